@@ -1,0 +1,78 @@
+# GT: two commands for a fresh Debian or Ubuntu machine, the rest for those who work on it.
+#
+#   make run            set up, build, and train a small network on the embedded server
+#   make test           set up, build, and run every test, C and Python
+#
+#   make                build into build/: libgt.so, the gt command, the Python package
+#   make bench          measure against PyTorch and NumPy
+#   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
+#   make lint           check the formatting of the C files;  make format: repair it
+#   make clean          remove what was built;  make distclean: and the Python environment
+#
+# Set-up is tools/setup, the build is meson.build; this file only calls them in order. CC and PYTHON are honoured
+# where they come first into play: at the first build and when .venv is made.
+
+MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
+.PHONY: build run test bench test-sanitize lint format clean distclean setup setup-test
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+python := .venv/bin/python
+comma := ,
+
+build: build/build.ninja
+	@ninja -C build
+
+run: build
+	@$(python) examples/mlp.py
+
+# Both halves run, so that one failure does not hide another.
+test: setup-test build
+	@status=0; \
+	meson test -C build --no-rebuild --print-errorlogs || status=1; \
+	$(python) -m pytest tests/python || status=1; \
+	exit $$status
+
+bench: setup-test build
+	@$(python) benchmarks/bench.py
+
+test-sanitize: build-asan/build.ninja build-tsan/build.ninja
+	@ninja -C build-asan && ninja -C build-tsan
+	@status=0; \
+	meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 5 || status=1; \
+	meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 || status=1; \
+	exit $$status
+
+c_files = $$(find include src python tests examples -name '*.[ch]')
+lint:
+	@status=0; \
+	for file in $(c_files); do \
+		clang-format $$file | cmp -s - $$file || { echo "not as make format would have it: $$file"; status=1; }; \
+	done; \
+	exit $$status
+format:
+	@clang-format -i $(c_files)
+
+clean:
+	@rm -rf build build-asan build-tsan
+
+distclean: clean
+	@rm -rf .venv
+
+setup:
+	@tools/setup build
+setup-test:
+	@tools/setup test
+
+# A new environment may bring another Python: configure again. Otherwise Meson notices by itself what changed.
+.venv/pyvenv.cfg: setup ;
+configure = @echo "configuring $(@D)"; \
+	output=$$(meson setup $(if $(wildcard $@),--wipe) $(@D) $(1) 2>&1) || { echo "$$output"; exit 1; }
+# Sanitizers make gcc warn of things that cannot happen.
+sanitize = $(call configure,-Db_sanitize=$(1) -Db_lundef=false -Doptimization=1 -Dwerror=false -Dpackage=false)
+build/build.ninja: .venv/pyvenv.cfg
+	$(call configure,-Dinterpreter="$(CURDIR)/$(python)")
+build-asan/build.ninja: .venv/pyvenv.cfg
+	$(call sanitize,address$(comma)undefined)
+build-tsan/build.ninja: .venv/pyvenv.cfg
+	$(call sanitize,thread)

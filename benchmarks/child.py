@@ -1,0 +1,111 @@
+"""A process that measures one library, on request: python child.py gt|torch|numpy [address].
+
+GT and PyTorch are measured in processes of their own, so that neither meets the other's threads: an idle OpenMP
+thread spins for a while after its last work, and on a small machine that is half of it. The parent (processes.py)
+sends one JSON object a line, {"call": method, ...arguments}, and gets one back: {"result": ...} or {"error": text}.
+"""
+import gc
+import json
+import os
+import sys
+import time
+
+import numpy
+
+import works
+
+
+def resident_bytes(pid="self"):
+    """What a process has in memory, shared pages included."""
+    with open(f"/proc/{pid}/status") as status:
+        for line in status:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/{pid}/status has no VmRSS")
+
+
+class Session:
+    """One method a request."""
+
+    def __init__(self, library, *address):
+        self.lib = works.LIBRARIES[library](*address)
+        self.name = None
+        self.work = None
+        self.clients = []
+
+    def version(self):
+        return self.lib.version
+
+    def prepare(self, work):
+        """Make a work's inputs; the answer stands for its result, to be compared between libraries."""
+        if self.name != work:
+            self.name, self.work = None, None
+            gc.collect()
+            self.name, self.work = work, works.WORKS[work](self.lib)
+        result = self.work(2)
+        if not isinstance(result, (float, numpy.ndarray)):
+            result = self.lib.to_numpy(result)
+        return float(numpy.abs(numpy.asarray(result, numpy.float64)).mean())
+
+    def run(self, count):
+        """Seconds that `count` repetitions of the prepared work take."""
+        start = time.perf_counter()
+        result = self.work(count)
+        seconds = time.perf_counter() - start
+        del result
+        return seconds
+
+    # ---- only for GT: the figures of figures.py --------------------------------------------------------------
+
+    def round_trips(self, count):
+        """Nanoseconds of item() for `count` different 0-d tensors that are already computed."""
+        a = self.lib.tensor(numpy.ones((8, 8), numpy.float32))
+        sums = [a.sum() for _ in range(count)]
+        self.lib.synchronize()
+        clock = time.perf_counter_ns
+        times = []
+        for tensor in sums:
+            start = clock()
+            tensor.item()
+            times.append(clock() - start)
+        return times
+
+    def live_tensors(self, count):
+        """Bytes by which this process grows for `count` live 8x8 tensors."""
+        a = self.lib.tensor(numpy.ones((8, 8), numpy.float32))
+        tensors = [a + a for _ in range(64)] + [None] * count
+        self.lib.synchronize()
+        before = resident_bytes()
+        for k in range(count):
+            tensors[k] = a + a
+        self.lib.synchronize()
+        return resident_bytes() - before
+
+    def idle_clients(self, host, port, count):
+        """Open `count` more clients, use each once, keep them."""
+        from gt.client.client import Client
+        for _ in range(count):
+            client = Client(dispatcher_host=host, dispatcher_port=port)
+            client.connect()
+            (self.lib.module.ones(8, 8) + 1).sum().item()
+            self.clients.append(client)
+
+
+def main():
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints must not end up between the replies
+    session = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        call = request.pop("call")
+        try:
+            if session is None:
+                session = Session(*sys.argv[1:])
+            reply = {"result": getattr(session, call)(**request)}
+        except Exception as error:
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""What is measured of GT alone: the dispatcher's rate, round trips, start-up, memory.
+
+Each figure is a function from the measuring processes of bench.py to a list of report.Figure.
+"""
+import pathlib
+import statistics
+import subprocess
+import sys
+
+from child import resident_bytes
+from processes import Child, Failure
+from report import Figure
+
+TRANSPORTS = ("embedded", "memory", "ipc", "tcp")
+TENSOR_BYTES = 8 * 8 * 4
+CLIENTS = 50
+
+FIGURES = {}
+
+
+def figure(name):
+    def register(function):
+        FIGURES[name] = function
+        return function
+    return register
+
+
+def measure(name, function, children, quick):
+    try:
+        return function(children, quick)
+    except (Failure, OSError, subprocess.SubprocessError) as failure:
+        return [Figure(name, error=str(failure))]
+
+
+def cpu_seconds(pid):
+    """Time the threads of a process have spent running, in seconds."""
+    total = 0
+    for statistic in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        total += int(statistic.read_text().split()[0])
+    return total / 1e9
+
+
+@figure("dispatcher rate")
+def dispatcher_rate(children, quick):
+    """A stream of a million additions through `gt server`, whose dispatcher is one thread."""
+    count = 200_000 if quick else 1_000_000
+    child = children.gt("memory")
+    pid = children.server().process.pid
+    child("prepare", work="small_add")
+    child("run", count=count)
+    wall, cpu = [], []
+    for _ in range(3):
+        before = cpu_seconds(pid)
+        wall.append(child("run", count=count))
+        cpu.append(cpu_seconds(pid) - before)
+    return [
+        Figure("dispatcher rate, memory link, wall time", count / statistics.median(wall), "instr/s", bound=5e6,
+               at_least=True),
+        Figure("dispatcher rate, memory link, its own CPU time", count / statistics.median(cpu), "instr/s"),
+    ]
+
+
+@figure("round trip")
+def round_trips(children, quick):
+    results = []
+    for link in TRANSPORTS:
+        child = children.gt(link)
+        child("round_trips", count=200)
+        times = sorted(child("round_trips", count=500 if quick else 3000))
+        for percent in (50, 99):
+            nanoseconds = times[len(times) * percent // 100]
+            results.append(Figure(f"round trip of item(), {link}, p{percent}", nanoseconds / 1e9, "s"))
+    return results
+
+
+START = """
+import time
+start = time.perf_counter()
+import gt
+imported = time.perf_counter()
+gt.ones(2, 2).sum().item()
+print(imported - start, time.perf_counter() - imported)
+"""
+
+
+@figure("start-up")
+def start_up(children, quick):
+    """In fresh processes: importing, then the embedded server from nothing to a first result."""
+    runs = []
+    for _ in range(3 if quick else 7):
+        result = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=60)
+        if result.returncode:
+            raise Failure(result.stderr.strip()[-200:] or f"exit status {result.returncode}")
+        runs.append([float(word) for word in result.stdout.split()])
+    imports, firsts = zip(*runs)
+    return [
+        Figure("start-up, import gt", statistics.median(imports), "s", bound=0.1),
+        Figure("start-up, embedded server to first result", statistics.median(firsts), "s", bound=0.05),
+    ]
+
+
+@figure("memory")
+def memory(children, quick):
+    server = children.server()
+    results = []
+    with Child("gt", server.address("memory")) as child:
+        pids = {"dispatcher": server.process.pid, "worker": server.worker.process.pid, "client": child.process.pid}
+        child("idle_clients", host=server.host, port=server.port, count=1)
+        before = {side: resident_bytes(pid) for side, pid in pids.items()}
+        child("idle_clients", host=server.host, port=server.port, count=CLIENTS)
+        for side, pid in pids.items():
+            grown = (resident_bytes(pid) - before[side]) / CLIENTS
+            results.append(Figure(f"memory per idle client, {side}", grown, "B"))
+    count = 20_000 if quick else 100_000
+    with Child("gt") as child:
+        overhead = child("live_tensors", count=count) / count - TENSOR_BYTES
+    results.append(Figure("memory per live 8x8 tensor beyond its data, embedded", overhead, "B"))
+    return results

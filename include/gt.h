@@ -1,0 +1,173 @@
+/*
+ * gt.h: the public C interface of GT, a multiplexing tensor framework.
+ *
+ *     gt_client *client;
+ *     gt_tensor *a, *b, *c;
+ *     float sum[4];
+ *     gt_client_open_embedded(1, &client);
+ *     gt_from_data(client, GT_FLOAT32, 1, (int64_t[]){4}, (float[]){1, 2, 3, 4}, &a);
+ *     gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1.0, &b);
+ *     gt_add(a, b, &c);
+ *     gt_fetch(c, sum, sizeof sum);
+ *
+ * Every fallible function returns a gt_err and delivers its result last; on failure the result is untouched and
+ * gt_error_text() says what went wrong, for the calling thread. Ops return at once: they are only emitted. Waiting
+ * happens in gt_fetch, gt_item and gt_synchronize. A client is used by one thread at a time.
+ *
+ * Ownership: a gt_tensor delivered to you is yours until gt_tensor_release; functions borrow the ones you pass.
+ */
+#ifndef GT_H
+#define GT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GT_API __attribute__((visibility("default")))
+#else
+#define GT_API
+#endif
+
+/* ---- errors ------------------------------------------------------------------------------------------------ */
+
+#define GT_ERRORS(E)                                                                                           \
+    E(OK, "ok")                                                                                                \
+    E(ERR_VALUE, "invalid value")                                                                              \
+    E(ERR_TYPE, "invalid dtype")                                                                               \
+    E(ERR_INDEX, "index out of range")                                                                         \
+    E(ERR_MEMORY, "out of memory")                                                                             \
+    E(ERR_CONNECTION, "connection failed")                                                                     \
+    E(ERR_TIMEOUT, "timed out")                                                                                \
+    E(ERR_PROTOCOL, "protocol error")                                                                          \
+    E(ERR_INTERRUPTED, "interrupted")                                                                          \
+    E(ERR_UNSUPPORTED, "unsupported")                                                                          \
+    E(ERR_INTERNAL, "internal error")
+
+typedef enum gt_err {
+#define GT_ERROR_ENUM(name, text) GT_##name,
+    GT_ERRORS(GT_ERROR_ENUM)
+#undef GT_ERROR_ENUM
+} gt_err;
+
+/* The text of the calling thread's last failure. Never NULL. */
+GT_API const char *gt_error_text(void);
+/* "out of memory" for GT_ERR_MEMORY. */
+GT_API const char *gt_error_name(gt_err err);
+
+/* ---- dtypes ------------------------------------------------------------------------------------------------ */
+
+typedef enum gt_dtype {
+    GT_BOOL,
+    GT_UINT8,
+    GT_INT8,
+    GT_INT32,
+    GT_INT64,
+    GT_FLOAT16,
+    GT_BFLOAT16,
+    GT_FLOAT32,
+    GT_FLOAT64,
+    GT_DTYPE_COUNT
+} gt_dtype;
+
+/* ---- clients ----------------------------------------------------------------------------------------------- */
+
+typedef struct gt_client gt_client;
+typedef struct gt_tensor gt_tensor;
+
+/*
+ * Connect to a server: "host:port", or with the transport named: "memory://host:port", "ipc://host:port",
+ * "tcp://host:port". Without one the fastest that works is taken. Waits at most timeout_ms (0: the default, 10 s,
+ * or GT_CONNECT_TIMEOUT seconds) for the server and for a worker to be there.
+ */
+GT_API gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **client);
+/* Start a dispatcher and `workers` workers as threads of this process and connect to them. */
+GT_API gt_err gt_client_open_embedded(int workers, gt_client **client);
+/* Disconnect and stop an embedded server. Tensors of this client may still be released, nothing else. */
+GT_API void gt_client_close(gt_client **client);
+/* "embedded: 1 worker (cpu)" or "memory://localhost:12345"; lives as long as the client. */
+GT_API const char *gt_client_description(const gt_client *client);
+
+/* Wait until everything emitted so far has been executed. */
+GT_API gt_err gt_synchronize(gt_client *client);
+/* Make rand, randn and randint repeat from here. */
+GT_API void gt_manual_seed(gt_client *client, uint64_t seed);
+
+/* ---- tensors ----------------------------------------------------------------------------------------------- */
+
+GT_API gt_dtype gt_tensor_dtype(const gt_tensor *tensor);
+GT_API int gt_tensor_rank(const gt_tensor *tensor);
+GT_API const int64_t *gt_tensor_shape(const gt_tensor *tensor);
+GT_API int64_t gt_tensor_numel(const gt_tensor *tensor);
+GT_API gt_client *gt_tensor_client(const gt_tensor *tensor);
+GT_API gt_tensor *gt_tensor_retain(gt_tensor *tensor);
+GT_API void gt_tensor_release(gt_tensor *tensor); /* NULL is fine */
+
+/* Copy a tensor's elements, row-major, into `data`, which holds exactly `bytes` bytes. Waits. */
+GT_API gt_err gt_fetch(gt_tensor *tensor, void *data, size_t bytes);
+/* The one element of a one-element tensor as a double. Waits. */
+GT_API gt_err gt_item(gt_tensor *tensor, double *value);
+
+/* ---- creation ---------------------------------------------------------------------------------------------- */
+
+GT_API gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, const void *data,
+                           gt_tensor **out);
+GT_API gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double value,
+                      gt_tensor **out);
+GT_API gt_err gt_arange(gt_client *client, gt_dtype dtype, double start, double end, double step, gt_tensor **out);
+GT_API gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, gt_tensor **out);
+GT_API gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out);
+GT_API gt_err gt_randn(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out);
+GT_API gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low, int64_t high,
+                         gt_tensor **out);
+
+/* ---- elementwise and reductions: one function a row of the op table ----------------------------------------- */
+
+#define UNARY(name, types, expr, grad) GT_API gt_err gt_##name(gt_tensor *a, gt_tensor **out);
+#define UNARY_PQ(name, types, expr, grad) GT_API gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out);
+#define BINARY(name, types, expr, grad)                                                                        \
+    GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out);                                      \
+    GT_API gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out);
+/* axes: bit k set means axis k; 0 means all of them. */
+#define REDUCE(name, types, grad)                                                                              \
+    GT_API gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out);
+#include "gt/ops.def"
+
+GT_API gt_err gt_where(gt_tensor *condition, gt_tensor *a, gt_tensor *b, gt_tensor **out);
+GT_API gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out); /* axis -1: of all elements */
+GT_API gt_err gt_argmin(gt_tensor *a, int axis, bool keepdims, gt_tensor **out);
+GT_API gt_err gt_cumsum(gt_tensor *a, int axis, gt_tensor **out);
+
+/* ---- everything else ---------------------------------------------------------------------------------------- */
+
+GT_API gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+GT_API gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out);
+GT_API gt_err gt_copy(gt_tensor *a, gt_tensor **out);
+GT_API gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out); /* one size may be -1 */
+GT_API gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out);               /* rank axes */
+GT_API gt_err gt_transpose(gt_tensor *a, int axis0, int axis1, gt_tensor **out);
+GT_API gt_err gt_expand(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out);
+/* start, step, count: one of each per axis of a; step may be negative. */
+GT_API gt_err gt_slice(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
+                       gt_tensor **out);
+/* A copy of a in which that slice holds src (broadcast to it). */
+GT_API gt_err gt_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
+                        gt_tensor *src, gt_tensor **out);
+GT_API gt_err gt_cat(gt_tensor *const *tensors, int count, int axis, gt_tensor **out);
+GT_API gt_err gt_tril(gt_tensor *a, int64_t diagonal, gt_tensor **out);
+GT_API gt_err gt_triu(gt_tensor *a, int64_t diagonal, gt_tensor **out);
+GT_API gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out);
+GT_API gt_err gt_gather(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out);
+GT_API gt_err gt_scatter(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out);
+GT_API gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out);
+GT_API gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out);
+GT_API gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out); /* indices, best first */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

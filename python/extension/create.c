@@ -1,0 +1,447 @@
+/*
+ * create.c: functions that make tensors: tensor, zeros, full, arange, rand, ... and their _like forms.
+ *
+ * Sizes come one by one or as a tuple; dtype= and requires_grad= are understood everywhere; device= is accepted and
+ * ignored, since where a tensor lives is the dispatcher's business.
+ */
+#include "extension.h"
+
+#include <math.h>
+
+typedef struct Creation {
+    gt_client *client;
+    gt_dtype dtype;
+    bool has_dtype, requires_grad;
+    int rank;
+    int64_t shape[GT_MAX_RANK];
+} Creation;
+
+static PyObject *finish(const Creation *creation, gt_err err, gt_tensor *tensor)
+{
+    PyObject *object = gt__py_result(err, tensor);
+    if (object && creation->requires_grad && PyObject_SetAttrString(object, "requires_grad", Py_True) < 0)
+        Py_CLEAR(object);
+    return object;
+}
+
+/* The options that end every signature: dtype, requires_grad, device. */
+static int options(PyObject *const *values, gt_dtype default_dtype, Creation *creation)
+{
+    creation->dtype = default_dtype;
+    creation->has_dtype = values[0] && values[0] != Py_None;
+    creation->requires_grad = false;
+    return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0 ? -1 : 0;
+}
+
+/* name(*size, dtype=, requires_grad=, device=) */
+static int sized(const char *name, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, Creation *creation)
+{
+    static const char *const names[] = {"size|shape", "dtype", "requires_grad", "device"};
+    PyObject *values[4];
+    if (gt__py_parse(name, args + nargs, 0, kwnames, names, 4, 0, values) < 0)
+        return -1;
+    int status = values[0] ? gt__py_ints(values[0], &creation->rank, creation->shape)
+                           : gt__py_shape(args, nargs, &creation->rank, creation->shape);
+    if (status < 0 || options(values + 1, GT_FLOAT32, creation) < 0)
+        return -1;
+    creation->client = gt__py_client();
+    return creation->client ? 0 : -1;
+}
+
+/* Shape, client and default dtype of the tensor that a _like function was given. */
+static int like(PyObject *input, PyObject *const *values, Creation *creation)
+{
+    if (!input || !gt__py_is_tensor(input)) {
+        PyErr_SetString(PyExc_TypeError, "a _like function needs a Tensor");
+        return -1;
+    }
+    gt_tensor *tensor = gt__py_use(input);
+    if (!tensor)
+        return -1;
+    creation->client = tensor->client;
+    creation->rank = tensor->meta.rank;
+    memcpy(creation->shape, tensor->meta.shape, sizeof creation->shape);
+    return options(values, (gt_dtype)tensor->meta.dtype, creation);
+}
+
+/* ---- constants and random numbers ------------------------------------------------------------------------------- */
+
+/* The literal as the dtype sees it: integers exactly, floats as doubles. */
+static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value, gt_tensor **out)
+{
+    bool is_float = gt__dtype_is_float(creation->dtype);
+    if (is_float && kind != GT_LITERAL_FLOAT)
+        value.f = (double)value.i;
+    else if (creation->dtype == GT_BOOL && kind == GT_LITERAL_FLOAT)
+        value.i = value.f != 0;
+    else if (!is_float && kind == GT_LITERAL_FLOAT)
+        value.i = isfinite(value.f) ? (int64_t)value.f : 0;
+    return gt__emit_full(creation->client, creation->dtype, (unsigned)creation->rank, creation->shape,
+                         is_float ? GT_LITERAL_FLOAT : GT_LITERAL_INT, value, out);
+}
+
+static gt_err make_zeros(const Creation *creation, gt_tensor **out)
+{
+    return emit_full(creation, GT_LITERAL_INT, (gt_imm){.i = 0}, out);
+}
+
+static gt_err make_ones(const Creation *creation, gt_tensor **out)
+{
+    return emit_full(creation, GT_LITERAL_INT, (gt_imm){.i = 1}, out);
+}
+
+static gt_err make_rand(const Creation *creation, gt_tensor **out)
+{
+    return gt_rand(creation->client, creation->dtype, creation->rank, creation->shape, out);
+}
+
+static gt_err make_randn(const Creation *creation, gt_tensor **out)
+{
+    return gt_randn(creation->client, creation->dtype, creation->rank, creation->shape, out);
+}
+
+#define SIZED(name)                                                                                            \
+    static PyObject *py_##name(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)         \
+    {                                                                                                          \
+        (void)module;                                                                                          \
+        Creation creation;                                                                                     \
+        gt_tensor *out = NULL;                                                                                 \
+        if (sized(#name, args, nargs, kwnames, &creation) < 0)                                                 \
+            return NULL;                                                                                       \
+        return finish(&creation, make_##name(&creation, &out), out);                                           \
+    }                                                                                                          \
+    static PyObject *py_##name##_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)  \
+    {                                                                                                          \
+        (void)module;                                                                                          \
+        static const char *const names[] = {"input", "dtype", "requires_grad", "device"};                      \
+        PyObject *values[4];                                                                                   \
+        Creation creation;                                                                                     \
+        gt_tensor *out = NULL;                                                                                 \
+        if (gt__py_parse(#name "_like", args, nargs, kwnames, names, 4, 1, values) < 0 ||                      \
+            like(values[0], values + 1, &creation) < 0)                                                        \
+            return NULL;                                                                                       \
+        return finish(&creation, make_##name(&creation, &out), out);                                           \
+    }
+SIZED(zeros)
+SIZED(ones)
+SIZED(rand)
+SIZED(randn)
+#undef SIZED
+
+static gt_dtype literal_dtype(gt_literal kind)
+{
+    return kind == GT_LITERAL_BOOL ? GT_BOOL : kind == GT_LITERAL_INT ? GT_INT64 : GT_FLOAT32;
+}
+
+static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"size|shape", "fill_value", "dtype", "requires_grad", "device"};
+    PyObject *values[5];
+    Creation creation;
+    gt_literal kind = GT_LITERAL_NONE;
+    gt_imm value;
+    gt_tensor *out = NULL;
+    if (gt__py_parse("full", args, nargs, kwnames, names, 5, 2, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "full() needs size and fill_value");
+    if (gt__py_ints(values[0], &creation.rank, creation.shape) < 0 || gt__py_number(values[1], &kind, &value) < 0 ||
+        options(values + 2, literal_dtype(kind), &creation) < 0 || !(creation.client = gt__py_client()))
+        return NULL;
+    return finish(&creation, emit_full(&creation, kind, value, &out), out);
+}
+
+static PyObject *py_full_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"input", "fill_value", "dtype", "requires_grad", "device"};
+    PyObject *values[5];
+    Creation creation;
+    gt_literal kind = GT_LITERAL_NONE;
+    gt_imm value;
+    gt_tensor *out = NULL;
+    if (gt__py_parse("full_like", args, nargs, kwnames, names, 5, 2, values) < 0)
+        return NULL;
+    if (!values[1])
+        return PyErr_Format(PyExc_TypeError, "full_like() missing required argument 'fill_value'");
+    if (gt__py_number(values[1], &kind, &value) < 0 || like(values[0], values + 2, &creation) < 0)
+        return NULL;
+    return finish(&creation, emit_full(&creation, kind, value, &out), out);
+}
+
+/* low and high may be given as (high) or (low, high). */
+static int bounds(PyObject *low_object, PyObject *high_object, int64_t *low, int64_t *high)
+{
+    *low = 0;
+    if (!low_object && !high_object) {
+        PyErr_SetString(PyExc_TypeError, "randint() needs high");
+        return -1;
+    }
+    if (!high_object)
+        return gt__py_int64(low_object, high);
+    if (low_object && gt__py_int64(low_object, low) < 0)
+        return -1;
+    return gt__py_int64(high_object, high);
+}
+
+static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"low", "high", "size|shape", "dtype", "requires_grad", "device"};
+    PyObject *values[6];
+    Creation creation;
+    int64_t low, high;
+    gt_tensor *out = NULL;
+    if (gt__py_parse("randint", args, nargs, kwnames, names, 6, 3, values) < 0)
+        return NULL;
+    if (nargs == 2 && !values[2] && !PyIndex_Check(args[1])) { /* randint(high, size) */
+        values[2] = values[1];
+        values[1] = NULL;
+    }
+    if (!values[2])
+        return PyErr_Format(PyExc_TypeError, "randint() missing required argument 'size'");
+    if (bounds(values[0], values[1], &low, &high) < 0 || gt__py_ints(values[2], &creation.rank, creation.shape) < 0 ||
+        options(values + 3, GT_INT64, &creation) < 0 || !(creation.client = gt__py_client()))
+        return NULL;
+    if (low >= high)
+        return PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+                            (long long)low, (long long)high);
+    gt_err err = gt_randint(creation.client, creation.dtype, creation.rank, creation.shape, low, high, &out);
+    return finish(&creation, err, out);
+}
+
+static PyObject *py_randint_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"input", "low", "high", "dtype", "requires_grad", "device"};
+    PyObject *values[6];
+    Creation creation;
+    int64_t low, high;
+    gt_tensor *out = NULL;
+    if (gt__py_parse("randint_like", args, nargs, kwnames, names, 6, 3, values) < 0 ||
+        bounds(values[1], values[2], &low, &high) < 0 || like(values[0], values + 3, &creation) < 0)
+        return NULL;
+    if (low >= high)
+        return PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+                            (long long)low, (long long)high);
+    gt_err err = gt_randint(creation.client, creation.dtype, creation.rank, creation.shape, low, high, &out);
+    return finish(&creation, err, out);
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+typedef struct Number {
+    gt_literal kind;
+    gt_imm value;
+} Number;
+
+static int arange_count(const Number *n, bool exact, int64_t *count)
+{
+    double start = gt__py_literal_double(n[0].kind, n[0].value), end = gt__py_literal_double(n[1].kind, n[1].value);
+    double step = gt__py_literal_double(n[2].kind, n[2].value);
+    if (step == 0 || isnan(step)) {
+        PyErr_SetString(PyExc_RuntimeError, "step must be nonzero");
+        return -1;
+    }
+    if (!isfinite(start) || !isfinite(end)) {
+        PyErr_SetString(PyExc_RuntimeError, "unsupported range: the bounds of arange must be finite");
+        return -1;
+    }
+    if ((step > 0 && end < start) || (step < 0 && end > start)) {
+        PyErr_SetString(PyExc_RuntimeError, "upper bound and lower bound inconsistent with step sign");
+        return -1;
+    }
+    double size = ceil((end - start) / step);
+    *count = size < 0x1p62 ? (int64_t)size : INT64_MAX;
+    if (exact) {
+        int64_t distance, by = n[2].value.i;
+        if (!__builtin_sub_overflow(n[1].value.i, n[0].value.i, &distance))
+            *count = distance / by + (distance % by != 0);
+    }
+    return 0;
+}
+
+static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"start", "end|stop", "step", "dtype", "requires_grad", "device"};
+    PyObject *values[6];
+    Creation creation;
+    if (gt__py_parse("arange", args, nargs, kwnames, names, 6, 3, values) < 0)
+        return NULL;
+    if (!values[1] && values[0]) { /* arange(end) */
+        values[1] = values[0];
+        values[0] = NULL;
+    }
+    if (!values[1])
+        return PyErr_Format(PyExc_TypeError, "arange() missing required argument 'end'");
+    Number n[3] = {{.kind = GT_LITERAL_INT, .value.i = 0}, {.kind = GT_LITERAL_INT}, {.kind = GT_LITERAL_INT, .value.i = 1}};
+    bool exact = true;
+    for (int k = 0; k < 3; k++) {
+        if (values[k] && gt__py_number(values[k], &n[k].kind, &n[k].value) < 0)
+            return NULL;
+        exact = exact && n[k].kind != GT_LITERAL_FLOAT;
+    }
+    int64_t count;
+    if (arange_count(n, exact, &count) < 0 || options(values + 3, exact ? GT_INT64 : GT_FLOAT32, &creation) < 0 ||
+        !(creation.client = gt__py_client()))
+        return NULL;
+    gt_literal kind = exact ? GT_LITERAL_INT : GT_LITERAL_FLOAT;
+    for (int k = 0; k < 3 && !exact; k++)
+        n[k].value.f = gt__py_literal_double(n[k].kind, n[k].value);
+    gt_tensor *out = NULL;
+    gt_err err = gt__emit_arange(creation.client, creation.dtype, count, kind, n[0].value, n[2].value, &out);
+    return finish(&creation, err, out);
+}
+
+static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"start", "end|stop", "steps|num", "dtype", "requires_grad", "device"};
+    PyObject *values[6];
+    Creation creation;
+    Number n[2];
+    int64_t steps;
+    if (gt__py_parse("linspace", args, nargs, kwnames, names, 6, 3, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1] || !values[2])
+        return PyErr_Format(PyExc_TypeError, "linspace() needs start, end and steps");
+    for (int k = 0; k < 2; k++)
+        if (gt__py_number(values[k], &n[k].kind, &n[k].value) < 0)
+            return NULL;
+    if (gt__py_int64(values[2], &steps) < 0 || options(values + 3, GT_FLOAT32, &creation) < 0)
+        return NULL;
+    if (steps < 0)
+        return PyErr_Format(PyExc_RuntimeError, "number of steps must be non-negative");
+    creation.client = gt__py_client();
+    if (!creation.client)
+        return NULL;
+    double start = gt__py_literal_double(n[0].kind, n[0].value), end = gt__py_literal_double(n[1].kind, n[1].value);
+    gt_imm first = {.f = start}, step = {.f = steps > 1 ? (end - start) / (double)(steps - 1) : 0};
+    gt_tensor *out = NULL;
+    return finish(&creation, gt__emit_arange(creation.client, creation.dtype, steps, GT_LITERAL_FLOAT, first, step, &out), out);
+}
+
+static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"n", "m", "dtype", "requires_grad", "device"};
+    PyObject *values[5];
+    Creation creation;
+    int64_t rows, columns;
+    gt_tensor *out = NULL;
+    if (gt__py_parse("eye", args, nargs, kwnames, names, 5, 2, values) < 0)
+        return NULL;
+    if (!values[0])
+        return PyErr_Format(PyExc_TypeError, "eye() missing required argument 'n'");
+    if (gt__py_int64(values[0], &rows) < 0)
+        return NULL;
+    columns = rows;
+    if ((values[1] && values[1] != Py_None && gt__py_int64(values[1], &columns) < 0) ||
+        options(values + 2, GT_FLOAT32, &creation) < 0 || !(creation.client = gt__py_client()))
+        return NULL;
+    return finish(&creation, gt_eye(creation.client, creation.dtype, rows, columns, &out), out);
+}
+
+/* ---- from data ----------------------------------------------------------------------------------------------------- */
+
+static PyObject *from_object(PyObject *object, Creation *creation)
+{
+    gt_tensor *tensor = NULL;
+    creation->client = gt__py_is_tensor(object) ? ((TensorObject *)object)->tensor->client : gt__py_client();
+    int found = 0;
+    if (!creation->client)
+        return NULL;
+    if (gt__py_is_tensor(object)) {
+        tensor = gt_tensor_retain(((TensorObject *)object)->tensor);
+        found = 1;
+    } else if (!PyList_Check(object) && !PyTuple_Check(object) && !PyFloat_CheckExact(object) && !PyLong_CheckExact(object)) {
+        found = gt__py_from_array(object, creation->client, &tensor);
+    }
+    if (found == 0)
+        found = gt__py_from_sequence(object, creation->client, creation->has_dtype, creation->dtype, &tensor);
+    if (found < 0)
+        return NULL;
+    if (creation->has_dtype && (gt_dtype)tensor->meta.dtype != creation->dtype) {
+        gt_tensor *given = tensor;
+        gt_err err = gt__py_enter(creation->client) < 0 ? GT_ERR_INTERRUPTED : gt_cast(given, creation->dtype, &tensor);
+        gt_tensor_release(given);
+        return finish(creation, err, tensor);
+    }
+    return finish(creation, GT_OK, tensor);
+}
+
+static PyObject *py_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"data", "dtype", "requires_grad", "device"};
+    PyObject *values[4];
+    Creation creation;
+    if (gt__py_parse("tensor", args, nargs, kwnames, names, 4, 2, values) < 0 ||
+        options(values + 1, GT_FLOAT32, &creation) < 0)
+        return NULL;
+    return values[0] ? from_object(values[0], &creation)
+                     : PyErr_Format(PyExc_TypeError, "tensor() missing required argument 'data'");
+}
+
+/* The same, but a tensor that already is what was asked for stays itself. */
+static PyObject *py_as_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"data", "dtype", "requires_grad", "device"};
+    PyObject *values[4];
+    Creation creation;
+    if (gt__py_parse("as_tensor", args, nargs, kwnames, names, 4, 2, values) < 0 ||
+        options(values + 1, GT_FLOAT32, &creation) < 0)
+        return NULL;
+    if (!values[0])
+        return PyErr_Format(PyExc_TypeError, "as_tensor() missing required argument 'data'");
+    if (gt__py_is_tensor(values[0]) &&
+        (!creation.has_dtype || creation.dtype == (gt_dtype)((TensorObject *)values[0])->tensor->meta.dtype))
+        return Py_NewRef(values[0]);
+    return from_object(values[0], &creation);
+}
+
+static PyObject *py_from_numpy(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"array|ndarray", "requires_grad"};
+    PyObject *values[2];
+    Creation creation = {.requires_grad = false};
+    gt_tensor *out = NULL;
+    if (gt__py_parse("from_numpy", args, nargs, kwnames, names, 2, 2, values) < 0 ||
+        gt__py_flag(values[1], &creation.requires_grad) < 0)
+        return NULL;
+    if (!values[0])
+        return PyErr_Format(PyExc_TypeError, "from_numpy() missing required argument 'array'");
+    gt_client *client = gt__py_client();
+    int found = client ? gt__py_from_array(values[0], client, &out) : -1;
+    if (found == 0)
+        PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)", Py_TYPE(values[0])->tp_name);
+    return found == 1 ? finish(&creation, GT_OK, out) : NULL;
+}
+
+PyMethodDef gt__py_create_functions[] = {
+    FAST("tensor", py_tensor, "tensor(data, *, dtype=None, requires_grad=False): from lists, numbers or arrays."),
+    FAST("as_tensor", py_as_tensor, "as_tensor(data, dtype=None): the same; a Tensor stays itself."),
+    FAST("from_numpy", py_from_numpy, "from_numpy(array, requires_grad=False): a copy of the array, its dtype kept."),
+    FAST("zeros", py_zeros, "zeros(*size, dtype=None, requires_grad=False)"),
+    FAST("ones", py_ones, "ones(*size, dtype=None, requires_grad=False)"),
+    FAST("empty", py_zeros, "empty(*size, dtype=None, requires_grad=False): zeros."),
+    FAST("rand", py_rand, "rand(*size, dtype=None, requires_grad=False): uniform in [0, 1)."),
+    FAST("randn", py_randn, "randn(*size, dtype=None, requires_grad=False): standard normal."),
+    FAST("full", py_full, "full(size, fill_value, *, dtype=None, requires_grad=False)"),
+    FAST("randint", py_randint, "randint(low=0, high, size, *, dtype=None): integers in [low, high)."),
+    FAST("zeros_like", py_zeros_like, "zeros_like(input, *, dtype=None, requires_grad=False)"),
+    FAST("ones_like", py_ones_like, "ones_like(input, *, dtype=None, requires_grad=False)"),
+    FAST("empty_like", py_zeros_like, "empty_like(input, *, dtype=None, requires_grad=False): zeros."),
+    FAST("rand_like", py_rand_like, "rand_like(input, *, dtype=None, requires_grad=False)"),
+    FAST("randn_like", py_randn_like, "randn_like(input, *, dtype=None, requires_grad=False)"),
+    FAST("full_like", py_full_like, "full_like(input, fill_value, *, dtype=None, requires_grad=False)"),
+    FAST("randint_like", py_randint_like, "randint_like(input, low=0, high, *, dtype=None)"),
+    FAST("arange", py_arange, "arange(start=0, end, step=1, *, dtype=None, requires_grad=False)"),
+    FAST("linspace", py_linspace, "linspace(start, end, steps, *, dtype=None, requires_grad=False)"),
+    FAST("eye", py_eye, "eye(n, m=None, *, dtype=None, requires_grad=False): ones on the diagonal."),
+    {.ml_name = NULL},
+};

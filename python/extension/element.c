@@ -1,0 +1,237 @@
+/*
+ * element.c: elements as Python numbers, and tensors from and to nested lists.
+ *
+ * Types follow PyTorch: ints make int64, floats float32, bools bool; the widest kind in the list decides. Ragged
+ * lists raise ValueError.
+ */
+#include "extension.h"
+
+#include "half.h"
+
+PyObject *gt__py_element(gt_dtype dtype, const void *data)
+{
+    union {
+        int8_t i8;
+        int32_t i32;
+        int64_t i64;
+        uint16_t u16;
+        float f32;
+        double f64;
+    } element;
+    memcpy(&element, data, gt__dtype_size(dtype));
+    switch (dtype) {
+    case GT_BOOL: return PyBool_FromLong(element.i8 != 0);
+    case GT_UINT8: return PyLong_FromLong((uint8_t)element.i8);
+    case GT_INT8: return PyLong_FromLong(element.i8);
+    case GT_INT32: return PyLong_FromLong(element.i32);
+    case GT_INT64: return PyLong_FromLongLong(element.i64);
+    case GT_FLOAT16: return PyFloat_FromDouble((double)gt__half_to_float(element.u16));
+    case GT_BFLOAT16: return PyFloat_FromDouble((double)gt__bfloat16_to_float(element.u16));
+    case GT_FLOAT32: return PyFloat_FromDouble((double)element.f32);
+    case GT_FLOAT64: return PyFloat_FromDouble(element.f64);
+    case GT_DTYPE_COUNT: break;
+    }
+    Py_UNREACHABLE();
+}
+
+/* The list of axis `axis` at *data, which moves past what was read. */
+static PyObject *list_axis(const gt_meta *meta, int axis, const uint8_t **data)
+{
+    if (axis == meta->rank) {
+        const uint8_t *element = *data;
+        *data += gt__dtype_size((gt_dtype)meta->dtype);
+        return gt__py_element((gt_dtype)meta->dtype, element);
+    }
+    PyObject *list = PyList_New(meta->shape[axis]);
+    for (Py_ssize_t k = 0; list && k < meta->shape[axis]; k++) {
+        PyObject *item = list_axis(meta, axis + 1, data);
+        if (!item)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, k, item);
+    }
+    return list;
+}
+
+PyObject *gt__py_list(const gt_meta *meta, const void *data)
+{
+    const uint8_t *cursor = data;
+    return list_axis(meta, 0, &cursor);
+}
+
+/* ---- nested sequences -------------------------------------------------------------------------------------------- */
+
+typedef struct Nest {
+    int rank;
+    int64_t shape[GT_MAX_RANK];
+    gt_literal kind; /* the widest seen */
+    gt_dtype dtype;
+    uint8_t *next; /* where the next element goes; NULL in the first pass, which only looks */
+} Nest;
+
+static bool is_leaf(PyObject *object)
+{
+    if (PyFloat_Check(object) || PyLong_Check(object))
+        return true;
+    if (PyList_Check(object) || PyTuple_Check(object))
+        return false;
+    if (gt__py_is_tensor(object))
+        return gt_tensor_rank(((TensorObject *)object)->tensor) == 0;
+    return !PySequence_Check(object) || PySequence_Size(object) < 0;
+}
+
+/* The shape is that of the first element of the first element and so on. */
+static int nest_shape(PyObject *object, Nest *nest)
+{
+    Py_INCREF(object);
+    for (nest->rank = 0; !is_leaf(object); nest->rank++) {
+        PyErr_Clear();
+        if (nest->rank == GT_MAX_RANK || PyUnicode_Check(object) || PyBytes_Check(object)) {
+            if (nest->rank == GT_MAX_RANK)
+                PyErr_Format(PyExc_ValueError, "too many dimensions: tensors have at most %d", GT_MAX_RANK);
+            else
+                PyErr_Format(PyExc_TypeError, "cannot make a tensor from %s", Py_TYPE(object)->tp_name);
+            Py_DECREF(object);
+            return -1;
+        }
+        nest->shape[nest->rank] = PySequence_Size(object);
+        if (nest->shape[nest->rank] == 0) {
+            nest->rank++;
+            break;
+        }
+        PyObject *first = PySequence_GetItem(object, 0);
+        Py_DECREF(object);
+        if (!first)
+            return -1;
+        object = first;
+    }
+    PyErr_Clear();
+    Py_DECREF(object);
+    return 0;
+}
+
+static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t *at)
+{
+    static const struct {
+        double low, high;
+    } ranges[GT_DTYPE_COUNT] = {
+        [GT_UINT8] = {.low = -255, .high = 255}, /* PyTorch takes -1 as 255 */
+        [GT_INT8] = {.low = INT8_MIN, .high = INT8_MAX},
+        [GT_INT32] = {.low = INT32_MIN, .high = INT32_MAX},
+        [GT_INT64] = {.low = -0x1p63, .high = 0x1p63},
+    };
+    double f = gt__py_literal_double(kind, value);
+    if (dtype == GT_FLOAT64) {
+        memcpy(at, &f, sizeof f);
+    } else if (dtype == GT_FLOAT32) {
+        float narrow = (float)f;
+        memcpy(at, &narrow, sizeof narrow);
+    } else if (gt__dtype_is_float(dtype)) {
+        uint16_t half = dtype == GT_FLOAT16 ? gt__float_to_half((float)f) : gt__float_to_bfloat16((float)f);
+        memcpy(at, &half, sizeof half);
+    } else if (dtype == GT_BOOL) {
+        *at = f != 0;
+    } else {
+        bool outside = !(f >= ranges[dtype].low && f <= ranges[dtype].high);
+        if (outside || (kind == GT_LITERAL_FLOAT && f >= 0x1p63)) {
+            PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                         gt__dtype_name(dtype));
+            return -1;
+        }
+        int64_t i = kind == GT_LITERAL_FLOAT ? (int64_t)f : value.i;
+        int32_t i32 = (int32_t)i;
+        if (dtype == GT_INT64)
+            memcpy(at, &i, sizeof i);
+        else if (dtype == GT_INT32)
+            memcpy(at, &i32, sizeof i32);
+        else
+            *at = (uint8_t)i;
+    }
+    return 0;
+}
+
+static int visit_leaf(PyObject *object, Nest *nest)
+{
+    gt_literal kind;
+    gt_imm value;
+    if (gt__py_number(object, &kind, &value) < 0)
+        return -1;
+    if (kind > nest->kind)
+        nest->kind = kind;
+    if (!nest->next)
+        return 0;
+    uint8_t *at = nest->next;
+    nest->next += gt__dtype_size(nest->dtype);
+    return store_element(nest->dtype, kind, value, at);
+}
+
+/* Walk every element: look at its kind, or store it. */
+static int visit(PyObject *object, int axis, Nest *nest)
+{
+    if (axis == nest->rank) {
+        if (is_leaf(object))
+            return visit_leaf(object, nest);
+        PyErr_SetString(PyExc_ValueError, "the nested sequences have different depths");
+        return -1;
+    }
+    if (is_leaf(object)) {
+        PyErr_SetString(PyExc_ValueError, "the nested sequences have different depths");
+        return -1;
+    }
+    PyObject *sequence = PySequence_Fast(object, "expected a sequence");
+    if (!sequence)
+        return -1;
+    int status = 0;
+    if (PySequence_Fast_GET_SIZE(sequence) != nest->shape[axis]) {
+        PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %zd)",
+                     (long long)nest->shape[axis], axis, PySequence_Fast_GET_SIZE(sequence));
+        status = -1;
+    }
+    /* Converting an element may run code that changes the list: its size is read again each time. */
+    for (Py_ssize_t k = 0; status == 0 && k < nest->shape[axis]; k++) {
+        if (k >= PySequence_Fast_GET_SIZE(sequence)) {
+            PyErr_SetString(PyExc_RuntimeError, "the sequence changed size");
+            status = -1;
+            break;
+        }
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(sequence, k));
+        status = visit(item, axis + 1, nest);
+        Py_DECREF(item);
+    }
+    Py_DECREF(sequence);
+    return status;
+}
+
+int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor)
+{
+    Nest nest = {.kind = GT_LITERAL_NONE};
+    if (nest_shape(object, &nest) < 0 || visit(object, 0, &nest) < 0)
+        return -1;
+    if (!given)
+        dtype = nest.kind == GT_LITERAL_INT ? GT_INT64 : nest.kind == GT_LITERAL_BOOL ? GT_BOOL : GT_FLOAT32;
+    gt_meta meta;
+    gt_err err = gt__meta_set(&meta, dtype, (unsigned)nest.rank, nest.shape);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    uint8_t *data = PyMem_Malloc(gt__meta_bytes(&meta) + 1);
+    if (!data) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    nest.dtype = dtype;
+    nest.next = data;
+    int status = visit(object, 0, &nest);
+    if (status == 0)
+        status = gt__py_enter(client);
+    if (status == 0) {
+        err = gt_from_data(client, dtype, nest.rank, nest.shape, data, tensor);
+        if (err != GT_OK) {
+            gt__py_raise(err);
+            status = -1;
+        }
+    }
+    PyMem_Free(data);
+    return status;
+}

@@ -1,0 +1,553 @@
+/*
+ * indexing.c: t[key] and t[key] = value.
+ *
+ * A key is read into a list of items: an int, a slice, None, an index tensor, or a mask, each covering some axes. Basic
+ * keys are one slice and one reshape. An index tensor becomes a take along its axis; several are combined into one index
+ * over their merged axes, in front if they are not neighbours, as in PyTorch. A mask is the index of its true positions,
+ * which needs their number: the one place here that waits. Assignment through index tensors computes the position of
+ * every element it writes and scatters. index_parse.c reads keys.
+ */
+#include "indexing.h"
+
+/* ---- temporaries --------------------------------------------------------------------------------------------------- */
+
+/* Tensors made on the way, released together at the end. */
+typedef struct Scratch {
+    gt_tensor *tensors[128];
+    int count;
+} Scratch;
+
+static gt_tensor *keep(Scratch *scratch, gt_tensor *tensor)
+{
+    assert(scratch->count < (int)(sizeof scratch->tensors / sizeof *scratch->tensors));
+    scratch->tensors[scratch->count++] = tensor;
+    return tensor;
+}
+
+static void scratch_clear(Scratch *scratch)
+{
+    while (scratch->count)
+        gt_tensor_release(scratch->tensors[--scratch->count]);
+}
+
+/* ---- index tensors ---------------------------------------------------------------------------------------------------- */
+
+/* Flat positions of a mask's true elements. */
+static gt_err mask_positions(gt_tensor *mask, Scratch *scratch, gt_tensor **out)
+{
+    gt_tensor *total;
+    int64_t count;
+    GT_TRY(gt_sum(mask, 0, false, &total));
+    keep(scratch, total);
+    GT_TRY(gt_fetch(total, &count, sizeof count));
+    GT_TRY(gt__emit_mask_index(mask, count, out));
+    keep(scratch, *out);
+    return GT_OK;
+}
+
+/* The item's index, non-negative: into its one axis, or into the merged axes of a mask. */
+static gt_err item_positions(const Item *item, int64_t size, Scratch *scratch, gt_tensor **out)
+{
+    if (item->kind == ITEM_MASK)
+        return mask_positions(item->tensor, scratch, out);
+    GT_TRY(gt__emit_wrap_index(item->tensor, size, out));
+    keep(scratch, *out);
+    return GT_OK;
+}
+
+static gt_err scaled(gt_tensor *a, int64_t factor, Scratch *scratch, gt_tensor **out)
+{
+    *out = a;
+    if (factor != 1) {
+        GT_TRY(gt__emit_binary_literal(GT_OP_mul, a, GT_LITERAL_INT, (gt_imm){.i = factor}, false, out));
+        keep(scratch, *out);
+    }
+    return GT_OK;
+}
+
+static gt_err sum_of(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **out)
+{
+    GT_TRY(gt__emit_binary(GT_OP_add, a, b, out));
+    keep(scratch, *out);
+    return GT_OK;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------------ */
+
+/* The ints, slices and Nones of the key. Index tensors keep their axes whole, masks merge theirs. */
+static gt_err basic_view(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor **out, int *advanced_axes)
+{
+    int64_t start[GT_MAX_RANK], step[GT_MAX_RANK], count[GT_MAX_RANK], shape[2 * MAX_ITEMS];
+    int axis = 0, rank = 0, advanced = 0;
+    bool slices = false;
+    for (int k = 0; k < key->count; k++) {
+        const Item *item = &key->items[k];
+        int64_t size = 1;
+        for (int j = 0; j < item->axes; j++, axis++) {
+            bool whole = item->kind == ITEM_INDEX || item->kind == ITEM_MASK;
+            start[axis] = whole ? 0 : item->start;
+            step[axis] = whole ? 1 : item->step;
+            count[axis] = whole ? a->meta.shape[axis] : item->count;
+            slices = slices || count[axis] != a->meta.shape[axis] || step[axis] != 1;
+            size *= count[axis];
+        }
+        if (item->kind == ITEM_INT)
+            continue;
+        if (item->kind == ITEM_INDEX || item->kind == ITEM_MASK)
+            advanced_axes[advanced++] = rank;
+        shape[rank++] = size;
+    }
+    *out = a;
+    if (slices) {
+        GT_TRY(gt_slice(a, start, step, count, out));
+        keep(scratch, *out);
+    }
+    if (rank > GT_MAX_RANK)
+        return gt__fail(GT_ERR_VALUE, "the result would have %d dimensions; tensors have at most %d", rank, GT_MAX_RANK);
+    bool same = rank == (*out)->meta.rank;
+    for (int k = 0; same && k < rank; k++)
+        same = shape[k] == (*out)->meta.shape[k];
+    if (!same) {
+        GT_TRY(gt_reshape(*out, rank, shape, out));
+        keep(scratch, *out);
+    }
+    return GT_OK;
+}
+
+/* Bring the axes of several index tensors together and make them one axis, *axis, of `size`. */
+static gt_err merge_axes(gt_tensor *view, const int *axes, int count, Scratch *scratch, gt_tensor **out, int *axis)
+{
+    bool neighbours = axes[count - 1] - axes[0] == count - 1;
+    *axis = neighbours ? axes[0] : 0;
+    if (!neighbours) {
+        int order[GT_MAX_RANK], next = count;
+        uint32_t moved = 0;
+        for (int k = 0; k < count; k++) {
+            order[k] = axes[k];
+            moved |= 1u << axes[k];
+        }
+        for (int k = 0; k < view->meta.rank; k++)
+            if (!(moved >> k & 1))
+                order[next++] = k;
+        GT_TRY(gt_permute(view, order, &view));
+        keep(scratch, view);
+    }
+    int64_t shape[GT_MAX_RANK];
+    int rank = 0;
+    for (int k = 0; k < view->meta.rank; k++)
+        if (k > *axis && k < *axis + count)
+            shape[rank - 1] *= view->meta.shape[k];
+        else
+            shape[rank++] = view->meta.shape[k];
+    GT_TRY(gt_reshape(view, rank, shape, out));
+    keep(scratch, *out);
+    return GT_OK;
+}
+
+static gt_err read_key(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor **out)
+{
+    int axes[MAX_ITEMS], advanced = 0;
+    gt_tensor *view, *index = NULL;
+    GT_TRY(basic_view(a, key, scratch, &view, axes));
+    for (int k = 0; k < key->count; k++) {
+        const Item *item = &key->items[k];
+        if (item->kind != ITEM_INDEX && item->kind != ITEM_MASK)
+            continue;
+        int64_t size = view->meta.shape[axes[advanced]];
+        gt_tensor *positions;
+        GT_TRY(item_positions(item, size, scratch, &positions));
+        if (advanced++) {
+            GT_TRY(scaled(index, size, scratch, &index));
+            GT_TRY(sum_of(index, positions, scratch, &positions));
+        }
+        index = positions;
+    }
+    if (!advanced) {
+        *out = gt_tensor_retain(view);
+        return GT_OK;
+    }
+    int axis = axes[0];
+    if (advanced > 1)
+        GT_TRY(merge_axes(view, axes, advanced, scratch, &view, &axis));
+    return gt_take(view, index, axis, out);
+}
+
+static PyObject *tensor_subscript(PyObject *self, PyObject *object)
+{
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    Key key;
+    if (!a || gt__py_key_parse(object, a, &key) < 0)
+        return NULL;
+    Scratch scratch = {.count = 0};
+    keep(&scratch, gt_tensor_retain(((TensorObject *)self)->tensor)); /* a mask makes us wait: others may rebind self */
+    gt_err err = read_key(scratch.tensors[0], &key, &scratch, &out);
+    scratch_clear(&scratch);
+    gt__py_key_clear(&key);
+    return gt__py_result(err, out);
+}
+
+/* Iteration and x[i] from C. */
+static PyObject *tensor_item(PyObject *self, Py_ssize_t position)
+{
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK], count[GT_MAX_RANK];
+    if (a->meta.rank == 0 || position < 0 || position >= a->meta.shape[0]) {
+        PyErr_SetString(PyExc_IndexError, "index out of range");
+        return NULL;
+    }
+    for (int k = 0; k < a->meta.rank; k++) {
+        step[k] = 1;
+        count[k] = k ? a->meta.shape[k] : 1;
+    }
+    start[0] = position;
+    gt_tensor *row;
+    gt_err err = gt_slice(a, start, step, count, &row);
+    if (err == GT_OK) {
+        err = gt_reshape(row, a->meta.rank - 1, a->meta.shape + 1, &out);
+        gt_tensor_release(row);
+    }
+    return gt__py_result(err, out);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------------------- */
+
+/* What is assigned: a tensor of a's dtype, or a number. */
+typedef struct Value {
+    gt_tensor *tensor; /* ours; NULL: the number */
+    gt_literal kind;
+    gt_imm number;
+} Value;
+
+static int value_from(PyObject *object, gt_tensor *a, Value *value)
+{
+    *value = (Value){.tensor = NULL};
+    int found = gt__py_operand(object, a->client, &value->tensor, &value->kind, &value->number);
+    if (found == 0) /* a list: PyTorch refuses, NumPy does not */
+        found = gt__py_from_sequence(object, a->client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
+    if (found < 0)
+        return -1;
+    if (!value->tensor || value->tensor->meta.dtype == a->meta.dtype)
+        return 0;
+    gt_tensor *given = value->tensor;
+    gt_err err = gt_cast(given, (gt_dtype)a->meta.dtype, &value->tensor);
+    gt_tensor_release(given);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+static gt_err mismatch(const gt_meta *value, int rank, const int64_t *shape)
+{
+    char given[128], wanted[128];
+    return gt__fail(GT_ERR_VALUE, "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
+                    gt__shape_text(value->rank, value->shape, given, sizeof given),
+                    gt__shape_text((unsigned)rank, shape, wanted, sizeof wanted));
+}
+
+/*
+ * Basic keys: one assign. The value's axes, aligned with those of t[key], are laid out as the axes of a: those that an
+ * int took away come back with size 1, those that None added go.
+ */
+static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, bool consume, gt_tensor **out)
+{
+    int64_t start[GT_MAX_RANK], step[GT_MAX_RANK], count[GT_MAX_RANK], shape[GT_MAX_RANK], result[2 * MAX_ITEMS];
+    int axis = 0, rank = 0, at[2 * MAX_ITEMS];
+    for (int k = 0; k < key->count; k++) {
+        const Item *item = &key->items[k];
+        if (item->kind != ITEM_INT) {
+            at[rank] = item->axes ? axis : -1;
+            result[rank++] = item->axes ? item->count : 1;
+        }
+        if (item->axes) {
+            start[axis] = item->start;
+            step[axis] = item->step;
+            count[axis] = item->count;
+            shape[axis++] = 1;
+        }
+    }
+    gt_tensor *source = value->tensor;
+    if (source) {
+        const gt_meta *meta = &source->meta;
+        for (int k = 0; k < meta->rank; k++) {
+            int own = rank - meta->rank + k;
+            if (meta->shape[k] != 1 && (own < 0 || meta->shape[k] != result[own]))
+                return mismatch(meta, rank, result);
+            if (own >= 0 && at[own] >= 0)
+                shape[at[own]] = meta->shape[k];
+        }
+        GT_TRY(gt_reshape(source, a->meta.rank, shape, &source));
+        keep(scratch, source);
+    }
+    return gt__emit_assign(a, start, step, count, source, value->kind, value->number, consume, out);
+}
+
+/* a[mask] = one value, for a mask over some of the axes and nothing else in the key: no need to count. */
+static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *value, Scratch *scratch, gt_tensor **out)
+{
+    gt_tensor *mask = key->items[at].tensor, *scalar = value->tensor;
+    int64_t shape[GT_MAX_RANK];
+    int rank = mask->meta.rank, first = 0;
+    for (int k = 0; k < at; k++)
+        first += key->items[k].axes;
+    memcpy(shape, mask->meta.shape, sizeof shape);
+    while (first + rank < a->meta.rank)
+        shape[rank++] = 1;
+    GT_TRY(gt_reshape(mask, rank, shape, &mask));
+    keep(scratch, mask);
+    if (scalar) {
+        GT_TRY(gt_reshape(scalar, 0, NULL, &scalar));
+        keep(scratch, scalar);
+    }
+    gt_tensor *mixed;
+    GT_TRY(gt__emit_where(mask, scalar, value->kind, value->number, a, GT_LITERAL_NONE, (gt_imm){.i = 0}, &mixed));
+    keep(scratch, mixed);
+    *out = gt_tensor_retain(mixed);
+    if (mixed->meta.dtype == a->meta.dtype)
+        return GT_OK;
+    gt_tensor_release(*out); /* a float into integers */
+    return gt_cast(mixed, (gt_dtype)a->meta.dtype, out);
+}
+
+/* The positions in the flat tensor of everything t[key] names, in the shape of t[key]. */
+static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor **out)
+{
+    int64_t strides[GT_MAX_RANK + 1] = {0}, offset = 0;
+    strides[a->meta.rank] = 1;
+    for (int k = a->meta.rank - 1; k >= 0; k--)
+        strides[k] = strides[k + 1] * a->meta.shape[k];
+
+    /* The part of the index tensors, all in one. */
+    gt_tensor *block = NULL, *part;
+    int axis = 0, first = -1, last = -1, plain = 0;
+    for (int k = 0, position = 0; k < key->count; axis += key->items[k++].axes) {
+        const Item *item = &key->items[k];
+        int end = axis + item->axes;
+        if (item->kind == ITEM_INT)
+            offset += item->start * strides[end];
+        if (item->kind == ITEM_INT)
+            continue;
+        if (item->kind == ITEM_INDEX || item->kind == ITEM_MASK) {
+            GT_TRY(item_positions(item, a->meta.shape[axis], scratch, &part));
+            GT_TRY(scaled(part, strides[end], scratch, &part));
+            if (block)
+                GT_TRY(sum_of(block, part, scratch, &part));
+            block = part;
+            first = first < 0 ? position : first;
+            last = position;
+        } else {
+            plain++;
+        }
+        position++;
+    }
+    bool neighbours = last - first + 1 == key->advanced;
+    int before = neighbours ? first : 0; /* plain axes before the block */
+    int rank = plain + block->meta.rank;
+    if (rank > GT_MAX_RANK)
+        return gt__fail(GT_ERR_VALUE, "the indexing result would have %d dimensions", rank);
+
+    int64_t shape[GT_MAX_RANK];
+    memcpy(shape, block->meta.shape, sizeof shape);
+    for (int k = block->meta.rank; k < rank - before; k++)
+        shape[k] = 1;
+    int block_rank = block->meta.rank;
+    GT_TRY(gt_reshape(block, rank - before, shape, &block));
+    keep(scratch, block);
+
+    /* Each slice adds a ramp along its own axis of the result. */
+    axis = 0;
+    for (int k = 0, seen = 0; k < key->count; axis += key->items[k++].axes) {
+        const Item *item = &key->items[k];
+        if (item->kind != ITEM_SLICE && item->kind != ITEM_NEW)
+            continue;
+        int own = seen < before ? seen : seen + block_rank;
+        int64_t stride = strides[axis + item->axes], count = item->axes ? item->count : 1;
+        seen++;
+        gt_imm begin = {.i = item->axes ? item->start * stride : 0}, step = {.i = item->axes ? item->step * stride : 0};
+        GT_TRY(gt__emit_arange(a->client, GT_INT64, count, GT_LITERAL_INT, begin, step, &part));
+        keep(scratch, part);
+        shape[0] = count;
+        for (int j = 1; j < rank - own; j++)
+            shape[j] = 1;
+        GT_TRY(gt_reshape(part, rank - own, shape, &part));
+        keep(scratch, part);
+        GT_TRY(sum_of(block, part, scratch, &block));
+    }
+    if (offset) {
+        GT_TRY(gt__emit_binary_literal(GT_OP_add, block, GT_LITERAL_INT, (gt_imm){.i = offset}, false, &block));
+        keep(scratch, block);
+    }
+    *out = block;
+    return GT_OK;
+}
+
+/* The value, one element for each position, flat. */
+static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *positions, Scratch *scratch, gt_tensor **out)
+{
+    int64_t flat = positions->numel;
+    if (!value->tensor) {
+        bool is_float = gt__dtype_is_float((gt_dtype)a->meta.dtype);
+        gt_imm number = value->number;
+        if (is_float && value->kind != GT_LITERAL_FLOAT)
+            number.f = (double)number.i;
+        else if (!is_float && value->kind == GT_LITERAL_FLOAT)
+            number.i = a->meta.dtype == GT_BOOL ? number.f != 0 : (int64_t)number.f;
+        GT_TRY(gt__emit_full(a->client, (gt_dtype)a->meta.dtype, 1, &flat, is_float ? GT_LITERAL_FLOAT : GT_LITERAL_INT, number,
+                             out));
+        keep(scratch, *out);
+        return GT_OK;
+    }
+    gt_tensor *source = value->tensor;
+    const gt_meta *meta = &source->meta;
+    int extra = meta->rank > positions->rank ? meta->rank - positions->rank : 0;
+    for (int k = 0; k < meta->rank; k++) {
+        int own = positions->rank - meta->rank + k;
+        if (meta->shape[k] != 1 && (own < 0 || meta->shape[k] != positions->shape[own]))
+            return mismatch(meta, positions->rank, positions->shape);
+    }
+    if (extra) {
+        GT_TRY(gt_reshape(source, meta->rank - extra, meta->shape + extra, &source));
+        keep(scratch, source);
+    }
+    GT_TRY(gt_expand(source, positions->rank, positions->shape, &source));
+    keep(scratch, source);
+    GT_TRY(gt_reshape(source, 1, &flat, out));
+    keep(scratch, *out);
+    return GT_OK;
+}
+
+static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, gt_tensor **out)
+{
+    gt_tensor *positions, *source, *flat;
+    int64_t numel = a->meta.numel;
+    GT_TRY(key_positions(a, key, scratch, &positions));
+    int64_t count = positions->meta.numel;
+    GT_TRY(flat_source(a, value, &positions->meta, scratch, &source));
+    GT_TRY(gt_reshape(positions, 1, &count, &positions));
+    keep(scratch, positions);
+    GT_TRY(gt_reshape(a, 1, &numel, &flat));
+    keep(scratch, flat);
+    GT_TRY(gt_scatter(flat, positions, source, 0, &flat));
+    keep(scratch, flat);
+    return gt_reshape(flat, a->meta.rank, a->meta.shape, out);
+}
+
+/* The position of the mask if a key is nothing but a mask and whole axes, else -1. */
+static int only_mask(const gt_tensor *a, const Key *key)
+{
+    int found = -1, axis = 0;
+    for (int k = 0; k < key->count; axis += key->items[k++].axes) {
+        const Item *item = &key->items[k];
+        if (item->kind == ITEM_MASK && found < 0)
+            found = k;
+        else if (item->kind != ITEM_SLICE || item->count != a->meta.shape[axis] || item->step != 1)
+            return -1;
+    }
+    return found;
+}
+
+static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *value_object)
+{
+    if (!value_object) {
+        PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
+        return -1;
+    }
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    Key key;
+    Value value;
+    if (!a || gt__py_key_parse(object, a, &key) < 0)
+        return -1;
+    if (value_from(value_object, ((TensorObject *)self)->tensor, &value) < 0) {
+        gt__py_key_clear(&key);
+        return -1;
+    }
+    Scratch scratch = {.count = 0};
+    gt_err err;
+    a = ((TensorObject *)self)->tensor;
+    int mask = only_mask(a, &key);
+    if (!key.advanced) {
+        err = assign_basic(a, &key, &value, &scratch, a->references == 1, &out);
+    } else {
+        keep(&scratch, gt_tensor_retain(a)); /* counting a mask waits */
+        if (mask >= 0 && (!value.tensor || value.tensor->meta.numel == 1))
+            err = assign_masked(a, &key, mask, &value, &scratch, &out);
+        else
+            err = assign_scattered(a, &key, &value, &scratch, &out);
+    }
+    scratch_clear(&scratch);
+    gt_tensor_release(value.tensor);
+    gt__py_key_clear(&key);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    gt__py_rebind(self, out);
+    return 0;
+}
+
+/* ---- the rest of the container protocol ---------------------------------------------------------------------------------------- */
+
+static Py_ssize_t tensor_length(PyObject *self)
+{
+    const gt_meta *meta = &((TensorObject *)self)->tensor->meta;
+    if (meta->rank == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+        return -1;
+    }
+    return (Py_ssize_t)meta->shape[0];
+}
+
+static int tensor_contains(PyObject *self, PyObject *element)
+{
+    PyObject *equal = PyObject_RichCompare(self, element, Py_EQ);
+    PyObject *any = equal && gt__py_is_tensor(equal) ? PyObject_CallMethod(equal, "any", NULL) : NULL;
+    int found = any ? PyObject_IsTrue(any) : equal ? 0 : -1;
+    if (PyErr_Occurred())
+        found = -1;
+    Py_XDECREF(equal);
+    Py_XDECREF(any);
+    return found;
+}
+
+static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "index"};
+    PyObject *values[2];
+    int axis, rank = ((TensorObject *)self)->tensor->meta.rank;
+    if (gt__py_parse("select", args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "select() needs dim and index");
+    if (gt__py_axis(values[0], rank, &axis) < 0)
+        return NULL;
+    PyObject *key = PyTuple_New(axis + 1);
+    for (int k = 0; key && k < axis; k++) {
+        PyObject *whole = PySlice_New(NULL, NULL, NULL);
+        if (!whole)
+            Py_CLEAR(key);
+        else
+            PyTuple_SET_ITEM(key, k, whole);
+    }
+    if (!key)
+        return NULL;
+    PyTuple_SET_ITEM(key, axis, Py_NewRef(values[1]));
+    PyObject *result = tensor_subscript(self, key);
+    Py_DECREF(key);
+    return result;
+}
+
+PyMethodDef gt__py_index_methods[] = {
+    FAST("select", method_select, "select(dim, index): one slice of a dimension, which goes."),
+    {.ml_name = NULL},
+};
+
+const PyType_Slot gt__py_index_slots[] = {
+    SLOT(Py_mp_length, tensor_length),
+    SLOT(Py_mp_subscript, tensor_subscript),
+    SLOT(Py_mp_ass_subscript, tensor_ass_subscript),
+    SLOT(Py_sq_length, tensor_length),
+    SLOT(Py_sq_item, tensor_item),
+    SLOT(Py_sq_contains, tensor_contains),
+    {.slot = 0},
+};

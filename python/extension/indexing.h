@@ -1,0 +1,31 @@
+/* indexing.h: a parsed subscript, between index_parse.c, which reads it, and indexing.c, which follows it. */
+#ifndef GT_PYTHON_INDEXING_H
+#define GT_PYTHON_INDEXING_H
+
+#include "extension.h"
+
+#include <string.h>
+
+/* Items of a key: at most one for each axis, and as many Nones. */
+enum { MAX_ITEMS = 2 * GT_MAX_RANK };
+
+typedef enum ItemKind { ITEM_INT, ITEM_SLICE, ITEM_NEW, ITEM_INDEX, ITEM_MASK } ItemKind;
+
+typedef struct Item {
+    ItemKind kind;
+    int axes;                   /* of the tensor, that it covers: 0 for NEW, the mask's rank for MASK, else 1 */
+    int64_t start, step, count; /* INT (count 1) and SLICE */
+    gt_tensor *tensor;          /* INDEX: int64; MASK: bool; ours */
+} Item;
+
+typedef struct Key {
+    Item items[MAX_ITEMS];
+    int count;
+    int advanced; /* items that are INDEX or MASK */
+} Key;
+
+/* The items cover every axis of `a`. Clear the key after success only. */
+int gt__py_key_parse(PyObject *object, gt_tensor *a, Key *key);
+void gt__py_key_clear(Key *key);
+
+#endif

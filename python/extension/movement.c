@@ -1,0 +1,509 @@
+/*
+ * movement.c: products and everything that moves elements: matmul, cast, cat, stack, where, gather, scatter, sorting
+ * orders, triangles. Each is one or two calls into the client; PyTorch's richer forms (sort, topk, split, roll, ...) are
+ * put together from these in python/gt/client/tensor.py.
+ */
+#include "extension.h"
+
+#include <string.h>
+
+/* ---- products ----------------------------------------------------------------------------------------------------- */
+
+static PyObject *method_matmul(PyObject *self, PyObject *other)
+{
+    return PyNumber_MatrixMultiply(self, other);
+}
+
+/* mm, bmm, mv, dot: matmul that insists on ranks. */
+static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObject *self, PyObject *other)
+{
+    if (!gt__py_is_tensor(other))
+        return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
+    gt_tensor *a = gt__py_use(self), *b = ((TensorObject *)other)->tensor, *out = NULL;
+    if (!a)
+        return NULL;
+    if (a->meta.rank != rank_a || b->meta.rank != rank_b)
+        return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d", name, rank_a,
+                            rank_b, a->meta.rank, b->meta.rank);
+    return gt__py_result(gt_matmul(a, b, &out), out);
+}
+
+static PyObject *method_mm(PyObject *self, PyObject *other)
+{
+    return ranked_product("mm", 2, 2, self, other);
+}
+
+static PyObject *method_bmm(PyObject *self, PyObject *other)
+{
+    return ranked_product("bmm", 3, 3, self, other);
+}
+
+static PyObject *method_mv(PyObject *self, PyObject *other)
+{
+    return ranked_product("mv", 2, 1, self, other);
+}
+
+static PyObject *method_dot(PyObject *self, PyObject *other)
+{
+    return ranked_product("dot", 1, 1, self, other);
+}
+
+/* ---- dtypes and copies ------------------------------------------------------------------------------------------------ */
+
+static PyObject *cast(PyObject *self, gt_dtype dtype)
+{
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    if ((gt_dtype)a->meta.dtype == dtype)
+        return Py_NewRef(self);
+    return gt__py_result(gt_cast(a, dtype, &out), out);
+}
+
+/* to(dtype), to(other), to(device): devices are the dispatcher's business and change nothing. */
+static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dtype|other|device", "dtype", "copy", "non_blocking", "device"};
+    PyObject *values[5];
+    gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
+    if (gt__py_parse("to", args, nargs, kwnames, names, 5, 2, values) < 0)
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        gt_dtype wanted;
+        if (!values[k] || values[k] == Py_None)
+            continue;
+        if (gt__py_is_tensor(values[k])) {
+            dtype = (gt_dtype)((TensorObject *)values[k])->tensor->meta.dtype;
+        } else if (gt__py_dtype(values[k], &wanted) == 0) {
+            dtype = wanted;
+        } else if (PyUnicode_Check(values[k])) {
+            PyErr_Clear(); /* "cuda:0", "cpu" */
+        } else {
+            return NULL;
+        }
+    }
+    return cast(self, dtype);
+}
+
+static PyObject *method_astype(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dtype", "copy"};
+    PyObject *values[2];
+    gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
+    if (gt__py_parse("astype", args, nargs, kwnames, names, 2, 1, values) < 0)
+        return NULL;
+    if (!values[0] || values[0] == Py_None)
+        return PyErr_Format(PyExc_TypeError, "astype() missing required argument 'dtype'");
+    return gt__py_dtype(values[0], &dtype) < 0 ? NULL : cast(self, dtype);
+}
+
+#define CAST_METHOD(name, dtype)                                                                               \
+    static PyObject *method_##name(PyObject *self, PyObject *unused)                                           \
+    {                                                                                                          \
+        (void)unused;                                                                                          \
+        return cast(self, dtype);                                                                              \
+    }
+CAST_METHOD(float, GT_FLOAT32)
+CAST_METHOD(double, GT_FLOAT64)
+CAST_METHOD(half, GT_FLOAT16)
+CAST_METHOD(bfloat16, GT_BFLOAT16)
+CAST_METHOD(int, GT_INT32)
+CAST_METHOD(long, GT_INT64)
+CAST_METHOD(bool, GT_BOOL)
+#undef CAST_METHOD
+
+/* Tensors are values: another name for the same one is a copy. */
+static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)args;
+    (void)nargs;
+    (void)kwnames;
+    return gt__py_wrap(gt_tensor_retain(((TensorObject *)self)->tensor));
+}
+
+static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)args;
+    (void)nargs;
+    (void)kwnames;
+    return Py_NewRef(self);
+}
+
+/* ---- where --------------------------------------------------------------------------------------------------------------- */
+
+/* where(condition, a, b), all three tensors or numbers. Here `client` comes from whichever is a tensor. */
+static PyObject *where(PyObject *const *objects)
+{
+    gt_client *client = NULL;
+    for (int k = 0; k < 3 && !client; k++)
+        if (gt__py_is_tensor(objects[k])) {
+            gt_tensor *tensor = gt__py_use(objects[k]);
+            if (!tensor)
+                return NULL;
+            client = tensor->client;
+        }
+    if (!client && !(client = gt__py_client()))
+        return NULL;
+    gt_tensor *condition, *a = NULL, *b = NULL, *out = NULL;
+    gt_literal kinds[2] = {GT_LITERAL_NONE, GT_LITERAL_NONE};
+    gt_imm values[2] = {{.i = 0}, {.i = 0}};
+    if (gt__py_tensor_argument(objects[0], client, "condition", &condition) < 0)
+        return NULL;
+    int found = gt__py_operand(objects[1], client, &a, &kinds[0], &values[0]);
+    if (found == 1)
+        found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
+    PyObject *result = NULL;
+    if (found == 1)
+        result = gt__py_result(gt__emit_where(condition, a, kinds[0], values[0], b, kinds[1], values[1], &out), out);
+    else if (found == 0)
+        PyErr_SetString(PyExc_TypeError, "where() takes Tensors and numbers");
+    gt_tensor_release(condition);
+    gt_tensor_release(a);
+    gt_tensor_release(b);
+    return result;
+}
+
+static PyObject *py_where(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {"condition", "input|x", "other|y"};
+    PyObject *values[3];
+    if (gt__py_parse("where", args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1] || !values[2])
+        return PyErr_Format(PyExc_TypeError, "where() needs condition, input and other");
+    return where(values);
+}
+
+/* a.where(condition, other) */
+static PyObject *method_where(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"condition", "other"};
+    PyObject *values[2];
+    if (gt__py_parse("where", args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "where() needs condition and other");
+    return where((PyObject *[]){values[0], self, values[1]});
+}
+
+static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"mask", "value"};
+    PyObject *values[2];
+    if (gt__py_parse("masked_fill", args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "masked_fill() needs mask and value");
+    gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
+    PyObject *filled = where((PyObject *[]){values[0], values[1], self});
+    PyObject *result = filled ? cast(filled, dtype) : NULL;
+    Py_XDECREF(filled);
+    return result;
+}
+
+/* ---- joining ---------------------------------------------------------------------------------------------------------------- */
+
+/* cat, or stack: each tensor gets a new axis first. */
+static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"tensors|arrays", "dim|axis"};
+    PyObject *values[2], *result = NULL;
+    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0])
+        return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'tensors'", name);
+    PyObject *sequence = PySequence_Tuple(values[0]);
+    if (!sequence)
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(sequence);
+    gt_tensor **tensors = PyMem_Calloc((size_t)count + 1, sizeof *tensors), *out = NULL;
+    gt_err err = GT_OK;
+    int axis = 0;
+    if (!tensors)
+        PyErr_NoMemory();
+    else if (count == 0)
+        PyErr_Format(PyExc_RuntimeError, "%s() expected a non-empty list of Tensors", name);
+    else if (count > INT32_MAX)
+        PyErr_SetString(PyExc_OverflowError, "too many tensors");
+    for (Py_ssize_t k = 0; k < count && err == GT_OK && !PyErr_Occurred(); k++) {
+        PyObject *item = PyTuple_GET_ITEM(sequence, k);
+        gt_tensor *tensor = gt__py_is_tensor(item) ? gt__py_use(item) : NULL;
+        if (!tensor) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_TypeError, "%s(): expected Tensor as element %zd, but got %s", name, k, Py_TYPE(item)->tp_name);
+            break;
+        }
+        int rank = tensor->meta.rank;
+        if (k == 0 && values[1] && gt__py_axis(values[1], rank + stacks, &axis) < 0)
+            break;
+        if (!stacks || axis > rank) {
+            tensors[k] = gt_tensor_retain(tensor);
+            continue;
+        }
+        int64_t shape[GT_MAX_RANK + 1];
+        for (int j = 0; j <= rank; j++)
+            shape[j] = j < axis ? tensor->meta.shape[j] : j == axis ? 1 : tensor->meta.shape[j - 1];
+        err = gt_reshape(tensor, rank + 1, shape, &tensors[k]);
+    }
+    if (!PyErr_Occurred()) {
+        if (err == GT_OK)
+            err = gt_cat(tensors, (int)count, axis, &out);
+        result = gt__py_result(err, out);
+    }
+    for (Py_ssize_t k = 0; tensors && k < count; k++)
+        gt_tensor_release(tensors[k]);
+    PyMem_Free(tensors);
+    Py_DECREF(sequence);
+    return result;
+}
+
+static PyObject *py_cat(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    return join("cat", false, args, nargs, kwnames);
+}
+
+static PyObject *py_stack(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    return join("stack", true, args, nargs, kwnames);
+}
+
+/* ---- triangles, orders ------------------------------------------------------------------------------------------------------ */
+
+static PyObject *triangle(const char *name, gt_err (*function)(gt_tensor *, int64_t, gt_tensor **), PyObject *self,
+                          gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"diagonal|k"};
+    PyObject *value;
+    int64_t diagonal = 0;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse(name, args, nargs, kwnames, names, 1, 1, &value) < 0 ||
+        (value && gt__py_int64(value, &diagonal) < 0))
+        return NULL;
+    return gt__py_result(function(a, diagonal, &out), out);
+}
+
+static PyObject *method_tril(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return triangle("tril", gt_tril, self, args, nargs, kwnames);
+}
+
+static PyObject *method_triu(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return triangle("triu", gt_triu, self, args, nargs, kwnames);
+}
+
+/* The order of a 0-d tensor is that of its one element. */
+static gt_tensor *zero_index(gt_tensor *a, gt_err *err)
+{
+    gt_tensor *out = NULL;
+    *err = gt__emit_full(a->client, GT_INT64, 0, NULL, GT_LITERAL_INT, (gt_imm){.i = 0}, &out);
+    return out;
+}
+
+static PyObject *method_argsort(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "descending", "stable"};
+    PyObject *values[3];
+    bool descending = false;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse("argsort", args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    int axis = a->meta.rank - 1;
+    if ((values[0] && gt__py_axis(values[0], a->meta.rank, &axis) < 0) || gt__py_flag(values[1], &descending) < 0)
+        return NULL;
+    gt_err err;
+    if (a->meta.rank == 0)
+        out = zero_index(a, &err);
+    else
+        err = gt_argsort(a, axis, descending, &out);
+    return gt__py_result(err, out);
+}
+
+/* The indices alone; topk in tensor.py gathers the values. */
+static PyObject *method_topk_indices(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"k", "dim|axis", "largest"};
+    PyObject *values[3];
+    bool largest = true;
+    int64_t k;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse("topk", args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    int axis = a->meta.rank - 1;
+    if (!values[0] || gt__py_int64(values[0], &k) < 0 || (values[1] && gt__py_axis(values[1], a->meta.rank, &axis) < 0) ||
+        gt__py_flag(values[2], &largest) < 0)
+        return NULL;
+    int64_t size = a->meta.rank ? a->meta.shape[axis] : 1;
+    if (k < 0 || k > size)
+        return PyErr_Format(PyExc_RuntimeError, "selected index k out of range");
+    gt_err err;
+    if (a->meta.rank == 0)
+        out = zero_index(a, &err);
+    else
+        err = gt_topk(a, k, axis, largest, &out);
+    return gt__py_result(err, out);
+}
+
+/* ---- gather and scatter --------------------------------------------------------------------------------------------------------- */
+
+typedef struct Addressing {
+    gt_tensor *a;     /* borrowed */
+    gt_tensor *index; /* ours: checked and wrapped where asked */
+    int axis;
+} Addressing;
+
+/* gather and take accept negative indices, as NumPy; every index is checked by the worker. */
+static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *at)
+{
+    gt_tensor *given, *wide = NULL;
+    at->a = gt__py_use(self);
+    if (!at->a || gt__py_axis(dim, at->a->meta.rank, &at->axis) < 0)
+        return -1;
+    if (gt__py_tensor_argument(index, at->a->client, "index", &given) < 0)
+        return -1;
+    gt_err err = GT_OK;
+    if (given->meta.dtype == GT_BOOL || gt__dtype_is_float((gt_dtype)given->meta.dtype))
+        err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s", gt__dtype_name((gt_dtype)given->meta.dtype));
+    if (err == GT_OK && given->meta.dtype != GT_INT64)
+        err = gt_cast(given, GT_INT64, &wide);
+    int64_t size = at->a->meta.rank ? at->a->meta.shape[at->axis] : 1;
+    if (err == GT_OK)
+        err = gt__emit_wrap_index(wide ? wide : given, size, &at->index);
+    gt_tensor_release(given);
+    gt_tensor_release(wide);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **), PyObject *self,
+                        gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "index|indices"};
+    PyObject *values[2];
+    Addressing at;
+    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "%s() needs dim and index", name);
+    if (address(self, values[0], values[1], &at) < 0)
+        return NULL;
+    gt_tensor *out = NULL;
+    gt_err err = at.a->meta.rank ? function(at.a, at.index, at.axis, &out) : gt_copy(at.a, &out);
+    gt_tensor_release(at.index);
+    return gt__py_result(err, out);
+}
+
+static PyObject *method_gather(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return gather("gather", gt_gather, self, args, nargs, kwnames);
+}
+
+static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return gather("take", gt_take, self, args, nargs, kwnames);
+}
+
+/* src is a tensor, cast to a's dtype, or a number, expanded to the index's shape. */
+static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
+{
+    gt_tensor *given, *fitting = NULL;
+    gt_literal kind = GT_LITERAL_NONE;
+    gt_imm value = {.i = 0};
+    gt_dtype dtype = (gt_dtype)at->a->meta.dtype;
+    int found = gt__py_operand(object, at->a->client, &given, &kind, &value);
+    if (found == 0)
+        PyErr_Format(PyExc_TypeError, "src must be a Tensor or a number, not %s", Py_TYPE(object)->tp_name);
+    if (found != 1)
+        return NULL;
+    gt_err err = GT_OK;
+    if (!given) {
+        err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value, &fitting);
+    } else if ((gt_dtype)given->meta.dtype != dtype) {
+        err = gt_cast(given, dtype, &fitting);
+        gt_tensor_release(given);
+    } else {
+        fitting = given;
+    }
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? fitting : NULL;
+}
+
+static PyObject *scatter(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, gt_tensor *, int, gt_tensor **),
+                         PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "index", "src|value"};
+    PyObject *values[3];
+    Addressing at;
+    if (gt__py_parse(name, args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1] || !values[2])
+        return PyErr_Format(PyExc_TypeError, "%s() needs dim, index and src", name);
+    if (address(self, values[0], values[1], &at) < 0)
+        return NULL;
+    gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
+    PyObject *result = src ? gt__py_result(function(at.a, at.index, src, at.axis, &out), out) : NULL;
+    gt_tensor_release(src);
+    gt_tensor_release(at.index);
+    return result;
+}
+
+static PyObject *method_scatter(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return scatter("scatter", gt_scatter, self, args, nargs, kwnames);
+}
+
+static PyObject *method_scatter_add(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return scatter("scatter_add", gt_scatter_add, self, args, nargs, kwnames);
+}
+
+PyMethodDef gt__py_movement_functions[] = {
+    FAST("where", py_where, "where(condition, input, other): input where condition holds, else other."),
+    FAST("cat", py_cat, "cat(tensors, dim=0): join along a dimension."),
+    FAST("concat", py_cat, "concat(tensors, dim=0): cat."),
+    FAST("concatenate", py_cat, "concatenate(tensors, axis=0): cat."),
+    FAST("stack", py_stack, "stack(tensors, dim=0): join along a new dimension."),
+    {.ml_name = NULL},
+};
+
+#define ONE(name, function, doc) {.ml_name = name, .ml_meth = function, .ml_flags = METH_O, .ml_doc = doc}
+PyMethodDef gt__py_movement_methods[] = {
+    ONE("matmul", method_matmul, "matmul(other): the matrix product, batches broadcast."),
+    ONE("mm", method_mm, "mm(mat2): the product of two matrices."),
+    ONE("bmm", method_bmm, "bmm(mat2): the product of two batches of matrices."),
+    ONE("mv", method_mv, "mv(vec): a matrix times a vector."),
+    ONE("dot", method_dot, "dot(other): the inner product of two vectors."),
+    FAST("to", method_to, "to(dtype): convert; devices are accepted and change nothing."),
+    FAST("type", method_astype, "type(dtype): convert."),
+    FAST("cast", method_astype, "cast(dtype): convert."),
+    FAST("astype", method_astype, "astype(dtype): convert."),
+    NOARGS("float", method_float, "float(): to float32."),
+    NOARGS("double", method_double, "double(): to float64."),
+    NOARGS("half", method_half, "half(): to float16."),
+    NOARGS("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
+    NOARGS("int", method_int, "int(): to int32."),
+    NOARGS("long", method_long, "long(): to int64."),
+    NOARGS("bool", method_bool, "bool(): to bool."),
+    FAST("clone", method_clone, "clone(): another tensor with this value."),
+    FAST("copy", method_clone, "copy(): another tensor with this value."),
+    FAST("detach", method_clone, "detach(): this value, apart from autograd."),
+    FAST("contiguous", method_self, "contiguous(): self."),
+    FAST("cpu", method_self, "cpu(): self."),
+    FAST("cuda", method_self, "cuda(): self."),
+    FAST("where", method_where, "where(condition, other): self where condition holds, else other."),
+    FAST("masked_fill", method_masked_fill, "masked_fill(mask, value): value where mask holds."),
+    FAST("tril", method_tril, "tril(diagonal=0): the lower triangle."),
+    FAST("triu", method_triu, "triu(diagonal=0): the upper triangle."),
+    FAST("argsort", method_argsort, "argsort(dim=-1, descending=False, stable=False): the order that sorts; stable."),
+    FAST("_topk_indices", method_topk_indices, "_topk_indices(k, dim=-1, largest=True)."),
+    FAST("gather", method_gather, "gather(dim, index): elements picked along a dimension."),
+    FAST("index_select", method_take_rows, "index_select(dim, index): whole slices picked along a dimension."),
+    FAST("scatter", method_scatter, "scatter(dim, index, src): a copy with src written at index."),
+    FAST("scatter_add", method_scatter_add, "scatter_add(dim, index, src): a copy with src added at index."),
+    {.ml_name = NULL},
+};

@@ -1,0 +1,177 @@
+/*
+ * reduce.c: reductions and scans. A REDUCE row of ops.def is a method name(dim=None, keepdim=False, dtype=None);
+ * dim may be spelled axis, be an int or a tuple; keepdim may be spelled keepdims.
+ */
+#include "extension.h"
+
+#include <string.h>
+
+typedef struct Reduction {
+    uint32_t axes; /* 0: all */
+    bool keepdim;
+    double correction;
+    gt_tensor *input; /* a reference of ours: the tensor, cast if dtype= asked for it */
+} Reduction;
+
+enum { DIM, KEEPDIM, DTYPE, CORRECTION, UNBIASED, PARAMETERS };
+
+/* var(dim, unbiased, keepdim) and var(unbiased) are PyTorch's older positional forms. */
+static void var_positions(gt_py_args args, Py_ssize_t nargs, PyObject **values)
+{
+    if (nargs >= 1 && PyBool_Check(args[0])) {
+        values[UNBIASED] = args[0];
+        values[DIM] = NULL;
+    } else if (nargs >= 2) {
+        values[UNBIASED] = args[1];
+        values[KEEPDIM] = nargs >= 3 ? args[2] : NULL;
+    }
+}
+
+static int correction_from(PyObject *const *values, double *correction)
+{
+    bool unbiased = true;
+    if (gt__py_flag(values[UNBIASED] == Py_None ? NULL : values[UNBIASED], &unbiased) < 0)
+        return -1;
+    *correction = unbiased;
+    if (values[CORRECTION] && values[CORRECTION] != Py_None) {
+        *correction = PyFloat_AsDouble(values[CORRECTION]);
+        if (*correction == -1 && PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+static int reduction_parse(const char *name, PyObject *self, bool is_var, gt_py_args args, Py_ssize_t nargs,
+                           PyObject *kwnames, Reduction *reduction)
+{
+    static const char *const names[] = {"dim|axis", "keepdim|keepdims", "dtype", "correction|ddof", "unbiased"};
+    PyObject *values[PARAMETERS];
+    *reduction = (Reduction){.keepdim = false};
+    if (gt__py_parse(name, args, nargs, kwnames, names, is_var ? PARAMETERS : DTYPE, is_var ? 3 : 2, values) < 0) {
+        if (is_var || !kwnames) /* only var has the last two, every reduction may be given a dtype */
+            return -1;
+        PyErr_Clear();
+        if (gt__py_parse(name, args, nargs, kwnames, names, CORRECTION, 2, values) < 0)
+            return -1;
+    } else if (!is_var) {
+        values[DTYPE] = NULL;
+    }
+    if (is_var) {
+        var_positions(args, nargs, values);
+        if (correction_from(values, &reduction->correction) < 0)
+            return -1;
+    }
+    gt_tensor *a = gt__py_use(self);
+    if (!a || gt__py_axes(values[DIM], a->meta.rank, &reduction->axes) < 0 ||
+        gt__py_flag(values[KEEPDIM], &reduction->keepdim) < 0)
+        return -1;
+    gt_dtype dtype = (gt_dtype)a->meta.dtype;
+    if (gt__py_dtype(values[DTYPE], &dtype) < 0)
+        return -1;
+    if (dtype == (gt_dtype)a->meta.dtype) {
+        reduction->input = gt_tensor_retain(a);
+        return 0;
+    }
+    gt_err err = gt_cast(a, dtype, &reduction->input);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                        PyObject *kwnames)
+{
+    gt_tensor *out = NULL;
+    if (nargs == 0 && !kwnames && op != GT_OP_var) {
+        gt_tensor *a = gt__py_use(self);
+        return a ? gt__py_result(gt__emit_reduce(op, a, 0, false, 0, &out), out) : NULL;
+    }
+    Reduction reduction;
+    if (reduction_parse(name, self, op == GT_OP_var, args, nargs, kwnames, &reduction) < 0)
+        return NULL;
+    gt_err err = gt__emit_reduce(op, reduction.input, reduction.axes, reduction.keepdim, reduction.correction, &out);
+    gt_tensor_release(reduction.input);
+    return gt__py_result(err, out);
+}
+
+#define REDUCE(name, types, grad)                                                                              \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)       \
+    {                                                                                                          \
+        return reduce(GT_OP_##name, #name, self, args, nargs, kwnames);                                        \
+    }
+#include "ops.def"
+
+static PyObject *method_std(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *variance = reduce(GT_OP_var, "std", self, args, nargs, kwnames);
+    if (!variance)
+        return NULL;
+    gt_tensor *out = NULL;
+    gt_err err = gt_sqrt(((TensorObject *)variance)->tensor, &out);
+    Py_DECREF(variance);
+    return gt__py_result(err, out);
+}
+
+/* ---- along one axis ------------------------------------------------------------------------------------------------- */
+
+typedef gt_err arg_function(gt_tensor *a, int axis, bool keepdims, gt_tensor **out);
+
+static PyObject *arg_reduce(arg_function *function, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                            PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "keepdim|keepdims"};
+    PyObject *values[2];
+    bool keepdim = false;
+    int axis = -1;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_flag(values[1], &keepdim) < 0)
+        return NULL;
+    if (values[0] && values[0] != Py_None && gt__py_axis(values[0], a->meta.rank, &axis) < 0)
+        return NULL;
+    if (a->meta.rank == 0)
+        axis = -1;
+    return gt__py_result(function(a, axis, keepdim, &out), out);
+}
+
+static PyObject *method_argmax(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return arg_reduce(gt_argmax, "argmax", self, args, nargs, kwnames);
+}
+
+static PyObject *method_argmin(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return arg_reduce(gt_argmin, "argmin", self, args, nargs, kwnames);
+}
+
+static PyObject *method_cumsum(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "dtype"};
+    PyObject *values[2];
+    int axis;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse("cumsum", args, nargs, kwnames, names, 2, 1, values) < 0)
+        return NULL;
+    if (!values[0])
+        return PyErr_Format(PyExc_TypeError, "cumsum() missing required argument 'dim'");
+    gt_dtype dtype = (gt_dtype)a->meta.dtype;
+    if (gt__py_axis(values[0], a->meta.rank, &axis) < 0 || gt__py_dtype(values[1], &dtype) < 0)
+        return NULL;
+    gt_tensor *input = NULL;
+    gt_err err = dtype == (gt_dtype)a->meta.dtype ? GT_OK : gt_cast(a, dtype, &input);
+    if (err == GT_OK && a->meta.rank == 0)
+        err = gt_sum(input ? input : a, 0, false, &out);
+    else if (err == GT_OK)
+        err = gt_cumsum(input ? input : a, axis, &out);
+    gt_tensor_release(input);
+    return gt__py_result(err, out);
+}
+
+PyMethodDef gt__py_reduce_methods[] = {
+#define REDUCE(name, types, grad) FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
+#include "ops.def"
+    FAST("std", method_std, "std(dim=None, *, correction=1, keepdim=False): the standard deviation."),
+    FAST("argmax", method_argmax, "argmax(dim=None, keepdim=False): where the largest element is."),
+    FAST("argmin", method_argmin, "argmin(dim=None, keepdim=False): where the smallest element is."),
+    FAST("cumsum", method_cumsum, "cumsum(dim, *, dtype=None): the running sum along a dimension."),
+    {.ml_name = NULL},
+};

@@ -1,0 +1,301 @@
+/*
+ * shape.c: methods that rearrange a tensor without touching its elements: reshape, permute, expand, squeeze, slices of
+ * one axis. The worker answers most of them with a view. Indexing is in indexing.c.
+ */
+#include "extension.h"
+
+/* Where two spellings exist, keywords are rare: these take sizes and dimensions by position, or one keyword. */
+static int sizes(const char *name, const char *keyword, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, int *count,
+                 int64_t *values)
+{
+    if (kwnames && PyTuple_GET_SIZE(kwnames)) {
+        PyObject *value;
+        if (gt__py_parse(name, args, nargs, kwnames, &keyword, 1, 1, &value) < 0)
+            return -1;
+        return gt__py_ints(value, count, values);
+    }
+    return gt__py_shape(args, nargs, count, values);
+}
+
+static PyObject *method_reshape(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    int64_t shape[GT_MAX_RANK];
+    int rank;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || sizes("reshape", "shape|size", args, nargs, kwnames, &rank, shape) < 0)
+        return NULL;
+    return gt__py_result(gt_reshape(a, rank, shape, &out), out);
+}
+
+/* view(dtype) reinterprets bits in PyTorch, which tensors without memory of their own cannot. */
+static PyObject *method_view(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (nargs == 1 && Py_TYPE(args[0]) == gt__py_dtype_type)
+        return PyErr_Format(PyExc_NotImplementedError, "view(dtype) is not supported; use to(dtype) to convert");
+    return method_reshape(self, args, nargs, kwnames);
+}
+
+static PyObject *like_other(PyObject *self, PyObject *other, const char *name,
+                            gt_err (*function)(gt_tensor *, int, const int64_t *, gt_tensor **))
+{
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    if (!gt__py_is_tensor(other))
+        return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
+    const gt_meta *meta = &((TensorObject *)other)->tensor->meta;
+    return gt__py_result(function(a, meta->rank, meta->shape, &out), out);
+}
+
+static PyObject *method_view_as(PyObject *self, PyObject *other)
+{
+    return like_other(self, other, "view_as", gt_reshape);
+}
+
+static PyObject *method_expand_as(PyObject *self, PyObject *other)
+{
+    return like_other(self, other, "expand_as", gt_expand);
+}
+
+static PyObject *method_flatten(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"start_dim", "end_dim"};
+    PyObject *values[2];
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse("flatten", args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    const gt_meta *meta = &a->meta;
+    int first = 0, last = meta->rank ? meta->rank - 1 : 0, rank = 0;
+    if ((values[0] && gt__py_axis(values[0], meta->rank, &first) < 0) ||
+        (values[1] && gt__py_axis(values[1], meta->rank, &last) < 0))
+        return NULL;
+    if (first > last)
+        return PyErr_Format(PyExc_RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim");
+    int64_t shape[GT_MAX_RANK] = {1};
+    for (int k = 0; k < meta->rank; k++)
+        if (k > first && k <= last)
+            shape[rank - 1] *= meta->shape[k];
+        else
+            shape[rank++] = meta->shape[k];
+    return gt__py_result(gt_reshape(a, rank ? rank : 1, shape, &out), out);
+}
+
+static PyObject *method_squeeze(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis"};
+    PyObject *dim;
+    uint32_t axes;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse("squeeze", args, nargs, kwnames, names, 1, 1, &dim) < 0 ||
+        gt__py_axes(dim, a->meta.rank, &axes) < 0)
+        return NULL;
+    if (!dim || dim == Py_None)
+        axes = ~0u;
+    int64_t shape[GT_MAX_RANK];
+    int rank = 0;
+    for (int k = 0; k < a->meta.rank; k++)
+        if (a->meta.shape[k] != 1 || !(axes >> k & 1))
+            shape[rank++] = a->meta.shape[k];
+    return gt__py_result(gt_reshape(a, rank, shape, &out), out);
+}
+
+static PyObject *method_unsqueeze(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis"};
+    PyObject *dim;
+    int axis;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse("unsqueeze", args, nargs, kwnames, names, 1, 1, &dim) < 0)
+        return NULL;
+    if (!dim)
+        return PyErr_Format(PyExc_TypeError, "unsqueeze() missing required argument 'dim'");
+    int rank = a->meta.rank;
+    if (gt__py_axis(dim, rank + 1, &axis) < 0)
+        return NULL;
+    if (rank == GT_MAX_RANK)
+        return PyErr_Format(PyExc_RuntimeError, "tensors have at most %d dimensions", GT_MAX_RANK);
+    int64_t shape[GT_MAX_RANK];
+    for (int k = 0; k <= rank; k++)
+        shape[k] = k < axis ? a->meta.shape[k] : k == axis ? 1 : a->meta.shape[k - 1];
+    return gt__py_result(gt_reshape(a, rank + 1, shape, &out), out);
+}
+
+/* ---- order of axes ---------------------------------------------------------------------------------------------------- */
+
+static PyObject *permute(gt_tensor *a, int count, const int64_t *given)
+{
+    int axes[GT_MAX_RANK];
+    uint32_t seen = 0;
+    gt_tensor *out = NULL;
+    if (count != a->meta.rank)
+        return PyErr_Format(PyExc_RuntimeError, "permute(): number of dimensions in the tensor input does not match the "
+                                                "length of the desired ordering: %d is not equal to %d", a->meta.rank, count);
+    for (int k = 0; k < count; k++) {
+        if (gt__py_wrap_axis(given[k], count, &axes[k]) < 0)
+            return NULL;
+        if (seen >> axes[k] & 1)
+            return PyErr_Format(PyExc_RuntimeError, "permute(): duplicate dims are not allowed");
+        seen |= 1u << axes[k];
+    }
+    return gt__py_result(gt_permute(a, axes, &out), out);
+}
+
+static PyObject *method_permute(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    int64_t given[GT_MAX_RANK];
+    int count;
+    gt_tensor *a = gt__py_use(self);
+    if (!a || sizes("permute", "dims|axes", args, nargs, kwnames, &count, given) < 0)
+        return NULL;
+    return permute(a, count, given);
+}
+
+static PyObject *reverse_axes(PyObject *self)
+{
+    gt_tensor *a = gt__py_use(self);
+    int64_t given[GT_MAX_RANK];
+    for (int k = 0; a && k < a->meta.rank; k++)
+        given[k] = a->meta.rank - 1 - k;
+    return a ? permute(a, a->meta.rank, given) : NULL;
+}
+
+/* transpose(dim0, dim1) as PyTorch; without dimensions all of them are reversed, as NumPy. */
+static PyObject *method_transpose(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim0|axis0", "dim1|axis1"};
+    PyObject *values[2];
+    int axis0, axis1;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    if (!kwnames && nargs != 2)
+        return nargs ? method_permute(self, args, nargs, NULL) : reverse_axes(self);
+    if (gt__py_parse("transpose", args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "transpose() needs two dimensions");
+    if (gt__py_axis(values[0], a->meta.rank, &axis0) < 0 || gt__py_axis(values[1], a->meta.rank, &axis1) < 0)
+        return NULL;
+    if (axis0 == axis1)
+        return gt__py_wrap(gt_tensor_retain(a));
+    return gt__py_result(gt_transpose(a, axis0, axis1, &out), out);
+}
+
+static PyObject *method_t(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    int rank = ((TensorObject *)self)->tensor->meta.rank;
+    if (rank > 2)
+        return PyErr_Format(PyExc_RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is %dD", rank);
+    return reverse_axes(self);
+}
+
+/* ---- broadcasting ------------------------------------------------------------------------------------------------------ */
+
+static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    int64_t shape[GT_MAX_RANK];
+    int rank;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || sizes("expand", "size|shape", args, nargs, kwnames, &rank, shape) < 0)
+        return NULL;
+    for (int k = 0; k < rank; k++) {
+        int own = k - (rank - a->meta.rank);
+        if (shape[k] != -1)
+            continue;
+        if (own < 0)
+            return PyErr_Format(PyExc_RuntimeError, "expand(): the size -1 of dimension %d is not allowed in a leading, "
+                                                    "non-existing dimension", k);
+        shape[k] = a->meta.shape[own];
+    }
+    return gt__py_result(gt_expand(a, rank, shape, &out), out);
+}
+
+/* ---- slices of one axis ------------------------------------------------------------------------------------------------- */
+
+typedef struct Window {
+    int64_t start[GT_MAX_RANK], step[GT_MAX_RANK], count[GT_MAX_RANK];
+} Window;
+
+static Window whole(const gt_meta *meta)
+{
+    Window window;
+    for (int k = 0; k < meta->rank; k++) {
+        window.start[k] = 0;
+        window.step[k] = 1;
+        window.count[k] = meta->shape[k];
+    }
+    return window;
+}
+
+static PyObject *method_flip(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    int64_t given[GT_MAX_RANK];
+    int count, axis;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || sizes("flip", "dims|dim|axis", args, nargs, kwnames, &count, given) < 0)
+        return NULL;
+    Window window = whole(&a->meta);
+    for (int k = 0; k < count; k++) {
+        if (gt__py_wrap_axis(given[k], a->meta.rank, &axis) < 0)
+            return NULL;
+        if (a->meta.rank == 0 || a->meta.shape[axis] == 0)
+            continue;
+        window.start[axis] = a->meta.shape[axis] - 1;
+        window.step[axis] = -1;
+    }
+    return gt__py_result(gt_slice(a, window.start, window.step, window.count, &out), out);
+}
+
+static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "start", "length"};
+    PyObject *values[3];
+    int64_t start, length;
+    int axis;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_parse("narrow", args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1] || !values[2])
+        return PyErr_Format(PyExc_TypeError, "narrow() needs dim, start and length");
+    if (a->meta.rank == 0)
+        return PyErr_Format(PyExc_RuntimeError, "narrow() cannot be applied to a 0-dim tensor.");
+    if (gt__py_axis(values[0], a->meta.rank, &axis) < 0 || gt__py_int64(values[1], &start) < 0 ||
+        gt__py_int64(values[2], &length) < 0)
+        return NULL;
+    int64_t size = a->meta.shape[axis];
+    if (start < 0)
+        start += size;
+    if (start < 0 || start > size)
+        return PyErr_Format(PyExc_IndexError, "start out of range (expected to be in range of [%lld, %lld])",
+                            (long long)-size, (long long)size);
+    if (length < 0 || length > size - start)
+        return PyErr_Format(PyExc_RuntimeError, "start (%lld) + length (%lld) exceeds dimension size (%lld).",
+                            (long long)start, (long long)length, (long long)size);
+    Window window = whole(&a->meta);
+    window.start[axis] = start;
+    window.count[axis] = length;
+    return gt__py_result(gt_slice(a, window.start, window.step, window.count, &out), out);
+}
+
+PyMethodDef gt__py_shape_methods[] = {
+    FAST("reshape", method_reshape, "reshape(*shape): the same elements in another shape; one size may be -1."),
+    FAST("view", method_view, "view(*shape): reshape."),
+    {.ml_name = "view_as", .ml_meth = method_view_as, .ml_flags = METH_O, .ml_doc = "view_as(other): reshape to its shape."},
+    {.ml_name = "reshape_as", .ml_meth = method_view_as, .ml_flags = METH_O, .ml_doc = "reshape_as(other)."},
+    FAST("flatten", method_flatten, "flatten(start_dim=0, end_dim=-1): merge dimensions into one."),
+    FAST("ravel", method_flatten, "ravel(): flatten."),
+    FAST("squeeze", method_squeeze, "squeeze(dim=None): drop dimensions of size 1."),
+    FAST("unsqueeze", method_unsqueeze, "unsqueeze(dim): add a dimension of size 1."),
+    FAST("permute", method_permute, "permute(*dims): reorder the dimensions."),
+    FAST("transpose", method_transpose, "transpose(dim0, dim1): swap two dimensions; without any, reverse all."),
+    FAST("swapaxes", method_transpose, "swapaxes(axis0, axis1): transpose."),
+    FAST("swapdims", method_transpose, "swapdims(dim0, dim1): transpose."),
+    NOARGS("t", method_t, "t(): the transpose of a matrix."),
+    FAST("expand", method_expand, "expand(*sizes): broadcast; -1 keeps a size."),
+    FAST("broadcast_to", method_expand, "broadcast_to(shape): expand."),
+    {.ml_name = "expand_as", .ml_meth = method_expand_as, .ml_flags = METH_O, .ml_doc = "expand_as(other)."},
+    FAST("flip", method_flip, "flip(*dims): reverse the order along dimensions."),
+    FAST("narrow", method_narrow, "narrow(dim, start, length): a slice of one dimension."),
+    {.ml_name = NULL},
+};

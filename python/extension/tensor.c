@@ -1,0 +1,448 @@
+/*
+ * tensor.c: the Tensor type: lifetime, attributes, and what waits for one element.
+ *
+ * A Tensor object holds one gt_tensor, an immutable value. In-place operations give the object another one. Making and
+ * dropping temporaries is half of a hot loop, so freed objects are kept for reuse, and dropping one only queues its id.
+ * Read next: operators.c, indexing.c, interop.c.
+ */
+#include "extension.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+enum { SPARE_LIMIT = 1024, METHOD_LIMIT = 400, SLOT_LIMIT = 100 };
+
+PyTypeObject *gt__py_tensor_type;
+static TensorObject *spares[SPARE_LIMIT]; /* each keeps its reference to the type */
+static int spare_count;
+
+/* ---- lifetime ---------------------------------------------------------------------------------------------------- */
+
+static TensorObject *tensor_allocate(void)
+{
+    TensorObject *self = PyObject_New(TensorObject, gt__py_tensor_type);
+    if (self) {
+        self->weakrefs = NULL;
+        self->requires_grad = false;
+    }
+    return self;
+}
+
+PyObject *gt__py_wrap(gt_tensor *tensor)
+{
+    TensorObject *self;
+    if (LIKELY(spare_count > 0)) {
+        self = spares[--spare_count];
+        Py_SET_REFCNT((PyObject *)self, 1);
+    } else {
+        self = tensor_allocate();
+        if (!self) {
+            gt_tensor_release(tensor);
+            return NULL;
+        }
+    }
+    self->tensor = tensor;
+    return (PyObject *)self;
+}
+
+void gt__py_rebind(PyObject *self, gt_tensor *tensor)
+{
+    gt_tensor *old = ((TensorObject *)self)->tensor;
+    ((TensorObject *)self)->tensor = tensor;
+    gt_tensor_release(old);
+}
+
+static void tensor_dealloc(PyObject *object)
+{
+    TensorObject *self = (TensorObject *)object;
+    if (UNLIKELY(self->weakrefs != NULL))
+        PyObject_ClearWeakRefs(object);
+    gt_tensor_release(self->tensor);
+    if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && spare_count < SPARE_LIMIT)) {
+        self->requires_grad = false;
+        spares[spare_count++] = self;
+        return;
+    }
+    PyTypeObject *type = Py_TYPE(object);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+/* Tensor(data) is tensor(data) for subclasses' sake: it shares the value of an existing tensor. */
+static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"data", "requires_grad", NULL};
+    PyObject *data;
+    int requires_grad = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|p:Tensor", names, &data, &requires_grad))
+        return NULL;
+    gt_tensor *tensor = NULL;
+    if (gt__py_is_tensor(data)) {
+        tensor = gt_tensor_retain(((TensorObject *)data)->tensor);
+    } else {
+        gt_client *client = gt__py_client();
+        int found = client ? gt__py_from_array(data, client, &tensor) : -1;
+        if (found == 0)
+            found = gt__py_from_sequence(data, client, false, GT_FLOAT32, &tensor);
+        if (found < 0)
+            return NULL;
+    }
+    TensorObject *self = (TensorObject *)type->tp_alloc(type, 0);
+    if (!self) {
+        gt_tensor_release(tensor);
+        return NULL;
+    }
+    self->tensor = tensor;
+    self->requires_grad = requires_grad != 0;
+    return (PyObject *)self;
+}
+
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
+
+static const gt_meta *meta_of(PyObject *self)
+{
+    return &((TensorObject *)self)->tensor->meta;
+}
+
+static PyObject *get_shape(PyObject *self, void *closure)
+{
+    (void)closure;
+    const gt_meta *meta = meta_of(self);
+    PyObject *shape = PyTuple_New(meta->rank);
+    for (int k = 0; shape && k < meta->rank; k++) {
+        PyObject *size = PyLong_FromLongLong(meta->shape[k]);
+        if (!size)
+            Py_CLEAR(shape);
+        else
+            PyTuple_SET_ITEM(shape, k, size);
+    }
+    return shape;
+}
+
+static PyObject *get_dtype(PyObject *self, void *closure)
+{
+    (void)closure;
+    return gt__py_dtype_object((gt_dtype)meta_of(self)->dtype);
+}
+
+static PyObject *get_ndim(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromLong(meta_of(self)->rank);
+}
+
+static PyObject *get_itemsize(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromSize_t(gt__dtype_size((gt_dtype)meta_of(self)->dtype));
+}
+
+static PyObject *get_nbytes(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromSize_t(gt__meta_bytes(meta_of(self)));
+}
+
+static PyObject *get_device(PyObject *self, void *closure)
+{
+    (void)self;
+    (void)closure;
+    return PyUnicode_InternFromString("gt");
+}
+
+static PyObject *get_data(PyObject *self, void *closure)
+{
+    (void)closure;
+    return gt__py_wrap(gt_tensor_retain(((TensorObject *)self)->tensor));
+}
+
+static int set_data(PyObject *self, PyObject *value, void *closure)
+{
+    (void)closure;
+    if (!value || !gt__py_is_tensor(value)) {
+        PyErr_SetString(PyExc_TypeError, "data must be a Tensor");
+        return -1;
+    }
+    gt__py_rebind(self, gt_tensor_retain(((TensorObject *)value)->tensor));
+    return 0;
+}
+
+static PyObject *get_requires_grad(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(((TensorObject *)self)->requires_grad);
+}
+
+static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
+{
+    (void)closure;
+    bool wanted = false;
+    if (!value || gt__py_flag(value, &wanted) < 0) {
+        if (!value)
+            PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted");
+        return -1;
+    }
+    if (wanted && !gt__dtype_is_float((gt_dtype)meta_of(self)->dtype)) {
+        PyErr_SetString(PyExc_RuntimeError, "only Tensors of floating point dtype can require gradients");
+        return -1;
+    }
+    ((TensorObject *)self)->requires_grad = wanted;
+    return 0;
+}
+
+static PyObject *get_none(PyObject *self, void *closure)
+{
+    (void)self;
+    (void)closure;
+    Py_RETURN_NONE;
+}
+
+/* ---- methods that only look at the metadata ------------------------------------------------------------------------- */
+
+static PyObject *method_size(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis"};
+    PyObject *dim;
+    int axis;
+    if (gt__py_parse("size", args, nargs, kwnames, names, 1, 1, &dim) < 0)
+        return NULL;
+    if (!dim || dim == Py_None)
+        return get_shape(self, NULL);
+    if (gt__py_axis(dim, meta_of(self)->rank, &axis) < 0)
+        return NULL;
+    if (meta_of(self)->rank == 0)
+        return PyErr_Format(PyExc_IndexError, "Dimension specified as %d but tensor has no dimensions", axis);
+    return PyLong_FromLongLong(meta_of(self)->shape[axis]);
+}
+
+static PyObject *method_numel(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(meta_of(self)->numel);
+}
+
+static PyObject *method_dim(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return get_ndim(self, NULL);
+}
+
+static PyObject *method_element_size(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return get_itemsize(self, NULL);
+}
+
+static PyObject *method_is_floating_point(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(gt__dtype_is_float((gt_dtype)meta_of(self)->dtype));
+}
+
+static PyObject *method_is_contiguous(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"requires_grad"};
+    PyObject *value;
+    if (gt__py_parse("requires_grad_", args, nargs, kwnames, names, 1, 1, &value) < 0 ||
+        set_requires_grad(self, value ? value : Py_True, NULL) < 0)
+        return NULL;
+    return Py_NewRef(self);
+}
+
+/* ---- waiting for elements --------------------------------------------------------------------------------------------- */
+
+static PyObject *method_item(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *tensor = gt__py_use(self);
+    uint8_t element[8];
+    if (!tensor)
+        return NULL;
+    if (tensor->meta.numel != 1)
+        return PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar",
+                            (long long)tensor->meta.numel);
+    gt_dtype dtype = (gt_dtype)tensor->meta.dtype;
+    gt_err err = gt_fetch(tensor, element, gt__dtype_size(dtype));
+    return err == GT_OK ? gt__py_element(dtype, element) : gt__py_raise(err);
+}
+
+static PyObject *method_tolist(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *tensor = gt__py_use(self);
+    if (!tensor)
+        return NULL;
+    gt_meta meta = tensor->meta;
+    size_t bytes = gt__meta_bytes(&meta);
+    void *data = PyMem_Malloc(bytes + 1);
+    if (!data)
+        return PyErr_NoMemory();
+    gt_err err = gt_fetch(tensor, data, bytes);
+    PyObject *list = err == GT_OK ? gt__py_list(&meta, data) : gt__py_raise(err);
+    PyMem_Free(data);
+    return list;
+}
+
+static int tensor_bool(PyObject *self)
+{
+    int64_t numel = meta_of(self)->numel;
+    if (numel != 1) {
+        PyErr_SetString(PyExc_RuntimeError, numel ? "Boolean value of Tensor with more than one value is ambiguous"
+                                                  : "Boolean value of Tensor with no values is ambiguous");
+        return -1;
+    }
+    PyObject *item = method_item(self, NULL);
+    int truth = item ? PyObject_IsTrue(item) : -1;
+    Py_XDECREF(item);
+    return truth;
+}
+
+static PyObject *tensor_float(PyObject *self)
+{
+    PyObject *item = method_item(self, NULL);
+    PyObject *number = item ? PyNumber_Float(item) : NULL;
+    Py_XDECREF(item);
+    return number;
+}
+
+static PyObject *tensor_int(PyObject *self)
+{
+    PyObject *item = method_item(self, NULL);
+    PyObject *number = item ? PyNumber_Long(item) : NULL;
+    Py_XDECREF(item);
+    return number;
+}
+
+static PyObject *tensor_index(PyObject *self)
+{
+    if (meta_of(self)->numel != 1 || gt__dtype_is_float((gt_dtype)meta_of(self)->dtype)) {
+        PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
+        return NULL;
+    }
+    return tensor_int(self);
+}
+
+/* ---- repr and iteration ------------------------------------------------------------------------------------------------ */
+
+static PyObject *tensor_repr(PyObject *self)
+{
+    PyObject *module = PyImport_ImportModule("gt._repr");
+    PyObject *text = module ? PyObject_CallMethod(module, "tensor_repr", "O", self) : NULL;
+    Py_XDECREF(module);
+    return text;
+}
+
+/* By identity: == compares elements. Addresses are multiples of 16, so the low bits say nothing. */
+static Py_hash_t tensor_hash(PyObject *self)
+{
+    uintptr_t address = (uintptr_t)self;
+    return (Py_hash_t)(address >> 4 | address << (8 * sizeof address - 4));
+}
+
+static PyObject *tensor_iter(PyObject *self)
+{
+    if (meta_of(self)->rank == 0) {
+        PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
+        return NULL;
+    }
+    return PySeqIter_New(self);
+}
+
+static PyMethodDef own_methods[] = {
+    FAST("size", method_size, "size(dim=None): the shape, or the size of one dimension."),
+    NOARGS("numel", method_numel, "numel(): the number of elements."),
+    NOARGS("nelement", method_numel, "nelement(): the number of elements."),
+    NOARGS("dim", method_dim, "dim(): the number of dimensions."),
+    NOARGS("ndimension", method_dim, "ndimension(): the number of dimensions."),
+    NOARGS("element_size", method_element_size, "element_size(): bytes of one element."),
+    NOARGS("is_floating_point", method_is_floating_point, "is_floating_point(): whether the dtype is a float one."),
+    NOARGS("is_contiguous", method_is_contiguous, "is_contiguous(): True; a tensor is a value without strides."),
+    FAST("requires_grad_", method_requires_grad, "requires_grad_(requires_grad=True): set the attribute."),
+    NOARGS("item", method_item, "item(): the one element as a Python number; waits for it."),
+    NOARGS("tolist", method_tolist, "tolist(): the elements as nested lists; waits for them."),
+    {.ml_name = NULL},
+};
+
+static PyGetSetDef own_attributes[] = {
+    {.name = "shape", .get = get_shape, .doc = "The sizes, as a tuple."},
+    {.name = "dtype", .get = get_dtype, .doc = "The type of the elements."},
+    {.name = "ndim", .get = get_ndim, .doc = "The number of dimensions."},
+    {.name = "itemsize", .get = get_itemsize, .doc = "Bytes of one element."},
+    {.name = "nbytes", .get = get_nbytes, .doc = "Bytes of all elements."},
+    {.name = "device", .get = get_device, .doc = "'gt': where a tensor lives is the dispatcher's business."},
+    {.name = "data", .get = get_data, .set = set_data, .doc = "The same value, apart from autograd."},
+    {.name = "requires_grad", .get = get_requires_grad, .set = set_requires_grad, .doc = "Whether gradients are wanted."},
+    /* None tells NumPy to leave `array + tensor` to us. */
+    {.name = "__array_ufunc__", .get = get_none, .doc = "None: NumPy leaves mixed arithmetic to GT."},
+    {.name = NULL},
+};
+
+static PyMemberDef own_members[] = {
+    {.name = "__weaklistoffset__", .type = T_PYSSIZET, .offset = offsetof(TensorObject, weakrefs), .flags = READONLY},
+    {.name = NULL},
+};
+
+/* ---- assembling the type ----------------------------------------------------------------------------------------------- */
+
+static PyMethodDef all_methods[METHOD_LIMIT];
+
+static void collect_methods(void)
+{
+    PyMethodDef *const tables[] = {own_methods, gt__py_operator_methods, gt__py_reduce_methods, gt__py_shape_methods,
+                                   gt__py_movement_methods, gt__py_index_methods, gt__py_interop_methods};
+    int count = 0;
+    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
+        for (PyMethodDef *method = tables[k]; method->ml_name; method++) {
+            assert(count < METHOD_LIMIT - 1);
+            all_methods[count++] = *method;
+        }
+}
+
+static int collect_slots(PyType_Slot *slots, int count, const PyType_Slot *more)
+{
+    for (; more->slot; more++) {
+        assert(count < SLOT_LIMIT - 1);
+        slots[count++] = *more;
+    }
+    return count;
+}
+
+int gt__py_tensor_init(PyObject *module)
+{
+    static const PyType_Slot own_slots[] = {
+        SLOT(Py_tp_new, tensor_new),
+        SLOT(Py_tp_dealloc, tensor_dealloc),
+        SLOT(Py_tp_repr, tensor_repr),
+        SLOT(Py_tp_iter, tensor_iter),
+        SLOT(Py_tp_hash, tensor_hash),
+        SLOT(Py_tp_methods, all_methods),
+        SLOT(Py_tp_getset, own_attributes),
+        SLOT(Py_tp_members, own_members),
+        SLOT(Py_nb_bool, tensor_bool),
+        SLOT(Py_nb_float, tensor_float),
+        SLOT(Py_nb_int, tensor_int),
+        SLOT(Py_nb_index, tensor_index),
+        SLOT(Py_tp_doc, "A tensor on the server: an immutable value under a name that in-place operations move."),
+        {.slot = 0},
+    };
+    PyType_Slot slots[SLOT_LIMIT] = {{.slot = 0}};
+    collect_methods();
+    int count = collect_slots(slots, 0, own_slots);
+    count = collect_slots(slots, count, gt__py_number_slots);
+    collect_slots(slots, count, gt__py_index_slots);
+    PyType_Spec spec = {
+        .name = "gt.Tensor",
+        .basicsize = sizeof(TensorObject),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    gt__py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return gt__py_tensor_type ? PyModule_AddObjectRef(module, "Tensor", (PyObject *)gt__py_tensor_type) : -1;
+}

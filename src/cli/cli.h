@@ -1,0 +1,25 @@
+/*
+ * cli.h: the `gt` command. One subcommand is one file with one function; commands.c lists them.
+ */
+#ifndef GT_CLI_CLI_H
+#define GT_CLI_CLI_H
+
+/* Run `gt argv[1] ...`; returns the exit status. Also what `python -m gt.server` runs. */
+int gt__cli_main(int argc, char **argv);
+
+typedef struct gt_command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
+} gt_command;
+
+int gt__command_server(int argc, char **argv);
+int gt__command_worker(int argc, char **argv);
+
+/* Call `stop(argument)` from the signal handler on SIGINT and SIGTERM, until gt__signals_restore. */
+void gt__signals_catch(void (*stop)(void *argument), void *argument);
+void gt__signals_restore(void);
+
+/* Parse a port; -1 and a message if it is none. */
+int gt__parse_port(const char *text);
+
+#endif

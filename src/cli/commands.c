@@ -1,0 +1,82 @@
+/* commands.c: finds the subcommand, and what subcommands share. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "version.h"
+
+static const gt_command commands[] = {
+    {.name = "server", .summary = "run a dispatcher that clients and workers connect to", .run = gt__command_server},
+    {.name = "worker", .summary = "run a worker and join a server", .run = gt__command_worker},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: gt COMMAND [OPTIONS]\n\nGT, a multiplexing tensor framework.\n\ncommands:\n");
+    for (int k = 0; k < COMMANDS; k++)
+        fprintf(out, "  %-10s %s\n", commands[k].name, commands[k].summary);
+    fprintf(out, "  %-10s %s\n\n", "version", "print the version");
+    fprintf(out, "`gt COMMAND --help` lists a command's options.\n");
+}
+
+int gt__cli_main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        printf("gt %s\n", GT_VERSION);
+        return 0;
+    }
+    for (int k = 0; k < COMMANDS; k++)
+        if (strcmp(name, commands[k].name) == 0)
+            return commands[k].run(argc - 1, argv + 1);
+    fprintf(stderr, "gt: unknown command '%s'; try `gt --help`\n", name);
+    return 2;
+}
+
+int gt__parse_port(const char *text)
+{
+    char *end;
+    long port = strtol(text, &end, 10);
+    if (*text && !*end && port >= 0 && port <= 65535)
+        return (int)port;
+    fprintf(stderr, "gt: '%s' is not a port number\n", text);
+    return -1;
+}
+
+/* ---- signals ----------------------------------------------------------------------------------------------- */
+
+static void (*stop_function)(void *);
+static void *stop_argument;
+static struct sigaction before_interrupt, before_terminate;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop_function(stop_argument);
+}
+
+void gt__signals_catch(void (*stop)(void *), void *argument)
+{
+    stop_function = stop;
+    stop_argument = argument;
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, &before_interrupt);
+    sigaction(SIGTERM, &action, &before_terminate);
+}
+
+void gt__signals_restore(void)
+{
+    sigaction(SIGINT, &before_interrupt, NULL);
+    sigaction(SIGTERM, &before_terminate, NULL);
+}

@@ -1,0 +1,7 @@
+/* main.c: the gt program. */
+#include "cli.h"
+
+int main(int argc, char **argv)
+{
+    return gt__cli_main(argc, argv);
+}

@@ -1,0 +1,144 @@
+/* client.c: opening and closing clients. Read emit.c next. */
+#include "client.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hello.h"
+#include "log.h"
+
+unsigned gt__fork_generation;
+
+static void after_fork_in_child(void)
+{
+    gt__fork_generation++;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+static gt_err client_new(gt_client **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    gt__log_init();
+    gt_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    client->generation = gt__fork_generation;
+    client->next_id = 1;
+    client->next_ticket = 1;
+    client->seed = gt__now_ns() ^ (uint64_t)(uintptr_t)client;
+    *out = client;
+    return GT_OK;
+}
+
+void gt__client_destroy(gt_client *client)
+{
+    while (client->spare) {
+        gt_tensor *next = client->spare->next_spare;
+        free(client->spare);
+        client->spare = next;
+    }
+    while (client->transfers) {
+        gt_transfer *next = client->transfers->next;
+        gt__segment_release(client->transfers->segment);
+        free(client->transfers);
+        client->transfers = next;
+    }
+    free(client->deferred);
+    free(client);
+}
+
+/* Say hello and wait until there is a worker. */
+static gt_err introduce(gt_client *client, int timeout_ms)
+{
+    uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(timeout_ms));
+    gt_welcome welcome = {0};
+    GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, "", ""));
+    while (welcome.workers == 0) {
+        int left = gt__remaining_ms(deadline);
+        gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome) : GT_ERR_TIMEOUT;
+        if (err == GT_ERR_TIMEOUT && welcome.number)
+            return gt__fail(GT_ERR_TIMEOUT, "the server at %s has no worker; start one with `gt worker`",
+                            client->address);
+        GT_TRY(err);
+    }
+    client->workers = welcome.workers;
+    client->segments = welcome.segments;
+    client->usable = true;
+    return GT_OK;
+}
+
+gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **out)
+{
+    gt_client *client;
+    GT_TRY(client_new(&client));
+    snprintf(client->address, sizeof client->address, "%s", address);
+    gt_err err = gt__address_connect(address, timeout_ms, &client->link);
+    if (err == GT_OK)
+        err = introduce(client, timeout_ms);
+    if (err != GT_OK) {
+        gt_client_close(&client);
+        return err;
+    }
+    const char *plain = strstr(address, "://");
+    snprintf(client->description, sizeof client->description, "%s://%s", client->link->transport->name,
+             plain ? plain + 3 : address);
+    *out = client;
+    return GT_OK;
+}
+
+gt_err gt_client_open_embedded(int workers, gt_client **out)
+{
+    gt_client *client;
+    GT_TRY(client_new(&client));
+    snprintf(client->address, sizeof client->address, "embedded");
+    gt_err err = gt__embedded_start(workers, NULL, &client->embedded, &client->link);
+    if (err == GT_OK)
+        err = introduce(client, 0);
+    if (err != GT_OK) {
+        gt_client_close(&client);
+        return err;
+    }
+    snprintf(client->description, sizeof client->description, "embedded server, %d worker%s", workers,
+             workers == 1 ? "" : "s");
+    *out = client;
+    return GT_OK;
+}
+
+void gt_client_close(gt_client **where)
+{
+    gt_client *client = *where;
+    *where = NULL;
+    if (!client || client->closed)
+        return;
+    bool ours = client->generation == gt__fork_generation;
+    client->closed = true;
+    client->usable = false;
+    if (client->link && ours) {
+        gt__goodbye_send(client->link, "");
+        gt__link_close(client->link);
+    } else if (client->link)
+        gt__link_abandon(client->link);
+    client->link = NULL;
+    if (client->embedded && ours)
+        gt__embedded_stop(&client->embedded);
+    if (client->live == 0)
+        gt__client_destroy(client);
+}
+
+const char *gt_client_description(const gt_client *client)
+{
+    return client->description;
+}
+
+void gt_manual_seed(gt_client *client, uint64_t seed)
+{
+    client->seed = seed;
+    client->stream = 0;
+}

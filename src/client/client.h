@@ -1,0 +1,157 @@
+/*
+ * client.h: the client's inside, for the files of src/client and the Python extension.
+ *
+ * A client turns op calls into instructions on its link and never waits, except in fetch and sync. Tensors are
+ * immutable values: an id, a shape, a dtype. "In place" operations in Python make a new one and rebind the name.
+ *
+ * Threads: one thread at a time uses a client. In Python the GIL sees to that; a thread that waits without the GIL holds
+ * the client's lock meanwhile (client->waiting), which sends every other user of the client to the slow path.
+ * Read next: tensor.c (the ops), emit.c (the stream), embedded.c.
+ */
+#ifndef GT_CLIENT_CLIENT_H
+#define GT_CLIENT_CLIENT_H
+
+#include "instruction.h"
+#include "link.h"
+
+typedef struct gt_embedded gt_embedded;
+
+struct gt_tensor {
+    uint32_t references;
+    gt_client *client; /* stays allocated as long as it has tensors */
+    union {
+        uint64_t id;           /* 0: consumed by an instruction; it can only be released */
+        gt_tensor *next_spare; /* while on the client's free list */
+    };
+    gt_meta meta;
+};
+
+/* A segment of this client's, reused for uploads and fetches of similar size. */
+typedef struct gt_transfer {
+    struct gt_transfer *next;
+    gt_segment *segment;
+    bool lent;          /* a fetched array still uses it */
+    bool shared;        /* the link's peer knows it */
+    uint64_t abandoned; /* ticket of an interrupted fetch that may still write to it; 0: none */
+} gt_transfer;
+
+struct gt_client {
+    gt_link *link;      /* NULL once closed */
+    bool usable;        /* open and alive, as far as we know: one test on the hot path */
+    uint64_t next_id;
+    gt_tensor *spare;   /* free list */
+    uint64_t live;      /* tensors allocated */
+    uint64_t work;      /* elements touched by instructions not flushed yet */
+    uint64_t frees[6];  /* ids waiting to be packed into one free */
+    unsigned free_count;
+    uint64_t free_bytes;
+    uint64_t *deferred; /* ids freed while a thread was waiting */
+    size_t deferred_count, deferred_capacity;
+    bool waiting;       /* a thread waits on the link without the lock of its language (the GIL) */
+    bool closed;
+    unsigned generation; /* of gt__fork_generation, when it was opened */
+    uint64_t next_ticket;
+    bool segments;      /* bulk data may go through shared memory */
+    uint64_t seed;
+    uint64_t stream;    /* counts random tensors since the seed */
+    gt_transfer *transfers;
+    gt_embedded *embedded;
+    int workers;
+    char address[96];
+    char description[128];
+};
+
+/* Reserve room on the link, waiting if the server is far behind; commit it, flushing when that is worthwhile. */
+gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out);
+void gt__client_commit(gt_client *client, unsigned slots, int64_t work);
+
+/* Incremented in a forked child: clients opened before the fork are unusable there. */
+extern unsigned gt__fork_generation;
+
+/*
+ * What a language binding does around a wait: before() lets other threads run (releases the GIL), after() takes it back,
+ * interrupted() says whether a signal handler asked to stop (Ctrl-C). All may be NULL.
+ */
+typedef struct gt_wait_hooks {
+    void *(*before)(void);
+    void (*after)(void *state);
+    bool (*interrupted)(void);
+} gt_wait_hooks;
+extern gt_wait_hooks gt__wait_hooks;
+
+/* ---- emitting: emit.c -------------------------------------------------------------------------------------- */
+
+/*
+ * Emit one computing instruction. `prototype` has everything but result and tensor operands; in[k] is NULL where
+ * operand k is a literal; CAT passes all its operands here and leaves room in the tail. Infers, allocates *out
+ * (the caller's), writes. Every op of every language comes through here or through the two fast paths below.
+ */
+gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in, unsigned count,
+                gt_tensor **out);
+gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out);
+gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* `literal op a` if literal_first, else `a op literal`. */
+gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
+                               gt_tensor **out);
+gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter, gt_tensor **out);
+/* full and arange with the exact integer or double; kind says which. */
+gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int64_t *shape, gt_literal kind,
+                     gt_imm value, gt_tensor **out);
+gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start, gt_imm step,
+                       gt_tensor **out);
+/* where(condition, a, b) with a and b tensors or literals (tensor NULL: the literal). */
+gt_err gt__emit_where(gt_tensor *condition, gt_tensor *a, gt_literal a_kind, gt_imm a_literal, gt_tensor *b,
+                      gt_literal b_kind, gt_imm b_literal, gt_tensor **out);
+/* assign with a literal source, or a tensor; `consume`: nobody needs a's old value, which ends here (release a). */
+gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
+                       gt_literal kind, gt_imm literal, bool consume, gt_tensor **out);
+gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, gt_tensor **out);
+gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out);
+
+/* An instruction that consumes this tensor was emitted: the server has freed it. */
+void gt__tensor_consumed(gt_tensor *tensor);
+
+/* Queue a tensor's id to be freed; packs and sends when enough are waiting. */
+void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes);
+/* Publish everything emitted so far, pending frees included. */
+void gt__client_flush(gt_client *client);
+/* An error if the client is closed, dead, or belongs to another process. */
+gt_err gt__client_check(gt_client *client);
+
+/* Send the frees that queued up while a thread was waiting. */
+void gt__client_send_deferred(gt_client *client);
+/* The last tensor of a closed client is gone. */
+void gt__client_destroy(gt_client *client);
+
+/* ---- waiting and bulk data: transfer.c ---------------------------------------------------------------------- */
+
+/*
+ * Between these two the calling thread alone uses the client; others that want it sleep (with the hooks). The lock is
+ * taken only to wait: everything else is serialised by the language's own lock.
+ */
+gt_err gt__client_lock(gt_client *client);
+void gt__client_unlock(gt_client *client);
+
+/*
+ * Wait on the link inside the wait hooks; the client must be locked. GT_OK: look again; GT_ERR_INTERRUPTED: the language wants to stop (Ctrl-C);
+ * GT_ERR_CONNECTION: the server is gone.
+ */
+gt_err gt__client_wait(gt_client *client, gt_wait what);
+
+/*
+ * Fetch into memory the client lends: *data points to the elements (a recycled shared segment where the link has
+ * them, plain memory otherwise) until gt__lease_end. This is what numpy() hands out without another copy.
+ */
+typedef struct gt_lease gt_lease;
+gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **lease);
+void gt__lease_end(gt_lease *lease); /* any thread that holds the language's lock; the client may be closed */
+
+/* The dispatcher's statistics as JSON text, malloc'ed. */
+gt_err gt__client_stats(gt_client *client, char **json);
+
+/* ---- embedded server: embedded.c ---------------------------------------------------------------------------- */
+
+gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **embedded, gt_link **link);
+void gt__embedded_stop(gt_embedded **embedded);
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * embedded.c: a whole server inside the client's process: a dispatcher thread and one thread a worker.
+ *
+ * The links are memory links like any other, made in pairs; nothing listens on the outside.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "dispatcher.h"
+#include "log.h"
+#include "worker.h"
+
+enum { MAX_EMBEDDED_WORKERS = 256 };
+
+typedef struct embedded_worker {
+    pthread_t thread;
+    gt_worker_options options;
+    gt_link *link;
+    char name[32];
+} embedded_worker;
+
+struct gt_embedded {
+    gt_dispatcher *dispatcher;
+    pthread_t thread;
+    bool dispatching;
+    int workers; /* started */
+    embedded_worker worker[];
+};
+
+static void *dispatcher_main(void *argument)
+{
+    gt__dispatcher_run(argument);
+    return NULL;
+}
+
+static void *worker_main(void *argument)
+{
+    embedded_worker *worker = argument;
+    gt_err err = gt__worker_run(&worker->options, worker->link);
+    if (err != GT_OK && err != GT_ERR_CONNECTION)
+        gt__log_error("worker %s: %s", worker->name, gt_error_text());
+    return NULL;
+}
+
+/* Signals are for the user's threads: ours never run Python's handlers or swallow Ctrl-C. */
+static gt_err start_thread(pthread_t *thread, void *(*main)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(thread, NULL, main, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? gt__fail(GT_ERR_INTERNAL, "no thread could be started") : GT_OK;
+}
+
+static int threads_per_worker(int workers)
+{
+    if (getenv("GT_NUM_THREADS") || getenv("OPENBLAS_NUM_THREADS") || getenv("OMP_NUM_THREADS"))
+        return 0; /* the engine reads them */
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > workers ? cores / workers : 1;
+}
+
+/* A pair of links: one end for the dispatcher, the other for the caller. */
+static gt_err join_dispatcher(gt_embedded *embedded, gt_link **ours)
+{
+    gt_link *theirs;
+    GT_TRY(gt__link_memory_pair(ours, &theirs));
+    gt_err err = gt__dispatcher_adopt(embedded->dispatcher, theirs);
+    if (err != GT_OK)
+        gt__link_close(*ours);
+    return err;
+}
+
+static gt_err start_worker(gt_embedded *embedded, const char *backend, int threads)
+{
+    embedded_worker *worker = &embedded->worker[embedded->workers];
+    snprintf(worker->name, sizeof worker->name, embedded->workers ? "auto_worker_%d" : "auto_worker", embedded->workers);
+    worker->options = (gt_worker_options){.name = worker->name, .backend = backend, .threads = threads};
+    GT_TRY(join_dispatcher(embedded, &worker->link));
+    gt_err err = start_thread(&worker->thread, worker_main, worker);
+    if (err == GT_OK)
+        embedded->workers++;
+    else
+        gt__link_close(worker->link);
+    return err;
+}
+
+static gt_err check_backend(const char *backend)
+{
+    const gt_engine_ops *ops;
+    return gt__engine_find(backend ? backend : getenv("GT_BACKEND"), &ops);
+}
+
+gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, gt_link **link)
+{
+    if (workers < 1 || workers > MAX_EMBEDDED_WORKERS)
+        return gt__fail(GT_ERR_VALUE, "an embedded server has 1 to %d workers, not %d", MAX_EMBEDDED_WORKERS, workers);
+    GT_TRY(check_backend(backend));
+    gt_embedded *embedded = calloc(1, sizeof *embedded + (size_t)workers * sizeof embedded->worker[0]);
+    if (!embedded)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *link = NULL;
+    gt_dispatcher_options options = {.listen = false};
+    gt_err err = gt__dispatcher_new(&options, &embedded->dispatcher);
+    for (int k = 0; k < workers && err == GT_OK; k++)
+        err = start_worker(embedded, backend, threads_per_worker(workers));
+    if (err == GT_OK)
+        err = join_dispatcher(embedded, link);
+    if (err == GT_OK)
+        err = start_thread(&embedded->thread, dispatcher_main, embedded->dispatcher);
+    embedded->dispatching = err == GT_OK;
+    if (err != GT_OK) {
+        if (*link)
+            gt__link_close(*link);
+        *link = NULL;
+        gt__embedded_stop(&embedded);
+    }
+    *out = embedded;
+    return err;
+}
+
+void gt__embedded_stop(gt_embedded **where)
+{
+    gt_embedded *embedded = *where;
+    *where = NULL;
+    if (!embedded)
+        return;
+    if (embedded->dispatching) {
+        gt__dispatcher_stop(embedded->dispatcher);
+        pthread_join(embedded->thread, NULL);
+    }
+    gt__dispatcher_free(&embedded->dispatcher); /* closes its ends of the links, which ends the workers */
+    for (int k = 0; k < embedded->workers; k++)
+        pthread_join(embedded->worker[k].thread, NULL);
+    free(embedded);
+}

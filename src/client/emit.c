@@ -1,0 +1,303 @@
+/*
+ * emit.c: from an op call to a record on the link. Nothing here waits, except for room when the server lags far behind.
+ *
+ * The hot path is gt__emit_binary on two tensors of one shape and dtype: compare, take a tensor from the free list, write
+ * 64 bytes. Everything else goes through gt__emit, which runs the same inference that the server will run.
+ * Read next: tensor.c (the public ops), transfer.c (the waits).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "log.h"
+
+enum {
+    FLUSH_WORK = 32768,      /* elements: this much queued work is worth waking the server for */
+    FLUSH_FREED = 64 * 1024, /* bytes: memory worth giving back soon */
+};
+
+/* ---- room -------------------------------------------------------------------------------------------------- */
+
+gt_err gt__client_check(gt_client *client)
+{
+    if (client->generation != gt__fork_generation)
+        return gt__fail(GT_ERR_CONNECTION, "this tensor belongs to the parent process; a forked child starts afresh");
+    if (client->closed || !client->link)
+        return gt__fail(GT_ERR_CONNECTION, "the client is closed");
+    if (client->link->dead)
+        return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
+    return GT_OK;
+}
+
+static gt_err wait_for_room(gt_client *client, unsigned slots)
+{
+    GT_TRY(gt__client_lock(client));
+    gt_err err = GT_OK;
+    while (err == GT_OK && !gt__link_reserve(client->link, slots)) {
+        gt__link_flush(client->link);
+        client->work = 0;
+        err = gt__client_wait(client, GT_WAIT_WRITE);
+    }
+    gt__client_unlock(client);
+    return err;
+}
+
+/* Room for a record of `slots` slots, waiting if the server is far behind. */
+static inline gt_err reserve(gt_client *client, unsigned slots, gt_slot **out)
+{
+    if (__builtin_expect(client->usable && client->generation == gt__fork_generation, 1))
+        *out = gt__link_reserve(client->link, slots);
+    else
+        *out = NULL;
+    if (__builtin_expect(!*out, 0)) {
+        GT_TRY(wait_for_room(client, slots));
+        *out = gt__link_reserve(client->link, slots);
+    }
+    return GT_OK;
+}
+
+static inline void commit(gt_client *client, unsigned slots, int64_t work)
+{
+    gt__link_commit(client->link, slots);
+    client->work += (uint64_t)work;
+    if (__builtin_expect(client->link->unflushed >= client->link->batch || client->work >= FLUSH_WORK, 0)) {
+        client->link->ops->flush(client->link);
+        client->work = 0;
+    }
+}
+
+gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out)
+{
+    return reserve(client, slots, out);
+}
+
+void gt__client_commit(gt_client *client, unsigned slots, int64_t work)
+{
+    commit(client, slots, work);
+}
+
+static void debug_record(const gt_instruction *ins)
+{
+    if (gt__log_on(GT_LOG_CLIENT)) {
+        char text[128];
+        gt__log(GT_LOG_CLIENT, "%s", gt__instruction_text(ins, text, sizeof text));
+    }
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------------------- */
+
+/* A tensor with a new id; NULL: out of memory. */
+static inline gt_tensor *tensor_new(gt_client *client)
+{
+    gt_tensor *tensor = client->spare;
+    if (__builtin_expect(tensor != NULL, 1))
+        client->spare = tensor->next_spare;
+    else if (!(tensor = malloc(sizeof *tensor)))
+        return NULL;
+    tensor->references = 1;
+    tensor->client = client;
+    tensor->id = client->next_id++;
+    client->live++;
+    return tensor;
+}
+
+/* Undo tensor_new for a tensor that was never emitted. */
+static void tensor_drop(gt_tensor *tensor)
+{
+    gt_client *client = tensor->client;
+    tensor->next_spare = client->spare;
+    client->spare = tensor;
+    client->live--;
+}
+
+void gt_tensor_release(gt_tensor *tensor)
+{
+    if (!tensor || --tensor->references)
+        return;
+    gt_client *client = tensor->client;
+    if (__builtin_expect((client->usable || client->waiting) && tensor->id, 1))
+        gt__client_free_id(client, tensor->id, gt__meta_bytes(&tensor->meta));
+    tensor_drop(tensor);
+    if (__builtin_expect(client->closed && client->live == 0, 0))
+        gt__client_destroy(client);
+}
+
+void gt__tensor_consumed(gt_tensor *tensor)
+{
+    tensor->id = 0;
+}
+
+/* ---- frees ------------------------------------------------------------------------------------------------- */
+
+static void send_frees(gt_client *client)
+{
+    gt_slot *slot;
+    if (!client->free_count || client->waiting)
+        return;
+    if (reserve(client, 1, &slot) != GT_OK)
+        return; /* dead or interrupted: the server frees everything of ours when we go */
+    const uint64_t *ids = client->frees;
+    slot->ins = (gt_instruction){.op = GT_OP_free, .result = ids[0], .operand = {ids[1], ids[2], ids[3]}};
+    slot->ins.imm[0].u = ids[4];
+    slot->ins.imm[1].u = ids[5];
+    debug_record(&slot->ins);
+    bool large = client->free_bytes >= FLUSH_FREED;
+    memset(client->frees, 0, sizeof client->frees);
+    client->free_count = 0;
+    client->free_bytes = 0;
+    commit(client, 1, large ? FLUSH_WORK : 0);
+}
+
+/* Frees that cannot be sent now, because a thread is waiting on this client, are kept in a list. */
+static void defer_free(gt_client *client, uint64_t id)
+{
+    if (client->deferred_count == client->deferred_capacity) {
+        size_t capacity = client->deferred_capacity ? client->deferred_capacity * 2 : 64;
+        uint64_t *deferred = realloc(client->deferred, capacity * sizeof *deferred);
+        if (!deferred)
+            return; /* the tensor stays on the server until we disconnect */
+        client->deferred = deferred;
+        client->deferred_capacity = capacity;
+    }
+    client->deferred[client->deferred_count++] = id;
+}
+
+void gt__client_send_deferred(gt_client *client)
+{
+    while (client->deferred_count && !client->waiting)
+        gt__client_free_id(client, client->deferred[--client->deferred_count], 0);
+}
+
+void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
+{
+    if (__builtin_expect(client->waiting, 0)) {
+        defer_free(client, id);
+        return;
+    }
+    client->frees[client->free_count++] = id;
+    client->free_bytes += bytes;
+    if (client->free_count == sizeof client->frees / sizeof client->frees[0] || client->free_bytes >= FLUSH_FREED)
+        send_frees(client);
+}
+
+void gt__client_flush(gt_client *client)
+{
+    gt__client_send_deferred(client);
+    send_frees(client);
+    gt__link_flush(client->link);
+    client->work = 0;
+}
+
+/* ---- ops --------------------------------------------------------------------------------------------------- */
+
+static gt_err check_same_client(gt_client *client, gt_tensor *const *in, unsigned count)
+{
+    for (unsigned k = 0; k < count; k++)
+        if (in[k] && in[k]->client != client)
+            return gt__fail(GT_ERR_VALUE, "the tensors belong to different clients");
+    return GT_OK;
+}
+
+gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in, unsigned count,
+                gt_tensor **out)
+{
+    const gt_meta *metas[GT_MAX_CAT];
+    GT_TRY(check_same_client(client, in, count));
+    for (unsigned k = 0; k < count; k++) {
+        metas[k] = in[k] ? &in[k]->meta : NULL;
+        if (prototype.op == GT_OP_cat)
+            tail[k / 8].u64[k % 8] = in[k]->id;
+        else if (in[k])
+            prototype.operand[k] = in[k]->id;
+    }
+    gt_meta meta;
+    gt_dtype compute;
+    GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
+    gt_slot *slots;
+    GT_TRY(reserve(client, 1u + prototype.tail, &slots));
+    gt_tensor *result = tensor_new(client);
+    if (!result)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    result->meta = meta;
+    prototype.result = result->id;
+    slots->ins = prototype;
+    if (prototype.tail && tail)
+        memcpy(slots + 1, tail, prototype.tail * sizeof *slots);
+    debug_record(&prototype);
+    int64_t work = meta.numel;
+    for (unsigned k = 0; k < count; k++)
+        work += in[k] ? in[k]->meta.numel : 0;
+    commit(client, 1u + prototype.tail, work);
+    *out = result;
+    return GT_OK;
+}
+
+/* Whether the result of an elementwise row on this dtype has that dtype too, by the types column alone. */
+static bool keeps_dtype(gt_opcode op, gt_dtype dtype)
+{
+    switch ((gt_types)gt__op_table[op].types) {
+    case GT_TYPES_NUM:
+        return true;
+    case GT_TYPES_ARITH:
+        return dtype != GT_BOOL;
+    case GT_TYPES_FLT:
+        return gt__dtype_is_float(dtype);
+    default:
+        return false;
+    }
+}
+
+/* The fast path: the result's metadata is a's. */
+static gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt_tensor **out)
+{
+    gt_client *client = a->client;
+    gt_slot *slot;
+    GT_TRY(reserve(client, 1, &slot));
+    gt_tensor *result = tensor_new(client);
+    if (!result)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    result->meta.numel = a->meta.numel;
+    result->meta.dtype = a->meta.dtype;
+    result->meta.rank = a->meta.rank;
+    for (unsigned axis = 0; axis < a->meta.rank; axis++)
+        result->meta.shape[axis] = a->meta.shape[axis];
+    slot->ins = *prototype;
+    slot->ins.result = result->id;
+    debug_record(&slot->ins);
+    commit(client, 1, a->meta.numel);
+    *out = result;
+    return GT_OK;
+}
+
+gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .operand = {a->id}};
+    if (keeps_dtype(op, (gt_dtype)a->meta.dtype))
+        return emit_like(a, &prototype, out);
+    return gt__emit(a->client, prototype, NULL, &a, 1, out);
+}
+
+gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .operand = {a->id, b->id}};
+    if (a->meta.dtype == b->meta.dtype && gt__meta_same_shape(&a->meta, &b->meta) && a->client == b->client &&
+        keeps_dtype(op, (gt_dtype)a->meta.dtype))
+        return emit_like(a, &prototype, out);
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
+}
+
+gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
+                               gt_tensor **out)
+{
+    unsigned tensor_at = literal_first, literal_at = !literal_first;
+    gt_instruction prototype = {.op = (uint16_t)op, .literals = (uint8_t)(kind << (2 * literal_at))};
+    prototype.operand[tensor_at] = a->id;
+    prototype.literal[literal_at] = literal;
+    gt_dtype dtype = (gt_dtype)a->meta.dtype;
+    bool fits = gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL);
+    if (fits && op != GT_OP_pow && keeps_dtype(op, dtype))
+        return emit_like(a, &prototype, out);
+    gt_tensor *in[2] = {NULL, NULL};
+    in[tensor_at] = a;
+    return gt__emit(a->client, prototype, NULL, in, 2, out);
+}

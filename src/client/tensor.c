@@ -1,0 +1,450 @@
+/*
+ * tensor.c: the public ops of gt.h: each fills an instruction and emits it. Elementwise ops and reductions come straight
+ * from the op table. Read emit.c for what emitting means.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "client.h"
+
+/* ---- attributes -------------------------------------------------------------------------------------------- */
+
+gt_dtype gt_tensor_dtype(const gt_tensor *tensor)
+{
+    return (gt_dtype)tensor->meta.dtype;
+}
+
+int gt_tensor_rank(const gt_tensor *tensor)
+{
+    return tensor->meta.rank;
+}
+
+const int64_t *gt_tensor_shape(const gt_tensor *tensor)
+{
+    return tensor->meta.shape;
+}
+
+int64_t gt_tensor_numel(const gt_tensor *tensor)
+{
+    return tensor->meta.numel;
+}
+
+gt_client *gt_tensor_client(const gt_tensor *tensor)
+{
+    return tensor->client;
+}
+
+gt_tensor *gt_tensor_retain(gt_tensor *tensor)
+{
+    tensor->references++;
+    return tensor;
+}
+
+/* ---- from the table ---------------------------------------------------------------------------------------- */
+
+static gt_imm imm_f(double value)
+{
+    return (gt_imm){.f = value};
+}
+
+static gt_imm imm_i(int64_t value)
+{
+    return (gt_imm){.i = value};
+}
+
+gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .flags = keepdims ? GT_FLAG_KEEPDIM : 0};
+    prototype.imm[0].u = axes;
+    prototype.imm[1].f = parameter;
+    return gt__emit(a->client, prototype, NULL, &a, 1, out);
+}
+
+static gt_err emit_one(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, uint8_t flags, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .flags = flags, .imm = {first, second}};
+    return gt__emit(a->client, prototype, NULL, &a, 1, out);
+}
+
+#define UNARY(name, types, expr, grad)                                                                         \
+    gt_err gt_##name(gt_tensor *a, gt_tensor **out)                                                            \
+    {                                                                                                          \
+        return gt__emit_unary(GT_OP_##name, a, out);                                                           \
+    }
+#define UNARY_PQ(name, types, expr, grad)                                                                      \
+    gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out)                                        \
+    {                                                                                                          \
+        return emit_one(GT_OP_##name, a, imm_f(p), imm_f(q), 0, out);                                          \
+    }
+#define BINARY(name, types, expr, grad)                                                                        \
+    gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out)                                              \
+    {                                                                                                          \
+        return gt__emit_binary(GT_OP_##name, a, b, out);                                                       \
+    }                                                                                                          \
+    gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out)                                         \
+    {                                                                                                          \
+        return gt__emit_binary_literal(GT_OP_##name, a, GT_LITERAL_FLOAT, imm_f(b), false, out);               \
+    }
+#define REDUCE(name, types, grad)                                                                              \
+    gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out)                              \
+    {                                                                                                          \
+        return gt__emit_reduce(GT_OP_##name, a, axes, keepdims, 1.0, out);                                     \
+    }
+#include "ops.def"
+
+gt_err gt__emit_where(gt_tensor *condition, gt_tensor *a, gt_literal a_kind, gt_imm a_literal, gt_tensor *b,
+                      gt_literal b_kind, gt_imm b_literal, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_where};
+    if (!a)
+        prototype.literals |= (uint8_t)(a_kind << 2);
+    if (!b)
+        prototype.literals |= (uint8_t)(b_kind << 4);
+    prototype.literal[1] = a_literal;
+    prototype.literal[2] = b_literal;
+    return gt__emit(condition->client, prototype, NULL, (gt_tensor *[]){condition, a, b}, 3, out);
+}
+
+gt_err gt_where(gt_tensor *condition, gt_tensor *a, gt_tensor *b, gt_tensor **out)
+{
+    return gt__emit_where(condition, a, GT_LITERAL_NONE, imm_i(0), b, GT_LITERAL_NONE, imm_i(0), out);
+}
+
+gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
+{
+    return emit_one(GT_OP_argmax, a, imm_i(axis), imm_i(0), keepdims ? GT_FLAG_KEEPDIM : 0, out);
+}
+
+gt_err gt_argmin(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
+{
+    return emit_one(GT_OP_argmin, a, imm_i(axis), imm_i(0), keepdims ? GT_FLAG_KEEPDIM : 0, out);
+}
+
+gt_err gt_cumsum(gt_tensor *a, int axis, gt_tensor **out)
+{
+    return emit_one(GT_OP_cumsum, a, imm_i(axis), imm_i(0), 0, out);
+}
+
+/* ---- creation ---------------------------------------------------------------------------------------------- */
+
+/* A record whose first tail slot is a shape. Size errors are left to inference, rank is checked here. */
+static gt_err shaped(gt_opcode op, gt_dtype dtype, int rank, const int64_t *shape, gt_instruction *prototype,
+                     gt_slot *tail)
+{
+    if (rank < 0 || rank > GT_MAX_RANK)
+        return gt__fail(GT_ERR_VALUE, "a tensor has at most %d dimensions, not %d", GT_MAX_RANK, rank);
+    *prototype = (gt_instruction){.op = (uint16_t)op, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .tail = 1};
+    memset(tail, 0, sizeof *tail);
+    if (rank)
+        memcpy(tail->i64, shape, (size_t)rank * sizeof *shape);
+    return GT_OK;
+}
+
+gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int64_t *shape, gt_literal kind,
+                     gt_imm value, gt_tensor **out)
+{
+    gt_instruction prototype;
+    gt_slot tail;
+    GT_TRY(shaped(GT_OP_full, dtype, (int)rank, shape, &prototype, &tail));
+    /* The record carries a double for floats and an integer for the rest. */
+    if (gt__dtype_is_float(dtype) && kind != GT_LITERAL_FLOAT)
+        value.f = (double)value.i;
+    else if (!gt__dtype_is_float(dtype) && kind == GT_LITERAL_FLOAT)
+        value.i = dtype == GT_BOOL ? value.f != 0 : (int64_t)value.f;
+    prototype.imm[0] = value;
+    return gt__emit(client, prototype, &tail, NULL, 0, out);
+}
+
+gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double value, gt_tensor **out)
+{
+    return gt__emit_full(client, dtype, (unsigned)rank, shape, GT_LITERAL_FLOAT, imm_f(value), out);
+}
+
+gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start, gt_imm step,
+                       gt_tensor **out)
+{
+    gt_instruction prototype;
+    gt_slot tail;
+    GT_TRY(shaped(GT_OP_arange, dtype, 1, &count, &prototype, &tail));
+    if (gt__dtype_is_float(dtype) && kind != GT_LITERAL_FLOAT) {
+        start.f = (double)start.i;
+        step.f = (double)step.i;
+    } else if (!gt__dtype_is_float(dtype) && kind == GT_LITERAL_FLOAT) {
+        start.i = (int64_t)start.f;
+        step.i = (int64_t)step.f;
+    }
+    prototype.imm[0] = start;
+    prototype.imm[1] = step;
+    return gt__emit(client, prototype, &tail, NULL, 0, out);
+}
+
+gt_err gt_arange(gt_client *client, gt_dtype dtype, double start, double end, double step, gt_tensor **out)
+{
+    double count = step != 0 ? ceil((end - start) / step) : -1;
+    if (!(count >= 0) || count > 4e18)
+        return gt__fail(GT_ERR_VALUE, "arange: step %g does not lead from %g to %g", step, start, end);
+    return gt__emit_arange(client, dtype, (int64_t)count, GT_LITERAL_FLOAT, imm_f(start), imm_f(step), out);
+}
+
+gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, gt_tensor **out)
+{
+    gt_instruction prototype;
+    gt_slot tail;
+    GT_TRY(shaped(GT_OP_eye, dtype, 2, (int64_t[]){rows, columns}, &prototype, &tail));
+    return gt__emit(client, prototype, &tail, NULL, 0, out);
+}
+
+/* Every random tensor has a stream number of its own under the client's seed. */
+static gt_err emit_random(gt_opcode op, gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low,
+                          int64_t high, gt_tensor **out)
+{
+    gt_instruction prototype;
+    gt_slot tail[2] = {0};
+    GT_TRY(shaped(op, dtype, rank, shape, &prototype, tail));
+    prototype.tail = 2;
+    prototype.imm[0].u = client->seed;
+    prototype.imm[1].u = client->stream;
+    tail[1].i64[0] = low;
+    tail[1].i64[1] = high;
+    GT_TRY(gt__emit(client, prototype, tail, NULL, 0, out));
+    client->stream++;
+    return GT_OK;
+}
+
+gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out)
+{
+    return emit_random(GT_OP_rand, client, dtype, rank, shape, 0, 1, out);
+}
+
+gt_err gt_randn(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out)
+{
+    return emit_random(GT_OP_randn, client, dtype, rank, shape, 0, 1, out);
+}
+
+gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low, int64_t high,
+                  gt_tensor **out)
+{
+    return emit_random(GT_OP_randint, client, dtype, rank, shape, low, high, out);
+}
+
+/* ---- products and views ------------------------------------------------------------------------------------ */
+
+gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_matmul};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
+}
+
+gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out)
+{
+    if (!gt__dtype_valid(dtype))
+        return gt__fail(GT_ERR_TYPE, "unknown dtype %d", (int)dtype);
+    gt_instruction prototype = {.op = GT_OP_cast, .dtype = (uint8_t)dtype};
+    return gt__emit(a->client, prototype, NULL, &a, 1, out);
+}
+
+gt_err gt_copy(gt_tensor *a, gt_tensor **out)
+{
+    return emit_one(GT_OP_copy, a, imm_i(0), imm_i(0), 0, out);
+}
+
+/* Replace the one -1 in a shape by what the other sizes leave. */
+static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
+{
+    int64_t known = 1;
+    int unknown = -1;
+    for (int axis = 0; axis < rank; axis++) {
+        if (shape[axis] == -1 && unknown < 0)
+            unknown = axis;
+        else if (shape[axis] == -1)
+            return gt__fail(GT_ERR_VALUE, "only one dimension can be inferred");
+        else if (shape[axis] < 0)
+            return gt__fail(GT_ERR_VALUE, "invalid shape dimension %lld", (long long)shape[axis]);
+        else if (__builtin_mul_overflow(known, shape[axis], &known))
+            return gt__fail(GT_ERR_VALUE, "the shape is too large");
+    }
+    if (unknown < 0)
+        return GT_OK;
+    char text[128];
+    if (known == 0 && a->meta.numel == 0)
+        return gt__fail(GT_ERR_VALUE, "cannot reshape a tensor of 0 elements into shape %s because the unspecified "
+                        "dimension size -1 can be any value", gt__shape_text((unsigned)rank, shape, text, sizeof text));
+    if (known == 0 || a->meta.numel % known != 0)
+        return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
+                        gt__shape_text((unsigned)rank, shape, text, sizeof text), (long long)a->meta.numel);
+    shape[unknown] = a->meta.numel / known;
+    return GT_OK;
+}
+
+gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out)
+{
+    gt_instruction prototype;
+    gt_slot tail;
+    GT_TRY(shaped(GT_OP_reshape, (gt_dtype)a->meta.dtype, rank, shape, &prototype, &tail));
+    GT_TRY(fill_unknown_size(a, rank, tail.i64));
+    return gt__emit(a->client, prototype, &tail, &a, 1, out);
+}
+
+gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out)
+{
+    uint64_t packed = 0;
+    for (unsigned axis = 0; axis < a->meta.rank; axis++) {
+        if (axes[axis] < 0 || axes[axis] >= a->meta.rank)
+            return gt__fail(GT_ERR_INDEX, "permute: axis %d is out of range for a tensor of %u dimensions", axes[axis],
+                            a->meta.rank);
+        packed |= (uint64_t)axes[axis] << (8 * axis);
+    }
+    return emit_one(GT_OP_permute, a, (gt_imm){.u = packed}, imm_i(0), 0, out);
+}
+
+gt_err gt_transpose(gt_tensor *a, int axis0, int axis1, gt_tensor **out)
+{
+    int axes[GT_MAX_RANK], rank = a->meta.rank;
+    if (axis0 < 0 || axis0 >= rank || axis1 < 0 || axis1 >= rank)
+        return gt__fail(GT_ERR_INDEX, "transpose: axes %d and %d are out of range for a tensor of %d dimensions", axis0,
+                        axis1, rank);
+    for (int axis = 0; axis < rank; axis++)
+        axes[axis] = axis;
+    axes[axis0] = axis1;
+    axes[axis1] = axis0;
+    return gt_permute(a, axes, out);
+}
+
+gt_err gt_expand(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out)
+{
+    gt_instruction prototype;
+    gt_slot tail;
+    GT_TRY(shaped(GT_OP_expand, (gt_dtype)a->meta.dtype, rank, shape, &prototype, &tail));
+    return gt__emit(a->client, prototype, &tail, &a, 1, out);
+}
+
+static void slice_tail(const gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
+                       gt_slot *tail)
+{
+    const int64_t *const parts[] = {start, step, count};
+    memset(tail, 0, 3 * sizeof *tail);
+    for (unsigned k = 0; k < 3 && a->meta.rank; k++)
+        memcpy(tail[k].i64, parts[k], a->meta.rank * sizeof(int64_t));
+}
+
+gt_err gt_slice(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_slice, .tail = 3};
+    gt_slot tail[3];
+    slice_tail(a, start, step, count, tail);
+    return gt__emit(a->client, prototype, tail, &a, 1, out);
+}
+
+gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
+                       gt_literal kind, gt_imm literal, bool consume, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_assign, .tail = 3, .flags = consume ? GT_FLAG_CONSUMES : 0};
+    gt_slot tail[3];
+    slice_tail(a, start, step, count, tail);
+    if (!src) {
+        prototype.literals = (uint8_t)(kind << 2);
+        prototype.literal[1] = literal;
+    }
+    GT_TRY(gt__emit(a->client, prototype, tail, (gt_tensor *[]){a, src}, 2, out));
+    if (consume)
+        gt__tensor_consumed(a);
+    return GT_OK;
+}
+
+gt_err gt_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
+                 gt_tensor **out)
+{
+    return gt__emit_assign(a, start, step, count, src, GT_LITERAL_NONE, imm_i(0), false, out);
+}
+
+/* ---- movement ---------------------------------------------------------------------------------------------- */
+
+static gt_err cat_once(gt_tensor *const *tensors, int count, int axis, gt_tensor **out)
+{
+    gt_slot tail[GT_MAX_CAT / 8] = {0};
+    gt_instruction prototype = {.op = GT_OP_cat, .tail = (uint16_t)((count + 7) / 8)};
+    prototype.imm[0].i = axis;
+    prototype.imm[1].i = count;
+    return gt__emit(tensors[0]->client, prototype, tail, tensors, (unsigned)count, out);
+}
+
+/* More operands than one record holds are joined in stages. */
+gt_err gt_cat(gt_tensor *const *tensors, int count, int axis, gt_tensor **out)
+{
+    if (count < 1)
+        return gt__fail(GT_ERR_VALUE, "cat: expected a non-empty list of tensors");
+    if (count <= GT_MAX_CAT)
+        return cat_once(tensors, count, axis, out);
+    gt_tensor *joined;
+    GT_TRY(cat_once(tensors, GT_MAX_CAT, axis, &joined));
+    for (int done = GT_MAX_CAT; done < count;) {
+        gt_tensor *batch[GT_MAX_CAT], *next;
+        int size = 1;
+        batch[0] = joined;
+        while (size < GT_MAX_CAT && done < count)
+            batch[size++] = tensors[done++];
+        gt_err err = cat_once(batch, size, axis, &next);
+        gt_tensor_release(joined);
+        GT_TRY(err);
+        joined = next;
+    }
+    *out = joined;
+    return GT_OK;
+}
+
+gt_err gt_tril(gt_tensor *a, int64_t diagonal, gt_tensor **out)
+{
+    return emit_one(GT_OP_tril, a, imm_i(diagonal), imm_i(0), 0, out);
+}
+
+gt_err gt_triu(gt_tensor *a, int64_t diagonal, gt_tensor **out)
+{
+    return emit_one(GT_OP_triu, a, imm_i(diagonal), imm_i(0), 0, out);
+}
+
+static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op};
+    prototype.imm[0].i = axis;
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index, src}, src ? 3 : 2, out);
+}
+
+gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
+{
+    return emit_indexed(GT_OP_take, a, index, NULL, axis, out);
+}
+
+gt_err gt_gather(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
+{
+    return emit_indexed(GT_OP_gather, a, index, NULL, axis, out);
+}
+
+gt_err gt_scatter(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
+{
+    return emit_indexed(GT_OP_scatter, a, index, src, axis, out);
+}
+
+gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
+{
+    return emit_indexed(GT_OP_scatter_add, a, index, src, axis, out);
+}
+
+gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, gt_tensor **out)
+{
+    return emit_one(GT_OP_wrap_index, index, imm_i(size), imm_i(0), 0, out);
+}
+
+gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out)
+{
+    return emit_one(GT_OP_mask_index, mask, imm_i(count), imm_i(0), 0, out);
+}
+
+gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out)
+{
+    return emit_one(GT_OP_argsort, a, imm_i(axis), imm_i(descending), 0, out);
+}
+
+gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out)
+{
+    return emit_one(GT_OP_topk, a, imm_i(axis), imm_i(k), largest ? 0 : GT_FLAG_SMALLEST, out);
+}

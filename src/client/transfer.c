@@ -1,0 +1,416 @@
+/*
+ * transfer.c: where a client waits, and how bulk data comes and goes.
+ *
+ * A wait reads answers until the one with its ticket is complete. Data of more than a chunk travels through recycled shared
+ * segments where the link has them (one copy, no fresh pages in steady state), and as pieces in the stream otherwise.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+enum {
+    MAX_TRANSFERS = 256,        /* segments a client keeps */
+    SMALLEST_SEGMENT = 1 << 20, /* bytes */
+};
+
+gt_wait_hooks gt__wait_hooks;
+
+/* ---- the lock ---------------------------------------------------------------------------------------------- */
+
+/* One pair for all clients: it is taken only when two threads want one client at the same moment. */
+static pthread_mutex_t turn_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turn_over = PTHREAD_COND_INITIALIZER;
+
+static void *hooks_before(void)
+{
+    return gt__wait_hooks.before ? gt__wait_hooks.before() : NULL;
+}
+
+static void hooks_after(void *state)
+{
+    if (gt__wait_hooks.after)
+        gt__wait_hooks.after(state);
+}
+
+gt_err gt__client_lock(gt_client *client)
+{
+    while (client->waiting && client->generation == gt__fork_generation) {
+        void *state = hooks_before();
+        pthread_mutex_lock(&turn_mutex);
+        while (__atomic_load_n(&client->waiting, __ATOMIC_ACQUIRE))
+            pthread_cond_wait(&turn_over, &turn_mutex);
+        pthread_mutex_unlock(&turn_mutex);
+        hooks_after(state);
+    }
+    GT_TRY(gt__client_check(client));
+    client->usable = false;
+    __atomic_store_n(&client->waiting, true, __ATOMIC_RELEASE);
+    return GT_OK;
+}
+
+void gt__client_unlock(gt_client *client)
+{
+    pthread_mutex_lock(&turn_mutex);
+    __atomic_store_n(&client->waiting, false, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&turn_over);
+    pthread_mutex_unlock(&turn_mutex);
+    client->usable = !client->closed && !client->link->dead;
+    if (client->usable)
+        gt__client_send_deferred(client);
+}
+
+gt_err gt__client_wait(gt_client *client, gt_wait what)
+{
+    void *state = hooks_before();
+    gt_err err = gt__link_wait(client->link, what, -1);
+    hooks_after(state);
+    if (err == GT_ERR_INTERRUPTED) {
+        if (gt__wait_hooks.interrupted && gt__wait_hooks.interrupted())
+            return gt__fail(GT_ERR_INTERRUPTED, "interrupted while waiting for the server");
+        return GT_OK;
+    }
+    if (err == GT_ERR_CONNECTION || client->link->dead)
+        return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
+    return GT_OK;
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------- */
+
+/* Where the bytes of an answer go. With grow, memory is allocated as they come; else they must fit. */
+typedef struct sink {
+    uint8_t *memory;
+    size_t bytes, received;
+    bool grow;
+} sink;
+
+static gt_err receive(sink *to, const gt_slot *record)
+{
+    uint64_t offset = record->ins.imm[0].u, bytes = record->ins.imm[1].u;
+    if (offset != to->received || (!to->grow && bytes > to->bytes - to->received))
+        return gt__fail(GT_ERR_PROTOCOL, "the server sent more than was asked for");
+    if (to->grow && bytes) {
+        uint8_t *memory = realloc(to->memory, to->received + bytes + 1);
+        if (!memory)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        to->memory = memory;
+    }
+    memcpy(to->memory + to->received, record + 1, bytes);
+    to->received += bytes;
+    return GT_OK;
+}
+
+static gt_err failure(const gt_slot *record)
+{
+    size_t bytes = record->ins.imm[1].u;
+    int64_t code = record->ins.imm[0].i;
+    gt_err err = code > GT_OK && code <= GT_ERR_INTERNAL ? (gt_err)code : GT_ERR_INTERNAL;
+    return gt__fail(err, "%.*s", (int)bytes, (const char *)(record + 1));
+}
+
+/* An answer that nobody waits for any more, or news. */
+static void handle_other(gt_client *client, const gt_slot *record)
+{
+    if (record->ins.op == GT_OP_welcome) {
+        client->workers = (int)record->ins.imm[1].i;
+        client->segments = record->ins.flags & GT_FLAG_SEGMENTS;
+    } else if (record->ins.op == GT_OP_goodbye) {
+        char reason[GT_GOODBYE_TAIL * sizeof(gt_slot)];
+        memcpy(reason, record + 1, sizeof reason);
+        reason[sizeof reason - 1] = 0;
+        gt__link_kill(client->link, "the server closed the connection: %s", reason);
+    } else if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
+        for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next)
+            if (transfer->abandoned == record->ins.result)
+                transfer->abandoned = 0;
+    }
+}
+
+/* Handle one record; *done is set when the answer to `ticket` is complete, and the result is its outcome. */
+static gt_err handle_answer(gt_client *client, const gt_slot *record, uint64_t ticket, sink *to, bool *done)
+{
+    bool ours = record->ins.result == ticket && (record->ins.op == GT_OP_reply || record->ins.op == GT_OP_failure);
+    if (!ours) {
+        handle_other(client, record);
+        return GT_OK;
+    }
+    *done = record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST;
+    return record->ins.op == GT_OP_failure ? failure(record) : receive(to, record);
+}
+
+static gt_err await_locked(gt_client *client, uint64_t ticket, sink *to)
+{
+    gt_err outcome = GT_OK;
+    for (bool done = false; !done;) {
+        size_t available;
+        unsigned length;
+        const gt_slot *slots = gt__link_peek(client->link, &available);
+        if (!slots) {
+            if (client->link->dead)
+                return gt__fail(GT_ERR_CONNECTION, "%s", client->link->reason);
+            GT_TRY(gt__client_wait(client, GT_WAIT_READ));
+            continue;
+        }
+        gt_err err = gt__instruction_check(slots, available, &length);
+        if (err != GT_OK) {
+            gt__link_kill(client->link, "the server sent a bad record");
+            return err;
+        }
+        err = handle_answer(client, slots, ticket, to, &done);
+        if (err != GT_OK && outcome == GT_OK)
+            outcome = err;
+        if (!client->link->dead)
+            gt__link_consume(client->link, length);
+    }
+    return outcome;
+}
+
+/* Publish everything and wait for the answer to `ticket`. */
+static gt_err await(gt_client *client, uint64_t ticket, sink *to)
+{
+    gt__client_flush(client);
+    GT_TRY(gt__client_lock(client));
+    gt_err err = await_locked(client, ticket, to);
+    gt__client_unlock(client);
+    return err;
+}
+
+static gt_err ask(gt_client *client, gt_instruction question, sink *to)
+{
+    gt_slot *slot;
+    GT_TRY(gt__client_reserve(client, 1, &slot));
+    question.result = client->next_ticket++;
+    slot->ins = question;
+    gt__client_commit(client, 1, 0);
+    return await(client, question.result, to);
+}
+
+gt_err gt_synchronize(gt_client *client)
+{
+    sink nothing = {0};
+    return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing);
+}
+
+gt_err gt__client_stats(gt_client *client, char **json)
+{
+    sink text = {.grow = true};
+    gt_err err = ask(client, (gt_instruction){.op = GT_OP_stats}, &text);
+    if (err != GT_OK || !text.memory) {
+        free(text.memory);
+        return err != GT_OK ? err : gt__fail(GT_ERR_INTERNAL, "the server sent no statistics");
+    }
+    text.memory[text.received] = 0;
+    *json = (char *)text.memory;
+    return GT_OK;
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------- */
+
+static void transfer_drop(gt_client *client, gt_transfer *transfer)
+{
+    for (gt_transfer **where = &client->transfers; *where; where = &(*where)->next)
+        if (*where == transfer) {
+            *where = transfer->next;
+            break;
+        }
+    gt_slot *slot;
+    if (transfer->shared && client->usable && gt__client_reserve(client, 1, &slot) == GT_OK) {
+        slot->ins = (gt_instruction){.op = GT_OP_forget};
+        slot->ins.imm[0].u = transfer->segment->id;
+        gt__client_commit(client, 1, 0);
+        client->link->ops->forget(client->link, transfer->segment->id);
+    }
+    gt__segment_release(transfer->segment);
+    free(transfer);
+}
+
+static bool transfer_idle(const gt_transfer *transfer)
+{
+    return !transfer->lent && !transfer->abandoned &&
+           atomic_load_explicit(transfer->segment->busy, memory_order_acquire) == 0;
+}
+
+/* A segment of at least `bytes`, known to the server. NULL: not to be had (descriptors, memory): do without. */
+static gt_transfer *transfer_get(gt_client *client, size_t bytes)
+{
+    unsigned count = 0;
+    gt_transfer *victim = NULL;
+    for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next, count++) {
+        if (!transfer_idle(transfer))
+            continue;
+        if (transfer->segment->bytes >= bytes && transfer->segment->bytes / 2 <= bytes)
+            return transfer;
+        victim = transfer;
+    }
+    if (count >= MAX_TRANSFERS && !victim)
+        return NULL;
+    if (count >= MAX_TRANSFERS)
+        transfer_drop(client, victim);
+    gt_transfer *transfer = calloc(1, sizeof *transfer);
+    size_t size = bytes < SMALLEST_SEGMENT ? SMALLEST_SEGMENT : bytes;
+    if (!transfer || gt__segment_new(size, &transfer->segment) != GT_OK) {
+        free(transfer);
+        return NULL;
+    }
+    if (client->link->ops->share(client->link, transfer->segment) != GT_OK) {
+        gt__segment_release(transfer->segment);
+        free(transfer);
+        return NULL;
+    }
+    transfer->shared = true;
+    transfer->next = client->transfers;
+    client->transfers = transfer;
+    return transfer;
+}
+
+static bool through_segment(const gt_client *client, size_t bytes)
+{
+    return client->segments && client->link->ops->share && bytes > GT_MAX_CHUNK;
+}
+
+/* ---- uploads ----------------------------------------------------------------------------------------------- */
+
+static gt_err send_pieces(gt_client *client, const gt_tensor *tensor, const uint8_t *data, size_t bytes)
+{
+    for (size_t offset = GT_MAX_CHUNK; offset < bytes;) {
+        size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
+        unsigned tail = gt__slots_for(piece);
+        gt_slot *slots;
+        GT_TRY(gt__client_reserve(client, 1 + tail, &slots));
+        slots->ins = (gt_instruction){.op = GT_OP_data, .tail = (uint16_t)tail, .operand = {tensor->id}};
+        slots->ins.imm[0].u = offset;
+        slots->ins.imm[1].u = piece;
+        memcpy(slots + 1, data + offset, piece);
+        gt__client_commit(client, 1 + tail, (int64_t)piece / 8);
+        offset += piece;
+    }
+    return GT_OK;
+}
+
+gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, const void *data,
+                    gt_tensor **out)
+{
+    gt_meta meta;
+    GT_TRY(gt__client_check(client));
+    GT_TRY(gt__meta_set(&meta, dtype, (unsigned)rank, shape));
+    size_t bytes = gt__meta_bytes(&meta);
+    gt_instruction upload = {.op = GT_OP_upload, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .tail = 1};
+    upload.imm[0].u = bytes;
+    gt_slot tail[GT_MAX_TAIL];
+    memcpy(tail[0].i64, meta.shape, sizeof tail[0].i64);
+    gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
+    if (transfer) {
+        atomic_store_explicit(transfer->segment->busy, 1, memory_order_relaxed);
+        memcpy(transfer->segment->data, data, bytes);
+        upload.imm[1].u = transfer->segment->id;
+        gt_err err = gt__emit(client, upload, tail, NULL, 0, out);
+        if (err != GT_OK)
+            atomic_store_explicit(transfer->segment->busy, 0, memory_order_relaxed);
+        return err;
+    }
+    size_t first = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
+    upload.tail = (uint16_t)(1 + gt__slots_for(first));
+    if (first)
+        memcpy(tail + 1, data, first);
+    gt_tensor *tensor;
+    GT_TRY(gt__emit(client, upload, tail, NULL, 0, &tensor));
+    gt_err err = send_pieces(client, tensor, data, bytes);
+    if (err != GT_OK) {
+        gt_tensor_release(tensor);
+        return err;
+    }
+    *out = tensor;
+    return GT_OK;
+}
+
+/* ---- fetches ----------------------------------------------------------------------------------------------- */
+
+struct gt_lease {
+    gt_client *client;
+    gt_transfer *transfer; /* NULL: the elements follow this struct */
+};
+
+static gt_err fetch_plain(gt_tensor *tensor, void *data, size_t bytes)
+{
+    sink to = {.memory = data, .bytes = bytes};
+    gt_instruction fetch = {.op = GT_OP_fetch, .operand = {tensor->id}};
+    GT_TRY(ask(tensor->client, fetch, &to));
+    return to.received == bytes ? GT_OK : gt__fail(GT_ERR_PROTOCOL, "the server sent too little");
+}
+
+static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
+{
+    gt_client *client = tensor->client;
+    sink nothing = {0};
+    gt_instruction fetch = {.op = GT_OP_fetch, .operand = {tensor->id}};
+    fetch.imm[0].u = transfer->segment->id;
+    uint64_t ticket = client->next_ticket;
+    transfer->lent = true; /* ours alone, from here on */
+    gt_err err = ask(client, fetch, &nothing);
+    if (err == GT_OK)
+        return GT_OK;
+    transfer->lent = false;
+    if (err == GT_ERR_INTERRUPTED)
+        transfer->abandoned = ticket;
+    return err;
+}
+
+gt_err gt_fetch(gt_tensor *tensor, void *data, size_t bytes)
+{
+    gt_client *client = tensor->client;
+    GT_TRY(gt__client_check(client));
+    if (bytes != gt__meta_bytes(&tensor->meta))
+        return gt__fail(GT_ERR_VALUE, "the tensor has %zu bytes, not %zu", gt__meta_bytes(&tensor->meta), bytes);
+    gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
+    if (!transfer)
+        return fetch_plain(tensor, data, bytes);
+    GT_TRY(fetch_segment(tensor, transfer));
+    memcpy(data, transfer->segment->data, bytes);
+    transfer->lent = false;
+    return GT_OK;
+}
+
+gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
+{
+    gt_client *client = tensor->client;
+    size_t bytes = gt__meta_bytes(&tensor->meta);
+    GT_TRY(gt__client_check(client));
+    gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
+    gt_lease *lease = malloc(sizeof *lease + (transfer ? 0 : bytes));
+    if (!lease)
+        return gt__fail(GT_ERR_MEMORY, "no memory for %zu bytes of elements", bytes);
+    *lease = (gt_lease){.client = client, .transfer = transfer};
+    gt_err err = transfer ? fetch_segment(tensor, transfer) : fetch_plain(tensor, lease + 1, bytes);
+    if (err != GT_OK) {
+        free(lease);
+        return err;
+    }
+    client->live++;
+    *data = transfer ? (void *)transfer->segment->data : (void *)(lease + 1);
+    *out = lease;
+    return GT_OK;
+}
+
+void gt__lease_end(gt_lease *lease)
+{
+    gt_client *client = lease->client;
+    if (lease->transfer)
+        lease->transfer->lent = false;
+    client->live--;
+    free(lease);
+    if (client->closed && client->live == 0)
+        gt__client_destroy(client);
+}
+
+gt_err gt_item(gt_tensor *tensor, double *value)
+{
+    if (tensor->meta.numel != 1)
+        return gt__fail(GT_ERR_VALUE, "a tensor with %lld elements cannot be converted to a scalar",
+                        (long long)tensor->meta.numel);
+    gt_tensor *wide;
+    GT_TRY(gt_cast(tensor, GT_FLOAT64, &wide));
+    gt_err err = gt_fetch(wide, value, sizeof *value);
+    gt_tensor_release(wide);
+    return err;
+}

@@ -1,0 +1,153 @@
+/*
+ * address.c: the private socket directory and host names. Used by link_memory_socket.c and the ZeroMQ links.
+ */
+#include "address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static gt_err private_directory(char *path, size_t size)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    struct stat info;
+    int length;
+    if (runtime && runtime[0] == '/' && !stat(runtime, &info) && S_ISDIR(info.st_mode))
+        length = snprintf(path, size, "%s/gt", runtime);
+    else
+        length = snprintf(path, size, "/tmp/gt-%u", (unsigned)geteuid());
+    if (length < 0 || (size_t)length >= size)
+        return gt__fail(GT_ERR_CONNECTION, "the path of XDG_RUNTIME_DIR is too long for a socket: %s", runtime);
+    if (mkdir(path, 0700) && errno != EEXIST)
+        return gt__fail(GT_ERR_CONNECTION, "cannot create %s: %s", path, strerror(errno));
+    /* lstat: a link that somebody else left in /tmp is not our directory. */
+    if (lstat(path, &info))
+        return gt__fail(GT_ERR_CONNECTION, "cannot use %s: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
+        return gt__fail(GT_ERR_CONNECTION, "%s is not a directory of mode 0700 owned by this user", path);
+    return GT_OK;
+}
+
+gt_err gt__address_path(int port, const char *suffix, char path[GT_ADDRESS_MAX])
+{
+    char directory[GT_ADDRESS_MAX - 16]; /* room for /65535.memory */
+    GT_TRY(private_directory(directory, sizeof directory));
+    snprintf(path, GT_ADDRESS_MAX, "%s/%d.%s", directory, port & 0xffff, suffix);
+    return GT_OK;
+}
+
+gt_err gt__address_lock(int *lock)
+{
+    char directory[GT_ADDRESS_MAX - 16];
+    GT_TRY(private_directory(directory, sizeof directory));
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return gt__fail(GT_ERR_CONNECTION, "cannot open %s: %s", directory, strerror(errno));
+    int rc;
+    do
+        rc = flock(fd, LOCK_EX);
+    while (rc && errno == EINTR);
+    if (rc) {
+        close(fd);
+        return gt__fail(GT_ERR_CONNECTION, "cannot lock %s: %s", directory, strerror(errno));
+    }
+    *lock = fd;
+    return GT_OK;
+}
+
+gt_err gt__address_clear(const char *path, int socket_type, int port)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    int probe = socket(AF_UNIX, socket_type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (probe < 0)
+        return gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(errno));
+    int rc = connect(probe, (struct sockaddr *)&address, sizeof address);
+    int error = rc ? errno : 0;
+    close(probe);
+    if (error == ENOENT)
+        return GT_OK;
+    /* EAGAIN: the listener's queue is full, so there is one. EPROTOTYPE: one of another kind. */
+    if (error != ECONNREFUSED)
+        return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
+    if (unlink(path) && errno != ENOENT)
+        return gt__fail(GT_ERR_CONNECTION, "cannot remove the stale socket %s: %s", path, strerror(errno));
+    return GT_OK;
+}
+
+void gt__address_own(gt_address_file *file, const char *path)
+{
+    struct stat info;
+    snprintf(file->path, sizeof file->path, "%s", path);
+    file->inode = lstat(path, &info) ? 0 : info.st_ino;
+}
+
+void gt__address_remove(gt_address_file *file)
+{
+    struct stat info;
+    int lock;
+    if (!file->inode || gt__address_lock(&lock) != GT_OK)
+        return;
+    if (!lstat(file->path, &info) && info.st_ino == file->inode)
+        unlink(file->path);
+    close(lock);
+    file->inode = 0;
+}
+
+int gt__address_candidate(int attempt)
+{
+    /* Processes begin at different places, so they seldom meet. */
+    return 20000 + (getpid() * 7 + attempt) % GT_ADDRESS_ATTEMPTS;
+}
+
+bool gt__address_is_local(const char *host)
+{
+    static const char *const names[] = {"", "*", "localhost", "0.0.0.0", "::1", "[::1]", "::"};
+    if (!host || !strncmp(host, "127.", 4))
+        return true;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (!strcmp(host, names[k]))
+            return true;
+    char self[256];
+    return !gethostname(self, sizeof self) && !strncmp(host, self, sizeof self);
+}
+
+gt_err gt__address_resolve(const char *host, char *numeric, size_t size)
+{
+    if (!host || !*host || !strcmp(host, "*")) {
+        snprintf(numeric, size, "*");
+        return GT_OK;
+    }
+    char name[256];
+    size_t length = strlen(host);
+    bool brackets = length > 2 && host[0] == '[' && host[length - 1] == ']';
+    snprintf(name, sizeof name, "%.*s", (int)(brackets ? length - 2 : length), brackets ? host + 1 : host);
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list;
+    int rc = getaddrinfo(name, NULL, &hints, &list);
+    if (rc)
+        return gt__fail(GT_ERR_CONNECTION, "cannot find the host '%s': %s", host, gai_strerror(rc));
+    const struct addrinfo *best = list;
+    for (const struct addrinfo *at = list; at; at = at->ai_next) {
+        if (at->ai_family == AF_INET) {
+            best = at;
+            break;
+        }
+    }
+    char text[INET6_ADDRSTRLEN] = "";
+    if (best->ai_family == AF_INET)
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)best->ai_addr)->sin_addr, text, sizeof text);
+    else
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)best->ai_addr)->sin6_addr, text, sizeof text);
+    snprintf(numeric, size, best->ai_family == AF_INET ? "%s" : "[%s]", text);
+    freeaddrinfo(list);
+    return GT_OK;
+}

@@ -1,0 +1,46 @@
+/*
+ * address.h: where the sockets of a server on this host lie, and which host names mean this host.
+ *
+ * They are files PORT.memory and PORT.ipc in a directory private to the user: $XDG_RUNTIME_DIR/gt, or /tmp/gt-UID
+ * where there is no such variable. Whoever can enter the directory is that user.
+ */
+#ifndef GT_CORE_ADDRESS_H
+#define GT_CORE_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+
+enum { GT_ADDRESS_MAX = 108 }; /* bytes in sun_path, the terminating 0 included */
+
+/* DIRECTORY/PORT.suffix; creates the directory and checks that it is ours alone. */
+gt_err gt__address_path(int port, const char *suffix, char path[GT_ADDRESS_MAX]);
+
+/* Take the right to create sockets here, against servers that start at the same moment; *lock is closed to give it
+ * back. */
+gt_err gt__address_lock(int *lock);
+
+/* With the lock: remove a stale socket at `path`. GT_ERR_CONNECTION if someone listens there. */
+gt_err gt__address_clear(const char *path, int socket_type, int port);
+
+/* A socket file that we bound, so that we remove it at the end and never somebody else's. */
+typedef struct gt_address_file {
+    char path[GT_ADDRESS_MAX];
+    uint64_t inode; /* 0: there is none */
+} gt_address_file;
+
+void gt__address_own(gt_address_file *file, const char *path);
+void gt__address_remove(gt_address_file *file);
+
+/* The port to try in the given attempt, from 0 to GT_ADDRESS_ATTEMPTS - 1, when any free one will do. */
+enum { GT_ADDRESS_ATTEMPTS = 20000 };
+int gt__address_candidate(int attempt);
+
+/* Does this name (or address) mean the machine we are on? */
+bool gt__address_is_local(const char *host);
+
+/* "127.0.0.1" or "[::1]" for a host name, IPv4 first; "*" and "" stay "*". */
+gt_err gt__address_resolve(const char *host, char *numeric, size_t size);
+
+#endif

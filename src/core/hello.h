@@ -1,0 +1,30 @@
+/*
+ * hello.h: how a client or worker introduces itself over a fresh link, and where to find a server.
+ */
+#ifndef GT_CORE_HELLO_H
+#define GT_CORE_HELLO_H
+
+#include "link.h"
+
+typedef struct gt_welcome {
+    uint64_t number; /* what the dispatcher calls us */
+    int workers;     /* that are there now */
+    bool segments;   /* bulk data may go through shared memory */
+} gt_welcome;
+
+enum { GT_DEFAULT_TIMEOUT_MS = 10000 };
+
+/* timeout_ms if positive, else GT_CONNECT_TIMEOUT (seconds), else the default. */
+int gt__connect_timeout_ms(int timeout_ms);
+
+/* "host:port" or "transport://host:port": connect by the transport named, or the fastest that works. */
+gt_err gt__address_connect(const char *address, int timeout_ms, gt_link **link);
+
+/* Introduce ourselves. `name` and `engine` are cut at 63 bytes; NULL is "". */
+gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine);
+/* Wait for the answer: a welcome, or a refusal whose reason becomes the error. Signals do not interrupt it. */
+gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome);
+/* Say that we leave; the link is flushed. */
+void gt__goodbye_send(gt_link *link, const char *reason);
+
+#endif

@@ -1,0 +1,73 @@
+/* instruction.c: checks records that came from a peer, and prints them. Layouts are in op.h and instruction.h. */
+#include "instruction.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Slots of tail a record must have whose op does not fix it; -1: no length would be right. */
+static int64_t computing_tail(const gt_instruction *ins)
+{
+    if (ins->op == GT_OP_cat)
+        return ins->imm[1].i >= 1 && ins->imm[1].i <= GT_MAX_CAT ? (ins->imm[1].i + 7) / 8 : -1;
+    uint64_t bytes = ins->imm[0].u; /* an upload: the shape, then the first bytes unless a segment has them */
+    return 1 + (ins->imm[1].u ? 0 : (int64_t)gt__slots_for(bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK));
+}
+
+static int64_t control_tail(const gt_instruction *ins)
+{
+    switch ((gt_opcode)ins->op) {
+    case GT_OP_data:
+    case GT_OP_reply:
+    case GT_OP_failure:
+        return ins->imm[1].u <= GT_MAX_CHUNK ? (int64_t)gt__slots_for(ins->imm[1].u) : -1;
+    case GT_OP_hello:
+        return GT_HELLO_TAIL;
+    case GT_OP_goodbye:
+        return GT_GOODBYE_TAIL;
+    default:
+        return 0;
+    }
+}
+
+gt_err gt__instruction_check_fully(const gt_slot *slots, size_t available, unsigned *length)
+{
+    const gt_instruction *ins = &slots->ins;
+    if (available < 1)
+        return gt__fail(GT_ERR_PROTOCOL, "an empty record");
+    if (ins->op == GT_OP_INVALID || ins->op >= GT_OP_COUNT)
+        return gt__fail(GT_ERR_PROTOCOL, "unknown operation %u", ins->op);
+    const gt_op_row *row = &gt__op_table[ins->op];
+    if (ins->tail > GT_MAX_TAIL || (size_t)ins->tail + 1 > available)
+        return gt__fail(GT_ERR_PROTOCOL, "%s: a tail of %u slots where %zu are left", row->name, ins->tail,
+                        available - 1);
+    if (!gt__dtype_valid(ins->dtype) || ins->rank > GT_MAX_RANK || ins->literals >> (2 * GT_MAX_OPERANDS))
+        return gt__fail(GT_ERR_PROTOCOL, "%s: bad dtype %u, rank %u or literals %u", row->name, ins->dtype, ins->rank,
+                        ins->literals);
+    int64_t tail = row->tail >= 0                  ? row->tail
+                   : row->form == GT_FORM_CONTROL ? control_tail(ins)
+                                                  : computing_tail(ins);
+    if (tail != ins->tail)
+        return gt__fail(GT_ERR_PROTOCOL, "%s: a tail of %u slots instead of %lld", row->name, ins->tail,
+                        (long long)tail);
+    *length = 1u + ins->tail;
+    return GT_OK;
+}
+
+char *gt__instruction_text(const gt_instruction *ins, char *text, size_t size)
+{
+    const char *name = ins->op < GT_OP_COUNT && ins->op ? gt__op_table[ins->op].name : "invalid";
+    size_t length = (size_t)snprintf(text, size, "%s %llu =", name, (unsigned long long)ins->result);
+    unsigned operands = ins->op < GT_OP_COUNT ? gt__op_operands((gt_opcode)ins->op) : 0;
+    for (unsigned k = 0; k < operands && length < size; k++) {
+        const char *separator = k ? "," : "";
+        if (gt__literal(ins, k) == GT_LITERAL_NONE)
+            length += (size_t)snprintf(text + length, size - length, "%s %llu", separator,
+                                       (unsigned long long)ins->operand[k]);
+        else if (gt__literal(ins, k) == GT_LITERAL_FLOAT)
+            length += (size_t)snprintf(text + length, size - length, "%s (%g)", separator, ins->literal[k].f);
+        else
+            length += (size_t)snprintf(text + length, size - length, "%s (%lld)", separator,
+                                       (long long)ins->literal[k].i);
+    }
+    return text;
+}

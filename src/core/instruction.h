@@ -1,0 +1,130 @@
+/*
+ * instruction.h: the one record that every stream is made of, on both hops and in both directions.
+ *
+ * A record is one 64-byte slot followed by `tail` more slots. Little-endian, no pointers. Streams are arrays of
+ * slots: shared-memory rings hold them, ZeroMQ frames hold them, the tape will hold them.
+ *
+ * Client to dispatcher, ids are the client's own 64-bit ids (never reused, never 0). Dispatcher to worker they are
+ * the worker's dense slot numbers (reused, never 0), so the worker looks tensors up in an array.
+ */
+#ifndef GT_CORE_INSTRUCTION_H
+#define GT_CORE_INSTRUCTION_H
+
+#include <stdint.h>
+
+#include "op.h"
+
+typedef union gt_imm {
+    int64_t i;
+    uint64_t u;
+    double f;
+} gt_imm;
+
+enum {
+    GT_FLAG_KEEPDIM = 1 << 0,
+    GT_FLAG_SMALLEST = 1 << 1,
+    GT_FLAG_CONSUMES = 1 << 2, /* operand 0 dies with this instruction: it may be updated in place */
+    GT_FLAG_LAST = 1 << 3,     /* reply: the final piece */
+    GT_FLAG_SEGMENTS = 1 << 4, /* welcome: bulk data may go through shared segments */
+};
+
+/* An operand may be a literal: its 64 bits lie in operand[k] itself. Two bits per operand in `literals`. */
+typedef enum gt_literal {
+    GT_LITERAL_NONE = 0,
+    GT_LITERAL_BOOL = 1,
+    GT_LITERAL_INT = 2,
+    GT_LITERAL_FLOAT = 3,
+} gt_literal;
+
+typedef struct gt_instruction {
+    uint16_t op; /* gt_opcode */
+    uint8_t dtype;
+    uint8_t flags;
+    uint8_t literals;
+    uint8_t rank; /* of the shape in the tail, where there is one */
+    uint16_t tail;
+    uint64_t result;
+    union {
+        uint64_t operand[GT_MAX_OPERANDS];
+        gt_imm literal[GT_MAX_OPERANDS];
+    };
+    gt_imm imm[2];
+    uint32_t scope; /* the signal scope it was issued under; 0: none */
+    uint32_t site;  /* where the user's code issued it; 0: unknown */
+} gt_instruction;
+
+typedef union gt_slot {
+    gt_instruction ins;
+    int64_t i64[8];
+    uint64_t u64[8];
+    double f64[8];
+    uint8_t bytes[64];
+} gt_slot;
+
+_Static_assert(sizeof(gt_instruction) == 64, "an instruction is one cache line");
+_Static_assert(sizeof(gt_slot) == 64, "a slot is one cache line");
+
+static inline gt_literal gt__literal(const gt_instruction *ins, unsigned k)
+{
+    return (gt_literal)(ins->literals >> (2 * k) & 3);
+}
+
+static inline unsigned gt__slots_for(size_t bytes)
+{
+    return (unsigned)((bytes + sizeof(gt_slot) - 1) / sizeof(gt_slot));
+}
+
+enum {
+    GT_PROTOCOL_VERSION = 1,
+    GT_MAX_CHUNK = 32 * 1024,                            /* payload bytes one record carries */
+    GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
+    GT_MAX_CAT = 256,                                    /* operands of one cat */
+    GT_HELLO_TAIL = 2,                                   /* slots: the names of a peer */
+    GT_GOODBYE_TAIL = 2,                                 /* slots: a reason */
+};
+
+/*
+ * Control records.
+ *
+ *   hello    peer -> dispatcher  imm[0] version, imm[1] table hash, flags role (gt_role), result: the process id,
+ *                                tail: a slot with the peer's name, a slot with a worker's engine (NUL-ended text)
+ *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number
+ *   goodbye  either way          the sender is leaving; tail: a reason, may be empty
+ *   data     client -> worker    more bytes for an upload: operand[0] the tensor, imm[0] offset, imm[1] bytes,
+ *                                tail: the bytes
+ *   free     client -> worker    ids in result, operand[0..2], imm[0..1]; 0 = unused
+ *   fetch    client -> worker    operand[0] the tensor, result: a ticket, imm[0] segment (0: send the bytes),
+ *                                imm[1] offset in the segment
+ *   sync     client -> worker    result: a ticket
+ *   forget   client -> worker    imm[0] a segment that will not be named again
+ *   stats    client -> disp.     result: a ticket; the reply's text is the dispatcher's statistics as JSON
+ *   reply    worker -> client    result: the ticket, imm[0] offset, imm[1] bytes in the tail; GT_FLAG_LAST on the last
+ *   failure  worker -> client    result: the ticket, imm[0] the gt_err, imm[1] text bytes, tail: the text
+ */
+typedef enum gt_role { GT_ROLE_CLIENT = 1, GT_ROLE_WORKER = 2, GT_ROLE_MONITOR = 3 } gt_role;
+
+/*
+ * Check one record at `slots`, of which `available` may be read: known op, tail within bounds and within what is
+ * available, dtype, rank, literals and flags in range, the tail long enough for the form. Shapes against operands is
+ * gt__op_infer's job. On success *length is the record's slots. GT_ERR_PROTOCOL otherwise.
+ */
+gt_err gt__instruction_check_fully(const gt_slot *slots, size_t available, unsigned *length);
+
+static inline gt_err gt__instruction_check(const gt_slot *slots, size_t available, unsigned *length)
+{
+    const gt_instruction *ins = &slots->ins;
+    /* The common case, an op of one slot, at a glance. */
+    if (__builtin_expect(available >= 1 && ins->op < GT_OP_COUNT && gt__op_table[ins->op].tail == 0 && ins->tail == 0 &&
+                             ins->op && gt__dtype_valid(ins->dtype) && ins->rank <= GT_MAX_RANK &&
+                             !(ins->literals >> (2 * GT_MAX_OPERANDS)),
+                         1)) {
+        *length = 1;
+        return GT_OK;
+    }
+    return gt__instruction_check_fully(slots, available, length);
+}
+
+/* "add 7 = 3, 4": one line for logs and errors; returns `text`. */
+char *gt__instruction_text(const gt_instruction *ins, char *text, size_t size);
+
+#endif

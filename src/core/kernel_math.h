@@ -1,0 +1,420 @@
+/*
+ * kernel_math.h: the functions that kernel expressions in ops.def may call: EXP(x), SELECT(c, a, b), ...
+ *
+ * Each works on float, double and (where it makes sense) int64_t and is picked by the type of its first argument.
+ * The float versions are branch-free arithmetic on 32-bit lanes, so that a plain loop around them becomes vector
+ * code on every instruction set; their errors stay below 2 units in the last place (with fused multiply-add), and
+ * infinities, NaN, denormals and signed zeros come out as in C's <math.h>. The double versions call <math.h>.
+ * Compile users with -fno-math-errno -fno-trapping-math -fwrapv. A GPU engine, whose compiler sees the same
+ * expressions as text, defines the same names over its own functions. Read kernels.c of the CPU engine next.
+ */
+#ifndef GT_CORE_KERNEL_MATH_H
+#define GT_CORE_KERNEL_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+
+#define GT_MATH static inline __attribute__((always_inline, unused))
+
+/* Fused where the hardware fuses; a call into the C library would be far slower than the lost half bit. */
+#if defined(__aarch64__) || defined(__FMA__)
+#define GT_FUSED 1
+#define GT_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
+#define GT_FMA_F64(a, b, c) __builtin_fma(a, b, c)
+#else
+#define GT_FUSED 0
+#define GT_FMA_F32(a, b, c) ((a) * (b) + (c))
+#define GT_FMA_F64(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* SIN and COS of a float beyond this (or any, without fused multiply-add) are for sinf and cosf to answer. */
+#define GT_SIN_LIMIT_F32 (GT_FUSED ? 65536.0f : -1.0f)
+
+GT_MATH uint32_t gt__bits_f32(float x)
+{
+    return (union { float f; uint32_t u; }){.f = x}.u;
+}
+
+GT_MATH float gt__from_bits_f32(uint32_t u)
+{
+    return (union { uint32_t u; float f; }){.u = u}.f;
+}
+
+GT_MATH uint64_t gt__bits_f64(double x)
+{
+    return (union { double f; uint64_t u; }){.f = x}.u;
+}
+
+GT_MATH double gt__from_bits_f64(uint64_t u)
+{
+    return (union { uint64_t u; double f; }){.u = u}.f;
+}
+
+/* 2^n for -126 <= n <= 127; any other n gives some number, no undefined behaviour. */
+GT_MATH float gt__exp2i_f32(int32_t n)
+{
+    return gt__from_bits_f32((uint32_t)(n + 127) << 23);
+}
+
+/*
+ * x = n ln2 + r with |r| <= ln2 / 2. Adding 1.5 * 2^23 rounds to an integer, which then sits in the low bits. The
+ * high part of ln2 has 9 bits, so n times it is exact without fused multiply-add too.
+ */
+GT_MATH float gt__exp_reduce_f32(float x, int32_t *n)
+{
+    const float magic = 12582912.0f;
+    float t = GT_FMA_F32(x, 1.44269502f, magic);
+    *n = (int32_t)(gt__bits_f32(t) - 0x4b400000u);
+    float k = t - magic;
+    float r = GT_FMA_F32(k, -0.693359375f, x);
+    return GT_FMA_F32(k, 2.12194440e-4f, r);
+}
+
+/* (e^r - 1 - r) / r^2 on |r| <= ln2 / 2 */
+GT_MATH float gt__exp_tail_f32(float r)
+{
+    float p = 0.00019892992f;
+    p = GT_FMA_F32(p, r, 0.00139354519f);
+    p = GT_FMA_F32(p, r, 0.00833330862f);
+    p = GT_FMA_F32(p, r, 0.0416664481f);
+    p = GT_FMA_F32(p, r, 0.166666672f);
+    return GT_FMA_F32(p, r, 0.5f);
+}
+
+/* Scaled in two steps, so that results in the denormal range are rounded once and overflow gives infinity. */
+GT_MATH float gt__exp_f32(float x)
+{
+    int32_t n;
+    float limited = x > 89.0f ? 89.0f : x;
+    limited = limited < -104.0f ? -104.0f : limited;
+    float r = gt__exp_reduce_f32(limited, &n);
+    float p = GT_FMA_F32(gt__exp_tail_f32(r), r * r, r) + 1.0f;
+    int32_t half = n >> 1;
+    return p * gt__exp2i_f32(half) * gt__exp2i_f32(n - half);
+}
+
+/* 2^n (e^r - 1) + (2^n - 1), with 2^(n-1) in place of 2^n so that n = 128 does not overflow early. */
+GT_MATH float gt__expm1_f32(float x)
+{
+    int32_t n;
+    float limited = x > 89.0f ? 89.0f : x;
+    limited = limited < -30.0f ? -30.0f : limited;
+    float r = gt__exp_reduce_f32(limited, &n);
+    float p = GT_FMA_F32(gt__exp_tail_f32(r), r * r, r);
+    float scale = gt__exp2i_f32(n - 1);
+    float y = GT_FMA_F32(scale, p, scale - 0.5f) * 2.0f;
+    return __builtin_fabsf(x) < 1e-8f ? x : y; /* halving a denormal would lose its last bit */
+}
+
+/* log(2^k (1 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1] */
+GT_MATH float gt__log_tail_f32(float f, float k)
+{
+    float p = 0.0697161183f;
+    p = GT_FMA_F32(p, f, -0.114797339f);
+    p = GT_FMA_F32(p, f, 0.116854198f);
+    p = GT_FMA_F32(p, f, -0.124256872f);
+    p = GT_FMA_F32(p, f, 0.142490581f);
+    p = GT_FMA_F32(p, f, -0.166678026f);
+    p = GT_FMA_F32(p, f, 0.200007156f);
+    p = GT_FMA_F32(p, f, -0.24999997f);
+    p = GT_FMA_F32(p, f, 0.333333313f);
+    float s = f * f;
+    float y = GT_FMA_F32(k, -2.12194440e-4f, s * f * p);
+    y = GT_FMA_F32(s, -0.5f, y);
+    return GT_FMA_F32(k, 0.693359375f, f + y);
+}
+
+/* Exponent of x once its significand is brought to [sqrt(1/2), sqrt(2)), which *f + 1 is. */
+GT_MATH int32_t gt__log_reduce_f32(float x, float *f)
+{
+    const uint32_t root_half = 0x3f3504f3u;
+    uint32_t shifted = gt__bits_f32(x) - root_half;
+    *f = gt__from_bits_f32((shifted & 0x007fffffu) + root_half) - 1.0f;
+    return (int32_t)shifted >> 23;
+}
+
+/* y for a finite x > least; the special values of a logarithm whose pole is at `least` otherwise. */
+GT_MATH float gt__log_special_f32(float x, float least, float y)
+{
+    float below = x == least ? -HUGE_VALF : NAN;
+    float finite = x > least ? y : below;
+    return x < HUGE_VALF ? finite : x;
+}
+
+GT_MATH float gt__log_f32(float x)
+{
+    float f;
+    float tiny = x < 1.17549435e-38f ? 8388608.0f : 1.0f; /* denormals are brought into the normal range */
+    int32_t k = gt__log_reduce_f32(x * tiny, &f);
+    float exponent = (float)k - (tiny > 1.0f ? 23.0f : 0.0f);
+    return gt__log_special_f32(x, 0.0f, gt__log_tail_f32(f, exponent));
+}
+
+/* The exponent is that of 1 + x, but f is formed from x itself, whose low bits 1 + x has lost. */
+GT_MATH float gt__log1p_f32(float x)
+{
+    float unused;
+    float scaled = x > 1e18f ? x * 5.42101086e-20f : x; /* by 2^-64 */
+    float one = x > 1e18f ? 0.0f : 1.0f;
+    int32_t k = gt__log_reduce_f32(scaled + one, &unused);
+    float shrink = gt__exp2i_f32(-k);
+    float f = GT_FMA_F32(scaled, shrink, one * shrink - 1.0f);
+    float y = gt__log_tail_f32(f, (float)k + (one == 0.0f ? 64.0f : 0.0f));
+    return x == 0.0f ? x : gt__log_special_f32(x, -1.0f, y);
+}
+
+/* With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which is 1 in float long before t reaches e^30. */
+GT_MATH float gt__tanh_f32(float x)
+{
+    float a = 2.0f * __builtin_fabsf(x);
+    float t = gt__expm1_f32(a > 30.0f ? 30.0f : a);
+    return __builtin_copysignf(t / (t + 2.0f), x);
+}
+
+/* Below 1 an odd polynomial; above, 1 - e^(q(|x|)) where q approximates log(erfc). */
+GT_MATH float gt__erf_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    float s = a < 1.0f ? x * x : 1.0f;
+    float p = 7.87587487e-05f;
+    p = GT_FMA_F32(p, s, -0.00080168643f);
+    p = GT_FMA_F32(p, s, 0.00518908724f);
+    p = GT_FMA_F32(p, s, -0.0268542115f);
+    p = GT_FMA_F32(p, s, 0.112835944f);
+    p = GT_FMA_F32(p, s, -0.37612626f);
+    p = GT_FMA_F32(p, s, 0.128379166f);
+    float c = a > 4.0f ? 4.0f : a;
+    float q = 1.64306368e-06f;
+    q = GT_FMA_F32(q, c, -4.61638592e-05f);
+    q = GT_FMA_F32(q, c, 0.000597585749f);
+    q = GT_FMA_F32(q, c, -0.00476262579f);
+    q = GT_FMA_F32(q, c, 0.0264276378f);
+    q = GT_FMA_F32(q, c, -0.110087164f);
+    q = GT_FMA_F32(q, c, -0.631823897f);
+    q = GT_FMA_F32(q, c, -1.13023102f);
+    q = GT_FMA_F32(q, c, 0.000318539649f);
+    float large = __builtin_copysignf(1.0f - gt__exp_f32(q), x);
+    return a < 1.0f ? GT_FMA_F32(x, p, x) : large;
+}
+
+/* x = n pi/2 + r; pi/2 in three parts, each product fused, so r keeps its relative accuracy near its zeros. */
+GT_MATH float gt__sin_reduce_f32(float x, uint32_t *n)
+{
+    const float magic = 12582912.0f;
+    float t = GT_FMA_F32(x, 0.636619747f, magic);
+    *n = gt__bits_f32(t) - 0x4b400000u;
+    float k = t - magic;
+    float r = GT_FMA_F32(k, -1.57079637f, x);
+    r = GT_FMA_F32(k, 4.37113883e-08f, r);
+    return GT_FMA_F32(k, 1.71512451e-15f, r);
+}
+
+/* sin(r + n pi/2) */
+GT_MATH float gt__sin_tail_f32(float r, uint32_t n)
+{
+    float s = r * r;
+    float p = 2.72438115e-06f;
+    p = GT_FMA_F32(p, s, -0.00019840039f);
+    p = GT_FMA_F32(p, s, 0.00833333191f);
+    p = GT_FMA_F32(p, s, -0.166666672f);
+    float sine = GT_FMA_F32(p * s, r, r);
+    float q = -2.72958573e-07f;
+    q = GT_FMA_F32(q, s, 2.48005599e-05f);
+    q = GT_FMA_F32(q, s, -0.00138888881f);
+    q = GT_FMA_F32(q, s, 0.0416666679f);
+    float cosine = GT_FMA_F32(q * s, s, GT_FMA_F32(s, -0.5f, 1.0f));
+    float y = (n & 1) ? cosine : sine;
+    return gt__from_bits_f32(gt__bits_f32(y) ^ ((n & 2) << 30));
+}
+
+GT_MATH float gt__sin_f32(float x)
+{
+    uint32_t n;
+    float r = gt__sin_reduce_f32(x, &n);
+    return x == 0.0f ? x : gt__sin_tail_f32(r, n);
+}
+
+GT_MATH float gt__cos_f32(float x)
+{
+    uint32_t n;
+    float r = gt__sin_reduce_f32(x, &n);
+    return gt__sin_tail_f32(r, n + 1);
+}
+
+/* log2 of |x|, as a double good to 2^-44; zero and infinity become numbers beyond any float's logarithm. */
+GT_MATH double gt__pow_log2(float x)
+{
+    const uint64_t root_half = 0x3fe6a09e667f3bcdull;
+    double a = (double)__builtin_fabsf(x);
+    uint64_t shifted = gt__bits_f64(a) - root_half;
+    double m = gt__from_bits_f64((shifted & 0x000fffffffffffffull) + root_half);
+    double k = (double)((int64_t)shifted >> 52);
+    double f = (m - 1.0) / (m + 1.0);
+    double s = f * f;
+    double p = 0.28310105034388616;
+    p = GT_FMA_F64(p, s, 0.31989243436159814);
+    p = GT_FMA_F64(p, s, 0.4122095544082238);
+    p = GT_FMA_F64(p, s, 0.5770779396096877);
+    p = GT_FMA_F64(p, s, 0.9617966941219199);
+    p = GT_FMA_F64(p, s, 2.885390081777846);
+    double y = a == 0.0 ? -1e300 : GT_FMA_F64(p, f, k);
+    y = a > 3.5e38 ? 1e300 : y;
+    return a != a ? a : y;
+}
+
+/* 2^t, rounded once to float: beyond float's range in either direction that gives infinity or zero. */
+GT_MATH float gt__pow_exp2(double t)
+{
+    const double magic = 6755399441055744.0; /* 1.5 * 2^52 */
+    double limited = t > 200.0 ? 200.0 : t;
+    limited = limited < -200.0 ? -200.0 : limited;
+    double shifted = limited + magic;
+    double r = limited - (shifted - magic);
+    double p = 1.5304726715749116e-05;
+    p = GT_FMA_F64(p, r, 0.00015471062302062388);
+    p = GT_FMA_F64(p, r, 0.0013333475235376947);
+    p = GT_FMA_F64(p, r, 0.00961802140583381);
+    p = GT_FMA_F64(p, r, 0.05550410908778885);
+    p = GT_FMA_F64(p, r, 0.24022651245369198);
+    p = GT_FMA_F64(p, r, 0.6931471805565743);
+    p = GT_FMA_F64(p, r, 0.9999999999562088);
+    uint64_t exponent = gt__bits_f64(shifted) - 0x4338000000000000ull;
+    return (float)(p * gt__from_bits_f64((exponent + 1023) << 52));
+}
+
+/* |x|^y in double, then the sign and the special values that C's pow lays down. */
+GT_MATH float gt__pow_f32(float x, float y)
+{
+    float magnitude = gt__pow_exp2((double)y * gt__pow_log2(x));
+    float half = y * 0.5f;
+    int whole = y == __builtin_floorf(y);
+    int odd = whole & (half != __builtin_floorf(half));
+    float sign = odd ? __builtin_copysignf(1.0f, x) : 1.0f;
+    float value = ((x < 0.0f) & (x > -HUGE_VALF) & !whole & (y == y)) ? NAN : magnitude * sign;
+    value = ((__builtin_fabsf(x) == 1.0f) & (__builtin_fabsf(y) == HUGE_VALF)) ? 1.0f : value;
+    return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : value;
+}
+
+/* PyTorch's integer power: wraps, and a negative exponent gives 0 except for the bases 1 and -1. */
+GT_MATH int64_t gt__pow_i64(int64_t x, int64_t y)
+{
+    uint64_t power = 1, base = (uint64_t)x;
+    if (y < 0)
+        return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
+    for (uint64_t left = (uint64_t)y; left; left >>= 1) {
+        power = left & 1 ? power * base : power;
+        base *= base;
+    }
+    return (int64_t)power;
+}
+
+/* Python's sign rules: the remainder has the divisor's sign, the quotient is rounded down. */
+GT_MATH float gt__remainder_f32(float x, float y)
+{
+    float r = fmodf(x, y);
+    return ((r != 0.0f) & ((r < 0.0f) != (y < 0.0f))) ? r + y : r;
+}
+
+GT_MATH double gt__remainder_f64(double x, double y)
+{
+    double r = fmod(x, y);
+    return ((r != 0.0) & ((r < 0.0) != (y < 0.0))) ? r + y : r;
+}
+
+/* Division by zero gives 0 here, without a trap: whoever runs integer kernels looks for zero divisors first. */
+GT_MATH int64_t gt__remainder_i64(int64_t x, int64_t y)
+{
+    if (y == 0 || y == -1)
+        return 0;
+    int64_t r = x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+GT_MATH double gt__floor_divide_f64(double x, double y)
+{
+    double r = fmod(x, y);
+    double quotient = (x - r) / y;
+    if (y == 0.0)
+        return x / y;
+    if (r != 0.0 && (y < 0.0) != (r < 0.0))
+        quotient -= 1.0;
+    if (quotient == 0.0)
+        return copysign(0.0, x / y);
+    double whole = floor(quotient);
+    return quotient - whole > 0.5 ? whole + 1.0 : whole;
+}
+
+/* In double the quotient of two floats is exact enough to be rounded once. */
+GT_MATH float gt__floor_divide_f32(float x, float y)
+{
+    return (float)gt__floor_divide_f64((double)x, (double)y);
+}
+
+GT_MATH int64_t gt__floor_divide_i64(int64_t x, int64_t y)
+{
+    if (y == 0)
+        return 0;
+    if (y == -1)
+        return (int64_t)(0 - (uint64_t)x);
+    int64_t quotient = x / y;
+    return x % y != 0 && (x < 0) != (y < 0) ? quotient - 1 : quotient;
+}
+
+GT_MATH int64_t gt__abs_i64(int64_t x)
+{
+    return x < 0 ? (int64_t)(0 - (uint64_t)x) : x;
+}
+
+GT_MATH int64_t gt__same_i64(int64_t x)
+{
+    return x;
+}
+
+/* NaN wins over everything in maximum and minimum; a clamp keeps it. */
+#define GT_MATH_ORDER(suffix, T)                                                                               \
+    GT_MATH T gt__maximum_##suffix(T x, T y)                                                                   \
+    {                                                                                                          \
+        return ((x > y) | (x != x)) ? x : y;                                                                   \
+    }                                                                                                          \
+    GT_MATH T gt__minimum_##suffix(T x, T y)                                                                   \
+    {                                                                                                          \
+        return ((x < y) | (x != x)) ? x : y;                                                                   \
+    }                                                                                                          \
+    GT_MATH T gt__clamp_##suffix(T x, T least, T most)                                                         \
+    {                                                                                                          \
+        T raised = x < least ? least : x;                                                                      \
+        return raised > most ? most : raised;                                                                  \
+    }
+GT_MATH_ORDER(f32, float)
+GT_MATH_ORDER(f64, double)
+GT_MATH_ORDER(i64, int64_t)
+#undef GT_MATH_ORDER
+
+#define GT_FLOAT_FUNCTION(x, float_version, double_version)                                                    \
+    _Generic((x), float : float_version, double : double_version)
+#define GT_NUMBER_FUNCTION(x, float_version, double_version, integer_version)                                  \
+    _Generic((x), float : float_version, double : double_version, int64_t : integer_version)
+
+#define SELECT(condition, a, b) ((condition) ? (a) : (b))
+#define EXP(x) GT_FLOAT_FUNCTION(x, gt__exp_f32, exp)(x)
+#define EXPM1(x) GT_FLOAT_FUNCTION(x, gt__expm1_f32, expm1)(x)
+#define LOG(x) GT_FLOAT_FUNCTION(x, gt__log_f32, log)(x)
+#define LOG1P(x) GT_FLOAT_FUNCTION(x, gt__log1p_f32, log1p)(x)
+#define SIN(x) GT_FLOAT_FUNCTION(x, gt__sin_f32, sin)(x)
+#define COS(x) GT_FLOAT_FUNCTION(x, gt__cos_f32, cos)(x)
+#define TANH(x) GT_FLOAT_FUNCTION(x, gt__tanh_f32, tanh)(x)
+#define ERF(x) GT_FLOAT_FUNCTION(x, gt__erf_f32, erf)(x)
+#define SQRT(x) GT_FLOAT_FUNCTION(x, __builtin_sqrtf, __builtin_sqrt)(x)
+#define POW(x, y) GT_NUMBER_FUNCTION(x, gt__pow_f32, pow, gt__pow_i64)(x, y)
+#define FLOOR(x) GT_NUMBER_FUNCTION(x, __builtin_floorf, __builtin_floor, gt__same_i64)(x)
+#define CEIL(x) GT_NUMBER_FUNCTION(x, __builtin_ceilf, __builtin_ceil, gt__same_i64)(x)
+#define ROUND(x) GT_NUMBER_FUNCTION(x, __builtin_rintf, __builtin_rint, gt__same_i64)(x) /* halves to even */
+#define ABS(x) GT_NUMBER_FUNCTION(x, __builtin_fabsf, __builtin_fabs, gt__abs_i64)(x)
+#define MAXIMUM(x, y) GT_NUMBER_FUNCTION(x, gt__maximum_f32, gt__maximum_f64, gt__maximum_i64)(x, y)
+#define MINIMUM(x, y) GT_NUMBER_FUNCTION(x, gt__minimum_f32, gt__minimum_f64, gt__minimum_i64)(x, y)
+#define CLAMP(x, p, q) GT_NUMBER_FUNCTION(x, gt__clamp_f32, gt__clamp_f64, gt__clamp_i64)(x, p, q)
+#define REMAINDER(x, y) GT_NUMBER_FUNCTION(x, gt__remainder_f32, gt__remainder_f64, gt__remainder_i64)(x, y)
+#define FLOOR_DIVIDE(x, y)                                                                                     \
+    GT_NUMBER_FUNCTION(x, gt__floor_divide_f32, gt__floor_divide_f64, gt__floor_divide_i64)(x, y)
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * log.h: what GT says on standard error: nothing, unless asked.
+ *
+ * GT_VERBOSE=1: start-up and connections. GT_DEBUG_CLIENT, GT_DEBUG_DISPATCHER, GT_DEBUG_WORKER=1: each part's
+ * instructions and decisions. The environment is read once.
+ */
+#ifndef GT_CORE_LOG_H
+#define GT_CORE_LOG_H
+
+#include <stdbool.h>
+
+typedef enum gt_log_topic { GT_LOG_STATUS, GT_LOG_CLIENT, GT_LOG_DISPATCHER, GT_LOG_WORKER, GT_LOG_TOPICS } gt_log_topic;
+
+/* Read the environment; called by whoever starts a client, dispatcher or worker. Idempotent. */
+void gt__log_init(void);
+bool gt__log_on(gt_log_topic topic);
+void gt__log(gt_log_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Always printed: a failure that nobody else can report. */
+void gt__log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

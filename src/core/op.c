@@ -1,0 +1,148 @@
+/* op.c: the op table as data, metadata helpers, and the table's hash. Read ops.def and op.h first. */
+#include "op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "instruction.h"
+
+/* What follows from the form alone: operands, and slots of tail (-1: depends on the record; see instruction.c). */
+#define OPERANDS_UNARY 1
+#define OPERANDS_BINARY 2
+#define OPERANDS_TERNARY 3
+#define OPERANDS_REDUCE 1
+#define OPERANDS_ARGREDUCE 1
+#define OPERANDS_SCAN 1
+#define OPERANDS_MATMUL 2
+#define OPERANDS_RESHAPE 1
+#define OPERANDS_PERMUTE 1
+#define OPERANDS_EXPAND 1
+#define OPERANDS_SLICE 1
+#define OPERANDS_CAST 1
+#define OPERANDS_COPY 1
+#define OPERANDS_CAT 0
+#define OPERANDS_TRIANGLE 1
+#define OPERANDS_TAKE 2
+#define OPERANDS_GATHER 2
+#define OPERANDS_SCATTER 3
+#define OPERANDS_ASSIGN 2
+#define OPERANDS_WRAP_INDEX 1
+#define OPERANDS_MASK_INDEX 1
+#define OPERANDS_ARGSORT 1
+#define OPERANDS_TOPK 1
+#define OPERANDS_FULL 0
+#define OPERANDS_ARANGE 0
+#define OPERANDS_EYE 0
+#define OPERANDS_RANDOM 0
+#define OPERANDS_UPLOAD 0
+
+#define TAIL_OF(form)                                                                                          \
+    ((form) == GT_FORM_RESHAPE || (form) == GT_FORM_EXPAND || (form) == GT_FORM_FULL || (form) == GT_FORM_ARANGE || \
+             (form) == GT_FORM_EYE                                                                             \
+         ? 1                                                                                                   \
+     : (form) == GT_FORM_RANDOM                                  ? 2                                           \
+     : (form) == GT_FORM_SLICE || (form) == GT_FORM_ASSIGN       ? 3                                           \
+     : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD         ? -1                                          \
+                                                                 : 0)
+
+#define DIFFERENTIABLE_DIFF true
+#define DIFFERENTIABLE_NONE false
+
+const gt_op_row gt__op_table[GT_OP_COUNT] = {
+#define OP(op_name, op_form, op_types, grad)                                                                   \
+    [GT_OP_##op_name] = {.name = #op_name,                                                                     \
+                         .form = GT_FORM_##op_form,                                                            \
+                         .types = GT_TYPES_##op_types,                                                         \
+                         .operands = OPERANDS_##op_form,                                                       \
+                         .differentiable = DIFFERENTIABLE_##grad,                                              \
+                         .tail = TAIL_OF(GT_FORM_##op_form)},
+#define CONTROL(op_name) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = -1},
+#include "ops.def"
+};
+
+const gt_op_row *gt__op_find(const char *name, gt_opcode *opcode)
+{
+    for (unsigned op = 1; op < GT_OP_COUNT; op++)
+        if (strcmp(gt__op_table[op].name, name) == 0) {
+            if (opcode)
+                *opcode = (gt_opcode)op;
+            return &gt__op_table[op];
+        }
+    return NULL;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size)
+{
+    for (const uint8_t *byte = data, *end = byte + size; byte < end; byte++)
+        hash = (hash ^ *byte) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t gt__op_table_hash(void)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (unsigned op = 1; op < GT_OP_COUNT; op++) {
+        const gt_op_row *row = &gt__op_table[op];
+        hash = hash_bytes(hash, row->name, strlen(row->name) + 1);
+        hash = hash_bytes(hash, &row->form, sizeof row->form);
+        hash = hash_bytes(hash, &row->types, sizeof row->types);
+    }
+    return hash;
+}
+
+gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t *shape)
+{
+    if (rank > GT_MAX_RANK)
+        return gt__fail(GT_ERR_VALUE, "a tensor has at most %d dimensions, not %u", GT_MAX_RANK, rank);
+    if (!gt__dtype_valid(dtype))
+        return gt__fail(GT_ERR_TYPE, "unknown dtype %d", (int)dtype);
+    /* The product of the non-zero sizes must fit too, so that strides of an empty tensor do not overflow. */
+    int64_t numel = 1, limit = (int64_t)1 << 62;
+    bool empty = false;
+    for (unsigned axis = 0; axis < rank; axis++) {
+        int64_t size = shape[axis];
+        if (size < 0)
+            return gt__fail(GT_ERR_VALUE, "negative dimension %lld", (long long)size);
+        if (size == 0)
+            empty = true;
+        else if (numel > limit / 8 / size) {
+            char text[128];
+            return gt__fail(GT_ERR_MEMORY, "a tensor of shape %s is too large",
+                            gt__shape_text(rank, shape, text, sizeof text));
+        } else
+            numel *= size;
+        meta->shape[axis] = size;
+    }
+    meta->numel = empty ? 0 : numel;
+    meta->dtype = (uint8_t)dtype;
+    meta->rank = (uint8_t)rank;
+    return GT_OK;
+}
+
+char *gt__shape_text(unsigned rank, const int64_t *shape, char *text, size_t size)
+{
+    size_t length = (size_t)snprintf(text, size, "(");
+    for (unsigned axis = 0; axis < rank && length < size; axis++)
+        length += (size_t)snprintf(text + length, size - length, axis ? ",%lld" : "%lld", (long long)shape[axis]);
+    if (length < size)
+        snprintf(text + length, size - length, rank == 1 ? ",)" : ")");
+    return text;
+}
+
+gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out)
+{
+    unsigned rank = a->rank > b->rank ? a->rank : b->rank;
+    int64_t shape[GT_MAX_RANK];
+    for (unsigned axis = 0; axis < rank; axis++) {
+        int64_t size_a = axis + a->rank < rank ? 1 : a->shape[axis + a->rank - rank];
+        int64_t size_b = axis + b->rank < rank ? 1 : b->shape[axis + b->rank - rank];
+        if (size_a != size_b && size_a != 1 && size_b != 1) {
+            char text_a[128], text_b[128];
+            return gt__fail(GT_ERR_VALUE, "shapes %s and %s cannot be broadcast",
+                            gt__shape_text(a->rank, a->shape, text_a, sizeof text_a),
+                            gt__shape_text(b->rank, b->shape, text_b, sizeof text_b));
+        }
+        shape[axis] = size_a == 1 ? size_b : size_a;
+    }
+    return gt__meta_set(out, (gt_dtype)out->dtype, rank, shape);
+}

@@ -1,0 +1,196 @@
+/*
+ * op.h: what the op table means: opcodes, forms, tensor metadata, and the one shape-and-dtype inference.
+ *
+ * Inference runs three times for each instruction: in the client (so a wrong shape raises at the line that wrote
+ * it), in the dispatcher (which trusts nobody) and in the worker (to size the result). It is the validation.
+ * Read ops.def first; instruction.h next.
+ */
+#ifndef GT_CORE_OP_H
+#define GT_CORE_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+
+enum { GT_MAX_RANK = 8, GT_MAX_OPERANDS = 3 };
+
+/* Opcodes: GT_OP_add, ... in table order; control opcodes follow the computing ones. 0 is never valid. */
+typedef enum gt_opcode {
+    GT_OP_INVALID = 0,
+#define OP(name, form, types, grad) GT_OP_##name,
+#define CONTROL(name) GT_OP_##name,
+#include "ops.def"
+    GT_OP_COUNT
+} gt_opcode;
+
+/*
+ * What each form reads. "literal" operands: see instruction.h. imm[] is .i (int64_t) or .f (double).
+ *
+ *   form        operands      imm[0]              imm[1]        tail slots (64 bytes each)
+ *   UNARY       a             p.f                 q.f
+ *   BINARY      a b
+ *   TERNARY     c a b
+ *   REDUCE      a             axes mask.i         correction.f (var)            GT_FLAG_KEEPDIM
+ *   ARGREDUCE   a             axis.i, -1 = all                                  GT_FLAG_KEEPDIM
+ *   SCAN        a             axis.i
+ *   MATMUL      a b
+ *   RESHAPE     a                                               shape
+ *   EXPAND      a                                               shape (leading axes may be new)
+ *   PERMUTE     a             axes, a byte each
+ *   SLICE       a                                               start, step, count (one slot each, by axis)
+ *   CAST        a                                               (dtype field)
+ *   COPY        a
+ *   CAT         (in the tail) axis.i              count.i       count operand ids, 8 to a slot
+ *   TRIANGLE    a             diagonal.i
+ *   TAKE        a index       axis.i              out = a[:axis] + index.shape + a[axis+1:]
+ *   GATHER      a index       axis.i              out[..i..] = a[..index[..i..]..]
+ *   SCATTER     a index src   axis.i              a with a[..index..] = src (or +=)
+ *   ASSIGN      a src                                           start, step, count: a with that slice = src
+ *   WRAP_INDEX  index         size.i              negative indices wrapped, all checked against size
+ *   MASK_INDEX  mask          count.i             flat positions of the count true elements
+ *   ARGSORT     a             axis.i              1 = descending; stable
+ *   TOPK        a             axis.i              k.i; largest first, GT_FLAG_SMALLEST: smallest first
+ *   FULL                      value (.i or .f)                  shape
+ *   ARANGE                    start (.i or .f)    step          shape: start + i * step, in int64 or double
+ *   EYE                                                         shape (rank 2)
+ *   RANDOM                    seed.i              stream.i      shape, {low, high} (randint: .i)
+ *   UPLOAD                    bytes.i             segment.i     shape, then the first bytes if segment is 0
+ */
+typedef enum gt_form {
+    GT_FORM_NONE = 0,
+    GT_FORM_UNARY,
+    GT_FORM_BINARY,
+    GT_FORM_TERNARY,
+    GT_FORM_REDUCE,
+    GT_FORM_ARGREDUCE,
+    GT_FORM_SCAN,
+    GT_FORM_MATMUL,
+    GT_FORM_RESHAPE,
+    GT_FORM_PERMUTE,
+    GT_FORM_EXPAND,
+    GT_FORM_SLICE,
+    GT_FORM_CAST,
+    GT_FORM_COPY,
+    GT_FORM_CAT,
+    GT_FORM_TRIANGLE,
+    GT_FORM_TAKE,
+    GT_FORM_GATHER,
+    GT_FORM_SCATTER,
+    GT_FORM_ASSIGN,
+    GT_FORM_WRAP_INDEX,
+    GT_FORM_MASK_INDEX,
+    GT_FORM_ARGSORT,
+    GT_FORM_TOPK,
+    GT_FORM_FULL,
+    GT_FORM_ARANGE,
+    GT_FORM_EYE,
+    GT_FORM_RANDOM,
+    GT_FORM_UPLOAD,
+    GT_FORM_CONTROL,
+} gt_form;
+
+typedef enum gt_types {
+    GT_TYPES_NUM,
+    GT_TYPES_ARITH,
+    GT_TYPES_FLT,
+    GT_TYPES_BOOL,
+    GT_TYPES_SUM,
+    GT_TYPES_INDEX,
+    GT_TYPES_SAME,
+} gt_types;
+
+typedef struct gt_op_row {
+    const char *name;
+    uint8_t form;     /* gt_form */
+    uint8_t types;    /* gt_types */
+    uint8_t operands; /* of operand[] that it uses; CAT: 0, its operands are in the tail */
+    bool differentiable;
+    int8_t tail; /* slots its records have; -1: it depends on the record */
+} gt_op_row;
+
+/* Indexed by opcode, GT_OP_COUNT rows. */
+extern const gt_op_row gt__op_table[];
+
+static inline unsigned gt__op_operands(gt_opcode op)
+{
+    return gt__op_table[op].operands;
+}
+
+/* NULL if no op has this name. */
+const gt_op_row *gt__op_find(const char *name, gt_opcode *opcode);
+
+/* A hash of the whole table and the instruction layout; HELLO carries it. */
+uint64_t gt__op_table_hash(void);
+
+/* ---- dtypes ------------------------------------------------------------------------------------------------ */
+
+extern const uint8_t gt__dtype_sizes[GT_DTYPE_COUNT];
+
+static inline bool gt__dtype_valid(unsigned dtype)
+{
+    return dtype < GT_DTYPE_COUNT;
+}
+
+static inline size_t gt__dtype_size(gt_dtype dtype)
+{
+    return gt__dtype_sizes[dtype];
+}
+
+static inline bool gt__dtype_is_float(gt_dtype dtype)
+{
+    return dtype >= GT_FLOAT16;
+}
+
+const char *gt__dtype_name(gt_dtype dtype); /* "float32" */
+
+/* PyTorch's promotion of two tensor dtypes (no dimension or scalar rules). */
+gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b);
+
+/* ---- metadata and inference -------------------------------------------------------------------------------- */
+
+/* Shape and dtype of a tensor, without data. shape[rank..] is unspecified. */
+typedef struct gt_meta {
+    int64_t numel;
+    uint8_t dtype; /* gt_dtype */
+    uint8_t rank;
+    int64_t shape[GT_MAX_RANK];
+} gt_meta;
+
+/* Rank at most GT_MAX_RANK, no negative size, and the byte size fits in 62 bits; fills meta. */
+gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t *shape);
+
+static inline size_t gt__meta_bytes(const gt_meta *meta)
+{
+    return (size_t)meta->numel * gt__dtype_size((gt_dtype)meta->dtype);
+}
+
+static inline bool gt__meta_same_shape(const gt_meta *a, const gt_meta *b)
+{
+    if (a->rank != b->rank)
+        return false;
+    for (unsigned axis = 0; axis < a->rank; axis++)
+        if (a->shape[axis] != b->shape[axis])
+            return false;
+    return true;
+}
+
+/* "(3,4)"; writes at most `size` bytes and returns `text`. */
+char *gt__shape_text(unsigned rank, const int64_t *shape, char *text, size_t size);
+
+/* Broadcast two shapes the NumPy way; numel is set, dtype is left alone. */
+gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out);
+
+struct gt_instruction;
+union gt_slot;
+
+/*
+ * Infer the result of one computing instruction. in[k] is operand k's metadata, NULL for a literal; CAT has
+ * imm[1].i of them. `compute` gets the dtype an elementwise op is computed in (BOOL rows: the promoted one).
+ * Checks everything but ids: ranks, axes, counts, tail length. The instruction and tail may come from a peer.
+ */
+gt_err gt__op_infer(const struct gt_instruction *ins, const union gt_slot *tail, const gt_meta *const *in,
+                    gt_meta *out, gt_dtype *compute);
+
+#endif

@@ -1,0 +1,642 @@
+/*
+ * op_infer.c: the one place that says what shape and dtype an instruction's result has, and refuses what is wrong.
+ *
+ * Client, dispatcher and worker all run it (see op.h), so it trusts nothing in the instruction or its tail: every
+ * axis, count and size is checked here. One function a form; the switch at the end lists them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "instruction.h"
+#include "op.h"
+
+typedef struct inference {
+    const gt_instruction *ins;
+    const gt_slot *tail;
+    const gt_op_row *row;
+    const gt_meta *const *in;
+    gt_meta *out;
+    gt_dtype compute;
+} inference;
+
+/* ---- dtypes ------------------------------------------------------------------------------------------------ */
+
+enum { CATEGORY_BOOL, CATEGORY_INT, CATEGORY_FLOAT };
+
+static int category(gt_dtype dtype)
+{
+    return dtype == GT_BOOL ? CATEGORY_BOOL : gt__dtype_is_float(dtype) ? CATEGORY_FLOAT : CATEGORY_INT;
+}
+
+/*
+ * PyTorch's rule: tensors with dimensions decide, then 0-d tensors, then Python numbers; a lower rank of operand only
+ * changes the result if its category (bool < int < float) is higher.
+ */
+typedef struct promotion {
+    gt_dtype dtype[3]; /* by priority: 0 dimensioned, 1 zero-dimensional, 2 literal */
+    bool present[3];
+} promotion;
+
+static void promotion_add(promotion *p, int priority, gt_dtype dtype)
+{
+    p->dtype[priority] = p->present[priority] ? gt__dtype_promote(p->dtype[priority], dtype) : dtype;
+    p->present[priority] = true;
+}
+
+static void promotion_add_meta(promotion *p, const gt_meta *meta)
+{
+    promotion_add(p, meta->rank == 0, (gt_dtype)meta->dtype);
+}
+
+static gt_dtype promotion_result(const promotion *p)
+{
+    bool any = false;
+    gt_dtype result = GT_FLOAT32;
+    for (int priority = 0; priority < 3; priority++) {
+        if (!p->present[priority])
+            continue;
+        gt_dtype dtype = p->dtype[priority];
+        if (!any)
+            result = dtype;
+        else if (category(dtype) > category(result))
+            result = dtype;
+        any = true;
+    }
+    return result;
+}
+
+static void promotion_add_operand(promotion *p, const inference *s, unsigned k)
+{
+    static const gt_dtype literal_dtypes[] = {
+        [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT32};
+    if (s->in[k])
+        promotion_add_meta(p, s->in[k]);
+    else
+        promotion_add(p, 2, literal_dtypes[gt__literal(s->ins, k)]);
+}
+
+/* From the promoted dtype of the operands to the dtypes of computation and result, by the row's types column. */
+static gt_err result_dtype(inference *s, gt_dtype promoted)
+{
+    gt_dtype compute = promoted, result = promoted;
+    switch ((gt_types)s->row->types) {
+    case GT_TYPES_ARITH:
+        if (promoted == GT_BOOL)
+            return gt__fail(GT_ERR_TYPE, "%s is not supported for bool tensors", s->row->name);
+        break;
+    case GT_TYPES_FLT:
+        if (!gt__dtype_is_float(promoted))
+            compute = result = GT_FLOAT32;
+        break;
+    case GT_TYPES_BOOL:
+        result = GT_BOOL;
+        break;
+    case GT_TYPES_SUM:
+        if (!gt__dtype_is_float(promoted))
+            compute = result = GT_INT64;
+        break;
+    case GT_TYPES_INDEX:
+        result = GT_INT64;
+        break;
+    case GT_TYPES_NUM:
+    case GT_TYPES_SAME:
+        break;
+    }
+    s->compute = compute;
+    s->out->dtype = (uint8_t)result;
+    return GT_OK;
+}
+
+/* ---- helpers ----------------------------------------------------------------------------------------------- */
+
+static void copy_shape(gt_meta *out, const gt_meta *from)
+{
+    out->numel = from->numel;
+    out->rank = from->rank;
+    memcpy(out->shape, from->shape, sizeof out->shape);
+}
+
+static gt_err check_axis(const inference *s, int64_t axis, unsigned rank)
+{
+    if (axis < 0 || axis >= (int64_t)rank)
+        return gt__fail(GT_ERR_INDEX, "%s: axis %lld is out of range for a tensor of %u dimensions", s->row->name,
+                        (long long)axis, rank);
+    return GT_OK;
+}
+
+static gt_err check_index_dtype(const inference *s, const gt_meta *index)
+{
+    if (gt__dtype_is_float((gt_dtype)index->dtype) || index->dtype == GT_BOOL)
+        return gt__fail(GT_ERR_TYPE, "%s: an index must be an integer tensor, not %s", s->row->name,
+                        gt__dtype_name((gt_dtype)index->dtype));
+    return GT_OK;
+}
+
+static gt_err refuse_empty_axis(const inference *s, const gt_meta *a, unsigned axis)
+{
+    return gt__fail(GT_ERR_INDEX, "%s: axis %u of a tensor of size %lld there cannot be reduced", s->row->name, axis,
+                    (long long)a->shape[axis]);
+}
+
+static gt_err shape_from_tail(inference *s)
+{
+    return gt__meta_set(s->out, (gt_dtype)s->ins->dtype, s->ins->rank, s->tail[0].i64);
+}
+
+/* The tail's start, step, count must stay inside `a`. Fills the shape of the slice. */
+static gt_err slice_shape(const inference *s, const gt_meta *a, gt_meta *slice)
+{
+    const int64_t *start = s->tail[0].i64, *step = s->tail[1].i64, *count = s->tail[2].i64;
+    for (unsigned axis = 0; axis < a->rank; axis++) {
+        int64_t size = a->shape[axis], last;
+        if (count[axis] < 0 || start[axis] < 0 || start[axis] > size || step[axis] == 0)
+            goto bad;
+        if (count[axis] == 0)
+            continue;
+        if (__builtin_mul_overflow(step[axis], count[axis] - 1, &last) ||
+            __builtin_add_overflow(last, start[axis], &last) || last < 0 || last >= size || start[axis] >= size)
+            goto bad;
+        continue;
+    bad:
+        return gt__fail(GT_ERR_INDEX, "%s: start %lld, step %lld, count %lld leaves dimension %u of size %lld",
+                        s->row->name, (long long)start[axis], (long long)step[axis], (long long)count[axis], axis,
+                        (long long)size);
+    }
+    return gt__meta_set(slice, (gt_dtype)a->dtype, a->rank, count);
+}
+
+/* ---- elementwise ------------------------------------------------------------------------------------------- */
+
+static gt_err infer_unary(inference *s)
+{
+    copy_shape(s->out, s->in[0]);
+    return result_dtype(s, (gt_dtype)s->in[0]->dtype);
+}
+
+static gt_err check_integer_power(const inference *s, gt_dtype promoted)
+{
+    if (s->ins->op == GT_OP_pow && !gt__dtype_is_float(promoted) && gt__literal(s->ins, 1) == GT_LITERAL_INT &&
+        s->ins->literal[1].i < 0)
+        return gt__fail(GT_ERR_VALUE, "integers to negative integer powers are not allowed");
+    return GT_OK;
+}
+
+static gt_err infer_binary(inference *s)
+{
+    const gt_meta *a = s->in[0], *b = s->in[1];
+    if (a && b) {
+        if (gt__meta_same_shape(a, b))
+            copy_shape(s->out, a);
+        else
+            GT_TRY(gt__meta_broadcast(a, b, s->out));
+        if (a->dtype == b->dtype)
+            return result_dtype(s, (gt_dtype)a->dtype);
+    } else if (a || b)
+        copy_shape(s->out, a ? a : b);
+    else
+        return gt__fail(GT_ERR_VALUE, "%s needs a tensor operand", s->row->name);
+    promotion p = {0};
+    promotion_add_operand(&p, s, 0);
+    promotion_add_operand(&p, s, 1);
+    gt_dtype promoted = promotion_result(&p);
+    GT_TRY(check_integer_power(s, promoted));
+    return result_dtype(s, promoted);
+}
+
+static gt_err infer_ternary(inference *s)
+{
+    const gt_meta *condition = s->in[0];
+    if (!condition)
+        return gt__fail(GT_ERR_VALUE, "%s needs a tensor as its condition", s->row->name);
+    if (condition->dtype != GT_BOOL)
+        return gt__fail(GT_ERR_TYPE, "%s expected condition to be a bool tensor, but got %s", s->row->name,
+                        gt__dtype_name((gt_dtype)condition->dtype));
+    gt_meta shape = *condition;
+    promotion p = {0};
+    for (unsigned k = 1; k < 3; k++) {
+        promotion_add_operand(&p, s, k);
+        if (s->in[k]) {
+            gt_meta wider = shape;
+            GT_TRY(gt__meta_broadcast(&shape, s->in[k], &wider));
+            shape = wider;
+        }
+    }
+    copy_shape(s->out, &shape);
+    return result_dtype(s, promotion_result(&p));
+}
+
+/* ---- reductions -------------------------------------------------------------------------------------------- */
+
+/* The shape of `a` without the axes of the mask (or with size 1 there). */
+static gt_err reduced_shape(inference *s, const gt_meta *a, uint64_t mask)
+{
+    bool keepdim = s->ins->flags & GT_FLAG_KEEPDIM;
+    int64_t shape[GT_MAX_RANK];
+    unsigned rank = 0;
+    for (unsigned axis = 0; axis < a->rank; axis++)
+        if (!(mask >> axis & 1))
+            shape[rank++] = a->shape[axis];
+        else if (keepdim)
+            shape[rank++] = 1;
+    return gt__meta_set(s->out, (gt_dtype)s->out->dtype, rank, shape);
+}
+
+static gt_err infer_reduce(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    uint64_t mask = s->ins->imm[0].u, all = ((uint64_t)1 << a->rank) - 1;
+    if (mask & ~all)
+        return gt__fail(GT_ERR_INDEX, "%s: an axis is out of range for a tensor of %u dimensions", s->row->name,
+                        a->rank);
+    if (!mask)
+        mask = all;
+    if (s->ins->op == GT_OP_amax || s->ins->op == GT_OP_amin)
+        for (unsigned axis = 0; axis < a->rank; axis++)
+            if ((mask >> axis & 1) && a->shape[axis] == 0)
+                return refuse_empty_axis(s, a, axis);
+    GT_TRY(result_dtype(s, (gt_dtype)a->dtype));
+    return reduced_shape(s, a, mask);
+}
+
+static gt_err infer_argreduce(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    int64_t axis = s->ins->imm[0].i;
+    uint64_t mask = ((uint64_t)1 << a->rank) - 1;
+    if (axis != -1) {
+        if (!(a->rank == 0 && axis == 0)) /* PyTorch lets a 0-d tensor be reduced over axis 0 */
+            GT_TRY(check_axis(s, axis, a->rank));
+        mask = a->rank ? (uint64_t)1 << axis : 0;
+        if (a->rank && a->shape[axis] == 0)
+            return refuse_empty_axis(s, a, (unsigned)axis);
+    } else if (a->numel == 0)
+        return gt__fail(GT_ERR_INDEX, "%s: an empty tensor has no largest or smallest element", s->row->name);
+    GT_TRY(result_dtype(s, (gt_dtype)a->dtype));
+    return reduced_shape(s, a, mask);
+}
+
+static gt_err infer_scan(inference *s)
+{
+    if (s->in[0]->rank || s->ins->imm[0].i != 0)
+        GT_TRY(check_axis(s, s->ins->imm[0].i, s->in[0]->rank));
+    return infer_unary(s);
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------- */
+
+static gt_err matmul_mismatch(const gt_meta *a, const gt_meta *b)
+{
+    char text_a[128], text_b[128];
+    return gt__fail(GT_ERR_VALUE, "matmul: shapes %s and %s cannot be multiplied",
+                    gt__shape_text(a->rank, a->shape, text_a, sizeof text_a),
+                    gt__shape_text(b->rank, b->shape, text_b, sizeof text_b));
+}
+
+static gt_err infer_matmul(inference *s)
+{
+    const gt_meta *a = s->in[0], *b = s->in[1];
+    if (a->dtype != b->dtype)
+        return gt__fail(GT_ERR_TYPE, "matmul: expected both operands to have the same dtype, but got %s and %s",
+                        gt__dtype_name((gt_dtype)a->dtype), gt__dtype_name((gt_dtype)b->dtype));
+    if (a->dtype == GT_BOOL)
+        return gt__fail(GT_ERR_TYPE, "matmul is not supported for bool tensors");
+    if (a->rank == 0 || b->rank == 0)
+        return gt__fail(GT_ERR_VALUE, "matmul: both operands need at least one dimension");
+    if (a->shape[a->rank - 1] != b->shape[b->rank == 1 ? 0 : b->rank - 2])
+        return matmul_mismatch(a, b);
+    /* Batch dimensions broadcast; a 1-d operand loses its row or column in the result. */
+    gt_meta batch_a = *a, batch_b = *b, batch = *a;
+    batch_a.rank = (uint8_t)(a->rank > 2 ? a->rank - 2 : 0);
+    batch_b.rank = (uint8_t)(b->rank > 2 ? b->rank - 2 : 0);
+    if (gt__meta_broadcast(&batch_a, &batch_b, &batch) != GT_OK)
+        return matmul_mismatch(a, b);
+    int64_t shape[GT_MAX_RANK + 2];
+    unsigned rank = batch.rank;
+    memcpy(shape, batch.shape, rank * sizeof shape[0]);
+    if (a->rank > 1)
+        shape[rank++] = a->shape[a->rank - 2];
+    if (b->rank > 1)
+        shape[rank++] = b->shape[b->rank - 1];
+    GT_TRY(result_dtype(s, (gt_dtype)a->dtype));
+    return gt__meta_set(s->out, (gt_dtype)s->out->dtype, rank, shape);
+}
+
+/* ---- views ------------------------------------------------------------------------------------------------- */
+
+static gt_err infer_reshape(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    GT_TRY(gt__meta_set(s->out, (gt_dtype)a->dtype, s->ins->rank, s->tail[0].i64));
+    if (s->out->numel != a->numel) {
+        char text[128];
+        return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
+                        gt__shape_text(s->out->rank, s->out->shape, text, sizeof text), (long long)a->numel);
+    }
+    return GT_OK;
+}
+
+static gt_err infer_permute(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    uint64_t packed = s->ins->imm[0].u;
+    unsigned seen = 0;
+    copy_shape(s->out, a);
+    s->out->dtype = a->dtype;
+    for (unsigned axis = 0; axis < a->rank; axis++) {
+        unsigned from = packed >> (8 * axis) & 0xff;
+        if (from >= a->rank || seen >> from & 1)
+            return gt__fail(GT_ERR_VALUE, "permute: the axes must be each of the %u dimensions once", a->rank);
+        seen |= 1u << from;
+        s->out->shape[axis] = a->shape[from];
+    }
+    return GT_OK;
+}
+
+static gt_err infer_expand(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    GT_TRY(gt__meta_set(s->out, (gt_dtype)a->dtype, s->ins->rank, s->tail[0].i64));
+    bool fits = s->out->rank >= a->rank;
+    for (unsigned axis = 0; fits && axis < a->rank; axis++) {
+        int64_t size = a->shape[axis];
+        fits = size == 1 || size == s->out->shape[axis + s->out->rank - a->rank];
+    }
+    if (!fits) {
+        char from[128], to[128];
+        return gt__fail(GT_ERR_VALUE, "a tensor of shape %s cannot be expanded to %s",
+                        gt__shape_text(a->rank, a->shape, from, sizeof from),
+                        gt__shape_text(s->out->rank, s->out->shape, to, sizeof to));
+    }
+    return GT_OK;
+}
+
+static gt_err infer_slice(inference *s)
+{
+    return slice_shape(s, s->in[0], s->out);
+}
+
+/* ---- data movement ----------------------------------------------------------------------------------------- */
+
+static gt_err infer_cast(inference *s)
+{
+    copy_shape(s->out, s->in[0]);
+    s->out->dtype = s->ins->dtype;
+    return GT_OK;
+}
+
+static gt_err infer_copy(inference *s)
+{
+    *s->out = *s->in[0];
+    return GT_OK;
+}
+
+static gt_err infer_cat(inference *s)
+{
+    int64_t axis = s->ins->imm[0].i, total = 0, count = s->ins->imm[1].i;
+    const gt_meta *first = s->in[0];
+    GT_TRY(check_axis(s, axis, first->rank));
+    promotion p = {0};
+    for (int64_t k = 0; k < count; k++) {
+        const gt_meta *a = s->in[k];
+        bool fits = a->rank == first->rank;
+        for (unsigned d = 0; fits && d < first->rank; d++)
+            fits = d == axis || a->shape[d] == first->shape[d];
+        if (!fits) {
+            char text_a[128], text_b[128];
+            return gt__fail(GT_ERR_VALUE, "cat: shapes %s and %s differ in more than dimension %lld",
+                            gt__shape_text(first->rank, first->shape, text_a, sizeof text_a),
+                            gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
+        }
+        if (__builtin_add_overflow(total, a->shape[axis], &total))
+            return gt__fail(GT_ERR_MEMORY, "cat: the result is too large");
+        promotion_add_meta(&p, a);
+    }
+    int64_t shape[GT_MAX_RANK];
+    memcpy(shape, first->shape, sizeof shape);
+    shape[axis] = total;
+    GT_TRY(result_dtype(s, promotion_result(&p)));
+    return gt__meta_set(s->out, (gt_dtype)s->out->dtype, first->rank, shape);
+}
+
+static gt_err infer_triangle(inference *s)
+{
+    if (s->in[0]->rank < 2)
+        return gt__fail(GT_ERR_VALUE, "%s: the input tensor must have at least 2 dimensions", s->row->name);
+    return infer_copy(s);
+}
+
+static gt_err infer_take(inference *s)
+{
+    const gt_meta *a = s->in[0], *index = s->in[1];
+    int64_t axis = s->ins->imm[0].i, shape[2 * GT_MAX_RANK];
+    GT_TRY(check_axis(s, axis, a->rank));
+    GT_TRY(check_index_dtype(s, index));
+    unsigned rank = 0;
+    for (unsigned d = 0; d < a->rank; d++)
+        if (d != axis)
+            shape[rank++] = a->shape[d];
+        else
+            for (unsigned k = 0; k < index->rank; k++)
+                shape[rank++] = index->shape[k];
+    return gt__meta_set(s->out, (gt_dtype)a->dtype, rank, shape);
+}
+
+/* Except along `axis`, an index may not reach past the tensor it indexes. */
+static gt_err check_index_shape(const inference *s, const gt_meta *index, const gt_meta *a, int64_t axis)
+{
+    bool fits = index->rank == a->rank;
+    for (unsigned d = 0; fits && d < a->rank; d++)
+        fits = d == axis || index->shape[d] <= a->shape[d];
+    if (!fits) {
+        char text_a[128], text_b[128];
+        return gt__fail(GT_ERR_VALUE, "%s: index of shape %s does not fit a tensor of shape %s apart from dimension %lld",
+                        s->row->name, gt__shape_text(index->rank, index->shape, text_a, sizeof text_a),
+                        gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
+    }
+    return GT_OK;
+}
+
+static gt_err infer_gather(inference *s)
+{
+    const gt_meta *a = s->in[0], *index = s->in[1];
+    GT_TRY(check_axis(s, s->ins->imm[0].i, a->rank));
+    GT_TRY(check_index_dtype(s, index));
+    GT_TRY(check_index_shape(s, index, a, s->ins->imm[0].i));
+    copy_shape(s->out, index);
+    s->out->dtype = a->dtype;
+    return GT_OK;
+}
+
+static gt_err infer_scatter(inference *s)
+{
+    const gt_meta *a = s->in[0], *index = s->in[1], *src = s->in[2];
+    GT_TRY(check_axis(s, s->ins->imm[0].i, a->rank));
+    GT_TRY(check_index_dtype(s, index));
+    GT_TRY(check_index_shape(s, index, a, s->ins->imm[0].i));
+    if (src) {
+        GT_TRY(check_index_shape(s, index, src, -1));
+        if (src->dtype != a->dtype)
+            return gt__fail(GT_ERR_TYPE, "%s: expected self and src to have the same dtype, but got %s and %s",
+                            s->row->name, gt__dtype_name((gt_dtype)a->dtype), gt__dtype_name((gt_dtype)src->dtype));
+    }
+    return infer_copy(s);
+}
+
+static gt_err infer_assign(inference *s)
+{
+    gt_meta slice = {0}, wide = {0};
+    GT_TRY(slice_shape(s, s->in[0], &slice));
+    if (s->in[1]) {
+        if (gt__meta_broadcast(&slice, s->in[1], &wide) != GT_OK || !gt__meta_same_shape(&wide, &slice)) {
+            char text_a[128], text_b[128];
+            return gt__fail(GT_ERR_VALUE, "a value of shape %s cannot be broadcast into a slice of shape %s",
+                            gt__shape_text(s->in[1]->rank, s->in[1]->shape, text_a, sizeof text_a),
+                            gt__shape_text(slice.rank, slice.shape, text_b, sizeof text_b));
+        }
+    }
+    return infer_copy(s);
+}
+
+static gt_err infer_wrap_index(inference *s)
+{
+    GT_TRY(check_index_dtype(s, s->in[0]));
+    if (s->ins->imm[0].i < 0)
+        return gt__fail(GT_ERR_VALUE, "wrap_index: negative size");
+    return infer_unary(s);
+}
+
+static gt_err infer_mask_index(inference *s)
+{
+    const gt_meta *mask = s->in[0];
+    int64_t count = s->ins->imm[0].i;
+    if (mask->dtype != GT_BOOL)
+        return gt__fail(GT_ERR_TYPE, "a mask must be a bool tensor, not %s", gt__dtype_name((gt_dtype)mask->dtype));
+    if (count < 0 || count > mask->numel)
+        return gt__fail(GT_ERR_VALUE, "mask_index: %lld of %lld elements", (long long)count, (long long)mask->numel);
+    return gt__meta_set(s->out, GT_INT64, 1, &count);
+}
+
+static gt_err infer_argsort(inference *s)
+{
+    if (s->in[0]->rank || s->ins->imm[0].i != 0)
+        GT_TRY(check_axis(s, s->ins->imm[0].i, s->in[0]->rank));
+    return infer_unary(s);
+}
+
+static gt_err infer_topk(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    int64_t axis = s->ins->imm[0].i, k = s->ins->imm[1].i, shape[GT_MAX_RANK] = {0};
+    if (a->rank || axis != 0)
+        GT_TRY(check_axis(s, axis, a->rank));
+    if (k < 0 || k > (a->rank ? a->shape[axis] : 1))
+        return gt__fail(GT_ERR_VALUE, "topk: selected index k out of range");
+    memcpy(shape, a->shape, a->rank * sizeof shape[0]);
+    if (a->rank)
+        shape[axis] = k;
+    return gt__meta_set(s->out, GT_INT64, a->rank, shape);
+}
+
+/* ---- creation ---------------------------------------------------------------------------------------------- */
+
+static gt_err infer_eye(inference *s)
+{
+    if (s->ins->rank != 2)
+        return gt__fail(GT_ERR_VALUE, "eye: the result has two dimensions");
+    return shape_from_tail(s);
+}
+
+static gt_err infer_arange(inference *s)
+{
+    if (s->ins->rank != 1)
+        return gt__fail(GT_ERR_VALUE, "arange: the result has one dimension");
+    return shape_from_tail(s);
+}
+
+static gt_err infer_random(inference *s)
+{
+    bool is_float = gt__dtype_is_float((gt_dtype)s->ins->dtype);
+    if (s->ins->op != GT_OP_randint && !is_float)
+        return gt__fail(GT_ERR_TYPE, "%s needs a floating dtype, not %s", s->row->name,
+                        gt__dtype_name((gt_dtype)s->ins->dtype));
+    const int64_t *range = s->tail[1].i64;
+    if (s->ins->op == GT_OP_randint && range[0] >= range[1])
+        return gt__fail(GT_ERR_VALUE, "randint expects low < high, but got %lld >= %lld", (long long)range[0],
+                        (long long)range[1]);
+    return shape_from_tail(s);
+}
+
+static gt_err infer_upload(inference *s)
+{
+    GT_TRY(shape_from_tail(s));
+    if (s->ins->imm[0].u != gt__meta_bytes(s->out))
+        return gt__fail(GT_ERR_PROTOCOL, "upload: %lld bytes for a tensor of %zu", (long long)s->ins->imm[0].i,
+                        gt__meta_bytes(s->out));
+    return GT_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ */
+
+static gt_err (*const infer_form[])(inference *) = {
+    [GT_FORM_UNARY] = infer_unary,
+    [GT_FORM_BINARY] = infer_binary,
+    [GT_FORM_TERNARY] = infer_ternary,
+    [GT_FORM_REDUCE] = infer_reduce,
+    [GT_FORM_ARGREDUCE] = infer_argreduce,
+    [GT_FORM_SCAN] = infer_scan,
+    [GT_FORM_MATMUL] = infer_matmul,
+    [GT_FORM_RESHAPE] = infer_reshape,
+    [GT_FORM_PERMUTE] = infer_permute,
+    [GT_FORM_EXPAND] = infer_expand,
+    [GT_FORM_SLICE] = infer_slice,
+    [GT_FORM_CAST] = infer_cast,
+    [GT_FORM_COPY] = infer_copy,
+    [GT_FORM_CAT] = infer_cat,
+    [GT_FORM_TRIANGLE] = infer_triangle,
+    [GT_FORM_TAKE] = infer_take,
+    [GT_FORM_GATHER] = infer_gather,
+    [GT_FORM_SCATTER] = infer_scatter,
+    [GT_FORM_ASSIGN] = infer_assign,
+    [GT_FORM_WRAP_INDEX] = infer_wrap_index,
+    [GT_FORM_MASK_INDEX] = infer_mask_index,
+    [GT_FORM_ARGSORT] = infer_argsort,
+    [GT_FORM_TOPK] = infer_topk,
+    [GT_FORM_FULL] = shape_from_tail,
+    [GT_FORM_ARANGE] = infer_arange,
+    [GT_FORM_EYE] = infer_eye,
+    [GT_FORM_RANDOM] = infer_random,
+    [GT_FORM_UPLOAD] = infer_upload,
+    [GT_FORM_CONTROL] = NULL,
+};
+
+/* Only these operands may be literals: elementwise ones, and the source of assign and scatter. */
+static bool literal_allowed(const gt_op_row *row, unsigned k)
+{
+    switch ((gt_form)row->form) {
+    case GT_FORM_BINARY:
+        return true;
+    case GT_FORM_TERNARY:
+    case GT_FORM_ASSIGN:
+        return k >= 1;
+    case GT_FORM_SCATTER:
+        return k == 2;
+    default:
+        return false;
+    }
+}
+
+gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_meta *const *in, gt_meta *out,
+                    gt_dtype *compute)
+{
+    const gt_op_row *row = &gt__op_table[ins->op];
+    inference s = {.ins = ins, .tail = tail, .row = row, .in = in, .out = out};
+    unsigned operands = gt__op_operands((gt_opcode)ins->op);
+    for (unsigned k = 0; k < operands; k++)
+        if (!in[k] && !literal_allowed(row, k))
+            return gt__fail(GT_ERR_VALUE, "%s: operand %u must be a tensor", row->name, k);
+    GT_TRY(infer_form[row->form](&s));
+    bool elementwise = row->form == GT_FORM_UNARY || row->form == GT_FORM_BINARY || row->form == GT_FORM_TERNARY ||
+                       row->form == GT_FORM_REDUCE || row->form == GT_FORM_SCAN;
+    *compute = elementwise ? s.compute : (gt_dtype)out->dtype;
+    return GT_OK;
+}

@@ -1,0 +1,36 @@
+/*
+ * segment.h: shared memory for bulk data, used in place by both ends of a memory link.
+ *
+ * The client creates segments (memfd), copies an array in and names the segment in an upload, or names one as the
+ * target of a fetch; the worker uses that memory directly. When the worker is done with an upload it clears `busy` and
+ * the client may use the segment again: recycled pages are several times faster than fresh ones.
+ * Inside one process (the embedded server) both ends find the same mapping.
+ */
+#ifndef GT_CORE_SEGMENT_H
+#define GT_CORE_SEGMENT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "error.h"
+
+typedef struct gt_segment {
+    uint64_t id;      /* unique in its creator; on a link, in that link's peer */
+    uint8_t *data;    /* NULL until mapped */
+    size_t bytes;     /* usable bytes at data */
+    int fd;
+    _Atomic uint32_t *busy; /* in the shared mapping: 1 while the other end uses the data */
+    int references;         /* to this struct; guarded by segment.c */
+    struct gt_mapping *mapping; /* this process's one mapping of the memory; NULL until mapped */
+} gt_segment;
+
+/* Create and map a segment of at least `bytes` usable bytes. */
+gt_err gt__segment_new(size_t bytes, gt_segment **segment);
+/* Adopt a descriptor received from a peer (takes fd); not mapped yet. Checks the size and seals. */
+gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **segment);
+/* Map it, or find this process's mapping of the same memory. Idempotent. */
+gt_err gt__segment_map(gt_segment *segment);
+gt_segment *gt__segment_retain(gt_segment *segment);
+void gt__segment_release(gt_segment *segment);
+
+#endif

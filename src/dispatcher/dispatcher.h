@@ -1,0 +1,135 @@
+/*
+ * dispatcher.h: the middle of the system: many clients' streams in, each worker's stream out.
+ *
+ * One thread runs gt__dispatcher_run: an event loop (loop.c) over peers. A peer becomes a session (a client: session.c)
+ * or a worker (workers.c) with its hello. Records of a session go through its chain of modifiers (modifier.h) to
+ * placement (place.c), which writes into worker links. The dispatcher computes nothing and never waits for anyone.
+ */
+#ifndef GT_DISPATCHER_DISPATCHER_H
+#define GT_DISPATCHER_DISPATCHER_H
+
+#include "handles.h"
+#include "link.h"
+#include "modifier.h"
+
+typedef struct gt_dispatcher gt_dispatcher;
+
+typedef struct gt_dispatcher_options {
+    const char *host;      /* NULL: "localhost" */
+    int port;              /* 0: any free one */
+    bool listen;           /* false: only links given to gt__dispatcher_adopt (the embedded server) */
+    const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
+} gt_dispatcher_options;
+
+gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);
+/* Add a peer whose link already exists; takes it. Before gt__dispatcher_run only. */
+gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link);
+int gt__dispatcher_port(const gt_dispatcher *dispatcher);
+/* Serve until gt__dispatcher_stop; then say goodbye to everyone. */
+gt_err gt__dispatcher_run(gt_dispatcher *dispatcher);
+/* From any thread or signal handler. */
+void gt__dispatcher_stop(gt_dispatcher *dispatcher);
+void gt__dispatcher_free(gt_dispatcher **dispatcher);
+
+/* ---- inside the dispatcher --------------------------------------------------------------------------------- */
+
+typedef struct gt_peer gt_peer;
+
+/* An answer a worker owes, in the order it was asked. */
+typedef struct gt_pending {
+    gt_session *session; /* NULL: it left meanwhile */
+    uint64_t ticket;     /* the client's */
+} gt_pending;
+
+typedef struct gt_dispatch_worker {
+    int32_t index;
+    gt_peer *peer; /* NULL: gone; the entry may be reused */
+    gt_link *link;
+    char name[64], engine[64];
+    uint32_t *free_slots, free_count, free_capacity, next_slot; /* slot numbers to hand out; 0 is never one */
+    gt_pending *pending;                                        /* ring */
+    uint32_t pending_first, pending_count, pending_capacity;
+    uint64_t instructions, sessions;
+} gt_dispatch_worker;
+
+/* A client's segment under the number by which our workers know it. */
+typedef struct gt_relay {
+    struct gt_relay *next;
+    uint64_t client_id;
+    gt_segment *segment;
+    gt_dispatch_worker *shared_with; /* NULL: nobody yet */
+} gt_relay;
+
+struct gt_session {
+    gt_dispatcher *dispatcher;
+    gt_peer *peer;
+    gt_link *link;
+    uint64_t number;
+    char name[64];
+    gt_handles handles;
+    gt_modifier *chain;
+    gt_dispatch_worker *home; /* where this session's tensors live; NULL: no worker is there */
+    char lost[160];           /* why tensors without a worker are lost */
+    gt_relay *relays;
+    gt_slot *overflow; /* answers the client has not made room for yet */
+    size_t overflow_count, overflow_capacity;
+    uint64_t instructions;
+};
+
+struct gt_peer {
+    gt_dispatcher *dispatcher;
+    gt_link *link;
+    gt_session *session;
+    gt_dispatch_worker *worker;
+    gt_peer *previous, *next; /* all peers */
+    bool active;              /* looked at every turn; otherwise its doorbell wakes us */
+    bool blocked;             /* a session that waits for room in its worker's link */
+};
+
+struct gt_dispatcher {
+    gt_acceptor *acceptors[2];
+    unsigned acceptor_count;
+    int port;
+    int epoll, stop_fd;
+    const char *modifiers;
+    gt_peer *peers;
+    gt_dispatch_worker **workers;
+    int32_t worker_count; /* entries, present or not */
+    uint64_t next_session, next_segment;
+    unsigned worker_batch;  /* slots to collect for a worker before flushing within a turn; 0: the link's own */
+    uint64_t instructions, turns, sleeps;
+    uint64_t started_ns;
+};
+
+/* session.c */
+gt_err gt__session_new(gt_peer *peer, const gt_slot *hello);
+void gt__session_free(gt_session *session); /* frees its tensors on the workers */
+/* Handle at most `budget` slots of what the client sent. *progress is set if any. An error ends the session. */
+gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
+/* Pass on one answer record; never waits. */
+void gt__session_answer(gt_session *session, const gt_slot *record);
+void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text);
+/* Whether the session's worker has room for whatever record comes next. */
+bool gt__session_has_room(gt_session *session);
+/* Give a session without a worker one, if there is one, and tell the client. */
+void gt__session_find_home(gt_session *session);
+/* `worker` is gone: its tensors are lost. */
+void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
+gt_relay *gt__session_relay(gt_session *session, uint64_t client_id);
+
+/* workers.c */
+gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
+void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
+gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
+uint32_t gt__worker_slot_new(gt_dispatch_worker *worker); /* 0: out of memory */
+void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot);
+gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket);
+void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
+/* The worker with the fewest sessions; NULL: none. */
+gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);
+int gt__worker_present_count(const gt_dispatcher *dispatcher);
+
+/* stats.c: the dispatcher's statistics as JSON; malloc'ed. */
+char *gt__dispatcher_stats(const gt_dispatcher *dispatcher);
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * handles.h: a session's tensors: from the client's 64-bit id to what the dispatcher knows of it.
+ *
+ * An open-addressing index of 16-byte entries over a dense array of handles. Ids grow by one, so a multiplicative hash
+ * spreads them evenly; live handles stay few and warm.
+ */
+#ifndef GT_DISPATCHER_HANDLES_H
+#define GT_DISPATCHER_HANDLES_H
+
+#include "op.h"
+
+typedef struct gt_handle {
+    uint64_t id;
+    uint32_t slot;   /* on the worker; next free handle while unused */
+    int32_t worker;  /* index in the dispatcher's worker table; GT_NO_WORKER: lost with the worker that had it */
+    gt_meta meta;
+} gt_handle;
+
+enum { GT_NO_WORKER = -1 };
+
+typedef struct gt_handle_ref {
+    uint64_t id; /* 0: empty */
+    uint32_t index;
+} gt_handle_ref;
+
+typedef struct gt_handles {
+    gt_handle_ref *refs; /* capacity is a power of two, at most half full */
+    unsigned bits;
+    gt_handle *handles;
+    uint32_t capacity, used, first_free;
+    uint32_t count;
+} gt_handles;
+
+gt_err gt__handles_init(gt_handles *table);
+void gt__handles_free(gt_handles *table);
+
+static inline uint32_t gt__handles_hash(const gt_handles *table, uint64_t id)
+{
+    return (uint32_t)(id * 0x9E3779B97F4A7C15u >> (64 - table->bits));
+}
+
+/* NULL if there is none. Valid until the next insert. */
+static inline gt_handle *gt__handles_find(const gt_handles *table, uint64_t id)
+{
+    uint32_t mask = (1u << table->bits) - 1, position = gt__handles_hash(table, id);
+    while (table->refs[position].id != id) {
+        if (!table->refs[position].id)
+            return NULL;
+        position = (position + 1) & mask;
+    }
+    return id ? &table->handles[table->refs[position].index] : NULL;
+}
+
+/* A new handle for an id that is not there yet (and not 0); the caller fills slot, worker and meta. */
+gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle);
+void gt__handles_remove(gt_handles *table, uint64_t id);
+
+/* Walk all: *cursor starts at 0; NULL at the end. No inserts or removals meanwhile. */
+gt_handle *gt__handles_next(gt_handles *table, uint32_t *cursor);
+
+#endif

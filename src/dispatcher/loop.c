@@ -1,0 +1,299 @@
+/*
+ * loop.c: the dispatcher's event loop.
+ *
+ * A turn: take in new peers, serve every active peer a bounded amount, flush every link once. A peer that has been quiet
+ * for a while is armed (its next record rings a doorbell that epoll sees) and no longer looked at. When all are quiet
+ * the loop yield-spins for a moment, then sleeps. It never waits for anything else.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "dispatcher.h"
+#include "hello.h"
+#include "log.h"
+
+enum {
+    BUDGET = 1024,       /* slots one peer may have handled in one turn */
+    POLL_EVERY = 64,     /* turns between looks at epoll while busy */
+    KEEPALIVE_MS = 500,  /* how long to sleep at most while ZeroMQ peers need watching */
+    MAX_EVENTS = 64,
+};
+
+/* What epoll tells us about: data.ptr is a gt_peer, or one of these markers. */
+static char stop_marker, acceptor_marker;
+
+/* ---- peers ------------------------------------------------------------------------------------------------- */
+
+static gt_err watch(gt_dispatcher *dispatcher, int fd, void *what)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
+    if (epoll_ctl(dispatcher->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+        return GT_OK;
+    return gt__fail(GT_ERR_INTERNAL, "epoll: %s", strerror(errno));
+}
+
+gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
+{
+    gt_peer *peer = calloc(1, sizeof *peer);
+    gt_err err = peer ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err == GT_OK && link->fd >= 0)
+        err = watch(dispatcher, link->fd, peer);
+    if (err != GT_OK) {
+        free(peer);
+        gt__link_close(link);
+        return err;
+    }
+    peer->dispatcher = dispatcher;
+    peer->link = link;
+    peer->active = true;
+    peer->next = dispatcher->peers;
+    if (peer->next)
+        peer->next->previous = peer;
+    dispatcher->peers = peer;
+    return GT_OK;
+}
+
+/* `reason`: told to the peer if its link still works. */
+static void peer_free(gt_peer *peer, const char *reason)
+{
+    gt_dispatcher *dispatcher = peer->dispatcher;
+    gt__log(GT_LOG_DISPATCHER, "%s: %s", peer->link->peer, reason);
+    if (peer->worker)
+        gt__worker_leave(peer->worker, reason);
+    if (peer->session)
+        gt__session_free(peer->session);
+    if (peer->link->fd >= 0)
+        epoll_ctl(dispatcher->epoll, EPOLL_CTL_DEL, peer->link->fd, NULL);
+    gt__goodbye_send(peer->link, reason);
+    gt__link_close(peer->link);
+    *(peer->previous ? &peer->previous->next : &dispatcher->peers) = peer->next;
+    if (peer->next)
+        peer->next->previous = peer->previous;
+    free(peer);
+}
+
+static void send_welcome(gt_peer *peer, uint64_t number)
+{
+    gt_slot *out = gt__link_reserve(peer->link, 1);
+    if (!out)
+        return;
+    out->ins = (gt_instruction){.op = GT_OP_welcome, .result = number};
+    out->ins.imm[0].i = GT_PROTOCOL_VERSION;
+    gt__link_commit(peer->link, 1);
+}
+
+static gt_err serve_hello(gt_peer *peer, bool *progress)
+{
+    size_t available;
+    const gt_slot *slots = gt__link_peek(peer->link, &available);
+    if (!slots)
+        return peer->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", peer->link->reason) : GT_OK;
+    gt_slot hello[1 + GT_HELLO_TAIL];
+    unsigned length;
+    hello[0] = slots[0];
+    GT_TRY(gt__instruction_check(hello, available, &length));
+    if (hello->ins.op != GT_OP_hello)
+        return gt__fail(GT_ERR_PROTOCOL, "the first record must be a greeting, not %s",
+                        gt__op_table[hello->ins.op].name);
+    memcpy(hello + 1, slots + 1, GT_HELLO_TAIL * sizeof *hello);
+    gt__link_consume(peer->link, length);
+    *progress = true;
+    if (hello->ins.imm[0].i != GT_PROTOCOL_VERSION)
+        return gt__fail(GT_ERR_PROTOCOL, "it speaks protocol version %lld, this server version %d",
+                        (long long)hello->ins.imm[0].i, GT_PROTOCOL_VERSION);
+    if (hello->ins.imm[1].u != gt__op_table_hash())
+        return gt__fail(GT_ERR_PROTOCOL, "it was built with another op table than this server");
+    if (hello->ins.flags == GT_ROLE_CLIENT)
+        return gt__session_new(peer, hello);
+    if (hello->ins.flags != GT_ROLE_WORKER)
+        return gt__fail(GT_ERR_PROTOCOL, "unknown role %u", hello->ins.flags);
+    GT_TRY(gt__worker_join(peer, hello));
+    send_welcome(peer, (uint64_t)peer->worker->index);
+    return GT_OK;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------- */
+
+static void accept_peers(gt_dispatcher *dispatcher)
+{
+    for (unsigned k = 0; k < dispatcher->acceptor_count; k++) {
+        gt_link *link;
+        while ((link = dispatcher->acceptors[k]->ops->poll(dispatcher->acceptors[k])))
+            if (gt__dispatcher_adopt(dispatcher, link) != GT_OK)
+                gt__log_error("a connection was refused: %s", gt_error_text());
+    }
+    /* ZeroMQ links have no doorbell of their own: the acceptor just filled them. */
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->link->fd < 0)
+            peer->active = true;
+}
+
+static bool serve_peers(gt_dispatcher *dispatcher)
+{
+    bool progress = false;
+    for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
+        next = peer->next;
+        if (peer->blocked) {
+            if (!gt__session_has_room(peer->session))
+                continue;
+            peer->blocked = false;
+            peer->active = true;
+        }
+        if (!peer->active)
+            continue;
+        gt_err err = peer->worker    ? gt__worker_serve(peer->worker, BUDGET, &progress)
+                     : peer->session ? gt__session_serve(peer->session, BUDGET, &progress)
+                                     : serve_hello(peer, &progress);
+        if (err != GT_OK) {
+            char reason[256];
+            strncpy(reason, gt_error_text(), sizeof reason - 1);
+            reason[sizeof reason - 1] = 0;
+            peer_free(peer, reason);
+            progress = true;
+        }
+    }
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        gt__link_flush(peer->link);
+    return progress;
+}
+
+/* Mark who rang. Returns false when the loop shall end. */
+static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
+{
+    struct epoll_event events[MAX_EVENTS];
+    int count = epoll_wait(dispatcher->epoll, events, MAX_EVENTS, timeout_ms);
+    for (int k = 0; k < count; k++) {
+        if (events[k].data.ptr == &stop_marker)
+            return false;
+        if (events[k].data.ptr != &acceptor_marker)
+            ((gt_peer *)events[k].data.ptr)->active = true;
+    }
+    accept_peers(dispatcher);
+    return true;
+}
+
+/* Announce to everyone that we are about to sleep; false if somebody has something for us after all. */
+static bool arm_all(gt_dispatcher *dispatcher)
+{
+    bool quiet = true;
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->active && !peer->blocked) {
+            peer->active = !peer->link->ops->arm(peer->link);
+            quiet &= !peer->active;
+        }
+    for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
+        if (!dispatcher->acceptors[k]->ops->arm(dispatcher->acceptors[k])) {
+            accept_peers(dispatcher);
+            quiet = false;
+        }
+    return quiet;
+}
+
+gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
+{
+    uint64_t last_progress = gt__now_ns();
+    for (bool running = true; running; dispatcher->turns++) {
+        if (serve_peers(dispatcher)) {
+            if (dispatcher->turns % POLL_EVERY == 0)
+                running = poll_events(dispatcher, 0);
+            last_progress = 0;
+            continue;
+        }
+        uint64_t now = gt__now_ns();
+        if (!last_progress)
+            last_progress = now;
+        if (now - last_progress < GT_SPIN_US * 1000) {
+            sched_yield();
+            continue;
+        }
+        if (arm_all(dispatcher)) {
+            dispatcher->sleeps++;
+            running = poll_events(dispatcher, dispatcher->acceptor_count ? KEEPALIVE_MS : -1);
+        }
+        last_progress = 0;
+    }
+    while (dispatcher->peers)
+        peer_free(dispatcher->peers, "the server is stopping");
+    return GT_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
+{
+    const char *host = options->host ? options->host : "localhost";
+    /* tcp first: it picks the port if we were given none. It serves ipc as well. */
+    const gt_transport *const transports[] = {&gt__transport_tcp, &gt__transport_memory};
+    dispatcher->port = options->port;
+    for (size_t k = 0; k < sizeof transports / sizeof transports[0]; k++) {
+        gt_acceptor *acceptor;
+        GT_TRY(transports[k]->listen(host, dispatcher->port, &acceptor, &dispatcher->port));
+        dispatcher->acceptors[dispatcher->acceptor_count++] = acceptor;
+        GT_TRY(watch(dispatcher, acceptor->fd, &acceptor_marker));
+    }
+    return GT_OK;
+}
+
+gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **out)
+{
+    gt__log_init();
+    gt_dispatcher *dispatcher = calloc(1, sizeof *dispatcher);
+    if (!dispatcher)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    const char *batch = getenv("GT_WORKER_BATCH_SIZE");
+    dispatcher->worker_batch = batch && atoi(batch) > 0 ? (unsigned)atoi(batch) : 0;
+    dispatcher->modifiers = options->modifiers ? options->modifiers : getenv("GT_MODIFIERS");
+    dispatcher->next_session = dispatcher->next_segment = 1;
+    dispatcher->started_ns = gt__now_ns();
+    dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
+    dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0
+                     ? gt__fail(GT_ERR_INTERNAL, "the dispatcher cannot open descriptors: %s", strerror(errno))
+                     : watch(dispatcher, dispatcher->stop_fd, &stop_marker);
+    if (err == GT_OK && options->listen)
+        err = open_acceptors(dispatcher, options);
+    if (err != GT_OK)
+        gt__dispatcher_free(&dispatcher);
+    *out = dispatcher;
+    return err;
+}
+
+int gt__dispatcher_port(const gt_dispatcher *dispatcher)
+{
+    return dispatcher->port;
+}
+
+void gt__dispatcher_stop(gt_dispatcher *dispatcher)
+{
+    uint64_t one = 1;
+    ssize_t written = write(dispatcher->stop_fd, &one, sizeof one);
+    (void)written; /* it can only fail when a stop is already pending */
+}
+
+void gt__dispatcher_free(gt_dispatcher **where)
+{
+    gt_dispatcher *dispatcher = *where;
+    if (!dispatcher)
+        return;
+    while (dispatcher->peers)
+        peer_free(dispatcher->peers, "the server is stopping");
+    for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
+        dispatcher->acceptors[k]->ops->close(dispatcher->acceptors[k]);
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        free(dispatcher->workers[index]->free_slots);
+        free(dispatcher->workers[index]->pending);
+        free(dispatcher->workers[index]);
+    }
+    free(dispatcher->workers);
+    if (dispatcher->epoll >= 0)
+        close(dispatcher->epoll);
+    if (dispatcher->stop_fd >= 0)
+        close(dispatcher->stop_fd);
+    free(dispatcher);
+    *where = NULL;
+}

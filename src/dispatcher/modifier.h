@@ -1,0 +1,55 @@
+/*
+ * modifier.h: stream modifiers, the dispatcher's way to rewrite instruction streams.
+ *
+ * Each session has a chain of modifiers. One reads a record and emits zero or more to the next; the last stage of every
+ * chain is the session's placement (place.c), which turns client ids into worker slots. A modifier does no I/O, never
+ * waits, and its state belongs to one session. One modifier, one file, one symbol: modifier_identity.c is the smallest.
+ */
+#ifndef GT_DISPATCHER_MODIFIER_H
+#define GT_DISPATCHER_MODIFIER_H
+
+#include <stdio.h>
+
+#include "instruction.h"
+
+typedef struct gt_session gt_session;
+typedef struct gt_modifier gt_modifier;
+
+typedef struct gt_modifier_ops {
+    const char *name;
+    size_t size; /* of the modifier's struct, whose first member is a gt_modifier; allocated zeroed */
+    gt_err (*open)(gt_modifier *modifier);                     /* optional */
+    gt_err (*step)(gt_modifier *modifier, const gt_slot *record); /* a checked record: header, then its tail */
+    gt_err (*flush)(gt_modifier *modifier);                    /* optional: a sync point, emit what is held back */
+    void (*stats)(const gt_modifier *modifier, FILE *json);    /* optional: write one JSON object */
+    void (*close)(gt_modifier *modifier);                      /* optional */
+} gt_modifier_ops;
+
+struct gt_modifier {
+    const gt_modifier_ops *ops;
+    gt_session *session;
+    gt_modifier *next;
+};
+
+extern const gt_modifier_ops gt__modifier_identity;
+extern const gt_modifier_ops gt__modifier_statistics;
+extern const gt_modifier_ops gt__modifier_place;
+
+/* Hand a record to the next stage. */
+static inline gt_err gt__modifier_emit(gt_modifier *modifier, const gt_slot *record)
+{
+    return modifier->next->ops->step(modifier->next, record);
+}
+
+/*
+ * Build a chain by names, comma-separated ("identity,statistics"; NULL: the default), ending in placement.
+ * An unknown name is an error that lists the known ones.
+ */
+gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chain);
+void gt__chain_close(gt_modifier **chain);
+/* Tell every stage of a sync point, first to last. */
+gt_err gt__chain_flush(gt_modifier *chain);
+/* {"statistics": {...}, ...} */
+void gt__chain_stats(const gt_modifier *chain, FILE *json);
+
+#endif

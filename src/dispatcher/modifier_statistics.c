@@ -1,0 +1,45 @@
+/* modifier_statistics.c: counts what passes, by operation. Changes nothing. */
+#include "modifier.h"
+
+typedef struct statistics {
+    gt_modifier base;
+    uint64_t records, slots, syncs;
+    uint64_t by_op[GT_OP_COUNT];
+} statistics;
+
+static gt_err step(gt_modifier *modifier, const gt_slot *record)
+{
+    statistics *s = (statistics *)modifier;
+    s->records++;
+    s->slots += 1u + record->ins.tail;
+    s->by_op[record->ins.op]++;
+    return gt__modifier_emit(modifier, record);
+}
+
+static gt_err flush(gt_modifier *modifier)
+{
+    ((statistics *)modifier)->syncs++;
+    return GT_OK;
+}
+
+static void stats(const gt_modifier *modifier, FILE *json)
+{
+    const statistics *s = (const statistics *)modifier;
+    fprintf(json, "{\"records\": %llu, \"bytes\": %llu, \"syncs\": %llu, \"ops\": {", (unsigned long long)s->records,
+            (unsigned long long)s->slots * sizeof(gt_slot), (unsigned long long)s->syncs);
+    const char *separator = "";
+    for (unsigned op = 1; op < GT_OP_COUNT; op++)
+        if (s->by_op[op]) {
+            fprintf(json, "%s\"%s\": %llu", separator, gt__op_table[op].name, (unsigned long long)s->by_op[op]);
+            separator = ", ";
+        }
+    fputs("}}", json);
+}
+
+const gt_modifier_ops gt__modifier_statistics = {
+    .name = "statistics",
+    .size = sizeof(statistics),
+    .step = step,
+    .flush = flush,
+    .stats = stats,
+};

@@ -1,0 +1,206 @@
+/*
+ * place.c: the last stage of every chain: decides where a record runs and writes it into that worker's link.
+ *
+ * Every tensor of a session lives on the session's home worker. Client ids become worker slots, results get a handle with
+ * the inferred shape, and what refers to a lost worker becomes lost itself. Room in the worker's link was checked before
+ * the record entered the chain (session.c).
+ */
+#include <string.h>
+
+#include "dispatcher.h"
+
+static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
+{
+    return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which does not exist", gt__op_table[ins->op].name,
+                    (unsigned long long)id);
+}
+
+/* ---- computing records ------------------------------------------------------------------------------------- */
+
+typedef struct operands {
+    const gt_meta *meta[GT_MAX_CAT];
+    bool lost;
+} operands;
+
+static gt_err find_operand(gt_session *session, const gt_instruction *ins, uint64_t *id, const gt_meta **meta,
+                           bool *lost)
+{
+    const gt_handle *handle = gt__handles_find(&session->handles, *id);
+    if (!handle)
+        return unknown_tensor(ins, *id);
+    *meta = &handle->meta;
+    *lost |= handle->worker == GT_NO_WORKER;
+    *id = handle->slot;
+    return GT_OK;
+}
+
+/* Replace the ids in `out` (a copy of the record, in the worker's link) by slots. */
+static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot *out, operands *o)
+{
+    const gt_instruction *ins = &record->ins;
+    o->lost = false;
+    if (ins->op == GT_OP_cat) {
+        for (int64_t k = 0; k < ins->imm[1].i; k++)
+            GT_TRY(find_operand(session, ins, &out[1 + k / 8].u64[k % 8], &o->meta[k], &o->lost));
+        return GT_OK;
+    }
+    unsigned count = gt__op_operands((gt_opcode)ins->op);
+    for (unsigned k = 0; k < count; k++)
+        if (gt__literal(ins, k) != GT_LITERAL_NONE)
+            o->meta[k] = NULL;
+        else
+            GT_TRY(find_operand(session, ins, &out->ins.operand[k], &o->meta[k], &o->lost));
+    return GT_OK;
+}
+
+/* operand[0] dies with the instruction: its slot is free once the worker has passed it, which is in order. */
+static void consume_operand(gt_session *session, uint64_t id)
+{
+    gt_handle *handle = gt__handles_find(&session->handles, id);
+    if (handle->worker != GT_NO_WORKER)
+        gt__worker_slot_free(session->dispatcher->workers[handle->worker], handle->slot);
+    gt__handles_remove(&session->handles, id);
+}
+
+static gt_err name_relay(gt_session *session, uint64_t *segment)
+{
+    gt_relay *relay = gt__session_relay(session, *segment);
+    if (!relay)
+        return gt__fail(GT_ERR_PROTOCOL, "segment %llu was never shared", (unsigned long long)*segment);
+    *segment = relay->segment->id;
+    return GT_OK;
+}
+
+static gt_err place_compute(gt_session *session, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    unsigned length = 1u + ins->tail;
+    gt_dispatch_worker *worker = session->home;
+    gt_slot nowhere[1 + GT_MAX_TAIL]; /* without a worker the record is only checked */
+    gt_slot *out = worker ? gt__link_reserve(worker->link, length) : nowhere;
+    memcpy(out, record, length * sizeof *out);
+    operands o;
+    gt_meta meta;
+    gt_dtype compute;
+    GT_TRY(find_operands(session, record, out, &o));
+    GT_TRY(gt__op_infer(ins, record + 1, o.meta, &meta, &compute));
+    gt_handle *handle;
+    GT_TRY(gt__handles_insert(&session->handles, ins->result, &handle));
+    handle->meta = meta;
+    handle->worker = GT_NO_WORKER;
+    if (worker && !o.lost) {
+        uint32_t slot = gt__worker_slot_new(worker);
+        if (!slot)
+            return gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
+        handle->worker = worker->index;
+        handle->slot = slot;
+        out->ins.result = slot;
+        if (ins->op == GT_OP_upload && ins->imm[1].u)
+            GT_TRY(name_relay(session, &out->ins.imm[1].u));
+        gt__link_commit(worker->link, length);
+        worker->instructions++;
+    }
+    if (ins->flags & GT_FLAG_CONSUMES)
+        consume_operand(session, ins->operand[0]);
+    return GT_OK;
+}
+
+/* ---- control records --------------------------------------------------------------------------------------- */
+
+static gt_err place_free(gt_session *session, const gt_slot *record)
+{
+    gt_dispatch_worker *worker = session->home;
+    gt_slot nowhere, *out = worker ? gt__link_reserve(worker->link, 1) : &nowhere;
+    *out = *record;
+    uint64_t *const ids[] = {&out->ins.result,     &out->ins.operand[0], &out->ins.operand[1],
+                             &out->ins.operand[2], &out->ins.imm[0].u,   &out->ins.imm[1].u};
+    bool any = false;
+    for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++) {
+        if (!*ids[k])
+            continue;
+        gt_handle *handle = gt__handles_find(&session->handles, *ids[k]);
+        if (!handle)
+            return unknown_tensor(&record->ins, *ids[k]);
+        uint64_t id = *ids[k];
+        *ids[k] = 0;
+        if (handle->worker != GT_NO_WORKER) {
+            *ids[k] = handle->slot;
+            any = true;
+            gt__worker_slot_free(session->dispatcher->workers[handle->worker], handle->slot);
+        }
+        gt__handles_remove(&session->handles, id);
+    }
+    if (worker && any)
+        gt__link_commit(worker->link, 1);
+    return GT_OK;
+}
+
+static gt_err place_data(gt_session *session, const gt_slot *record)
+{
+    const gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
+    if (!handle)
+        return unknown_tensor(&record->ins, record->ins.operand[0]);
+    if (handle->worker == GT_NO_WORKER)
+        return GT_OK;
+    gt_link *link = session->home->link;
+    gt_slot *out = gt__link_reserve(link, 1u + record->ins.tail);
+    memcpy(out, record, (1u + record->ins.tail) * sizeof *out);
+    out->ins.operand[0] = handle->slot;
+    gt__link_commit(link, 1u + record->ins.tail);
+    return GT_OK;
+}
+
+static gt_err place_fetch(gt_session *session, const gt_slot *record)
+{
+    const gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
+    if (!handle)
+        return unknown_tensor(&record->ins, record->ins.operand[0]);
+    if (handle->worker == GT_NO_WORKER) {
+        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
+        return GT_OK;
+    }
+    gt_slot *out = gt__link_reserve(session->home->link, 1);
+    *out = *record;
+    out->ins.operand[0] = handle->slot;
+    if (out->ins.imm[0].u)
+        GT_TRY(name_relay(session, &out->ins.imm[0].u));
+    GT_TRY(gt__worker_expect(session->home, session, record->ins.result));
+    gt__link_commit(session->home->link, 1);
+    return GT_OK;
+}
+
+static gt_err place_sync(gt_session *session, const gt_slot *record)
+{
+    if (!session->home) {
+        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
+        return GT_OK;
+    }
+    gt_slot *out = gt__link_reserve(session->home->link, 1);
+    *out = *record;
+    GT_TRY(gt__worker_expect(session->home, session, record->ins.result));
+    gt__link_commit(session->home->link, 1);
+    return GT_OK;
+}
+
+static gt_err step(gt_modifier *modifier, const gt_slot *record)
+{
+    gt_session *session = modifier->session;
+    switch ((gt_opcode)record->ins.op) {
+    case GT_OP_free:
+        return place_free(session, record);
+    case GT_OP_data:
+        return place_data(session, record);
+    case GT_OP_fetch:
+        return place_fetch(session, record);
+    case GT_OP_sync:
+        return place_sync(session, record);
+    default:
+        return place_compute(session, record);
+    }
+}
+
+const gt_modifier_ops gt__modifier_place = {
+    .name = "place",
+    .size = sizeof(gt_modifier),
+    .step = step,
+};

@@ -1,0 +1,371 @@
+/*
+ * session.c: one client: takes its records off the link, checks them, and sends them down the chain.
+ *
+ * A record is copied out of the link before it is checked: in shared memory the client could change it afterwards.
+ * What is wrong with it ends this session with a reason, and nobody else's.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher.h"
+#include "log.h"
+
+enum {
+    MAX_OVERFLOW = (64 << 20) / (int)sizeof(gt_slot), /* slots of unread answers a client may leave with us */
+};
+
+/* ---- answers ----------------------------------------------------------------------------------------------- */
+
+static bool overflow_append(gt_session *session, const gt_slot *record, unsigned length)
+{
+    if (session->overflow_count + length > session->overflow_capacity) {
+        size_t capacity = session->overflow_capacity ? session->overflow_capacity * 2 : 1024;
+        while (capacity < session->overflow_count + length)
+            capacity *= 2;
+        gt_slot *overflow = capacity > MAX_OVERFLOW ? NULL : realloc(session->overflow, capacity * sizeof *overflow);
+        if (!overflow)
+            return false;
+        session->overflow = overflow;
+        session->overflow_capacity = capacity;
+    }
+    memcpy(session->overflow + session->overflow_count, record, length * sizeof *record);
+    session->overflow_count += length;
+    return true;
+}
+
+static bool flush_overflow(gt_session *session)
+{
+    size_t done = 0;
+    while (done < session->overflow_count) {
+        unsigned length = 1u + session->overflow[done].ins.tail;
+        gt_slot *out = gt__link_reserve(session->link, length);
+        if (!out)
+            break;
+        memcpy(out, session->overflow + done, length * sizeof *out);
+        gt__link_commit(session->link, length);
+        done += length;
+    }
+    session->overflow_count -= done;
+    memmove(session->overflow, session->overflow + done, session->overflow_count * sizeof *session->overflow);
+    return done > 0;
+}
+
+void gt__session_answer(gt_session *session, const gt_slot *record)
+{
+    unsigned length = 1u + record->ins.tail;
+    gt_slot *out = session->overflow_count ? NULL : gt__link_reserve(session->link, length);
+    if (out) {
+        memcpy(out, record, length * sizeof *out);
+        gt__link_commit(session->link, length);
+    } else if (!session->link->dead && !overflow_append(session, record, length))
+        gt__link_kill(session->link, "the client does not read its answers");
+    session->peer->active = true;
+}
+
+void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text)
+{
+    gt_slot record[1 + 32] = {0};
+    size_t bytes = strlen(text), most = sizeof record - sizeof record[0];
+    bytes = bytes < most ? bytes : most;
+    record->ins.op = GT_OP_failure;
+    record->ins.tail = (uint16_t)gt__slots_for(bytes);
+    record->ins.result = ticket;
+    record->ins.imm[0].i = err;
+    record->ins.imm[1].u = bytes;
+    memcpy(record + 1, text, bytes);
+    gt__session_answer(session, record);
+}
+
+static void answer_stats(gt_session *session, uint64_t ticket)
+{
+    char *json = gt__dispatcher_stats(session->dispatcher);
+    size_t bytes = json ? strlen(json) : 0, offset = 0;
+    do {
+        gt_slot record[1 + GT_MAX_TAIL];
+        size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
+        record->ins = (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)gt__slots_for(piece), .result = ticket};
+        record->ins.flags = offset + piece == bytes ? GT_FLAG_LAST : 0;
+        record->ins.imm[0].u = offset;
+        record->ins.imm[1].u = piece;
+        if (piece)
+            memcpy(record + 1, json + offset, piece);
+        gt__session_answer(session, record);
+        offset += piece;
+    } while (offset < bytes);
+    free(json);
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------- */
+
+gt_relay *gt__session_relay(gt_session *session, uint64_t client_id)
+{
+    for (gt_relay *relay = session->relays; relay; relay = relay->next)
+        if (relay->client_id == client_id)
+            return relay;
+    return NULL;
+}
+
+static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)
+{
+    gt_segment *segment = session->link->ops->segment ? session->link->ops->segment(session->link, client_id) : NULL;
+    if (!segment)
+        return gt__fail(GT_ERR_PROTOCOL, "segment %llu was never shared", (unsigned long long)client_id);
+    int fd = fcntl(segment->fd, F_DUPFD_CLOEXEC, 0);
+    gt_relay *relay = fd < 0 ? NULL : calloc(1, sizeof *relay);
+    if (!relay)
+        return gt__fail(GT_ERR_MEMORY, "no descriptor for a segment");
+    gt_err err = gt__segment_adopt(session->dispatcher->next_segment++, fd, &relay->segment);
+    if (err != GT_OK) {
+        free(relay);
+        return err;
+    }
+    relay->client_id = client_id;
+    relay->next = session->relays;
+    session->relays = relay;
+    *out = relay;
+    return GT_OK;
+}
+
+/* Make the segment a record names known to the session's worker. *later: not now, the worker must catch up first. */
+static gt_err share_segment(gt_session *session, uint64_t client_id, bool *later)
+{
+    gt_dispatch_worker *worker = session->home;
+    gt_relay *relay = gt__session_relay(session, client_id);
+    if (!relay)
+        GT_TRY(relay_new(session, client_id, &relay));
+    if (!worker || relay->shared_with == worker)
+        return GT_OK;
+    if (!worker->link->ops->share)
+        return gt__fail(GT_ERR_PROTOCOL, "worker %s cannot use shared memory", worker->name);
+    gt_err err = worker->link->ops->share(worker->link, relay->segment);
+    *later = err == GT_ERR_TIMEOUT;
+    if (err == GT_OK)
+        relay->shared_with = worker;
+    return *later || worker->link->dead ? GT_OK : err;
+}
+
+static void relay_free(gt_relay *relay)
+{
+    gt_dispatch_worker *worker = relay->shared_with;
+    if (worker && worker->peer) {
+        gt_slot *out = gt__link_reserve(worker->link, 1);
+        if (out) {
+            out->ins = (gt_instruction){.op = GT_OP_forget};
+            out->ins.imm[0].u = relay->segment->id;
+            gt__link_commit(worker->link, 1);
+        }
+    }
+    gt__segment_release(relay->segment);
+    free(relay);
+}
+
+static void forget_segment(gt_session *session, uint64_t client_id)
+{
+    for (gt_relay **where = &session->relays; *where; where = &(*where)->next)
+        if ((*where)->client_id == client_id) {
+            gt_relay *relay = *where;
+            *where = relay->next;
+            relay_free(relay);
+            break;
+        }
+    if (session->link->ops->forget)
+        session->link->ops->forget(session->link, client_id);
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------- */
+
+static uint64_t segment_named(const gt_instruction *ins)
+{
+    return ins->op == GT_OP_upload ? ins->imm[1].u : ins->op == GT_OP_fetch ? ins->imm[0].u : 0;
+}
+
+static gt_err handle_record(gt_session *session, const gt_slot *record)
+{
+    session->instructions++;
+    session->dispatcher->instructions++;
+    if (gt__log_on(GT_LOG_DISPATCHER)) {
+        char text[128];
+        gt__log(GT_LOG_DISPATCHER, "client %llu: %s", (unsigned long long)session->number,
+                gt__instruction_text(&record->ins, text, sizeof text));
+    }
+    switch ((gt_opcode)record->ins.op) {
+    case GT_OP_fetch:
+    case GT_OP_sync:
+        GT_TRY(gt__chain_flush(session->chain));
+        break;
+    case GT_OP_stats:
+        answer_stats(session, record->ins.result);
+        return GT_OK;
+    case GT_OP_forget:
+        forget_segment(session, record->ins.imm[0].u);
+        return GT_OK;
+    case GT_OP_goodbye:
+        return gt__fail(GT_ERR_CONNECTION, "the client said goodbye");
+    case GT_OP_reply:
+    case GT_OP_failure:
+    case GT_OP_hello:
+    case GT_OP_welcome:
+        return gt__fail(GT_ERR_PROTOCOL, "a client may not send %s", gt__op_table[record->ins.op].name);
+    default:
+        break;
+    }
+    return session->chain->ops->step(session->chain, record);
+}
+
+bool gt__session_has_room(gt_session *session)
+{
+    gt_link *link = session->home ? session->home->link : NULL;
+    return !link || gt__link_reserve(link, 1 + GT_MAX_TAIL) || link->dead;
+}
+
+gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
+{
+    gt_slot record[1 + GT_MAX_TAIL];
+    size_t available;
+    const gt_slot *slots;
+    if (session->overflow_count && flush_overflow(session))
+        *progress = true;
+    while (budget && (slots = gt__link_peek(session->link, &available))) {
+        if (__builtin_expect(!gt__session_has_room(session), 0)) {
+            session->peer->blocked = true;
+            session->home->peer->active = true; /* so that its link is armed for room before we sleep */
+            break;
+        }
+        unsigned length;
+        record[0] = slots[0];
+        GT_TRY(gt__instruction_check(record, available, &length));
+        if (__builtin_expect(length > 1, 0))
+            memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
+        uint64_t segment = segment_named(&record->ins);
+        if (__builtin_expect(segment != 0, 0)) {
+            bool later = false;
+            GT_TRY(share_segment(session, segment, &later));
+            if (later)
+                break;
+        }
+        GT_TRY(handle_record(session, record));
+        gt__link_consume(session->link, length);
+        *progress = true;
+        budget -= length < budget ? length : budget;
+        gt_link *worker = session->home ? session->home->link : NULL;
+        unsigned batch = session->dispatcher->worker_batch;
+        if (worker && worker->unflushed >= (batch ? batch : worker->batch))
+            gt__link_flush(worker);
+    }
+    return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static void send_welcome(gt_session *session)
+{
+    gt_slot record = {0};
+    record.ins.op = GT_OP_welcome;
+    record.ins.result = session->number;
+    record.ins.imm[0].i = GT_PROTOCOL_VERSION;
+    record.ins.imm[1].i = gt__worker_present_count(session->dispatcher);
+    if (session->home && session->home->link->ops->share && session->link->ops->segment)
+        record.ins.flags = GT_FLAG_SEGMENTS;
+    gt__session_answer(session, &record);
+}
+
+void gt__session_find_home(gt_session *session)
+{
+    session->home = gt__worker_choose(session->dispatcher);
+    if (session->home)
+        session->home->sessions++;
+    send_welcome(session);
+}
+
+void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason)
+{
+    uint32_t cursor = 0;
+    gt_handle *handle;
+    while ((handle = gt__handles_next(&session->handles, &cursor)))
+        if (handle->worker == worker->index)
+            handle->worker = GT_NO_WORKER;
+    for (gt_relay *relay = session->relays; relay; relay = relay->next)
+        if (relay->shared_with == worker)
+            relay->shared_with = NULL;
+    if (session->home != worker)
+        return;
+    snprintf(session->lost, sizeof session->lost, "%s", reason);
+    session->home = gt__worker_choose(session->dispatcher);
+    if (session->home)
+        session->home->sessions++;
+}
+
+gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
+{
+    gt_session *session = calloc(1, sizeof *session);
+    if (!session)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    session->dispatcher = peer->dispatcher;
+    session->peer = peer;
+    session->link = peer->link;
+    session->number = peer->dispatcher->next_session++;
+    snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
+    snprintf(session->lost, sizeof session->lost, "no worker is there");
+    gt_err err = gt__handles_init(&session->handles);
+    if (err == GT_OK)
+        err = gt__chain_open(peer->dispatcher->modifiers, session, &session->chain);
+    if (err != GT_OK) {
+        gt__handles_free(&session->handles);
+        free(session);
+        return err;
+    }
+    peer->session = session;
+    gt__log(GT_LOG_STATUS, "client %llu (%s) connected by %s", (unsigned long long)session->number, peer->link->peer,
+            peer->link->transport ? peer->link->transport->name : "memory");
+    gt__session_find_home(session);
+    return GT_OK;
+}
+
+/* Free every tensor of the session on its worker, six to a record. */
+static void free_tensors(gt_session *session)
+{
+    gt_dispatch_worker *worker = session->home;
+    uint32_t cursor = 0;
+    gt_handle *handle = worker ? gt__handles_next(&session->handles, &cursor) : NULL;
+    while (handle) {
+        gt_slot record = {.ins = {.op = GT_OP_free}};
+        uint64_t *const ids[] = {&record.ins.result,     &record.ins.operand[0], &record.ins.operand[1],
+                                 &record.ins.operand[2], &record.ins.imm[0].u,   &record.ins.imm[1].u};
+        for (size_t k = 0; k < sizeof ids / sizeof ids[0] && handle;) {
+            if (handle->worker == worker->index) {
+                *ids[k++] = handle->slot;
+                gt__worker_slot_free(worker, handle->slot);
+            }
+            handle = gt__handles_next(&session->handles, &cursor);
+        }
+        gt_slot *out = gt__link_reserve(worker->link, 1);
+        if (!out)
+            return;
+        *out = record;
+        gt__link_commit(worker->link, 1);
+    }
+}
+
+void gt__session_free(gt_session *session)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number,
+            session->link->dead ? session->link->reason : "it said goodbye");
+    gt__chain_close(&session->chain);
+    free_tensors(session);
+    if (session->home)
+        session->home->sessions--;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        gt__worker_forget_session(dispatcher->workers[index], session);
+    while (session->relays) {
+        gt_relay *next = session->relays->next;
+        relay_free(session->relays);
+        session->relays = next;
+    }
+    session->peer->session = NULL;
+    gt__handles_free(&session->handles);
+    free(session->overflow);
+    free(session);
+}

@@ -1,0 +1,183 @@
+/* workers.c: the dispatcher's side of each worker: joining, slot numbers, owed answers, leaving. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher.h"
+#include "log.h"
+
+/* ---- slots ------------------------------------------------------------------------------------------------- */
+
+uint32_t gt__worker_slot_new(gt_dispatch_worker *worker)
+{
+    if (worker->free_count)
+        return worker->free_slots[--worker->free_count];
+    /* Room to take every slot back is made here, so that freeing never fails. */
+    if (worker->next_slot >= worker->free_capacity) {
+        uint32_t capacity = worker->free_capacity ? worker->free_capacity * 2 : 256;
+        uint32_t *slots = realloc(worker->free_slots, capacity * sizeof *slots);
+        if (!slots)
+            return 0;
+        worker->free_slots = slots;
+        worker->free_capacity = capacity;
+    }
+    return ++worker->next_slot;
+}
+
+void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot)
+{
+    worker->free_slots[worker->free_count++] = slot;
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------- */
+
+gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket)
+{
+    if (worker->pending_count == worker->pending_capacity) {
+        uint32_t capacity = worker->pending_capacity ? worker->pending_capacity * 2 : 16;
+        gt_pending *pending = malloc(capacity * sizeof *pending);
+        if (!pending)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        for (uint32_t k = 0; k < worker->pending_count; k++)
+            pending[k] = worker->pending[(worker->pending_first + k) % worker->pending_capacity];
+        free(worker->pending);
+        worker->pending = pending;
+        worker->pending_capacity = capacity;
+        worker->pending_first = 0;
+    }
+    uint32_t last = (worker->pending_first + worker->pending_count++) % worker->pending_capacity;
+    worker->pending[last] = (gt_pending){.session = session, .ticket = ticket};
+    return GT_OK;
+}
+
+void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
+{
+    for (uint32_t k = 0; k < worker->pending_count; k++) {
+        gt_pending *pending = &worker->pending[(worker->pending_first + k) % worker->pending_capacity];
+        if (pending->session == session)
+            pending->session = NULL;
+    }
+}
+
+static gt_pending pending_pop(gt_dispatch_worker *worker)
+{
+    gt_pending first = worker->pending[worker->pending_first];
+    worker->pending_first = (worker->pending_first + 1) % worker->pending_capacity;
+    worker->pending_count--;
+    return first;
+}
+
+static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
+{
+    if (record->ins.op != GT_OP_reply && record->ins.op != GT_OP_failure)
+        return gt__fail(GT_ERR_PROTOCOL, "unexpected %s record", gt__op_table[record->ins.op].name);
+    if (!worker->pending_count)
+        return gt__fail(GT_ERR_PROTOCOL, "an answer nobody asked for");
+    gt_pending *first = &worker->pending[worker->pending_first];
+    record->ins.result = first->ticket;
+    if (first->session)
+        gt__session_answer(first->session, record);
+    if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST)
+        pending_pop(worker);
+    return GT_OK;
+}
+
+gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress)
+{
+    gt_slot record[1 + GT_MAX_TAIL];
+    size_t available;
+    const gt_slot *slots;
+    while (budget && (slots = gt__link_peek(worker->link, &available))) {
+        unsigned length;
+        record[0] = slots[0];
+        GT_TRY(gt__instruction_check(record, available, &length));
+        if (record->ins.op == GT_OP_goodbye)
+            return gt__fail(GT_ERR_CONNECTION, "it said goodbye");
+        memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
+        gt__link_consume(worker->link, length);
+        GT_TRY(pass_answer(worker, record));
+        *progress = true;
+        budget -= length < budget ? length : budget;
+    }
+    return worker->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason) : GT_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static gt_err worker_entry(gt_dispatcher *dispatcher, gt_dispatch_worker **out)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (!dispatcher->workers[index]->peer) {
+            *out = dispatcher->workers[index];
+            return GT_OK;
+        }
+    size_t count = (size_t)dispatcher->worker_count + 1;
+    gt_dispatch_worker **workers = realloc(dispatcher->workers, count * sizeof(*workers));
+    if (workers)
+        dispatcher->workers = workers;
+    gt_dispatch_worker *worker = workers ? calloc(1, sizeof *worker) : NULL;
+    if (!worker)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    worker->index = dispatcher->worker_count;
+    dispatcher->workers[dispatcher->worker_count++] = worker;
+    *out = worker;
+    return GT_OK;
+}
+
+gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
+{
+    gt_dispatcher *dispatcher = peer->dispatcher;
+    gt_dispatch_worker *worker = NULL;
+    GT_TRY(worker_entry(dispatcher, &worker));
+    worker->peer = peer;
+    worker->link = peer->link;
+    worker->instructions = worker->sessions = 0;
+    snprintf(worker->name, sizeof worker->name, "%.63s", (const char *)hello[1].bytes);
+    snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
+    peer->worker = worker;
+    gt__log(GT_LOG_STATUS, "worker %s (%s, %s) joined by %s", worker->name, worker->engine, peer->link->peer,
+            peer->link->transport ? peer->link->transport->name : "memory");
+    for (gt_peer *other = dispatcher->peers; other; other = other->next)
+        if (other->session && !other->session->home)
+            gt__session_find_home(other->session);
+    return GT_OK;
+}
+
+void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
+{
+    gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    char text[160];
+    snprintf(text, sizeof text, "worker %s is gone (%s); its tensors are lost", worker->name, reason);
+    gt__log(GT_LOG_STATUS, "%s", text);
+    worker->peer->worker = NULL;
+    worker->peer = NULL;
+    worker->link = NULL;
+    while (worker->pending_count) {
+        gt_pending pending = pending_pop(worker);
+        if (pending.session)
+            gt__session_answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, text);
+    }
+    for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        if (peer->session)
+            gt__session_lose_worker(peer->session, worker, text);
+    worker->free_count = worker->next_slot = 0;
+}
+
+gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)
+{
+    gt_dispatch_worker *best = NULL;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        if (worker->peer && (!best || worker->sessions < best->sessions))
+            best = worker;
+    }
+    return best;
+}
+
+int gt__worker_present_count(const gt_dispatcher *dispatcher)
+{
+    int count = 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        count += dispatcher->workers[index]->peer != NULL;
+    return count;
+}

@@ -1,0 +1,428 @@
+/*
+ * index.c: take, gather, scatter, scatter_add, and the two ops that make indices.
+ *
+ * Indices are read as int64_t and checked before anything else happens, so a bad one never reaches memory. Gather and
+ * scatter work on lines along the indexed axis: two lines never touch the same element, so threads share lines out
+ * and a scatter_add gives the same sum, in the same order, whatever their number. Read movement.h first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "movement.h"
+
+/* ---- reading indices ---------------------------------------------------------------------------------------- */
+
+static gt_err check_range(const int64_t *numbers, int64_t count, int64_t low, int64_t axis, int64_t size)
+{
+    int64_t least = INT64_MAX, greatest = INT64_MIN;
+    for (int64_t k = 0; k < count; k++) {
+        least = numbers[k] < least ? numbers[k] : least;
+        greatest = numbers[k] > greatest ? numbers[k] : greatest;
+    }
+    if (count == 0 || (least >= low && greatest < size))
+        return GT_OK;
+    int64_t bad = 0;
+    while (numbers[bad] >= low && numbers[bad] < size)
+        bad++;
+    return gt__fail(GT_ERR_INDEX, "index %lld is out of bounds for dimension %lld with size %lld",
+                    (long long)numbers[bad], (long long)axis, (long long)size);
+}
+
+gt_err gt__cpu_read_index(gt_cpu *cpu, const gt_view *index, int64_t low, int64_t axis, int64_t size,
+                          const int64_t **numbers, void **scratch)
+{
+    *scratch = NULL;
+    if (index->contiguous && index->meta.dtype == GT_INT64) {
+        *numbers = index->data;
+        return check_range(*numbers, index->meta.numel, low, axis, size);
+    }
+    int64_t *copy = malloc(((size_t)index->meta.numel + 1) * sizeof *copy);
+    if (!copy)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt__cpu_copy_view(cpu, index, GT_INT64, copy);
+    gt_err err = check_range(copy, index->meta.numel, low, axis, size);
+    if (err) {
+        free(copy);
+        return err;
+    }
+    *numbers = *scratch = copy;
+    return GT_OK;
+}
+
+/* ---- inner loops -------------------------------------------------------------------------------------------- */
+
+/*
+ * Two nested loops over elements; strides are {outer, inner}. `axis` is the stride, on the indexed side, of the axis
+ * that the numbers count along.
+ */
+typedef struct span {
+    int64_t count[2];
+    int64_t to[2];
+    int64_t from[2];
+    int64_t number[2];
+    int64_t axis;
+} span;
+
+typedef void (*span_kernel)(const span *s, void *to, const void *from, const int64_t *number);
+
+#define SPAN_KERNEL(name, type, body)                                                                          \
+    static void name(const span *s, void *to, const void *from, const int64_t *number)                         \
+    {                                                                                                          \
+        for (int64_t i = 0; i < s->count[0]; i++) {                                                            \
+            type *t = (type *)to + i * s->to[0];                                                               \
+            const type *f = (const type *)from + i * s->from[0];                                               \
+            const int64_t *n = number + i * s->number[0];                                                      \
+            for (int64_t j = 0; j < s->count[1]; j++, t += s->to[1], f += s->from[1], n += s->number[1])       \
+                body;                                                                                          \
+        }                                                                                                      \
+    }
+
+#define MOVE_KERNELS(type)                                                                                     \
+    SPAN_KERNEL(gather_##type, type, *t = f[*n * s->axis])                                                     \
+    SPAN_KERNEL(scatter_##type, type, t[*n * s->axis] = *f)
+MOVE_KERNELS(uint8_t)
+MOVE_KERNELS(uint16_t)
+MOVE_KERNELS(uint32_t)
+MOVE_KERNELS(uint64_t)
+
+/* Integers add modulo their width, which only unsigned arithmetic may do. */
+static inline int64_t add_integers(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+#define ADD(a, b) _Generic((a), float: (a) + (b), double: (a) + (b), default: add_integers((int64_t)(a), (int64_t)(b)))
+#define ADD_KERNEL(name, dtype, type)                                                                          \
+    SPAN_KERNEL(add_##name, type,                                                                              \
+                t[*n * s->axis] = GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))
+GT_STORED_TYPES(ADD_KERNEL)
+
+static span_kernel choose_kernel(gt_opcode op, gt_dtype dtype)
+{
+    static const span_kernel add[] = {
+#define ADD_ENTRY(name, dtype, type) [dtype] = add_##name,
+        GT_STORED_TYPES(ADD_ENTRY)
+#undef ADD_ENTRY
+    };
+    static const span_kernel gather[] = {[1] = gather_uint8_t, [2] = gather_uint16_t, [4] = gather_uint32_t,
+                                         [8] = gather_uint64_t};
+    static const span_kernel scatter[] = {[1] = scatter_uint8_t, [2] = scatter_uint16_t, [4] = scatter_uint32_t,
+                                          [8] = scatter_uint64_t};
+    if (op == GT_OP_scatter_add)
+        return add[dtype];
+    return (op == GT_OP_scatter ? scatter : gather)[gt__dtype_size(dtype)];
+}
+
+/* ---- gather and scatter ------------------------------------------------------------------------------------- */
+
+typedef struct indexing {
+    gt_loop lines; /* views: written, read, numbers */
+    int64_t axis_count;
+    int64_t axis_to; /* strides along the axis, 0 on the indexed side */
+    int64_t axis_from;
+    int64_t axis_number;
+    int64_t axis_indexed;
+    gt_dtype dtype;
+    char *to;
+    const char *from;
+    const int64_t *numbers;
+    span_kernel kernel;
+} indexing;
+
+/* Positions are lines; as many as lie side by side go together. */
+static void index_lines(void *context, int64_t begin, int64_t end)
+{
+    const indexing *x = context;
+    int last = x->lines.rank - 1;
+    int64_t width = x->lines.shape[last], size = (int64_t)gt__dtype_size(x->dtype);
+    /* The inner loop follows the numbers: along the line if they lie so, else across lines. */
+    int along = x->axis_number == 1 ? 1 : 0, across = 1 - along;
+    span s = {.axis = x->axis_indexed};
+    s.count[along] = x->axis_count;
+    s.to[along] = x->axis_to;
+    s.from[along] = x->axis_from;
+    s.number[along] = x->axis_number;
+    s.to[across] = x->lines.stride[0][last];
+    s.from[across] = x->lines.stride[1][last];
+    s.number[across] = x->lines.stride[2][last];
+    while (begin < end) {
+        int64_t offset[GT_LOOP_VIEWS];
+        s.count[across] = gt__min(width - begin % width, end - begin);
+        gt__loop_offsets(&x->lines, x->lines.rank, begin, offset);
+        x->kernel(&s, x->to + offset[0] * size, x->from + offset[1] * size, x->numbers + offset[2]);
+        begin += s.count[across];
+    }
+}
+
+/* An index expanded along some axes repeats itself there: read it once, with size 1, and walk it with stride 0. */
+static gt_view without_repeats(const gt_view *index)
+{
+    gt_view once = *index;
+    for (int axis = 0; axis < once.meta.rank; axis++) {
+        if (once.stride[axis] == 0 && once.meta.shape[axis] > 1) {
+            once.meta.numel /= once.meta.shape[axis];
+            once.meta.shape[axis] = 1;
+            once.contiguous = false;
+        }
+    }
+    return once;
+}
+
+static void set_number_strides(gt_view *numbers, const gt_view *index, const gt_view *once)
+{
+    int64_t stride = 1;
+    *numbers = *index;
+    for (int axis = index->meta.rank - 1; axis >= 0; axis--) {
+        numbers->stride[axis] = once->meta.shape[axis] == 1 ? 0 : stride;
+        stride *= once->meta.shape[axis];
+    }
+}
+
+/* gather: to = out, from = a (indexed).  scatter: to = out (indexed), from = src. */
+static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, const gt_view *from)
+{
+    const gt_view *index = call->in[1];
+    const gt_view *indexed = call->op == GT_OP_gather ? from : to;
+    int64_t axis = call->ins->imm[0].i;
+    gt_view once = without_repeats(index), numbers;
+    indexing x = {
+        .axis_count = index->meta.shape[axis],
+        .axis_indexed = indexed->stride[axis],
+        .dtype = (gt_dtype)to->meta.dtype,
+        .to = to->data,
+        .from = from->data,
+        .kernel = choose_kernel(call->op, (gt_dtype)to->meta.dtype),
+    };
+    void *scratch;
+    GT_TRY(gt__cpu_read_index(cpu, &once, 0, axis, indexed->meta.shape[axis], &x.numbers, &scratch));
+    set_number_strides(&numbers, index, &once);
+    x.axis_to = indexed == to ? 0 : to->stride[axis];
+    x.axis_from = indexed == from ? 0 : gt__view_stride(from, axis);
+    x.axis_number = numbers.stride[axis];
+    int64_t count = gt__lines_start(&x.lines, &index->meta, axis);
+    gt__lines_add(&x.lines, to, axis);
+    gt__lines_add(&x.lines, from, axis);
+    gt__lines_add(&x.lines, &numbers, axis);
+    gt__loop_collapse(&x.lines);
+    if (index->meta.numel > 0)
+        gt__parallel_for(cpu->parallel, count, gt__grain(x.axis_count), index_lines, &x);
+    free(scratch);
+    return GT_OK;
+}
+
+gt_err gt__cpu_gather(gt_engine *engine, const gt_call *call)
+{
+    return index_move(gt__cpu(engine), call, call->out, call->in[0]);
+}
+
+gt_err gt__cpu_scatter(gt_engine *engine, const gt_call *call)
+{
+    gt_cpu *cpu = gt__cpu(engine);
+    const gt_view *src = call->in[2];
+    uint64_t value;
+    gt_view literal = {.data = &value, .meta = {.numel = 1, .dtype = call->out->meta.dtype}, .contiguous = true};
+    if (src->meta.dtype != call->out->meta.dtype) {
+        gt__cpu_move(cpu, &literal, src); /* only a literal may have another dtype */
+        src = &literal;
+    }
+    if (call->out->data != call->in[0]->data)
+        gt__cpu_move(cpu, call->out, call->in[0]);
+    return index_move(cpu, call, call->out, src);
+}
+
+/* ---- take --------------------------------------------------------------------------------------------------- */
+
+/* out (outer, index, inner) = a (outer, size, inner) at the wrapped numbers */
+typedef struct taking {
+    gt_loop outer; /* views: a contiguous tensor of that shape, and a */
+    gt_loop inner;
+    int64_t inner_count;
+    int64_t count; /* of numbers */
+    int64_t size;
+    int64_t stride; /* of the axis in a */
+    gt_dtype dtype;
+    char *to;
+    const char *from;
+    const int64_t *numbers;
+    gt_row_mover row;
+} taking;
+
+static void take_block(const taking *t, char *to, const char *from)
+{
+    const gt_loop *inner = &t->inner;
+    int last = inner->rank - 1;
+    int64_t width = inner->shape[last], size = (int64_t)gt__dtype_size(t->dtype);
+    for (int64_t row = 0; row < t->inner_count / width; row++) {
+        int64_t offset[GT_LOOP_VIEWS] = {0};
+        if (last > 0)
+            gt__loop_offsets(inner, last, row, offset);
+        t->row(to + row * width * size, 1, from + offset[1] * size, inner->stride[1][last], width);
+    }
+}
+
+/* Positions are blocks of the result: (outer, index). */
+static void take_blocks(void *context, int64_t begin, int64_t end)
+{
+    const taking *t = context;
+    int64_t size = (int64_t)gt__dtype_size(t->dtype);
+    for (int64_t position = begin; position < end; position++) {
+        int64_t offset[GT_LOOP_VIEWS], number = t->numbers[position % t->count];
+        gt__loop_offsets(&t->outer, t->outer.rank, position / t->count, offset);
+        offset[1] += (number < 0 ? number + t->size : number) * t->stride;
+        take_block(t, t->to + position * t->inner_count * size, t->from + offset[1] * size);
+    }
+}
+
+/* The same where a block is one element. */
+#define TAKE_ELEMENTS(type)                                                                                    \
+    static void take_##type(void *context, int64_t begin, int64_t end)                                         \
+    {                                                                                                          \
+        const taking *t = context;                                                                             \
+        while (begin < end) {                                                                                  \
+            int64_t offset[GT_LOOP_VIEWS], first = begin % t->count;                                           \
+            int64_t count = gt__min(t->count - first, end - begin);                                            \
+            gt__loop_offsets(&t->outer, t->outer.rank, begin / t->count, offset);                              \
+            const type *from = (const type *)t->from + offset[1];                                              \
+            type *to = (type *)t->to + begin;                                                                  \
+            for (int64_t k = 0; k < count; k++) {                                                              \
+                int64_t number = t->numbers[first + k];                                                        \
+                to[k] = from[(number < 0 ? number + t->size : number) * t->stride];                            \
+            }                                                                                                  \
+            begin += count;                                                                                    \
+        }                                                                                                      \
+    }
+TAKE_ELEMENTS(uint8_t)
+TAKE_ELEMENTS(uint16_t)
+TAKE_ELEMENTS(uint32_t)
+TAKE_ELEMENTS(uint64_t)
+
+/* A loop over the axes begin..end of a view and over a contiguous tensor of that shape; returns its elements. */
+static int64_t part_of_axes(gt_loop *loop, const gt_view *view, int begin, int end)
+{
+    int64_t count = 1;
+    *loop = (gt_loop){.rank = end - begin, .views = 2};
+    for (int axis = end - 1; axis >= begin; axis--) {
+        loop->shape[axis - begin] = view->meta.shape[axis];
+        loop->stride[0][axis - begin] = count;
+        loop->stride[1][axis - begin] = view->stride[axis];
+        count *= view->meta.shape[axis];
+    }
+    return count;
+}
+
+gt_err gt__cpu_take(gt_engine *engine, const gt_call *call)
+{
+    static const gt_parallel_body elements[] = {[1] = take_uint8_t, [2] = take_uint16_t, [4] = take_uint32_t,
+                                                [8] = take_uint64_t};
+    gt_cpu *cpu = gt__cpu(engine);
+    const gt_view *a = call->in[0], *index = call->in[1];
+    int axis = (int)call->ins->imm[0].i;
+    taking t = {
+        .count = index->meta.numel,
+        .size = a->meta.shape[axis],
+        .stride = a->stride[axis],
+        .dtype = (gt_dtype)a->meta.dtype,
+        .to = call->out->data,
+        .from = a->data,
+        .row = gt__cpu_row_mover((gt_dtype)a->meta.dtype, (gt_dtype)a->meta.dtype),
+    };
+    void *scratch;
+    GT_TRY(gt__cpu_read_index(cpu, index, -t.size, axis, t.size, &t.numbers, &scratch));
+    int64_t blocks = t.count * part_of_axes(&t.outer, a, 0, axis);
+    t.inner_count = part_of_axes(&t.inner, a, axis + 1, a->meta.rank);
+    gt__loop_collapse(&t.inner);
+    if (call->out->meta.numel > 0)
+        gt__parallel_for(cpu->parallel, blocks, gt__grain(t.inner_count),
+                         t.inner_count == 1 ? elements[gt__dtype_size(t.dtype)] : take_blocks, &t);
+    free(scratch);
+    return GT_OK;
+}
+
+/* ---- making indices ----------------------------------------------------------------------------------------- */
+
+gt_err gt__cpu_wrap_index(gt_engine *engine, const gt_call *call)
+{
+    int64_t size = call->ins->imm[0].i, count = call->out->meta.numel, *out = call->out->data;
+    gt__cpu_copy_view(gt__cpu(engine), call->in[0], GT_INT64, out);
+    GT_TRY(check_range(out, count, -size, 0, size));
+    for (int64_t k = 0; k < count; k++)
+        out[k] += out[k] < 0 ? size : 0;
+    return GT_OK;
+}
+
+typedef struct masking {
+    const uint8_t *mask;
+    int64_t numel;
+    int64_t *before; /* true elements in block k, then before block k */
+    int64_t *out;
+} masking;
+
+enum { MASK_BLOCK = 16 * 1024 };
+
+static void count_mask(void *context, int64_t begin, int64_t end)
+{
+    const masking *m = context;
+    for (int64_t block = begin; block < end; block++) {
+        int64_t found = 0, last = gt__min((block + 1) * MASK_BLOCK, m->numel);
+        for (int64_t k = block * MASK_BLOCK; k < last; k++)
+            found += m->mask[k] != 0;
+        m->before[block] = found;
+    }
+}
+
+/* Every position is written to a small buffer, and overwritten unless it counts: no branch to mispredict. */
+static void list_mask(void *context, int64_t begin, int64_t end)
+{
+    enum { PART = 256 };
+    const masking *m = context;
+    int64_t buffer[PART];
+    for (int64_t block = begin; block < end; block++) {
+        int64_t *out = m->out + m->before[block];
+        int64_t last = gt__min((block + 1) * MASK_BLOCK, m->numel);
+        for (int64_t first = block * MASK_BLOCK; first < last; first += PART) {
+            int64_t found = 0, stop = gt__min(first + PART, last);
+            for (int64_t k = first; k < stop; k++) {
+                buffer[found] = k;
+                found += m->mask[k] != 0;
+            }
+            if (found)
+                memcpy(out, buffer, (size_t)found * sizeof *out);
+            out += found;
+        }
+    }
+}
+
+static gt_err mask_positions(gt_cpu *cpu, masking *m, int64_t expected)
+{
+    int64_t blocks = (m->numel + MASK_BLOCK - 1) / MASK_BLOCK, found = 0;
+    gt__parallel_for(cpu->parallel, blocks, 4, count_mask, m);
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t here = m->before[block];
+        m->before[block] = found;
+        found += here;
+    }
+    if (found != expected)
+        return gt__fail(GT_ERR_INTERNAL, "mask_index: %lld elements are true, not %lld", (long long)found,
+                        (long long)expected);
+    gt__parallel_for(cpu->parallel, blocks, 4, list_mask, m);
+    return GT_OK;
+}
+
+gt_err gt__cpu_mask_index(gt_engine *engine, const gt_call *call)
+{
+    const gt_view *mask = call->in[0];
+    gt_cpu *cpu = gt__cpu(engine);
+    size_t counters = ((size_t)mask->meta.numel / MASK_BLOCK + 1) * sizeof(int64_t);
+    char *scratch = malloc(counters + (mask->contiguous ? 0 : (size_t)mask->meta.numel));
+    if (!scratch)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    masking m = {.mask = mask->data, .numel = mask->meta.numel, .before = (int64_t *)scratch, .out = call->out->data};
+    if (!mask->contiguous) {
+        gt__cpu_copy_view(cpu, mask, GT_BOOL, scratch + counters);
+        m.mask = (uint8_t *)scratch + counters;
+    }
+    gt_err err = mask_positions(cpu, &m, call->ins->imm[0].i);
+    free(scratch);
+    return err;
+}

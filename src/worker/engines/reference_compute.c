@@ -1,0 +1,417 @@
+/*
+ * reference_compute.c: what the arithmetic ops mean: elementwise, reductions, scans, products.
+ *
+ * The expressions of ops.def are pasted with T = double and with T = int64_t, on libm. Reductions accumulate in double
+ * or, modulo 2^64, in integers.
+ */
+#include <math.h>
+
+#include "convert.h"
+#include "reference.h"
+
+/* ---- elementwise: the table's expressions ----------------------------------------------------------------- */
+
+#define SELECT(condition, a, b) ((condition) ? (a) : (b))
+
+/* FLT rows have no integer version. */
+#define INTEGER_NUM(name, expr)                                                                                \
+    case GT_OP_##name:                                                                                         \
+        return (T)(expr);
+#define INTEGER_ARITH(name, expr) INTEGER_NUM(name, expr)
+#define INTEGER_BOOL(name, expr) INTEGER_NUM(name, expr)
+#define INTEGER_FLT(name, expr)
+
+/* A NaN on either side wins. */
+static double real_maximum(double x, double y)
+{
+    return isnan(x) || x > y ? x : y;
+}
+
+static double real_minimum(double x, double y)
+{
+    return isnan(x) || x < y ? x : y;
+}
+
+/* The remainder has the divisor's sign, as in Python. */
+static double real_remainder(double x, double y)
+{
+    double remainder = fmod(x, y);
+    return remainder != 0 && (remainder < 0) != (y < 0) ? remainder + y : remainder;
+}
+
+/* Rounded down, from the exact remainder: x / y may itself round up to a whole number. */
+static double real_floor_divide(double x, double y)
+{
+    if (y == 0)
+        return x / y;
+    double remainder = fmod(x, y), quotient = (x - remainder) / y;
+    if (remainder != 0 && (remainder < 0) != (y < 0))
+        quotient -= 1;
+    return quotient == 0 ? copysign(0, x / y) : nearbyint(quotient);
+}
+
+static double real_compute(gt_opcode op, double x, double y, double z, double p, double q)
+{
+    typedef double T;
+#define MAXIMUM(x, y) real_maximum(x, y)
+#define MINIMUM(x, y) real_minimum(x, y)
+#define ABS(x) fabs(x)
+#define SQRT(x) sqrt(x)
+#define EXP(x) exp(x)
+#define EXPM1(x) expm1(x)
+#define LOG(x) log(x)
+#define LOG1P(x) log1p(x)
+#define SIN(x) sin(x)
+#define COS(x) cos(x)
+#define TANH(x) tanh(x)
+#define ERF(x) erf(x)
+#define FLOOR(x) floor(x)
+#define CEIL(x) ceil(x)
+#define ROUND(x) nearbyint(x)
+#define POW(x, y) pow(x, y)
+#define REMAINDER(x, y) real_remainder(x, y)
+#define FLOOR_DIVIDE(x, y) real_floor_divide(x, y)
+#define CLAMP(x, p, q) real_minimum(real_maximum(x, p), q)
+    switch (op) {
+#define UNARY(name, types, expr, grad)                                                                         \
+    case GT_OP_##name:                                                                                         \
+        return (T)(expr);
+#define UNARY_PQ(name, types, expr, grad) UNARY(name, types, expr, grad)
+#define BINARY(name, types, expr, grad) UNARY(name, types, expr, grad)
+#define TERNARY(name, types, expr, grad) UNARY(name, types, expr, grad)
+#include "ops.def"
+    default:
+        return NAN;
+    }
+#undef MAXIMUM
+#undef MINIMUM
+#undef ABS
+#undef FLOOR
+#undef CEIL
+#undef ROUND
+#undef POW
+#undef REMAINDER
+#undef FLOOR_DIVIDE
+#undef CLAMP
+}
+
+static int64_t integer_maximum(int64_t x, int64_t y)
+{
+    return x > y ? x : y;
+}
+
+static int64_t integer_minimum(int64_t x, int64_t y)
+{
+    return x < y ? x : y;
+}
+
+/* Towards minus infinity, as in Python. y is not 0. */
+static int64_t integer_floor_divide(int64_t x, int64_t y)
+{
+    if (y == -1)
+        return (int64_t)(0 - (uint64_t)x);
+    return x / y - (x % y != 0 && (x < 0) != (y < 0));
+}
+
+static int64_t integer_remainder(int64_t x, int64_t y)
+{
+    return y == -1 ? 0 : x - integer_floor_divide(x, y) * y;
+}
+
+/* Modulo 2^64; a negative exponent is a division by that power, rounded towards zero. */
+static int64_t integer_power(int64_t x, int64_t y)
+{
+    if (y < 0)
+        return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
+    uint64_t power = 1, square = (uint64_t)x;
+    for (; y > 0; y /= 2, square *= square)
+        if (y % 2)
+            power *= square;
+    return (int64_t)power;
+}
+
+static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, double low, double high)
+{
+    typedef int64_t T;
+    int64_t p = gt__double_to_int64(low), q = gt__double_to_int64(high);
+#define MAXIMUM(x, y) integer_maximum(x, y)
+#define MINIMUM(x, y) integer_minimum(x, y)
+#define ABS(x) ((x) < 0 ? -(x) : (x))
+#define FLOOR(x) (x)
+#define CEIL(x) (x)
+#define ROUND(x) (x)
+#define POW(x, y) integer_power(x, y)
+#define REMAINDER(x, y) integer_remainder(x, y)
+#define FLOOR_DIVIDE(x, y) integer_floor_divide(x, y)
+#define CLAMP(x, p, q) integer_minimum(integer_maximum(x, p), q)
+    switch (op) {
+#define UNARY(name, types, expr, grad) INTEGER_##types(name, expr)
+#define UNARY_PQ(name, types, expr, grad) INTEGER_##types(name, expr)
+#define BINARY(name, types, expr, grad) INTEGER_##types(name, expr)
+#define TERNARY(name, types, expr, grad) INTEGER_##types(name, expr)
+#include "ops.def"
+    default:
+        return 0;
+    }
+}
+
+/* ---- elementwise: the loop ---------------------------------------------------------------------------------- */
+
+/* Operand k at `flat`, rounded to the dtype the op is computed in. */
+static double operand_real(const gt_call *call, const gt_view *from, int64_t flat)
+{
+    double value;
+    gt_view rounded = {.data = &value, .meta = {.numel = 1, .dtype = (uint8_t)call->compute}};
+    gt__reference_move(&rounded, 0, from, flat);
+    return gt__reference_real(&rounded, 0);
+}
+
+static int64_t operand_integer(const gt_call *call, const gt_view *from, int64_t flat)
+{
+    int64_t value;
+    gt_view rounded = {.data = &value, .meta = {.numel = 1, .dtype = (uint8_t)call->compute}};
+    gt__reference_move(&rounded, 0, from, flat);
+    return gt__reference_integer(&rounded, 0);
+}
+
+static gt_err elementwise(const gt_call *call)
+{
+    double p = call->ins->imm[0].f, q = call->ins->imm[1].f;
+    gt_view in[GT_MAX_OPERANDS];
+    for (unsigned k = 0; k < call->operands; k++)
+        in[k] = gt__reference_broadcast(call->in[k], &call->out->meta);
+    for (int64_t flat = 0; flat < call->out->meta.numel; flat++) {
+        if (gt__dtype_is_float(call->compute)) {
+            double x[GT_MAX_OPERANDS] = {0};
+            for (unsigned k = 0; k < call->operands; k++)
+                x[k] = operand_real(call, &in[k], flat);
+            gt__reference_put_real(call->out, flat, real_compute(call->op, x[0], x[1], x[2], p, q));
+        } else {
+            int64_t x[GT_MAX_OPERANDS] = {0};
+            for (unsigned k = 0; k < call->operands; k++)
+                x[k] = operand_integer(call, &in[k], flat);
+            if ((call->op == GT_OP_remainder || call->op == GT_OP_floor_divide) && x[1] == 0)
+                return gt__fail(GT_ERR_VALUE, "ZeroDivisionError: integer division or remainder by zero");
+            gt__reference_put_integer(call->out, flat, integer_compute(call->op, x[0], x[1], x[2], p, q));
+        }
+    }
+    return GT_OK;
+}
+
+gt_err gt__reference_unary(const gt_call *call)
+{
+    return elementwise(call);
+}
+
+gt_err gt__reference_binary(const gt_call *call)
+{
+    return elementwise(call);
+}
+
+gt_err gt__reference_ternary(const gt_call *call)
+{
+    return elementwise(call);
+}
+
+/* ---- reductions --------------------------------------------------------------------------------------------- */
+
+static double sum_real(const gt_view *in, int64_t first, int64_t count)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < count; k++)
+        sum += gt__reference_real(in, first + k);
+    return sum;
+}
+
+/* Two passes: the mean, then the squared distances from it. */
+static double variance(const gt_view *in, int64_t first, int64_t count, double correction)
+{
+    double mean = sum_real(in, first, count) / (double)count, sum = 0;
+    for (int64_t k = 0; k < count; k++) {
+        double distance = gt__reference_real(in, first + k) - mean;
+        sum += distance * distance;
+    }
+    return sum / fmax((double)count - correction, 0);
+}
+
+static double product_real(const gt_view *in, int64_t first, int64_t count)
+{
+    double product = 1;
+    for (int64_t k = 0; k < count; k++)
+        product *= gt__reference_real(in, first + k);
+    return product;
+}
+
+static int64_t sum_integer(const gt_view *in, int64_t first, int64_t count)
+{
+    uint64_t sum = 0;
+    for (int64_t k = 0; k < count; k++)
+        sum += (uint64_t)gt__reference_integer(in, first + k);
+    return (int64_t)sum;
+}
+
+static int64_t product_integer(const gt_view *in, int64_t first, int64_t count)
+{
+    uint64_t product = 1;
+    for (int64_t k = 0; k < count; k++)
+        product *= (uint64_t)gt__reference_integer(in, first + k);
+    return (int64_t)product;
+}
+
+/* How many of them are not zero. */
+static int64_t count_true(const gt_view *in, int64_t first, int64_t count)
+{
+    int64_t found = 0;
+    for (int64_t k = 0; k < count; k++)
+        found += gt__reference_real(in, first + k) != 0;
+    return found;
+}
+
+/* The position, from `first`, of the first greatest or least element; NaN beats every number. */
+static int64_t best(const gt_view *in, int64_t first, int64_t count, bool greatest)
+{
+    bool real = gt__dtype_is_float(in->meta.dtype);
+    int64_t found = 0;
+    for (int64_t k = 1; k < count; k++) {
+        if (real && isnan(gt__reference_real(in, first + found)))
+            break;
+        if (greatest ? gt__reference_less(in, first + found, first + k)
+                     : gt__reference_less(in, first + k, first + found) ||
+                           (real && isnan(gt__reference_real(in, first + k))))
+            found = k;
+    }
+    return found;
+}
+
+gt_err gt__reference_reduce(const gt_call *call)
+{
+    const gt_view *out = call->out;
+    uint64_t axes = call->ins->imm[0].u;
+    int64_t count;
+    gt_view in = gt__reference_axes_last(call->in[0], axes ? axes : UINT64_MAX, &count);
+    bool real = gt__dtype_is_float(out->meta.dtype);
+    for (int64_t k = 0; k < out->meta.numel; k++) {
+        int64_t first = k * count;
+        switch ((unsigned)call->op) {
+        case GT_OP_sum:
+            if (real)
+                gt__reference_put_real(out, k, sum_real(&in, first, count));
+            else
+                gt__reference_put_integer(out, k, sum_integer(&in, first, count));
+            break;
+        case GT_OP_prod:
+            if (real)
+                gt__reference_put_real(out, k, product_real(&in, first, count));
+            else
+                gt__reference_put_integer(out, k, product_integer(&in, first, count));
+            break;
+        case GT_OP_mean:
+            gt__reference_put_real(out, k, sum_real(&in, first, count) / (double)count);
+            break;
+        case GT_OP_var:
+            gt__reference_put_real(out, k, variance(&in, first, count, call->ins->imm[1].f));
+            break;
+        case GT_OP_amax:
+        case GT_OP_amin:
+            gt__reference_move(out, k, &in, first + best(&in, first, count, call->op == GT_OP_amax));
+            break;
+        case GT_OP_any:
+            gt__reference_put_integer(out, k, count_true(&in, first, count) > 0);
+            break;
+        case GT_OP_all:
+            gt__reference_put_integer(out, k, count_true(&in, first, count) == count);
+            break;
+        default:
+            return gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s", gt__op_table[call->op].name);
+        }
+    }
+    return GT_OK;
+}
+
+gt_err gt__reference_argreduce(const gt_call *call)
+{
+    int64_t axis = call->ins->imm[0].i, count;
+    gt_view in = gt__reference_axes_last(call->in[0], axis < 0 ? UINT64_MAX : UINT64_C(1) << axis, &count);
+    for (int64_t k = 0; k < call->out->meta.numel; k++)
+        gt__reference_put_integer(call->out, k, best(&in, k * count, count, call->op == GT_OP_argmax));
+    return GT_OK;
+}
+
+gt_err gt__reference_scan(const gt_call *call)
+{
+    uint64_t axis = UINT64_C(1) << call->ins->imm[0].i;
+    int64_t count;
+    gt_view in = gt__reference_axes_last(call->in[0], axis, &count);
+    gt_view out = gt__reference_axes_last(call->out, axis, &count);
+    for (int64_t first = 0; first < out.meta.numel; first += count) {
+        double sum = 0;
+        uint64_t integer_sum = 0;
+        for (int64_t k = first; k < first + count; k++) {
+            if (gt__dtype_is_float(out.meta.dtype)) {
+                sum += gt__reference_real(&in, k);
+                gt__reference_put_real(&out, k, sum);
+            } else {
+                integer_sum += (uint64_t)gt__reference_integer(&in, k);
+                gt__reference_put_integer(&out, k, (int64_t)integer_sum);
+            }
+        }
+    }
+    return GT_OK;
+}
+
+/* ---- products ----------------------------------------------------------------------------------------------- */
+
+/* A vector becomes a row on the left of a product and a column on the right. */
+static gt_view as_matrix(const gt_view *view, bool left)
+{
+    gt_view matrix = *view;
+    if (view->meta.rank == 1) {
+        matrix.meta.rank = 2;
+        matrix.meta.shape[left ? 1 : 0] = view->meta.shape[0];
+        matrix.stride[left ? 1 : 0] = view->stride[0];
+        matrix.meta.shape[left ? 0 : 1] = 1;
+        matrix.stride[left ? 0 : 1] = 0;
+    }
+    return matrix;
+}
+
+/* The batch axes of `view` repeated to those of `batch` (its shape without the last two axes). */
+static gt_view broadcast_batch(const gt_view *view, const gt_meta *batch)
+{
+    gt_meta meta = *batch;
+    meta.rank = (uint8_t)(batch->rank + 2);
+    meta.shape[batch->rank] = view->meta.shape[view->meta.rank - 2];
+    meta.shape[batch->rank + 1] = view->meta.shape[view->meta.rank - 1];
+    gt_view wide = gt__reference_broadcast(view, &meta);
+    for (int axis = 0; axis < 2; axis++)
+        wide.stride[batch->rank + axis] = view->stride[view->meta.rank - 2 + axis];
+    return wide;
+}
+
+/* out (..., N, M) = a (..., N, K) @ b (..., K, M) */
+gt_err gt__reference_matmul(const gt_call *call)
+{
+    gt_view a = as_matrix(call->in[0], true), b = as_matrix(call->in[1], false);
+    gt_meta batch = call->out->meta;
+    batch.rank = (uint8_t)(batch.rank - (call->in[0]->meta.rank > 1) - (call->in[1]->meta.rank > 1));
+    a = broadcast_batch(&a, &batch);
+    b = broadcast_batch(&b, &batch);
+    int64_t N = a.meta.shape[batch.rank], K = a.meta.shape[batch.rank + 1], M = b.meta.shape[batch.rank + 1];
+    for (int64_t flat = 0; flat < call->out->meta.numel; flat++) {
+        int64_t matrix = flat / (N * M), row = flat / M % N, column = flat % M;
+        double sum = 0;
+        uint64_t integer_sum = 0;
+        for (int64_t k = 0; k < K; k++) {
+            int64_t in_a = (matrix * N + row) * K + k, in_b = (matrix * K + k) * M + column;
+            if (gt__dtype_is_float(call->out->meta.dtype))
+                sum += gt__reference_real(&a, in_a) * gt__reference_real(&b, in_b);
+            else
+                integer_sum += (uint64_t)gt__reference_integer(&a, in_a) * (uint64_t)gt__reference_integer(&b, in_b);
+        }
+        if (gt__dtype_is_float(call->out->meta.dtype))
+            gt__reference_put_real(call->out, flat, sum);
+        else
+            gt__reference_put_integer(call->out, flat, (int64_t)integer_sum);
+    }
+    return GT_OK;
+}

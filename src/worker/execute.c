@@ -1,0 +1,241 @@
+/*
+ * execute.c: one instruction, from slot numbers to a result in the store.
+ *
+ * resolve operands -> infer (which also validates) -> a view, an upload, or memory plus the engine -> keep the result.
+ * Whatever fails becomes poison in the result slot; operands that are poison pass theirs on.
+ */
+#include <string.h>
+
+#include "log.h"
+#include "views.h"
+#include "worker.h"
+
+typedef struct operands {
+    const gt_view *view[GT_MAX_CAT];
+    const gt_meta *meta[GT_MAX_CAT]; /* NULL: a literal */
+    unsigned count;
+    gt_view literal[GT_MAX_OPERANDS];
+    gt_imm value[GT_MAX_OPERANDS];
+    gt_poison *poison; /* of the first poisoned operand */
+} operands;
+
+static void literal_view(const gt_instruction *ins, unsigned k, gt_view *view, gt_imm *value)
+{
+    static const gt_dtype dtypes[] = {
+        [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT64};
+    *value = ins->literal[k];
+    if (gt__literal(ins, k) == GT_LITERAL_BOOL)
+        *(uint8_t *)value = ins->literal[k].i != 0;
+    view->data = value;
+    view->meta.numel = 1;
+    view->meta.rank = 0;
+    view->meta.dtype = (uint8_t)dtypes[gt__literal(ins, k)];
+    view->contiguous = true;
+}
+
+static gt_err resolve_slot(gt_worker *worker, const gt_instruction *ins, uint64_t slot, operands *o)
+{
+    gt_entry *entry = gt__store_entry(worker->store, slot);
+    if (!entry || entry->state == GT_ENTRY_EMPTY)
+        return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no tensor in slot %llu", gt__op_table[ins->op].name,
+                        (unsigned long long)slot);
+    if (entry->state == GT_ENTRY_POISON && !o->poison)
+        o->poison = entry->poison;
+    o->view[o->count] = &entry->view;
+    o->meta[o->count] = &entry->view.meta;
+    o->count++;
+    return GT_OK;
+}
+
+static gt_err resolve(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, operands *o)
+{
+    if (ins->op == GT_OP_cat) {
+        for (int64_t k = 0; k < ins->imm[1].i; k++)
+            GT_TRY(resolve_slot(worker, ins, tail[k / 8].u64[k % 8], o));
+        return GT_OK;
+    }
+    unsigned count = gt__op_operands((gt_opcode)ins->op);
+    for (unsigned k = 0; k < count; k++) {
+        if (gt__literal(ins, k) == GT_LITERAL_NONE) {
+            GT_TRY(resolve_slot(worker, ins, ins->operand[k], o));
+            continue;
+        }
+        literal_view(ins, k, &o->literal[k], &o->value[k]);
+        o->view[o->count] = &o->literal[k];
+        o->meta[o->count++] = NULL;
+    }
+    return GT_OK;
+}
+
+/* ---- uploads ----------------------------------------------------------------------------------------------- */
+
+/* Smaller uploads are copied out of the segment at once, so that a few segments serve any number of tensors. */
+enum { ADOPT_BYTES = 1 << 20 };
+
+static gt_err upload_from_segment(gt_worker *worker, uint64_t id, const gt_meta *meta, gt_view *view, gt_buffer **buffer)
+{
+    size_t bytes = gt__meta_bytes(meta);
+    gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, id) : NULL;
+    if (!segment || segment->bytes < bytes)
+        return gt__fail(GT_ERR_INTERNAL, "upload: the segment is missing or too small");
+    GT_TRY(gt__segment_map(segment));
+    if (worker->engine->ops->host_memory && bytes >= ADOPT_BYTES) {
+        GT_TRY(gt__store_wrap_segment(worker->store, segment, buffer));
+        view->data = (*buffer)->memory;
+        view->meta = *meta;
+        gt__view_set_contiguous(view);
+        return GT_OK;
+    }
+    gt_err err = gt__store_allocate(worker->store, meta, view, buffer);
+    if (err == GT_OK)
+        err = worker->engine->ops->write(worker->engine, view->data, segment->data, bytes);
+    atomic_store_explicit(segment->busy, 0, memory_order_release);
+    return err;
+}
+
+static gt_err start_upload(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const gt_meta *meta,
+                           gt_view *view, gt_buffer **buffer, uint64_t *filled)
+{
+    size_t bytes = gt__meta_bytes(meta);
+    if (ins->imm[1].u) {
+        *filled = bytes;
+        return upload_from_segment(worker, ins->imm[1].u, meta, view, buffer);
+    }
+    GT_TRY(gt__store_allocate(worker->store, meta, view, buffer));
+    *filled = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
+    return *filled ? worker->engine->ops->write(worker->engine, view->data, tail + 1, *filled) : GT_OK;
+}
+
+void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    gt_entry *entry = gt__store_entry(worker->store, ins->operand[0]);
+    if (!entry || entry->state != GT_ENTRY_TENSOR)
+        return; /* poisoned at its start: the reader will hear of that */
+    uint64_t bytes = ins->imm[1].u;
+    if (ins->imm[0].u != entry->filled || bytes > gt__meta_bytes(&entry->view.meta) - entry->filled) {
+        gt__store_clear(worker->store, entry);
+        entry->poison = gt__poison_new(GT_ERR_PROTOCOL, "upload: pieces out of order");
+        entry->state = GT_ENTRY_POISON;
+        return;
+    }
+    worker->engine->ops->write(worker->engine, (uint8_t *)entry->view.data + entry->filled, tail, bytes);
+    entry->filled += bytes;
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------- */
+
+static bool may_update_in_place(const gt_instruction *ins, const gt_entry *first, const gt_meta *out)
+{
+    gt_form form = (gt_form)gt__op_table[ins->op].form;
+    return (ins->flags & GT_FLAG_CONSUMES) && (form == GT_FORM_ASSIGN || form == GT_FORM_SCATTER) &&
+           first->view.contiguous && first->buffer->references == 1 && !first->buffer->segment &&
+           first->view.data == first->buffer->memory && first->view.meta.numel == out->numel;
+}
+
+static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
+                         gt_dtype compute, const gt_meta *meta, gt_view *view, gt_buffer **buffer)
+{
+    const gt_entry *first = ins->flags & GT_FLAG_CONSUMES ? gt__store_entry(worker->store, ins->operand[0]) : NULL;
+    if (first && may_update_in_place(ins, first, meta)) {
+        *view = first->view;
+        *buffer = first->buffer;
+        first->buffer->references++;
+    } else
+        GT_TRY(gt__store_allocate(worker->store, meta, view, buffer));
+    gt_call call = {.op = (gt_opcode)ins->op,
+                    .compute = compute,
+                    .ins = ins,
+                    .tail = tail,
+                    .operands = o->count,
+                    .in = o->view,
+                    .out = view};
+    gt_err err = worker->engine->ops->run(worker->engine, &call);
+    if (err != GT_OK)
+        gt__buffer_release(worker->store, *buffer);
+    return err;
+}
+
+static gt_err compute_result(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
+                             gt_view *view, gt_buffer **buffer, uint64_t *filled)
+{
+    gt_meta meta;
+    gt_dtype compute;
+    GT_TRY(gt__op_infer(ins, tail, o->meta, &meta, &compute));
+    switch ((gt_form)gt__op_table[ins->op].form) {
+    case GT_FORM_UPLOAD:
+        return start_upload(worker, ins, tail, &meta, view, buffer, filled);
+    case GT_FORM_RESHAPE:
+    case GT_FORM_PERMUTE:
+    case GT_FORM_EXPAND:
+    case GT_FORM_SLICE:
+        view->meta = meta;
+        if (gt__view_of(o->view[0], ins, tail, view)) {
+            *buffer = gt__store_entry(worker->store, ins->operand[0])->buffer;
+            (*buffer)->references++;
+            return GT_OK;
+        }
+        return run_engine(worker, ins, tail, o, compute, &meta, view, buffer);
+    default:
+        return run_engine(worker, ins, tail, o, compute, &meta, view, buffer);
+    }
+}
+
+static void keep_poison(gt_entry *entry, gt_poison *shared)
+{
+    entry->poison = shared;
+    shared->references++;
+    entry->state = GT_ENTRY_POISON;
+}
+
+void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    worker->executed++;
+    /* Grow the table for the result first: operands below point into it. */
+    gt_entry *result = gt__store_entry(worker->store, ins->result);
+    if (!result) {
+        gt__log_error("worker %s: slot %llu is out of range", worker->name, (unsigned long long)ins->result);
+        return;
+    }
+    gt__store_clear(worker->store, result);
+    operands o;
+    o.count = 0;
+    o.poison = NULL;
+    gt_buffer *buffer = NULL;
+    gt_err err = resolve(worker, ins, tail, &o);
+    if (err == GT_OK && !o.poison)
+        err = compute_result(worker, ins, tail, &o, &result->view, &buffer, &result->filled);
+    if (err != GT_OK) {
+        gt__log(GT_LOG_WORKER, "%s failed: %s", gt__op_table[ins->op].name, gt_error_text());
+        result->poison = gt__poison_new(err, gt_error_text());
+        result->state = GT_ENTRY_POISON;
+    } else if (o.poison)
+        keep_poison(result, o.poison);
+    else {
+        result->buffer = buffer;
+        result->state = GT_ENTRY_TENSOR;
+    }
+    if (ins->flags & GT_FLAG_CONSUMES)
+        gt__store_clear(worker->store, gt__store_entry(worker->store, ins->operand[0]));
+}
+
+gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *view, gt_buffer **temporary)
+{
+    *temporary = NULL;
+    if (entry->view.contiguous) {
+        *view = entry->view;
+        return GT_OK;
+    }
+    gt_instruction copy = {.op = GT_OP_copy, .dtype = entry->view.meta.dtype};
+    const gt_view *in = &entry->view;
+    GT_TRY(gt__store_allocate(worker->store, &entry->view.meta, view, temporary));
+    gt_call call = {.op = GT_OP_copy,
+                    .compute = (gt_dtype)entry->view.meta.dtype,
+                    .ins = &copy,
+                    .operands = 1,
+                    .in = &in,
+                    .out = view};
+    gt_err err = worker->engine->ops->run(worker->engine, &call);
+    if (err != GT_OK)
+        gt__buffer_release(worker->store, *temporary);
+    return err;
+}

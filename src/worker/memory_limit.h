@@ -1,0 +1,10 @@
+/* memory_limit.h: how many bytes of tensors a worker may hold. */
+#ifndef GT_WORKER_MEMORY_LIMIT_H
+#define GT_WORKER_MEMORY_LIMIT_H
+
+#include <stdint.h>
+
+/* GT_WORKER_MEMORY (bytes, or 500M, 4G) if set; else nine tenths of what the machine or the control group has. */
+uint64_t gt__memory_limit(void);
+
+#endif

@@ -1,0 +1,248 @@
+/* store.c: slots, buffers and the pool. See store.h; read worker.c next. */
+#include "store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory_limit.h"
+
+enum {
+    MAX_SLOTS = 1 << 26,
+    SMALLEST = 64,      /* bytes; also the alignment */
+    CLASSES = 4 * 60,   /* four sizes per power of two */
+};
+
+struct gt_store {
+    gt_engine *engine;
+    gt_entry *entries;
+    size_t capacity;
+    gt_buffer *free[CLASSES];
+    gt_buffer *spare; /* buffer headers without memory */
+    uint64_t tensors, bytes_used, bytes_pooled, limit;
+};
+
+/* ---- size classes: 64, 80, 96, 112, 128, 160, ... : at most a quarter is wasted --------------------------- */
+
+static unsigned class_of(size_t bytes)
+{
+    if (bytes <= SMALLEST)
+        return 0;
+    unsigned power = 63u - (unsigned)__builtin_clzll(bytes - 1); /* bytes is in (2^power, 2^(power+1)] */
+    unsigned quarter = (unsigned)((bytes - 1) >> (power - 2)) & 3;
+    return 4 * (power - 6) + quarter + 1;
+}
+
+static size_t class_bytes(unsigned size_class)
+{
+    unsigned power = 6 + size_class / 4, quarter = size_class % 4;
+    return ((size_t)4 + quarter) << (power - 2);
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------------------- */
+
+static gt_buffer *header_new(gt_store *store)
+{
+    gt_buffer *buffer = store->spare;
+    if (buffer)
+        store->spare = buffer->next;
+    else
+        buffer = malloc(sizeof *buffer);
+    return buffer;
+}
+
+static void header_free(gt_store *store, gt_buffer *buffer)
+{
+    buffer->next = store->spare;
+    store->spare = buffer;
+}
+
+/* Give pooled memory back to the engine. */
+static void pool_trim(gt_store *store)
+{
+    for (unsigned size_class = 0; size_class < CLASSES; size_class++)
+        while (store->free[size_class]) {
+            gt_buffer *buffer = store->free[size_class];
+            store->free[size_class] = buffer->next;
+            store->engine->ops->release(store->engine, buffer->memory, class_bytes(size_class));
+            store->bytes_pooled -= class_bytes(size_class);
+            header_free(store, buffer);
+        }
+}
+
+static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out)
+{
+    size_t bytes = class_bytes(size_class);
+    if (store->bytes_used + store->bytes_pooled + bytes > store->limit)
+        pool_trim(store);
+    gt_buffer *buffer = header_new(store);
+    void *memory = NULL;
+    if (buffer && store->bytes_used + bytes <= store->limit)
+        memory = store->engine->ops->alloc(store->engine, bytes);
+    if (!memory) {
+        if (buffer)
+            header_free(store, buffer);
+        return gt__fail(GT_ERR_MEMORY, "the worker cannot allocate %zu bytes (%llu of %llu in use)", bytes,
+                        (unsigned long long)store->bytes_used, (unsigned long long)store->limit);
+    }
+    *buffer = (gt_buffer){.memory = memory, .size_class = size_class};
+    *out = buffer;
+    return GT_OK;
+}
+
+gt_err gt__store_allocate(gt_store *store, const gt_meta *meta, gt_view *view, gt_buffer **out)
+{
+    unsigned size_class = class_of(gt__meta_bytes(meta));
+    gt_buffer *buffer = store->free[size_class];
+    if (buffer) {
+        store->free[size_class] = buffer->next;
+        store->bytes_pooled -= class_bytes(size_class);
+    } else
+        GT_TRY(buffer_fresh(store, size_class, &buffer));
+    store->bytes_used += class_bytes(size_class);
+    buffer->references = 1;
+    view->data = buffer->memory;
+    view->meta = *meta;
+    gt__view_set_contiguous(view);
+    *out = buffer;
+    return GT_OK;
+}
+
+gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **out)
+{
+    gt_buffer *buffer = header_new(store);
+    if (!buffer)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *buffer = (gt_buffer){.references = 1, .memory = segment->data, .segment = gt__segment_retain(segment)};
+    *out = buffer;
+    return GT_OK;
+}
+
+void gt__buffer_release(gt_store *store, gt_buffer *buffer)
+{
+    if (--buffer->references)
+        return;
+    if (buffer->segment) {
+        atomic_store_explicit(buffer->segment->busy, 0, memory_order_release);
+        gt__segment_release(buffer->segment);
+        header_free(store, buffer);
+        return;
+    }
+    size_t bytes = class_bytes(buffer->size_class);
+    store->bytes_used -= bytes;
+    store->bytes_pooled += bytes;
+    buffer->next = store->free[buffer->size_class];
+    store->free[buffer->size_class] = buffer;
+}
+
+/* ---- poison ------------------------------------------------------------------------------------------------ */
+
+gt_poison *gt__poison_new(gt_err err, const char *text)
+{
+    size_t length = strlen(text);
+    gt_poison *poison = malloc(sizeof *poison + length + 1);
+    if (!poison)
+        abort(); /* not even a sentence fits: nothing sensible can be said to anyone */
+    poison->references = 1;
+    poison->err = err;
+    memcpy(poison->text, text, length + 1);
+    return poison;
+}
+
+void gt__poison_release(gt_poison *poison)
+{
+    if (--poison->references == 0)
+        free(poison);
+}
+
+/* ---- entries ----------------------------------------------------------------------------------------------- */
+
+gt_err gt__store_new(gt_engine *engine, gt_store **out)
+{
+    gt_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    store->engine = engine;
+    store->limit = gt__memory_limit();
+    *out = store;
+    return GT_OK;
+}
+
+void gt__store_free(gt_store **where)
+{
+    gt_store *store = *where;
+    if (!store)
+        return;
+    for (size_t slot = 0; slot < store->capacity; slot++)
+        gt__store_clear(store, &store->entries[slot]);
+    pool_trim(store);
+    while (store->spare) {
+        gt_buffer *next = store->spare->next;
+        free(store->spare);
+        store->spare = next;
+    }
+    free(store->entries);
+    free(store);
+    *where = NULL;
+}
+
+static bool store_grow(gt_store *store, uint64_t slot)
+{
+    if (slot >= MAX_SLOTS)
+        return false;
+    size_t capacity = store->capacity ? store->capacity : 256;
+    while (capacity <= slot)
+        capacity *= 2;
+    gt_entry *entries = realloc(store->entries, capacity * sizeof *entries);
+    if (!entries)
+        return false;
+    memset(entries + store->capacity, 0, (capacity - store->capacity) * sizeof *entries);
+    store->entries = entries;
+    store->capacity = capacity;
+    return true;
+}
+
+gt_entry *gt__store_entry(gt_store *store, uint64_t slot)
+{
+    if (__builtin_expect(slot >= store->capacity, 0) && !store_grow(store, slot))
+        return NULL;
+    return &store->entries[slot];
+}
+
+void gt__store_clear(gt_store *store, gt_entry *entry)
+{
+    if (entry->state == GT_ENTRY_TENSOR)
+        gt__buffer_release(store, entry->buffer);
+    else if (entry->state == GT_ENTRY_POISON)
+        gt__poison_release(entry->poison);
+    entry->state = GT_ENTRY_EMPTY;
+}
+
+void gt__view_set_contiguous(gt_view *view)
+{
+    int64_t stride = 1;
+    for (unsigned axis = view->meta.rank; axis-- > 0;) {
+        view->stride[axis] = stride;
+        stride *= view->meta.shape[axis] ? view->meta.shape[axis] : 1;
+    }
+    view->contiguous = true;
+}
+
+void gt__view_update_contiguous(gt_view *view)
+{
+    int64_t expected = 1;
+    view->contiguous = true;
+    if (view->meta.numel == 0)
+        return;
+    for (unsigned axis = view->meta.rank; axis-- > 0;) {
+        if (view->meta.shape[axis] != 1 && view->stride[axis] != expected)
+            view->contiguous = false;
+        expected *= view->meta.shape[axis];
+    }
+}
+
+void gt__store_stats(const gt_store *store, gt_store_stats *stats)
+{
+    *stats = (gt_store_stats){.bytes_used = store->bytes_used, .bytes_pooled = store->bytes_pooled};
+    for (size_t slot = 0; slot < store->capacity; slot++)
+        stats->tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
+}

@@ -1,0 +1,67 @@
+/*
+ * store.h: the worker's tensors, by slot number, and the pool their memory comes from.
+ *
+ * A tensor is a view on a reference-counted buffer, or poison: the first failure that led to it. Buffers are recycled by
+ * size class, because fresh pages cost several times what computing on them costs.
+ */
+#ifndef GT_WORKER_STORE_H
+#define GT_WORKER_STORE_H
+
+#include "engine.h"
+#include "segment.h"
+
+/* Memory shared by the views on it. Comes from the pool, or is a client's segment used in place. */
+typedef struct gt_buffer {
+    uint32_t references;
+    uint32_t size_class;
+    void *memory;
+    gt_segment *segment;    /* NULL: pooled */
+    struct gt_buffer *next; /* in its class's free list */
+} gt_buffer;
+
+/* Why a tensor does not exist. Shared by everything computed from it. */
+typedef struct gt_poison {
+    uint32_t references;
+    gt_err err;
+    char text[];
+} gt_poison;
+
+typedef enum gt_entry_state { GT_ENTRY_EMPTY = 0, GT_ENTRY_TENSOR, GT_ENTRY_POISON } gt_entry_state;
+
+typedef struct gt_entry {
+    gt_entry_state state;
+    gt_view view;
+    gt_buffer *buffer;
+    gt_poison *poison;
+    uint64_t filled; /* bytes that have arrived, while an upload is under way */
+} gt_entry;
+
+typedef struct gt_store gt_store;
+
+gt_err gt__store_new(gt_engine *engine, gt_store **store);
+void gt__store_free(gt_store **store);
+
+/* The entry of a slot, created empty on first use. NULL if the number is absurd. Later calls may move entries. */
+gt_entry *gt__store_entry(gt_store *store, uint64_t slot);
+void gt__store_clear(gt_store *store, gt_entry *entry);
+
+/* Memory for `meta`, row-major; one reference for the caller. GT_ERR_MEMORY leaves the store as it was. */
+gt_err gt__store_allocate(gt_store *store, const gt_meta *meta, gt_view *view, gt_buffer **buffer);
+gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **buffer);
+void gt__buffer_release(gt_store *store, gt_buffer *buffer);
+
+gt_poison *gt__poison_new(gt_err err, const char *text);
+void gt__poison_release(gt_poison *poison);
+
+/* Row-major strides for the view's shape. */
+void gt__view_set_contiguous(gt_view *view);
+void gt__view_update_contiguous(gt_view *view);
+
+typedef struct gt_store_stats {
+    uint64_t tensors;
+    uint64_t bytes_used;   /* handed out */
+    uint64_t bytes_pooled; /* kept for reuse */
+} gt_store_stats;
+void gt__store_stats(const gt_store *store, gt_store_stats *stats);
+
+#endif

@@ -1,0 +1,229 @@
+/*
+ * worker.c: the worker's loop: introduce itself, then take records in order until the dispatcher leaves.
+ *
+ * Place in the flow: dispatcher -> link -> here -> execute.c -> engine. Answers (fetch, sync) go back on the same link.
+ */
+#include "worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hello.h"
+#include "log.h"
+
+enum { STOP_POLL_MS = 200 }; /* how often an idle worker looks at options->stop */
+
+/* ---- answers ----------------------------------------------------------------------------------------------- */
+
+/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone. */
+static gt_slot *reserve_answer(gt_worker *worker, unsigned slots)
+{
+    for (;;) {
+        gt_slot *answer = gt__link_reserve(worker->link, slots);
+        if (answer || worker->link->dead)
+            return answer;
+        gt__link_flush(worker->link);
+        gt__link_wait(worker->link, GT_WAIT_WRITE, -1);
+    }
+}
+
+static void answer_failure(gt_worker *worker, uint64_t ticket, gt_err err, const char *text)
+{
+    size_t bytes = strlen(text);
+    unsigned tail = gt__slots_for(bytes);
+    gt_slot *answer = reserve_answer(worker, 1 + tail);
+    if (!answer)
+        return;
+    answer->ins = (gt_instruction){.op = GT_OP_failure, .tail = (uint16_t)tail, .result = ticket};
+    answer->ins.imm[0].i = err;
+    answer->ins.imm[1].u = bytes;
+    memcpy(answer + 1, text, bytes);
+    gt__link_commit(worker->link, 1 + tail);
+}
+
+/* One piece of a fetched tensor, read straight from the engine into the stream. */
+static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *view, uint64_t offset, uint64_t bytes,
+                           bool last)
+{
+    unsigned tail = gt__slots_for(bytes);
+    gt_slot *answer = reserve_answer(worker, 1 + tail);
+    if (!answer)
+        return GT_ERR_CONNECTION;
+    answer->ins = (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)tail, .result = ticket};
+    answer->ins.flags = last ? GT_FLAG_LAST : 0;
+    answer->ins.imm[0].u = offset;
+    answer->ins.imm[1].u = bytes;
+    if (bytes)
+        GT_TRY(worker->engine->ops->read(worker->engine, (uint8_t *)view->data + offset, answer + 1, bytes));
+    gt__link_commit(worker->link, 1 + tail);
+    return GT_OK;
+}
+
+static gt_err fetch_into_segment(gt_worker *worker, const gt_instruction *ins, const gt_view *view, size_t bytes)
+{
+    gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, ins->imm[0].u) : NULL;
+    if (!segment || ins->imm[1].u > segment->bytes || bytes > segment->bytes - ins->imm[1].u)
+        return gt__fail(GT_ERR_INTERNAL, "fetch: the segment is missing or too small");
+    GT_TRY(gt__segment_map(segment));
+    GT_TRY(worker->engine->ops->read(worker->engine, view->data, segment->data + ins->imm[1].u, bytes));
+    return answer_piece(worker, ins->result, view, 0, 0, true);
+}
+
+static gt_err fetch_tensor(gt_worker *worker, const gt_instruction *ins, const gt_view *view)
+{
+    uint64_t bytes = gt__meta_bytes(&view->meta), offset = 0;
+    if (ins->imm[0].u)
+        return fetch_into_segment(worker, ins, view, bytes);
+    do {
+        uint64_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
+        GT_TRY(answer_piece(worker, ins->result, view, offset, piece, offset + piece == bytes));
+        offset += piece;
+    } while (offset < bytes);
+    return GT_OK;
+}
+
+static void answer_fetch(gt_worker *worker, const gt_instruction *ins)
+{
+    gt_entry *entry = gt__store_entry(worker->store, ins->operand[0]);
+    if (!entry || entry->state == GT_ENTRY_EMPTY)
+        answer_failure(worker, ins->result, GT_ERR_INTERNAL, "fetch: the worker has no such tensor");
+    else if (entry->state == GT_ENTRY_POISON)
+        answer_failure(worker, ins->result, entry->poison->err, entry->poison->text);
+    else {
+        gt_view view;
+        gt_buffer *temporary;
+        gt_err err = gt__worker_contiguous(worker, entry, &view, &temporary);
+        if (err == GT_OK)
+            err = worker->engine->ops->sync(worker->engine);
+        if (err == GT_OK)
+            err = fetch_tensor(worker, ins, &view);
+        if (err != GT_OK && !worker->link->dead)
+            answer_failure(worker, ins->result, err, gt_error_text());
+        if (temporary)
+            gt__buffer_release(worker->store, temporary);
+    }
+    gt__link_flush(worker->link);
+}
+
+/* ---- the stream -------------------------------------------------------------------------------------------- */
+
+static void free_slots(gt_worker *worker, const gt_instruction *ins)
+{
+    const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
+                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++) {
+        gt_entry *entry = slots[k] ? gt__store_entry(worker->store, slots[k]) : NULL;
+        if (entry)
+            gt__store_clear(worker->store, entry);
+    }
+}
+
+/* False: the dispatcher said goodbye. */
+static bool handle_record(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    switch ((gt_opcode)ins->op) {
+    case GT_OP_free:
+        free_slots(worker, ins);
+        return true;
+    case GT_OP_data:
+        gt__worker_append(worker, ins, tail);
+        return true;
+    case GT_OP_fetch:
+        answer_fetch(worker, ins);
+        return true;
+    case GT_OP_sync:
+        worker->engine->ops->sync(worker->engine);
+        answer_piece(worker, ins->result, NULL, 0, 0, true);
+        gt__link_flush(worker->link);
+        return true;
+    case GT_OP_forget:
+        if (worker->link->ops->forget)
+            worker->link->ops->forget(worker->link, ins->imm[0].u);
+        return true;
+    case GT_OP_goodbye:
+        return false;
+    default:
+        break;
+    }
+    if (gt__op_table[ins->op].form == GT_FORM_CONTROL)
+        gt__log_error("worker %s: unexpected %s record", worker->name, gt__op_table[ins->op].name);
+    else
+        gt__worker_execute(worker, ins, tail);
+    return true;
+}
+
+static gt_err run_stream(gt_worker *worker, atomic_bool *stop)
+{
+    for (;;) {
+        size_t available;
+        const gt_slot *slots = gt__link_peek(worker->link, &available);
+        if (!slots) {
+            if (worker->link->dead)
+                return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
+            if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+                return GT_OK;
+            gt__link_flush(worker->link);
+            gt__link_wait(worker->link, GT_WAIT_READ, stop ? STOP_POLL_MS : -1);
+            continue;
+        }
+        unsigned length;
+        GT_TRY(gt__instruction_check(slots, available, &length));
+        if (gt__log_on(GT_LOG_WORKER)) {
+            char text[128];
+            gt__log(GT_LOG_WORKER, "%s: %s", worker->name, gt__instruction_text(&slots->ins, text, sizeof text));
+        }
+        bool more = handle_record(worker, &slots->ins, slots + 1);
+        gt__link_consume(worker->link, length);
+        if (!more)
+            return GT_OK;
+    }
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static gt_err open_engine(const gt_worker_options *options, gt_engine **engine)
+{
+    const char *backend = options->backend && *options->backend ? options->backend : getenv("GT_BACKEND");
+    const gt_engine_ops *ops;
+    GT_TRY(gt__engine_find(backend, &ops));
+    gt_engine_options engine_options = {.threads = options->threads};
+    return ops->open(&engine_options, engine);
+}
+
+static gt_err serve(gt_worker *worker, const gt_worker_options *options)
+{
+    gt_welcome welcome;
+    GT_TRY(gt__hello_send(worker->link, GT_ROLE_WORKER, worker->name, worker->engine->ops->name));
+    GT_TRY(gt__hello_wait(worker->link, options->timeout_ms, &welcome));
+    gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
+    gt_err err = run_stream(worker, options->stop);
+    gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
+    return err;
+}
+
+gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
+{
+    gt__log_init();
+    char name[64];
+    if (options->name && *options->name)
+        snprintf(name, sizeof name, "%s", options->name);
+    else
+        snprintf(name, sizeof name, "worker_%d", (int)getpid());
+    gt_worker worker = {.link = link, .name = name};
+    gt_err err = open_engine(options, &worker.engine);
+    if (err == GT_OK)
+        err = gt__store_new(worker.engine, &worker.store);
+    if (err == GT_OK && !worker.link)
+        err = gt__address_connect(options->address, options->timeout_ms, &worker.link);
+    if (err == GT_OK)
+        err = serve(&worker, options);
+    /* The store before the link: buffers may lie in segments that the link maps. */
+    gt__store_free(&worker.store);
+    if (worker.link)
+        gt__link_close(worker.link);
+    if (worker.engine)
+        worker.engine->ops->close(worker.engine);
+    return err;
+}

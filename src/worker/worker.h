@@ -1,0 +1,44 @@
+/*
+ * worker.h: a worker takes its instruction stream in order and executes it on an engine.
+ */
+#ifndef GT_WORKER_WORKER_H
+#define GT_WORKER_WORKER_H
+
+#include <stdatomic.h>
+
+#include "engine.h"
+#include "link.h"
+#include "store.h"
+
+typedef struct gt_worker_options {
+    const char *name;    /* NULL: "worker_<pid>" */
+    const char *backend; /* NULL: GT_BACKEND, else cpu */
+    const char *address; /* "host:port", see gt_client_connect; not used when a link is given */
+    int timeout_ms;      /* for the server to appear; 0: the default */
+    int threads;         /* 0: let the engine decide */
+    atomic_bool *stop;   /* set from anywhere to end the worker; may be NULL */
+} gt_worker_options;
+
+/*
+ * Run a worker until the dispatcher leaves, or *stop. `link` is taken; NULL: connect to options->address.
+ * GT_OK after an orderly end, an error when the server could not be reached, refused us, or vanished.
+ */
+gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);
+
+/* The running worker, for execute.c. */
+typedef struct gt_worker {
+    gt_link *link;
+    gt_engine *engine;
+    gt_store *store;
+    uint64_t executed; /* instructions */
+    const char *name;
+} gt_worker;
+
+/* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
+void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* More bytes of an upload. */
+void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* A contiguous view of entry's elements: its own, or a copy in *temporary (release it). */
+gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *view, gt_buffer **temporary);
+
+#endif

@@ -1,0 +1,701 @@
+/*
+ * test_engine.c: every row of the op table, on the CPU engine and on the reference engine, with the same result.
+ *
+ * One generator a form makes the cases: every dtype; 0-d, empty, ordinary and large shapes; broadcasts; transposed,
+ * stepped, flipped and expanded views. A row whose form has no generator fails the test, so a new row is tested the
+ * day it is written, and an elementwise or reducing one without new code. engine_fixture.h runs and compares.
+ */
+#include "check.h"
+#include "engine_fixture.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+static const shape shapes[] = {{0}, {1, 0}, {1, 1}, {1, 7}, {3, 3, 0, 2}, {2, 5, 6}, {3, 4, 1, 6}, {4, 2, 3, 4, 5}};
+static const shape large = {2, 263, 301};
+
+/* The dtypes and layouts of large cases: the reference engine is slow, so not all of them. */
+static const struct {
+    gt_dtype dtype;
+    layout how;
+} large_cases[] = {
+    {.dtype = GT_FLOAT32, .how = CONTIGUOUS},
+    {.dtype = GT_FLOAT32, .how = TRANSPOSED},
+    {.dtype = GT_BFLOAT16, .how = STEPPED},
+    {.dtype = GT_INT32, .how = NEGATIVE},
+    {.dtype = GT_BOOL, .how = CONTIGUOUS},
+};
+
+typedef void (*tensor_case)(gt_opcode op, const tensor *a);
+
+static void each_tensor(gt_opcode op, values kind, tensor_case run)
+{
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+        for (int k = 0; k < COUNT(shapes); k++) {
+            for (int how = 0; how < LAYOUTS; how++) {
+                tensor a = tensor_new((gt_dtype)dtype, shapes[k], (layout)how, kind);
+                run(op, &a);
+                tensor_free(&a);
+            }
+        }
+    }
+    for (int k = 0; k < COUNT(large_cases); k++) {
+        tensor a = tensor_new(large_cases[k].dtype, large, large_cases[k].how, kind);
+        run(op, &a);
+        tensor_free(&a);
+    }
+}
+
+/* ---- elementwise -------------------------------------------------------------------------------------------- */
+
+static void unary_case(gt_opcode op, const tensor *a)
+{
+    operation o = operation_new(op, 1, a, NULL, NULL);
+    o.ins.imm[0].f = draw_integer(0, 4) ? -1 : -INFINITY;
+    o.ins.imm[1].f = draw_integer(0, 4) ? 2 : INFINITY;
+    run_case(&o);
+}
+
+static void generate_unary(gt_opcode op)
+{
+    each_tensor(op, PLAIN, unary_case);
+    each_tensor(op, ANY, unary_case);
+}
+
+static const shape pairs[][2] = {
+    {{0}, {0}},
+    {{0}, {1, 7}},
+    {{1, 0}, {1, 1}},
+    {{1, 7}, {1, 7}},
+    {{2, 5, 6}, {2, 5, 6}},
+    {{2, 5, 6}, {1, 6}},
+    {{2, 1, 6}, {2, 5, 1}},
+    {{3, 4, 1, 6}, {2, 3, 1}},
+    {{3, 3, 0, 2}, {1, 2}},
+    {{2, 5, 6}, {0}},
+};
+
+static void binary_case(gt_opcode op, const int64_t *size_a, const int64_t *size_b, gt_dtype dtype_a, gt_dtype dtype_b,
+                        layout how)
+{
+    tensor a = tensor_new(dtype_a, size_a, how, how % 2 ? PLAIN : ANY);
+    /* Both engines refuse to divide integers by zero; mostly they should not have to. */
+    tensor b = tensor_new(dtype_b, size_b, (layout)((how * 2 + 1) % LAYOUTS), how == CONTIGUOUS ? ANY : NONZERO);
+    operation o = operation_new(op, 2, &a, &b, NULL);
+    run_case(&o);
+    for (unsigned k = 0; k < 2; k++) {
+        operation literal = operation_new(op, 2, &a, &b, NULL);
+        set_literal(&literal, k, GT_LITERAL_INT, (gt_imm){.i = 3});
+        run_case(&literal);
+        literal = operation_new(op, 2, &a, &b, NULL);
+        set_literal(&literal, k, GT_LITERAL_FLOAT, (gt_imm){.f = -1.5});
+        run_case(&literal);
+        literal = operation_new(op, 2, &a, &b, NULL);
+        set_literal(&literal, k, GT_LITERAL_BOOL, (gt_imm){.i = 1});
+        run_case(&literal);
+    }
+    tensor_free(&a);
+    tensor_free(&b);
+}
+
+static void generate_binary(gt_opcode op)
+{
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+        for (int k = 0; k < COUNT(pairs); k++) {
+            for (int how = 0; how < LAYOUTS; how++)
+                binary_case(op, pairs[k][0], pairs[k][1], (gt_dtype)dtype, (gt_dtype)dtype, (layout)how);
+            gt_dtype other = (gt_dtype)draw_integer(0, GT_DTYPE_COUNT);
+            binary_case(op, pairs[k][0], pairs[k][1], (gt_dtype)dtype, other, NEGATIVE);
+        }
+    }
+    for (int k = 0; k < COUNT(large_cases); k++) {
+        static const shape row = {1, 301}, column = {2, 263, 1};
+        const int64_t *other[] = {large, row, column};
+        tensor a = tensor_new(large_cases[k].dtype, large, large_cases[k].how, ANY);
+        tensor b = tensor_new(large_cases[k].dtype, other[k % 3], CONTIGUOUS, NONZERO);
+        operation o = operation_new(op, 2, &a, &b, NULL);
+        run_case(&o);
+        tensor_free(&a);
+        tensor_free(&b);
+    }
+}
+
+static void ternary_case(gt_opcode op, const int64_t *size_a, const int64_t *size_b, gt_dtype dtype, layout how)
+{
+    tensor condition = tensor_new(GT_BOOL, size_b, how, FEW);
+    tensor a = tensor_new(dtype, size_a, (layout)((how + 1) % LAYOUTS), ANY);
+    tensor b = tensor_new(how == STEPPED ? (gt_dtype)draw_integer(0, GT_DTYPE_COUNT) : dtype, size_b, how, ANY);
+    operation o = operation_new(op, 3, &condition, &a, &b);
+    run_case(&o);
+    set_literal(&o, 1, GT_LITERAL_INT, (gt_imm){.i = 7});
+    run_case(&o);
+    set_literal(&o, 2, GT_LITERAL_FLOAT, (gt_imm){.f = 0.25});
+    run_case(&o);
+    o = operation_new(op, 3, &condition, &a, &b);
+    set_literal(&o, 2, GT_LITERAL_BOOL, (gt_imm){.i = 1});
+    run_case(&o);
+    tensor_free(&condition);
+    tensor_free(&a);
+    tensor_free(&b);
+}
+
+static void generate_ternary(gt_opcode op)
+{
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++)
+        for (int k = 0; k < COUNT(pairs); k++)
+            for (int how = 0; how < LAYOUTS; how++)
+                ternary_case(op, pairs[k][0], pairs[k][1], (gt_dtype)dtype, (layout)how);
+    for (int k = 0; k < COUNT(large_cases); k++)
+        ternary_case(op, large, large, large_cases[k].dtype, large_cases[k].how);
+}
+
+/* ---- reductions and scans ----------------------------------------------------------------------------------- */
+
+static void reduce_case(gt_opcode op, const tensor *a)
+{
+    const gt_meta *meta = &a->view.meta;
+    for (int64_t mask = 0; mask < (1 << meta->rank); mask++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = mask;
+        o.ins.imm[1].f = (double)draw_integer(0, 3);
+        o.ins.flags = draw_integer(0, 2) ? GT_FLAG_KEEPDIM : 0;
+        for (int axis = 0; axis < meta->rank; axis++)
+            o.terms *= mask >> axis & 1 || !mask ? (double)meta->shape[axis] + 1 : 1;
+        run_case(&o);
+    }
+}
+
+static void generate_reduce(gt_opcode op)
+{
+    each_tensor(op, op == GT_OP_prod ? NEAR_ONE : PLAIN, reduce_case);
+    each_tensor(op, FEW, reduce_case);
+}
+
+static void argreduce_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = -1; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = axis;
+        o.ins.flags = draw_integer(0, 2) ? GT_FLAG_KEEPDIM : 0;
+        run_case(&o);
+    }
+}
+
+static void generate_argreduce(gt_opcode op)
+{
+    each_tensor(op, PLAIN, argreduce_case);
+    each_tensor(op, FEW, argreduce_case);
+}
+
+static void scan_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = axis;
+        o.terms = 1 + (a->view.meta.rank ? (double)a->view.meta.shape[axis] : 0);
+        run_case(&o);
+    }
+}
+
+static void generate_scan(gt_opcode op)
+{
+    each_tensor(op, PLAIN, scan_case);
+    each_tensor(op, FEW, scan_case);
+}
+
+/* ---- products ----------------------------------------------------------------------------------------------- */
+
+static void generate_matmul(gt_opcode op)
+{
+    static const shape products[][2] = {
+        {{1, 4}, {1, 4}},          {{2, 3, 4}, {2, 4, 5}},          {{2, 3, 4}, {1, 4}},
+        {{1, 4}, {2, 4, 5}},       {{3, 2, 3, 4}, {1, 4}},          {{1, 4}, {3, 2, 4, 5}},
+        {{3, 2, 3, 4}, {2, 4, 5}}, {{4, 2, 1, 3, 4}, {3, 5, 4, 2}}, {{2, 0, 4}, {2, 4, 3}},
+        {{2, 3, 0}, {2, 0, 2}},    {{2, 1, 4}, {2, 4, 1}},          {{2, 65, 70}, {2, 70, 33}},
+        {{3, 0, 3, 4}, {2, 4, 5}}, {{3, 3, 17, 9}, {3, 3, 9, 18}},  {{2, 3, 4}, {2, 5, 4}},
+    };
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+        for (int k = 0; k < COUNT(products); k++) {
+            for (int how = 0; how < LAYOUTS * LAYOUTS; how++) {
+                tensor a = tensor_new((gt_dtype)dtype, products[k][0], (layout)(how % LAYOUTS), PLAIN);
+                tensor b = tensor_new((gt_dtype)dtype, products[k][1], (layout)(how / LAYOUTS), PLAIN);
+                operation o = operation_new(op, 2, &a, &b, NULL);
+                o.terms = 16 * (double)(products[k][0][products[k][0][0]] + 1);
+                run_case(&o);
+                tensor_free(&a);
+                tensor_free(&b);
+            }
+        }
+    }
+}
+
+/* ---- movement ----------------------------------------------------------------------------------------------- */
+
+static void cast_case(gt_opcode op, const tensor *a)
+{
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.dtype = (uint8_t)dtype;
+        o.exact = true;
+        run_case(&o);
+    }
+}
+
+static void generate_cast(gt_opcode op)
+{
+    each_tensor(op, ANY, cast_case);
+}
+
+static void copy_case(gt_opcode op, const tensor *a)
+{
+    operation o = operation_new(op, 1, a, NULL, NULL);
+    set_shape(&o, (gt_dtype)a->view.meta.dtype, (shape){1, a->view.meta.numel});
+    o.exact = true;
+    run_case(&o);
+}
+
+static void generate_copy(gt_opcode op)
+{
+    each_tensor(op, ANY, copy_case);
+}
+
+static void cat_case(gt_opcode op, const tensor *a)
+{
+    const gt_meta *meta = &a->view.meta;
+    for (int64_t axis = 0; axis < meta->rank; axis++) {
+        shape other = {meta->rank}, none = {meta->rank};
+        memcpy(other + 1, meta->shape, meta->rank * sizeof *other);
+        memcpy(none + 1, meta->shape, meta->rank * sizeof *none);
+        other[axis + 1] += 2;
+        none[axis + 1] = 0;
+        tensor b = tensor_new((gt_dtype)meta->dtype, other, TRANSPOSED, ANY);
+        tensor c = tensor_new((gt_dtype)draw_integer(0, GT_DTYPE_COUNT), none, CONTIGUOUS, ANY);
+        tensor d = tensor_new((gt_dtype)draw_integer(0, GT_DTYPE_COUNT), other, NEGATIVE, ANY);
+        operation o = operation_new(op, 4, a, &b, &c);
+        o.in[3] = &d;
+        o.operands = (unsigned)draw_integer(1, 5);
+        o.ins.imm[0].i = axis;
+        o.ins.imm[1].i = o.operands;
+        o.ins.tail = 1;
+        o.exact = true;
+        run_case(&o);
+        tensor_free(&b);
+        tensor_free(&c);
+        tensor_free(&d);
+    }
+}
+
+static void generate_cat(gt_opcode op)
+{
+    each_tensor(op, ANY, cat_case);
+}
+
+static void triangle_case(gt_opcode op, const tensor *a)
+{
+    static const int64_t diagonals[] = {0, 1, -1, 3, -4, 1000, -1000, INT64_MAX, INT64_MIN};
+    for (int k = 0; k < COUNT(diagonals); k++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = diagonals[k];
+        o.exact = true;
+        run_case(&o);
+    }
+}
+
+static void generate_triangle(gt_opcode op)
+{
+    each_tensor(op, ANY, triangle_case);
+}
+
+/* A slice of every axis: sometimes flipped, sometimes stepped, sometimes nothing. Sets the tail and its sizes. */
+static void draw_slice(operation *o, const gt_meta *meta, int64_t *sizes)
+{
+    o->ins.tail = 3;
+    sizes[0] = meta->rank;
+    for (int axis = 0; axis < meta->rank; axis++) {
+        int64_t size = meta->shape[axis], step = draw_integer(1, 3);
+        int64_t start = size ? draw_integer(0, size) : 0, count = size ? (size - start + step - 1) / step : 0;
+        if (count && draw_integer(0, 3) == 0) {
+            start += (count - 1) * step;
+            step = -step;
+        }
+        if (draw_integer(0, 12) == 0) {
+            count = 0;
+            start = size;
+        }
+        o->tail[0].i64[axis] = start;
+        o->tail[1].i64[axis] = step;
+        o->tail[2].i64[axis] = sizes[axis + 1] = count;
+    }
+}
+
+static void assign_case(gt_opcode op, const tensor *a)
+{
+    const gt_meta *meta = &a->view.meta;
+    for (int variant = 0; variant < 4; variant++) {
+        operation o = operation_new(op, 2, a, NULL, NULL);
+        shape sizes;
+        draw_slice(&o, meta, sizes);
+        if (variant == 2 && meta->rank)
+            sizes[draw_integer(1, meta->rank + 1)] = 1; /* broadcast */
+        gt_dtype dtype = variant == 1 ? (gt_dtype)draw_integer(0, GT_DTYPE_COUNT) : (gt_dtype)meta->dtype;
+        tensor src = tensor_new(dtype, sizes, (layout)draw_integer(0, LAYOUTS), ANY);
+        o.in[1] = &src;
+        if (variant == 3)
+            set_literal(&o, 1, GT_LITERAL_FLOAT, (gt_imm){.f = 2.75});
+        o.exact = true;
+        o.in_place = a->view.contiguous && draw_integer(0, 2);
+        run_case(&o);
+        tensor_free(&src);
+    }
+}
+
+static void generate_assign(gt_opcode op)
+{
+    each_tensor(op, ANY, assign_case);
+}
+
+/* ---- indexing ----------------------------------------------------------------------------------------------- */
+
+static gt_dtype draw_index_dtype(void)
+{
+    static const gt_dtype dtypes[] = {GT_INT64, GT_INT32, GT_INT8, GT_UINT8};
+    return dtypes[draw_integer(0, COUNT(dtypes))];
+}
+
+/* Numbers for a dimension of this size: as many as fit the index dtype. */
+static tensor index_for(gt_dtype dtype, const int64_t *sizes, layout how, bool negative, int64_t size)
+{
+    int64_t high = size < 1 ? 1 : size;
+    if (dtype == GT_INT8 && high > 127)
+        high = 127;
+    bool may_be_negative = negative && dtype != GT_UINT8;
+    int64_t low = may_be_negative ? (dtype == GT_INT8 && high < size ? -128 : -high) : 0;
+    return index_new(dtype, sizes, how, low < -size ? -size : low, dtype == GT_UINT8 && high > 255 ? 255 : high);
+}
+
+static void take_case(gt_opcode op, const tensor *a)
+{
+    static const shape indices[] = {{0}, {1, 0}, {1, 5}, {2, 3, 2}, {1, 40000}};
+    const gt_meta *meta = &a->view.meta;
+    for (int64_t axis = 0; axis < meta->rank; axis++) {
+        for (int k = 0; k < COUNT(indices) - (meta->rank > 1); k++) {
+            tensor index = index_for(draw_index_dtype(), indices[k], (layout)draw_integer(0, LAYOUTS), true,
+                                     meta->shape[axis]);
+            operation o = operation_new(op, 2, a, &index, NULL);
+            o.ins.imm[0].i = axis;
+            o.exact = true;
+            run_case(&o);
+            tensor_free(&index);
+        }
+    }
+}
+
+static void generate_take(gt_opcode op)
+{
+    each_tensor(op, ANY, take_case);
+}
+
+/* An index of a's shape, but shorter here and there, and of any length along the axis. */
+static tensor index_along(const gt_meta *meta, int64_t axis)
+{
+    shape sizes = {meta->rank};
+    for (int k = 0; k < meta->rank; k++)
+        sizes[k + 1] = k == axis ? draw_integer(0, 9) : meta->shape[k] - (meta->shape[k] > 0 && draw_integer(0, 3) == 0);
+    return index_for(draw_index_dtype(), sizes, (layout)draw_integer(0, LAYOUTS), false, meta->shape[axis]);
+}
+
+static void gather_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = 0; axis < a->view.meta.rank; axis++) {
+        tensor index = index_along(&a->view.meta, axis);
+        operation o = operation_new(op, 2, a, &index, NULL);
+        o.ins.imm[0].i = axis;
+        o.exact = true;
+        run_case(&o);
+        tensor_free(&index);
+    }
+}
+
+static void generate_gather(gt_opcode op)
+{
+    each_tensor(op, ANY, gather_case);
+    each_tensor(op, PLAIN, gather_case);
+}
+
+static void scatter_case(gt_opcode op, const tensor *a)
+{
+    const gt_meta *meta = &a->view.meta;
+    for (int64_t axis = 0; axis < meta->rank; axis++) {
+        tensor index = index_along(meta, axis);
+        shape sizes = {meta->rank};
+        for (int k = 0; k < meta->rank; k++)
+            sizes[k + 1] = index.view.meta.shape[k] + draw_integer(0, 2);
+        tensor src = tensor_new((gt_dtype)meta->dtype, sizes, (layout)draw_integer(0, LAYOUTS), PLAIN);
+        operation o = operation_new(op, 3, a, &index, &src);
+        o.ins.imm[0].i = axis;
+        o.exact = true; /* the same additions in the same order */
+        o.in_place = a->view.contiguous && draw_integer(0, 2);
+        run_case(&o);
+        set_literal(&o, 2, GT_LITERAL_FLOAT, (gt_imm){.f = 1.5});
+        run_case(&o);
+        tensor_free(&index);
+        tensor_free(&src);
+    }
+}
+
+static void generate_scatter(gt_opcode op)
+{
+    each_tensor(op, PLAIN, scatter_case);
+    each_tensor(op, ANY, scatter_case);
+}
+
+static void wrap_index_case(gt_opcode op, const tensor *a)
+{
+    static const int64_t sizes[] = {1000, 128, 101, 5}; /* the last ones are sometimes exceeded: both must say so */
+    for (int k = 0; k < COUNT(sizes); k++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = sizes[k];
+        run_case(&o);
+    }
+}
+
+static void generate_wrap_index(gt_opcode op)
+{
+    each_tensor(op, PLAIN, wrap_index_case);
+}
+
+static void mask_index_case(gt_opcode op, const tensor *a)
+{
+    int64_t count = 0;
+    for (int64_t k = 0; k < a->view.meta.numel; k++)
+        count += gt__reference_integer(&a->view, k) != 0;
+    for (int64_t off = 0; off < 2; off++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = count - off; /* a wrong count is an error on both */
+        run_case(&o);
+    }
+}
+
+static void generate_mask_index(gt_opcode op)
+{
+    each_tensor(op, FEW, mask_index_case);
+    each_tensor(op, PLAIN, mask_index_case);
+}
+
+/* ---- sorting ------------------------------------------------------------------------------------------------ */
+
+static void argsort_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = axis;
+        o.ins.imm[1].i = draw_integer(0, 2);
+        run_case(&o);
+    }
+}
+
+static void topk_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
+        int64_t size = a->view.meta.rank ? a->view.meta.shape[axis] : 1;
+        for (int64_t k = 0; k < 3; k++) {
+            operation o = operation_new(op, 1, a, NULL, NULL);
+            o.ins.imm[0].i = axis;
+            o.ins.imm[1].i = k == 2 ? size : draw_integer(0, size + 1);
+            o.ins.flags = draw_integer(0, 2) ? GT_FLAG_SMALLEST : 0;
+            run_case(&o);
+        }
+    }
+}
+
+/* One long line of a dtype with short keys and one with long ones, with ties. */
+static void each_long_line(gt_opcode op, tensor_case run)
+{
+    static const gt_dtype dtypes[] = {GT_FLOAT32, GT_FLOAT64, GT_INT64, GT_FLOAT16};
+    for (int k = 0; k < COUNT(dtypes); k++) {
+        tensor a = tensor_new(dtypes[k], (shape){1, 20011}, (layout)k, ANY);
+        run(op, &a);
+        tensor_free(&a);
+    }
+}
+
+static void generate_argsort(gt_opcode op)
+{
+    each_tensor(op, ANY, argsort_case);
+    each_tensor(op, FEW, argsort_case);
+    each_long_line(op, argsort_case);
+}
+
+static void generate_topk(gt_opcode op)
+{
+    each_tensor(op, ANY, topk_case);
+    each_tensor(op, FEW, topk_case);
+    each_long_line(op, topk_case);
+}
+
+/* ---- creation ----------------------------------------------------------------------------------------------- */
+
+static void create_case(gt_opcode op, gt_dtype dtype, const int64_t *sizes)
+{
+    bool real = gt__dtype_is_float(dtype);
+    operation o = operation_new(op, 0, NULL, NULL, NULL);
+    set_shape(&o, dtype, sizes);
+    o.ins.imm[0] = real ? (gt_imm){.f = -1.25} : (gt_imm){.i = -3};
+    o.ins.imm[1] = real ? (gt_imm){.f = 0.1} : (gt_imm){.i = 7};
+    if (gt__op_table[op].form == GT_FORM_RANDOM) {
+        o.ins.imm[0].u = draw_bits();
+        o.ins.imm[1].u = draw_bits();
+        o.tail[1].i64[0] = -20;
+        o.tail[1].i64[1] = 100;
+        o.ins.tail = 2;
+    }
+    o.exact = true;
+    run_case(&o);
+}
+
+static void generate_creation(gt_opcode op)
+{
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+        for (int k = 0; k < COUNT(shapes); k++)
+            create_case(op, (gt_dtype)dtype, shapes[k]);
+        create_case(op, (gt_dtype)dtype, large);
+        create_case(op, (gt_dtype)dtype, (shape){1, 70001});
+    }
+}
+
+/* ---- the table ---------------------------------------------------------------------------------------------- */
+
+static void (*const generators[])(gt_opcode) = {
+    [GT_FORM_UNARY] = generate_unary,
+    [GT_FORM_BINARY] = generate_binary,
+    [GT_FORM_TERNARY] = generate_ternary,
+    [GT_FORM_REDUCE] = generate_reduce,
+    [GT_FORM_ARGREDUCE] = generate_argreduce,
+    [GT_FORM_SCAN] = generate_scan,
+    [GT_FORM_MATMUL] = generate_matmul,
+    [GT_FORM_RESHAPE] = generate_copy,
+    [GT_FORM_CAST] = generate_cast,
+    [GT_FORM_COPY] = generate_copy,
+    [GT_FORM_CAT] = generate_cat,
+    [GT_FORM_TRIANGLE] = generate_triangle,
+    [GT_FORM_TAKE] = generate_take,
+    [GT_FORM_GATHER] = generate_gather,
+    [GT_FORM_SCATTER] = generate_scatter,
+    [GT_FORM_ASSIGN] = generate_assign,
+    [GT_FORM_WRAP_INDEX] = generate_wrap_index,
+    [GT_FORM_MASK_INDEX] = generate_mask_index,
+    [GT_FORM_ARGSORT] = generate_argsort,
+    [GT_FORM_TOPK] = generate_topk,
+    [GT_FORM_FULL] = generate_creation,
+    [GT_FORM_ARANGE] = generate_creation,
+    [GT_FORM_EYE] = generate_creation,
+    [GT_FORM_RANDOM] = generate_creation,
+};
+
+/* The worker answers these itself. */
+static bool needs_no_engine(gt_form form)
+{
+    return form == GT_FORM_PERMUTE || form == GT_FORM_EXPAND || form == GT_FORM_SLICE || form == GT_FORM_UPLOAD ||
+           form == GT_FORM_CONTROL;
+}
+
+static void test_row(const void *argument)
+{
+    gt_opcode op = *(const gt_opcode *)argument;
+    unsigned form = gt__op_table[op].form;
+    if (needs_no_engine((gt_form)form))
+        return;
+    if (!CHECK(form < (unsigned)COUNT(generators) && generators[form])) {
+        fprintf(stderr, "%s: this form has no generator: write one above\n", gt__op_table[op].name);
+        return;
+    }
+    long cases = fixture_now.cases, failed = fixture_now.failed;
+    fixture_now.described = 0;
+    fixture_state = (uint64_t)op; /* each row draws its own numbers, whichever rows are selected */
+    generators[form](op);
+    CHECK(fixture_now.cases > cases);
+    CHECK_EQ(fixture_now.failed, failed);
+}
+
+/* ---- what is not in the table ------------------------------------------------------------------------------- */
+
+static void check_bad_index(gt_opcode op, const tensor *a, const tensor *index, const tensor *src, const char *text)
+{
+    operation o = operation_new(op, src ? 3 : 2, a, index, src);
+    CHECK_EQ(run_case(&o), GT_ERR_INDEX);
+    if (!CHECK(strcmp(gt_error_text(), text) == 0))
+        fprintf(stderr, "%s: %s\n", gt__op_table[op].name, gt_error_text());
+}
+
+static void test_bad_indices(const void *argument)
+{
+    (void)argument;
+    tensor a = tensor_new(GT_FLOAT32, (shape){2, 5, 3}, CONTIGUOUS, PLAIN);
+    tensor index = index_new(GT_INT32, (shape){2, 5, 3}, TRANSPOSED, 0, 5);
+    gt__reference_put_integer(&index.view, 11, 7);
+    static const char *beyond = "index 7 is out of bounds for dimension 0 with size 5";
+    check_bad_index(GT_OP_take, &a, &index, NULL, beyond);
+    check_bad_index(GT_OP_gather, &a, &index, NULL, beyond);
+    check_bad_index(GT_OP_scatter, &a, &index, &a, beyond);
+    check_bad_index(GT_OP_scatter_add, &a, &index, &a, beyond);
+    gt__reference_put_integer(&index.view, 11, -1);
+    static const char *negative = "index -1 is out of bounds for dimension 0 with size 5";
+    check_bad_index(GT_OP_gather, &a, &index, NULL, negative);
+    check_bad_index(GT_OP_scatter, &a, &index, &a, negative);
+    operation o = operation_new(GT_OP_take, 2, &a, &index, NULL);
+    CHECK_EQ(run_case(&o), GT_OK);
+    tensor_free(&a);
+    tensor_free(&index);
+}
+
+/* The same bits from one thread as from three: scans, scatters and random numbers. */
+static void test_threads(const void *argument)
+{
+    (void)argument;
+    static const gt_opcode ops[] = {GT_OP_cumsum, GT_OP_scatter_add, GT_OP_randn};
+    gt_engine *one;
+    if (!CHECK_EQ(gt__engine_cpu.open(&(gt_engine_options){.threads = 1}, &one), GT_OK))
+        return;
+    tensor a = tensor_new(GT_FLOAT32, (shape){2, 400, 500}, CONTIGUOUS, PLAIN);
+    tensor index = index_new(GT_INT64, (shape){2, 400, 500}, REPEATED, 0, 400);
+    for (int k = 0; k < COUNT(ops); k++) {
+        operation o = operation_new(ops[k], gt__op_operands(ops[k]), &a, &index, &a);
+        const gt_meta *metas[] = {&a.view.meta, &index.view.meta, &a.view.meta};
+        if (ops[k] == GT_OP_randn) {
+            set_shape(&o, GT_FLOAT32, (shape){1, 200000});
+            o.ins.tail = 2;
+        }
+        gt_meta meta = {0};
+        gt_dtype compute;
+        gt_view alone, together;
+        bool overrun;
+        CHECK_EQ(gt__op_infer(&o.ins, o.tail, metas, &meta, &compute), GT_OK);
+        CHECK_EQ(run_on(one, &o, &meta, compute, &alone, &overrun), GT_OK);
+        CHECK_EQ(run_on(fixture_now.tested, &o, &meta, compute, &together, &overrun), GT_OK);
+        if (!CHECK(memcmp(alone.data, together.data, gt__meta_bytes(&meta)) == 0))
+            fprintf(stderr, "%s depends on the number of threads\n", gt__op_table[ops[k]].name);
+        free(alone.data);
+        free(together.data);
+    }
+    tensor_free(&a);
+    tensor_free(&index);
+    one->ops->close(one);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    if (gt__engine_reference.open(&(gt_engine_options){0}, &fixture_now.reference) != GT_OK ||
+        gt__engine_cpu.open(&(gt_engine_options){.threads = 3}, &fixture_now.tested) != GT_OK) {
+        fprintf(stderr, "%s\n", gt_error_text());
+        return 1;
+    }
+    for (gt_opcode op = 1; op < GT_OP_COUNT; op++)
+        if (!needs_no_engine((gt_form)gt__op_table[op].form))
+            check_run(gt__op_table[op].name, test_row, &op);
+    check_run("bad indices", test_bad_indices, NULL);
+    check_run("threads", test_threads, NULL);
+    fixture_now.tested->ops->close(fixture_now.tested);
+    fixture_now.reference->ops->close(fixture_now.reference);
+    printf("%ld cases, %ld refused by inference\n", fixture_now.cases, fixture_now.refused);
+    return check_end();
+}

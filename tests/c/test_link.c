@@ -1,0 +1,817 @@
+/*
+ * test_link.c: one suite that every link passes: both ends in one process, memory over a socket, ZeroMQ ipc and tcp.
+ * A new transport is tested by a row in `kinds`. What only some links have (segments, rings) comes at the end.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "address.h"
+#include "check.h"
+#include "link.h"
+#include "link_memory.h"
+#include "link_zmq.h"
+
+enum { PATIENCE_MS = 10000, MAX_RECORD = GT_MAX_TAIL + 1 };
+
+/* Which links a test is for. */
+enum {
+    PAIR = 1,
+    MEMORY = 2,
+    IPC = 4,
+    TCP = 8,
+    RINGS = PAIR | MEMORY,
+    ZEROMQ = IPC | TCP,
+    LISTENING = MEMORY | ZEROMQ
+};
+
+typedef struct kind {
+    const char *name;
+    const gt_transport *transport; /* NULL: gt__link_memory_pair */
+    int which;
+} kind;
+
+static const kind kinds[] = {
+    {.name = "pair", .transport = NULL, .which = PAIR},
+    {.name = "memory", .transport = &gt__transport_memory, .which = MEMORY},
+    {.name = "ipc", .transport = &gt__transport_ipc, .which = IPC},
+    {.name = "tcp", .transport = &gt__transport_tcp, .which = TCP},
+};
+
+/* ---- both ends -------------------------------------------------------------------------------------------------- */
+
+typedef struct ends {
+    gt_acceptor *acceptor; /* NULL for a pair */
+    gt_link *server, *client;
+    const gt_transport *transport;
+    int port;
+} ends;
+
+/* Wait for the next peer. */
+static gt_link *accept_one(gt_acceptor *acceptor)
+{
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (gt__remaining_ms(deadline)) {
+        gt_link *link = acceptor->ops->poll(acceptor);
+        if (link)
+            return link;
+        struct pollfd wake = {.fd = acceptor->fd, .events = POLLIN};
+        if (acceptor->ops->arm(acceptor))
+            poll(&wake, 1, gt__remaining_ms(deadline));
+    }
+    return NULL;
+}
+
+static void *connect_thread(void *argument)
+{
+    ends *e = argument;
+    if (e->transport->connect("localhost", e->port, PATIENCE_MS, &e->client) != GT_OK) {
+        fprintf(stderr, "connect: %s\n", gt_error_text());
+        e->client = NULL;
+    }
+    return NULL;
+}
+
+/* Another client of the same server. */
+static bool connect_more(ends *e)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, connect_thread, e);
+    e->server = accept_one(e->acceptor);
+    pthread_join(thread, NULL);
+    return CHECK(e->server) && CHECK(e->client);
+}
+
+static bool ends_open(ends *e, const kind *k)
+{
+    *e = (ends){.transport = k->transport};
+    if (!k->transport)
+        return CHECK_EQ(gt__link_memory_pair(&e->client, &e->server), GT_OK);
+    if (!CHECK_EQ(k->transport->listen("localhost", 0, &e->acceptor, &e->port), GT_OK))
+        return false;
+    CHECK(e->port > 0);
+    return connect_more(e);
+}
+
+static void ends_close(ends *e)
+{
+    if (e->client)
+        gt__link_close(e->client);
+    if (e->server)
+        gt__link_close(e->server);
+    if (!e->acceptor)
+        return;
+    e->acceptor->ops->close(e->acceptor);
+    /* Nothing is left lying. */
+    static const char *const suffixes[] = {"memory", "ipc"};
+    for (int k = 0; k < 2; k++) {
+        char path[GT_ADDRESS_MAX];
+        CHECK_EQ(gt__address_path(e->port, suffixes[k], path), GT_OK);
+        CHECK(access(path, F_OK) && errno == ENOENT);
+    }
+}
+
+/* ---- records ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t value)
+{
+    value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ value >> 27) * 0x94d049bb133111ebu;
+    return value ^ value >> 31;
+}
+
+/* Record `number`: mostly short, now and then as long as records get. */
+static unsigned record_length(uint64_t number)
+{
+    uint64_t random = mix(number + 77);
+    if (random % 64 == 0)
+        return 1 + (unsigned)(random >> 8) % MAX_RECORD;
+    return 1 + (unsigned)(random >> 8) % 3;
+}
+
+static void record_fill(gt_slot *slots, uint64_t number)
+{
+    unsigned length = record_length(number);
+    memset(&slots[0], 0, sizeof slots[0]);
+    slots[0].ins.tail = (uint16_t)(length - 1);
+    slots[0].ins.result = number;
+    for (unsigned k = 1; k < length; k++)
+        for (unsigned word = 0; word < 8; word++)
+            slots[k].u64[word] = number * 8 + k + word;
+}
+
+static bool record_right(const gt_slot *slots, size_t available, uint64_t number)
+{
+    unsigned length = record_length(number);
+    if (available < length || slots[0].ins.result != number || slots[0].ins.tail != length - 1)
+        return false;
+    uint64_t wrong = 0;
+    for (unsigned k = 1; k < length; k++)
+        for (unsigned word = 0; word < 8; word++)
+            wrong |= slots[k].u64[word] ^ (number * 8 + k + word);
+    return wrong == 0;
+}
+
+/* Read one record, waiting for it. */
+static bool read_record(gt_link *link, uint64_t number)
+{
+    const gt_slot *slots;
+    size_t available;
+    while (!(slots = gt__link_peek(link, &available)))
+        if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
+            return false;
+    bool right = record_right(slots, available, number);
+    gt__link_consume(link, record_length(number));
+    return right;
+}
+
+static bool write_record(gt_link *link, uint64_t number)
+{
+    gt_slot *slots;
+    while (!(slots = gt__link_reserve(link, record_length(number))))
+        if (gt__link_wait(link, GT_WAIT_WRITE, PATIENCE_MS) != GT_OK)
+            return false;
+    record_fill(slots, number);
+    gt__link_commit(link, record_length(number));
+    return true;
+}
+
+static bool send_record(gt_link *link, uint64_t number)
+{
+    bool written = write_record(link, number);
+    gt__link_flush(link);
+    return written;
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------ */
+
+enum { STREAM_SLOTS = 1000000 };
+
+typedef struct stream {
+    gt_link *link;
+    bool right;
+} stream;
+
+/* Write and read STREAM_SLOTS at once, flushing at odd moments. */
+static void *stream_thread(void *argument)
+{
+    stream *s = argument;
+    uint64_t out = 0, in = 0, out_slots = 0, in_slots = 0;
+    s->right = true;
+    while (s->right && (out_slots < STREAM_SLOTS || in_slots < STREAM_SLOTS)) {
+        bool moved = false;
+        gt_slot *space;
+        for (int k = 0; k < 100 && out_slots < STREAM_SLOTS; k++) {
+            unsigned length = record_length(out);
+            if (!(space = gt__link_reserve(s->link, length)))
+                break;
+            record_fill(space, out);
+            gt__link_commit(s->link, length);
+            out_slots += length;
+            moved = true;
+            if (mix(out++) % 50 == 0)
+                gt__link_flush(s->link);
+        }
+        size_t available;
+        const gt_slot *slots = gt__link_peek(s->link, &available);
+        while (slots && available && s->right) {
+            unsigned length = record_length(in);
+            s->right = record_right(slots, available, in++);
+            slots += length;
+            available -= length;
+            in_slots += length;
+            gt__link_consume(s->link, length);
+            moved = true;
+        }
+        gt_wait what = out_slots < STREAM_SLOTS ? GT_WAIT_READ | GT_WAIT_WRITE : GT_WAIT_READ;
+        if (!moved && gt__link_wait(s->link, what, PATIENCE_MS) != GT_OK) {
+            fprintf(stderr, "wait: %s\n", gt_error_text());
+            s->right = false;
+        }
+    }
+    gt__link_flush(s->link);
+    return NULL;
+}
+
+static void test_order(const void *argument)
+{
+    ends e;
+    if (!ends_open(&e, argument))
+        return;
+    stream client = {.link = e.client}, server = {.link = e.server};
+    pthread_t thread;
+    pthread_create(&thread, NULL, stream_thread, &client);
+    stream_thread(&server);
+    pthread_join(thread, NULL);
+    CHECK(client.right);
+    CHECK(server.right);
+    CHECK(!e.client->dead && !e.server->dead);
+    ends_close(&e);
+}
+
+/* ---- flow control ----------------------------------------------------------------------------------------------- */
+
+static void test_flow(const void *argument)
+{
+    ends e;
+    if (!ends_open(&e, argument))
+        return;
+    uint64_t out = 0, in = 0, slots = 0;
+    gt_slot *space;
+    /* Nobody reads: the writer is stopped. */
+    while (slots < 200000 && (space = gt__link_reserve(e.client, record_length(out)))) {
+        record_fill(space, out);
+        gt__link_commit(e.client, record_length(out));
+        slots += record_length(out++);
+    }
+    CHECK(slots > 4 * MAX_RECORD);
+    CHECK(slots < 100000);
+    CHECK(!gt__link_reserve(e.client, MAX_RECORD));
+    CHECK_EQ(gt__link_wait(e.client, GT_WAIT_WRITE, 20), GT_ERR_TIMEOUT);
+    CHECK(!gt__link_reserve(e.client, MAX_RECORD));
+    CHECK(e.client->ops->arm(e.client));
+    /* The reader reads half: the writer, asleep, is told that it can go on, and told once. */
+    while (in < out / 2 && CHECK(read_record(e.server, in)))
+        in++;
+    struct pollfd wake = {.fd = e.client->fd, .events = POLLIN};
+    while (e.client->ops->arm(e.client) && CHECK_EQ(poll(&wake, 1, PATIENCE_MS), 1))
+        continue;
+    CHECK(e.client->ops->arm(e.client));
+    CHECK_EQ(gt__link_wait(e.client, GT_WAIT_WRITE, PATIENCE_MS), GT_OK);
+    CHECK(send_record(e.client, out++));
+    while (in < out && CHECK(read_record(e.server, in)))
+        in++;
+    CHECK_EQ(gt__link_wait(e.server, GT_WAIT_READ, 0), GT_ERR_TIMEOUT);
+    ends_close(&e);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+}
+
+static void test_wait(const void *argument)
+{
+    ends e;
+    if (!ends_open(&e, argument))
+        return;
+    gt_link *both[] = {e.client, e.server};
+    struct sigaction action = {.sa_handler = on_alarm}, before;
+    sigaction(SIGALRM, &action, &before);
+    for (int k = 0; k < 2; k++) {
+        uint64_t start = gt__now_ns();
+        CHECK_EQ(gt__link_wait(both[k], GT_WAIT_READ, 30), GT_ERR_TIMEOUT);
+        uint64_t took = gt__now_ns() - start;
+        CHECK(took >= 30000000u && took < 5000000000u);
+        CHECK_EQ(gt__link_wait(both[k], GT_WAIT_READ, 0), GT_ERR_TIMEOUT);
+        CHECK_EQ(gt__link_wait(both[k], GT_WAIT_READ | GT_WAIT_WRITE, 0), GT_OK);
+        /* Again and again, so that none can be lost before the sleep. */
+        struct itimerval often = {.it_interval = {.tv_usec = 20000}, .it_value = {.tv_usec = 20000}}, never = {0};
+        setitimer(ITIMER_REAL, &often, NULL);
+        CHECK_EQ(gt__link_wait(both[k], GT_WAIT_READ, PATIENCE_MS), GT_ERR_INTERRUPTED);
+        setitimer(ITIMER_REAL, &never, NULL);
+    }
+    sigaction(SIGALRM, &before, NULL);
+    CHECK(send_record(e.client, 1));
+    CHECK(read_record(e.server, 1));
+    ends_close(&e);
+}
+
+static void *send_late(void *argument)
+{
+    ends *e = argument;
+    CHECK(send_record(e->client, 5));
+    return NULL;
+}
+
+/* As an event loop does: arm all, sleep in poll, look. */
+static void test_loop(const void *argument)
+{
+    ends e;
+    if (!ends_open(&e, argument))
+        return;
+    size_t available;
+    for (int turn = 0; turn < 100; turn++) {
+        pthread_t thread;
+        const gt_slot *slots;
+        pthread_create(&thread, NULL, send_late, &e);
+        uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+        while (!(slots = gt__link_peek(e.server, &available)) && CHECK(gt__remaining_ms(deadline))) {
+            struct pollfd wake = {.fd = e.server->fd >= 0 ? e.server->fd : e.acceptor->fd, .events = POLLIN};
+            if (e.server->ops->arm(e.server) && (!e.acceptor || e.acceptor->ops->arm(e.acceptor)))
+                poll(&wake, 1, gt__remaining_ms(deadline));
+            if (e.acceptor)
+                CHECK(!e.acceptor->ops->poll(e.acceptor));
+        }
+        pthread_join(thread, NULL);
+        if (!slots)
+            break;
+        CHECK(record_right(slots, available, 5));
+        gt__link_consume(e.server, available);
+    }
+    ends_close(&e);
+}
+
+/* ---- death ------------------------------------------------------------------------------------------------------ */
+
+/* Wait until the link is dead; what had arrived before is thrown away. */
+static bool dies(gt_link *link)
+{
+    size_t available;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (!link->dead && gt__remaining_ms(deadline)) {
+        while (gt__link_peek(link, &available))
+            gt__link_consume(link, available);
+        gt__link_wait(link, GT_WAIT_READ, 100);
+    }
+    return link->dead && link->reason[0] && !gt__link_reserve(link, 1) && !gt__link_peek(link, &available) &&
+           gt__link_wait(link, GT_WAIT_READ, 0) == GT_ERR_CONNECTION &&
+           gt__link_wait(link, GT_WAIT_WRITE, 0) == GT_ERR_CONNECTION;
+}
+
+/* The far end is in a child, which connects and then waits to be killed. */
+static void test_client_killed(const void *argument)
+{
+    const gt_transport *transport = ((const kind *)argument)->transport;
+    int ports[2], port = 0;
+    if (!CHECK(!pipe(ports)))
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        gt_link *link;
+        if (read(ports[0], &port, sizeof port) != sizeof port ||
+            transport->connect("localhost", port, PATIENCE_MS, &link) != GT_OK)
+            _exit(1);
+        send_record(link, 3);
+        for (;;)
+            pause();
+    }
+    gt_acceptor *acceptor;
+    gt_link *link = NULL;
+    if (CHECK_EQ(transport->listen("localhost", 0, &acceptor, &port), GT_OK)) {
+        CHECK_EQ(write(ports[1], &port, sizeof port), sizeof port);
+        link = accept_one(acceptor);
+        CHECK(link && gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) == GT_OK);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    if (CHECK(link)) {
+        CHECK(read_record(link, 3)); /* sent before it died */
+        uint64_t start = gt__now_ns();
+        CHECK(dies(link));
+        CHECK(gt__now_ns() - start < 4000000000u);
+        gt__link_close(link);
+    }
+    acceptor->ops->close(acceptor);
+    close(ports[0]);
+    close(ports[1]);
+}
+
+static void test_server_killed(const void *argument)
+{
+    const gt_transport *transport = ((const kind *)argument)->transport;
+    int ports[2], port = 0;
+    if (!CHECK(!pipe(ports)))
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        gt_acceptor *acceptor;
+        if (transport->listen("localhost", 0, &acceptor, &port) != GT_OK ||
+            write(ports[1], &port, sizeof port) != sizeof port)
+            _exit(1);
+        gt_link *link = accept_one(acceptor);
+        if (link)
+            send_record(link, 3);
+        for (;;)
+            pause();
+    }
+    gt_link *link = NULL;
+    CHECK_EQ(read(ports[0], &port, sizeof port), sizeof port);
+    if (CHECK_EQ(transport->connect("localhost", port, PATIENCE_MS, &link), GT_OK))
+        CHECK_EQ(gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS), GT_OK);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    if (link) {
+        CHECK(read_record(link, 3));
+        uint64_t start = gt__now_ns();
+        CHECK(dies(link));
+        CHECK(gt__now_ns() - start < 4000000000u);
+        CHECK(strstr(link->reason, "the server") && strstr(link->reason, "closed the connection"));
+        gt__link_close(link);
+    }
+    /* Its sockets are stale now: the port can be had again. */
+    gt_acceptor *acceptor;
+    if (CHECK_EQ(transport->listen("localhost", port, &acceptor, &port), GT_OK))
+        acceptor->ops->close(acceptor);
+    close(ports[0]);
+    close(ports[1]);
+}
+
+/* What was committed before a close arrives; then the link is dead. */
+static void test_goodbye(const void *argument)
+{
+    ends e;
+    for (int who = 0; who < 2; who++) {
+        if (!ends_open(&e, argument))
+            return;
+        gt_link **closing = who ? &e.client : &e.server, *staying = who ? e.server : e.client;
+        for (uint64_t k = 0; k < 50; k++)
+            CHECK(write_record(*closing, k));
+        gt__link_close(*closing);
+        *closing = NULL;
+        for (uint64_t k = 0; k < 50; k++)
+            CHECK(read_record(staying, k));
+        CHECK(dies(staying));
+        ends_close(&e);
+    }
+}
+
+/* A child that drops its copies does not disturb the parent's link, nor keep it alive. */
+static void test_abandon(const void *argument)
+{
+    ends e;
+    int ready[2];
+    if (!ends_open(&e, argument) || !CHECK(!pipe(ready)))
+        return;
+    CHECK(send_record(e.client, 1));
+    pid_t child = fork();
+    if (child == 0) {
+        gt__link_abandon(e.client);
+        gt__link_abandon(e.server);
+        if (write(ready[1], "x", 1) == 1)
+            for (;;)
+                pause();
+        _exit(1);
+    }
+    char byte;
+    CHECK_EQ(read(ready[0], &byte, 1), 1);
+    CHECK(read_record(e.server, 1));
+    CHECK(send_record(e.server, 2));
+    CHECK(read_record(e.client, 2));
+    gt__link_close(e.client);
+    e.client = NULL;
+    CHECK(dies(e.server)); /* though the child lives */
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+    ends_close(&e);
+}
+
+static int descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void test_leaks(const void *argument)
+{
+    ends e;
+    int before = descriptors();
+    for (int turn = 0; turn < 10; turn++) {
+        if (!ends_open(&e, argument))
+            return;
+        CHECK(send_record(e.client, 1));
+        CHECK(send_record(e.server, 1));
+        ends_close(&e);
+    }
+    CHECK_EQ(descriptors(), before);
+}
+
+/* ---- wrong addresses -------------------------------------------------------------------------------------------- */
+
+/* A socket of the transport's family at a port of its own, *port. */
+static int raw_bind(const gt_transport *transport, int *port)
+{
+    if (transport == &gt__transport_tcp) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t size = sizeof address;
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK(!bind(fd, (struct sockaddr *)&address, size) &&
+              !getsockname(fd, (struct sockaddr *)&address, &size));
+        *port = ntohs(address.sin_port);
+        return fd;
+    }
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    bool memory = transport == &gt__transport_memory;
+    int fd = socket(AF_UNIX, (memory ? SOCK_SEQPACKET : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+    for (*port = 50000; *port < 60000; ++*port) {
+        CHECK_EQ(gt__address_path(*port, memory ? "memory" : "ipc", address.sun_path), GT_OK);
+        if (!bind(fd, (struct sockaddr *)&address, sizeof address))
+            break;
+    }
+    return fd;
+}
+
+static int raw_connect(const gt_transport *transport, int port)
+{
+    if (transport == &gt__transport_tcp) {
+        struct sockaddr_in address = {
+            .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK(!connect(fd, (struct sockaddr *)&address, sizeof address));
+        return fd;
+    }
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    bool memory = transport == &gt__transport_memory;
+    CHECK_EQ(gt__address_path(port, memory ? "memory" : "ipc", address.sun_path), GT_OK);
+    int fd = socket(AF_UNIX, (memory ? SOCK_SEQPACKET : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+    CHECK(!connect(fd, (struct sockaddr *)&address, sizeof address));
+    return fd;
+}
+
+static void test_nobody(const void *argument)
+{
+    const gt_transport *transport = ((const kind *)argument)->transport;
+    gt_link *link;
+    gt_acceptor *acceptor;
+    int port, bound;
+    int fd = raw_bind(transport, &port);
+    uint64_t start = gt__now_ns();
+    CHECK_EQ(transport->connect("localhost", port, 2000, &link), GT_ERR_CONNECTION);
+    CHECK(strstr(gt_error_text(), "no server at"));
+    /* Somebody who never answers. */
+    CHECK(!listen(fd, 10));
+    CHECK_EQ(transport->connect("localhost", port, 200, &link), GT_ERR_TIMEOUT);
+    CHECK(gt__now_ns() - start < 4000000000u);
+    CHECK_EQ(transport->listen("localhost", port, &acceptor, &bound), GT_ERR_CONNECTION);
+    CHECK(strstr(gt_error_text(), "is already in use"));
+    close(fd);
+    if (transport->same_host_only) {
+        CHECK_EQ(transport->connect("elsewhere.example", port, 200, &link), GT_ERR_CONNECTION);
+        /* Nobody answers at the file any more. */
+        if (CHECK_EQ(transport->listen("localhost", port, &acceptor, &bound), GT_OK))
+            acceptor->ops->close(acceptor);
+    }
+}
+
+/* ---- garbage ---------------------------------------------------------------------------------------------------- */
+
+static void test_garbage(const void *argument)
+{
+    const kind *k = argument;
+    ends e;
+    if (!ends_open(&e, argument))
+        return;
+    int raw[20];
+    for (int n = 0; n < 20; n++) {
+        uint8_t bytes[700];
+        for (size_t at = 0; at < sizeof bytes; at++)
+            bytes[at] = (uint8_t)mix((uint64_t)n * 1000 + at);
+        raw[n] = raw_connect(k->transport, e.port);
+        ssize_t sent = send(raw[n], bytes, sizeof bytes - (size_t)n * 30, MSG_NOSIGNAL);
+        CHECK(sent > 0);
+        if (n % 3 == 0)
+            close(raw[n]);
+        CHECK(send_record(e.client, (uint64_t)n));
+        CHECK(read_record(e.server, (uint64_t)n));
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+        CHECK(send_record(e.server, (uint64_t)n));
+        CHECK(read_record(e.client, (uint64_t)n));
+    }
+    for (int n = 0; n < 20; n++)
+        if (n % 3)
+            close(raw[n]);
+    /* And another peer can still come. */
+    ends first = e;
+    if (connect_more(&e)) {
+        CHECK(send_record(e.client, 9));
+        CHECK(read_record(e.server, 9));
+        gt__link_close(first.client);
+        gt__link_close(first.server);
+    }
+    ends_close(&e);
+}
+
+/* A peer that speaks ZeroMQ, and even opens a link, but then sends frames that are none. */
+static void test_bad_frames(const void *argument)
+{
+    static const struct {
+        size_t bytes;
+        bool parts;
+    } bad[] = {{.bytes = 7}, {.bytes = 65}, {.bytes = 16}, {.bytes = 64, .parts = true}};
+    const kind *k = argument;
+    ends e;
+    char endpoint[200];
+    if (!ends_open(&e, argument))
+        return;
+    CHECK_EQ(gt__zmq_endpoint(k->transport->name, "localhost", e.port, endpoint, sizeof endpoint), GT_OK);
+    void *context = zmq_ctx_new();
+    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
+        char bytes[128] = {0};
+        int linger = 0;
+        void *socket = zmq_socket(context, ZMQ_DEALER);
+        zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+        CHECK(!zmq_connect(socket, endpoint));
+        gt_zmq_control open = {.magic = 0x7167747au, .kind = GT_ZMQ_OPEN, .value = GT_ZMQ_VERSION};
+        zmq_send(socket, bytes, 64, 0); /* before it opened: dropped */
+        zmq_send(socket, &open, sizeof open, 0);
+        gt_link *link = accept_one(e.acceptor);
+        if (!CHECK(link))
+            break;
+        zmq_send(socket, bytes, bad[n].bytes, bad[n].parts ? ZMQ_SNDMORE : 0);
+        if (bad[n].parts)
+            zmq_send(socket, bytes, bad[n].bytes, 0);
+        CHECK(dies(link));
+        CHECK(strstr(link->reason, "protocol error"));
+        gt__link_close(link);
+        zmq_send(socket, bytes, 64, 0); /* after it was closed: dropped */
+        CHECK(send_record(e.client, n));
+        CHECK(read_record(e.server, n));
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+        zmq_close(socket);
+    }
+    zmq_ctx_term(context);
+    ends_close(&e);
+}
+
+/* ---- memory only ------------------------------------------------------------------------------------------------ */
+
+static void test_segments(const void *argument)
+{
+    ends e;
+    gt_segment *mine, *other;
+    if (!ends_open(&e, argument) || !CHECK_EQ(gt__segment_new(100000, &mine), GT_OK))
+        return;
+    CHECK(mine->bytes >= 100000);
+    CHECK(!e.server->ops->segment(e.server, mine->id));
+    CHECK_EQ(e.client->ops->share(e.client, mine), GT_OK);
+    CHECK_EQ(e.client->ops->share(e.client, mine), GT_OK); /* once is enough */
+    for (uint64_t turn = 0; turn < 10; turn++) {
+        CHECK_EQ(atomic_load(mine->busy), 0);
+        memset(mine->data, (int)turn + 1, 100000);
+        atomic_store(mine->busy, 1);
+        CHECK(send_record(e.client, turn));
+        CHECK(read_record(e.server, turn));
+        other = e.server->ops->segment(e.server, mine->id);
+        if (!CHECK(other) || !CHECK_EQ(gt__segment_map(other), GT_OK))
+            break;
+        CHECK(other->bytes == mine->bytes && other->data[0] == turn + 1 && other->data[99999] == turn + 1);
+        CHECK(other->data == mine->data); /* one process: one mapping */
+        atomic_store(other->busy, 0);
+    }
+    other = gt__segment_retain(e.server->ops->segment(e.server, mine->id));
+    e.server->ops->forget(e.server, mine->id);
+    CHECK(!e.server->ops->segment(e.server, mine->id));
+    gt__segment_release(mine);
+    CHECK_EQ(other->data[1], 10); /* lives as long as its last user */
+    gt__segment_release(other);
+    /* Memory that could shrink under the reader is refused, and so is its sender. */
+    gt_segment bad = {.id = 77, .fd = memfd_create("bad", MFD_CLOEXEC)};
+    CHECK(!ftruncate(bad.fd, 65536));
+    CHECK_EQ(e.client->ops->share(e.client, &bad), GT_OK);
+    CHECK(!e.server->ops->segment(e.server, 77));
+    CHECK(e.server->dead && strstr(e.server->reason, "protocol error"));
+    close(bad.fd);
+    ends_close(&e);
+}
+
+/* A peer that never takes its descriptors stops the sender, which learns of it. */
+static void test_segments_flow(const void *argument)
+{
+    ends e;
+    gt_segment *mine;
+    if (!ends_open(&e, argument) || !CHECK_EQ(gt__segment_new(100, &mine), GT_OK))
+        return;
+    gt_err err = GT_OK;
+    uint64_t id = mine->id;
+    for (int n = 0; n < 100000 && err == GT_OK; n++) {
+        mine->id = id + (uint64_t)n % 500;
+        e.client->ops->forget(e.client, mine->id);
+        err = e.client->ops->share(e.client, mine);
+    }
+    CHECK_EQ(err, GT_ERR_TIMEOUT);
+    CHECK(e.server->ops->segment(e.server, id));
+    CHECK_EQ(e.client->ops->share(e.client, mine), GT_OK);
+    CHECK(!e.server->dead && !e.client->dead);
+    gt__segment_release(mine);
+    ends_close(&e);
+}
+
+/* A peer that follows the handshake and then writes nonsense into the rings' state. */
+static void test_hostile_rings(const void *argument)
+{
+    (void)argument;
+    gt_acceptor *acceptor;
+    gt_memory_message message;
+    int port, fds[GT_MEMORY_PARTS];
+    if (!CHECK_EQ(gt__transport_memory.listen("localhost", 0, &acceptor, &port), GT_OK))
+        return;
+    for (int writing = 0; writing < 2; writing++) {
+        int fd = raw_connect(&gt__transport_memory, port);
+        CHECK_EQ(gt__memory_send(fd, GT_MEMORY_HELLO, 0, NULL, 0), GT_OK);
+        gt_link *link = accept_one(acceptor);
+        CHECK_EQ(gt__memory_receive(fd, &message, fds, GT_MEMORY_PARTS), GT_MEMORY_RECEIVED);
+        if (!CHECK(link))
+            return;
+        char *state = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+        CHECK(state != MAP_FAILED);
+        memset(state, 0x5a, 4096);
+        size_t available;
+        uint64_t slots = 0;
+        if (writing)
+            while (slots++ < 100000 && gt__link_reserve(link, 1))
+                gt__link_commit(link, 1);
+        else
+            CHECK(!gt__link_peek(link, &available));
+        CHECK(link->dead && strstr(link->reason, "protocol error"));
+        gt__link_close(link);
+        munmap(state, 4096);
+        for (int k = 0; k < GT_MEMORY_PARTS; k++)
+            close(fds[k]);
+        close(fd);
+    }
+    acceptor->ops->close(acceptor);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------ */
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(const void *argument);
+        int which;
+    } tests[] = {
+        {.name = "order", .run = test_order, .which = PAIR | LISTENING},
+        {.name = "flow", .run = test_flow, .which = PAIR | LISTENING},
+        {.name = "wait", .run = test_wait, .which = PAIR | LISTENING},
+        {.name = "loop", .run = test_loop, .which = PAIR | LISTENING},
+        {.name = "goodbye", .run = test_goodbye, .which = PAIR | LISTENING},
+        {.name = "abandon", .run = test_abandon, .which = PAIR | LISTENING},
+        {.name = "leaks", .run = test_leaks, .which = PAIR | LISTENING},
+        {.name = "client killed", .run = test_client_killed, .which = LISTENING},
+        {.name = "server killed", .run = test_server_killed, .which = LISTENING},
+        {.name = "nobody", .run = test_nobody, .which = LISTENING},
+        {.name = "garbage", .run = test_garbage, .which = LISTENING},
+        {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
+        {.name = "segments", .run = test_segments, .which = RINGS},
+        {.name = "segment flow", .run = test_segments_flow, .which = RINGS},
+        {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
+    };
+    check_begin(argc, argv);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s: %s", kinds[k].name, tests[t].name);
+            if (tests[t].which & kinds[k].which)
+                check_run(name, tests[t].run, &kinds[k]);
+        }
+    }
+    return check_end();
+}

@@ -1,0 +1,39 @@
+"""Fixtures: a runtime directory for the whole run, and programs that end with their test."""
+
+import faulthandler
+import os
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+# Before gt is imported: the embedded server of this process keeps its sockets here too, apart from the user's own.
+RUNTIME = tempfile.mkdtemp(prefix="gt-test-")
+os.environ["XDG_RUNTIME_DIR"] = RUNTIME
+
+from support import Programs, PATIENCE_S  # noqa: E402
+
+# A test that hangs is a failure with a stack trace, not a suite that never ends.
+TEST_LIMIT_S = 4 * PATIENCE_S
+
+
+@pytest.fixture(autouse=True)
+def watchdog():
+    faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def programs():
+    """Real servers, workers and programs; all of them end with the test."""
+    directory = tempfile.mkdtemp(prefix="gt-test-")
+    started = Programs(directory)
+    yield started
+    started.end()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(RUNTIME, ignore_errors=True)

@@ -1,0 +1,78 @@
+"""Operands for the walk over the op table, and what torch makes of them. Read next: test_ops_table.py."""
+
+import torch
+import torch.nn.functional
+
+from support import to_gt, values
+
+SHAPES = [(), (1,), (0,), (7,), (3, 0, 2), (5, 6), (2, 3, 4), (4, 1, 3), (1, 1, 1, 1), (2, 1, 2, 1, 2, 1, 2, 1), (257,)]
+LARGE = (311, 403)
+
+# (what it is, shape of the base, the view in torch, the view in GT where it is written otherwise)
+VIEWS = [
+    ("transposed", (5, 7), lambda t: t.T, None),
+    ("permuted", (3, 4, 5), lambda t: t.permute(2, 0, 1), None),
+    ("stepped", (9, 10), lambda t: t[::2, 1::3], None),
+    ("offset", (6, 8), lambda t: t[2:5, 3:], None),
+    ("row", (6, 8), lambda t: t[3], None),
+    ("column", (6, 8), lambda t: t[:, 2], None),
+    ("element", (6, 8), lambda t: t[2, 3], None),
+    ("expanded", (1, 6), lambda t: t.expand(4, 6), None),
+    ("expanded inside", (4, 1, 3), lambda t: t.expand(4, 5, 3), None),
+    ("flipped", (6, 7), lambda t: t.flip(0), lambda t: t[::-1]),
+    ("flipped twice", (6, 7), lambda t: t.flip(0, 1), lambda t: t[::-1, ::-1]),
+    ("negative step", (10,), lambda t: t.flip(0)[::3], lambda t: t[::-3]),
+    ("empty slice", (5, 6), lambda t: t[3:3], None),
+    ("new axes", (4, 5), lambda t: t[None, :, None], None),
+    ("transposed slice", (8, 6), lambda t: t[1::2].T, None),
+    ("wide transposed", (64, 65), lambda t: t.T, None),
+]
+
+# Sums of many elements, compared with torch's, which adds them in another order.
+SUM_TOLERANCE = {"float16": (4e-3, 4e-2), "bfloat16": (3e-2, 3e-1), "float32": (2e-5, 2e-4), "float64": (1e-11, 1e-11)}
+
+# Rows that PyTorch keeps elsewhere than torch.<name> and torch.nn.functional.<name>.
+ELSEWHERE = {}
+
+
+def torch_function(name):
+    if name in ELSEWHERE:
+        return ELSEWHERE[name]
+    for namespace in (torch, torch.nn.functional):
+        if hasattr(namespace, name):
+            return getattr(namespace, name)
+    raise AssertionError(f"no torch function is called {name!r}: give it an entry in ELSEWHERE (table_operands.py)")
+
+
+def torch_result(name, types, *operands, **options):
+    """What PyTorch gives; where it refuses a dtype that the row's types allow, what it gives after the row's rule.
+
+    FLT rows take integers and bool as float32 (gelu, mean, ...); NUM rows compute bool as integers, and any nonzero is
+    True (floor, pow, remainder, ...).
+    """
+    function = torch_function(name)
+    try:
+        return function(*operands, **options)
+    except (RuntimeError, NotImplementedError):
+        tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
+        if types == "FLT" and not any(t.is_floating_point() for t in tensors):
+            return function(*[t.float() if isinstance(t, torch.Tensor) else t for t in operands], **options)
+        if types != "ARITH" and all(t.dtype == torch.bool for t in tensors):
+            result = function(*[t.long() if isinstance(t, torch.Tensor) else t for t in operands], **options)
+            return result.to(torch.bool) if types == "NUM" else result
+        raise
+
+
+def views(dtype, seed=0):
+    """(what, GT view, torch view) of equal values."""
+    for what, shape, torch_view, gt_view in VIEWS:
+        base = values(shape, dtype, seed)
+        yield what, (gt_view or torch_view)(to_gt(base)), torch_view(base)
+
+
+def operands(dtype, seed=0):
+    """Every shape class for a one-operand op: (what, GT tensor, torch tensor)."""
+    for shape in [*SHAPES, LARGE]:
+        x = values(shape, dtype, seed)
+        yield f"shape {shape}", to_gt(x), x
+    yield from views(dtype, seed)

@@ -1,0 +1,128 @@
+"""Environment variables: silence by default, status and debug lines when asked, the choice of engine."""
+
+import pytest
+
+PROGRAM = """
+    import gt
+    t = gt.randn(3, 4)
+    print((t @ t.T + 1).shape)
+    try:
+        t + gt.zeros(7, 7)
+    except ValueError:
+        pass
+"""
+OUTPUT = "(3, 3)\n"
+
+
+def shape_line(text):
+    return text.replace("gt.Size([3, 3])", "(3, 3)")
+
+
+def test_silent_by_default(programs):
+    process = programs.python(PROGRAM)
+    assert process.wait() == 0, process.text()
+    assert shape_line(process.output.read_text()) == OUTPUT
+    assert process.errors.read_text() == ""
+
+
+def test_server_and_worker_are_silent_by_default(programs):
+    server = programs.cluster()
+    programs.run(f"import gt; gt.connect('localhost:{server.port}'); gt.ones(2).sum().item()")
+    server.end()
+    server.workers[0].wait()
+    assert server.errors.read_text() == "" and server.workers[0].errors.read_text() == ""
+
+
+@pytest.mark.parametrize("variable", ["GT_VERBOSE", "GT_DEBUG_CLIENT", "GT_DEBUG_DISPATCHER", "GT_DEBUG_WORKER"])
+def test_lines_when_asked(programs, variable):
+    process = programs.python(PROGRAM, **{variable: 1})
+    assert process.wait() == 0, process.text()
+    lines = process.errors.read_text().splitlines()
+    assert lines and all(line.startswith("[") for line in lines), process.text()
+    assert shape_line(process.output.read_text()) == OUTPUT, "status lines go to standard error"
+    silent = programs.python(PROGRAM, **{variable: 0})
+    assert silent.wait() == 0 and silent.errors.read_text() == ""
+
+
+def test_debug_lines_name_their_part_and_the_operation(programs):
+    process = programs.python(PROGRAM, GT_DEBUG_WORKER=1, GT_DEBUG_DISPATCHER=1, GT_DEBUG_CLIENT=1)
+    assert process.wait() == 0, process.text()
+    text = process.errors.read_text()
+    assert "matmul" in text
+    for part in ("client", "dispatcher", "worker"):
+        assert part in text, f"no line of the {part}:\n{text}"
+
+
+def test_verbose_server(programs):
+    server = programs.server(GT_VERBOSE=1)
+    worker = programs.worker(server.port, GT_VERBOSE=1)
+    programs.run(f"import gt; gt.connect('localhost:{server.port}'); gt.ones(2).sum().item()")
+    worker.end()
+    server.end()
+    assert server.text() and worker.text()
+    assert str(server.port) in server.text()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_backend(programs, backend):
+    text = programs.run("""
+        import gt
+        t = gt.arange(6).reshape(2, 3).float()
+        print((t @ t.T).tolist(), t.exp().sum().item() > 100)
+    """, GT_BACKEND=backend)
+    assert text == "[[5.0, 14.0], [14.0, 50.0]] True\n"
+
+
+def test_an_unknown_backend_is_an_error(programs):
+    process = programs.python("""
+        import gt
+        try:
+            gt.ones(2).sum().item()
+        except Exception as error:
+            print("quux" in str(error))
+    """, GT_BACKEND="quux")
+    assert process.wait() == 0, process.text()
+    assert process.output.read_text() == "True\n"
+
+
+def test_the_backend_of_a_worker(programs):
+    server = programs.server()
+    programs.worker(server.port, "--backend", "reference", GT_VERBOSE=1)
+    programs.run(f"import gt; gt.connect('localhost:{server.port}', timeout=20); assert gt.ones(2).sum().item() == 2")
+    failed = programs.worker(server.port, "--backend", "quux")
+    assert failed.wait() != 0 and "quux" in failed.text()
+    assert server.alive
+
+
+@pytest.mark.parametrize("size", [1, 16, 1000])
+def test_worker_batch_size(programs, size):
+    text = programs.run("""
+        import gt
+        t = gt.zeros(4)
+        for _ in range(1000):
+            t = t + 1
+        print(t.tolist())
+    """, GT_WORKER_BATCH_SIZE=size)
+    assert text == "[1000.0, 1000.0, 1000.0, 1000.0]\n"
+
+
+def test_nonsense_in_the_environment_is_not_fatal(programs):
+    text = programs.run("import gt; print(gt.ones(2).sum().item())", GT_WORKER_BATCH_SIZE="many", GT_CONNECT_TIMEOUT="soon",
+                        GT_VERBOSE="")
+    assert text == "2.0\n"
+
+
+def test_programs_explain_themselves(programs):
+    server = programs.server()
+    binary = server.arguments[0]
+    for arguments in (["--help"], ["server", "--help"], ["worker", "--help"], ["--version"]):
+        process = programs.start([binary, *arguments], "help")
+        assert process.wait() == 0, f"{arguments}: {process.text()}"
+        assert process.output.read_text()
+    text = programs.processes[1].output.read_text()
+    assert "server" in text and "worker" in text
+    for arguments in (["quux"], ["server", "--quux"], ["server", "-p", "x"], ["worker", "-p"], ["server", "-p", "70000"], []):
+        process = programs.start([binary, *arguments], "wrong")
+        ended = process.wait()
+        assert process.text(), arguments
+        assert ended != 0 or arguments == [], f"{arguments} was accepted"

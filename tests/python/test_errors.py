@@ -1,0 +1,187 @@
+"""Bad input raises where it was written, by the right class, naming the shapes; the session goes on.
+
+What only the data can tell (an index out of range, memory that is not there) poisons the result and what is computed
+from it, and nothing else; whoever reads it gets the first failure.
+"""
+
+import numpy as np
+import pytest
+
+import gt
+from support import raises
+
+
+@pytest.fixture(autouse=True)
+def the_session_goes_on():
+    witness = gt.arange(5)
+    yield
+    assert (witness * 2).tolist() == [0, 2, 4, 6, 8]
+    assert gt.ones(3).sum().item() == 3
+
+
+ELEMENTWISE = ["add", "sub", "mul", "div", "maximum", "eq", "lt", "pow"]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_shapes_that_do_not_broadcast(name):
+    for left, right in [((3, 4), (5, 6)), ((3,), (4,)), ((2, 3), (3, 2)), ((0,), (2,)), ((2, 1, 3), (4, 2))]:
+        text = raises((ValueError, RuntimeError), lambda: getattr(gt, name)(gt.zeros(left), gt.zeros(right)), "broadcast")
+        for shape in (left, right):
+            assert "(" + ",".join(map(str, shape)) in text.replace(" ", ""), text
+    assert "shapes (3,4) and (5,6) cannot be broadcast" in raises(
+        ValueError, lambda: gt.zeros(3, 4) + gt.zeros(5, 6)).replace(", ", ",")
+
+
+def test_where_shapes():
+    raises((ValueError, RuntimeError), lambda: gt.where(gt.zeros(3, dtype=gt.bool), gt.zeros(4), gt.zeros(3)))
+    raises((ValueError, RuntimeError), lambda: gt.where(gt.zeros(3, 2, dtype=gt.bool), gt.zeros(3), 1.0))
+
+
+def test_dtypes():
+    mask = gt.zeros(3, dtype=gt.bool)
+    raises((TypeError, RuntimeError), lambda: -mask, "bool")
+    raises((TypeError, RuntimeError), lambda: mask - mask, "bool")
+    raises((TypeError, IndexError, RuntimeError), lambda: gt.zeros(3).gather(0, gt.zeros(3)))
+    raises((TypeError, IndexError, RuntimeError), lambda: gt.zeros(3).index_select(0, gt.zeros(1)))
+    raises((TypeError, RuntimeError, ValueError), lambda: gt.rand(3, dtype=gt.int64))
+    raises((TypeError, RuntimeError, ValueError), lambda: gt.arange(3, dtype=gt.bool))
+    raises(TypeError, lambda: gt.zeros(3).to("nonsense"))
+    raises(TypeError, lambda: gt.zeros(3, dtype=3))
+
+
+def test_axes():
+    t = gt.zeros(2, 3)
+    for run in (lambda: t.sum(2), lambda: t.sum(-3), lambda: t.argmax(5), lambda: t.cumsum(2), lambda: t.sort(3),
+                lambda: gt.cat([t, t], 2), lambda: t.gather(2, gt.zeros(2, 3, dtype=gt.int64)), lambda: t.flip(4),
+                lambda: t.transpose(0, 3), lambda: t.split(1, 2), lambda: t.index_select(2, gt.tensor([0]))):
+        raises(IndexError, run)
+
+
+def test_gather_and_scatter_shapes():
+    t = gt.zeros(3, 4)
+    raises((ValueError, RuntimeError), lambda: t.gather(0, gt.zeros(3, dtype=gt.int64)))
+    raises((ValueError, RuntimeError), lambda: t.gather(0, gt.zeros(3, 5, dtype=gt.int64)))
+    raises((ValueError, RuntimeError), lambda: t.scatter(0, gt.zeros(2, 2, dtype=gt.int64), gt.zeros(1, 1)))
+    raises((ValueError, RuntimeError), lambda: t.scatter(0, gt.zeros(4, 4, 4, dtype=gt.int64), gt.zeros(4, 4, 4)))
+
+
+# ---- what only the data can tell ------------------------------------------------------------------------------
+
+
+def bad():
+    return gt.arange(5)[gt.tensor([1, 99])]
+
+
+def test_poison_reaches_dependents_and_only_those():
+    good = gt.ones(2)
+    poisoned = bad()
+    dependent = ((poisoned + good) * 2).sum()
+    mixed = gt.cat([good, poisoned.float()])
+    fine = (good + 1).sum()
+    assert fine.item() == 4 and good.tolist() == [1, 1]
+    for t in (poisoned, dependent, mixed, poisoned[:1], poisoned.T, poisoned.reshape(2, 1), poisoned.to(gt.float64)):
+        raises(IndexError, lambda: t.numpy(), "99")
+    raises(IndexError, lambda: dependent.item(), "99")
+    assert fine.item() == 4
+
+
+def test_a_poisoned_tensor_fails_at_every_read():
+    poisoned = bad()
+    for read in (poisoned.numpy, poisoned.tolist, lambda: np.asarray(poisoned), lambda: repr(poisoned), lambda: list(poisoned)[0].item(),
+                 poisoned.numpy, lambda: bool(poisoned[0]), lambda: float(poisoned[1])):
+        raises(IndexError, read, "99")
+
+
+def test_poison_in_place():
+    t, other = gt.ones(2), gt.ones(2)
+    before = t + 0
+    t += bad()
+    raises(IndexError, t.numpy)
+    assert before.tolist() == [1, 1] and other.tolist() == [1, 1]
+    t.zero_()
+    assert t.shape == (2,)
+    t = gt.zeros(3)
+    t[gt.tensor([7])] = 1
+    raises(IndexError, t.numpy)
+
+
+def test_poison_does_not_leak():
+    for _ in range(200):
+        bad() + 1
+    assert gt.ones(2).sum().item() == 2
+
+
+def test_every_index_op_checks_its_data():
+    table, index = gt.zeros(4, 3), gt.tensor([[4, 0, 0]])
+    for run in (lambda: table.gather(0, index), lambda: table.scatter(0, index, gt.ones(1, 3)),
+                lambda: table.scatter_add(0, index, gt.ones(1, 3)), lambda: table.index_select(0, gt.tensor([-5])),
+                lambda: gt.take_along_axis(table, index, 0), lambda: table[:, gt.tensor([3])], lambda: gt.embedding(table, gt.tensor([9]))):
+        raises(IndexError, lambda: run().numpy())
+
+
+def test_integer_division_by_zero():
+    """torch raises; NumPy warns and gives 0. Either is fine, a crash of the worker is not."""
+    for run in (lambda: gt.tensor([1, 2]) // 0, lambda: gt.tensor([1, 2]) % 0, lambda: gt.tensor([1]) // gt.tensor([0]),
+                lambda: gt.tensor([-(2**63)]) // gt.tensor([-1]), lambda: gt.tensor([-(2**63)]) % gt.tensor([-1])):
+        try:
+            assert run().shape in ((1,), (2,))
+        except (ZeroDivisionError, RuntimeError, ValueError):
+            pass
+    raises(ZeroDivisionError, lambda: 1 // 0)
+    assert gt.tensor([6]).floor_divide(gt.tensor([4])).item() == 1
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------
+
+
+def test_a_tensor_too_large_for_memory():
+    huge = gt.zeros(10**7, 10**7)
+    assert huge.shape == (10**7, 10**7)
+    raises(MemoryError, lambda: huge.numpy())
+    raises(MemoryError, lambda: huge.sum().item())
+    raises(MemoryError, lambda: (huge + 1)[0, 0].item())
+
+
+def test_large_results_of_small_operands():
+    column = gt.zeros(10**6, 1)
+    raises(MemoryError, lambda: (column @ column.T)[0, 0].item())
+    raises(MemoryError, lambda: (column + column.T)[0, 0].item())
+    raises(MemoryError, lambda: gt.ones(1).expand(10**7, 10**7).clone()[0, 0].item())
+    assert gt.ones(1).expand(10**7, 10**7)[5, 6].item() == 1
+    assert column.sum().item() == 0
+
+
+def test_sizes_that_overflow():
+    for shape in [(2**40, 2**40), (2**62,), (2**31, 2**31, 2**31), (2**63 - 1,)]:
+        raises((ValueError, RuntimeError, MemoryError, OverflowError), lambda: gt.zeros(*shape).numpy())
+    raises((ValueError, RuntimeError, MemoryError, OverflowError), lambda: gt.ones(1).expand(2**40, 2**40).numpy())
+    raises((ValueError, OverflowError, TypeError, RuntimeError), lambda: gt.zeros(2**64))
+    raises((ValueError, RuntimeError, MemoryError, OverflowError), lambda: gt.arange(2**61).numpy())
+
+
+def test_a_worker_with_little_memory_recovers(programs):
+    text = programs.run("""
+        import gt
+        kept, failed = [], 0
+        for k in range(20):
+            t = gt.ones(1 << 20)  # 4 MiB each, of 32
+            try:
+                t.sum().item()
+                kept.append(t)
+            except MemoryError as error:
+                failed += 1
+                assert str(error)
+        assert 0 < len(kept) < 20 and failed, (len(kept), failed)
+        assert kept[0].sum().item() == 1 << 20
+        kept.clear()
+        print(gt.ones(1 << 20).sum().item())
+    """, GT_WORKER_MEMORY="32M")
+    assert text.strip() == str(float(1 << 20))
+
+
+def test_recursion_and_long_chains():
+    """A chain of many thousands of instructions without a read in between."""
+    t = gt.zeros(4)
+    for _ in range(30_000):
+        t = t + 1
+    assert t.tolist() == [30_000] * 4

@@ -1,0 +1,642 @@
+"""Real servers and workers in other processes: every transport, clients at once, peers that die, garbage on the wire."""
+
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import threading
+
+import pytest
+
+from support import PATIENCE_S, free_port, until
+
+TRANSPORTS = ["memory", "ipc", "tcp"]
+
+# A small program with the right answers: sys.argv[1] is the address.
+WORK = """
+    import sys
+    import numpy as np
+    import gt
+    gt.connect(sys.argv[1])
+    a = gt.from_numpy(np.arange(6, dtype=np.float32).reshape(2, 3))
+    b = gt.ones(3, 2)
+    assert (a @ b).tolist() == [[3, 3], [12, 12]]
+    assert (a + 1).sum().item() == 21
+    t = gt.zeros(8, 8)
+    for _ in range(5000):
+        t = t + 1
+    assert t.sum().item() == 64 * 5000
+    print("right")
+"""
+
+BULK = """
+    import sys
+    import numpy as np
+    import gt
+    gt.connect(sys.argv[1])
+    data = np.random.default_rng(1).random(8 * 1024 * 1024)  # 64 MiB
+    t = gt.from_numpy(data)
+    assert np.array_equal(t.numpy(), data)
+    assert np.array_equal((t * 2).numpy(), data * 2)
+    assert t[12345].item() == data[12345]
+    print("right")
+"""
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_transport(programs, transport):
+    server = programs.cluster()
+    assert programs.run(WORK, f"{transport}://localhost:{server.port}") == "right\n"
+    assert server.alive and server.workers[0].alive
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_bulk(programs, transport):
+    server = programs.cluster()
+    assert programs.run(BULK, f"{transport}://localhost:{server.port}", patience_s=2 * PATIENCE_S) == "right\n"
+
+
+def test_the_address_without_a_transport(programs):
+    server = programs.cluster()
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    assert programs.run(WORK, f"127.0.0.1:{server.port}") == "right\n"
+
+
+def test_python_modules_are_the_programs(programs):
+    server = programs.server(python=True)
+    worker = programs.worker(server.port, python=True)
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    assert server.alive and worker.alive
+    for process in (worker, server):
+        process.signal(signal.SIGINT)
+        assert process.wait() in (0, -signal.SIGINT, 130), process.text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_ends_when_asked_and_takes_its_sockets_with_it(programs, number):
+    server = programs.cluster()
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    assert programs.runtime_entries(), "a server has its sockets in the runtime directory"
+    server.signal(number)
+    assert server.wait() in (0, 128 + number, -number), server.text()
+    assert server.workers[0].wait() is not None
+    assert programs.runtime_entries() == []
+
+
+def test_a_killed_server_leaves_nothing_that_stops_the_next(programs):
+    server = programs.cluster()
+    server.kill()
+    server.workers[0].wait()
+    again = programs.start([*server.arguments[:2], "-p", server.port, "--port-file", programs.directory / "again"], "server")
+    until(lambda: (programs.directory / "again").exists() or not again.alive, "the second server")
+    assert again.alive, again.text()
+    programs.worker(server.port)
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+
+
+def test_two_servers_cannot_have_one_port(programs):
+    server = programs.server()
+    second = programs.start([*server.arguments[:2], "-p", server.port], "second")
+    assert second.wait() != 0
+    assert str(server.port) in second.text()
+    assert server.alive
+
+
+# ---- nobody there ---------------------------------------------------------------------------------------------
+
+CONNECT = """
+    import sys, time
+    import gt
+    start = time.monotonic()
+    try:
+        gt.connect(sys.argv[1], **eval(sys.argv[2]))
+    except (ConnectionError, TimeoutError) as error:
+        print(type(error).__name__, round(time.monotonic() - start, 2), error, sep="|")
+    else:
+        print("connected", gt.ones(3).sum().item(), sep="|")
+"""
+
+
+@pytest.mark.parametrize("address", ["localhost:{}", "memory://localhost:{}", "ipc://localhost:{}", "tcp://localhost:{}"])
+def test_unreachable_server(programs, address):
+    port = free_port()
+    kind, seconds, text = programs.run(CONNECT, address.format(port), "dict(timeout=2)").split("|", 2)
+    assert kind in ("ConnectionError", "ConnectionRefusedError", "TimeoutError")
+    assert float(seconds) < 10 and str(port) in text
+
+
+def test_the_timeout_of_the_environment(programs):
+    kind, seconds, _ = programs.run(CONNECT, f"tcp://localhost:{free_port()}", "{}", GT_CONNECT_TIMEOUT=1).split("|", 2)
+    assert float(seconds) < 9, "the default of 10 s was not replaced"
+
+
+def test_a_host_that_does_not_exist(programs):
+    kind, _, text = programs.run(CONNECT, "no-such-host.invalid:12345", "dict(timeout=2)").split("|", 2)
+    assert "no-such-host.invalid" in text
+
+
+def test_something_else_listens_on_the_port(programs):
+    """A port that accepts and never answers, as another program's would."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        kind, seconds, text = programs.run(CONNECT, f"tcp://localhost:{listener.getsockname()[1]}", "dict(timeout=2)").split("|", 2)
+    assert kind in ("ConnectionError", "TimeoutError") and float(seconds) < 10
+
+
+def test_a_port_of_another_protocol(programs):
+    """A port that answers HTTP."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def serve():
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    try:
+                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    except OSError:
+                        pass
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        kind, seconds, _ = programs.run(CONNECT, f"tcp://localhost:{listener.getsockname()[1]}", "dict(timeout=2)").split("|", 2)
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(PATIENCE_S)
+    assert kind in ("ConnectionError", "TimeoutError") and float(seconds) < 10
+
+
+def test_bad_addresses(programs):
+    text = programs.run("""
+        import gt
+        for address in ("localhost", "localhost:", "localhost:port", "localhost:0", "localhost:70000", "", ":", "quux://localhost:1",
+                        "localhost:-1", "localhost:1x"):
+            try:
+                gt.connect(address)
+            except ValueError as error:
+                assert str(error), address
+            else:
+                print("accepted", address)
+        try:
+            gt.connect(12345)
+        except TypeError:
+            pass
+        print(gt.ones(2).sum().item())
+    """)
+    assert text == "2.0\n"
+
+
+def test_no_worker_in_time(programs):
+    server = programs.server()
+    kind, seconds, text = programs.run(CONNECT, f"localhost:{server.port}", "dict(timeout=1)").split("|", 2)
+    assert kind in ("TimeoutError", "ConnectionError") and "worker" in text and float(seconds) < 8
+    assert server.alive
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_late_worker_is_waited_for(programs, transport):
+    server = programs.server()
+    client = programs.python(f"""
+        import pathlib, sys
+        import gt
+        pathlib.Path(sys.argv[2]).touch()
+        gt.connect(sys.argv[1], timeout={PATIENCE_S})
+        print(gt.ones(3).sum().item())
+    """, f"{transport}://localhost:{server.port}", programs.directory / "started")
+    until((programs.directory / "started").exists, "the client")
+    programs.worker(server.port)
+    assert client.wait() == 0, client.text()
+    assert client.output.read_text() == "3.0\n"
+
+
+# ---- peers that die -------------------------------------------------------------------------------------------
+
+# Connects, touches argv[2], when argv[3] exists touches argv[4] and reads a sum, prints what came of it and how long it
+# took.
+WAITER = """
+    import pathlib, sys, time
+    import gt
+    gt.connect(sys.argv[1])
+    t = gt.ones(1000)
+    assert t.sum().item() == 1000
+    pathlib.Path(sys.argv[2]).touch()
+    while not pathlib.Path(sys.argv[3]).exists():
+        time.sleep(0.01)
+    pathlib.Path(sys.argv[4]).touch()
+    start = time.monotonic()
+    try:
+        print("read", t.sum().item())
+    except Exception as error:
+        print(type(error).__name__, round(time.monotonic() - start, 2), error, sep="|")
+        try:
+            gt.ones(2).sum().item()
+        except Exception as error:
+            print(type(error).__name__, error, sep="|")
+"""
+
+
+def state_of(pid):
+    """'R' running, 'S' sleeping, ..."""
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
+
+
+def waiter(programs, server, transport):
+    ready, go, waiting = (programs.directory / name for name in ("ready", "go", "waiting"))
+    client = programs.python(WAITER, f"{transport}://localhost:{server.port}", ready, go, waiting)
+    until(lambda: ready.exists() or not client.alive, "the client")
+    assert client.alive, client.text()
+    client.waits = lambda: waiting.exists() and state_of(client.pid) == "S"
+    return client, go
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_server_is_killed_while_a_client_waits(programs, transport):
+    server = programs.cluster()
+    client, go = waiter(programs, server, transport)
+    os.kill(server.workers[0].pid, signal.SIGSTOP)  # so that the client waits for sure
+    try:
+        go.touch()
+        until(client.waits, "the client to wait")
+        server.kill()
+        assert client.wait(2 * PATIENCE_S) == 0, client.text()
+    finally:
+        server.workers[0].signal(signal.SIGCONT)
+    first = client.output.read_text().splitlines()[0]
+    assert first.split("|")[0] in ("ConnectionError", "ConnectionResetError"), first
+    assert server.workers[0].wait(2 * PATIENCE_S) is not None, "a worker without a server ends"
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_server_is_gone_before_the_next_read(programs, transport):
+    server = programs.cluster()
+    client, go = waiter(programs, server, transport)
+    server.kill()
+    go.touch()
+    assert client.wait(2 * PATIENCE_S) == 0, client.text()
+    lines = client.output.read_text().splitlines()
+    assert lines[0].startswith("Connection") and lines[1].startswith("Connection"), lines
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_worker_is_killed(programs, transport):
+    server = programs.cluster()
+    client, go = waiter(programs, server, transport)
+    server.workers[0].kill()
+    go.touch()
+    assert client.wait(2 * PATIENCE_S) == 0, client.text()
+    first = client.output.read_text().splitlines()[0]
+    assert "Error" in first and "worker" in first, first
+    assert server.alive
+    programs.worker(server.port)
+    assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+
+
+def test_a_worker_is_killed_while_a_client_waits(programs):
+    server = programs.cluster()
+    client, go = waiter(programs, server, "memory")
+    worker = server.workers[0]
+    os.kill(worker.pid, signal.SIGSTOP)
+    go.touch()
+    until(client.waits, "the client to wait")
+    worker.kill()
+    assert client.wait(2 * PATIENCE_S) == 0, client.text()
+    assert "worker" in client.output.read_text()
+
+
+def test_a_client_goes_on_with_a_new_worker(programs):
+    """Its tensors are lost with the worker, and say so; new ones live on the next worker."""
+    server = programs.cluster()
+    lost, go = programs.directory / "lost", programs.directory / "go"
+    client = programs.python("""
+        import pathlib, sys, time
+        import gt
+        gt.connect(sys.argv[1])
+        old = gt.ones(3)
+        assert old.sum().item() == 3
+        pathlib.Path(sys.argv[2]).touch()
+        while not pathlib.Path(sys.argv[3]).exists():
+            time.sleep(0.01)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                assert gt.ones(4).sum().item() == 4
+                break
+            except Exception as error:
+                assert "worker" in str(error), error
+                time.sleep(0.05)
+        else:
+            sys.exit("no new worker")
+        try:
+            old.numpy()
+        except Exception as error:
+            assert "worker" in str(error), error
+            print("lost")
+    """, f"localhost:{server.port}", lost, go)
+    until(lambda: lost.exists() or not client.alive, "the client")
+    server.workers[0].kill()
+    programs.worker(server.port)
+    go.touch()
+    assert client.wait() == 0, client.text()
+    assert client.output.read_text() == "lost\n"
+
+
+def test_a_client_that_vanishes_is_forgotten(programs):
+    server = programs.cluster()
+    address = f"localhost:{server.port}"
+    for ending in ("os._exit(0)", "os.kill(os.getpid(), 9)", "raise SystemExit", "1 / 0"):
+        process = programs.python(f"""
+            import os, sys
+            import gt
+            gt.connect(sys.argv[1])
+            kept = [gt.ones(1000, 1000) + k for k in range(10)]
+            kept[-1].sum().item()
+            {ending}
+        """, address)
+        process.wait()
+    text = programs.run("""
+        import json, sys, time
+        import gt
+        gt.connect(sys.argv[1])
+        deadline = time.monotonic() + 20
+        while True:
+            stats = json.loads(gt._gt.stats())
+            if str(stats).count("session") and len(stats["sessions"]) == 1 or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        print(len(stats["sessions"]), gt.ones(3).sum().item())
+    """, address)
+    assert text == "1 3.0\n"
+
+
+# ---- garbage --------------------------------------------------------------------------------------------------
+
+STEADY = """
+    import pathlib, sys, time
+    import gt
+    gt.connect(sys.argv[1])
+    started, stop = map(pathlib.Path, sys.argv[2:4])
+    deadline, count = time.monotonic() + 60, 0
+    while not stop.exists() and time.monotonic() < deadline:
+        t = gt.ones(100)
+        assert (t + t).sum().item() == 200
+        count += 1
+        started.touch()
+    print("right", count > 0)
+"""
+
+
+def steady_client(programs, address):
+    started, stop = programs.directory / "started", programs.directory / "stop"
+    client = programs.python(STEADY, address, started, stop)
+    until(lambda: started.exists() or not client.alive, "the steady client")
+    assert client.alive, client.text()
+    return client, stop
+
+
+def garbage():
+    generator = random.Random(1)
+    yield b""
+    yield b"\0"
+    yield b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    yield b"\xff" * 10_000
+    yield bytes(generator.randrange(256) for _ in range(64))
+    yield bytes(generator.randrange(256) for _ in range(100_000))
+    # A ZeroMQ greeting (3.0, NULL), then a READY command, then frames of nonsense.
+    greeting = b"\xff" + b"\0" * 8 + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + b"\0" + b"\0" * 31
+    ready = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+    for nonsense in (b"", b"\x00\x10" + b"x" * 16, b"\x00\x40" + bytes(range(64)), b"\x02" + struct.pack(">Q", 1 << 40),
+                     b"\x01\x04abcd\x00\x04efgh", b"\x00\x40" + b"\xff" * 64):
+        yield greeting + b"\x04" + bytes([len(ready)]) + ready + nonsense
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_garbage_hurts_nobody(programs, transport):
+    server = programs.cluster()
+    client, stop = steady_client(programs, f"{transport}://localhost:{server.port}")
+    sockets = [path for path in programs.runtime.rglob("*") if path.is_socket()]
+    for data in garbage():
+        targets = [(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", server.port))]
+        for path in sockets:
+            targets += [(socket.AF_UNIX, kind, str(path)) for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)]
+        for family, kind, address in targets:
+            with socket.socket(family, kind) as connection:
+                connection.settimeout(5)
+                try:
+                    connection.connect(address)
+                    connection.sendall(data)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(1 << 16):
+                        pass
+                except OSError:  # refused, or closed on us: as it should be
+                    pass
+    assert server.alive, server.text()
+    stop.touch()
+    assert client.wait() == 0, client.text()
+    assert client.output.read_text() == "right True\n"
+
+
+def test_half_open_connections_do_not_block_others(programs):
+    """Connections that say nothing, many of them, kept open."""
+    server = programs.cluster()
+    held = []
+    try:
+        for _ in range(100):
+            connection = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+            held.append(connection)
+        for path in programs.runtime.rglob("*.memory"):
+            for _ in range(100):
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                connection.settimeout(1)
+                held.append(connection)
+                try:
+                    connection.connect(str(path))
+                except OSError:
+                    break
+        for transport in TRANSPORTS:
+            assert programs.run(WORK, f"{transport}://localhost:{server.port}") == "right\n"
+    finally:
+        for connection in held:
+            connection.close()
+
+
+class TamperingProxy:
+    """Passes bytes between a client and a server, changing the protocol version in the client's greeting."""
+
+    def __init__(self, port):
+        self.target, self.tampered = port, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.sockets = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                return
+            self.sockets += [client, server]
+            threading.Thread(target=self.pump, args=(client, server, True), daemon=True).start()
+            threading.Thread(target=self.pump, args=(server, client, False), daemon=True).start()
+
+    def pump(self, source, sink, tamper):
+        try:
+            while data := source.recv(1 << 16):
+                if tamper:
+                    data = self.change(data)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def change(self, data):
+        """A greeting is the sender's pid, three empty operands, then version 1: 64-bit integers, little-endian."""
+        pattern = re.compile(rb"(.{4}\x00{4}\x00{24})\x01\x00{7}", re.DOTALL)
+        changed, count = pattern.subn(rb"\g<1>" + struct.pack("<q", 999).replace(b"\\", b"\\\\"), data, count=1)
+        self.tampered += count
+        return changed
+
+    def close(self):
+        self.listener.close()
+        for one in self.sockets:
+            one.close()
+
+
+def test_another_protocol_version_is_refused_politely(programs):
+    server = programs.cluster()
+    proxy = TamperingProxy(server.port)
+    try:
+        kind, seconds, text = programs.run(CONNECT, f"tcp://localhost:{proxy.port}", "dict(timeout=5)").split("|", 2)
+    finally:
+        proxy.close()
+    assert proxy.tampered, "the greeting went by unchanged"
+    assert kind == "ConnectionError" and "version" in text and float(seconds) < 10, text
+    assert programs.run(WORK, f"tcp://localhost:{server.port}") == "right\n"
+
+
+# ---- several at once ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_processes_at_once(programs, transport):
+    server = programs.cluster(workers=2)
+    clients = [programs.python(WORK, f"{transport}://localhost:{server.port}") for _ in range(4)]
+    for client in clients:
+        assert client.wait() == 0, client.text()
+        assert client.output.read_text() == "right\n"
+
+
+THREADS = """
+    import sys, threading
+    import gt
+    from gt.client.client import Client
+
+    host, port = sys.argv[1], int(sys.argv[2])
+    results, failures = {}, []
+    barrier = threading.Barrier(4)
+
+    def work(k):
+        try:
+            client = Client(dispatcher_host=host, dispatcher_port=port)
+            client.connect()
+            barrier.wait(30)
+            t = gt.full((50,), float(k))
+            for _ in range(300):
+                t = t + 1
+            results[k] = t.sum().item()
+            for _ in range(50):
+                assert (t * 0 + k).sum().item() == 50 * k
+            client.disconnect()
+        except BaseException as error:
+            failures.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failures, failures
+    print(sorted(results.items()) == [(k, 50.0 * (k + 300)) for k in range(4)])
+"""
+
+
+def test_threads_with_their_own_clients(programs):
+    server = programs.cluster(workers=2)
+    assert programs.run(THREADS, "localhost", server.port) == "True\n"
+
+
+def test_threads_share_the_embedded_client(programs):
+    text = programs.run("""
+        import threading
+        import gt
+        failures = []
+
+        def work(k):
+            try:
+                for n in range(200):
+                    assert (gt.full((20,), float(k)) + n).sum().item() == 20 * (k + n)
+            except BaseException as error:
+                failures.append(repr(error))
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        print(failures)
+    """)
+    assert text == "[]\n"
+
+
+def test_a_tensor_belongs_to_its_client(programs):
+    server = programs.cluster()
+    text = programs.run("""
+        import sys
+        import gt
+        from gt.client.client import Client
+        first = Client(dispatcher_host="localhost", dispatcher_port=int(sys.argv[1]))
+        first.connect()
+        a = gt.ones(3)
+        second = Client(dispatcher_host="localhost", dispatcher_port=int(sys.argv[1]))
+        second.connect()
+        b = gt.ones(3)
+        for run in (lambda: a + b, lambda: gt.cat([a, b]), lambda: gt.where(a > 0, a, b), lambda: a @ b):
+            try:
+                run()
+            except (RuntimeError, ValueError) as error:
+                assert "client" in str(error), error
+            else:
+                print("mixed clients")
+        assert a.sum().item() == 3 and b.sum().item() == 3 and (a + a).sum().item() == 6
+        second.disconnect()
+        first.disconnect()
+        print("right")
+    """, server.port)
+    assert text == "right\n"
+
+
+def test_many_connections_in_turn(programs):
+    server = programs.cluster()
+    text = programs.run("""
+        import sys
+        import gt
+        from gt.client.client import Client
+        for k in range(60):
+            transport = ("memory", "ipc", "tcp")[k % 3]
+            gt.connect(f"{transport}://localhost:{sys.argv[1]}")
+            assert gt.full((3,), k).sum().item() == 3 * k
+        print("right")
+    """, server.port)
+    assert text == "right\n"
+    assert server.alive
+
+
+def test_the_server_binds_loopback_only(programs):
+    """Another address of this host must not reach it, unless it was asked for with keys or --insecure."""
+    refused = programs.start([*programs.server().arguments[:2], "-p", 0, "--host", "0.0.0.0"], "open")
+    ended = until(lambda: refused.popen.poll() is not None or refused.text(), "a refusal")
+    assert ended and refused.wait(5) != 0, "a server open to the network without keys or --insecure"
+    assert "insecure" in refused.text()
