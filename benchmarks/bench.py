@@ -62,7 +62,7 @@ class Pace:
     settle_seconds: float  # rest between two rounds: idle threads of the last one spin for a while
 
 
-FULL = Pace(rounds=7, round_seconds=0.1, row_seconds=5, settle_seconds=0.04)
+FULL = Pace(rounds=7, round_seconds=0.1, row_seconds=5, settle_seconds=0.08)
 QUICK = Pace(rounds=3, round_seconds=0.03, row_seconds=0.6, settle_seconds=0.02)
 
 
@@ -74,8 +74,8 @@ class Children:
         self.program = program
         self.started = {}
 
-    def server(self):
-        return self.get("server", lambda: Server(self.program))
+    def server(self, transport):
+        return self.get(f"{transport} server", lambda: Server(self.program, transport))
 
     def library(self, name):
         return self.get(name, lambda: Child(name))
@@ -83,7 +83,7 @@ class Children:
     def gt(self, link):
         if link == "embedded":
             return self.get("gt", lambda: Child("gt"))
-        return self.get(link, lambda: Child("gt", self.server().address(link)))
+        return self.get(link, lambda: Child("gt", self.server(link).address()))
 
     def get(self, key, start):
         if key not in self.started:
@@ -174,4 +174,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

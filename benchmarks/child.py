@@ -2,7 +2,8 @@
 
 GT and PyTorch are measured in processes of their own, so that neither meets the other's threads: an idle OpenMP
 thread spins for a while after its last work, and on a small machine that is half of it. The parent (processes.py)
-sends one JSON object a line, {"call": method, ...arguments}, and gets one back: {"result": ...} or {"error": text}.
+sends one JSON object a line, {"call": method, ...arguments}, and gets one back: {"result": ...} or
+{"error": text}.
 """
 import gc
 import json
@@ -69,6 +70,9 @@ class Session:
             tensor.item()
             times.append(clock() - start)
         return times
+
+    def dispatcher_stats(self):
+        return self.lib.module.debug.dispatcher_stats()
 
     def live_tensors(self, count):
         """Bytes by which this process grows for `count` live 8x8 tensors."""

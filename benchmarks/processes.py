@@ -33,7 +33,8 @@ class Process:
 
     def start(self, command, **options):
         try:
-            self.process = subprocess.Popen([str(word) for word in command], **options)
+            # Ctrl-C is for us alone: we end them in order.
+            self.process = subprocess.Popen([str(word) for word in command], start_new_session=True, **options)
         except OSError as error:
             raise Failure(f"cannot run {command[0]}: {error.strerror}") from None
 
@@ -90,18 +91,19 @@ class Child(Process):
 
 
 class Server(Process):
-    """`gt server` on a port of its own choosing, and one `gt worker`."""
+    """`gt server` on a port of its own choosing, and one `gt worker`; workers and clients use `transport`."""
 
     host = "127.0.0.1"
 
-    def __init__(self, program):
+    def __init__(self, program, transport):
+        self.transport = transport
         self.worker = Process()
         try:
             with tempfile.TemporaryDirectory() as folder:
                 port_file = pathlib.Path(folder) / "port"
-                self.start([program, "server", "-p", 0, "--port-file", port_file])
+                self.start([program, "server", "--quiet", "-p", 0, "--port-file", port_file])
                 self.port = self.read_port(port_file)
-            self.worker.start([program, "worker", "--host", self.host, "-p", self.port])
+            self.worker.start([program, "worker", "--host", f"{transport}://{self.host}", "-p", self.port])
         except BaseException:
             self.__exit__()
             raise
@@ -115,8 +117,8 @@ class Server(Process):
             time.sleep(0.01)
         raise Failure(f"the server did not write its port in {timeout} s (exit status {self.process.poll()})")
 
-    def address(self, transport):
-        return f"{transport}://{self.host}:{self.port}"
+    def address(self):
+        return f"{self.transport}://{self.host}:{self.port}"
 
     def __exit__(self, *_):
         self.worker.__exit__()

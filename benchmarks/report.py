@@ -20,15 +20,15 @@ class Bounded:
     """What has a value, and may have a bound: at most that, or at least."""
 
     def met(self):
-        """None where there is no bound."""
-        if self.bound is None:
-            return None
+        """None where there is no bound; what could not be measured meets none."""
         if self.error:
             return False
+        if self.bound is None:
+            return None
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
     def verdict(self):
-        return {None: "", True: "ok", False: "MISSED"}[self.met()]
+        return "FAILED" if self.error else {None: "", True: "ok", False: "MISSED"}[self.met()]
 
 
 @dataclasses.dataclass
@@ -84,6 +84,7 @@ class Report:
             "cores": len(os.sched_getaffinity(0)),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "system": platform.platform(),
+            "load_before": os.getloadavg()[0],
         }
         self.date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.rows = []
@@ -96,8 +97,10 @@ class Report:
         print(f"{machine['processor']}, {machine['architecture']}, {machine['cores']} cores, "
               f"{machine['memory_bytes'] / (1 << 30):.0f} GiB; "
               f"torch with {machine['cores']} threads, inference mode, malloc trim off")
+        if machine["load_before"] > 0.3 * machine["cores"]:
+            print(f"The machine is busy (load {machine['load_before']:.1f}): other programs disturb these numbers.")
         print("Times of one repetition, medians; the wait for GT to have executed all of them is included.")
-        print("ratio: GT's time / torch's. For from_numpy and numpy() it is GT's speed / memcpy's (under numpy).\n")
+        print("ratio: GT's time / torch's. For from_numpy and numpy() GT's speed / memcpy's (under numpy).\n")
         print(LAYOUT.format("work", "GT", "torch", "numpy", "ratio", "bound", ""), flush=True)
 
     def add_row(self, line):
@@ -122,8 +125,8 @@ class Report:
 
     def bounds(self):
         """(met, all)."""
-        met = [entry.met() for entry in self.rows + self.figures if entry.bound is not None]
-        return sum(met), len(met)
+        met = [entry.met() for entry in self.rows + self.figures]
+        return met.count(True), len(met) - met.count(None)
 
     def failed(self):
         return any(entry.error for entry in self.rows + self.figures)

@@ -1,8 +1,8 @@
 """What is timed: each work is written once and run on GT, PyTorch and NumPy.
 
 A work is a function that takes a library (one of the classes below), makes its inputs, and returns run(count): do
-the work `count` times, wait until all of it has been executed, return the last result. GT only emits in the loop and
-executes meanwhile; lib.synchronize() at the end of run() waits for the last repetition, so all are paid for.
+the work `count` times, wait until all of it has been executed, return the last result. GT only emits in the loop
+and executes meanwhile; lib.synchronize() at the end of run() waits for the last repetition, so all are paid for.
 
 Small works spell their loop out: a function call around `a + b` would cost more than `a + b`.
 Read next: child.py, which runs these in a process of their own; bench.py, which says when and how often.

@@ -109,10 +109,11 @@ def main():
 
     gt.manual_seed(1)
     start = time.perf_counter()
-    layers = train(max(10, arguments.steps))
+    steps = max(10, arguments.steps)
+    layers = train(steps)
     seconds = time.perf_counter() - start
     draw(layers)
-    print(f"{seconds:.2f} s, {seconds / arguments.steps * 1e6:.0f} µs a step, on {gt.client_description()}")
+    print(f"{seconds:.2f} s, {seconds / steps * 1e6:.0f} µs a step, on {gt._gt.current().description}")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def small_job():
     a = gt.randn(200, 300)
     b = gt.randn(300, 100)
     c = (a @ b).relu()
-    print(f"relu(a @ b): shape {tuple(c.shape)}, mean {c.mean().item():.4f}, on {gt.client_description()}")
+    print(f"relu(a @ b): shape {tuple(c.shape)}, mean {c.mean().item():.4f}, on {gt._gt.current().description}")
 
 
 def main():
@@ -55,7 +55,7 @@ def main():
 
     with contextlib.ExitStack() as stack:
         port_file = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "port"
-        command = ["gt.server", "-p", str(arguments.port), "--port-file", str(port_file)]
+        command = ["gt.server", "--quiet", "-p", str(arguments.port), "--port-file", str(port_file)]
         server = stack.enter_context(running(*command))
         port = wait_for_port(port_file, server)
         for _ in range(arguments.workers):

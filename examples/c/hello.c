@@ -8,28 +8,27 @@
 #include <gt.h>
 #include <stdio.h>
 
-static int failed(const char *what) {
+static int failed(const char *what)
+{
     fprintf(stderr, "%s: %s\n", what, gt_error_text());
     return 1;
 }
 
-int main(void) {
+int main(void)
+{
     gt_client *client;
-    if (gt_client_open_embedded(1, &client)) {
+    if (gt_client_open_embedded(1, &client))
         return failed("starting the embedded server");
-    }
 
     /* a (2,3), b (3): b is added to each row of a. Only gt_fetch waits. */
     gt_tensor *a, *b, *c;
     float sums[2][3];
     if (gt_from_data(client, GT_FLOAT32, 2, (int64_t[]){2, 3}, (float[]){1, 2, 3, 4, 5, 6}, &a) ||
         gt_from_data(client, GT_FLOAT32, 1, (int64_t[]){3}, (float[]){10, 20, 30}, &b) || gt_add(a, b, &c) ||
-        gt_fetch(c, sums, sizeof sums)) {
+        gt_fetch(c, sums, sizeof sums))
         return failed("adding");
-    }
-    for (int row = 0; row < 2; row++) {
+    for (int row = 0; row < 2; row++)
         printf("%5g %5g %5g\n", sums[row][0], sums[row][1], sums[row][2]);
-    }
 
     /* A wrong shape is refused at once, the result stays untouched, and the client goes on. */
     gt_tensor *d = NULL;
@@ -37,9 +36,8 @@ int main(void) {
     printf("a @ c: %s (%s)\n", gt_error_text(), gt_error_name(err));
 
     double total;
-    if (gt_sum(c, 0, false, &d) || gt_item(d, &total)) {
+    if (gt_sum(c, 0, false, &d) || gt_item(d, &total))
         return failed("summing");
-    }
     printf("sum of a + b: %g, on %s\n", total, gt_client_description(client));
 
     gt_tensor_release(a);

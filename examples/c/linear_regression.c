@@ -16,7 +16,8 @@ static const float RATE = 0.1f;
 static const float TRUE_WEIGHTS[FEATURES] = {1.0f, -2.0f, 3.0f, 0.5f};
 
 /* Every GT call of this program is one that must work. */
-static void must(gt_err err) {
+static void must(gt_err err)
+{
     if (err) {
         fprintf(stderr, "linear_regression: %s\n", gt_error_text());
         exit(1);
@@ -24,13 +25,15 @@ static void must(gt_err err) {
 }
 
 /* Exchange *tensor for its successor, as `w = w - step` does in a language with garbage collection. */
-static void replace(gt_tensor **tensor, gt_tensor *successor) {
+static void replace(gt_tensor **tensor, gt_tensor *successor)
+{
     gt_tensor_release(*tensor);
     *tensor = successor;
 }
 
 /* x (N,F) at random; y (N,1) = x true_weights, and a little noise. */
-static void make_examples(gt_client *client, gt_tensor **x, gt_tensor **y) {
+static void make_examples(gt_client *client, gt_tensor **x, gt_tensor **y)
+{
     gt_tensor *weights, *noise, *product;
     must(gt_from_data(client, GT_FLOAT32, 2, (int64_t[]){FEATURES, 1}, TRUE_WEIGHTS, &weights));
     must(gt_randn(client, GT_FLOAT32, 2, (int64_t[]){EXAMPLES, FEATURES}, x));
@@ -45,7 +48,8 @@ static void make_examples(gt_client *client, gt_tensor **x, gt_tensor **y) {
 }
 
 /* error (N,1) = x w - y */
-static gt_tensor *errors(gt_tensor *x, gt_tensor *w, gt_tensor *y) {
+static gt_tensor *errors(gt_tensor *x, gt_tensor *w, gt_tensor *y)
+{
     gt_tensor *prediction, *error;
     must(gt_matmul(x, w, &prediction));
     must(gt_sub(prediction, y, &error));
@@ -53,7 +57,8 @@ static gt_tensor *errors(gt_tensor *x, gt_tensor *w, gt_tensor *y) {
     return error;
 }
 
-static double mean_square(gt_tensor *error) {
+static double mean_square(gt_tensor *error)
+{
     gt_tensor *squares, *mean;
     double value;
     must(gt_square(error, &squares));
@@ -65,7 +70,8 @@ static double mean_square(gt_tensor *error) {
 }
 
 /* w - rate * x^T error * 2 / N; transposed is x^T (F,N) */
-static gt_tensor *descend(gt_tensor *transposed, gt_tensor *w, gt_tensor *error) {
+static gt_tensor *descend(gt_tensor *transposed, gt_tensor *w, gt_tensor *error)
+{
     gt_tensor *gradient, *step, *successor;
     must(gt_matmul(transposed, error, &gradient));
     must(gt_mul_scalar(gradient, RATE * 2 / EXAMPLES, &step));
@@ -75,7 +81,8 @@ static gt_tensor *descend(gt_tensor *transposed, gt_tensor *w, gt_tensor *error)
     return successor;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     gt_client *client;
     must(argc > 1 ? gt_client_connect(argv[1], 0, &client) : gt_client_open_embedded(1, &client));
     gt_manual_seed(client, 1);
@@ -86,18 +93,16 @@ int main(int argc, char **argv) {
     must(gt_full(client, GT_FLOAT32, 2, (int64_t[]){FEATURES, 1}, 0, &w));
     for (int step = 0; step <= STEPS; step++) {
         gt_tensor *error = errors(x, w, y);
-        if (step % REPORT_EVERY == 0) {
+        if (step % REPORT_EVERY == 0)
             printf("step %3d   loss %.6f\n", step, mean_square(error));
-        }
         replace(&w, descend(transposed, w, error));
         gt_tensor_release(error);
     }
 
     float found[FEATURES];
     must(gt_fetch(w, found, sizeof found));
-    for (int k = 0; k < FEATURES; k++) {
+    for (int k = 0; k < FEATURES; k++)
         printf("w[%d] = %8.4f, should be %g\n", k, found[k], TRUE_WEIGHTS[k]);
-    }
     printf("ran on %s\n", gt_client_description(client));
 
     gt_tensor_release(x);

@@ -41,7 +41,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         found = gt__py_from_array(object, client, &given);
     }
     if (found == 0)
-        PyErr_Format(PyExc_TypeError, "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are "
+        PyErr_Format(PyUnicode_Check(object) ? PyExc_TypeError : PyExc_IndexError, "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are "
                                       "valid indices (got %s)", Py_TYPE(object)->tp_name);
     if (found != 1)
         return -1;

@@ -72,6 +72,18 @@ static gt_err sum_of(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **o
     return GT_OK;
 }
 
+/* Index tensors that stand for different axes broadcast together. */
+static gt_err combine(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **out)
+{
+    gt_err err = sum_of(a, b, scratch, out);
+    if (err != GT_ERR_VALUE)
+        return err;
+    char left[128], right[128];
+    return gt__fail(GT_ERR_INDEX, "shape mismatch: indexing tensors could not be broadcast together with shapes %s, %s",
+                    gt__shape_text(a->meta.rank, a->meta.shape, left, sizeof left),
+                    gt__shape_text(b->meta.rank, b->meta.shape, right, sizeof right));
+}
+
 /* ---- reading ------------------------------------------------------------------------------------------------------------ */
 
 /* The ints, slices and Nones of the key. Index tensors keep their axes whole, masks merge theirs. */
@@ -158,7 +170,7 @@ static gt_err read_key(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor
         GT_TRY(item_positions(item, size, scratch, &positions));
         if (advanced++) {
             GT_TRY(scaled(index, size, scratch, &index));
-            GT_TRY(sum_of(index, positions, scratch, &positions));
+            GT_TRY(combine(index, positions, scratch, &positions));
         }
         index = positions;
     }
@@ -324,15 +336,15 @@ static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_t
     for (int k = 0, position = 0; k < key->count; axis += key->items[k++].axes) {
         const Item *item = &key->items[k];
         int end = axis + item->axes;
-        if (item->kind == ITEM_INT)
+        if (item->kind == ITEM_INT) {
             offset += item->start * strides[end];
-        if (item->kind == ITEM_INT)
             continue;
+        }
         if (item->kind == ITEM_INDEX || item->kind == ITEM_MASK) {
             GT_TRY(item_positions(item, a->meta.shape[axis], scratch, &part));
             GT_TRY(scaled(part, strides[end], scratch, &part));
             if (block)
-                GT_TRY(sum_of(block, part, scratch, &part));
+                GT_TRY(combine(block, part, scratch, &part));
             block = part;
             first = first < 0 ? position : first;
             last = position;

@@ -48,6 +48,8 @@ static int module_exec(PyObject *module)
     return add_op_names(module);
 }
 
+PyMODINIT_FUNC PyInit__gt(void);
+
 PyMODINIT_FUNC PyInit__gt(void)
 {
     static PyModuleDef_Slot slots[] = {

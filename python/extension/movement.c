@@ -204,7 +204,56 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
 
 /* ---- joining ---------------------------------------------------------------------------------------------------------------- */
 
-/* cat, or stack: each tensor gets a new axis first. */
+/* The tensors of a sequence, each a reference of the caller's; for stack, each with a new axis. */
+static int join_operands(const char *name, bool stacks, PyObject *sequence, PyObject *dim, gt_tensor **tensors, int *axis)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(sequence);
+    *axis = 0;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        PyObject *item = PyTuple_GET_ITEM(sequence, k);
+        if (!gt__py_is_tensor(item)) {
+            PyErr_Format(PyExc_TypeError, "%s(): expected Tensor as element %zd, but got %s", name, k, Py_TYPE(item)->tp_name);
+            return -1;
+        }
+        gt_tensor *tensor = gt__py_use(item);
+        if (!tensor)
+            return -1;
+        int rank = tensor->meta.rank;
+        if (k == 0 && dim && gt__py_axis(dim, rank + stacks, axis) < 0)
+            return -1;
+        if (!stacks || *axis > rank) {
+            tensors[k] = gt_tensor_retain(tensor);
+            continue;
+        }
+        int64_t shape[GT_MAX_RANK + 1];
+        for (int j = 0; j <= rank; j++)
+            shape[j] = j < *axis ? tensor->meta.shape[j] : j == *axis ? 1 : tensor->meta.shape[j - 1];
+        gt_err err = gt_reshape(tensor, rank + 1, shape, &tensors[k]);
+        if (err != GT_OK) {
+            gt__py_raise(err);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* PyTorch lets cat([]) tensors of shape (0,) join anything: drop them where the others have another rank. */
+static int drop_empties(gt_tensor **tensors, int count)
+{
+    bool others = false;
+    int kept = 0;
+    for (int k = 0; k < count; k++)
+        others = others || tensors[k]->meta.rank != 1;
+    for (int k = 0; k < count; k++)
+        if (others && tensors[k]->meta.rank == 1 && tensors[k]->meta.numel == 0)
+            gt_tensor_release(tensors[k]);
+        else
+            tensors[kept++] = tensors[k];
+    for (int k = kept; k < count; k++)
+        tensors[k] = NULL;
+    return kept;
+}
+
 static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"tensors|arrays", "dim|axis"};
@@ -218,38 +267,14 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(sequence);
     gt_tensor **tensors = PyMem_Calloc((size_t)count + 1, sizeof *tensors), *out = NULL;
-    gt_err err = GT_OK;
-    int axis = 0;
-    if (!tensors)
+    int axis;
+    if (!tensors) {
         PyErr_NoMemory();
-    else if (count == 0)
+    } else if (count == 0) {
         PyErr_Format(PyExc_RuntimeError, "%s() expected a non-empty list of Tensors", name);
-    else if (count > INT32_MAX)
-        PyErr_SetString(PyExc_OverflowError, "too many tensors");
-    for (Py_ssize_t k = 0; k < count && err == GT_OK && !PyErr_Occurred(); k++) {
-        PyObject *item = PyTuple_GET_ITEM(sequence, k);
-        gt_tensor *tensor = gt__py_is_tensor(item) ? gt__py_use(item) : NULL;
-        if (!tensor) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_TypeError, "%s(): expected Tensor as element %zd, but got %s", name, k, Py_TYPE(item)->tp_name);
-            break;
-        }
-        int rank = tensor->meta.rank;
-        if (k == 0 && values[1] && gt__py_axis(values[1], rank + stacks, &axis) < 0)
-            break;
-        if (!stacks || axis > rank) {
-            tensors[k] = gt_tensor_retain(tensor);
-            continue;
-        }
-        int64_t shape[GT_MAX_RANK + 1];
-        for (int j = 0; j <= rank; j++)
-            shape[j] = j < axis ? tensor->meta.shape[j] : j == axis ? 1 : tensor->meta.shape[j - 1];
-        err = gt_reshape(tensor, rank + 1, shape, &tensors[k]);
-    }
-    if (!PyErr_Occurred()) {
-        if (err == GT_OK)
-            err = gt_cat(tensors, (int)count, axis, &out);
-        result = gt__py_result(err, out);
+    } else if (join_operands(name, stacks, sequence, values[1], tensors, &axis) == 0) {
+        int used = stacks ? (int)count : drop_empties(tensors, (int)count);
+        result = gt__py_result(gt_cat(tensors, used, axis, &out), out);
     }
     for (Py_ssize_t k = 0; tensors && k < count; k++)
         gt_tensor_release(tensors[k]);

@@ -24,6 +24,7 @@ static void var_positions(gt_py_args args, Py_ssize_t nargs, PyObject **values)
     } else if (nargs >= 2) {
         values[UNBIASED] = args[1];
         values[KEEPDIM] = nargs >= 3 ? args[2] : NULL;
+        values[DTYPE] = NULL;
     }
 }
 

@@ -190,13 +190,6 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
     return 0;
 }
 
-static PyObject *get_none(PyObject *self, void *closure)
-{
-    (void)self;
-    (void)closure;
-    Py_RETURN_NONE;
-}
-
 /* ---- methods that only look at the metadata ------------------------------------------------------------------------- */
 
 static PyObject *method_size(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -379,8 +372,6 @@ static PyGetSetDef own_attributes[] = {
     {.name = "device", .get = get_device, .doc = "'gt': where a tensor lives is the dispatcher's business."},
     {.name = "data", .get = get_data, .set = set_data, .doc = "The same value, apart from autograd."},
     {.name = "requires_grad", .get = get_requires_grad, .set = set_requires_grad, .doc = "Whether gradients are wanted."},
-    /* None tells NumPy to leave `array + tensor` to us. */
-    {.name = "__array_ufunc__", .get = get_none, .doc = "None: NumPy leaves mixed arithmetic to GT."},
     {.name = NULL},
 };
 
@@ -444,5 +435,9 @@ int gt__py_tensor_init(PyObject *module)
         .slots = slots,
     };
     gt__py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return gt__py_tensor_type ? PyModule_AddObjectRef(module, "Tensor", (PyObject *)gt__py_tensor_type) : -1;
+    PyObject *type = (PyObject *)gt__py_tensor_type;
+    /* NumPy looks for this in the type: None makes it leave `array + tensor` to us. */
+    if (!type || PyObject_SetAttrString(type, "__array_ufunc__", Py_None) < 0)
+        return -1;
+    return PyModule_AddObjectRef(module, "Tensor", type);
 }

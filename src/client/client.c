@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd.h"
 #include "hello.h"
 #include "log.h"
 
@@ -37,8 +38,11 @@ static gt_err client_new(gt_client **out)
     return GT_OK;
 }
 
-void gt__client_destroy(gt_client *client)
+void gt__client_maybe_destroy(gt_client *client)
 {
+    if (!client->closed || client->live)
+        return;
+    gt__node_free_spares(client);
     while (client->spare) {
         gt_tensor *next = client->spare->next_spare;
         free(client->spare);
@@ -128,8 +132,7 @@ void gt_client_close(gt_client **where)
     client->link = NULL;
     if (client->embedded && ours)
         gt__embedded_stop(&client->embedded);
-    if (client->live == 0)
-        gt__client_destroy(client);
+    gt__client_maybe_destroy(client);
 }
 
 const char *gt_client_description(const gt_client *client)

@@ -15,6 +15,7 @@
 #include "link.h"
 
 typedef struct gt_embedded gt_embedded;
+typedef struct gt_node gt_node; /* autograd.h */
 
 struct gt_tensor {
     uint32_t references;
@@ -24,6 +25,8 @@ struct gt_tensor {
         gt_tensor *next_spare; /* while on the client's free list */
     };
     gt_meta meta;
+    gt_tensor *base; /* an alias: the tensor whose id this is, kept alive by it; NULL: the id is our own */
+    gt_node *node;   /* NULL: no gradient is wanted */
 };
 
 /* A segment of this client's, reused for uploads and fetches of similar size. */
@@ -40,7 +43,10 @@ struct gt_client {
     bool usable;        /* open and alive, as far as we know: one test on the hot path */
     uint64_t next_id;
     gt_tensor *spare;   /* free list */
-    uint64_t live;      /* tensors allocated */
+    uint64_t live;      /* tensors allocated, leases and the like: what keeps a closed client in memory */
+    gt_node *spare_nodes, *dying_nodes;
+    uint64_t next_node, live_nodes;
+    bool releasing_nodes;
     uint64_t work;      /* elements touched by instructions not flushed yet */
     uint64_t frees[6];  /* ids waiting to be packed into one free */
     unsigned free_count;
@@ -102,7 +108,8 @@ gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_lite
 /* where(condition, a, b) with a and b tensors or literals (tensor NULL: the literal). */
 gt_err gt__emit_where(gt_tensor *condition, gt_tensor *a, gt_literal a_kind, gt_imm a_literal, gt_tensor *b,
                       gt_literal b_kind, gt_imm b_literal, gt_tensor **out);
-/* assign with a literal source, or a tensor; `consume`: nobody needs a's old value, which ends here (release a). */
+/* assign with a literal source, or a tensor; `consume`: the caller will only release a, so if nobody else holds it the
+ * worker may write into it. */
 gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
                        gt_literal kind, gt_imm literal, bool consume, gt_tensor **out);
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, gt_tensor **out);
@@ -120,8 +127,8 @@ gt_err gt__client_check(gt_client *client);
 
 /* Send the frees that queued up while a thread was waiting. */
 void gt__client_send_deferred(gt_client *client);
-/* The last tensor of a closed client is gone. */
-void gt__client_destroy(gt_client *client);
+/* Free a closed client once nothing of it is left. */
+void gt__client_maybe_destroy(gt_client *client);
 
 /* ---- waiting and bulk data: transfer.c ---------------------------------------------------------------------- */
 

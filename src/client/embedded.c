@@ -33,6 +33,7 @@ struct gt_embedded {
 
 static void *dispatcher_main(void *argument)
 {
+    pthread_setname_np(pthread_self(), "gt dispatcher");
     gt__dispatcher_run(argument);
     return NULL;
 }
@@ -40,6 +41,7 @@ static void *dispatcher_main(void *argument)
 static void *worker_main(void *argument)
 {
     embedded_worker *worker = argument;
+    pthread_setname_np(pthread_self(), "gt worker");
     gt_err err = gt__worker_run(&worker->options, worker->link);
     if (err != GT_OK && err != GT_ERR_CONNECTION)
         gt__log_error("worker %s: %s", worker->name, gt_error_text());

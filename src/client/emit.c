@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd.h"
 #include "client.h"
 #include "log.h"
 
@@ -97,6 +98,8 @@ static inline gt_tensor *tensor_new(gt_client *client)
     tensor->references = 1;
     tensor->client = client;
     tensor->id = client->next_id++;
+    tensor->base = NULL;
+    tensor->node = NULL;
     client->live++;
     return tensor;
 }
@@ -112,14 +115,31 @@ static void tensor_drop(gt_tensor *tensor)
 
 void gt_tensor_release(gt_tensor *tensor)
 {
-    if (!tensor || --tensor->references)
-        return;
-    gt_client *client = tensor->client;
-    if (__builtin_expect((client->usable || client->waiting) && tensor->id, 1))
-        gt__client_free_id(client, tensor->id, gt__meta_bytes(&tensor->meta));
-    tensor_drop(tensor);
-    if (__builtin_expect(client->closed && client->live == 0, 0))
-        gt__client_destroy(client);
+    while (tensor && --tensor->references == 0) {
+        gt_client *client = tensor->client;
+        gt_tensor *base = tensor->base;
+        if (__builtin_expect(tensor->node != NULL, 0))
+            gt__node_release(tensor->node);
+        if (__builtin_expect(!base && tensor->id && (client->usable || client->waiting), 1))
+            gt__client_free_id(client, tensor->id, gt__meta_bytes(&tensor->meta));
+        tensor_drop(tensor);
+        if (__builtin_expect(client->closed, 0) && !base)
+            gt__client_maybe_destroy(client);
+        tensor = base;
+    }
+}
+
+gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
+{
+    gt_tensor *alias = tensor_new(tensor->client);
+    if (!alias)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    alias->base = gt_tensor_retain(tensor->base ? tensor->base : tensor);
+    alias->id = tensor->id;
+    alias->meta = tensor->meta;
+    alias->node = node ? gt__node_retain(node) : NULL;
+    *out = alias;
+    return GT_OK;
 }
 
 void gt__tensor_consumed(gt_tensor *tensor)
@@ -198,6 +218,24 @@ static gt_err check_same_client(gt_client *client, gt_tensor *const *in, unsigne
     return GT_OK;
 }
 
+/* Record the op if a gradient may be asked for; then the result is the caller's. */
+static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
+                     gt_tensor *result, gt_tensor **out)
+{
+    bool tracked = false;
+    for (unsigned k = 0; k < count; k++)
+        tracked |= in[k] && in[k]->node;
+    if (tracked && gt__grad_enabled) {
+        gt_err err = gt__autograd_record(ins, tail, in, count, &result);
+        if (err != GT_OK) {
+            gt_tensor_release(result);
+            return err;
+        }
+    }
+    *out = result;
+    return GT_OK;
+}
+
 gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in, unsigned count,
                 gt_tensor **out)
 {
@@ -228,8 +266,7 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     for (unsigned k = 0; k < count; k++)
         work += in[k] ? in[k]->meta.numel : 0;
     commit(client, 1u + prototype.tail, work);
-    *out = result;
-    return GT_OK;
+    return finish(&prototype, tail, in, count, result, out);
 }
 
 /* Whether the result of an elementwise row on this dtype has that dtype too, by the types column alone. */
@@ -247,8 +284,9 @@ static bool keeps_dtype(gt_opcode op, gt_dtype dtype)
     }
 }
 
-/* The fast path: the result's metadata is a's. */
-static gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt_tensor **out)
+/* The fast path: the result's metadata is that of `a`, one of the operands. */
+static inline gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt_tensor *const *in, unsigned count,
+                               gt_tensor **out)
 {
     gt_client *client = a->client;
     gt_slot *slot;
@@ -265,15 +303,14 @@ static gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt_tensor
     slot->ins.result = result->id;
     debug_record(&slot->ins);
     commit(client, 1, a->meta.numel);
-    *out = result;
-    return GT_OK;
+    return finish(prototype, NULL, in, count, result, out);
 }
 
 gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
 {
     gt_instruction prototype = {.op = (uint16_t)op, .operand = {a->id}};
     if (keeps_dtype(op, (gt_dtype)a->meta.dtype))
-        return emit_like(a, &prototype, out);
+        return emit_like(a, &prototype, &a, 1, out);
     return gt__emit(a->client, prototype, NULL, &a, 1, out);
 }
 
@@ -282,7 +319,7 @@ gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out
     gt_instruction prototype = {.op = (uint16_t)op, .operand = {a->id, b->id}};
     if (a->meta.dtype == b->meta.dtype && gt__meta_same_shape(&a->meta, &b->meta) && a->client == b->client &&
         keeps_dtype(op, (gt_dtype)a->meta.dtype))
-        return emit_like(a, &prototype, out);
+        return emit_like(a, &prototype, (gt_tensor *[]){a, b}, 2, out);
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
@@ -295,9 +332,9 @@ gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_i
     prototype.literal[literal_at] = literal;
     gt_dtype dtype = (gt_dtype)a->meta.dtype;
     bool fits = gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL);
-    if (fits && op != GT_OP_pow && keeps_dtype(op, dtype))
-        return emit_like(a, &prototype, out);
     gt_tensor *in[2] = {NULL, NULL};
     in[tensor_at] = a;
+    if (fits && op != GT_OP_pow && keeps_dtype(op, dtype))
+        return emit_like(a, &prototype, in, 2, out);
     return gt__emit(a->client, prototype, NULL, in, 2, out);
 }

@@ -338,6 +338,7 @@ gt_err gt_slice(gt_tensor *a, const int64_t *start, const int64_t *step, const i
 gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
                        gt_literal kind, gt_imm literal, bool consume, gt_tensor **out)
 {
+    consume = consume && a->references == 1 && !a->base && !a->node;
     gt_instruction prototype = {.op = GT_OP_assign, .tail = 3, .flags = consume ? GT_FLAG_CONSUMES : 0};
     gt_slot tail[3];
     slice_tail(a, start, step, count, tail);

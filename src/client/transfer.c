@@ -13,6 +13,7 @@
 enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */
     SMALLEST_SEGMENT = 1 << 20, /* bytes */
+    LOOK_UP_MS = 100,           /* how long a wait may go without asking whether it was interrupted */
 };
 
 gt_wait_hooks gt__wait_hooks;
@@ -64,9 +65,9 @@ void gt__client_unlock(gt_client *client)
 gt_err gt__client_wait(gt_client *client, gt_wait what)
 {
     void *state = hooks_before();
-    gt_err err = gt__link_wait(client->link, what, -1);
+    gt_err err = gt__link_wait(client->link, what, LOOK_UP_MS);
     hooks_after(state);
-    if (err == GT_ERR_INTERRUPTED) {
+    if (err == GT_ERR_INTERRUPTED || err == GT_ERR_TIMEOUT) {
         if (gt__wait_hooks.interrupted && gt__wait_hooks.interrupted())
             return gt__fail(GT_ERR_INTERRUPTED, "interrupted while waiting for the server");
         return GT_OK;
@@ -399,8 +400,7 @@ void gt__lease_end(gt_lease *lease)
         lease->transfer->lent = false;
     client->live--;
     free(lease);
-    if (client->closed && client->live == 0)
-        gt__client_destroy(client);
+    gt__client_maybe_destroy(client);
 }
 
 gt_err gt_item(gt_tensor *tensor, double *value)

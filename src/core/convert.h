@@ -1,64 +1,59 @@
 /*
  * convert.h: what a cast means, one element at a time, for all pairs of dtypes.
  *
- * Storage: bool is a byte 0 or 1, float16 and bfloat16 are bits (half.h), the others are the C types. A float becomes
- * an integer by truncation; beyond the range it saturates (at 32 bits for the dtypes up to 32 bits, which then keep
- * the low bits) and NaN becomes 0: C leaves all that undefined, and processors disagree. Anything but 0 becomes true.
+ * Storage: bool is a byte 0 or 1, float16 and bfloat16 are bits (half.h), the others are the C types. A float
+ * becomes an integer by truncation; beyond the range it saturates (at 32 bits for the dtypes up to 32 bits, which
+ * then keep the low bits) and NaN becomes 0: C leaves all that undefined, and processors disagree. Anything but 0
+ * becomes true.
  *
  * GT_STORED_TYPES(X) calls X(name, dtype, type) for the nine dtypes ("boolean", because bool is itself a macro).
  * gt__load_<name> turns a stored element into the narrowest C type that holds it (the halves: float), and
- * gt__store_<name>_from_{integer,float,double} go back. All are free of branches, so loops over them vectorise.
+ * gt__store_<name>_from_{small,integer,float,double} go back, from int32_t, int64_t, float and double. All are
+ * free of branches, so loops over them vectorise; gcc wants -fno-trapping-math for that.
  */
 #ifndef GT_CORE_CONVERT_H
 #define GT_CORE_CONVERT_H
 
 #include "half.h"
 
-#define GT_STORED_TYPES(X)                                                                                     \
-    X(boolean, GT_BOOL, uint8_t)                                                                               \
-    X(uint8, GT_UINT8, uint8_t)                                                                                \
-    X(int8, GT_INT8, int8_t)                                                                                   \
-    X(int32, GT_INT32, int32_t)                                                                                \
-    X(int64, GT_INT64, int64_t)                                                                                \
-    X(float16, GT_FLOAT16, uint16_t)                                                                           \
-    X(bfloat16, GT_BFLOAT16, uint16_t)                                                                         \
-    X(float32, GT_FLOAT32, float)                                                                              \
+#define GT_STORED_TYPES(X)                                                                                        \
+    X(boolean, GT_BOOL, uint8_t)                                                                                  \
+    X(uint8, GT_UINT8, uint8_t)                                                                                   \
+    X(int8, GT_INT8, int8_t)                                                                                      \
+    X(int32, GT_INT32, int32_t)                                                                                   \
+    X(int64, GT_INT64, int64_t)                                                                                   \
+    X(float16, GT_FLOAT16, uint16_t)                                                                              \
+    X(bfloat16, GT_BFLOAT16, uint16_t)                                                                            \
+    X(float32, GT_FLOAT32, float)                                                                                 \
     X(float64, GT_FLOAT64, double)
 
-static inline int32_t gt__float_to_int32(float value)
-{
-    float low = value < -0x1p31f ? -0x1p31f : value;
-    float in_range = low >= 0x1p31f || low != low ? 0 : low;
-    return low >= 0x1p31f ? INT32_MAX : (int32_t)in_range;
-}
+/* Only what is in range is converted; comparisons with NaN are false, so it stays 0. */
+#define GT_SATURATE(name, real, integer, limit, least, most)                                                      \
+    static inline integer name(real value)                                                                        \
+    {                                                                                                             \
+        real in_range = value >= -limit ? value : 0;                                                              \
+        in_range = value < limit ? in_range : 0;                                                                  \
+        integer result = (integer)in_range;                                                                       \
+        result = value < -limit ? least : result;                                                                 \
+        return value >= limit ? most : result;                                                                    \
+    }
+GT_SATURATE(gt__float_to_int32, float, int32_t, 0x1p31f, INT32_MIN, INT32_MAX)
+GT_SATURATE(gt__double_to_int32, double, int32_t, 0x1p31, INT32_MIN, INT32_MAX)
+GT_SATURATE(gt__double_to_int64, double, int64_t, 0x1p63, INT64_MIN, INT64_MAX)
+#undef GT_SATURATE
 
+/* Through double, which is exact: processors convert vectors between numbers of one width. */
 static inline int64_t gt__float_to_int64(float value)
 {
-    float low = value < -0x1p63f ? -0x1p63f : value;
-    float in_range = low >= 0x1p63f || low != low ? 0 : low;
-    return low >= 0x1p63f ? INT64_MAX : (int64_t)in_range;
-}
-
-static inline int32_t gt__double_to_int32(double value)
-{
-    double low = value < -0x1p31 ? -0x1p31 : value;
-    double in_range = low >= 0x1p31 || low != low ? 0 : low;
-    return low >= 0x1p31 ? INT32_MAX : (int32_t)in_range;
-}
-
-static inline int64_t gt__double_to_int64(double value)
-{
-    double low = value < -0x1p63 ? -0x1p63 : value;
-    double in_range = low >= 0x1p63 || low != low ? 0 : low;
-    return low >= 0x1p63 ? INT64_MAX : (int64_t)in_range;
+    return gt__double_to_int64((double)value);
 }
 
 /* ---- stored element to C value ------------------------------------------------------------------------------ */
 
-#define GT_LOAD_AS_IS(name, type)                                                                              \
-    static inline type gt__load_##name(type stored)                                                            \
-    {                                                                                                          \
-        return stored;                                                                                         \
+#define GT_LOAD_AS_IS(name, type)                                                                                 \
+    static inline type gt__load_##name(type stored)                                                               \
+    {                                                                                                             \
+        return stored;                                                                                            \
     }
 GT_LOAD_AS_IS(boolean, uint8_t)
 GT_LOAD_AS_IS(uint8, uint8_t)
@@ -81,18 +76,22 @@ static inline float gt__load_bfloat16(uint16_t stored)
 
 /* ---- C value to stored element ------------------------------------------------------------------------------ */
 
-#define GT_STORE(name, type, integer, real, wide)                                                              \
-    static inline type gt__store_##name##_from_integer(int64_t value)                                          \
-    {                                                                                                          \
-        return (type)(integer);                                                                                \
-    }                                                                                                          \
-    static inline type gt__store_##name##_from_float(float value)                                              \
-    {                                                                                                          \
-        return (type)(real);                                                                                   \
-    }                                                                                                          \
-    static inline type gt__store_##name##_from_double(double value)                                            \
-    {                                                                                                          \
-        return (type)(wide);                                                                                   \
+#define GT_STORE(name, type, integer, real, wide)                                                                 \
+    static inline type gt__store_##name##_from_small(int32_t value)                                               \
+    {                                                                                                             \
+        return (type)(integer);                                                                                   \
+    }                                                                                                             \
+    static inline type gt__store_##name##_from_integer(int64_t value)                                             \
+    {                                                                                                             \
+        return (type)(integer);                                                                                   \
+    }                                                                                                             \
+    static inline type gt__store_##name##_from_float(float value)                                                 \
+    {                                                                                                             \
+        return (type)(real);                                                                                      \
+    }                                                                                                             \
+    static inline type gt__store_##name##_from_double(double value)                                               \
+    {                                                                                                             \
+        return (type)(wide);                                                                                      \
     }
 GT_STORE(boolean, uint8_t, value != 0, value != 0, value != 0)
 GT_STORE(uint8, uint8_t, value, gt__float_to_int32(value), gt__double_to_int32(value))
@@ -108,10 +107,13 @@ GT_STORE(float64, double, value, value, value)
 #undef GT_STORE
 
 /* Picks by the C type of what gt__load_ returned. */
-#define GT_STORE_FROM(name, value)                                                                             \
-    _Generic((value),                                                                                          \
-        float: gt__store_##name##_from_float,                                                                  \
-        double: gt__store_##name##_from_double,                                                                \
-        default: gt__store_##name##_from_integer)(value)
+#define GT_STORE_FROM(name, value)                                                                                \
+    _Generic((value), float                                                                                       \
+             : gt__store_##name##_from_float, double                                                              \
+             : gt__store_##name##_from_double, uint8_t                                                            \
+             : gt__store_##name##_from_small, int8_t                                                              \
+             : gt__store_##name##_from_small, int32_t                                                             \
+             : gt__store_##name##_from_small, default                                                             \
+             : gt__store_##name##_from_integer)(value)
 
 #endif

@@ -7,16 +7,13 @@
 #ifndef GT_CORE_ERROR_H
 #define GT_CORE_ERROR_H
 
-#include <stdarg.h>
-
 #include "gt.h"
 
-/* Record a formatted message (cut at 1023 bytes) for this thread and return `err`. */
-gt_err gt__fail(gt_err err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-gt_err gt__fail_va(gt_err err, const char *format, va_list args);
+/* Record a formatted message (cut at 1023 bytes) for this thread. */
+void gt__error_set(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Put `format` and ": " before the message already recorded; returns `err`. */
-gt_err gt__fail_prefix(gt_err err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Record a message; the value is `err`. A macro, so that compilers see which error it is and that it is one. */
+#define gt__fail(err, ...) (gt__error_set(__VA_ARGS__), (err))
 
 #define GT_TRY(expression)                                                                                     \
     do {                                                                                                       \

@@ -1,9 +1,9 @@
 /*
  * half.h: the two 16-bit float formats, as bits in a uint16_t, to and from float.
  *
- * float16 is IEEE binary16, bfloat16 is the high half of a float32; both round to nearest even, overflow to infinity
- * and keep NaNs. No branches, only selects: a loop over any of these becomes vector code. Every engine on the host
- * uses these and nothing else, so a cast gives the same bits everywhere. Next: convert.h.
+ * float16 is IEEE binary16, bfloat16 is the high half of a float32; both round to nearest even, overflow to
+ * infinity and keep NaNs. No branches, only selects: a loop over any of these becomes vector code. Every engine on
+ * the host uses these and nothing else, so a cast gives the same bits everywhere. Next: convert.h.
  */
 #ifndef GT_CORE_HALF_H
 #define GT_CORE_HALF_H

@@ -50,6 +50,24 @@ GT_MATH double gt__from_bits_f64(uint64_t u)
     return (union { uint64_t u; double f; }){.u = u}.f;
 }
 
+/* condition ? a : b by bits: compilers make worse code of two or more selects in a row on the same number. */
+GT_MATH float gt__select_f32(int condition, float a, float b)
+{
+    uint32_t mask = -(uint32_t)condition;
+    return gt__from_bits_f32((gt__bits_f32(a) & mask) | (gt__bits_f32(b) & ~mask));
+}
+
+GT_MATH double gt__select_f64(int condition, double a, double b)
+{
+    uint64_t mask = -(uint64_t)condition;
+    return gt__from_bits_f64((gt__bits_f64(a) & mask) | (gt__bits_f64(b) & ~mask));
+}
+
+GT_MATH int64_t gt__select_i64(int condition, int64_t a, int64_t b)
+{
+    return condition ? a : b;
+}
+
 /* 2^n for -126 <= n <= 127; any other n gives some number, no undefined behaviour. */
 GT_MATH float gt__exp2i_f32(int32_t n)
 {
@@ -70,55 +88,54 @@ GT_MATH float gt__exp_reduce_f32(float x, int32_t *n)
     return GT_FMA_F32(k, 2.12194440e-4f, r);
 }
 
-/* (e^r - 1 - r) / r^2 on |r| <= ln2 / 2 */
+/* (e^r - 1 - r) / r^2 on |r| <= ln2 / 2, in pairs rather than one long chain of dependent steps */
 GT_MATH float gt__exp_tail_f32(float r)
 {
-    float p = 0.00019892992f;
-    p = GT_FMA_F32(p, r, 0.00139354519f);
-    p = GT_FMA_F32(p, r, 0.00833330862f);
-    p = GT_FMA_F32(p, r, 0.0416664481f);
-    p = GT_FMA_F32(p, r, 0.166666672f);
-    return GT_FMA_F32(p, r, 0.5f);
+    float s = r * r;
+    float low = GT_FMA_F32(r, 0.166666672f, 0.5f);
+    float middle = GT_FMA_F32(r, 0.00833330862f, 0.0416664481f);
+    float high = GT_FMA_F32(r, 0.00019892992f, 0.00139354519f);
+    return GT_FMA_F32(GT_FMA_F32(high, s, middle), s, low);
 }
 
-/* Scaled in two steps, so that results in the denormal range are rounded once and overflow gives infinity. */
+/*
+ * Scaled in two steps, so that results in the denormal range are rounded once. Beyond both ends the arithmetic gives
+ * some number or other, and a select at the end is cheaper than limits at the beginning.
+ */
 GT_MATH float gt__exp_f32(float x)
 {
     int32_t n;
-    float limited = x > 89.0f ? 89.0f : x;
-    limited = limited < -104.0f ? -104.0f : limited;
-    float r = gt__exp_reduce_f32(limited, &n);
+    float r = gt__exp_reduce_f32(x, &n);
     float p = GT_FMA_F32(gt__exp_tail_f32(r), r * r, r) + 1.0f;
     int32_t half = n >> 1;
-    return p * gt__exp2i_f32(half) * gt__exp2i_f32(n - half);
+    float y = p * gt__exp2i_f32(half) * gt__exp2i_f32(n - half);
+    y = gt__select_f32(x > 89.0f, HUGE_VALF, y);
+    return gt__select_f32(x < -104.0f, 0.0f, y);
 }
 
 /* 2^n (e^r - 1) + (2^n - 1), with 2^(n-1) in place of 2^n so that n = 128 does not overflow early. */
 GT_MATH float gt__expm1_f32(float x)
 {
     int32_t n;
-    float limited = x > 89.0f ? 89.0f : x;
-    limited = limited < -30.0f ? -30.0f : limited;
-    float r = gt__exp_reduce_f32(limited, &n);
+    float r = gt__exp_reduce_f32(x, &n);
     float p = GT_FMA_F32(gt__exp_tail_f32(r), r * r, r);
     float scale = gt__exp2i_f32(n - 1);
     float y = GT_FMA_F32(scale, p, scale - 0.5f) * 2.0f;
-    return __builtin_fabsf(x) < 1e-8f ? x : y; /* halving a denormal would lose its last bit */
+    y = gt__select_f32(x > 89.0f, HUGE_VALF, y);
+    y = gt__select_f32(x < -30.0f, -1.0f, y);
+    return gt__select_f32(__builtin_fabsf(x) < 1e-8f, x, y); /* halving a denormal would lose its last bit */
 }
 
 /* log(2^k (1 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1] */
 GT_MATH float gt__log_tail_f32(float f, float k)
 {
-    float p = 0.0697161183f;
-    p = GT_FMA_F32(p, f, -0.114797339f);
-    p = GT_FMA_F32(p, f, 0.116854198f);
-    p = GT_FMA_F32(p, f, -0.124256872f);
-    p = GT_FMA_F32(p, f, 0.142490581f);
-    p = GT_FMA_F32(p, f, -0.166678026f);
-    p = GT_FMA_F32(p, f, 0.200007156f);
-    p = GT_FMA_F32(p, f, -0.24999997f);
-    p = GT_FMA_F32(p, f, 0.333333313f);
-    float s = f * f;
+    float s = f * f, s2 = s * s;
+    float p0 = GT_FMA_F32(f, -0.24999997f, 0.333333313f);
+    float p2 = GT_FMA_F32(f, -0.166678026f, 0.200007156f);
+    float p4 = GT_FMA_F32(f, -0.124256872f, 0.142490581f);
+    float p6 = GT_FMA_F32(f, -0.114797339f, 0.116854198f);
+    float low = GT_FMA_F32(p2, s, p0), high = GT_FMA_F32(p6, s, p4);
+    float p = GT_FMA_F32(GT_FMA_F32(s2, 0.0697161183f, high), s2, low);
     float y = GT_FMA_F32(k, -2.12194440e-4f, s * f * p);
     y = GT_FMA_F32(s, -0.5f, y);
     return GT_FMA_F32(k, 0.693359375f, f + y);
@@ -136,17 +153,17 @@ GT_MATH int32_t gt__log_reduce_f32(float x, float *f)
 /* y for a finite x > least; the special values of a logarithm whose pole is at `least` otherwise. */
 GT_MATH float gt__log_special_f32(float x, float least, float y)
 {
-    float below = x == least ? -HUGE_VALF : NAN;
-    float finite = x > least ? y : below;
-    return x < HUGE_VALF ? finite : x;
+    float below = gt__select_f32(x == least, -HUGE_VALF, NAN);
+    float finite = gt__select_f32(x > least, y, below);
+    return gt__select_f32(x < HUGE_VALF, finite, x);
 }
 
 GT_MATH float gt__log_f32(float x)
 {
     float f;
-    float tiny = x < 1.17549435e-38f ? 8388608.0f : 1.0f; /* denormals are brought into the normal range */
-    int32_t k = gt__log_reduce_f32(x * tiny, &f);
-    float exponent = (float)k - (tiny > 1.0f ? 23.0f : 0.0f);
+    int tiny = x < 1.17549435e-38f; /* denormals are brought into the normal range */
+    int32_t k = gt__log_reduce_f32(x * gt__select_f32(tiny, 8388608.0f, 1.0f), &f);
+    float exponent = (float)k - gt__select_f32(tiny, 23.0f, 0.0f);
     return gt__log_special_f32(x, 0.0f, gt__log_tail_f32(f, exponent));
 }
 
@@ -154,47 +171,47 @@ GT_MATH float gt__log_f32(float x)
 GT_MATH float gt__log1p_f32(float x)
 {
     float unused;
-    float scaled = x > 1e18f ? x * 5.42101086e-20f : x; /* by 2^-64 */
-    float one = x > 1e18f ? 0.0f : 1.0f;
+    int large = x > 1e18f;
+    float scaled = x * gt__select_f32(large, 5.42101086e-20f, 1.0f); /* by 2^-64 */
+    float one = gt__select_f32(large, 0.0f, 1.0f);
     int32_t k = gt__log_reduce_f32(scaled + one, &unused);
     float shrink = gt__exp2i_f32(-k);
     float f = GT_FMA_F32(scaled, shrink, one * shrink - 1.0f);
-    float y = gt__log_tail_f32(f, (float)k + (one == 0.0f ? 64.0f : 0.0f));
-    return x == 0.0f ? x : gt__log_special_f32(x, -1.0f, y);
+    float y = gt__log_tail_f32(f, (float)k + gt__select_f32(large, 64.0f, 0.0f));
+    return gt__select_f32(x == 0.0f, x, gt__log_special_f32(x, -1.0f, y));
 }
 
 /* With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which is 1 in float long before t reaches e^30. */
 GT_MATH float gt__tanh_f32(float x)
 {
     float a = 2.0f * __builtin_fabsf(x);
-    float t = gt__expm1_f32(a > 30.0f ? 30.0f : a);
+    float t = gt__expm1_f32(gt__select_f32(a > 30.0f, 30.0f, a));
     return __builtin_copysignf(t / (t + 2.0f), x);
 }
 
 /* Below 1 an odd polynomial; above, 1 - e^(q(|x|)) where q approximates log(erfc). */
 GT_MATH float gt__erf_f32(float x)
 {
+    int32_t n;
     float a = __builtin_fabsf(x);
-    float s = a < 1.0f ? x * x : 1.0f;
-    float p = 7.87587487e-05f;
-    p = GT_FMA_F32(p, s, -0.00080168643f);
-    p = GT_FMA_F32(p, s, 0.00518908724f);
-    p = GT_FMA_F32(p, s, -0.0268542115f);
-    p = GT_FMA_F32(p, s, 0.112835944f);
-    p = GT_FMA_F32(p, s, -0.37612626f);
-    p = GT_FMA_F32(p, s, 0.128379166f);
-    float c = a > 4.0f ? 4.0f : a;
-    float q = 1.64306368e-06f;
-    q = GT_FMA_F32(q, c, -4.61638592e-05f);
-    q = GT_FMA_F32(q, c, 0.000597585749f);
-    q = GT_FMA_F32(q, c, -0.00476262579f);
-    q = GT_FMA_F32(q, c, 0.0264276378f);
-    q = GT_FMA_F32(q, c, -0.110087164f);
-    q = GT_FMA_F32(q, c, -0.631823897f);
-    q = GT_FMA_F32(q, c, -1.13023102f);
-    q = GT_FMA_F32(q, c, 0.000318539649f);
-    float large = __builtin_copysignf(1.0f - gt__exp_f32(q), x);
-    return a < 1.0f ? GT_FMA_F32(x, p, x) : large;
+    float s = x * x; /* meaningless in the other half, and not used there */
+    float s2 = s * s;
+    float p0 = GT_FMA_F32(s, -0.37612626f, 0.128379166f);
+    float p2 = GT_FMA_F32(s, -0.0268542115f, 0.112835944f);
+    float p4 = GT_FMA_F32(s, -0.00080168643f, 0.00518908724f);
+    float p = GT_FMA_F32(GT_FMA_F32(GT_FMA_F32(s2, 7.87587487e-05f, p4), s2, p2), s2, p0);
+    float c = gt__select_f32(a > 4.0f, 4.0f, a);
+    float c2 = c * c, c4 = c2 * c2;
+    float q0 = GT_FMA_F32(c, -1.13023102f, 0.000318539649f);
+    float q2 = GT_FMA_F32(c, -0.110087164f, -0.631823897f);
+    float q4 = GT_FMA_F32(c, -0.00476262579f, 0.0264276378f);
+    float q6 = GT_FMA_F32(c, -4.61638592e-05f, 0.000597585749f);
+    float low = GT_FMA_F32(q2, c2, q0), high = GT_FMA_F32(q6, c2, q4);
+    float q = GT_FMA_F32(GT_FMA_F32(c4, 1.64306368e-06f, high), c4, low);
+    float r = gt__exp_reduce_f32(q, &n); /* -19 < q < 0: no need for gt__exp_f32's care at the ends */
+    float complement = (GT_FMA_F32(gt__exp_tail_f32(r), r * r, r) + 1.0f) * gt__exp2i_f32(n);
+    float large = __builtin_copysignf(1.0f - complement, x);
+    return gt__select_f32(a < 1.0f, GT_FMA_F32(x, p, x), large);
 }
 
 /* x = n pi/2 + r; pi/2 in three parts, each product fused, so r keeps its relative accuracy near its zeros. */
@@ -223,7 +240,7 @@ GT_MATH float gt__sin_tail_f32(float r, uint32_t n)
     q = GT_FMA_F32(q, s, -0.00138888881f);
     q = GT_FMA_F32(q, s, 0.0416666679f);
     float cosine = GT_FMA_F32(q * s, s, GT_FMA_F32(s, -0.5f, 1.0f));
-    float y = (n & 1) ? cosine : sine;
+    float y = gt__select_f32(n & 1, cosine, sine);
     return gt__from_bits_f32(gt__bits_f32(y) ^ ((n & 2) << 30));
 }
 
@@ -231,7 +248,7 @@ GT_MATH float gt__sin_f32(float x)
 {
     uint32_t n;
     float r = gt__sin_reduce_f32(x, &n);
-    return x == 0.0f ? x : gt__sin_tail_f32(r, n);
+    return gt__select_f32(x == 0.0f, x, gt__sin_tail_f32(r, n));
 }
 
 GT_MATH float gt__cos_f32(float x)
@@ -257,17 +274,16 @@ GT_MATH double gt__pow_log2(float x)
     p = GT_FMA_F64(p, s, 0.5770779396096877);
     p = GT_FMA_F64(p, s, 0.9617966941219199);
     p = GT_FMA_F64(p, s, 2.885390081777846);
-    double y = a == 0.0 ? -1e300 : GT_FMA_F64(p, f, k);
-    y = a > 3.5e38 ? 1e300 : y;
-    return a != a ? a : y;
+    double y = gt__select_f64(a == 0.0, -1e300, GT_FMA_F64(p, f, k));
+    y = gt__select_f64(a > 3.5e38, 1e300, y);
+    return gt__select_f64(a != a, a, y);
 }
 
 /* 2^t, rounded once to float: beyond float's range in either direction that gives infinity or zero. */
 GT_MATH float gt__pow_exp2(double t)
 {
     const double magic = 6755399441055744.0; /* 1.5 * 2^52 */
-    double limited = t > 200.0 ? 200.0 : t;
-    limited = limited < -200.0 ? -200.0 : limited;
+    double limited = gt__select_f64(t > 200.0, 200.0, gt__select_f64(t < -200.0, -200.0, t));
     double shifted = limited + magic;
     double r = limited - (shifted - magic);
     double p = 1.5304726715749116e-05;
@@ -289,10 +305,10 @@ GT_MATH float gt__pow_f32(float x, float y)
     float half = y * 0.5f;
     int whole = y == __builtin_floorf(y);
     int odd = whole & (half != __builtin_floorf(half));
-    float sign = odd ? __builtin_copysignf(1.0f, x) : 1.0f;
-    float value = ((x < 0.0f) & (x > -HUGE_VALF) & !whole & (y == y)) ? NAN : magnitude * sign;
-    value = ((__builtin_fabsf(x) == 1.0f) & (__builtin_fabsf(y) == HUGE_VALF)) ? 1.0f : value;
-    return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : value;
+    float sign = gt__select_f32(odd, __builtin_copysignf(1.0f, x), 1.0f);
+    int undefined = (x < 0.0f) & (x > -HUGE_VALF) & (whole ^ 1);
+    int one = ((__builtin_fabsf(x) == 1.0f) & (__builtin_fabsf(y) == HUGE_VALF)) | (x == 1.0f) | (y == 0.0f);
+    return gt__select_f32(one, 1.0f, gt__select_f32(undefined, NAN, magnitude * sign));
 }
 
 /* PyTorch's integer power: wraps, and a negative exponent gives 0 except for the bases 1 and -1. */
@@ -374,16 +390,16 @@ GT_MATH int64_t gt__same_i64(int64_t x)
 #define GT_MATH_ORDER(suffix, T)                                                                               \
     GT_MATH T gt__maximum_##suffix(T x, T y)                                                                   \
     {                                                                                                          \
-        return ((x > y) | (x != x)) ? x : y;                                                                   \
+        return gt__select_##suffix((x > y) | (x != x), x, y);                                                  \
     }                                                                                                          \
     GT_MATH T gt__minimum_##suffix(T x, T y)                                                                   \
     {                                                                                                          \
-        return ((x < y) | (x != x)) ? x : y;                                                                   \
+        return gt__select_##suffix((x < y) | (x != x), x, y);                                                  \
     }                                                                                                          \
     GT_MATH T gt__clamp_##suffix(T x, T least, T most)                                                         \
     {                                                                                                          \
-        T raised = x < least ? least : x;                                                                      \
-        return raised > most ? most : raised;                                                                  \
+        T raised = gt__select_##suffix(x < least, least, x);                                                   \
+        return gt__select_##suffix(raised > most, most, raised);                                               \
     }
 GT_MATH_ORDER(f32, float)
 GT_MATH_ORDER(f64, double)
@@ -395,7 +411,8 @@ GT_MATH_ORDER(i64, int64_t)
 #define GT_NUMBER_FUNCTION(x, float_version, double_version, integer_version)                                  \
     _Generic((x), float : float_version, double : double_version, int64_t : integer_version)
 
-#define SELECT(condition, a, b) ((condition) ? (a) : (b))
+#define SELECT(condition, a, b)                                                                                \
+    GT_NUMBER_FUNCTION(a, gt__select_f32, gt__select_f64, gt__select_i64)(condition, a, b)
 #define EXP(x) GT_FLOAT_FUNCTION(x, gt__exp_f32, exp)(x)
 #define EXPM1(x) GT_FLOAT_FUNCTION(x, gt__expm1_f32, expm1)(x)
 #define LOG(x) GT_FLOAT_FUNCTION(x, gt__log_f32, log)(x)

@@ -3,18 +3,18 @@
  * (link_memory.c the rings, link_memory_socket.c how they are set up), gt__transport_ipc and gt__transport_tcp
  * (link_zmq.c the flow of frames, link_zmq_dealer.c and link_zmq_router.c the two ends).
  *
- * A link is a full-duplex, ordered, reliable pair of slot streams with flow control. Both ends write records in place
- * and read them in place. Nothing here knows what a record means beyond its length.
+ * A link is a full-duplex, ordered, reliable pair of slot streams with flow control. Both ends write records in
+ * place and read them in place. Nothing here knows what a record means beyond its length.
  *
  * Writing:  slots = gt__link_reserve(link, n); fill; gt__link_commit(link, n); now and then gt__link_flush(link).
  *           reserve returns NULL when the peer has not kept up (flow control) or the link is dead: flush and, if
- *           you may wait, gt__link_wait(link, GT_WAIT_WRITE, ...). A record is reserved whole, so it is contiguous.
+ *           you may wait, gt__link_wait(link, GT_WAIT_WRITE, ...). A record is reserved whole: it is contiguous.
  * Reading:  while ((slots = gt__link_peek(link, &available))) {... gt__link_consume(link, n); }
  *           A record is never split across two windows. Slots stay valid until the peek that follows their
  *           consumption. In shared memory the peer can still write to them: copy before you check.
  *           A reader that finds nonsense ends the link with gt__link_kill.
- * Death:    when the peer is gone, peek returns what had arrived, then NULL, and link->dead is set with the reason.
- *           arm and wait notice at once, peek alone only after many empty calls.
+ * Death:    when the peer is gone, peek returns what had arrived, then NULL, and link->dead is set with the
+ *           reason. arm and wait notice at once, peek alone only after many empty calls.
  *
  * Threads: a link end belongs to one thread at a time. The links of one ZeroMQ acceptor share its socket, so they
  * belong to the acceptor's thread.
@@ -34,14 +34,14 @@ typedef enum gt_wait { GT_WAIT_READ = 1, GT_WAIT_WRITE = 2 } gt_wait;
 /* What a transport implements for one end of a connection. */
 typedef struct gt_link_ops {
     gt_slot *(*reserve)(gt_link *link, unsigned slots); /* the window is too small: make room or return NULL */
-    void (*flush)(gt_link *link);                       /* publish what was committed; wake the peer if it sleeps */
-    bool (*refill)(gt_link *link);                      /* the read window is empty: get the next, false if none */
+    void (*flush)(gt_link *link);  /* publish what was committed; wake the peer if it sleeps */
+    bool (*refill)(gt_link *link); /* the read window is empty: get the next, false if none */
     /* Flush, yield-spin at most GT_SPIN_US, then block. GT_OK, GT_ERR_TIMEOUT, GT_ERR_INTERRUPTED (a signal came),
      * GT_ERR_CONNECTION (dead). timeout_ms < 0 waits for ever. `what` may be both: either will do. */
     gt_err (*wait)(gt_link *link, gt_wait what, int timeout_ms);
     /* Event-loop use, after the last flush: announce that we are going to sleep on link->fd. False: there is
-     * something to read, room to write where the last reserve got none (said once: try again), or the link died: do
-     * not sleep. fd < 0 means the acceptor's fd covers this link. */
+     * something to read, room to write where the last reserve got none (said once: try again), or the link died:
+     * do not sleep. fd < 0 means the acceptor's fd covers this link. */
     bool (*arm)(gt_link *link);
     /* Make `segment` known to the peer, once: a second call for the same id does nothing. Must be called before
      * flushing a record that names it. Never blocks: GT_ERR_TIMEOUT when the peer has not taken earlier ones yet
@@ -65,16 +65,16 @@ _Static_assert((int)GT_MAX_TAIL + 1 <= (int)GT_LINK_MAX_RESERVE, "a record is re
 struct gt_link {
     const gt_link_ops *ops;
     const gt_transport *transport;
-    gt_slot *write_next, *write_end;      /* the window reserve hands out from */
-    const gt_slot *read_next, *read_end;  /* the window peek hands out from */
-    unsigned unflushed;                   /* slots committed since the last flush */
-    unsigned batch;                       /* a good number of slots to flush at: 64 memory, 1024 ZeroMQ */
-    int fd;                               /* readable when the peer did something; -1: see arm */
-    bool gone;                            /* the peer is gone: no more writing, what had arrived can be read */
-    bool dead;                            /* no more reading either */
-    char reason[128];                     /* why it is dead */
-    char peer[64];                        /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
-    void *owner;                          /* for the event loop */
+    gt_slot *write_next, *write_end;     /* the window reserve hands out from */
+    const gt_slot *read_next, *read_end; /* the window peek hands out from */
+    unsigned unflushed;                  /* slots committed since the last flush */
+    unsigned batch;                      /* a good number of slots to flush at: 64 memory, 1024 ZeroMQ */
+    int fd;                              /* readable when the peer did something; -1: see arm */
+    bool gone;                           /* the peer is gone: no more writing, what had arrived can be read */
+    bool dead;                           /* no more reading either */
+    char reason[128];                    /* why it is dead */
+    char peer[64];                       /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
+    void *owner;                         /* for the event loop */
 };
 
 static inline gt_slot *gt__link_reserve(gt_link *link, unsigned slots)
@@ -142,7 +142,8 @@ typedef struct gt_waiter {
 
 gt_err gt__link_wait_with(gt_link *link, gt_wait what, int timeout_ms, const gt_waiter *waiter);
 
-/* Milliseconds left until `deadline_ns` (gt__now_ns time), rounded up, 0 when past; -1 when deadline_ns is 0: never. */
+/* Milliseconds left until `deadline_ns` (gt__now_ns time), rounded up, 0 when past; -1 when deadline_ns is 0:
+ * never. */
 int gt__remaining_ms(uint64_t deadline_ns);
 uint64_t gt__now_ns(void);
 /* Now plus timeout_ms; 0 when timeout_ms < 0. */
@@ -150,10 +151,10 @@ uint64_t gt__deadline_ns(int timeout_ms);
 
 /* The dispatcher's side: where peers arrive. */
 typedef struct gt_acceptor_ops {
-    /* Move what has arrived into the links; returns a new link (to be closed by the caller) or NULL when there is no
-     * more. Call it until NULL whenever fd was readable or arm said so. */
+    /* Move what has arrived into the links; returns a new link (to be closed by the caller) or NULL when there is
+     * no more. Call it until NULL whenever fd was readable or arm said so. */
     gt_link *(*poll)(gt_acceptor *acceptor);
-    bool (*arm)(gt_acceptor *acceptor); /* false: something is waiting, do not sleep */
+    bool (*arm)(gt_acceptor *acceptor);   /* false: something is waiting, do not sleep */
     void (*close)(gt_acceptor *acceptor); /* ZeroMQ: its links die with it; they are still to be closed */
 } gt_acceptor_ops;
 
@@ -163,7 +164,7 @@ struct gt_acceptor {
 };
 
 struct gt_transport {
-    const char *name;    /* "memory", "ipc", "tcp" */
+    const char *name; /* "memory", "ipc", "tcp" */
     bool same_host_only;
     /* Bind. port 0 picks a free one; *bound gets it. tcp on a loopback or wildcard host serves ipc as well. */
     gt_err (*listen)(const char *host, int port, gt_acceptor **acceptor, int *bound);

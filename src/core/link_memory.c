@@ -1,16 +1,16 @@
 /*
  * link_memory.c: a link between two parties on one host: two rings of slots in shared memory.
  *
- * Each ring has one producer and one consumer. Positions count slots for ever and are taken modulo the ring's size.
- * The producer publishes `tail`, the consumer `head`, each on cache lines of its own. The data is mapped twice, back to
- * back, so that every record is contiguous and nothing here wraps.
+ * Each ring has one producer and one consumer. Positions count slots for ever and are taken modulo the ring's
+ * size. The producer publishes `tail`, the consumer `head`, each on cache lines of its own. The data is mapped
+ * twice, back to back, so that every record is contiguous and nothing here wraps.
  *
- * Sleeping: a side that finds nothing says so in the ring (reader_sleeps, writer_sleeps), looks once more, and sleeps
- * on its bell. The other side stores its position, looks at the flag, and rings only if it is set. Position and flag
- * are accessed with sequential consistency, so one of the two always sees the other's store.
+ * Sleeping: a side that finds nothing says so in the ring (reader_sleeps, writer_sleeps), looks once more, and
+ * sleeps on its bell. The other side stores its position, looks at the flag, and rings only if it is set. Position
+ * and flag are accessed with sequential consistency, so one of the two always sees the other's store.
  *
- * The unix socket of the connection stays open: its end says that the peer is gone, and descriptors of segments pass
- * over it. The peer is not trusted: its positions are checked each time they are read.
+ * The unix socket of the connection stays open: its end says that the peer is gone, and descriptors of segments
+ * pass over it. The peer is not trusted: its positions are checked each time they are read.
  *
  * Read link.h first; how a connection comes to be is in link_memory_socket.c.
  */
@@ -30,8 +30,8 @@
 #include <unistd.h>
 
 enum {
-    /* 512 KiB a ring: it holds 15 of the longest records, so bulk data streams while the peer works; more would only
-     * let a fast client run further ahead and fall out of the second-level cache. */
+    /* 512 KiB a ring: it holds 15 of the longest records, so bulk data streams while the peer works; more would
+     * only let a fast client run further ahead and fall out of the second-level cache. */
     RING_SLOTS = 8192,
     RING_MASK = RING_SLOTS - 1,
     SECTION = RING_SLOTS / 4, /* the aim for a read window: heads are published this often */
@@ -41,7 +41,7 @@ enum {
     RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
     SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
     IDLE_LOOKS = 1024,   /* empty peeks between two looks at the socket */
-    MAX_SEGMENTS = 1024, /* a peer may have shared at a time: descriptors are scarce */
+    MAX_SEGMENTS = 16384, /* a peer may have shared at a time; the dispatcher shares those of all its clients */
 };
 
 _Static_assert(WRITE_WINDOW + GT_LINK_MAX_RESERVE <= SECTION, "a section has a mark");
@@ -74,7 +74,6 @@ typedef struct memory_link {
     unsigned wanted;   /* slots that the last reserve did not get; 0: it got them */
     unsigned idle;     /* empty refills in a row */
     bool armed;        /* our sleep flags may be set */
-    int side;
     int socket;
     int bell, peer_bell;
     gt_segment **segments; /* that the peer shared, in no order */
@@ -83,7 +82,7 @@ typedef struct memory_link {
     unsigned shared_count;
 } memory_link;
 
-/* ---- shared memory ------------------------------------------------------------------------------------------ */
+/* ---- shared memory -------------------------------------------------------------------------------------- */
 
 static void shared_release(shared_memory *shared)
 {
@@ -161,7 +160,7 @@ void gt__memory_parts_close(gt_memory_parts *parts)
     }
 }
 
-/* ---- the peer's bell and the socket --------------------------------------------------------------------------- */
+/* ---- the peer's bell and the socket ----------------------------------------------------------------------- */
 
 /* After storing a position: wake the peer if it sleeps. */
 static void wake(_Atomic uint32_t *sleeps, int bell)
@@ -234,7 +233,7 @@ static void attend(memory_link *m)
     }
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------------------------ */
 
 static void memory_flush(gt_link *link)
 {
@@ -281,10 +280,10 @@ static gt_slot *memory_reserve(gt_link *link, unsigned slots)
     return link->write_next;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------------ */
 
-/* Tell the peer how far we have read. It is woken once half the ring is free: waking it for a slot would make the two
- * of us take turns. */
+/* Tell the peer how far we have read. It is woken once half the ring is free: waking it for a slot would make the
+ * two of us take turns. */
 static void publish_head(memory_link *m)
 {
     uint64_t position = m->in_end - (uint64_t)(m->base.read_end - m->base.read_next);
@@ -355,7 +354,7 @@ static bool memory_refill(gt_link *link)
     return true;
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 static bool memory_ready(gt_link *link, gt_wait what)
 {
@@ -402,7 +401,7 @@ static gt_err memory_wait(gt_link *link, gt_wait what, int timeout_ms)
     return gt__link_wait_with(link, what, timeout_ms, &waiter);
 }
 
-/* ---- segments --------------------------------------------------------------------------------------------------- */
+/* ---- segments ----------------------------------------------------------------------------------------------- */
 
 static gt_err memory_share(gt_link *link, gt_segment *segment)
 {
@@ -457,7 +456,7 @@ static void memory_forget(gt_link *link, uint64_t id)
     }
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------ */
+/* ---- beginning and end -------------------------------------------------------------------------------------- */
 
 /* Our copies of everything. In a forked child this is all there is to do: the parent has its own. */
 static void memory_abandon(gt_link *link)
@@ -522,7 +521,6 @@ static gt_err link_new(int side, int socket, int bell, int peer_bell, shared_mem
         .in = &shared->ring[!side],
         .out_slots = shared->slots[side],
         .in_slots = shared->slots[!side],
-        .side = side,
         .socket = socket,
         .bell = bell,
         .peer_bell = peer_bell,

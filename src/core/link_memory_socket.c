@@ -37,7 +37,7 @@ typedef struct memory_acceptor {
     gt_address_file file;
 } memory_acceptor;
 
-/* ---- messages --------------------------------------------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------------------------------------------- */
 
 gt_err gt__memory_send(int socket, gt_memory_kind kind, uint64_t value, const int *fds, int count)
 {
@@ -126,7 +126,7 @@ static bool same_user(int socket, int *pid)
     return true;
 }
 
-/* ---- connecting ------------------------------------------------------------------------------------------------- */
+/* ---- connecting --------------------------------------------------------------------------------------------- */
 
 static gt_err open_socket(int port, uint64_t deadline, int *out)
 {
@@ -192,7 +192,7 @@ static gt_err memory_connect(const char *host, int port, int timeout_ms, gt_link
     return gt__memory_link_new(0, fd, &parts, peer, link);
 }
 
-/* ---- accepting -------------------------------------------------------------------------------------------------- */
+/* ---- accepting ---------------------------------------------------------------------------------------------- */
 
 static void pending_drop(memory_acceptor *a, unsigned k)
 {

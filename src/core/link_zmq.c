@@ -2,9 +2,10 @@
  * link_zmq.c: slots in ZeroMQ frames, with credit. The half of a ZeroMQ link that does not care which end it is.
  *
  * Writing fills a frame, which goes out when it is full or flushed. Reading hands out windows inside the received
- * messages. Flow control is by credit: a side may have GT_ZMQ_WINDOW slots under way, and gets them back in quarters as
- * the peer consumes them, so a peer that stops reading stops its sender and holds a bounded amount of memory. ZeroMQ's
- * own limit counts messages, not bytes, and tells nobody who hit it; it is switched off for sending.
+ * messages. Flow control is by credit: a side may have GT_ZMQ_WINDOW slots under way, and gets them back in
+ * quarters as the peer consumes them, so a peer that stops reading stops its sender and holds a bounded amount of
+ * memory. ZeroMQ's own limit counts messages, not bytes, and tells nobody who hit it; it is switched off for
+ * sending.
  *
  * Read link.h first, then this, then link_zmq_dealer.c and link_zmq_router.c.
  */
@@ -29,7 +30,7 @@ enum {
 
 _Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame is no array of slots");
 
-/* ---- controls --------------------------------------------------------------------------------------------------- */
+/* ---- controls ----------------------------------------------------------------------------------------------- */
 
 bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value)
 {
@@ -70,7 +71,7 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
     }
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------------ */
 
 static bool queue_grow(gt_zmq_link *link)
 {
@@ -174,7 +175,7 @@ bool gt__zmq_refill(gt_link *base)
     return true;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------------------------ */
 
 static void open_window(gt_zmq_link *link)
 {
@@ -224,7 +225,7 @@ gt_slot *gt__zmq_reserve(gt_link *base, unsigned slots)
     return enough ? base->write_next : NULL;
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 bool gt__zmq_has(gt_link *base, gt_wait what)
 {
@@ -244,7 +245,7 @@ gt_wait gt__zmq_interest(const gt_link *base)
     return ((const gt_zmq_link *)base)->wanted ? GT_WAIT_READ | GT_WAIT_WRITE : GT_WAIT_READ;
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------ */
+/* ---- beginning and end -------------------------------------------------------------------------------------- */
 
 void gt__zmq_link_init(gt_zmq_link *link)
 {

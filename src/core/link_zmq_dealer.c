@@ -26,7 +26,7 @@ typedef struct dealer_link {
     unsigned idle;  /* pumps in a row that found nothing */
 } dealer_link;
 
-/* ---- the monitor ------------------------------------------------------------------------------------------------ */
+/* ---- the monitor -------------------------------------------------------------------------------------------- */
 
 static void event_seen(dealer_link *dealer, unsigned event, int value)
 {
@@ -66,7 +66,7 @@ static void monitor_drain(dealer_link *dealer)
     }
 }
 
-/* ---- what link_zmq.c asks for ----------------------------------------------------------------------------------- */
+/* ---- what link_zmq.c asks for ------------------------------------------------------------------------------- */
 
 static bool dealer_send(gt_zmq_link *link, zmq_msg_t *frame)
 {
@@ -101,7 +101,7 @@ static void dealer_pump(gt_zmq_link *link)
 
 static const gt_zmq_side dealer_side = {.send = dealer_send, .pump = dealer_pump, .pump_on_refill = true};
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 /* When in doubt (a signal came), yes: the caller looks. */
 static bool readable(void *socket)
@@ -145,7 +145,7 @@ static gt_err dealer_wait(gt_link *link, gt_wait what, int timeout_ms)
     return gt__link_wait_with(link, what, timeout_ms, &waiter);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------ */
+/* ---- beginning and end -------------------------------------------------------------------------------------- */
 
 static void dealer_free(dealer_link *dealer)
 {
@@ -175,8 +175,8 @@ static void dealer_close(gt_link *link)
     dealer_free(dealer);
 }
 
-/* The threads of the context are in the parent: here it can only be left lying, less the connection, which the server
- * would otherwise see open for as long as this process lives. */
+/* The threads of the context are in the parent: here it can only be left lying, less the connection, which the
+ * server would otherwise see open for as long as this process lives. */
 static void dealer_abandon(gt_link *link)
 {
     dealer_link *dealer = (dealer_link *)link;

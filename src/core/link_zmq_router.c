@@ -1,10 +1,11 @@
 /*
- * link_zmq_router.c: the end of ZeroMQ links that listens: the dispatcher, with one ROUTER socket for all its peers.
+ * link_zmq_router.c: the end of ZeroMQ links that listens: the dispatcher, with one ROUTER socket for all its
+ * peers.
  *
  * A ROUTER puts a peer's identity before each frame; frames are sorted into the links by it. A peer becomes a link
- * when its first frame is GT_ZMQ_OPEN; frames of anyone else are dropped, so what a closed or killed peer still sends
- * troubles nobody. A ROUTER does not tell that a peer is gone until something is sent to it: once a second every peer
- * gets an empty frame.
+ * when its first frame is GT_ZMQ_OPEN; frames of anyone else are dropped, so what a closed or killed peer still
+ * sends troubles nobody. A ROUTER does not tell that a peer is gone until something is sent to it: once a second
+ * every peer gets an empty frame.
  *
  * The flow of slots is in link_zmq.c, the other end in link_zmq_dealer.c.
  */
@@ -48,7 +49,7 @@ struct router_link {
     router_link *fresh_next; /* in router.fresh */
 };
 
-/* ---- peers ------------------------------------------------------------------------------------------------------ */
+/* ---- peers -------------------------------------------------------------------------------------------------- */
 
 static router_link **bucket_of(router *r, const uint8_t *identity)
 {
@@ -83,7 +84,7 @@ static void peer_remove(router_link *peer)
         set_timer(r);
 }
 
-/* ---- what link_zmq.c asks for ----------------------------------------------------------------------------------- */
+/* ---- what link_zmq.c asks for ------------------------------------------------------------------------------- */
 
 static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
 {
@@ -117,7 +118,7 @@ static void router_pump(gt_zmq_link *link)
 
 static const gt_zmq_side router_side = {.send = router_send, .pump = router_pump, .pump_on_refill = false};
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 /* When in doubt (a signal came), yes: the caller looks. */
 static bool readable(const router *r)
@@ -156,7 +157,7 @@ static gt_err router_wait(gt_link *link, gt_wait what, int timeout_ms)
     return gt__link_wait_with(link, what, timeout_ms, &waiter);
 }
 
-/* ---- one peer's beginning and end ------------------------------------------------------------------------------- */
+/* ---- one peer's beginning and end --------------------------------------------------------------------------- */
 
 static void router_link_abandon(gt_link *link)
 {
@@ -212,7 +213,7 @@ static void peer_new(router *r, const uint8_t *identity, const char *address)
     gt__zmq_send_control(&peer->base, GT_ZMQ_ACCEPT, GT_ZMQ_VERSION);
 }
 
-/* ---- the socket ------------------------------------------------------------------------------------------------- */
+/* ---- the socket --------------------------------------------------------------------------------------------- */
 
 /* One frame with its sender. `more`: others follow in the same message. Takes the frame. */
 static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
@@ -336,7 +337,7 @@ static void router_close(gt_acceptor *acceptor)
 
 static const gt_acceptor_ops router_ops = {.poll = router_poll, .arm = acceptor_arm, .close = router_close};
 
-/* ---- listening -------------------------------------------------------------------------------------------------- */
+/* ---- listening ---------------------------------------------------------------------------------------------- */
 
 static gt_err router_new(router **out)
 {

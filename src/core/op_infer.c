@@ -630,10 +630,13 @@ gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_met
 {
     const gt_op_row *row = &gt__op_table[ins->op];
     inference s = {.ins = ins, .tail = tail, .row = row, .in = in, .out = out};
+    out->dtype = 0; /* helpers that fill the shape keep the dtype they find */
     unsigned operands = gt__op_operands((gt_opcode)ins->op);
     for (unsigned k = 0; k < operands; k++)
         if (!in[k] && !literal_allowed(row, k))
             return gt__fail(GT_ERR_VALUE, "%s: operand %u must be a tensor", row->name, k);
+    if (__builtin_expect(ins->flags & GT_FLAG_CONSUMES, 0) && (operands == 0 || !in[0]))
+        return gt__fail(GT_ERR_PROTOCOL, "%s has no tensor to consume", row->name);
     GT_TRY(infer_form[row->form](&s));
     bool elementwise = row->form == GT_FORM_UNARY || row->form == GT_FORM_BINARY || row->form == GT_FORM_TERNARY ||
                        row->form == GT_FORM_REDUCE || row->form == GT_FORM_SCAN;

@@ -1,7 +1,7 @@
 /*
  * philox.h: Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw ("Parallel random numbers:
- * as easy as 1, 2, 3", 2011): a block of four random words is a function of a counter and a key, so any element of any
- * tensor can be drawn without drawing the others. random.h says what GT counts. GPU kernels compute the same.
+ * as easy as 1, 2, 3", 2011): a block of four random words is a function of a counter and a key, so any element of
+ * any tensor can be drawn without drawing the others. random.h says what GT counts. GPU kernels compute the same.
  */
 #ifndef GT_CORE_PHILOX_H
 #define GT_CORE_PHILOX_H

@@ -1,9 +1,9 @@
 /*
  * random.c: fills arrays from the Philox stream, many blocks at a time so that compilers make vector code of it.
  *
- * Everything works on chunks of LANES blocks in small arrays: draw the words, turn words into numbers, copy out the
- * part that was asked for. The float32 mathematics is spelled out here, not taken from libm: the same numbers on
- * every machine, and it vectorises. philox.h has the generator, random.h the meaning.
+ * Everything works on chunks of LANES blocks in small arrays: draw the words, turn words into numbers, copy out
+ * the part that was asked for. The float32 mathematics is spelled out here, not taken from libm: the same numbers
+ * on every machine, and it vectorises. philox.h has the generator, random.h the meaning.
  */
 #include "random.h"
 
@@ -106,22 +106,22 @@ static void draw_normal_double(gt_random key, uint64_t chunk, double normal[DOUB
 }
 
 /* Draw the chunks that hold elements first..first+count; whole chunks go straight to `out`. */
-#define FILL(name, type, per_chunk, draw_chunk)                                                                \
-    void name(gt_random key, int64_t first, int64_t count, type *out)                                          \
-    {                                                                                                          \
-        for (int64_t done = 0; done < count;) {                                                                \
-            uint64_t chunk = (uint64_t)(first + done) / per_chunk;                                             \
-            int64_t skip = (first + done) % per_chunk;                                                         \
-            int64_t take = per_chunk - skip < count - done ? per_chunk - skip : count - done;                  \
-            if (take == per_chunk) {                                                                           \
-                draw_chunk(key, chunk, out + done);                                                            \
-            } else {                                                                                           \
-                type part[per_chunk];                                                                          \
-                draw_chunk(key, chunk, part);                                                                  \
-                memcpy(out + done, part + skip, (size_t)take * sizeof(type));                                  \
-            }                                                                                                  \
-            done += take;                                                                                      \
-        }                                                                                                      \
+#define FILL(name, type, per_chunk, draw_chunk)                                                                   \
+    void name(gt_random key, int64_t first, int64_t count, type *out)                                             \
+    {                                                                                                             \
+        for (int64_t done = 0; done < count;) {                                                                   \
+            uint64_t chunk = (uint64_t)(first + done) / per_chunk;                                                \
+            int64_t skip = (first + done) % per_chunk;                                                            \
+            int64_t take = per_chunk - skip < count - done ? per_chunk - skip : count - done;                     \
+            if (take == per_chunk) {                                                                              \
+                draw_chunk(key, chunk, out + done);                                                               \
+            } else {                                                                                              \
+                type part[per_chunk];                                                                             \
+                draw_chunk(key, chunk, part);                                                                     \
+                memcpy(out + done, part + skip, (size_t)take * sizeof(type));                                     \
+            }                                                                                                     \
+            done += take;                                                                                         \
+        }                                                                                                         \
     }
 
 FILL(gt__random_uniform_float, float, FLOATS, draw_uniform_float)

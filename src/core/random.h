@@ -1,11 +1,12 @@
 /*
- * random.h: the numbers of rand, randn and randint: element i of a tensor is a function of (seed, stream, i) alone.
+ * random.h: the numbers of rand, randn and randint: element i of a tensor is a function of (seed, stream, i)
+ * alone.
  *
  * The key is the seed; the counter is the block number (64 bits) and the stream (64 bits, one per tensor). 32-bit
- * elements take one word each, four to a block; 64-bit elements two words, the low one first, two to a block. Normal
- * numbers come in pairs of elements (2k, 2k+1) from the uniform numbers of the same two elements. So any split of a
- * tensor, any number of threads and any device give the same numbers. Every host engine calls these functions; they
- * fill out[0..count) with elements first..first+count of the stream.
+ * elements take one word each, four to a block; 64-bit elements two words, the low one first, two to a block.
+ * Normal numbers come in pairs of elements (2k, 2k+1) from the uniform numbers of the same two elements. So any
+ * split of a tensor, any number of threads and any device give the same numbers. Every host engine calls these
+ * functions; they fill out[0..count) with elements first..first+count of the stream.
  */
 #ifndef GT_CORE_RANDOM_H
 #define GT_CORE_RANDOM_H

@@ -20,8 +20,8 @@ enum { SEGMENT_HEADER = 4096 };
 
 #define SEGMENT_MAX_BYTES ((size_t)1 << 46)
 
-/* One per piece of memory in this process, however many segments name it: the client and the embedded worker have a
- * segment each. The inode cannot be reused while it is mapped. */
+/* One per piece of memory in this process, however many segments name it: the client and the embedded worker have
+ * a segment each. The inode cannot be reused while it is mapped. */
 typedef struct gt_mapping {
     dev_t device;
     ino_t inode;

@@ -2,9 +2,9 @@
  * segment.h: shared memory for bulk data, used in place by both ends of a memory link.
  *
  * The client creates segments (memfd), copies an array in and names the segment in an upload, or names one as the
- * target of a fetch; the worker uses that memory directly. When the worker is done with an upload it clears `busy` and
- * the client may use the segment again: recycled pages are several times faster than fresh ones.
- * Inside one process (the embedded server) both ends find the same mapping.
+ * target of a fetch; the worker uses that memory directly. When the worker is done with an upload it clears `busy`
+ * and the client may use the segment again: recycled pages are several times faster than fresh ones. Inside one
+ * process (the embedded server) both ends find the same mapping.
  */
 #ifndef GT_CORE_SEGMENT_H
 #define GT_CORE_SEGMENT_H
@@ -15,12 +15,12 @@
 #include "error.h"
 
 typedef struct gt_segment {
-    uint64_t id;      /* unique in its creator; on a link, in that link's peer */
-    uint8_t *data;    /* NULL until mapped */
-    size_t bytes;     /* usable bytes at data */
+    uint64_t id;   /* unique in its creator; on a link, in that link's peer */
+    uint8_t *data; /* NULL until mapped */
+    size_t bytes;  /* usable bytes at data */
     int fd;
-    _Atomic uint32_t *busy; /* in the shared mapping: 1 while the other end uses the data */
-    int references;         /* to this struct; guarded by segment.c */
+    _Atomic uint32_t *busy;     /* in the shared mapping: 1 while the other end uses the data */
+    int references;             /* to this struct; guarded by segment.c */
     struct gt_mapping *mapping; /* this process's one mapping of the memory; NULL until mapped */
 } gt_segment;
 

@@ -74,6 +74,7 @@ struct gt_session {
     gt_slot *overflow; /* answers the client has not made room for yet */
     size_t overflow_count, overflow_capacity;
     uint64_t instructions;
+    unsigned next_length; /* slots of the record that comes next */
 };
 
 struct gt_peer {
@@ -109,7 +110,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
 /* Pass on one answer record; never waits. */
 void gt__session_answer(gt_session *session, const gt_slot *record);
 void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text);
-/* Whether the session's worker has room for whatever record comes next. */
+/* Whether the session's worker has room for the record that comes next. */
 bool gt__session_has_room(gt_session *session);
 /* Give a session without a worker one, if there is one, and tell the client. */
 void gt__session_find_home(gt_session *session);

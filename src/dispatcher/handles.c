@@ -78,6 +78,8 @@ gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle)
 
 void gt__handles_remove(gt_handles *table, uint64_t id)
 {
+    if (!id)
+        return; /* the mark of an empty entry */
     uint32_t mask = (1u << table->bits) - 1, hole = gt__handles_hash(table, id);
     while (table->refs[hole].id != id) {
         if (!table->refs[hole].id)

@@ -26,7 +26,7 @@ static gt_err find_operand(gt_session *session, const gt_instruction *ins, uint6
                            bool *lost)
 {
     const gt_handle *handle = gt__handles_find(&session->handles, *id);
-    if (!handle)
+    if (!handle || *id == ins->result)
         return unknown_tensor(ins, *id);
     *meta = &handle->meta;
     *lost |= handle->worker == GT_NO_WORKER;
@@ -80,14 +80,14 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     gt_slot *out = worker ? gt__link_reserve(worker->link, length) : nowhere;
     memcpy(out, record, length * sizeof *out);
     operands o;
-    gt_meta meta;
     gt_dtype compute;
-    GT_TRY(find_operands(session, record, out, &o));
-    GT_TRY(gt__op_infer(ins, record + 1, o.meta, &meta, &compute));
-    gt_handle *handle;
+    gt_handle *handle = NULL;
+    /* The result's handle first: a table that grows moves the operands'. */
     GT_TRY(gt__handles_insert(&session->handles, ins->result, &handle));
-    handle->meta = meta;
     handle->worker = GT_NO_WORKER;
+    handle->meta.rank = 0;
+    GT_TRY(find_operands(session, record, out, &o));
+    GT_TRY(gt__op_infer(ins, record + 1, o.meta, &handle->meta, &compute));
     if (worker && !o.lost) {
         uint32_t slot = gt__worker_slot_new(worker);
         if (!slot)

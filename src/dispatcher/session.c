@@ -217,7 +217,7 @@ static gt_err handle_record(gt_session *session, const gt_slot *record)
 bool gt__session_has_room(gt_session *session)
 {
     gt_link *link = session->home ? session->home->link : NULL;
-    return !link || gt__link_reserve(link, 1 + GT_MAX_TAIL) || link->dead;
+    return !link || gt__link_reserve(link, session->next_length) || link->dead;
 }
 
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
@@ -228,14 +228,15 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     if (session->overflow_count && flush_overflow(session))
         *progress = true;
     while (budget && (slots = gt__link_peek(session->link, &available))) {
+        unsigned length;
+        record[0] = slots[0];
+        GT_TRY(gt__instruction_check(record, available, &length));
+        session->next_length = length;
         if (__builtin_expect(!gt__session_has_room(session), 0)) {
             session->peer->blocked = true;
             session->home->peer->active = true; /* so that its link is armed for room before we sleep */
             break;
         }
-        unsigned length;
-        record[0] = slots[0];
-        GT_TRY(gt__instruction_check(record, available, &length));
         if (__builtin_expect(length > 1, 0))
             memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
         uint64_t segment = segment_named(&record->ins);

@@ -72,9 +72,9 @@ static gt_err resolve(gt_worker *worker, const gt_instruction *ins, const gt_slo
 /* Smaller uploads are copied out of the segment at once, so that a few segments serve any number of tensors. */
 enum { ADOPT_BYTES = 1 << 20 };
 
-static gt_err upload_from_segment(gt_worker *worker, uint64_t id, const gt_meta *meta, gt_view *view, gt_buffer **buffer)
+static gt_err upload_from_segment(gt_worker *worker, uint64_t id, gt_view *view, gt_buffer **buffer)
 {
-    size_t bytes = gt__meta_bytes(meta);
+    size_t bytes = gt__meta_bytes(&view->meta);
     gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, id) : NULL;
     if (!segment || segment->bytes < bytes)
         return gt__fail(GT_ERR_INTERNAL, "upload: the segment is missing or too small");
@@ -82,26 +82,25 @@ static gt_err upload_from_segment(gt_worker *worker, uint64_t id, const gt_meta 
     if (worker->engine->ops->host_memory && bytes >= ADOPT_BYTES) {
         GT_TRY(gt__store_wrap_segment(worker->store, segment, buffer));
         view->data = (*buffer)->memory;
-        view->meta = *meta;
         gt__view_set_contiguous(view);
         return GT_OK;
     }
-    gt_err err = gt__store_allocate(worker->store, meta, view, buffer);
+    gt_err err = gt__store_allocate(worker->store, view, buffer);
     if (err == GT_OK)
         err = worker->engine->ops->write(worker->engine, view->data, segment->data, bytes);
     atomic_store_explicit(segment->busy, 0, memory_order_release);
     return err;
 }
 
-static gt_err start_upload(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const gt_meta *meta,
-                           gt_view *view, gt_buffer **buffer, uint64_t *filled)
+static gt_err start_upload(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_view *view,
+                           gt_buffer **buffer, uint64_t *filled)
 {
-    size_t bytes = gt__meta_bytes(meta);
+    size_t bytes = gt__meta_bytes(&view->meta);
     if (ins->imm[1].u) {
         *filled = bytes;
-        return upload_from_segment(worker, ins->imm[1].u, meta, view, buffer);
+        return upload_from_segment(worker, ins->imm[1].u, view, buffer);
     }
-    GT_TRY(gt__store_allocate(worker->store, meta, view, buffer));
+    GT_TRY(gt__store_allocate(worker->store, view, buffer));
     *filled = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
     return *filled ? worker->engine->ops->write(worker->engine, view->data, tail + 1, *filled) : GT_OK;
 }
@@ -124,24 +123,23 @@ void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_sl
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
-static bool may_update_in_place(const gt_instruction *ins, const gt_entry *first, const gt_meta *out)
+static bool may_update_in_place(const gt_instruction *ins, const gt_entry *first)
 {
     gt_form form = (gt_form)gt__op_table[ins->op].form;
     return (ins->flags & GT_FLAG_CONSUMES) && (form == GT_FORM_ASSIGN || form == GT_FORM_SCATTER) &&
-           first->view.contiguous && first->buffer->references == 1 && !first->buffer->segment &&
-           first->view.data == first->buffer->memory && first->view.meta.numel == out->numel;
+           first->view.contiguous && first->buffer->references == 1 && !first->buffer->segment;
 }
 
 static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
-                         gt_dtype compute, const gt_meta *meta, gt_view *view, gt_buffer **buffer)
+                         gt_dtype compute, gt_view *view, gt_buffer **buffer)
 {
     const gt_entry *first = ins->flags & GT_FLAG_CONSUMES ? gt__store_entry(worker->store, ins->operand[0]) : NULL;
-    if (first && may_update_in_place(ins, first, meta)) {
+    if (first && may_update_in_place(ins, first)) {
         *view = first->view;
         *buffer = first->buffer;
         first->buffer->references++;
     } else
-        GT_TRY(gt__store_allocate(worker->store, meta, view, buffer));
+        GT_TRY(gt__store_allocate(worker->store, view, buffer));
     gt_call call = {.op = (gt_opcode)ins->op,
                     .compute = compute,
                     .ins = ins,
@@ -158,25 +156,23 @@ static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_
 static gt_err compute_result(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
                              gt_view *view, gt_buffer **buffer, uint64_t *filled)
 {
-    gt_meta meta;
     gt_dtype compute;
-    GT_TRY(gt__op_infer(ins, tail, o->meta, &meta, &compute));
+    GT_TRY(gt__op_infer(ins, tail, o->meta, &view->meta, &compute));
     switch ((gt_form)gt__op_table[ins->op].form) {
     case GT_FORM_UPLOAD:
-        return start_upload(worker, ins, tail, &meta, view, buffer, filled);
+        return start_upload(worker, ins, tail, view, buffer, filled);
     case GT_FORM_RESHAPE:
     case GT_FORM_PERMUTE:
     case GT_FORM_EXPAND:
     case GT_FORM_SLICE:
-        view->meta = meta;
         if (gt__view_of(o->view[0], ins, tail, view)) {
             *buffer = gt__store_entry(worker->store, ins->operand[0])->buffer;
             (*buffer)->references++;
             return GT_OK;
         }
-        return run_engine(worker, ins, tail, o, compute, &meta, view, buffer);
+        return run_engine(worker, ins, tail, o, compute, view, buffer);
     default:
-        return run_engine(worker, ins, tail, o, compute, &meta, view, buffer);
+        return run_engine(worker, ins, tail, o, compute, view, buffer);
     }
 }
 
@@ -227,7 +223,8 @@ gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *
     }
     gt_instruction copy = {.op = GT_OP_copy, .dtype = entry->view.meta.dtype};
     const gt_view *in = &entry->view;
-    GT_TRY(gt__store_allocate(worker->store, &entry->view.meta, view, temporary));
+    view->meta = entry->view.meta;
+    GT_TRY(gt__store_allocate(worker->store, view, temporary));
     gt_call call = {.op = GT_OP_copy,
                     .compute = (gt_dtype)entry->view.meta.dtype,
                     .ins = &copy,

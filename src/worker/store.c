@@ -89,9 +89,9 @@ static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out
     return GT_OK;
 }
 
-gt_err gt__store_allocate(gt_store *store, const gt_meta *meta, gt_view *view, gt_buffer **out)
+gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **out)
 {
-    unsigned size_class = class_of(gt__meta_bytes(meta));
+    unsigned size_class = class_of(gt__meta_bytes(&view->meta));
     gt_buffer *buffer = store->free[size_class];
     if (buffer) {
         store->free[size_class] = buffer->next;
@@ -101,7 +101,6 @@ gt_err gt__store_allocate(gt_store *store, const gt_meta *meta, gt_view *view, g
     store->bytes_used += class_bytes(size_class);
     buffer->references = 1;
     view->data = buffer->memory;
-    view->meta = *meta;
     gt__view_set_contiguous(view);
     *out = buffer;
     return GT_OK;

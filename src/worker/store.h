@@ -45,8 +45,9 @@ void gt__store_free(gt_store **store);
 gt_entry *gt__store_entry(gt_store *store, uint64_t slot);
 void gt__store_clear(gt_store *store, gt_entry *entry);
 
-/* Memory for `meta`, row-major; one reference for the caller. GT_ERR_MEMORY leaves the store as it was. */
-gt_err gt__store_allocate(gt_store *store, const gt_meta *meta, gt_view *view, gt_buffer **buffer);
+/* Row-major memory for view->meta; fills the rest of the view; one reference for the caller. GT_ERR_MEMORY leaves the
+ * store as it was. */
+gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **buffer);
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **buffer);
 void gt__buffer_release(gt_store *store, gt_buffer *buffer);
 

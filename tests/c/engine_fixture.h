@@ -1,8 +1,8 @@
 /*
  * engine_fixture.h: one instruction, run on two engines, and the results compared. For test_engine.c.
  *
- * A case is an instruction with tensors of some dtype, shape, layout and kind of values. Its result's shape and dtype
- * come from gt__op_infer, as in a worker, so inference and engines are tested together.
+ * A case is an instruction with tensors of some dtype, shape, layout and kind of values. Its result's shape and
+ * dtype come from gt__op_infer, as in a worker, so inference and engines are tested together.
  */
 #ifndef GT_TESTS_ENGINE_FIXTURE_H
 #define GT_TESTS_ENGINE_FIXTURE_H
@@ -158,7 +158,8 @@ static tensor tensor_new(gt_dtype dtype, const int64_t *sizes, layout how, value
     int64_t span = lay_out(&t.view, how, &first);
     /* Exactly as much as the view reaches, so that a sanitizer sees the first element beyond. */
     t.memory = malloc((size_t)span * gt__dtype_size(dtype));
-    gt_view all = {.data = t.memory, .meta = {.numel = span, .dtype = (uint8_t)dtype, .rank = 1, .shape = {span}},
+    gt_view all = {.data = t.memory,
+                   .meta = {.numel = span, .dtype = (uint8_t)dtype, .rank = 1, .shape = {span}},
                    .stride = {1}};
     fill(&all, kind);
     t.view.data = span ? (char *)t.memory + first * (int64_t)gt__dtype_size(dtype) : t.memory;
@@ -245,7 +246,10 @@ static void describe(const operation *o, const gt_meta *out, gt_dtype compute)
 /* How far apart two results may be, relative to their size; sums may cancel, so their terms count. */
 static double tolerance(gt_dtype dtype, double terms)
 {
-    double unit = dtype == GT_FLOAT64 ? 0x1p-50 : dtype == GT_FLOAT32 ? 0x1p-21 : dtype == GT_FLOAT16 ? 0x1p-9 : 0x1p-6;
+    double unit = dtype == GT_FLOAT64   ? 0x1p-50
+                  : dtype == GT_FLOAT32 ? 0x1p-21
+                  : dtype == GT_FLOAT16 ? 0x1p-9
+                                        : 0x1p-6;
     return unit * sqrt(terms) * (terms > 1 ? 4 : 1);
 }
 
@@ -299,8 +303,13 @@ static gt_err run_on(gt_engine *engine, const operation *o, const gt_meta *meta,
         memcpy(out->data, in[0].data, bytes);
         in[0] = *out;
     }
-    gt_call call = {.op = (gt_opcode)o->ins.op, .compute = compute, .ins = &o->ins, .tail = o->tail,
-                    .operands = o->operands, .in = views, .out = out};
+    gt_call call = {.op = (gt_opcode)o->ins.op,
+                    .compute = compute,
+                    .ins = &o->ins,
+                    .tail = o->tail,
+                    .operands = o->operands,
+                    .in = views,
+                    .out = out};
     gt_err err = engine->ops->run(engine, &call);
     *overrun = false;
     for (size_t k = bytes; k < bytes + CANARY; k++)
@@ -330,7 +339,8 @@ static gt_err run_case(const operation *o)
     if (expected_err != actual_err || where >= 0 || overrun) {
         fixture_now.failed++;
         if (fixture_now.described++ < 3) {
-            fprintf(stderr, "the engines differ%s:\n", overrun ? ", and memory beyond the result was written" : "");
+            fprintf(stderr, "the engines differ%s:\n",
+                    overrun ? ", and memory beyond the result was written" : "");
             describe(o, &meta, compute);
             if (where >= 0)
                 fprintf(stderr, "    element %lld: expected %.17g, got %.17g\n", (long long)where,

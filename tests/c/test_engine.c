@@ -1,16 +1,18 @@
 /*
  * test_engine.c: every row of the op table, on the CPU engine and on the reference engine, with the same result.
  *
- * One generator a form makes the cases: every dtype; 0-d, empty, ordinary and large shapes; broadcasts; transposed,
- * stepped, flipped and expanded views. A row whose form has no generator fails the test, so a new row is tested the
- * day it is written, and an elementwise or reducing one without new code. engine_fixture.h runs and compares.
+ * One generator a form makes the cases: every dtype; 0-d, empty, ordinary and large shapes; broadcasts;
+ * transposed, stepped, flipped and expanded views. A row whose form has no generator fails the test, so a new row
+ * is tested the day it is written, and an elementwise or reducing one without new code. engine_fixture.h runs and
+ * compares.
  */
 #include "check.h"
 #include "engine_fixture.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
-static const shape shapes[] = {{0}, {1, 0}, {1, 1}, {1, 7}, {3, 3, 0, 2}, {2, 5, 6}, {3, 4, 1, 6}, {4, 2, 3, 4, 5}};
+static const shape shapes[] = {{0},          {1, 0},    {1, 1},       {1, 7},
+                               {3, 3, 0, 2}, {2, 5, 6}, {3, 4, 1, 6}, {4, 2, 3, 4, 5}};
 static const shape large = {2, 263, 301};
 
 /* The dtypes and layouts of large cases: the reference engine is slow, so not all of them. */
@@ -18,10 +20,8 @@ static const struct {
     gt_dtype dtype;
     layout how;
 } large_cases[] = {
-    {.dtype = GT_FLOAT32, .how = CONTIGUOUS},
-    {.dtype = GT_FLOAT32, .how = TRANSPOSED},
-    {.dtype = GT_BFLOAT16, .how = STEPPED},
-    {.dtype = GT_INT32, .how = NEGATIVE},
+    {.dtype = GT_FLOAT32, .how = CONTIGUOUS}, {.dtype = GT_FLOAT32, .how = TRANSPOSED},
+    {.dtype = GT_BFLOAT16, .how = STEPPED},   {.dtype = GT_INT32, .how = NEGATIVE},
     {.dtype = GT_BOOL, .how = CONTIGUOUS},
 };
 
@@ -74,8 +74,8 @@ static const shape pairs[][2] = {
     {{2, 5, 6}, {0}},
 };
 
-static void binary_case(gt_opcode op, const int64_t *size_a, const int64_t *size_b, gt_dtype dtype_a, gt_dtype dtype_b,
-                        layout how)
+static void binary_case(gt_opcode op, const int64_t *size_a, const int64_t *size_b, gt_dtype dtype_a,
+                        gt_dtype dtype_b, layout how)
 {
     tensor a = tensor_new(dtype_a, size_a, how, how % 2 ? PLAIN : ANY);
     /* Both engines refuse to divide integers by zero; mostly they should not have to. */
@@ -399,7 +399,8 @@ static tensor index_along(const gt_meta *meta, int64_t axis)
 {
     shape sizes = {meta->rank};
     for (int k = 0; k < meta->rank; k++)
-        sizes[k + 1] = k == axis ? draw_integer(0, 9) : meta->shape[k] - (meta->shape[k] > 0 && draw_integer(0, 3) == 0);
+        sizes[k + 1] =
+            k == axis ? draw_integer(0, 9) : meta->shape[k] - (meta->shape[k] > 0 && draw_integer(0, 3) == 0);
     return index_for(draw_index_dtype(), sizes, (layout)draw_integer(0, LAYOUTS), false, meta->shape[axis]);
 }
 
@@ -450,7 +451,8 @@ static void generate_scatter(gt_opcode op)
 
 static void wrap_index_case(gt_opcode op, const tensor *a)
 {
-    static const int64_t sizes[] = {1000, 128, 101, 5}; /* the last ones are sometimes exceeded: both must say so */
+    static const int64_t sizes[] = {1000, 128, 101,
+                                    5}; /* the last ones are sometimes exceeded: both must say so */
     for (int k = 0; k < COUNT(sizes); k++) {
         operation o = operation_new(op, 1, a, NULL, NULL);
         o.ins.imm[0].i = sizes[k];
@@ -618,7 +620,8 @@ static void test_row(const void *argument)
 
 /* ---- what is not in the table ------------------------------------------------------------------------------- */
 
-static void check_bad_index(gt_opcode op, const tensor *a, const tensor *index, const tensor *src, const char *text)
+static void check_bad_index(gt_opcode op, const tensor *a, const tensor *index, const tensor *src,
+                            const char *text)
 {
     operation o = operation_new(op, src ? 3 : 2, a, index, src);
     CHECK_EQ(run_case(&o), GT_ERR_INDEX);

@@ -1,6 +1,7 @@
 /*
- * test_link.c: one suite that every link passes: both ends in one process, memory over a socket, ZeroMQ ipc and tcp.
- * A new transport is tested by a row in `kinds`. What only some links have (segments, rings) comes at the end.
+ * test_link.c: one suite that every link passes: both ends in one process, memory over a socket, ZeroMQ ipc and
+ * tcp. A new transport is tested by a row in `kinds` (link_ends.h). What only some links have (segments, rings)
+ * comes at the end.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,183 +19,11 @@
 #include <zmq.h>
 
 #include "address.h"
-#include "check.h"
-#include "link.h"
+#include "link_ends.h"
 #include "link_memory.h"
 #include "link_zmq.h"
 
-enum { PATIENCE_MS = 10000, MAX_RECORD = GT_MAX_TAIL + 1 };
-
-/* Which links a test is for. */
-enum {
-    PAIR = 1,
-    MEMORY = 2,
-    IPC = 4,
-    TCP = 8,
-    RINGS = PAIR | MEMORY,
-    ZEROMQ = IPC | TCP,
-    LISTENING = MEMORY | ZEROMQ
-};
-
-typedef struct kind {
-    const char *name;
-    const gt_transport *transport; /* NULL: gt__link_memory_pair */
-    int which;
-} kind;
-
-static const kind kinds[] = {
-    {.name = "pair", .transport = NULL, .which = PAIR},
-    {.name = "memory", .transport = &gt__transport_memory, .which = MEMORY},
-    {.name = "ipc", .transport = &gt__transport_ipc, .which = IPC},
-    {.name = "tcp", .transport = &gt__transport_tcp, .which = TCP},
-};
-
-/* ---- both ends -------------------------------------------------------------------------------------------------- */
-
-typedef struct ends {
-    gt_acceptor *acceptor; /* NULL for a pair */
-    gt_link *server, *client;
-    const gt_transport *transport;
-    int port;
-} ends;
-
-/* Wait for the next peer. */
-static gt_link *accept_one(gt_acceptor *acceptor)
-{
-    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
-    while (gt__remaining_ms(deadline)) {
-        gt_link *link = acceptor->ops->poll(acceptor);
-        if (link)
-            return link;
-        struct pollfd wake = {.fd = acceptor->fd, .events = POLLIN};
-        if (acceptor->ops->arm(acceptor))
-            poll(&wake, 1, gt__remaining_ms(deadline));
-    }
-    return NULL;
-}
-
-static void *connect_thread(void *argument)
-{
-    ends *e = argument;
-    if (e->transport->connect("localhost", e->port, PATIENCE_MS, &e->client) != GT_OK) {
-        fprintf(stderr, "connect: %s\n", gt_error_text());
-        e->client = NULL;
-    }
-    return NULL;
-}
-
-/* Another client of the same server. */
-static bool connect_more(ends *e)
-{
-    pthread_t thread;
-    pthread_create(&thread, NULL, connect_thread, e);
-    e->server = accept_one(e->acceptor);
-    pthread_join(thread, NULL);
-    return CHECK(e->server) && CHECK(e->client);
-}
-
-static bool ends_open(ends *e, const kind *k)
-{
-    *e = (ends){.transport = k->transport};
-    if (!k->transport)
-        return CHECK_EQ(gt__link_memory_pair(&e->client, &e->server), GT_OK);
-    if (!CHECK_EQ(k->transport->listen("localhost", 0, &e->acceptor, &e->port), GT_OK))
-        return false;
-    CHECK(e->port > 0);
-    return connect_more(e);
-}
-
-static void ends_close(ends *e)
-{
-    if (e->client)
-        gt__link_close(e->client);
-    if (e->server)
-        gt__link_close(e->server);
-    if (!e->acceptor)
-        return;
-    e->acceptor->ops->close(e->acceptor);
-    /* Nothing is left lying. */
-    static const char *const suffixes[] = {"memory", "ipc"};
-    for (int k = 0; k < 2; k++) {
-        char path[GT_ADDRESS_MAX];
-        CHECK_EQ(gt__address_path(e->port, suffixes[k], path), GT_OK);
-        CHECK(access(path, F_OK) && errno == ENOENT);
-    }
-}
-
-/* ---- records ---------------------------------------------------------------------------------------------------- */
-
-static uint64_t mix(uint64_t value)
-{
-    value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9u;
-    value = (value ^ value >> 27) * 0x94d049bb133111ebu;
-    return value ^ value >> 31;
-}
-
-/* Record `number`: mostly short, now and then as long as records get. */
-static unsigned record_length(uint64_t number)
-{
-    uint64_t random = mix(number + 77);
-    if (random % 64 == 0)
-        return 1 + (unsigned)(random >> 8) % MAX_RECORD;
-    return 1 + (unsigned)(random >> 8) % 3;
-}
-
-static void record_fill(gt_slot *slots, uint64_t number)
-{
-    unsigned length = record_length(number);
-    memset(&slots[0], 0, sizeof slots[0]);
-    slots[0].ins.tail = (uint16_t)(length - 1);
-    slots[0].ins.result = number;
-    for (unsigned k = 1; k < length; k++)
-        for (unsigned word = 0; word < 8; word++)
-            slots[k].u64[word] = number * 8 + k + word;
-}
-
-static bool record_right(const gt_slot *slots, size_t available, uint64_t number)
-{
-    unsigned length = record_length(number);
-    if (available < length || slots[0].ins.result != number || slots[0].ins.tail != length - 1)
-        return false;
-    uint64_t wrong = 0;
-    for (unsigned k = 1; k < length; k++)
-        for (unsigned word = 0; word < 8; word++)
-            wrong |= slots[k].u64[word] ^ (number * 8 + k + word);
-    return wrong == 0;
-}
-
-/* Read one record, waiting for it. */
-static bool read_record(gt_link *link, uint64_t number)
-{
-    const gt_slot *slots;
-    size_t available;
-    while (!(slots = gt__link_peek(link, &available)))
-        if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
-            return false;
-    bool right = record_right(slots, available, number);
-    gt__link_consume(link, record_length(number));
-    return right;
-}
-
-static bool write_record(gt_link *link, uint64_t number)
-{
-    gt_slot *slots;
-    while (!(slots = gt__link_reserve(link, record_length(number))))
-        if (gt__link_wait(link, GT_WAIT_WRITE, PATIENCE_MS) != GT_OK)
-            return false;
-    record_fill(slots, number);
-    gt__link_commit(link, record_length(number));
-    return true;
-}
-
-static bool send_record(gt_link *link, uint64_t number)
-{
-    bool written = write_record(link, number);
-    gt__link_flush(link);
-    return written;
-}
-
-/* ---- order ------------------------------------------------------------------------------------------------------ */
+/* ---- order -------------------------------------------------------------------------------------------------- */
 
 enum { STREAM_SLOTS = 1000000 };
 
@@ -260,7 +89,7 @@ static void test_order(const void *argument)
     ends_close(&e);
 }
 
-/* ---- flow control ----------------------------------------------------------------------------------------------- */
+/* ---- flow control ------------------------------------------------------------------------------------------- */
 
 static void test_flow(const void *argument)
 {
@@ -296,7 +125,7 @@ static void test_flow(const void *argument)
     ends_close(&e);
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 static void on_alarm(int signal_number)
 {
@@ -365,7 +194,7 @@ static void test_loop(const void *argument)
     ends_close(&e);
 }
 
-/* ---- death ------------------------------------------------------------------------------------------------------ */
+/* ---- death -------------------------------------------------------------------------------------------------- */
 
 /* Wait until the link is dead; what had arrived before is thrown away. */
 static bool dies(gt_link *link)
@@ -533,7 +362,7 @@ static void test_leaks(const void *argument)
     CHECK_EQ(descriptors(), before);
 }
 
-/* ---- wrong addresses -------------------------------------------------------------------------------------------- */
+/* ---- wrong addresses ---------------------------------------------------------------------------------------- */
 
 /* A socket of the transport's family at a port of its own, *port. */
 static int raw_bind(const gt_transport *transport, int *port)
@@ -600,7 +429,7 @@ static void test_nobody(const void *argument)
     }
 }
 
-/* ---- garbage ---------------------------------------------------------------------------------------------------- */
+/* ---- garbage ------------------------------------------------------------------------------------------------ */
 
 static void test_garbage(const void *argument)
 {
@@ -680,7 +509,7 @@ static void test_bad_frames(const void *argument)
     ends_close(&e);
 }
 
-/* ---- memory only ------------------------------------------------------------------------------------------------ */
+/* ---- memory only -------------------------------------------------------------------------------------------- */
 
 static void test_segments(const void *argument)
 {
@@ -779,7 +608,7 @@ static void test_hostile_rings(const void *argument)
     acceptor->ops->close(acceptor);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------ */
+/* ---- all of them -------------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

@@ -1,5 +1,6 @@
 /*
- * test_random.c: the random generator and the 16-bit floats: known answers, independence of splits, rough statistics.
+ * test_random.c: the random generator and the 16-bit floats: known answers, independence of splits, rough
+ * statistics.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -44,8 +45,8 @@ static void test_counting(const void *argument)
     gt__random_uniform_float(key, first, 300, uniform);
     for (int64_t k = 0; k < 300; k++) {
         uint64_t block = (uint64_t)(first + k) / 4;
-        gt_philox_block counter = {
-            .word = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)key.stream, (uint32_t)(key.stream >> 32)}};
+        gt_philox_block counter = {.word = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)key.stream,
+                                            (uint32_t)(key.stream >> 32)}};
         uint32_t word = gt__philox(counter, (uint32_t)key.seed, (uint32_t)(key.seed >> 32)).word[(first + k) % 4];
         CHECK(uniform[k] == (float)(word >> 8) / 16777216.0f);
     }
@@ -54,19 +55,19 @@ static void test_counting(const void *argument)
 enum { NUMBERS = 5000 };
 
 /* Every function, drawn at once and in pieces, gives the same numbers. */
-#define CHECK_SPLITS(type, call)                                                                               \
-    do {                                                                                                       \
-        static type whole[NUMBERS], parts[NUMBERS];                                                            \
-        type *out = whole;                                                                                     \
-        int64_t first = 0, count = NUMBERS;                                                                    \
-        call;                                                                                                  \
-        for (first = 0; first < NUMBERS; first += count) {                                                     \
-            count = 1 + first % 300;                                                                           \
-            count = count < NUMBERS - first ? count : NUMBERS - first;                                         \
-            out = parts + first;                                                                               \
-            call;                                                                                              \
-        }                                                                                                      \
-        CHECK_EQ(memcmp(whole, parts, sizeof whole), 0);                                                       \
+#define CHECK_SPLITS(type, call)                                                                                  \
+    do {                                                                                                          \
+        static type whole[NUMBERS], parts[NUMBERS];                                                               \
+        type *out = whole;                                                                                        \
+        int64_t first = 0, count = NUMBERS;                                                                       \
+        call;                                                                                                     \
+        for (first = 0; first < NUMBERS; first += count) {                                                        \
+            count = 1 + first % 300;                                                                              \
+            count = count < NUMBERS - first ? count : NUMBERS - first;                                            \
+            out = parts + first;                                                                                  \
+            call;                                                                                                 \
+        }                                                                                                         \
+        CHECK_EQ(memcmp(whole, parts, sizeof whole), 0);                                                          \
     } while (0)
 
 static void test_splits(const void *argument)
@@ -128,17 +129,20 @@ static void test_half(const void *argument)
         float value;
         uint16_t half;
     } known[] = {
-        {.value = 0.0f, .half = 0x0000},        {.value = -0.0f, .half = 0x8000},  {.value = 1.0f, .half = 0x3c00},
-        {.value = 65504.0f, .half = 0x7bff},    {.value = 65519.0f, .half = 0x7bff}, {.value = 65520.0f, .half = 0x7c00},
-        {.value = INFINITY, .half = 0x7c00},    {.value = 0x1p-24f, .half = 0x0001}, {.value = 0x1p-25f, .half = 0x0000},
-        {.value = 0x1.8p-24f, .half = 0x0002},  {.value = 0x1p-14f, .half = 0x0400}, {.value = 2049.0f, .half = 0x6800},
-        {.value = 2051.0f, .half = 0x6802},     {.value = -1e30f, .half = 0xfc00},
+        {.value = 0.0f, .half = 0x0000},     {.value = -0.0f, .half = 0x8000},
+        {.value = 1.0f, .half = 0x3c00},     {.value = 65504.0f, .half = 0x7bff},
+        {.value = 65519.0f, .half = 0x7bff}, {.value = 65520.0f, .half = 0x7c00},
+        {.value = INFINITY, .half = 0x7c00}, {.value = 0x1p-24f, .half = 0x0001},
+        {.value = 0x1p-25f, .half = 0x0000}, {.value = 0x1.8p-24f, .half = 0x0002},
+        {.value = 0x1p-14f, .half = 0x0400}, {.value = 2049.0f, .half = 0x6800},
+        {.value = 2051.0f, .half = 0x6802},  {.value = -1e30f, .half = 0xfc00},
     };
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         CHECK_EQ(gt__float_to_half(known[k].value), known[k].half);
     for (uint32_t bits = 0; bits < 65536; bits++) {
         float value = gt__half_to_float((uint16_t)bits), wide = gt__bfloat16_to_float((uint16_t)bits);
-        CHECK(isnan(value) ? isnan(gt__half_to_float(gt__float_to_half(value))) : gt__float_to_half(value) == bits);
+        CHECK(isnan(value) ? isnan(gt__half_to_float(gt__float_to_half(value)))
+                           : gt__float_to_half(value) == bits);
         CHECK(isnan(wide) ? isnan(gt__bfloat16_to_float(gt__float_to_bfloat16(wide)))
                           : gt__float_to_bfloat16(wide) == bits);
     }

@@ -122,8 +122,10 @@ def difference(actual, expected, rtol=None, atol=None, check_dtype=True):
         return None
     wrong = (~close).nonzero()
     where = tuple(wrong[0].tolist())
-    return (f"{len(wrong)} of {expected.numel()} elements differ, the first at {list(where)}: "
-            f"{got[where].item()!r}, expected {expected[where].item()!r}")
+    return (
+        f"{len(wrong)} of {expected.numel()} elements differ, the first at {list(where)}: "
+        f"{got[where].item()!r}, expected {expected[where].item()!r}"
+    )
 
 
 def check(actual, expected, what="result", **options):
@@ -207,8 +209,14 @@ class Process:
         self.output = pathlib.Path(directory) / f"{name}.out"
         self.errors = pathlib.Path(directory) / f"{name}.err"
         with open(self.output, "wb") as out, open(self.errors, "wb") as err:
-            self.popen = subprocess.Popen(self.arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                          env=environment, start_new_session=True)
+            self.popen = subprocess.Popen(
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment,
+                start_new_session=True,
+            )
         self.pid = self.popen.pid
 
     @property
@@ -257,8 +265,12 @@ class Programs:
         self.processes = []
 
     def start(self, arguments, name, **environment):
-        process = Process(arguments, self.directory, f"{len(self.processes)}-{name}",
-                          clean_environment(self.runtime, **environment))
+        process = Process(
+            arguments,
+            self.directory,
+            f"{len(self.processes)}-{name}",
+            clean_environment(self.runtime, **environment),
+        )
         self.processes.append(process)
         return process
 

@@ -3,9 +3,21 @@
 import torch
 import torch.nn.functional
 
-from support import to_gt, values
+from support import dtype_name, to_gt, values
 
-SHAPES = [(), (1,), (0,), (7,), (3, 0, 2), (5, 6), (2, 3, 4), (4, 1, 3), (1, 1, 1, 1), (2, 1, 2, 1, 2, 1, 2, 1), (257,)]
+SHAPES = [
+    (),
+    (1,),
+    (0,),
+    (7,),
+    (3, 0, 2),
+    (5, 6),
+    (2, 3, 4),
+    (4, 1, 3),
+    (1, 1, 1, 1),
+    (2, 1, 2, 1, 2, 1, 2, 1),
+    (257,),
+]
 LARGE = (311, 403)
 
 # (what it is, shape of the base, the view in torch, the view in GT where it is written otherwise)
@@ -29,10 +41,24 @@ VIEWS = [
 ]
 
 # Sums of many elements, compared with torch's, which adds them in another order.
-SUM_TOLERANCE = {"float16": (4e-3, 4e-2), "bfloat16": (3e-2, 3e-1), "float32": (2e-5, 2e-4), "float64": (1e-11, 1e-11)}
+SUM_TOLERANCE = {
+    "float16": (4e-3, 4e-2),
+    "bfloat16": (3e-2, 3e-1),
+    "float32": (2e-5, 2e-4),
+    "float64": (1e-11, 1e-11),
+}
 
 # Rows that PyTorch keeps elsewhere than torch.<name> and torch.nn.functional.<name>.
 ELSEWHERE = {}
+
+
+# Where GT's result dtype is not PyTorch's, on purpose: (row, operand dtype): GT's. Besides these, GT has no int16:
+# uint8 with int8 gives int32 (torch_promotion in support.py).
+DIFFERENT_DTYPES = {
+    ("square", "bool"): torch.bool,  # PyTorch computes it as a power of an integer; every other NUM row keeps bool
+    ("any", "uint8"): torch.bool,  # PyTorch keeps uint8 here from the days before it had bool; NumPy gives bool
+    ("all", "uint8"): torch.bool,
+}
 
 
 def torch_function(name):
@@ -41,18 +67,22 @@ def torch_function(name):
     for namespace in (torch, torch.nn.functional):
         if hasattr(namespace, name):
             return getattr(namespace, name)
-    raise AssertionError(f"no torch function is called {name!r}: give it an entry in ELSEWHERE (table_operands.py)")
+    raise AssertionError(
+        f"no torch function is called {name!r}: give it an entry in ELSEWHERE (table_operands.py)"
+    )
 
 
 def torch_result(name, types, *operands, **options):
     """What PyTorch gives; where it refuses a dtype that the row's types allow, what it gives after the row's rule.
 
-    FLT rows take integers and bool as float32 (gelu, mean, ...); NUM rows compute bool as integers, and any nonzero is
-    True (floor, pow, remainder, ...).
+    FLT rows take integers and bool as float32 (gelu, mean, ...); NUM rows compute bool as integers, and any
+    nonzero is True (floor, pow, remainder, ...).
     """
     function = torch_function(name)
+    different = DIFFERENT_DTYPES.get((name, dtype_name(operands[0].dtype)))
     try:
-        return function(*operands, **options)
+        result = function(*operands, **options)
+        return result.to(different) if different else result
     except (RuntimeError, NotImplementedError):
         tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
         if types == "FLT" and not any(t.is_floating_point() for t in tensors):

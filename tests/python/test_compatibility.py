@@ -12,6 +12,7 @@ def test_modules_import():
     from gt.client.tensor import Tensor, from_numpy, ones, randn, zeros
     from gt.dispatcher.dispatcher import Dispatcher
     from gt.worker.worker import Worker
+
     assert Tensor is gt.Tensor and client.Client is Client and tensor.zeros is zeros
     assert zeros(2, 3).shape == (2, 3) and ones(2).tolist() == [1, 1] and randn(2, 2).shape == (2, 2)
     assert callable(from_numpy) and callable(Dispatcher) and callable(Worker)
@@ -78,7 +79,8 @@ def test_start_blocks_and_stop_ends_it(programs):
 
 def test_classes_with_real_programs(programs):
     server = programs.cluster()
-    text = programs.run("""
+    text = programs.run(
+        """
         import sys
         import gt
         from gt.client.client import Client
@@ -92,51 +94,71 @@ def test_classes_with_real_programs(programs):
             t.numpy()
         except (ConnectionError, RuntimeError) as error:
             print("closed" if str(error) else "no message")
-    """, server.port)
+    """,
+        server.port,
+    )
     assert text == "closed\n"
-    worker = programs.python("""
+    worker = programs.python(
+        """
         import sys
         from gt.worker.worker import Worker
-        Worker(worker_id="second").connect_to_dispatcher(dispatcher_host="localhost", dispatcher_port=int(sys.argv[1]))
+        worker = Worker(worker_id="second")
+        worker.connect_to_dispatcher(dispatcher_host="localhost", dispatcher_port=int(sys.argv[1]))
         print("ended")
-    """, server.port)
+    """,
+        server.port,
+    )
     server.workers[0].end()
-    assert programs.run("""
+    assert (
+        programs.run(
+            """
         import sys, gt
         gt.connect(f"localhost:{sys.argv[1]}", timeout=20)
         print(gt.ones(2).sum().item())
-    """, server.port) == "2.0\n"
+    """,
+            server.port,
+        )
+        == "2.0\n"
+    )
     server.end()
     worker.wait()
 
 
 def test_a_dispatcher_writes_its_log(programs):
     log = programs.directory / "instructions.log"
-    process = programs.python("""
+    process = programs.python(
+        """
         import sys, threading
         from gt.dispatcher.dispatcher import Dispatcher
         dispatcher = Dispatcher(host="localhost", port=0, log_file=sys.argv[1], console_log=False)
         threading.Timer(0.5, dispatcher.stop).start()
         dispatcher.start()
-    """, log)
+    """,
+        log,
+    )
     assert process.wait() == 0, process.text()
 
 
 def test_a_client_that_finds_nobody(programs):
-    text = programs.run("""
+    text = programs.run(
+        """
         import sys
         from gt.client.client import Client
         try:
             Client(dispatcher_host="localhost", dispatcher_port=int(sys.argv[1])).connect()
         except (ConnectionError, TimeoutError) as error:
             print(sys.argv[1] in str(error))
-    """, free_port(), GT_CONNECT_TIMEOUT=1)
+    """,
+        free_port(),
+        GT_CONNECT_TIMEOUT=1,
+    )
     assert text == "True\n"
 
 
 def test_each_thread_has_its_current_client(programs):
     server = programs.cluster()
-    text = programs.run("""
+    text = programs.run(
+        """
         import sys, threading
         import gt
         from gt.client.client import Client
@@ -156,5 +178,7 @@ def test_each_thread_has_its_current_client(programs):
             mine + theirs[0]
         except (RuntimeError, ValueError) as error:
             print("client" in str(error))
-    """, server.port)
+    """,
+        server.port,
+    )
     assert text == "True\n"

@@ -31,8 +31,8 @@ PROGRAM = """
 
     a, b = operand(17, 33), operand(17, 33)
     row, empty, large = operand(33), operand(0, 3), operand(130, 1030)
-    views = {"whole": a, "transposed": a.T, "stepped": a[::2, 1::3], "flipped": a[::-1], "expanded": row.expand(5, 33), "0-d": a[1, 1],
-             "empty": empty, "large": large}
+    views = {"whole": a, "transposed": a.T, "stepped": a[::2, 1::3], "flipped": a[::-1], "0-d": a[1, 1],
+             "expanded": row.expand(5, 33), "empty": empty, "large": large}
     ones = (b * 0 + 1).to(dtype) if dtype != gt.bool else gt.ones(17, 33, dtype=dtype)
     for name, form, types, _ in op_table():
         if form == "UNARY":
@@ -41,9 +41,12 @@ PROGRAM = """
                 record((name, what), lambda: getattr(gt, name)(view, **options))
         elif form == "BINARY":
             second = ones if name in ("remainder", "floor_divide", "pow") else b
-            for what, left, right in [("same", a, second), ("row", a, second[0]), ("column", a, second[:, :1]), ("transposed", a.T, second.T),
-                                      ("stepped", a[::2], second[0]),
-                                      ("outer", second[:, :1], second[:1]), ("0-d", a, second[0, 0]), ("empty", empty, empty)]:
+            for what, left, right in [
+                ("same", a, second), ("row", a, second[0]), ("column", a, second[:, :1]),
+                ("transposed", a.T, second.T),
+                ("stepped", a[::2], second[0]), ("outer", second[:, :1], second[:1]), ("0-d", a, second[0, 0]),
+                ("empty", empty, empty),
+            ]:
                 record((name, what), lambda: getattr(gt, name)(left, right))
             record((name, "number"), lambda: getattr(gt, name)(a, 2))
         elif form == "REDUCE":
@@ -103,13 +106,21 @@ def test_cpu_against_reference(programs, dtype):
             same = False
         elif x.dtype.kind == "f":
             with np.errstate(invalid="ignore", over="ignore"):
-                scale = np.abs(y[np.isfinite(y)]).max(initial=1.0) if what[0] in ("sum", "cumsum", "mean", "prod") else np.abs(y)
-                same = bool(np.all((x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= tolerance * (scale + 1))))
+                scale = (
+                    np.abs(y[np.isfinite(y)]).max(initial=1.0)
+                    if what[0] in ("sum", "cumsum", "mean", "prod")
+                    else np.abs(y)
+                )
+                same = bool(
+                    np.all((x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= tolerance * (scale + 1)))
+                )
         else:
             same = np.array_equal(x, y)
         if not same:
-            wrong.append(f"{what}: cpu {x if isinstance(x, str) else x.ravel()[:3]}, "
-                         f"reference {y if isinstance(y, str) else y.ravel()[:3]}")
+            wrong.append(
+                f"{what}: cpu {x if isinstance(x, str) else x.ravel()[:3]}, "
+                f"reference {y if isinstance(y, str) else y.ravel()[:3]}"
+            )
     assert not wrong, f"{len(wrong)} of {len(one)} differ:\n" + "\n".join(wrong[:10])
     refused = [what for what, result in one.items() if isinstance(result, str)]
     assert len(refused) < len(one) // 4, f"too many refusals: {refused[:10]}"

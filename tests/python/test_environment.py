@@ -65,22 +65,28 @@ def test_verbose_server(programs):
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_backend(programs, backend):
-    text = programs.run("""
+    text = programs.run(
+        """
         import gt
         t = gt.arange(6).reshape(2, 3).float()
         print((t @ t.T).tolist(), t.exp().sum().item() > 100)
-    """, GT_BACKEND=backend)
+    """,
+        GT_BACKEND=backend,
+    )
     assert text == "[[5.0, 14.0], [14.0, 50.0]] True\n"
 
 
 def test_an_unknown_backend_is_an_error(programs):
-    process = programs.python("""
+    process = programs.python(
+        """
         import gt
         try:
             gt.ones(2).sum().item()
         except Exception as error:
             print("quux" in str(error))
-    """, GT_BACKEND="quux")
+    """,
+        GT_BACKEND="quux",
+    )
     assert process.wait() == 0, process.text()
     assert process.output.read_text() == "True\n"
 
@@ -88,7 +94,9 @@ def test_an_unknown_backend_is_an_error(programs):
 def test_the_backend_of_a_worker(programs):
     server = programs.server()
     programs.worker(server.port, "--backend", "reference", GT_VERBOSE=1)
-    programs.run(f"import gt; gt.connect('localhost:{server.port}', timeout=20); assert gt.ones(2).sum().item() == 2")
+    programs.run(
+        f"import gt; gt.connect('localhost:{server.port}', timeout=20); assert gt.ones(2).sum().item() == 2"
+    )
     failed = programs.worker(server.port, "--backend", "quux")
     assert failed.wait() != 0 and "quux" in failed.text()
     assert server.alive
@@ -96,19 +104,26 @@ def test_the_backend_of_a_worker(programs):
 
 @pytest.mark.parametrize("size", [1, 16, 1000])
 def test_worker_batch_size(programs, size):
-    text = programs.run("""
+    text = programs.run(
+        """
         import gt
         t = gt.zeros(4)
         for _ in range(1000):
             t = t + 1
         print(t.tolist())
-    """, GT_WORKER_BATCH_SIZE=size)
+    """,
+        GT_WORKER_BATCH_SIZE=size,
+    )
     assert text == "[1000.0, 1000.0, 1000.0, 1000.0]\n"
 
 
 def test_nonsense_in_the_environment_is_not_fatal(programs):
-    text = programs.run("import gt; print(gt.ones(2).sum().item())", GT_WORKER_BATCH_SIZE="many", GT_CONNECT_TIMEOUT="soon",
-                        GT_VERBOSE="")
+    text = programs.run(
+        "import gt; print(gt.ones(2).sum().item())",
+        GT_WORKER_BATCH_SIZE="many",
+        GT_CONNECT_TIMEOUT="soon",
+        GT_VERBOSE="",
+    )
     assert text == "2.0\n"
 
 
@@ -121,7 +136,14 @@ def test_programs_explain_themselves(programs):
         assert process.output.read_text()
     text = programs.processes[1].output.read_text()
     assert "server" in text and "worker" in text
-    for arguments in (["quux"], ["server", "--quux"], ["server", "-p", "x"], ["worker", "-p"], ["server", "-p", "70000"], []):
+    for arguments in (
+        ["quux"],
+        ["server", "--quux"],
+        ["server", "-p", "x"],
+        ["worker", "-p"],
+        ["server", "-p", "70000"],
+        [],
+    ):
         process = programs.start([binary, *arguments], "wrong")
         ended = process.wait()
         assert process.text(), arguments

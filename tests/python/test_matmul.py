@@ -47,22 +47,34 @@ def test_layouts(dtype):
     s, t = to_gt(x), to_gt(y)
     transposed_x, transposed_y = to_gt(x.T.contiguous()), to_gt(y.T.contiguous())
     for what, left, right, a, b in [
-        ("n n", s, t, x, y), ("t n", transposed_x.T, t, x, y), ("n t", s, transposed_y.T, x, y),
-        ("t t", transposed_x.T, transposed_y.T, x, y), ("rows stepped", s[::2], t, x[::2], y),
-        ("columns stepped", s[:, ::2], t[::2], x[:, ::2], y[::2]), ("columns offset", s[:, 3:], t[3:], x[:, 3:], y[3:]),
-        ("flipped", s[:, ::-1], t[::-1], x.flip(1), y.flip(0)), ("expanded", s[:1].expand(8, 12), t, x[:1].expand(8, 12), y),
-        ("expanded vector", s[0, 0].expand(12), t, x[0, 0].expand(12), y), ("with itself", s, s.T, x, x.T),
+        ("n n", s, t, x, y),
+        ("t n", transposed_x.T, t, x, y),
+        ("n t", s, transposed_y.T, x, y),
+        ("t t", transposed_x.T, transposed_y.T, x, y),
+        ("rows stepped", s[::2], t, x[::2], y),
+        ("columns stepped", s[:, ::2], t[::2], x[:, ::2], y[::2]),
+        ("columns offset", s[:, 3:], t[3:], x[:, 3:], y[3:]),
+        ("flipped", s[:, ::-1], t[::-1], x.flip(1), y.flip(0)),
+        ("expanded", s[:1].expand(8, 12), t, x[:1].expand(8, 12), y),
+        ("expanded vector", s[0, 0].expand(12), t, x[0, 0].expand(12), y),
+        ("with itself", s, s.T, x, x.T),
         ("batch expanded", s.expand(3, 8, 12), t, x.expand(3, 8, 12), y),
     ]:
         cases.same(what, lambda: left @ right, a @ b, **options(dtype))
     base = values((3, 8, 12), dtype, 3)
-    cases.same("batch permuted", lambda: to_gt(base).permute(2, 0, 1) @ to_gt(base).permute(2, 1, 0),
-               base.permute(2, 0, 1) @ base.permute(2, 1, 0), **options(dtype))
+    cases.same(
+        "batch permuted",
+        lambda: to_gt(base).permute(2, 0, 1) @ to_gt(base).permute(2, 1, 0),
+        base.permute(2, 0, 1) @ base.permute(2, 1, 0),
+        **options(dtype),
+    )
     cases.same("batch of a slice", lambda: to_gt(base)[1:, ::2] @ to_gt(y), base[1:, ::2] @ y, **options(dtype))
     cases.finish()
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1000, 1), (1000, 1, 1000), (127, 129, 65), (256, 256, 256), (500, 300, 700)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (1, 1000, 1), (1000, 1, 1000), (127, 129, 65), (256, 256, 256), (500, 300, 700)]
+)
 def test_sizes(sizes):
     rows, inner, columns = sizes
     x, y = values((rows, inner), "float32", 1, scale=1), values((inner, columns), "float32", 2, scale=1)
@@ -92,7 +104,13 @@ def test_mixed_dtypes_promote():
 
 
 def test_bad_shapes_are_named():
-    for left, right in [((3, 4), (5, 6)), ((3, 4), (5,)), ((4,), (5,)), ((2, 3, 4), (3, 4, 5)), ((2, 3, 4), (2, 5, 4))]:
+    for left, right in [
+        ((3, 4), (5, 6)),
+        ((3, 4), (5,)),
+        ((4,), (5,)),
+        ((2, 3, 4), (3, 4, 5)),
+        ((2, 3, 4), (2, 5, 4)),
+    ]:
         text = raises((ValueError, RuntimeError), lambda: gt.zeros(left) @ gt.zeros(right))
         for shape in (left, right):
             assert str(shape[-1]) in text, text

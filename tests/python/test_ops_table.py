@@ -1,7 +1,7 @@
 """Every row of the op table, in every dtype, on every class of shape, against PyTorch.
 
-The table is the extension's own (built from ops.def), so a new elementwise row or reduction is tested the day it is
-written: its form says how to call it, and torch has a function of its name. A row with neither a counterpart in
+The table is the extension's own (built from ops.def), so a new elementwise row or reduction is tested the day it
+is written: its form says how to call it, and torch has a function of its name. A row with neither a counterpart in
 torch nor an entry here or in table_movement.py fails the suite.
 """
 
@@ -20,9 +20,21 @@ from table_operands import LARGE, SUM_TOLERANCE, VIEWS, operands, torch_function
 ROWS = {row[0]: row for row in op_table() if row[1] != "CONTROL"}
 
 BROADCASTS = [
-    ((), ()), ((), (3,)), ((4,), (1,)), ((5, 6), (6,)), ((5, 1), (6,)), ((5, 1), (1, 6)), ((2, 3, 4), (3, 1)),
-    ((1, 3, 1), (2, 1, 4)), ((0,), (1,)), ((0,), ()), ((3, 0), (1, 0)), ((2, 0, 3), (3,)), ((7, 9), (7, 9)),
-    ((1,), (1, 1, 1)), ((129, 1), (1, 130)),
+    ((), ()),
+    ((), (3,)),
+    ((4,), (1,)),
+    ((5, 6), (6,)),
+    ((5, 1), (6,)),
+    ((5, 1), (1, 6)),
+    ((2, 3, 4), (3, 1)),
+    ((1, 3, 1), (2, 1, 4)),
+    ((0,), (1,)),
+    ((0,), ()),
+    ((3, 0), (1, 0)),
+    ((2, 0, 3), (3,)),
+    ((7, 9), (7, 9)),
+    ((1,), (1, 1, 1)),
+    ((129, 1), (1, 130)),
 ]
 
 # Arguments after the tensor, for the unary rows that take numbers.
@@ -30,16 +42,40 @@ PARAMETERS = {
     "clamp": [dict(min=-1, max=2), dict(min=1), dict(max=1), dict(min=0.5, max=1.5), dict(min=3, max=-3)],
 }
 
-# Operands where the general values would leave an op's domain: integer division by zero is an error in PyTorch, and
-# so are negative integer powers with a number.
+# Operands where the general values would leave an op's domain: integer division by zero is an error in PyTorch,
+# and so are negative integer powers with a number.
 SECOND_OPERAND = {
     "remainder": lambda y: torch.where(y == 0, torch.ones_like(y), y),
     "floor_divide": lambda y: torch.where(y == 0, torch.ones_like(y), y),
     "pow": lambda y: y if y.is_floating_point() or y.dtype == torch.bool else y.abs() % 5,
 }
 
-SPECIAL_FLOATS = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-3, -1e-3,
-                  1e-7, 3.0, 19.5, 20.5, -20.5, 88.0, -88.0, 150.0, -150.0, 1000.5]
+SPECIAL_FLOATS = [
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    1e-3,
+    -1e-3,
+    1e-7,
+    3.0,
+    19.5,
+    20.5,
+    -20.5,
+    88.0,
+    -88.0,
+    150.0,
+    -150.0,
+    1000.5,
+]
 
 
 def refuses_bool(types, dtype):
@@ -127,17 +163,30 @@ def check_binary(name, types, dtype, cases):
 
 def check_ternary(name, types, dtype, cases):
     function, reference = getattr(gt, name), torch_function(name)
-    shapes = [((), (), ()), ((4,), (4,), (4,)), ((5, 1), (6,), ()), ((3, 1, 1), (4, 1), (5,)), ((0,), (1,), ()),
-              ((2, 3), (2, 3), (1, 3)), (LARGE, LARGE, LARGE)]
+    shapes = [
+        ((), (), ()),
+        ((4,), (4,), (4,)),
+        ((5, 1), (6,), ()),
+        ((3, 1, 1), (4, 1), (5,)),
+        ((0,), (1,), ()),
+        ((2, 3), (2, 3), (1, 3)),
+        (LARGE, LARGE, LARGE),
+    ]
     for first, second, third in shapes:
         c, x, y = values(first, "bool", 1), values(second, dtype, 2), values(third, dtype, 3)
-        cases.same(f"gt.{name}({first}, {second}, {third})", lambda: function(to_gt(c), to_gt(x), to_gt(y)),
-                   reference(c, x, y))
+        cases.same(
+            f"gt.{name}({first}, {second}, {third})",
+            lambda: function(to_gt(c), to_gt(x), to_gt(y)),
+            reference(c, x, y),
+        )
     for what, shape, torch_view, gt_view in VIEWS:
         view = gt_view or torch_view
         c, x, y = values(shape, "bool", 4), values(shape, dtype, 5), values(shape, dtype, 6)
-        cases.same(f"gt.{name}({what})", lambda: function(view(to_gt(c)), view(to_gt(x)), view(to_gt(y))),
-                   reference(torch_view(c), torch_view(x), torch_view(y)))
+        cases.same(
+            f"gt.{name}({what})",
+            lambda: function(view(to_gt(c)), view(to_gt(x)), view(to_gt(y))),
+            reference(torch_view(c), torch_view(x), torch_view(y)),
+        )
 
 
 # ---- reductions -----------------------------------------------------------------------------------------------
@@ -165,8 +214,11 @@ def check_reduce(name, types, dtype, cases):
     function = getattr(gt, name)
     rtol, atol = SUM_TOLERANCE.get(dtype, (2e-5, 2e-4))
     scale = 1.0 if name == "prod" else 2.0
-    bases = [(f"shape {shape}", to_gt(x), x) for shape in [(), (1,), (7,), (5, 6), (2, 3, 4), (2, 3, 2, 4), (3, 0, 2), (0,)]
-             for x in [values(shape, dtype, 1, scale=scale)]]
+    bases = [
+        (f"shape {shape}", to_gt(x), x)
+        for shape in [(), (1,), (7,), (5, 6), (2, 3, 4), (2, 3, 2, 4), (3, 0, 2), (0,)]
+        for x in [values(shape, dtype, 1, scale=scale)]
+    ]
     if name != "prod":
         bases += views(dtype, 2)
         x = values(LARGE, dtype, 3)
@@ -185,8 +237,13 @@ def check_reduce(name, types, dtype, cases):
                     continue
                 cases.same(call, run, expected, rtol=rtol, atol=atol)
     x = values((4, 5), dtype, 4, scale=scale)
-    cases.same(f"t.{name}(1)", lambda: getattr(to_gt(x), name)(1), reduce_with_torch(name, types, x, (1,), False),
-               rtol=rtol, atol=atol)
+    cases.same(
+        f"t.{name}(1)",
+        lambda: getattr(to_gt(x), name)(1),
+        reduce_with_torch(name, types, x, (1,), False),
+        rtol=rtol,
+        atol=atol,
+    )
 
 
 def refused(run):
@@ -220,13 +277,22 @@ def check_scan(name, types, dtype, cases):
     rtol, atol = SUM_TOLERANCE.get(dtype, (None, None))
     for what, t, x in operands(dtype, 1):
         for axis in range(-x.dim(), x.dim()):
-            cases.same(f"gt.{name}({what}, {axis})", lambda: function(t, axis), torch_result(name, types, x, axis),
-                       rtol=rtol, atol=2 * atol if atol else None)
+            cases.same(
+                f"gt.{name}({what}, {axis})",
+                lambda: function(t, axis),
+                torch_result(name, types, x, axis),
+                rtol=rtol,
+                atol=2 * atol if atol else None,
+            )
 
 
 ELEMENTWISE_AND_REDUCTIONS = {
-    "UNARY": check_unary, "BINARY": check_binary, "TERNARY": check_ternary, "REDUCE": check_reduce,
-    "ARGREDUCE": check_argreduce, "SCAN": check_scan,
+    "UNARY": check_unary,
+    "BINARY": check_binary,
+    "TERNARY": check_ternary,
+    "REDUCE": check_reduce,
+    "ARGREDUCE": check_argreduce,
+    "SCAN": check_scan,
 }
 
 
@@ -243,9 +309,11 @@ def test_row(name, dtype):
 
 def test_the_table_is_whole():
     """Rows the issue asks for by name, so that a table that lost one is noticed."""
-    wanted = """neg abs sign sqrt rsqrt exp log log1p expm1 sin cos tanh sigmoid relu gelu silu softplus erf floor ceil round
-        reciprocal clamp add sub mul div pow maximum minimum eq ne lt le gt ge where sum prod mean var any all argmax argmin
-        cumsum matmul reshape permute expand slice cast copy cat tril triu gather scatter argsort topk rand randn randint"""
+    wanted = """
+        neg abs sign sqrt rsqrt exp log log1p expm1 sin cos tanh sigmoid relu gelu silu softplus erf floor ceil round
+        reciprocal clamp add sub mul div pow maximum minimum eq ne lt le gt ge where sum prod mean var any all argmax
+        argmin cumsum matmul reshape permute expand slice cast copy cat tril triu gather scatter argsort topk rand
+        randn randint"""
     assert set(wanted.split()) <= set(ROWS)
 
 

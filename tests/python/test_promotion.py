@@ -16,9 +16,19 @@ DIVISIONS = ("remainder", "floor_divide", "pow")
 WITHOUT_INT16 = [("uint8", "int8"), ("int8", "uint8")]
 
 SYMBOLS = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -32,7 +42,11 @@ def operand(name, shape, dtype, seed):
 
 def expected(function, x, y):
     """torch's result; with int32 where torch has int16, and in integers where torch has no bool kernel."""
-    if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) and torch.promote_types(x.dtype, y.dtype) == torch.int16:
+    if (
+        isinstance(x, torch.Tensor)
+        and isinstance(y, torch.Tensor)
+        and torch.promote_types(x.dtype, y.dtype) == torch.int16
+    ):
         if x.dim() == y.dim():
             x, y = x.int(), y.int()
     return function(x, y)
@@ -70,8 +84,11 @@ def test_a_0d_tensor_promotes_between_categories_only(name):
             cases.same(f"gt.{name}({left}, 0-d {right})", lambda: function(to_gt(x), to_gt(y)), reference)
             x = operand(name, (), left, 3)
             y = operand(name, (3,), right, 4)
-            cases.same(f"gt.{name}(0-d {left}, {right})", lambda: function(to_gt(x), to_gt(y)),
-                       expected(getattr(torch, name), x, y))
+            cases.same(
+                f"gt.{name}(0-d {left}, {right})",
+                lambda: function(to_gt(x), to_gt(y)),
+                expected(getattr(torch, name), x, y),
+            )
     cases.finish()
 
 
@@ -92,8 +109,16 @@ def test_numbers_on_either_side(symbol, dtype):
             if symbol in ("/", "//", "%") and not number:
                 continue
             for what, run, reference in [
-                (f"{dtype}{shape} {symbol} {number!r}", lambda: function(to_gt(x), number), lambda: function(x, number)),
-                (f"{number!r} {symbol} {dtype}{shape}", lambda: function(number, to_gt(x)), lambda: function(number, x)),
+                (
+                    f"{dtype}{shape} {symbol} {number!r}",
+                    lambda: function(to_gt(x), number),
+                    lambda: function(x, number),
+                ),
+                (
+                    f"{number!r} {symbol} {dtype}{shape}",
+                    lambda: function(number, to_gt(x)),
+                    lambda: function(number, x),
+                ),
             ]:
                 try:
                     wanted = reference()
@@ -139,14 +164,27 @@ def test_where():
         for right in DTYPES:
             x, y = values((2, 3), left, 1), values((2, 3), right, 2)
             kind = torch_promotion(x.dtype, y.dtype)
-            cases.same(f"where({left}, {right})", lambda: gt.where(c, to_gt(x), to_gt(y)),
-                       torch.where(condition, x.to(kind), y.to(kind)))
+            cases.same(
+                f"where({left}, {right})",
+                lambda: gt.where(c, to_gt(x), to_gt(y)),
+                torch.where(condition, x.to(kind), y.to(kind)),
+            )
         x = values((2, 3), left, 3)
         for number in (True, 2, 2.5):
-            cases.same(f"where({left}, {number!r})", lambda: gt.where(c, to_gt(x), number), torch.where(condition, x, number))
-            cases.same(f"where({number!r}, {left})", lambda: gt.where(c, number, to_gt(x)), torch.where(condition, number, x))
+            cases.same(
+                f"where({left}, {number!r})",
+                lambda: gt.where(c, to_gt(x), number),
+                torch.where(condition, x, number),
+            )
+            cases.same(
+                f"where({number!r}, {left})",
+                lambda: gt.where(c, number, to_gt(x)),
+                torch.where(condition, number, x),
+            )
     for one, other in [(1, 2), (1.5, 2), (True, False), (1, 2.5)]:
-        cases.same(f"where({one!r}, {other!r})", lambda: gt.where(c, one, other), torch.where(condition, one, other))
+        cases.same(
+            f"where({one!r}, {other!r})", lambda: gt.where(c, one, other), torch.where(condition, one, other)
+        )
     cases.finish()
 
 
@@ -156,22 +194,26 @@ def test_cat_and_stack_promote():
         for right in DTYPES:
             x, y = values((3,), left, 1), values((3,), right, 2)
             kind = torch_promotion(x.dtype, y.dtype)
-            cases.same(f"cat({left}, {right})", lambda: gt.cat([to_gt(x), to_gt(y)]), torch.cat([x.to(kind), y.to(kind)]))
+            cases.same(
+                f"cat({left}, {right})", lambda: gt.cat([to_gt(x), to_gt(y)]), torch.cat([x.to(kind), y.to(kind)])
+            )
     cases.finish()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_in_place_keeps_the_dtype(dtype):
-    """t += x computes in the promoted dtype and stores in t's; a result of a higher category is refused as in torch."""
+    """t += x computes in the promoted dtype and stores in t's; a higher category is refused, as in torch."""
     for number in (2, 1.5):
         x = values((3,), dtype, 1)
         t, reference = to_gt(x), x.clone()
         try:
             reference += number
         except RuntimeError:
+
             def run():
                 nonlocal t
                 t += number
+
             raises((RuntimeError, TypeError), run)
             check(t, x, "an operand of a refused +=")
         else:

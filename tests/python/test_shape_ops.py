@@ -22,23 +22,41 @@ def compare(cases, what, x, function, reference=None):
 def test_methods(dtype):
     cases, x = Collector(), values((2, 3, 4), dtype, 1)
     for what, function in {
-        "reshape(6, 4)": lambda t: t.reshape(6, 4), "reshape((4, -1))": lambda t: t.reshape((4, -1)),
-        "reshape([24])": lambda t: t.reshape([24]), "flatten()": lambda t: t.flatten(), "flatten(1)": lambda t: t.flatten(1),
-        "flatten(0, 1)": lambda t: t.flatten(0, 1), "flatten(-2)": lambda t: t.flatten(-2),
-        "flatten(start_dim=1)": lambda t: t.flatten(start_dim=1), "ravel()": lambda t: t.ravel(),
-        "unsqueeze(0)": lambda t: t.unsqueeze(0), "unsqueeze(-1)": lambda t: t.unsqueeze(-1),
-        "unsqueeze(3)": lambda t: t.unsqueeze(3), "unsqueeze(-4)": lambda t: t.unsqueeze(-4),
-        "transpose(0, 2)": lambda t: t.transpose(0, 2), "transpose(-1, -2)": lambda t: t.transpose(-1, -2),
-        "permute(1, 2, 0)": lambda t: t.permute(1, 2, 0), "permute((2, 0, 1))": lambda t: t.permute((2, 0, 1)),
-        "mT": lambda t: t.transpose(-2, -1), "expand": lambda t: t.unsqueeze(1).expand(2, 5, 3, 4),
+        "reshape(6, 4)": lambda t: t.reshape(6, 4),
+        "reshape((4, -1))": lambda t: t.reshape((4, -1)),
+        "reshape([24])": lambda t: t.reshape([24]),
+        "flatten()": lambda t: t.flatten(),
+        "flatten(1)": lambda t: t.flatten(1),
+        "flatten(0, 1)": lambda t: t.flatten(0, 1),
+        "flatten(-2)": lambda t: t.flatten(-2),
+        "flatten(start_dim=1)": lambda t: t.flatten(start_dim=1),
+        "ravel()": lambda t: t.ravel(),
+        "unsqueeze(0)": lambda t: t.unsqueeze(0),
+        "unsqueeze(-1)": lambda t: t.unsqueeze(-1),
+        "unsqueeze(3)": lambda t: t.unsqueeze(3),
+        "unsqueeze(-4)": lambda t: t.unsqueeze(-4),
+        "transpose(0, 2)": lambda t: t.transpose(0, 2),
+        "transpose(-1, -2)": lambda t: t.transpose(-1, -2),
+        "permute(1, 2, 0)": lambda t: t.permute(1, 2, 0),
+        "permute((2, 0, 1))": lambda t: t.permute((2, 0, 1)),
+        "mT": lambda t: t.transpose(-2, -1),
+        "expand": lambda t: t.unsqueeze(1).expand(2, 5, 3, 4),
         "expand with -1": lambda t: t.unsqueeze(1).expand(-1, 5, -1, -1),
-        "flip(0)": lambda t: t.flip(0), "flip((0, 2))": lambda t: t.flip((0, 2)), "flip(-1)": lambda t: t.flip(-1),
-        "roll(1, 0)": lambda t: t.roll(1, 0), "roll(-2, -1)": lambda t: t.roll(-2, -1), "roll(5)": lambda t: t.roll(5),
-        "roll((1, 2), (0, 2))": lambda t: t.roll((1, 2), (0, 2)), "roll(100, 1)": lambda t: t.roll(100, 1),
-        "repeat(2, 1, 3)": lambda t: t.repeat(2, 1, 3), "repeat(2, 1, 1, 2)": lambda t: t.repeat(2, 1, 1, 2),
+        "flip(0)": lambda t: t.flip(0),
+        "flip((0, 2))": lambda t: t.flip((0, 2)),
+        "flip(-1)": lambda t: t.flip(-1),
+        "roll(1, 0)": lambda t: t.roll(1, 0),
+        "roll(-2, -1)": lambda t: t.roll(-2, -1),
+        "roll(5)": lambda t: t.roll(5),
+        "roll((1, 2), (0, 2))": lambda t: t.roll((1, 2), (0, 2)),
+        "roll(100, 1)": lambda t: t.roll(100, 1),
+        "repeat(2, 1, 3)": lambda t: t.repeat(2, 1, 3),
+        "repeat(2, 1, 1, 2)": lambda t: t.repeat(2, 1, 1, 2),
         "repeat((1, 0, 1))": lambda t: t.repeat((1, 0, 1)),
-        "squeeze of ones": lambda t: t[:1, :, :1].squeeze(), "squeeze(0)": lambda t: t[:1].squeeze(0),
-        "squeeze(1) of no one": lambda t: t.squeeze(1), "squeeze(-1)": lambda t: t[..., :1].squeeze(-1),
+        "squeeze of ones": lambda t: t[:1, :, :1].squeeze(),
+        "squeeze(0)": lambda t: t[:1].squeeze(0),
+        "squeeze(1) of no one": lambda t: t.squeeze(1),
+        "squeeze(-1)": lambda t: t[..., :1].squeeze(-1),
         "squeeze((0, 2))": lambda t: t[:1, :, :1].squeeze((0, 2)),
     }.items():
         compare(cases, what, x, function)
@@ -48,10 +66,23 @@ def test_methods(dtype):
 def test_functions():
     cases, x = Collector(), values((2, 3, 4), "float32", 1)
     for name, arguments in [
-        ("reshape", ((6, 4),)), ("flatten", ()), ("squeeze", ()), ("unsqueeze", (1,)), ("transpose", (0, 1)),
-        ("permute", ((2, 1, 0),)), ("broadcast_to", ((5, 2, 3, 4),)), ("flip", ((0,),)), ("roll", (1, 0)), ("tril", ()), ("triu", (1,)),
+        ("reshape", ((6, 4),)),
+        ("flatten", ()),
+        ("squeeze", ()),
+        ("unsqueeze", (1,)),
+        ("transpose", (0, 1)),
+        ("permute", ((2, 1, 0),)),
+        ("broadcast_to", ((5, 2, 3, 4),)),
+        ("flip", ((0,),)),
+        ("roll", (1, 0)),
+        ("tril", ()),
+        ("triu", (1,)),
     ]:
-        cases.same(f"gt.{name}{arguments}", lambda: getattr(gt, name)(to_gt(x), *arguments), getattr(torch, name)(x, *arguments))
+        cases.same(
+            f"gt.{name}{arguments}",
+            lambda: getattr(gt, name)(to_gt(x), *arguments),
+            getattr(torch, name)(x, *arguments),
+        )
     cases.finish()
 
 
@@ -67,16 +98,28 @@ def test_0d_and_empty():
     cases = Collector()
     zero = torch.tensor(3.5)
     for what, function in {
-        "reshape": lambda t: t.reshape(1, 1), "flatten": lambda t: t.flatten(), "squeeze": lambda t: t.squeeze(),
-        "unsqueeze": lambda t: t.unsqueeze(0), "expand": lambda t: t.expand(3, 2), "repeat": lambda t: t.repeat(2),
-        "permute": lambda t: t.permute(()), "clone": lambda t: t.clone(),
+        "reshape": lambda t: t.reshape(1, 1),
+        "flatten": lambda t: t.flatten(),
+        "squeeze": lambda t: t.squeeze(),
+        "unsqueeze": lambda t: t.unsqueeze(0),
+        "expand": lambda t: t.expand(3, 2),
+        "repeat": lambda t: t.repeat(2),
+        "permute": lambda t: t.permute(()),
+        "clone": lambda t: t.clone(),
     }.items():
         compare(cases, f"0-d {what}", zero, function)
     empty = torch.zeros(0, 3)
     for what, function in {
-        "reshape": lambda t: t.reshape(3, 0), "reshape with -1": lambda t: t.reshape(-1, 3), "flatten": lambda t: t.flatten(),
-        "T": lambda t: t.T, "flip": lambda t: t.flip(0), "roll": lambda t: t.roll(1, 0), "repeat": lambda t: t.repeat(2, 2),
-        "expand": lambda t: t.expand(4, 0, 3), "unsqueeze": lambda t: t.unsqueeze(2), "slice": lambda t: t[:, 1:],
+        "reshape": lambda t: t.reshape(3, 0),
+        "reshape with -1": lambda t: t.reshape(-1, 3),
+        "flatten": lambda t: t.flatten(),
+        "T": lambda t: t.T,
+        "flip": lambda t: t.flip(0),
+        "roll": lambda t: t.roll(1, 0),
+        "repeat": lambda t: t.repeat(2, 2),
+        "expand": lambda t: t.expand(4, 0, 3),
+        "unsqueeze": lambda t: t.unsqueeze(2),
+        "slice": lambda t: t[:, 1:],
     }.items():
         compare(cases, f"empty {what}", empty, function)
     cases.finish()
@@ -109,10 +152,17 @@ def test_split_and_chunk():
     x = values((10, 4), "float32", 1)
     t = to_gt(x)
     for what, function in {
-        "split(3)": lambda t: t.split(3), "split(5)": lambda t: t.split(5), "split(100)": lambda t: t.split(100),
-        "split([2, 3, 5])": lambda t: t.split([2, 3, 5]), "split(2, 1)": lambda t: t.split(2, 1),
-        "split(2, dim=-1)": lambda t: t.split(2, dim=-1), "chunk(3)": lambda t: t.chunk(3), "chunk(4, 0)": lambda t: t.chunk(4, 0),
-        "chunk(2, -1)": lambda t: t.chunk(2, -1), "chunk(20)": lambda t: t.chunk(20), "chunk(7)": lambda t: t.chunk(7),
+        "split(3)": lambda t: t.split(3),
+        "split(5)": lambda t: t.split(5),
+        "split(100)": lambda t: t.split(100),
+        "split([2, 3, 5])": lambda t: t.split([2, 3, 5]),
+        "split(2, 1)": lambda t: t.split(2, 1),
+        "split(2, dim=-1)": lambda t: t.split(2, dim=-1),
+        "chunk(3)": lambda t: t.chunk(3),
+        "chunk(4, 0)": lambda t: t.chunk(4, 0),
+        "chunk(2, -1)": lambda t: t.chunk(2, -1),
+        "chunk(20)": lambda t: t.chunk(20),
+        "chunk(7)": lambda t: t.chunk(7),
     }.items():
         got, wanted = function(t), function(x)
         cases.true(f"{what} gives a tuple of {len(wanted)}", isinstance(got, tuple) and len(got) == len(wanted))
@@ -142,10 +192,14 @@ def test_eight_axes():
 def test_long_chains_of_views():
     x = torch.arange(720).reshape(2, 3, 4, 5, 6)
     t = gt.arange(720).reshape(2, 3, 4, 5, 6)
-    check(t.permute(4, 2, 0, 1, 3)[::2, 1:].reshape(-1, 15).T[::3].flatten()[::7],
-          x.permute(4, 2, 0, 1, 3)[::2, 1:].reshape(-1, 15).T[::3].flatten()[::7])
-    check(t.flip(0).transpose(1, 3)[:, 2].unsqueeze(1).expand(2, 3, 4, 3, 6).sum(1),
-          x.flip(0).transpose(1, 3)[:, 2].unsqueeze(1).expand(2, 3, 4, 3, 6).sum(1))
+    check(
+        t.permute(4, 2, 0, 1, 3)[::2, 1:].reshape(-1, 15).T[::3].flatten()[::7],
+        x.permute(4, 2, 0, 1, 3)[::2, 1:].reshape(-1, 15).T[::3].flatten()[::7],
+    )
+    check(
+        t.flip(0).transpose(1, 3)[:, 2].unsqueeze(1).expand(2, 3, 4, 3, 6).sum(1),
+        x.flip(0).transpose(1, 3)[:, 2].unsqueeze(1).expand(2, 3, 4, 3, 6).sum(1),
+    )
 
 
 def test_bad_shapes_name_the_shapes():

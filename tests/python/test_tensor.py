@@ -83,6 +83,7 @@ def test_in_place_operators(dtype):
                 result = getattr(t, name)(to_gt(other) if isinstance(other, torch.Tensor) else other)
                 assert result is t and id(result) == identity, "in place keeps the object"
                 return result
+
             cases.same(f"{name} {other if isinstance(other, int) else tuple(other.shape)}", run, wanted)
     cases.finish()
 
@@ -161,6 +162,7 @@ def test_results_outlive_their_operands():
         a = gt.ones(100)
         b = a * 2
         return b.reshape(10, 10).T[::2]
+
     for _ in range(50):
         assert build().sum().item() == 100
 
@@ -193,11 +195,14 @@ def test_deepcopy_is_independent():
 def test_pickle_to_another_process(programs):
     path = programs.directory / "tensor.pickle"
     path.write_bytes(pickle.dumps({"w": gt.arange(6).reshape(2, 3).T, "b": gt.tensor(0.5, dtype=gt.bfloat16)}))
-    text = programs.run("""
+    text = programs.run(
+        """
         import pickle, sys
         state = pickle.load(open(sys.argv[1], "rb"))
         print(state["w"].tolist(), state["b"].item(), state["b"].dtype)
-    """, path)
+    """,
+        path,
+    )
     assert text.split("\n")[0] == "[[0, 3], [1, 4], [2, 5]] 0.5 gt.bfloat16"
 
 
@@ -205,8 +210,16 @@ def test_casts():
     t = gt.tensor([1.7, -1.7, 0.0])
     assert t.int().tolist() == [1, -1, 0] and t.int().dtype == gt.int32
     assert t.long().dtype == gt.int64 and t.double().dtype == gt.float64 and t.half().dtype == gt.float16
-    assert t.bfloat16().dtype == gt.bfloat16 and t.bool().tolist() == [True, True, False] and t.float().dtype == gt.float32
-    assert t.to(gt.int8).dtype == gt.int8 and t.to(dtype=gt.uint8).dtype == gt.uint8 and t.type_as(gt.zeros(1, dtype=gt.int64)).dtype == gt.int64
+    assert (
+        t.bfloat16().dtype == gt.bfloat16
+        and t.bool().tolist() == [True, True, False]
+        and t.float().dtype == gt.float32
+    )
+    assert (
+        t.to(gt.int8).dtype == gt.int8
+        and t.to(dtype=gt.uint8).dtype == gt.uint8
+        and t.type_as(gt.zeros(1, dtype=gt.int64)).dtype == gt.int64
+    )
     assert t.to(gt.float32).tolist() == t.tolist()
 
 

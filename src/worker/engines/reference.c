@@ -1,8 +1,9 @@
 /*
- * reference.c: the engine that is obviously right. Every other engine is tested against it (tests/c/test_engine.c).
+ * reference.c: the engine that is obviously right. Every other engine is tested against it
+ * (tests/c/test_engine.c).
  *
- * One element at a time, one thread, no fast paths: numbers are read as double or int64_t, computed so, and rounded
- * once on the way out. This file holds the vtable, the dispatch by form and the access to elements; read
+ * One element at a time, one thread, no fast paths: numbers are read as double or int64_t, computed so, and
+ * rounded once on the way out. This file holds the vtable, the dispatch by form and the access to elements; read
  * reference_compute.c and reference_move.c for what each op means.
  */
 #include "reference.h"
@@ -45,8 +46,8 @@ double gt__reference_real(const gt_view *view, int64_t flat)
 {
     const void *at = element(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
-#define CASE(name, dtype, type)                                                                                \
-    case dtype:                                                                                                \
+#define CASE(name, dtype, type)                                                                                   \
+    case dtype:                                                                                                   \
         return (double)gt__load_##name(*(const type *)at);
         GT_STORED_TYPES(CASE)
 #undef CASE
@@ -60,8 +61,8 @@ int64_t gt__reference_integer(const gt_view *view, int64_t flat)
 {
     const void *at = element(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
-#define CASE(name, dtype, type)                                                                                \
-    case dtype:                                                                                                \
+#define CASE(name, dtype, type)                                                                                   \
+    case dtype:                                                                                                   \
         return GT_STORE_FROM(int64, gt__load_##name(*(const type *)at));
         GT_STORED_TYPES(CASE)
 #undef CASE
@@ -75,9 +76,9 @@ void gt__reference_put_real(const gt_view *view, int64_t flat, double value)
 {
     void *at = element(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
-#define CASE(name, dtype, type)                                                                                \
-    case dtype:                                                                                                \
-        *(type *)at = gt__store_##name##_from_double(value);                                                   \
+#define CASE(name, dtype, type)                                                                                   \
+    case dtype:                                                                                                   \
+        *(type *)at = gt__store_##name##_from_double(value);                                                      \
         break;
         GT_STORED_TYPES(CASE)
 #undef CASE
@@ -90,9 +91,9 @@ void gt__reference_put_integer(const gt_view *view, int64_t flat, int64_t value)
 {
     void *at = element(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
-#define CASE(name, dtype, type)                                                                                \
-    case dtype:                                                                                                \
-        *(type *)at = gt__store_##name##_from_integer(value);                                                  \
+#define CASE(name, dtype, type)                                                                                   \
+    case dtype:                                                                                                   \
+        *(type *)at = gt__store_##name##_from_integer(value);                                                     \
         break;
         GT_STORED_TYPES(CASE)
 #undef CASE

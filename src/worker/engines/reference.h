@@ -1,8 +1,8 @@
 /*
  * reference.h: the reference engine's own view of a tensor: a list of numbers in row-major order.
  *
- * Elements are named by their flat index in the view's shape, whatever the strides; they are read as a double or as
- * an int64_t and rounded to the view's dtype when written. Private to reference.c, reference_compute.c and
+ * Elements are named by their flat index in the view's shape, whatever the strides; they are read as a double or
+ * as an int64_t and rounded to the view's dtype when written. Private to reference.c, reference_compute.c and
  * reference_move.c.
  */
 #ifndef GT_WORKER_ENGINES_REFERENCE_H

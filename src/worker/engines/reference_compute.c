@@ -1,8 +1,8 @@
 /*
  * reference_compute.c: what the arithmetic ops mean: elementwise, reductions, scans, products.
  *
- * The expressions of ops.def are pasted with T = double and with T = int64_t, on libm. Reductions accumulate in double
- * or, modulo 2^64, in integers.
+ * The expressions of ops.def are pasted with T = double and with T = int64_t, on libm. Reductions accumulate in
+ * double or, modulo 2^64, in integers.
  */
 #include <math.h>
 
@@ -14,8 +14,8 @@
 #define SELECT(condition, a, b) ((condition) ? (a) : (b))
 
 /* FLT rows have no integer version. */
-#define INTEGER_NUM(name, expr)                                                                                \
-    case GT_OP_##name:                                                                                         \
+#define INTEGER_NUM(name, expr)                                                                                   \
+    case GT_OP_##name:                                                                                            \
         return (T)(expr);
 #define INTEGER_ARITH(name, expr) INTEGER_NUM(name, expr)
 #define INTEGER_BOOL(name, expr) INTEGER_NUM(name, expr)
@@ -73,8 +73,8 @@ static double real_compute(gt_opcode op, double x, double y, double z, double p,
 #define FLOOR_DIVIDE(x, y) real_floor_divide(x, y)
 #define CLAMP(x, p, q) real_minimum(real_maximum(x, p), q)
     switch (op) {
-#define UNARY(name, types, expr, grad)                                                                         \
-    case GT_OP_##name:                                                                                         \
+#define UNARY(name, types, expr, grad)                                                                            \
+    case GT_OP_##name:                                                                                            \
         return (T)(expr);
 #define UNARY_PQ(name, types, expr, grad) UNARY(name, types, expr, grad)
 #define BINARY(name, types, expr, grad) UNARY(name, types, expr, grad)
@@ -322,7 +322,8 @@ gt_err gt__reference_reduce(const gt_call *call)
             gt__reference_put_integer(out, k, count_true(&in, first, count) == count);
             break;
         default:
-            return gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s", gt__op_table[call->op].name);
+            return gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s",
+                            gt__op_table[call->op].name);
         }
     }
     return GT_OK;
@@ -406,7 +407,8 @@ gt_err gt__reference_matmul(const gt_call *call)
             if (gt__dtype_is_float(call->out->meta.dtype))
                 sum += gt__reference_real(&a, in_a) * gt__reference_real(&b, in_b);
             else
-                integer_sum += (uint64_t)gt__reference_integer(&a, in_a) * (uint64_t)gt__reference_integer(&b, in_b);
+                integer_sum +=
+                    (uint64_t)gt__reference_integer(&a, in_a) * (uint64_t)gt__reference_integer(&b, in_b);
         }
         if (gt__dtype_is_float(call->out->meta.dtype))
             gt__reference_put_real(call->out, flat, sum);

@@ -1,7 +1,8 @@
 /*
  * reference_move.c: what the other ops mean: movement, indexing, sorting, creation and random numbers.
  *
- * Each function says where element `flat` of the result comes from. Indices are checked before anything is written.
+ * Each function says where element `flat` of the result comes from. Indices are checked before anything is
+ * written.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -169,8 +170,9 @@ gt_err gt__reference_scatter(const gt_call *call)
         else if (gt__dtype_is_float(out->meta.dtype))
             gt__reference_put_real(out, to, gt__reference_real(out, to) + gt__reference_real(&src, from));
         else
-            gt__reference_put_integer(out, to, (int64_t)((uint64_t)gt__reference_integer(out, to) +
-                                                         (uint64_t)gt__reference_integer(&src, from)));
+            gt__reference_put_integer(
+                out, to,
+                (int64_t)((uint64_t)gt__reference_integer(out, to) + (uint64_t)gt__reference_integer(&src, from)));
     }
     return GT_OK;
 }
@@ -178,7 +180,8 @@ gt_err gt__reference_scatter(const gt_call *call)
 /* ---- sorting ------------------------------------------------------------------------------------------------ */
 
 /* Indices in sorted order by merging halves: stable, because the left half wins ties. */
-static void sort_line(const gt_view *line, int64_t first, bool descending, int64_t *index, int64_t *spare, int64_t n)
+static void sort_line(const gt_view *line, int64_t first, bool descending, int64_t *index, int64_t *spare,
+                      int64_t n)
 {
     if (n < 2)
         return;

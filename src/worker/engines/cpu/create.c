@@ -1,9 +1,9 @@
 /*
  * create.c: tensors from nothing: full, arange, eye and random numbers.
  *
- * Each fills chunks that fit the L1 cache, in a type that holds the numbers (float, double or int64_t), and lets a row
- * mover (convert.c) round them to the dtype. Random numbers come from core/random.c: they depend on seed, stream and
- * position only, so threads share the positions as they like.
+ * Each fills chunks that fit the L1 cache, in a type that holds the numbers (float, double or int64_t), and lets a
+ * row mover (convert.c) round them to the dtype. Random numbers come from core/random.c: they depend on seed,
+ * stream and position only, so threads share the positions as they like.
  */
 #include <string.h>
 
@@ -105,19 +105,19 @@ static gt_random random_key(const creation *c)
 }
 
 /* A body that draws with `draw`, straight into the result if that has the drawn dtype. */
-#define RANDOM_BODY(name, type, drawn_dtype, mover, ...)                                                       \
-    static void name(void *context, int64_t begin, int64_t end)                                                \
-    {                                                                                                          \
-        const creation *c = context;                                                                           \
-        type chunk[CHUNK];                                                                                     \
-        for (int64_t first = begin; first < end; first += CHUNK) {                                             \
-            int64_t count = gt__min(CHUNK, end - first);                                                       \
-            void *to = gt__at(c->to, c->dtype, first);                                                         \
-            type *drawn = c->dtype == drawn_dtype ? to : chunk;                                                \
-            __VA_ARGS__;                                                                                       \
-            if (drawn == chunk)                                                                                \
-                c->mover(to, 1, chunk, 1, count);                                                              \
-        }                                                                                                      \
+#define RANDOM_BODY(name, type, drawn_dtype, mover, ...)                                                          \
+    static void name(void *context, int64_t begin, int64_t end)                                                   \
+    {                                                                                                             \
+        const creation *c = context;                                                                              \
+        type chunk[CHUNK];                                                                                        \
+        for (int64_t first = begin; first < end; first += CHUNK) {                                                \
+            int64_t count = gt__min(CHUNK, end - first);                                                          \
+            void *to = gt__at(c->to, c->dtype, first);                                                            \
+            type *drawn = c->dtype == drawn_dtype ? to : chunk;                                                   \
+            __VA_ARGS__;                                                                                          \
+            if (drawn == chunk)                                                                                   \
+                c->mover(to, 1, chunk, 1, count);                                                                 \
+        }                                                                                                         \
     }
 RANDOM_BODY(uniform, float, GT_FLOAT32, from_float, gt__random_uniform_float(random_key(c), first, count, drawn))
 RANDOM_BODY(uniform_wide, double, GT_FLOAT64, from_double,
@@ -126,7 +126,8 @@ RANDOM_BODY(normal, float, GT_FLOAT32, from_float, gt__random_normal_float(rando
 RANDOM_BODY(normal_wide, double, GT_FLOAT64, from_double,
             gt__random_normal_double(random_key(c), first, count, drawn))
 RANDOM_BODY(integers, int64_t, GT_INT64, from_integer,
-            gt__random_integer(random_key(c), first, count, c->call->tail[1].i64[0], c->call->tail[1].i64[1], drawn))
+            gt__random_integer(random_key(c), first, count, c->call->tail[1].i64[0], c->call->tail[1].i64[1],
+                               drawn))
 
 gt_err gt__cpu_random(gt_engine *engine, const gt_call *call)
 {

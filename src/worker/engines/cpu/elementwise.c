@@ -30,8 +30,14 @@ static gt_dtype native_dtype(gt_compute compute)
 
 static double scalar_value(gt_compute compute, const void *value)
 {
-    const scalar *s = value;
-    return compute == GT_COMPUTE_F32 ? (double)s->f32 : compute == GT_COMPUTE_F64 ? s->f64 : (double)s->i64;
+    switch (compute) {
+    case GT_COMPUTE_F32:
+        return (double)*(const float *)value;
+    case GT_COMPUTE_F64:
+        return *(const double *)value;
+    default:
+        return (double)*(const int64_t *)value;
+    }
 }
 
 /* x ** y for the few constant y that need no logarithm, as PyTorch does; NULL for others. */
@@ -96,6 +102,7 @@ typedef struct direct {
     const double *pq;
     char *out;
     const char *in[3];
+    unsigned operands;
     size_t out_size;
     size_t in_size[3]; /* 0: a constant */
 } direct;
@@ -103,8 +110,8 @@ typedef struct direct {
 static void run_direct(void *context, int64_t begin, int64_t end)
 {
     const direct *d = context;
-    const void *in[3];
-    for (int k = 0; k < 3; k++)
+    const void *in[3] = {NULL, NULL, NULL};
+    for (unsigned k = 0; k < d->operands; k++)
         in[k] = d->in[k] + (size_t)begin * d->in_size[k];
     d->kernel(d->out + (size_t)begin * d->out_size, in[0], in[1], in[2], d->pq, end - begin);
 }
@@ -148,11 +155,11 @@ static gt_err elementwise_direct(gt_cpu *cpu, const gt_call *call, gt_compute co
         kernel(call->out->data, in[0], in[1], in[2], pq, count);
         return GT_OK;
     }
-    direct d = {.kernel = kernel, .pq = pq, .out = call->out->data};
+    direct d = {.kernel = kernel, .pq = pq, .out = call->out->data, .operands = call->operands};
     d.out_size = gt__dtype_size((gt_dtype)call->out->meta.dtype);
-    for (unsigned k = 0; k < 3; k++) {
+    for (unsigned k = 0; k < call->operands; k++) {
         d.in[k] = in[k];
-        d.in_size[k] = k >= call->operands || constants & 1u << k ? 0 : gt__compute_size(compute);
+        d.in_size[k] = constants & 1u << k ? 0 : gt__compute_size(compute);
     }
     gt__parallel_for(cpu->parallel, count, grain, run_direct, &d);
     return GT_OK;

@@ -1,9 +1,9 @@
 /*
  * index.c: take, gather, scatter, scatter_add, and the two ops that make indices.
  *
- * Indices are read as int64_t and checked before anything else happens, so a bad one never reaches memory. Gather and
- * scatter work on lines along the indexed axis: two lines never touch the same element, so threads share lines out
- * and a scatter_add gives the same sum, in the same order, whatever their number. Read movement.h first.
+ * Indices are read as int64_t and checked before anything else happens, so a bad one never reaches memory. Gather
+ * and scatter work on lines along the indexed axis: two lines never touch the same element, so threads share lines
+ * out and a scatter_add gives the same sum, in the same order, whatever their number. Read movement.h first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +53,8 @@ gt_err gt__cpu_read_index(gt_cpu *cpu, const gt_view *index, int64_t low, int64_
 /* ---- inner loops -------------------------------------------------------------------------------------------- */
 
 /*
- * Two nested loops over elements; strides are {outer, inner}. `axis` is the stride, on the indexed side, of the axis
- * that the numbers count along.
+ * Two nested loops over elements; strides are {outer, inner}. `axis` is the stride, on the indexed side, of the
+ * axis that the numbers count along.
  */
 typedef struct span {
     int64_t count[2];
@@ -66,20 +66,20 @@ typedef struct span {
 
 typedef void (*span_kernel)(const span *s, void *to, const void *from, const int64_t *number);
 
-#define SPAN_KERNEL(name, type, body)                                                                          \
-    static void name(const span *s, void *to, const void *from, const int64_t *number)                         \
-    {                                                                                                          \
-        for (int64_t i = 0; i < s->count[0]; i++) {                                                            \
-            type *t = (type *)to + i * s->to[0];                                                               \
-            const type *f = (const type *)from + i * s->from[0];                                               \
-            const int64_t *n = number + i * s->number[0];                                                      \
-            for (int64_t j = 0; j < s->count[1]; j++, t += s->to[1], f += s->from[1], n += s->number[1])       \
-                body;                                                                                          \
-        }                                                                                                      \
+#define SPAN_KERNEL(name, type, body)                                                                             \
+    static void name(const span *s, void *to, const void *from, const int64_t *number)                            \
+    {                                                                                                             \
+        for (int64_t i = 0; i < s->count[0]; i++) {                                                               \
+            type *t = (type *)to + i * s->to[0];                                                                  \
+            const type *f = (const type *)from + i * s->from[0];                                                  \
+            const int64_t *n = number + i * s->number[0];                                                         \
+            for (int64_t j = 0; j < s->count[1]; j++, t += s->to[1], f += s->from[1], n += s->number[1])          \
+                body;                                                                                             \
+        }                                                                                                         \
     }
 
-#define MOVE_KERNELS(type)                                                                                     \
-    SPAN_KERNEL(gather_##type, type, *t = f[*n * s->axis])                                                     \
+#define MOVE_KERNELS(type)                                                                                        \
+    SPAN_KERNEL(gather_##type, type, *t = f[*n * s->axis])                                                        \
     SPAN_KERNEL(scatter_##type, type, t[*n * s->axis] = *f)
 MOVE_KERNELS(uint8_t)
 MOVE_KERNELS(uint16_t)
@@ -92,10 +92,12 @@ static inline int64_t add_integers(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-#define ADD(a, b) _Generic((a), float: (a) + (b), double: (a) + (b), default: add_integers((int64_t)(a), (int64_t)(b)))
-#define ADD_KERNEL(name, dtype, type)                                                                          \
-    SPAN_KERNEL(add_##name, type,                                                                              \
-                t[*n * s->axis] = GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))
+#define ADD(a, b)                                                                                                 \
+    _Generic((a), float : (a) + (b), double : (a) + (b), default : add_integers((int64_t)(a), (int64_t)(b)))
+#define ADD_KERNEL(name, dtype, type)                                                                             \
+    SPAN_KERNEL(add_##name, type,                                                                                 \
+                t[*n * s->axis] =                                                                                 \
+                    GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(ADD_KERNEL)
 
 static span_kernel choose_kernel(gt_opcode op, gt_dtype dtype)
@@ -105,10 +107,10 @@ static span_kernel choose_kernel(gt_opcode op, gt_dtype dtype)
         GT_STORED_TYPES(ADD_ENTRY)
 #undef ADD_ENTRY
     };
-    static const span_kernel gather[] = {[1] = gather_uint8_t, [2] = gather_uint16_t, [4] = gather_uint32_t,
-                                         [8] = gather_uint64_t};
-    static const span_kernel scatter[] = {[1] = scatter_uint8_t, [2] = scatter_uint16_t, [4] = scatter_uint32_t,
-                                          [8] = scatter_uint64_t};
+    static const span_kernel gather[] = {
+        [1] = gather_uint8_t, [2] = gather_uint16_t, [4] = gather_uint32_t, [8] = gather_uint64_t};
+    static const span_kernel scatter[] = {
+        [1] = scatter_uint8_t, [2] = scatter_uint16_t, [4] = scatter_uint32_t, [8] = scatter_uint64_t};
     if (op == GT_OP_scatter_add)
         return add[dtype];
     return (op == GT_OP_scatter ? scatter : gather)[gt__dtype_size(dtype)];
@@ -123,6 +125,7 @@ typedef struct indexing {
     int64_t axis_from;
     int64_t axis_number;
     int64_t axis_indexed;
+    bool side_by_side; /* neighbouring lines are neighbours in memory: walk across them */
     gt_dtype dtype;
     char *to;
     const char *from;
@@ -136,8 +139,7 @@ static void index_lines(void *context, int64_t begin, int64_t end)
     const indexing *x = context;
     int last = x->lines.rank - 1;
     int64_t width = x->lines.shape[last], size = (int64_t)gt__dtype_size(x->dtype);
-    /* The inner loop follows the numbers: along the line if they lie so, else across lines. */
-    int along = x->axis_number == 1 ? 1 : 0, across = 1 - along;
+    int along = x->side_by_side ? 0 : 1, across = 1 - along; /* which of the two loops is the inner one */
     span s = {.axis = x->axis_indexed};
     s.count[along] = x->axis_count;
     s.to[along] = x->axis_to;
@@ -205,8 +207,10 @@ static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, co
     gt__lines_add(&x.lines, from, axis);
     gt__lines_add(&x.lines, &numbers, axis);
     gt__loop_collapse(&x.lines);
+    x.side_by_side = x.lines.stride[0][x.lines.rank - 1] == 1;
+    int64_t grain = x.side_by_side ? gt__lines_across(cpu, count, x.axis_count) : gt__grain(x.axis_count);
     if (index->meta.numel > 0)
-        gt__parallel_for(cpu->parallel, count, gt__grain(x.axis_count), index_lines, &x);
+        gt__parallel_for(cpu->parallel, count, grain, index_lines, &x);
     free(scratch);
     return GT_OK;
 }
@@ -275,22 +279,22 @@ static void take_blocks(void *context, int64_t begin, int64_t end)
 }
 
 /* The same where a block is one element. */
-#define TAKE_ELEMENTS(type)                                                                                    \
-    static void take_##type(void *context, int64_t begin, int64_t end)                                         \
-    {                                                                                                          \
-        const taking *t = context;                                                                             \
-        while (begin < end) {                                                                                  \
-            int64_t offset[GT_LOOP_VIEWS], first = begin % t->count;                                           \
-            int64_t count = gt__min(t->count - first, end - begin);                                            \
-            gt__loop_offsets(&t->outer, t->outer.rank, begin / t->count, offset);                              \
-            const type *from = (const type *)t->from + offset[1];                                              \
-            type *to = (type *)t->to + begin;                                                                  \
-            for (int64_t k = 0; k < count; k++) {                                                              \
-                int64_t number = t->numbers[first + k];                                                        \
-                to[k] = from[(number < 0 ? number + t->size : number) * t->stride];                            \
-            }                                                                                                  \
-            begin += count;                                                                                    \
-        }                                                                                                      \
+#define TAKE_ELEMENTS(type)                                                                                       \
+    static void take_##type(void *context, int64_t begin, int64_t end)                                            \
+    {                                                                                                             \
+        const taking *t = context;                                                                                \
+        while (begin < end) {                                                                                     \
+            int64_t offset[GT_LOOP_VIEWS], first = begin % t->count;                                              \
+            int64_t count = gt__min(t->count - first, end - begin);                                               \
+            gt__loop_offsets(&t->outer, t->outer.rank, begin / t->count, offset);                                 \
+            const type *from = (const type *)t->from + offset[1];                                                 \
+            type *to = (type *)t->to + begin;                                                                     \
+            for (int64_t k = 0; k < count; k++) {                                                                 \
+                int64_t number = t->numbers[first + k];                                                           \
+                to[k] = from[(number < 0 ? number + t->size : number) * t->stride];                               \
+            }                                                                                                     \
+            begin += count;                                                                                       \
+        }                                                                                                         \
     }
 TAKE_ELEMENTS(uint8_t)
 TAKE_ELEMENTS(uint16_t)
@@ -313,8 +317,8 @@ static int64_t part_of_axes(gt_loop *loop, const gt_view *view, int begin, int e
 
 gt_err gt__cpu_take(gt_engine *engine, const gt_call *call)
 {
-    static const gt_parallel_body elements[] = {[1] = take_uint8_t, [2] = take_uint16_t, [4] = take_uint32_t,
-                                                [8] = take_uint64_t};
+    static const gt_parallel_body elements[] = {
+        [1] = take_uint8_t, [2] = take_uint16_t, [4] = take_uint32_t, [8] = take_uint64_t};
     gt_cpu *cpu = gt__cpu(engine);
     const gt_view *a = call->in[0], *index = call->in[1];
     int axis = (int)call->ins->imm[0].i;
@@ -417,7 +421,8 @@ gt_err gt__cpu_mask_index(gt_engine *engine, const gt_call *call)
     char *scratch = malloc(counters + (mask->contiguous ? 0 : (size_t)mask->meta.numel));
     if (!scratch)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    masking m = {.mask = mask->data, .numel = mask->meta.numel, .before = (int64_t *)scratch, .out = call->out->data};
+    masking m = {
+        .mask = mask->data, .numel = mask->meta.numel, .before = (int64_t *)scratch, .out = call->out->data};
     if (!mask->contiguous) {
         gt__cpu_copy_view(cpu, mask, GT_BOOL, scratch + counters);
         m.mask = (uint8_t *)scratch + counters;

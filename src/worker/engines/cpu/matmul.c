@@ -127,25 +127,27 @@ static gt_err prepare_operand(product *p, matrix *x, const gt_view *view, gt_dty
 
 /* ---- one block --------------------------------------------------------------------------------------------- */
 
-/* Plain loops: integers (which wrap), and float products too small for BLAS. */
+/* Plain loops: integers (which wrap), and float products too small for BLAS. Four rows of b at a time. */
 #define PLAIN_PRODUCT(name, T)                                                                                 \
     static void name(const product *p, const block *x)                                                         \
     {                                                                                                          \
-        const T *a = (const T *)x->a, *b = (const T *)x->b;                                                    \
-        T *out = (T *)x->out;                                                                                  \
-        for (int64_t i = 0; i < x->m; i++, out += p->n) {                                                      \
-            for (int64_t j = 0; j < x->n; j++)                                                                 \
+        const int64_t n = x->n, k = x->k, row = p->b.row, column = p->b.column, step = p->a.column;            \
+        const T *a = (const T *)x->a;                                                                          \
+        T *restrict out = (T *)x->out;                                                                         \
+        for (int64_t i = 0; i < x->m; i++, a += p->a.row, out += p->n) {                                       \
+            const T *b = (const T *)x->b;                                                                      \
+            int64_t l = 0;                                                                                     \
+            for (int64_t j = 0; j < n; j++)                                                                    \
                 out[j] = 0;                                                                                    \
-            for (int64_t l = 0; l < x->k; l++) {                                                               \
-                const T factor = a[i * p->a.row + l * p->a.column];                                            \
-                const T *line = b + l * p->b.row;                                                              \
-                if (p->b.column == 1)                                                                          \
-                    for (int64_t j = 0; j < x->n; j++)                                                         \
-                        out[j] += factor * line[j];                                                            \
-                else                                                                                           \
-                    for (int64_t j = 0; j < x->n; j++)                                                         \
-                        out[j] += factor * line[j * p->b.column];                                              \
+            for (; l + 4 <= k && column == 1; l += 4, b += 4 * row) {                                          \
+                const T a0 = a[l * step], a1 = a[(l + 1) * step];                                              \
+                const T a2 = a[(l + 2) * step], a3 = a[(l + 3) * step];                                        \
+                for (int64_t j = 0; j < n; j++)                                                                \
+                    out[j] += a0 * b[j] + a1 * b[j + row] + a2 * b[j + 2 * row] + a3 * b[j + 3 * row];         \
             }                                                                                                  \
+            for (; l < k; l++, b += row)                                                                       \
+                for (int64_t j = 0; j < n; j++)                                                                \
+                    out[j] += a[l * step] * b[j * column];                                                     \
         }                                                                                                      \
     }
 PLAIN_PRODUCT(plain_product_f32, float)
@@ -282,7 +284,8 @@ static void plan_batch(product *p, const gt_call *call)
             p->batch.stride[side][axis] = walked ? x[side]->batch_stride[own] : 0;
         }
     }
-    gt__loop_collapse(&p->batch);
+    if (longest > 0)
+        gt__loop_collapse(&p->batch);
 }
 
 /* Half precision and narrow integers: compute in a wider copy of the result, then round it into place. */

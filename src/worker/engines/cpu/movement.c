@@ -1,9 +1,9 @@
 /*
  * movement.c: copies, casts, concatenation, triangles and slice assignment: data moves, nothing is computed.
  *
- * All of it is gt__cpu_move: one strided view written into another, any dtypes. It collapses the axes both walk alike
- * and then takes one of two ways: rows (runs along the last axis) or, where the source runs along another axis,
- * square tiles that keep both sides in the cache. convert.c has the inner loops; index.c moves by index.
+ * All of it is gt__cpu_move: one strided view written into another, any dtypes. It collapses the axes both walk
+ * alike and then takes one of two ways: rows (runs along the last axis) or, where the source runs along another
+ * axis, square tiles that keep both sides in the cache. convert.c has the inner loops; index.c moves by index.
  */
 #include "movement.h"
 
@@ -62,30 +62,30 @@ static void move_rows(void *context, int64_t begin, int64_t end)
 enum { TILE = 32, TILE_BYTES = TILE * TILE * 8 };
 
 /* to (rows, columns) = from (columns, rows) transposed; strides between rows of each. */
-#define TRANSPOSE(type)                                                                                        \
-    static void transpose_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride,           \
-                                 int64_t rows, int64_t columns)                                                \
-    {                                                                                                          \
-        type *restrict t = to;                                                                                 \
-        const type *restrict f = from;                                                                         \
-        if (rows == TILE && columns == TILE) {                                                                 \
-            for (int64_t block = 0; block < TILE; block += 8)                                                  \
-                for (int64_t i = 0; i < TILE; i++)                                                             \
-                    for (int64_t j = 0; j < 8; j++)                                                            \
-                        t[i * to_stride + block + j] = f[(block + j) * from_stride + i];                       \
-        } else {                                                                                               \
-            for (int64_t i = 0; i < rows; i++)                                                                 \
-                for (int64_t j = 0; j < columns; j++)                                                          \
-                    t[i * to_stride + j] = f[j * from_stride + i];                                             \
-        }                                                                                                      \
+#define TRANSPOSE(type)                                                                                           \
+    static void transpose_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride,              \
+                                 int64_t rows, int64_t columns)                                                   \
+    {                                                                                                             \
+        type *restrict t = to;                                                                                    \
+        const type *restrict f = from;                                                                            \
+        if (rows == TILE && columns == TILE) {                                                                    \
+            for (int64_t block = 0; block < TILE; block += 8)                                                     \
+                for (int64_t i = 0; i < TILE; i++)                                                                \
+                    for (int64_t j = 0; j < 8; j++)                                                               \
+                        t[i * to_stride + block + j] = f[(block + j) * from_stride + i];                          \
+        } else {                                                                                                  \
+            for (int64_t i = 0; i < rows; i++)                                                                    \
+                for (int64_t j = 0; j < columns; j++)                                                             \
+                    t[i * to_stride + j] = f[j * from_stride + i];                                                \
+        }                                                                                                         \
     }
 TRANSPOSE(uint8_t)
 TRANSPOSE(uint16_t)
 TRANSPOSE(uint32_t)
 TRANSPOSE(uint64_t)
 
-static void transpose(int64_t size, void *to, int64_t to_stride, const void *from, int64_t from_stride, int64_t rows,
-                      int64_t columns)
+static void transpose(int64_t size, void *to, int64_t to_stride, const void *from, int64_t from_stride,
+                      int64_t rows, int64_t columns)
 {
     (size == 1   ? transpose_uint8_t
      : size == 2 ? transpose_uint16_t

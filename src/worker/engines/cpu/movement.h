@@ -1,5 +1,6 @@
 /*
- * movement.h: moving elements between strided views of any dtypes; shared by movement, index, sort, create and scan.
+ * movement.h: moving elements between strided views of any dtypes; shared by movement, index, sort, create and
+ * scan.
  *
  * A row mover (convert.c) handles one run of elements; gt__cpu_move (movement.c) walks whole views with it.
  */
@@ -13,23 +14,23 @@ typedef void (*gt_row_mover)(void *to, int64_t to_stride, const void *from, int6
 
 gt_row_mover gt__cpu_row_mover(gt_dtype to, gt_dtype from);
 
-/* Write `from`, broadcast to the shape of `to`, into `to`, which may be strided itself (a slice being assigned). */
+/* Write `from`, broadcast to the shape of `to`, into `to`, which may be strided itself, as an assigned slice is. */
 void gt__cpu_move(gt_cpu *cpu, const gt_view *to, const gt_view *from);
 
 /* A contiguous copy of `view` as `dtype` at `to`. */
 void gt__cpu_copy_view(gt_cpu *cpu, const gt_view *view, gt_dtype dtype, void *to);
 
 /*
- * The numbers of an index tensor, row-major, as an int64_t array: its own memory if that is what it is, or a copy in
- * *scratch, to be freed by the caller (NULL otherwise). Fails if one lies outside [low, size); negative ones stay.
- * `axis` is for the message.
+ * The numbers of an index tensor, row-major, as an int64_t array: its own memory if that is what it is, or a copy
+ * in *scratch, to be freed by the caller (NULL otherwise). Fails if one lies outside [low, size); negative ones
+ * stay. `axis` is for the message.
  */
 gt_err gt__cpu_read_index(gt_cpu *cpu, const gt_view *index, int64_t low, int64_t axis, int64_t size,
                           const int64_t **numbers, void **scratch);
 
 /*
- * The lines of a tensor along one axis: a loop over its other axes. Every view added has the rank of `meta` (or 0: one
- * element for all lines) and at least its sizes. Collapse it before use; returns the number of lines.
+ * The lines of a tensor along one axis: a loop over its other axes. Every view added has the rank of `meta` (or 0:
+ * one element for all lines) and at least its sizes. Collapse it before use; returns the number of lines.
  */
 int64_t gt__lines_start(gt_loop *lines, const gt_meta *meta, int64_t axis);
 void gt__lines_add(gt_loop *lines, const gt_view *view, int64_t axis);
@@ -54,6 +55,16 @@ static inline void *gt__at(void *data, gt_dtype dtype, int64_t offset)
 static inline int64_t gt__min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Lines to hand a thread at once when it walks across them: fewer would tear cache lines apart. */
+static inline int64_t gt__lines_across(const gt_cpu *cpu, int64_t lines, int64_t elements_per_line)
+{
+    enum { APART = 64 };
+    int64_t threads = gt__parallel_threads(cpu->parallel), share = (lines + threads - 1) / threads;
+    int64_t enough = lines * elements_per_line < GT_CPU_GRAIN ? lines : 1; /* too little to share */
+    share = (share + APART - 1) / APART * APART;
+    return share > enough ? share : enough;
 }
 
 /* Positions to hand a thread at once, so that it gets about GT_CPU_GRAIN elements of work. */

@@ -2,8 +2,9 @@
  * scan.c: cumsum along an axis.
  *
  * Sums are kept wider than the result: double for float32, float for the 16-bit floats, 64 bits for the integers.
- * Where the axis is the last in memory a line is one run; otherwise a group of neighbouring lines advances together,
- * one accumulator each, so that memory is walked in order and the additions vectorise. Threads share the lines.
+ * Where the axis is the last in memory a line is one run; otherwise a group of neighbouring lines advances
+ * together, one accumulator each, so that memory is walked in order and the additions vectorise. Threads share the
+ * lines.
  */
 #include "convert.h"
 #include "movement.h"
@@ -25,19 +26,23 @@ typedef struct scanning {
 typedef void (*scan_kernel)(const scanning *s, void *to, int64_t to_step, const void *from, int64_t from_step,
                             int64_t width);
 
-#define SCAN_KERNEL(name, from_type, to_name, to_type, sum_type)                                               \
-    static void scan_##name(const scanning *s, void *to, int64_t to_step, const void *from, int64_t from_step, \
-                            int64_t width)                                                                     \
-    {                                                                                                          \
-        sum_type sum[GROUP] = {0};                                                                             \
-        to_type *t = to;                                                                                       \
-        const from_type *f = from;                                                                             \
-        for (int64_t k = 0; k < s->n; k++, t += s->to_stride, f += s->from_stride) {                           \
-            for (int64_t j = 0; j < width; j++) {                                                              \
-                sum[j] += (sum_type)gt__load_##name(f[j * from_step]);                                         \
-                t[j * to_step] = GT_STORE_FROM(to_name, sum[j]);                                               \
-            }                                                                                                  \
-        }                                                                                                      \
+#define SCAN_KERNEL(name, from_type, to_name, to_type, sum_type)                                                  \
+    static void scan_##name(const scanning *s, void *to, int64_t to_step, const void *from, int64_t from_step,    \
+                            int64_t width)                                                                        \
+    {                                                                                                             \
+        sum_type sum[GROUP] = {0}, one = 0;                                                                       \
+        to_type *t = to;                                                                                          \
+        const from_type *f = from;                                                                                \
+        for (int64_t k = 0; width == 1 && k < s->n; k++) { /* one line: the sum stays in a register */            \
+            one += (sum_type)gt__load_##name(f[k * s->from_stride]);                                              \
+            t[k * s->to_stride] = GT_STORE_FROM(to_name, one);                                                    \
+        }                                                                                                         \
+        for (int64_t k = 0; width > 1 && k < s->n; k++, t += s->to_stride, f += s->from_stride) {                 \
+            for (int64_t j = 0; j < width; j++) {                                                                 \
+                sum[j] += (sum_type)gt__load_##name(f[j * from_step]);                                            \
+                t[j * to_step] = GT_STORE_FROM(to_name, sum[j]);                                                  \
+            }                                                                                                     \
+        }                                                                                                         \
     }
 SCAN_KERNEL(boolean, uint8_t, int64, int64_t, uint64_t)
 SCAN_KERNEL(uint8, uint8_t, int64, int64_t, uint64_t)
@@ -90,9 +95,8 @@ gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call)
     gt__lines_add(&s.lines, out, axis);
     gt__lines_add(&s.lines, in, axis);
     gt__loop_collapse(&s.lines);
-    int64_t grain = gt__grain(s.n);
-    if (s.to_stride != 1 && grain < GROUP)
-        grain = gt__min(GROUP, (count + 1) / 2); /* narrower groups would share cache lines */
-    gt__parallel_for(gt__cpu(engine)->parallel, count, grain, scan_lines, &s);
+    gt_cpu *cpu = gt__cpu(engine);
+    int64_t grain = s.to_stride == 1 ? gt__grain(s.n) : gt__lines_across(cpu, count, s.n);
+    gt__parallel_for(cpu->parallel, count, grain, scan_lines, &s);
     return GT_OK;
 }

@@ -2,9 +2,9 @@
  * sort.c: argsort and topk along an axis.
  *
  * Every element becomes an unsigned key whose order is the wanted one: floats by their bits with NaN on top, the
- * descending order by complement. A key and its index make a record: one 64-bit word if the key has up to 32 bits, a
- * pair otherwise. Lines of records are sorted by radix, short ones by insertion, and topk selects before it sorts; in
- * each the lower index goes first among equals. Threads share the lines.
+ * descending order by complement. A key and its index make a record: one 64-bit word if the key has up to 32 bits,
+ * a pair otherwise. Lines of records are sorted by radix, short ones by insertion, and topk selects before it
+ * sorts; in each the lower index goes first among equals. Threads share the lines.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -73,80 +73,80 @@ static inline unsigned wide_digit(wide record, int digit)
 enum { NARROW_DIGITS = 4, WIDE_DIGITS = 8, INSERTION = 32 };
 
 /* Sorts records[0..n) with as much spare room behind them. Digits that are the same everywhere are skipped. */
-#define SORT(record, digits)                                                                                   \
-    static void record##_insert(record *records, int64_t n)                                                    \
-    {                                                                                                          \
-        for (int64_t k = 1; k < n; k++) {                                                                      \
-            record moving = records[k];                                                                        \
-            int64_t to = k;                                                                                    \
-            for (; to > 0 && record##_less(moving, records[to - 1]); to--)                                     \
-                records[to] = records[to - 1];                                                                 \
-            records[to] = moving;                                                                              \
-        }                                                                                                      \
-    }                                                                                                          \
-    static void record##_sort(record *records, record *spare, int64_t n)                                       \
-    {                                                                                                          \
-        int64_t counts[digits][256] = {{0}};                                                                   \
-        record *from = records, *to = spare;                                                                   \
-        if (n <= INSERTION) {                                                                                  \
-            record##_insert(records, n);                                                                       \
-            return;                                                                                            \
-        }                                                                                                      \
-        for (int64_t k = 0; k < n; k++)                                                                        \
-            for (int digit = 0; digit < digits; digit++)                                                       \
-                counts[digit][record##_digit(records[k], digit)]++;                                            \
-        for (int digit = 0; digit < digits; digit++) {                                                         \
-            int64_t *place = counts[digit], before = 0;                                                        \
-            if (place[record##_digit(from[0], digit)] == n)                                                    \
-                continue;                                                                                      \
-            for (int value = 0; value < 256; value++) {                                                        \
-                int64_t here = place[value];                                                                   \
-                place[value] = before;                                                                         \
-                before += here;                                                                                \
-            }                                                                                                  \
-            for (int64_t k = 0; k < n; k++)                                                                    \
-                to[place[record##_digit(from[k], digit)]++] = from[k];                                         \
-            record *other = from;                                                                              \
-            from = to;                                                                                         \
-            to = other;                                                                                        \
-        }                                                                                                      \
-        if (from != records)                                                                                   \
-            memcpy(records, from, (size_t)n * sizeof *records);                                                \
+#define SORT(record, digits)                                                                                      \
+    static void record##_insert(record *records, int64_t n)                                                       \
+    {                                                                                                             \
+        for (int64_t k = 1; k < n; k++) {                                                                         \
+            record moving = records[k];                                                                           \
+            int64_t to = k;                                                                                       \
+            for (; to > 0 && record##_less(moving, records[to - 1]); to--)                                        \
+                records[to] = records[to - 1];                                                                    \
+            records[to] = moving;                                                                                 \
+        }                                                                                                         \
+    }                                                                                                             \
+    static void record##_sort(record *records, record *spare, int64_t n)                                          \
+    {                                                                                                             \
+        if (n <= INSERTION) {                                                                                     \
+            record##_insert(records, n);                                                                          \
+            return;                                                                                               \
+        }                                                                                                         \
+        int64_t counts[digits][256] = {{0}};                                                                      \
+        record *from = records, *to = spare;                                                                      \
+        for (int64_t k = 0; k < n; k++)                                                                           \
+            for (int digit = 0; digit < digits; digit++)                                                          \
+                counts[digit][record##_digit(records[k], digit)]++;                                               \
+        for (int digit = 0; digit < digits; digit++) {                                                            \
+            int64_t *place = counts[digit], before = 0;                                                           \
+            if (place[record##_digit(from[0], digit)] == n)                                                       \
+                continue;                                                                                         \
+            for (int value = 0; value < 256; value++) {                                                           \
+                int64_t here = place[value];                                                                      \
+                place[value] = before;                                                                            \
+                before += here;                                                                                   \
+            }                                                                                                     \
+            for (int64_t k = 0; k < n; k++)                                                                       \
+                to[place[record##_digit(from[k], digit)]++] = from[k];                                            \
+            record *other = from;                                                                                 \
+            from = to;                                                                                            \
+            to = other;                                                                                           \
+        }                                                                                                         \
+        if (from != records)                                                                                      \
+            memcpy(records, from, (size_t)n * sizeof *records);                                                   \
     }
 SORT(narrow, NARROW_DIGITS)
 SORT(wide, WIDE_DIGITS)
 
 /* Rearranges so that records[0..k) are the k least, in any order: quickselect, median of three. */
-#define SELECT_LEAST(record)                                                                                   \
-    static record record##_median(record a, record b, record c)                                                \
-    {                                                                                                          \
-        record low = record##_less(a, b) ? a : b, high = record##_less(a, b) ? b : a;                          \
-        return record##_less(c, low) ? low : record##_less(high, c) ? high : c;                                \
-    }                                                                                                          \
-    static void record##_select(record *records, int64_t n, int64_t k)                                         \
-    {                                                                                                          \
-        int64_t first = 0, last = n - 1;                                                                       \
-        while (first < last) {                                                                                 \
-            record pivot = record##_median(records[first], records[first + (last - first) / 2], records[last]);\
-            int64_t i = first, j = last;                                                                       \
-            while (i <= j) {                                                                                   \
-                while (record##_less(records[i], pivot))                                                       \
-                    i++;                                                                                       \
-                while (record##_less(pivot, records[j]))                                                       \
-                    j--;                                                                                       \
-                if (i <= j) {                                                                                  \
-                    record swapped = records[i];                                                               \
-                    records[i++] = records[j];                                                                 \
-                    records[j--] = swapped;                                                                    \
-                }                                                                                              \
-            }                                                                                                  \
-            if (k - 1 <= j)                                                                                    \
-                last = j;                                                                                      \
-            else if (k - 1 >= i)                                                                               \
-                first = i;                                                                                     \
-            else                                                                                               \
-                return;                                                                                        \
-        }                                                                                                      \
+#define SELECT_LEAST(record)                                                                                      \
+    static record record##_median(record a, record b, record c)                                                   \
+    {                                                                                                             \
+        record low = record##_less(a, b) ? a : b, high = record##_less(a, b) ? b : a;                             \
+        return record##_less(c, low) ? low : record##_less(high, c) ? high : c;                                   \
+    }                                                                                                             \
+    static void record##_select(record *records, int64_t n, int64_t k)                                            \
+    {                                                                                                             \
+        int64_t first = 0, last = n - 1;                                                                          \
+        while (first < last) {                                                                                    \
+            record pivot = record##_median(records[first], records[first + (last - first) / 2], records[last]);   \
+            int64_t i = first, j = last;                                                                          \
+            while (i <= j) {                                                                                      \
+                while (record##_less(records[i], pivot))                                                          \
+                    i++;                                                                                          \
+                while (record##_less(pivot, records[j]))                                                          \
+                    j--;                                                                                          \
+                if (i <= j) {                                                                                     \
+                    record swapped = records[i];                                                                  \
+                    records[i++] = records[j];                                                                    \
+                    records[j--] = swapped;                                                                       \
+                }                                                                                                 \
+            }                                                                                                     \
+            if (k - 1 <= j)                                                                                       \
+                last = j;                                                                                         \
+            else if (k - 1 >= i)                                                                                  \
+                first = i;                                                                                        \
+            else                                                                                                  \
+                return;                                                                                           \
+        }                                                                                                         \
     }
 SELECT_LEAST(narrow)
 SELECT_LEAST(wide)
@@ -154,15 +154,16 @@ SELECT_LEAST(wide)
 /* ---- lines to records --------------------------------------------------------------------------------------- */
 
 /* Elements first..first+n of a line; `flip` is all ones for the descending order. */
-#define NARROW_CASE(name, dtype, type)                                                                         \
-    case dtype:                                                                                                \
-        for (int64_t k = 0; k < n; k++)                                                                        \
-            records[k] = (uint64_t)(KEY_##name(((const type *)line)[(first + k) * stride]) ^ (uint32_t)flip) << 32 | \
-                         (uint64_t)(first + k);                                                                \
+#define NARROW_CASE(name, dtype, type)                                                                            \
+    case dtype:                                                                                                   \
+        for (int64_t k = 0; k < n; k++)                                                                           \
+            records[k] = (uint64_t)(KEY_##name(((const type *)line)[(first + k) * stride]) ^ (uint32_t)flip)      \
+                             << 32 |                                                                              \
+                         (uint64_t)(first + k);                                                                   \
         break;
 
-static void narrow_read(narrow *records, gt_dtype dtype, const void *line, int64_t stride, int64_t first, int64_t n,
-                        uint64_t flip)
+static void narrow_read(narrow *records, gt_dtype dtype, const void *line, int64_t stride, int64_t first,
+                        int64_t n, uint64_t flip)
 {
     switch ((unsigned)dtype) {
         NARROW_CASE(boolean, GT_BOOL, uint8_t)
@@ -175,11 +176,11 @@ static void narrow_read(narrow *records, gt_dtype dtype, const void *line, int64
     }
 }
 
-#define WIDE_CASE(name, dtype, type)                                                                           \
-    case dtype:                                                                                                \
-        for (int64_t k = 0; k < n; k++)                                                                        \
-            records[k] = (wide){.key = KEY_##name(((const type *)line)[(first + k) * stride]) ^ flip,          \
-                                .index = (uint64_t)(first + k)};                                               \
+#define WIDE_CASE(name, dtype, type)                                                                              \
+    case dtype:                                                                                                   \
+        for (int64_t k = 0; k < n; k++)                                                                           \
+            records[k] = (wide){.key = KEY_##name(((const type *)line)[(first + k) * stride]) ^ flip,             \
+                                .index = (uint64_t)(first + k)};                                                  \
         break;
 
 static void wide_read(wide *records, gt_dtype dtype, const void *line, int64_t stride, int64_t first, int64_t n,
@@ -205,7 +206,7 @@ static inline int64_t wide_index(wide record)
 typedef struct sorting {
     gt_loop lines; /* views: out, in */
     int64_t n;
-    int64_t k; /* of them wanted: n for argsort */
+    int64_t k;         /* of them wanted: n for argsort */
     int64_t to_stride; /* along the axis */
     int64_t from_stride;
     gt_dtype dtype;
@@ -220,62 +221,62 @@ enum { PART = 1024 };
 
 /*
  * To select, keep the records below the k-th least seen so far, and cut them back to k when there is no room for
- * another part: most parts of a long line then add next to nothing. Cutting leaves records in their order, because the
- * radix sort that follows is stable but looks at keys only. Positions of the body are lines.
+ * another part: most parts of a long line then add next to nothing. Cutting leaves records in their order, because
+ * the radix sort that follows is stable but looks at keys only. Positions of the body are lines.
  */
-#define SORT_LINES(record)                                                                                     \
-    static record record##_cut(record *records, record *spare, int64_t n, int64_t k)                           \
-    {                                                                                                          \
-        memcpy(spare, records, (size_t)n * sizeof *records);                                                   \
-        record##_select(spare, n, k);                                                                          \
-        record limit = spare[k - 1];                                                                           \
-        for (int64_t j = 0, kept = 0; kept < k; j++) {                                                         \
-            records[kept] = records[j];                                                                        \
-            kept += !record##_less(limit, records[j]);                                                         \
-        }                                                                                                      \
-        return limit;                                                                                          \
-    }                                                                                                          \
-    static void record##_keep_least(const sorting *s, record *records, record *spare, const char *line)        \
-    {                                                                                                          \
-        int64_t kept = 0;                                                                                      \
-        bool limited = false;                                                                                  \
-        record limit = {0};                                                                                    \
-        for (int64_t first = 0; first < s->n; first += PART) {                                                 \
-            int64_t n = gt__min(PART, s->n - first);                                                           \
-            record##_read(spare, s->dtype, line, s->from_stride, first, n, s->flip);                           \
-            for (int64_t j = 0; j < n; j++) {                                                                  \
-                records[kept] = spare[j];                                                                      \
-                kept += !limited | record##_less(spare[j], limit);                                             \
-            }                                                                                                  \
-            if (kept > s->capacity - PART) {                                                                   \
-                limit = record##_cut(records, spare, kept, s->k);                                              \
-                limited = true;                                                                                \
-                kept = s->k;                                                                                   \
-            }                                                                                                  \
-        }                                                                                                      \
-        record##_cut(records, spare, kept, s->k);                                                              \
-    }                                                                                                          \
-    static void record##_lines(void *context, int64_t begin, int64_t end)                                      \
-    {                                                                                                          \
-        sorting *s = context;                                                                                  \
-        record *records = malloc(2 * (size_t)s->capacity * sizeof *records);                                   \
-        if (!records) {                                                                                        \
-            atomic_store(&s->out_of_memory, true);                                                             \
-            return;                                                                                            \
-        }                                                                                                      \
-        for (int64_t position = begin; position < end; position++) {                                           \
-            int64_t offset[GT_LOOP_VIEWS];                                                                     \
-            gt__loop_offsets(&s->lines, s->lines.rank, position, offset);                                      \
-            const char *line = gt__at(s->from, s->dtype, offset[1]);                                           \
-            if (s->k < s->n)                                                                                   \
-                record##_keep_least(s, records, records + s->capacity, line);                                  \
-            else                                                                                               \
-                record##_read(records, s->dtype, line, s->from_stride, 0, s->n, s->flip);                      \
-            record##_sort(records, records + s->capacity, s->k);                                               \
-            for (int64_t j = 0; j < s->k; j++)                                                                 \
-                s->to[offset[0] + j * s->to_stride] = record##_index(records[j]);                              \
-        }                                                                                                      \
-        free(records);                                                                                         \
+#define SORT_LINES(record)                                                                                        \
+    static record record##_cut(record *records, record *spare, int64_t n, int64_t k)                              \
+    {                                                                                                             \
+        memcpy(spare, records, (size_t)n * sizeof *records);                                                      \
+        record##_select(spare, n, k);                                                                             \
+        record limit = spare[k - 1];                                                                              \
+        for (int64_t j = 0, kept = 0; kept < k; j++) {                                                            \
+            records[kept] = records[j];                                                                           \
+            kept += !record##_less(limit, records[j]);                                                            \
+        }                                                                                                         \
+        return limit;                                                                                             \
+    }                                                                                                             \
+    static void record##_keep_least(const sorting *s, record *records, record *spare, const char *line)           \
+    {                                                                                                             \
+        int64_t kept = 0;                                                                                         \
+        bool limited = false;                                                                                     \
+        record limit = {0};                                                                                       \
+        for (int64_t first = 0; first < s->n; first += PART) {                                                    \
+            int64_t n = gt__min(PART, s->n - first);                                                              \
+            record##_read(spare, s->dtype, line, s->from_stride, first, n, s->flip);                              \
+            for (int64_t j = 0; j < n; j++) {                                                                     \
+                records[kept] = spare[j];                                                                         \
+                kept += !limited | record##_less(spare[j], limit);                                                \
+            }                                                                                                     \
+            if (kept > s->capacity - PART) {                                                                      \
+                limit = record##_cut(records, spare, kept, s->k);                                                 \
+                limited = true;                                                                                   \
+                kept = s->k;                                                                                      \
+            }                                                                                                     \
+        }                                                                                                         \
+        record##_cut(records, spare, kept, s->k);                                                                 \
+    }                                                                                                             \
+    static void record##_lines(void *context, int64_t begin, int64_t end)                                         \
+    {                                                                                                             \
+        sorting *s = context;                                                                                     \
+        record *records = malloc(2 * (size_t)s->capacity * sizeof *records);                                      \
+        if (!records) {                                                                                           \
+            atomic_store(&s->out_of_memory, true);                                                                \
+            return;                                                                                               \
+        }                                                                                                         \
+        for (int64_t position = begin; position < end; position++) {                                              \
+            int64_t offset[GT_LOOP_VIEWS];                                                                        \
+            gt__loop_offsets(&s->lines, s->lines.rank, position, offset);                                         \
+            const char *line = gt__at(s->from, s->dtype, offset[1]);                                              \
+            if (s->k < s->n)                                                                                      \
+                record##_keep_least(s, records, records + s->capacity, line);                                     \
+            else                                                                                                  \
+                record##_read(records, s->dtype, line, s->from_stride, 0, s->n, s->flip);                         \
+            record##_sort(records, records + s->capacity, s->k);                                                  \
+            for (int64_t j = 0; j < s->k; j++)                                                                    \
+                s->to[offset[0] + j * s->to_stride] = record##_index(records[j]);                                 \
+        }                                                                                                         \
+        free(records);                                                                                            \
     }
 SORT_LINES(narrow)
 SORT_LINES(wide)

@@ -1,0 +1,36 @@
+"""GT, a multiplexing tensor framework.
+
+    import gt
+    a = gt.randn(1000, 1000)
+    print((a @ a).mean().item())        # a server starts by itself, in this process
+    gt.connect('localhost:12345')       # or use a real one: gt server, gt worker
+
+Tensors behave like PyTorch's. Operations are only sent; reading an element waits. gt._gt is the C extension, gt.client.tensor
+holds what is put together from its operations.
+"""
+
+from gt import _gt
+from gt._gt import (  # noqa: F401
+    Connection, GtError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat, concat, concatenate, dtype, empty, empty_like, eye,
+    float16, float32, float64, from_dlpack, from_numpy, full, full_like, gpu_workers, int8, int32, int64, linspace, manual_seed,
+    ones, ones_like, rand, rand_like, randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros,
+    zeros_like)
+from gt.client import tensor as _tensor
+from gt.client.client import Client, connect, disconnect  # noqa: F401
+from gt.client.tensor import embedding, is_tensor, normal  # noqa: F401
+
+__version__ = '0.1.0'
+
+# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp().
+globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS})
+
+# PyTorch's short names of dtypes, which hide Python's own in this namespace only.
+globals().update({'bool': _gt.bool, 'float': float32, 'double': float64, 'half': float16, 'long': int64, 'int': int32})
+
+
+def __getattr__(name):
+    """Load gt.debug with its first use."""
+    if name == 'debug':
+        import importlib
+        return importlib.import_module('gt.debug')
+    raise AttributeError(f"module 'gt' has no attribute '{name}'")

@@ -1,0 +1,112 @@
+"""repr(tensor), the way PyTorch prints: four digits, aligned columns, the middle of large tensors left out."""
+
+import math
+
+PRECISION, THRESHOLD, EDGE, LINE = 4, 1000, 3, 80
+
+
+class _Formatter:
+    """One format for all the numbers that will be shown."""
+
+    def __init__(self, values, is_float):
+        self.is_float, self.integral, self.scientific, self.width = is_float, True, False, 1
+        if not is_float:
+            for value in values:
+                self.width = max(self.width, len(str(value)))
+            return
+        finite = [v for v in values if math.isfinite(v) and v != 0]
+        if not finite:
+            return
+        magnitudes = [abs(v) for v in finite]
+        low, high = min(magnitudes), max(magnitudes)
+        self.integral = all(v == math.ceil(v) for v in finite)
+        if self.integral:
+            self.scientific = high / low > 1000.0 or high > 1e8
+        else:
+            self.scientific = high / low > 1000.0 or high > 1e8 or low < 1e-4
+        # Only these count towards the width, not zeros, infinities and NaNs: that is how PyTorch aligns.
+        self.width = max(len(self.text(v)) for v in finite)
+
+    def text(self, value):
+        if not self.is_float:
+            return str(value)
+        if self.scientific:
+            return f'{value:.{PRECISION}e}'
+        if self.integral:
+            return f'{value:.0f}' + ('.' if math.isfinite(value) else '')
+        return f'{value:.{PRECISION}f}'
+
+    def __call__(self, value):
+        return self.text(value).rjust(self.width)
+
+
+def _edges(tensor):
+    """The parts of a large tensor that are shown: six slices along every long dimension."""
+    import gt
+    for dim, size in enumerate(tensor.shape):
+        if size > 2 * EDGE:
+            tensor = gt.cat([tensor.narrow(dim, 0, EDGE), tensor.narrow(dim, size - EDGE, EDGE)], dim)
+    return tensor
+
+
+def _vector(items, size, indent, formatter):
+    texts = [formatter(item) for item in items]
+    if size != len(items):
+        texts = texts[:EDGE] + [' ...'] + texts[EDGE:]
+    per_line = max(1, (LINE - indent) // (formatter.width + 2))
+    lines = [', '.join(texts[k:k + per_line]) for k in range(0, len(texts), per_line)]
+    return '[' + (',\n' + ' ' * (indent + 1)).join(lines) + ']'
+
+
+def _nested(items, shape, indent, formatter):
+    if not shape:
+        return formatter(items)
+    if len(shape) == 1:
+        return _vector(items, shape[0], indent, formatter)
+    parts = [_nested(item, shape[1:], indent + 1, formatter) for item in items]
+    if shape[0] != len(items):
+        parts = parts[:EDGE] + ['...'] + parts[EDGE:]
+    return '[' + (',' + '\n' * (len(shape) - 1) + ' ' * (indent + 1)).join(parts) + ']'
+
+
+def _flat(items, rank):
+    for _ in range(rank - 1):
+        items = [item for part in items for item in part]
+    return items if rank else [items]
+
+
+def tensor_repr(tensor):
+    """The text of a tensor; waits for the elements it shows."""
+    prefix, name = 'tensor(', tensor.dtype.name
+    suffixes = []
+    if tensor.numel() == 0:
+        if tensor.ndim != 1:
+            suffixes.append(f'size={tensor.shape}')
+        body = '[]'
+        default = name == 'float32'
+    else:
+        shown = _edges(tensor) if tensor.numel() > THRESHOLD else tensor
+        shape = tensor.shape if shown is not tensor else shown.shape
+        items = shown.tolist()
+        formatter = _Formatter(_flat(items, len(shape)), tensor.is_floating_point())
+        body = _nested(items, shape, len(prefix), formatter)
+        default = name in ('float32', 'int64', 'bool')
+    if not default:
+        suffixes.append(f'dtype=gt.{name}')
+    if tensor.requires_grad:
+        suffixes.append('requires_grad=True')
+    return _with_suffixes(prefix + body, suffixes)
+
+
+def _with_suffixes(text, suffixes):
+    """Add them to the last line, or on a line of their own where that gets too long: where PyTorch would break it."""
+    last = len(text) - text.rfind('\n') + 1
+    for suffix in suffixes:
+        length = len(suffix.replace('gt.', 'torch.'))
+        if last + length + 2 > LINE:
+            text += ',\n       ' + suffix
+            last = 7 + length
+        else:
+            text += ', ' + suffix
+            last += length + 2
+    return text + ')'

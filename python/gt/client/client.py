@@ -1,0 +1,56 @@
+"""Connections to a server. A thread that connects has its own client; the others share the embedded server."""
+
+from gt import _gt
+
+
+class Client:
+    """A connection to a dispatcher: Client(dispatcher_host='localhost', dispatcher_port=12345).connect()."""
+
+    def __init__(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=None):
+        self.address = f'{dispatcher_host}:{dispatcher_port}'
+        self.timeout = timeout
+        self._connection = None
+
+    def connect(self):
+        """Connect, and make this the calling thread's client; waits at most `timeout` seconds."""
+        if not self.connected:
+            self._connection = _gt.open(self.address, self.timeout)
+        _gt.use(self._connection)
+        return self
+
+    def disconnect(self):
+        """Close the connection. Tensors of this client cannot be used any more."""
+        if self._connection is not None:
+            if _gt.current() is self._connection:
+                _gt.use(None)
+            self._connection.close()
+            self._connection = None
+
+    @property
+    def connected(self):
+        """Whether connect() was called and disconnect() was not."""
+        return self._connection is not None and not self._connection.closed
+
+    def __enter__(self):
+        return self.connect()
+
+    def __exit__(self, *unused):
+        self.disconnect()
+
+    def __repr__(self):
+        return f'<gt.Client {self._connection.description if self.connected else self.address + ", not connected"}>'
+
+
+def connect(address, timeout=None):
+    """Connect the calling thread to the server at 'host:port', within `timeout` seconds (10 by default)."""
+    client = Client(timeout=timeout)
+    client.address = address
+    return client.connect()
+
+
+def disconnect():
+    """Close the calling thread's client; without one of its own, the embedded server. A new tensor starts a fresh one."""
+    connection = _gt.current()
+    if connection is not None:
+        _gt.use(None)
+        connection.close()

@@ -1,0 +1,31 @@
+"""A dispatcher in this process: Dispatcher(port=12345).start() serves until stop()."""
+
+import os
+
+from gt import _gt
+from gt._blocking import run_until_done
+
+
+class Dispatcher:
+    """Serves clients and workers on host:port.
+
+    log_file is where the instruction log goes (the same as GT_INSTRUCTION_LOG); console_log=True prints connections (the
+    same as GT_VERBOSE).
+    """
+
+    def __init__(self, host='localhost', port=12345, log_file=None, console_log=False):
+        if log_file is not None:
+            os.environ['GT_INSTRUCTION_LOG'] = str(log_file)
+        if console_log:
+            os.environ['GT_VERBOSE'] = '1'
+        self.host = host
+        self._dispatcher = _gt.Dispatcher(host, port)
+        self.port = self._dispatcher.port
+
+    def start(self):
+        """Serve; returns after stop(), or raises KeyboardInterrupt on Ctrl-C."""
+        run_until_done(self._dispatcher.run, self._dispatcher.stop)
+
+    def stop(self):
+        """End start(), from any thread."""
+        self._dispatcher.stop()

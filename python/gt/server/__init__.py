@@ -1,0 +1,1 @@
+"""`python -m gt.server` is the program."""

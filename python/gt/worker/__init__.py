@@ -1,0 +1,3 @@
+"""The worker, as a Python object; `python -m gt.worker` is the program."""
+
+from gt.worker.worker import Worker  # noqa: F401

@@ -1,0 +1,22 @@
+"""A worker in this process: Worker().connect_to_dispatcher(dispatcher_port=12345) works until stop()."""
+
+from gt import _gt
+from gt._blocking import run_until_done
+
+
+class Worker:
+    """Executes a dispatcher's instructions on an engine: 'cpu' by default, or what GT_BACKEND names."""
+
+    def __init__(self, worker_id=None, backend=None):
+        self.worker_id = None if worker_id is None else str(worker_id)
+        self.backend = backend
+        self._worker = _gt.Worker()
+
+    def connect_to_dispatcher(self, dispatcher_host='localhost', dispatcher_port=12345, timeout=0):
+        """Work; returns when the dispatcher leaves or after stop(), or raises KeyboardInterrupt on Ctrl-C."""
+        address = f'{dispatcher_host}:{dispatcher_port}'
+        run_until_done(lambda: self._worker.run(address, self.worker_id, self.backend, timeout), self._worker.stop)
+
+    def stop(self):
+        """End connect_to_dispatcher(), from any thread."""
+        self._worker.stop()

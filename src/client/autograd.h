@@ -1,0 +1,97 @@
+/*
+ * autograd.h: gradients, purely abstract: a tape of what was emitted, and rules that emit more of the same.
+ *
+ * A tensor that needs a gradient points to a node: a leaf (where gradients arrive) or the op that made it. A node keeps edges
+ * to the nodes of its operands, and only those values its rule needs. Backward walks nodes from the newest to the oldest
+ * (a consumer is always newer), adds up what arrives, calls the rule, and drops what was saved. Nothing here waits or
+ * touches data. Rules are in gradients.c.
+ */
+#ifndef GT_CLIENT_AUTOGRAD_H
+#define GT_CLIENT_AUTOGRAD_H
+
+#include "client.h"
+
+/* What a rule wants kept from the forward pass. */
+enum {
+    GT_SAVE_0 = 1 << 0, /* operand 0's value */
+    GT_SAVE_1 = 1 << 1,
+    GT_SAVE_2 = 1 << 2,
+    GT_SAVE_OUT = 1 << 3,
+};
+
+/* Called with the gradient that arrived; may return a replacement through *gradient (both borrowed by the caller). */
+typedef gt_err (*gt_hook)(void *context, gt_tensor **gradient);
+
+typedef struct gt_hook_entry {
+    struct gt_hook_entry *next;
+    uint64_t number;
+    gt_hook hook;
+    void (*free)(void *context);
+    void *context;
+} gt_hook_entry;
+
+typedef struct gt_operand_info {
+    gt_node *node; /* NULL: no gradient wanted there, or a literal */
+    gt_meta meta;
+} gt_operand_info;
+
+struct gt_node {
+    uint32_t references;
+    uint16_t op; /* GT_OP_INVALID: a leaf */
+    bool consumed;
+    uint8_t saved_mask;
+    unsigned count; /* operands */
+    gt_client *client;
+    uint64_t sequence; /* grows with every node */
+    gt_tensor *gradient; /* a leaf's .grad */
+    gt_tensor *arriving; /* the sum of what has arrived during a backward pass */
+    gt_hook_entry *hooks;
+    gt_instruction ins; /* immediates, flags, literals */
+    gt_slot tail[3];    /* shape or slice, where the op has one */
+    gt_meta out;
+    gt_operand_info fixed[GT_MAX_OPERANDS], *operands; /* operands == fixed unless there are more (cat) */
+    gt_tensor *saved[GT_MAX_OPERANDS], *saved_out;
+    gt_node *next_spare; /* free list, and the worklist of a release */
+};
+
+/* Whether new ops are recorded, on this thread. */
+extern _Thread_local bool gt__grad_enabled;
+
+/* Record that *out was computed by `ins`; called by emit.c when an operand has a node. May replace *out by an alias. */
+gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
+                           gt_tensor **out);
+
+gt_node *gt__node_retain(gt_node *node);
+void gt__node_release(gt_node *node);
+void gt__node_free_spares(gt_client *client);
+/* Make a leaf of a tensor that has no node; floating dtypes only. */
+gt_err gt__tensor_require_grad(gt_tensor *tensor);
+/* A tensor with the same value and without a node. */
+gt_err gt__tensor_detach(gt_tensor *tensor, gt_tensor **out);
+/* The same value under another node (may be NULL; retained). */
+gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out);
+
+typedef struct gt_backward_options {
+    bool retain_graph, create_graph;
+    bool allow_unused;
+} gt_backward_options;
+
+/*
+ * Backward from `count` outputs. gradients[k] may be NULL for a scalar output. Without `inputs` the gradients are added to
+ * the leaves' .grad; with them (input_count > 0) they are delivered in results[] (yours; NULL where unused and allowed)
+ * and no .grad changes.
+ */
+gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, unsigned count,
+                        gt_tensor *const *inputs, unsigned input_count, gt_tensor **results,
+                        gt_backward_options options);
+
+/* A hook on the gradient of this tensor; *number identifies it for removal. Takes context. */
+gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*free)(void *), uint64_t *number);
+void gt__tensor_unhook(gt_tensor *tensor, uint64_t number);
+
+/* gradients.c: the values a row's rule wants saved, and the rule: results[k] gets operand k's gradient, yours, or NULL.
+ * Only wanted[k] need be computed; a result may still have the broadcast shape. */
+unsigned gt__gradient_saves(gt_opcode op);
+gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph, gt_tensor **results);
+
+#endif

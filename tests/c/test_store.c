@@ -1,0 +1,579 @@
+/*
+ * test_store.c: the worker's tensors: the pool and its limit, poison, views, and what execute.c makes of them.
+ * Views are compared with lists of element numbers, which need no strides.
+ */
+#include <stdlib.h>
+
+#include "check.h"
+#include "memory_limit.h"
+#include "random_numbers.h"
+#include "store.h"
+#include "views.h"
+#include "worker.h"
+
+/* ---- an engine that only has memory ----------------------------------------------------------------------------- */
+
+typedef struct counting_engine {
+    gt_engine base;
+    uint64_t allocations, bytes; /* bytes: allocated now */
+    size_t last;
+    bool empty; /* out of memory */
+} counting_engine;
+
+static void *counting_alloc(gt_engine *engine, size_t bytes)
+{
+    counting_engine *counting = (counting_engine *)engine;
+    void *memory = NULL;
+    if (counting->empty || bytes > (size_t)1 << 30 || posix_memalign(&memory, 64, bytes))
+        return NULL;
+    counting->allocations++;
+    counting->bytes += bytes;
+    counting->last = bytes;
+    return memory;
+}
+
+static void counting_release(gt_engine *engine, void *memory, size_t bytes)
+{
+    ((counting_engine *)engine)->bytes -= bytes;
+    free(memory);
+}
+
+static const gt_engine_ops counting_ops = {
+    .name = "counting", .host_memory = true, .alloc = counting_alloc, .release = counting_release};
+
+static gt_err allocate(gt_store *store, size_t bytes, gt_view *view, gt_buffer **buffer)
+{
+    CHECK_EQ(gt__meta_set(&view->meta, GT_UINT8, 1, (int64_t[]){(int64_t)bytes}), GT_OK);
+    return gt__store_allocate(store, view, buffer);
+}
+
+static gt_store_stats stats_of(const gt_store *store)
+{
+    gt_store_stats stats;
+    gt__store_stats(store, &stats);
+    return stats;
+}
+
+/* ---- the pool --------------------------------------------------------------------------------------------------- */
+
+static void test_size_classes(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    numbers n = {.state = 1};
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    for (int round = 0; round < 3000; round++) {
+        gt_view view;
+        gt_buffer *buffer;
+        size_t bytes = round < 300 ? (size_t)round : (size_t)(numbers_next(&n) >> (44 + numbers_below(&n, 18)));
+        uint64_t before = stats_of(store).bytes_used;
+        if (!CHECK_EQ(allocate(store, bytes, &view, &buffer), GT_OK))
+            break;
+        uint64_t got = stats_of(store).bytes_used - before;
+        CHECK(got >= bytes && (got <= 64 || got <= bytes + bytes / 4));
+        CHECK((uintptr_t)view.data % 64 == 0 && view.contiguous);
+        if (bytes)
+            memset(view.data, 1, got); /* all of it is ours */
+        gt__buffer_release(store, buffer);
+        CHECK_EQ(stats_of(store).bytes_used, before);
+    }
+    gt__store_free(&store);
+    CHECK_EQ(engine.bytes, 0);
+}
+
+static void test_reuse(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    gt_view view;
+    gt_buffer *first, *second;
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    CHECK_EQ(allocate(store, 5000, &view, &first), GT_OK);
+    const void *memory = view.data;
+    gt__buffer_release(store, first);
+    CHECK_EQ(stats_of(store).bytes_used, 0);
+    CHECK(stats_of(store).bytes_pooled >= 5000);
+    CHECK_EQ(allocate(store, 4999, &view, &second), GT_OK);
+    CHECK(view.data == memory);
+    CHECK_EQ(stats_of(store).bytes_pooled, 0);
+    CHECK_EQ(engine.allocations, 1);
+    CHECK_EQ(allocate(store, 5000, &view, &first), GT_OK);
+    CHECK(view.data != memory);
+    CHECK_EQ(engine.allocations, 2);
+    gt__buffer_release(store, first);
+    gt__buffer_release(store, second);
+    for (int round = 0; round < 1000; round++) {
+        CHECK_EQ(allocate(store, 5000, &view, &first), GT_OK);
+        CHECK_EQ(allocate(store, 5000, &view, &second), GT_OK);
+        gt__buffer_release(store, first);
+        gt__buffer_release(store, second);
+    }
+    CHECK_EQ(engine.allocations, 2);
+    gt__store_free(&store);
+    CHECK_EQ(engine.bytes, 0);
+}
+
+static void test_limit(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    gt_view view;
+    gt_buffer *buffers[100];
+    unsigned count = 0;
+    setenv("GT_WORKER_MEMORY", "1M", 1);
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    while (count < 100 && allocate(store, 65536, &view, &buffers[count]) == GT_OK)
+        count++;
+    CHECK_EQ(count, 16);
+    CHECK(strstr(gt_error_text(), "65536 bytes"));
+    CHECK_EQ(stats_of(store).bytes_used, 1 << 20);
+    /* What is only pooled gives way to another size. */
+    for (unsigned k = 0; k < count; k++)
+        gt__buffer_release(store, buffers[k]);
+    CHECK_EQ(stats_of(store).bytes_pooled, 1 << 20);
+    CHECK_EQ(allocate(store, 1 << 20, &view, &buffers[0]), GT_OK);
+    CHECK_EQ(engine.bytes, 1 << 20);
+    CHECK_EQ(stats_of(store).bytes_pooled, 0);
+    CHECK_EQ(allocate(store, 1, &view, &buffers[1]), GT_ERR_MEMORY);
+    CHECK_EQ(allocate(store, (size_t)1 << 58, &view, &buffers[1]), GT_ERR_MEMORY);
+    gt__buffer_release(store, buffers[0]);
+    CHECK_EQ(allocate(store, 64, &view, &buffers[0]), GT_OK);
+    /* An engine without memory: the pool is given back, then the failure is said. */
+    engine.empty = true;
+    CHECK_EQ(allocate(store, 100, &view, &buffers[1]), GT_ERR_MEMORY);
+    engine.empty = false;
+    CHECK_EQ(allocate(store, 100, &view, &buffers[1]), GT_OK);
+    gt__buffer_release(store, buffers[0]);
+    gt__buffer_release(store, buffers[1]);
+    gt__store_free(&store);
+    CHECK_EQ(engine.bytes, 0);
+    unsetenv("GT_WORKER_MEMORY");
+}
+
+static void test_limit_text(const void *argument)
+{
+    (void)argument;
+    unsetenv("GT_WORKER_MEMORY");
+    uint64_t automatic = gt__memory_limit();
+    CHECK(automatic > 1 << 20);
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {{"4096", 4096},
+                 {"2k", 2048},
+                 {"500M", 500u << 20},
+                 {"4G", (uint64_t)4 << 30},
+                 {"1.5g", (uint64_t)3 << 29},
+                 {"2T", (uint64_t)2 << 40}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        setenv("GT_WORKER_MEMORY", cases[k].text, 1);
+        CHECK_EQ(gt__memory_limit(), cases[k].bytes);
+    }
+    static const char *const nonsense[] = {"", "lots", "-1", "0", "1e30", "nan"};
+    for (size_t k = 0; k < sizeof nonsense / sizeof nonsense[0]; k++) {
+        setenv("GT_WORKER_MEMORY", nonsense[k], 1);
+        CHECK_EQ(gt__memory_limit(), automatic);
+    }
+    unsetenv("GT_WORKER_MEMORY");
+}
+
+static void test_entries(const void *argument)
+{
+    (void)argument;
+    counting_engine engine = {.base = {.ops = &counting_ops}};
+    gt_store *store;
+    CHECK_EQ(gt__store_new(&engine.base, &store), GT_OK);
+    CHECK(!gt__store_entry(store, UINT64_MAX));
+    CHECK(!gt__store_entry(store, (uint64_t)1 << 32));
+    gt_poison *poison = gt__poison_new(GT_ERR_INDEX, "why");
+    for (uint64_t slot = 1; slot <= 1000; slot++) {
+        gt_entry *entry = gt__store_entry(store, slot);
+        if (!CHECK(entry && entry->state == GT_ENTRY_EMPTY))
+            break;
+        if (slot % 2) {
+            entry->state = GT_ENTRY_TENSOR;
+            CHECK_EQ(allocate(store, slot, &entry->view, &entry->buffer), GT_OK);
+        } else {
+            entry->state = GT_ENTRY_POISON;
+            entry->poison = poison;
+            poison->references++;
+        }
+    }
+    CHECK_EQ(stats_of(store).tensors, 1000);
+    CHECK_EQ(poison->references, 501);
+    for (uint64_t slot = 1; slot <= 900; slot++)
+        gt__store_clear(store, gt__store_entry(store, slot));
+    gt__store_clear(store, gt__store_entry(store, 5)); /* empty: nothing to do */
+    CHECK_EQ(stats_of(store).tensors, 100);
+    CHECK_EQ(poison->references, 51);
+    gt__store_free(&store); /* clears the rest */
+    CHECK(!store);
+    CHECK_EQ(engine.bytes, 0);
+    CHECK_EQ(poison->references, 1);
+    gt__poison_release(poison);
+}
+
+/* ---- views ------------------------------------------------------------------------------------------------------ */
+
+enum { BASE_ELEMENTS = 512, MOST_ELEMENTS = 2000 };
+
+/* A view, and by list which elements of the base it shows, row-major. */
+typedef struct listed {
+    gt_view view;
+    int64_t list[MOST_ELEMENTS];
+} listed;
+
+static int64_t base[BASE_ELEMENTS];
+
+static int64_t element_of(const int64_t *index, const gt_meta *meta)
+{
+    int64_t position = 0;
+    for (unsigned axis = 0; axis < meta->rank; axis++)
+        position = position * meta->shape[axis] + index[axis];
+    return position;
+}
+
+static void index_of(int64_t position, const gt_meta *meta, int64_t *index)
+{
+    for (unsigned axis = meta->rank; axis-- > 0; position /= meta->shape[axis])
+        index[axis] = position % meta->shape[axis];
+}
+
+/* What the view shows must be what the list says, inside the base, and `contiguous` must be true if and only if so. */
+static bool listed_right(const listed *l)
+{
+    const gt_view *view = &l->view;
+    bool right = true, row_major = true;
+    for (int64_t position = 0; position < view->meta.numel && right; position++) {
+        int64_t index[GT_MAX_RANK], offset = 0;
+        index_of(position, &view->meta, index);
+        for (unsigned axis = 0; axis < view->meta.rank; axis++)
+            offset += index[axis] * view->stride[axis];
+        const int64_t *at = (const int64_t *)view->data + offset;
+        right = at >= base && at < base + BASE_ELEMENTS && *at == l->list[position];
+        row_major &= offset == position;
+    }
+    return right && row_major == view->contiguous;
+}
+
+/* Whether elements in this order and shape are one view of the base at all: whether places depend linearly on indices. */
+static bool is_linear(const int64_t *list, const gt_meta *meta)
+{
+    int64_t stride[GT_MAX_RANK] = {0};
+    for (unsigned axis = 0; axis < meta->rank; axis++)
+        if (meta->shape[axis] > 1) {
+            int64_t one[GT_MAX_RANK] = {0};
+            one[axis] = 1;
+            stride[axis] = list[element_of(one, meta)] - list[0];
+        }
+    for (int64_t position = 0; position < meta->numel; position++) {
+        int64_t index[GT_MAX_RANK], place = list[0];
+        index_of(position, meta, index);
+        for (unsigned axis = 0; axis < meta->rank; axis++)
+            place += index[axis] * stride[axis];
+        if (place != list[position])
+            return false;
+    }
+    return true;
+}
+
+/* Random factors of numel, with ones strewn in. */
+static unsigned random_factors(numbers *n, int64_t numel, int64_t *shape)
+{
+    unsigned rank = 0;
+    while (rank < GT_MAX_RANK - 1 && (numel > 1 || numbers_below(n, 3) == 0)) {
+        int64_t size = 1 + (int64_t)numbers_below(n, 6);
+        if (numel % size == 0 || numel == 0) {
+            shape[rank++] = size;
+            numel /= size;
+        }
+    }
+    if (numel != 1)
+        shape[rank++] = numel;
+    return rank;
+}
+
+static void random_op(numbers *n, const gt_meta *from, gt_instruction *ins, gt_slot *tail)
+{
+    static const gt_opcode ops[] = {GT_OP_reshape, GT_OP_permute, GT_OP_expand, GT_OP_slice};
+    memset(tail, 0, 3 * sizeof *tail);
+    *ins = (gt_instruction){.op = (uint16_t)ops[numbers_below(n, 4)]};
+    if (ins->op == GT_OP_reshape)
+        ins->rank = (uint8_t)random_factors(n, from->numel, tail->i64);
+    if (ins->op == GT_OP_expand) {
+        unsigned extra = from->rank < GT_MAX_RANK ? (unsigned)numbers_below(n, 2) : 0;
+        ins->rank = (uint8_t)(from->rank + extra);
+        for (unsigned axis = 0; axis < ins->rank; axis++) {
+            int64_t size = axis < extra ? 1 : from->shape[axis - extra];
+            tail->i64[axis] = size == 1 && from->numel < MOST_ELEMENTS / 4 ? (int64_t)numbers_below(n, 4) : size;
+        }
+    }
+    unsigned left[GT_MAX_RANK];
+    for (unsigned axis = 0; axis < from->rank; axis++)
+        left[axis] = axis;
+    for (unsigned axis = 0, count = from->rank; axis < from->rank; axis++, count--) {
+        unsigned pick = (unsigned)numbers_below(n, count);
+        if (ins->op == GT_OP_permute)
+            ins->imm[0].u |= (uint64_t)left[pick] << (8 * axis);
+        left[pick] = left[count - 1];
+        int64_t size = from->shape[axis], start = (int64_t)numbers_below(n, (uint64_t)size + 1), most = 0;
+        int64_t step = (int64_t)numbers_below(n, 7) - 3;
+        if (ins->op != GT_OP_slice)
+            continue;
+        if (step == 0)
+            step = numbers_below(n, 2) ? INT64_MAX : INT64_MIN; /* right, as long as only one is taken */
+        if (start < size)
+            most = step == INT64_MAX || step == INT64_MIN ? 1 : step > 0 ? (size - 1 - start) / step + 1 : start / -step + 1;
+        tail[0].i64[axis] = start;
+        tail[1].i64[axis] = step;
+        tail[2].i64[axis] = numbers_below(n, 16) ? most : (int64_t)numbers_below(n, (uint64_t)most + 1);
+    }
+}
+
+/* The list of the result, from the list of the operand. */
+static void apply_to_list(const gt_instruction *ins, const gt_slot *tail, const listed *from, listed *to)
+{
+    const gt_meta *in = &from->view.meta, *out = &to->view.meta;
+    for (int64_t position = 0; position < out->numel; position++) {
+        int64_t index[GT_MAX_RANK], source[GT_MAX_RANK];
+        index_of(position, out, index);
+        for (unsigned axis = 0; axis < in->rank; axis++)
+            if (ins->op == GT_OP_slice)
+                source[axis] = tail[0].i64[axis] + (index[axis] ? index[axis] * tail[1].i64[axis] : 0);
+            else if (ins->op == GT_OP_expand)
+                source[axis] = in->shape[axis] == 1 ? 0 : index[axis + out->rank - in->rank];
+        for (unsigned axis = 0; ins->op == GT_OP_permute && axis < in->rank; axis++)
+            source[ins->imm[0].u >> (8 * axis) & 0xff] = index[axis];
+        to->list[position] = from->list[ins->op == GT_OP_reshape ? position : element_of(source, in)];
+    }
+}
+
+static void start_list(numbers *n, listed *l)
+{
+    int64_t shape[GT_MAX_RANK];
+    int64_t numel = 1 + (int64_t)numbers_below(n, BASE_ELEMENTS);
+    CHECK_EQ(gt__meta_set(&l->view.meta, GT_INT64, random_factors(n, numel, shape), shape), GT_OK);
+    l->view.data = base;
+    gt__view_set_contiguous(&l->view);
+    for (int64_t position = 0; position < numel; position++)
+        l->list[position] = position;
+}
+
+static void test_views(const void *argument)
+{
+    (void)argument;
+    static listed from, to;
+    numbers n = {.state = 7};
+    unsigned reshaped = 0, refused = 0;
+    for (int k = 0; k < BASE_ELEMENTS; k++)
+        base[k] = k;
+    for (int round = 0; round < 60000; round++) {
+        gt_instruction ins;
+        gt_slot tail[3];
+        gt_dtype compute;
+        if (round % 6 == 0 || from.view.meta.numel == 0)
+            start_list(&n, &from);
+        random_op(&n, &from.view.meta, &ins, tail);
+        gt_err err = gt__op_infer(&ins, tail, (const gt_meta *[]){&from.view.meta}, &to.view.meta, &compute);
+        if (!CHECK_EQ(err, GT_OK))
+            return;
+        if (to.view.meta.numel > MOST_ELEMENTS)
+            continue;
+        apply_to_list(&ins, tail, &from, &to);
+        bool is_view = gt__view_of(&from.view, &ins, tail, &to.view);
+        reshaped += ins.op == GT_OP_reshape;
+        refused += !is_view;
+        if (is_view)
+            CHECK(listed_right(&to));
+        else
+            CHECK(ins.op == GT_OP_reshape && !is_linear(to.list, &to.view.meta));
+        if (is_view)
+            from = to;
+    }
+    CHECK(reshaped > 1000 && refused > 100 && refused < reshaped);
+}
+
+/* ---- execution -------------------------------------------------------------------------------------------------- */
+
+static bool worker_open(gt_worker *worker)
+{
+    *worker = (gt_worker){.name = "test"};
+    return CHECK_EQ(gt__engine_reference.open(&(gt_engine_options){.threads = 1}, &worker->engine), GT_OK) &&
+           CHECK_EQ(gt__store_new(worker->engine, &worker->store), GT_OK);
+}
+
+static void worker_close(gt_worker *worker)
+{
+    gt__store_free(&worker->store);
+    worker->engine->ops->close(worker->engine);
+}
+
+static gt_entry *execute(gt_worker *worker, gt_slot *record)
+{
+    unsigned length;
+    CHECK_EQ(gt__instruction_check(record, 8, &length), GT_OK);
+    gt__worker_execute(worker, &record->ins, record + 1);
+    return gt__store_entry(worker->store, record->ins.result);
+}
+
+/* Slot `slot` becomes 0, 1, 2, ... */
+static gt_entry *execute_arange(gt_worker *worker, uint64_t slot, int64_t count)
+{
+    gt_slot record[8] = {{.ins = {.op = GT_OP_arange, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = slot}}};
+    record->ins.imm[1].i = 1;
+    record[1].i64[0] = count;
+    return execute(worker, record);
+}
+
+static void test_poison(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    if (!worker_open(&worker))
+        return;
+    execute_arange(&worker, 1, 5);
+    gt_slot take[8] = {{.ins = {.op = GT_OP_take, .result = 3, .operand = {1, 2}}}};
+    gt_slot index[8] = {{.ins = {.op = GT_OP_full, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 2}}};
+    index->ins.imm[0].i = 99;
+    index[1].i64[0] = 2;
+    execute(&worker, index);
+    gt_entry *bad = execute(&worker, take);
+    CHECK_EQ(bad->state, GT_ENTRY_POISON);
+    CHECK_EQ(bad->poison->err, GT_ERR_INDEX);
+    gt_poison *poison = bad->poison;
+    for (uint64_t slot = 4; slot < 300; slot++) { /* each from the one before: the table grows meanwhile */
+        gt_slot add[8] = {{.ins = {.op = GT_OP_add, .result = slot, .operand = {1, slot - 1}}}};
+        CHECK(execute(&worker, add)->poison == poison);
+    }
+    CHECK_EQ(poison->references, 297);
+    gt_slot missing[8] = {{.ins = {.op = GT_OP_neg, .result = 300, .operand = {1000}}}};
+    CHECK_EQ(execute(&worker, missing)->poison->err, GT_ERR_INTERNAL);
+    /* A slot that held poison can hold a tensor again. */
+    CHECK_EQ(execute_arange(&worker, 3, 4)->state, GT_ENTRY_TENSOR);
+    CHECK_EQ(poison->references, 296);
+    worker_close(&worker);
+}
+
+/* a[::-1] = src, consuming a. */
+static gt_entry *execute_reverse(gt_worker *worker, uint64_t a, uint64_t src, uint64_t result, int64_t count)
+{
+    gt_slot assign[8] = {
+        {.ins = {.op = GT_OP_assign, .tail = 3, .flags = GT_FLAG_CONSUMES, .result = result, .operand = {a, src}}}};
+    assign[1].i64[0] = count - 1;
+    assign[2].i64[0] = -1;
+    assign[3].i64[0] = count;
+    return execute(worker, assign);
+}
+
+static bool holds(const gt_entry *entry, int64_t first, int64_t step, int64_t count)
+{
+    const int64_t *elements = entry->view.data;
+    bool right = entry->state == GT_ENTRY_TENSOR && entry->view.meta.numel == count && entry->view.contiguous;
+    for (int64_t k = 0; k < count && right; k++)
+        right = elements[k] == first + k * step;
+    return right;
+}
+
+static void test_in_place(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    if (!worker_open(&worker))
+        return;
+    execute_arange(&worker, 1, 6);
+    execute_arange(&worker, 2, 6);
+    const void *memory = gt__store_entry(worker.store, 1)->view.data;
+    CHECK(holds(execute_reverse(&worker, 1, 2, 3, 6), 5, -1, 6));
+    CHECK(gt__store_entry(worker.store, 3)->view.data == memory); /* nobody else had it: updated where it lies */
+    CHECK_EQ(gt__store_entry(worker.store, 1)->state, GT_ENTRY_EMPTY);
+    /* Somebody who looks at the same memory keeps the old values. */
+    gt_slot whole[8] = {{.ins = {.op = GT_OP_permute, .result = 4, .operand = {2}}}};
+    execute(&worker, whole);
+    CHECK(holds(execute_reverse(&worker, 2, 4, 5, 6), 5, -1, 6));
+    CHECK(holds(gt__store_entry(worker.store, 4), 0, 1, 6));
+    /* And so does the source when it is the consumed tensor itself. */
+    execute_arange(&worker, 6, 6);
+    CHECK(holds(execute_reverse(&worker, 6, 6, 7, 6), 5, -1, 6));
+    /* A failure consumes just the same. */
+    gt_slot bad[8] = {{.ins = {.op = GT_OP_assign, .tail = 3, .flags = GT_FLAG_CONSUMES, .result = 8, .operand = {7, 99}}}};
+    bad[2].i64[0] = 1;
+    CHECK_EQ(execute(&worker, bad)->state, GT_ENTRY_POISON);
+    CHECK_EQ(gt__store_entry(worker.store, 7)->state, GT_ENTRY_EMPTY);
+    worker_close(&worker);
+}
+
+static void append(gt_worker *worker, uint64_t slot, uint64_t offset, uint64_t bytes, uint8_t value)
+{
+    static gt_slot data[1 + GT_MAX_TAIL];
+    data->ins = (gt_instruction){.op = GT_OP_data, .tail = (uint16_t)gt__slots_for(bytes), .operand = {slot}};
+    data->ins.imm[0].u = offset;
+    data->ins.imm[1].u = bytes;
+    memset(data + 1, value, bytes);
+    gt__worker_append(worker, &data->ins, data + 1);
+}
+
+static gt_entry *start_upload(gt_worker *worker, uint64_t slot, int64_t bytes)
+{
+    static gt_slot upload[1 + GT_MAX_TAIL];
+    unsigned tail = 1 + gt__slots_for((size_t)(bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK));
+    upload->ins = (gt_instruction){.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .tail = (uint16_t)tail, .result = slot};
+    upload->ins.imm[0].i = bytes;
+    upload[1].i64[0] = bytes;
+    memset(upload + 2, 1, GT_MAX_CHUNK);
+    unsigned length;
+    CHECK_EQ(gt__instruction_check(upload, 1 + GT_MAX_TAIL, &length), GT_OK);
+    gt__worker_execute(worker, &upload->ins, upload + 1);
+    return gt__store_entry(worker->store, slot);
+}
+
+/* A tensor of which not all has arrived shows nobody what the memory held before. */
+static void test_uploads_in_pieces(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    enum { BYTES = 3 * GT_MAX_CHUNK - 100 };
+    if (!worker_open(&worker))
+        return;
+    start_upload(&worker, 1, BYTES);
+    gt_slot copy[8] = {{.ins = {.op = GT_OP_copy, .result = 2, .operand = {1}}}};
+    CHECK_EQ(execute(&worker, copy)->state, GT_ENTRY_POISON);
+    append(&worker, 1, GT_MAX_CHUNK, GT_MAX_CHUNK, 2);
+    CHECK_EQ(execute(&worker, copy)->state, GT_ENTRY_POISON);
+    append(&worker, 1, 2 * GT_MAX_CHUNK, GT_MAX_CHUNK - 100, 3);
+    const gt_entry *whole = execute(&worker, copy);
+    if (CHECK_EQ(whole->state, GT_ENTRY_TENSOR)) {
+        const uint8_t *bytes = whole->view.data;
+        CHECK(bytes[0] == 1 && bytes[GT_MAX_CHUNK] == 2 && bytes[2 * GT_MAX_CHUNK] == 3 && bytes[BYTES - 1] == 3);
+    }
+    /* Pieces out of order, too long, or of nothing. */
+    start_upload(&worker, 3, BYTES);
+    append(&worker, 3, 2 * GT_MAX_CHUNK, 10, 2);
+    CHECK_EQ(gt__store_entry(worker.store, 3)->state, GT_ENTRY_POISON);
+    start_upload(&worker, 4, GT_MAX_CHUNK + 10);
+    append(&worker, 4, GT_MAX_CHUNK, 11, 2);
+    CHECK_EQ(gt__store_entry(worker.store, 4)->state, GT_ENTRY_POISON);
+    execute_arange(&worker, 5, 3);
+    append(&worker, 5, 24, 8, 2);
+    append(&worker, 77, 0, 8, 2);
+    CHECK_EQ(start_upload(&worker, 6, 0)->state, GT_ENTRY_TENSOR);
+    CHECK_EQ(start_upload(&worker, 7, GT_MAX_CHUNK)->state, GT_ENTRY_TENSOR);
+    worker_close(&worker);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("size classes", test_size_classes, NULL);
+    check_run("reuse", test_reuse, NULL);
+    check_run("limit", test_limit, NULL);
+    check_run("limit text", test_limit_text, NULL);
+    check_run("entries", test_entries, NULL);
+    check_run("views", test_views, NULL);
+    check_run("poison", test_poison, NULL);
+    check_run("in place", test_in_place, NULL);
+    check_run("uploads in pieces", test_uploads_in_pieces, NULL);
+    return check_end();
+}
