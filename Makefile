@@ -40,7 +40,8 @@ test-sanitize: build-asan/build.ninja build-tsan/build.ninja
 	@ninja -C build-asan && ninja -C build-tsan
 	@status=0; \
 	meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 5 || status=1; \
-	meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 || status=1; \
+	TSAN_OPTIONS="suppressions='$(CURDIR)/tests/tsan.supp'" \
+	meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 5 || status=1; \
 	exit $$status
 
 c_files = $$(find include src python tests examples -name '*.[ch]')

@@ -96,9 +96,9 @@ class Report:
               f"Python {versions['python']}")
         print(f"{machine['processor']}, {machine['architecture']}, {machine['cores']} cores, "
               f"{machine['memory_bytes'] / (1 << 30):.0f} GiB; "
-              f"torch with {machine['cores']} threads, inference mode, malloc trim off")
+              f"torch with {machine['cores']} threads, no_grad, malloc trim off")
         if machine["load_before"] > 0.3 * machine["cores"]:
-            print(f"The machine is busy (load {machine['load_before']:.1f}): other programs disturb these numbers.")
+            print(f"The machine is busy (load {machine['load_before']:.1f}): expect distorted numbers.")
         print("Times of one repetition, medians; the wait for GT to have executed all of them is included.")
         print("ratio: GT's time / torch's. For from_numpy and numpy() GT's speed / memcpy's (under numpy).\n")
         print(LAYOUT.format("work", "GT", "torch", "numpy", "ratio", "bound", ""), flush=True)
@@ -140,7 +140,7 @@ class Report:
             "date": self.date,
             "machine": self.machine,
             "versions": self.versions,
-            "torch_settings": {"threads": self.machine["cores"], "mode": "inference", "environment": WARM_MALLOC},
+            "torch_settings": {"threads": self.machine["cores"], "mode": "no_grad", "environment": WARM_MALLOC},
             "rows": [{**dataclasses.asdict(line), "ok": line.met()} for line in self.rows],
             "figures": [{**dataclasses.asdict(figure), "ok": figure.met()} for figure in self.figures],
             "bounds_met": met,

@@ -52,7 +52,7 @@ class Torch:
     def __init__(self):
         import torch
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        torch.inference_mode().__enter__()
+        torch.set_grad_enabled(False)
         self.module = torch
         self.version = torch.__version__
         self.sigmoid = torch.sigmoid

@@ -48,7 +48,7 @@ def main():
         gt.ones(3, 4) + gt.ones(5, 6)
     except Exception as error:
         show("ones(3,4) + ones(5,6)", f"{type(error).__name__}: {error}")
-    print("ran on", gt._gt.current().description)
+    print("ran on", gt.client_description())
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def main():
     layers = train(steps)
     seconds = time.perf_counter() - start
     draw(layers)
-    print(f"{seconds:.2f} s, {seconds / steps * 1e6:.0f} µs a step, on {gt._gt.current().description}")
+    print(f"{seconds:.2f} s, {seconds / steps * 1e6:.0f} µs a step, on {gt.client_description()}")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def small_job():
     a = gt.randn(200, 300)
     b = gt.randn(300, 100)
     c = (a @ b).relu()
-    print(f"relu(a @ b): shape {tuple(c.shape)}, mean {c.mean().item():.4f}, on {gt._gt.current().description}")
+    print(f"relu(a @ b): shape {tuple(c.shape)}, mean {c.mean().item():.4f}, on {gt.client_description()}")
 
 
 def main():

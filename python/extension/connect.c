@@ -1,10 +1,11 @@
 /*
  * connect.c: which client a thread uses, what waiting does to the GIL, how failures become exceptions.
  *
- * A thread that called connect has its own client, kept in the thread state's dictionary; every other thread shares
- * the process's default client, an embedded server started with the first tensor. A client belongs to the GIL: whoever
- * holds it may use any client that is not `waiting`. A thread that waits releases the GIL first (the wait hooks), and
- * the others that want the same client sleep in gt__py_client_turn until it is back.
+ * A thread that called connect has its own client, kept in the thread state's dictionary; every other thread
+ * shares the process's default client, an embedded server started with the first tensor. A client belongs to
+ * the GIL: whoever holds it may use any client that is not `waiting`. A thread that waits releases the GIL
+ * first (the wait hooks), and the others that want the same client sleep in gt__py_client_turn until it is
+ * back.
  */
 #include "extension.h"
 
@@ -12,8 +13,7 @@
 #include <time.h>
 
 typedef struct ConnectionObject {
-    PyObject_HEAD
-    gt_client *client; /* NULL once closed */
+    PyObject_HEAD gt_client *client; /* NULL once closed */
 } ConnectionObject;
 
 /* Every client that was opened and not closed, for exit; some have outlived their ConnectionObject. */
@@ -27,23 +27,40 @@ PyTypeObject *gt__py_connection_type;
 static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
-static PyObject *value_error, *type_error, *current_key;
+static PyObject *value_error, *type_error, *connection_error, *current_key;
 
-/* ---- errors ------------------------------------------------------------------------------------------------------ */
+/* ---- errors ---------------------------------------------------------------------------------------------- */
 
 PyObject *gt__py_raise(gt_err err)
 {
     PyObject *type = PyExc_RuntimeError;
     switch (err) {
-    case GT_ERR_VALUE: type = value_error; break;
-    case GT_ERR_TYPE: type = type_error; break;
-    case GT_ERR_INDEX: type = PyExc_IndexError; break;
-    case GT_ERR_MEMORY: type = PyExc_MemoryError; break;
-    case GT_ERR_CONNECTION: type = PyExc_ConnectionError; break;
-    case GT_ERR_TIMEOUT: type = PyExc_TimeoutError; break;
-    case GT_ERR_INTERRUPTED: type = PyExc_KeyboardInterrupt; break;
-    case GT_ERR_UNSUPPORTED: type = PyExc_NotImplementedError; break;
-    default: break;
+    case GT_ERR_VALUE:
+        type = value_error;
+        break;
+    case GT_ERR_TYPE:
+        type = type_error;
+        break;
+    case GT_ERR_INDEX:
+        type = PyExc_IndexError;
+        break;
+    case GT_ERR_MEMORY:
+        type = PyExc_MemoryError;
+        break;
+    case GT_ERR_CONNECTION:
+        type = connection_error;
+        break;
+    case GT_ERR_TIMEOUT:
+        type = PyExc_TimeoutError;
+        break;
+    case GT_ERR_INTERRUPTED:
+        type = PyExc_KeyboardInterrupt;
+        break;
+    case GT_ERR_UNSUPPORTED:
+        type = PyExc_NotImplementedError;
+        break;
+    default:
+        break;
     }
     /* The signal's own exception says more than ours. */
     if (err != GT_ERR_INTERRUPTED || !PyErr_Occurred())
@@ -51,7 +68,7 @@ PyObject *gt__py_raise(gt_err err)
     return NULL;
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------------------- */
 
 static pthread_mutex_t turn_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn_changed = PTHREAD_COND_INITIALIZER;
@@ -88,12 +105,12 @@ int gt__py_client_turn(gt_client *client)
 {
     while (client->waiting) {
         if (own_waits) { /* only a signal handler can get here, and the wait it interrupted cannot end before it */
-            PyErr_SetString(PyExc_RuntimeError, "a signal handler cannot use a client that its thread is waiting for");
+            PyErr_SetString(PyExc_RuntimeError,
+                            "a signal handler cannot use a client that its thread is waiting for");
             return -1;
         }
         uint64_t seen = turns;
-        Py_BEGIN_ALLOW_THREADS
-        struct timespec until;
+        Py_BEGIN_ALLOW_THREADS struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 100 * 1000 * 1000; /* wake now and then for signals */
         until.tv_sec += until.tv_nsec / 1000000000;
@@ -103,9 +120,7 @@ int gt__py_client_turn(gt_client *client)
         while (turns == seen && status == 0)
             status = pthread_cond_timedwait(&turn_changed, &turn_mutex, &until);
         pthread_mutex_unlock(&turn_mutex);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() < 0)
-            return -1;
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -1;
     }
     return 0;
 }
@@ -118,7 +133,7 @@ static void reset_in_child(void)
     own_waits = 0;
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------------------- */
 
 static bool is_foreign(const gt_client *client)
 {
@@ -203,7 +218,7 @@ static PyObject *close_all(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- the current client ----------------------------------------------------------------------------------------- */
+/* ---- the current client ---------------------------------------------------------------------------------- */
 
 static gt_client *default_client(void)
 {
@@ -238,16 +253,17 @@ gt_client *gt__py_client(void)
     } else {
         client = connection->client;
         if (client && is_foreign(client)) {
-            PyErr_SetString(PyExc_RuntimeError, "this client was connected before fork(): call gt.connect in the child");
+            PyErr_SetString(PyExc_RuntimeError,
+                            "this client was connected before fork(): call gt.connect in the child");
             return NULL;
         }
         if (!client)
-            PyErr_SetString(PyExc_ConnectionError, "this thread's client is closed: call gt.connect");
+            PyErr_SetString(connection_error, "this thread's client is closed: call gt.connect");
     }
     return client && gt__py_enter(client) == 0 ? client : NULL;
 }
 
-/* ---- module functions -------------------------------------------------------------------------------------------- */
+/* ---- module functions ------------------------------------------------------------------------------------ */
 
 static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -273,10 +289,9 @@ static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
     gt_err err;
     int timeout_ms = seconds > 0 && seconds < 0.001 ? 1 : (int)(seconds * 1000);
     do {
-        Py_BEGIN_ALLOW_THREADS
-        err = gt_client_connect(address, timeout_ms, &client);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() < 0) {
+        Py_BEGIN_ALLOW_THREADS err = gt_client_connect(address, timeout_ms, &client);
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0)
+        {
             if (err == GT_OK)
                 gt_client_close(&client);
             return NULL;
@@ -302,7 +317,8 @@ static PyObject *py_use(PyObject *module, PyObject *connection)
     (void)module;
     PyObject *state = PyThreadState_GetDict();
     if (connection != Py_None && Py_TYPE(connection) != gt__py_connection_type)
-        return PyErr_Format(PyExc_TypeError, "expected a Connection or None, not %s", Py_TYPE(connection)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "expected a Connection or None, not %s",
+                            Py_TYPE(connection)->tp_name);
     if (!state)
         return PyErr_NoMemory();
     int status = 0;
@@ -332,7 +348,8 @@ static PyObject *py_gpu_workers(PyObject *module, PyObject *workers)
     if (gt__py_int64(workers, &count) < 0)
         return NULL;
     if (count < 1 || count > 1024)
-        return PyErr_Format(PyExc_ValueError, "the number of workers must be between 1 and 1024, not %lld", (long long)count);
+        return PyErr_Format(PyExc_ValueError, "the number of workers must be between 1 and 1024, not %lld",
+                            (long long)count);
     if (default_connection && default_connection->client && !is_foreign(default_connection->client)) {
         PyErr_SetString(PyExc_RuntimeError, "gpu_workers() must be called before the first tensor operation");
         return NULL;
@@ -381,22 +398,31 @@ static PyObject *py_stats(PyObject *module, PyObject *unused)
 
 PyMethodDef gt__py_connect_functions[] = {
     FAST("open", py_open, "open(address, timeout=None): a Connection to the server at host:port."),
-    {.ml_name = "open_embedded", .ml_meth = py_open_embedded, .ml_flags = METH_O,
+    {.ml_name = "open_embedded",
+     .ml_meth = py_open_embedded,
+     .ml_flags = METH_O,
      .ml_doc = "open_embedded(workers): a Connection to a server inside this process."},
-    {.ml_name = "use", .ml_meth = py_use, .ml_flags = METH_O,
+    {.ml_name = "use",
+     .ml_meth = py_use,
+     .ml_flags = METH_O,
      .ml_doc = "use(connection): make it this thread's client; None: the process's default one."},
     NOARGS("current", py_current, "current(): the Connection this thread uses, None before the first."),
-    {.ml_name = "gpu_workers", .ml_meth = py_gpu_workers, .ml_flags = METH_O,
+    {.ml_name = "gpu_workers",
+     .ml_meth = py_gpu_workers,
+     .ml_flags = METH_O,
      .ml_doc = "gpu_workers(n): workers of the embedded server; before the first tensor."},
-    NOARGS("synchronize", py_synchronize, "synchronize(): wait until everything emitted so far has been executed."),
-    {.ml_name = "manual_seed", .ml_meth = py_manual_seed, .ml_flags = METH_O,
+    NOARGS("synchronize", py_synchronize,
+           "synchronize(): wait until everything emitted so far has been executed."),
+    {.ml_name = "manual_seed",
+     .ml_meth = py_manual_seed,
+     .ml_flags = METH_O,
      .ml_doc = "manual_seed(seed): make rand, randn and randint repeat from here."},
     NOARGS("stats", py_stats, "stats(): the dispatcher's statistics as JSON text."),
     NOARGS("_close_all", close_all, "Close every client; runs at exit."),
     {.ml_name = NULL},
 };
 
-/* ---- the type ---------------------------------------------------------------------------------------------------- */
+/* ---- the type -------------------------------------------------------------------------------------------- */
 
 static PyObject *connection_description(PyObject *self, void *closure)
 {
@@ -441,7 +467,9 @@ static int register_at_exit(PyObject *module)
 int gt__py_connect_init(PyObject *module)
 {
     static PyGetSetDef attributes[] = {
-        {.name = "description", .get = connection_description, .doc = "Where this client's tensors live, in words."},
+        {.name = "description",
+         .get = connection_description,
+         .doc = "Where this client's tensors live, in words."},
         {.name = "closed", .get = connection_closed, .doc = "Whether it was closed."},
         {.name = NULL},
     };
@@ -450,8 +478,10 @@ int gt__py_connect_init(PyObject *module)
         {.ml_name = NULL},
     };
     static PyType_Slot slots[] = {
-        SLOT(Py_tp_dealloc, connection_dealloc), SLOT(Py_tp_repr, connection_repr),
-        SLOT(Py_tp_getset, attributes),          SLOT(Py_tp_methods, methods),
+        SLOT(Py_tp_dealloc, connection_dealloc),
+        SLOT(Py_tp_repr, connection_repr),
+        SLOT(Py_tp_getset, attributes),
+        SLOT(Py_tp_methods, methods),
         SLOT(Py_tp_doc, "A client's connection to a server, or its embedded server."),
         {.slot = 0},
     };
@@ -469,7 +499,9 @@ int gt__py_connect_init(PyObject *module)
         return -1;
     /* Shape errors are RuntimeErrors in PyTorch and ValueErrors in NumPy: these are both. */
     if (add_exception(module, "GtError", PyExc_RuntimeError, PyExc_ValueError, &value_error) < 0 ||
-        add_exception(module, "GtTypeError", PyExc_TypeError, PyExc_RuntimeError, &type_error) < 0)
+        add_exception(module, "GtTypeError", PyExc_TypeError, PyExc_RuntimeError, &type_error) < 0 ||
+        add_exception(module, "GtConnectionError", PyExc_ConnectionError, PyExc_RuntimeError, &connection_error) <
+            0)
         return -1;
     pthread_atfork(NULL, NULL, reset_in_child);
     gt__wait_hooks = (gt_wait_hooks){.before = wait_before, .after = wait_after, .interrupted = wait_interrupted};

@@ -22,14 +22,14 @@ static bool name_matches(const char *names, const char *name)
     }
 }
 
-int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, const char *const *names,
-                 int count, int positional, PyObject **values)
+int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
+                 const char *const *names, int count, int positional, PyObject **values)
 {
     for (int k = 0; k < count; k++)
         values[k] = k < nargs ? args[k] : NULL;
     if (nargs > positional) {
-        PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", function, positional,
-                     nargs);
+        PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", function,
+                     positional, nargs);
         return -1;
     }
     Py_ssize_t keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
@@ -70,7 +70,7 @@ int gt__py_flag(PyObject *object, bool *value)
     return truth < 0 ? -1 : 0;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------ */
+/* ---- numbers --------------------------------------------------------------------------------------------- */
 
 /* NumPy scalars and 0-d arrays, through their buffer: importing NumPy to know its types would cost 100 ms. */
 static int literal_from_buffer(PyObject *object, gt_literal *kind, gt_imm *value)
@@ -134,14 +134,15 @@ double gt__py_literal_double(gt_literal kind, gt_imm value)
     return kind == GT_LITERAL_FLOAT ? value.f : (double)value.i;
 }
 
-/* ---- axes and shapes ------------------------------------------------------------------------------------------ */
+/* ---- axes and shapes ------------------------------------------------------------------------------------- */
 
 int gt__py_wrap_axis(int64_t given, int rank, int *axis)
 {
     int limit = rank ? rank : 1;
     if (given < -limit || given >= limit) {
-        PyErr_Format(PyExc_IndexError, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
-                     -limit, limit - 1, (long long)given);
+        PyErr_Format(PyExc_IndexError,
+                     "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -limit,
+                     limit - 1, (long long)given);
         return -1;
     }
     *axis = (int)(given < 0 ? given + limit : given);
@@ -219,7 +220,7 @@ int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape)
     return 0;
 }
 
-/* ---- operands ---------------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------------------- */
 
 int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_literal *kind, gt_imm *value)
 {

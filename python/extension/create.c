@@ -1,8 +1,8 @@
 /*
  * create.c: functions that make tensors: tensor, zeros, full, arange, rand, ... and their _like forms.
  *
- * Sizes come one by one or as a tuple; dtype= and requires_grad= are understood everywhere; device= is accepted and
- * ignored, since where a tensor lives is the dispatcher's business.
+ * Sizes come one by one or as a tuple; dtype= and requires_grad= are understood everywhere; device= is accepted
+ * and ignored, since where a tensor lives is the dispatcher's business.
  */
 #include "extension.h"
 
@@ -30,7 +30,9 @@ static int options(PyObject *const *values, gt_dtype default_dtype, Creation *cr
     creation->dtype = default_dtype;
     creation->has_dtype = values[0] && values[0] != Py_None;
     creation->requires_grad = false;
-    return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0 ? -1 : 0;
+    return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0
+               ? -1
+               : 0;
 }
 
 /* name(*size, dtype=, requires_grad=, device=) */
@@ -64,7 +66,7 @@ static int like(PyObject *input, PyObject *const *values, Creation *creation)
     return options(values, (gt_dtype)tensor->meta.dtype, creation);
 }
 
-/* ---- constants and random numbers ------------------------------------------------------------------------------- */
+/* ---- constants and random numbers ------------------------------------------------------------------------ */
 
 /* The literal as the dtype sees it: integers exactly, floats as doubles. */
 static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value, gt_tensor **out)
@@ -100,27 +102,27 @@ static gt_err make_randn(const Creation *creation, gt_tensor **out)
     return gt_randn(creation->client, creation->dtype, creation->rank, creation->shape, out);
 }
 
-#define SIZED(name)                                                                                            \
-    static PyObject *py_##name(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)         \
-    {                                                                                                          \
-        (void)module;                                                                                          \
-        Creation creation;                                                                                     \
-        gt_tensor *out = NULL;                                                                                 \
-        if (sized(#name, args, nargs, kwnames, &creation) < 0)                                                 \
-            return NULL;                                                                                       \
-        return finish(&creation, make_##name(&creation, &out), out);                                           \
-    }                                                                                                          \
-    static PyObject *py_##name##_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)  \
-    {                                                                                                          \
-        (void)module;                                                                                          \
-        static const char *const names[] = {"input", "dtype", "requires_grad", "device"};                      \
-        PyObject *values[4];                                                                                   \
-        Creation creation;                                                                                     \
-        gt_tensor *out = NULL;                                                                                 \
-        if (gt__py_parse(#name "_like", args, nargs, kwnames, names, 4, 1, values) < 0 ||                      \
-            like(values[0], values + 1, &creation) < 0)                                                        \
-            return NULL;                                                                                       \
-        return finish(&creation, make_##name(&creation, &out), out);                                           \
+#define SIZED(name)                                                                                               \
+    static PyObject *py_##name(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)            \
+    {                                                                                                             \
+        (void)module;                                                                                             \
+        Creation creation;                                                                                        \
+        gt_tensor *out = NULL;                                                                                    \
+        if (sized(#name, args, nargs, kwnames, &creation) < 0)                                                    \
+            return NULL;                                                                                          \
+        return finish(&creation, make_##name(&creation, &out), out);                                              \
+    }                                                                                                             \
+    static PyObject *py_##name##_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)     \
+    {                                                                                                             \
+        (void)module;                                                                                             \
+        static const char *const names[] = {"input", "dtype", "requires_grad", "device"};                         \
+        PyObject *values[4];                                                                                      \
+        Creation creation;                                                                                        \
+        gt_tensor *out = NULL;                                                                                    \
+        if (gt__py_parse(#name "_like", args, nargs, kwnames, names, 4, 1, values) < 0 ||                         \
+            like(values[0], values + 1, &creation) < 0)                                                           \
+            return NULL;                                                                                          \
+        return finish(&creation, make_##name(&creation, &out), out);                                              \
     }
 SIZED(zeros)
 SIZED(ones)
@@ -146,8 +148,9 @@ static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "full() needs size and fill_value");
-    if (gt__py_ints(values[0], &creation.rank, creation.shape) < 0 || gt__py_number(values[1], &kind, &value) < 0 ||
-        options(values + 2, literal_dtype(kind), &creation) < 0 || !(creation.client = gt__py_client()))
+    if (gt__py_ints(values[0], &creation.rank, creation.shape) < 0 ||
+        gt__py_number(values[1], &kind, &value) < 0 || options(values + 2, literal_dtype(kind), &creation) < 0 ||
+        !(creation.client = gt__py_client()))
         return NULL;
     return finish(&creation, emit_full(&creation, kind, value, &out), out);
 }
@@ -201,11 +204,13 @@ static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs,
     }
     if (!values[2])
         return PyErr_Format(PyExc_TypeError, "randint() missing required argument 'size'");
-    if (bounds(values[0], values[1], &low, &high) < 0 || gt__py_ints(values[2], &creation.rank, creation.shape) < 0 ||
+    if (bounds(values[0], values[1], &low, &high) < 0 ||
+        gt__py_ints(values[2], &creation.rank, creation.shape) < 0 ||
         options(values + 3, GT_INT64, &creation) < 0 || !(creation.client = gt__py_client()))
         return NULL;
     if (low >= high)
-        return PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+        return PyErr_Format(PyExc_RuntimeError,
+                            "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                             (long long)low, (long long)high);
     gt_err err = gt_randint(creation.client, creation.dtype, creation.rank, creation.shape, low, high, &out);
     return finish(&creation, err, out);
@@ -223,13 +228,14 @@ static PyObject *py_randint_like(PyObject *module, gt_py_args args, Py_ssize_t n
         bounds(values[1], values[2], &low, &high) < 0 || like(values[0], values + 3, &creation) < 0)
         return NULL;
     if (low >= high)
-        return PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+        return PyErr_Format(PyExc_RuntimeError,
+                            "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                             (long long)low, (long long)high);
     gt_err err = gt_randint(creation.client, creation.dtype, creation.rank, creation.shape, low, high, &out);
     return finish(&creation, err, out);
 }
 
-/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+/* ---- ranges ---------------------------------------------------------------------------------------------- */
 
 typedef struct Number {
     gt_literal kind;
@@ -238,7 +244,8 @@ typedef struct Number {
 
 static int arange_count(const Number *n, bool exact, int64_t *count)
 {
-    double start = gt__py_literal_double(n[0].kind, n[0].value), end = gt__py_literal_double(n[1].kind, n[1].value);
+    double start = gt__py_literal_double(n[0].kind, n[0].value),
+           end = gt__py_literal_double(n[1].kind, n[1].value);
     double step = gt__py_literal_double(n[2].kind, n[2].value);
     if (step == 0 || isnan(step)) {
         PyErr_SetString(PyExc_RuntimeError, "step must be nonzero");
@@ -276,7 +283,8 @@ static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
     }
     if (!values[1])
         return PyErr_Format(PyExc_TypeError, "arange() missing required argument 'end'");
-    Number n[3] = {{.kind = GT_LITERAL_INT, .value.i = 0}, {.kind = GT_LITERAL_INT}, {.kind = GT_LITERAL_INT, .value.i = 1}};
+    Number n[3] = {
+        {.kind = GT_LITERAL_INT, .value.i = 0}, {.kind = GT_LITERAL_INT}, {.kind = GT_LITERAL_INT, .value.i = 1}};
     bool exact = true;
     for (int k = 0; k < 3; k++) {
         if (values[k] && gt__py_number(values[k], &n[k].kind, &n[k].value) < 0)
@@ -317,10 +325,13 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
     creation.client = gt__py_client();
     if (!creation.client)
         return NULL;
-    double start = gt__py_literal_double(n[0].kind, n[0].value), end = gt__py_literal_double(n[1].kind, n[1].value);
+    double start = gt__py_literal_double(n[0].kind, n[0].value),
+           end = gt__py_literal_double(n[1].kind, n[1].value);
     gt_imm first = {.f = start}, step = {.f = steps > 1 ? (end - start) / (double)(steps - 1) : 0};
     gt_tensor *out = NULL;
-    return finish(&creation, gt__emit_arange(creation.client, creation.dtype, steps, GT_LITERAL_FLOAT, first, step, &out), out);
+    return finish(&creation,
+                  gt__emit_arange(creation.client, creation.dtype, steps, GT_LITERAL_FLOAT, first, step, &out),
+                  out);
 }
 
 static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -344,7 +355,7 @@ static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyO
     return finish(&creation, gt_eye(creation.client, creation.dtype, rows, columns, &out), out);
 }
 
-/* ---- from data ----------------------------------------------------------------------------------------------------- */
+/* ---- from data ------------------------------------------------------------------------------------------- */
 
 static PyObject *from_object(PyObject *object, Creation *creation)
 {
@@ -356,7 +367,8 @@ static PyObject *from_object(PyObject *object, Creation *creation)
     if (gt__py_is_tensor(object)) {
         tensor = gt_tensor_retain(((TensorObject *)object)->tensor);
         found = 1;
-    } else if (!PyList_Check(object) && !PyTuple_Check(object) && !PyFloat_CheckExact(object) && !PyLong_CheckExact(object)) {
+    } else if (!PyList_Check(object) && !PyTuple_Check(object) && !PyFloat_CheckExact(object) &&
+               !PyLong_CheckExact(object)) {
         found = gt__py_from_array(object, creation->client, &tensor);
     }
     if (found == 0)
@@ -365,7 +377,8 @@ static PyObject *from_object(PyObject *object, Creation *creation)
         return NULL;
     if (creation->has_dtype && (gt_dtype)tensor->meta.dtype != creation->dtype) {
         gt_tensor *given = tensor;
-        gt_err err = gt__py_enter(creation->client) < 0 ? GT_ERR_INTERRUPTED : gt_cast(given, creation->dtype, &tensor);
+        gt_err err =
+            gt__py_enter(creation->client) < 0 ? GT_ERR_INTERRUPTED : gt_cast(given, creation->dtype, &tensor);
         gt_tensor_release(given);
         return finish(creation, err, tensor);
     }
@@ -425,7 +438,8 @@ static PyObject *py_from_numpy(PyObject *module, gt_py_args args, Py_ssize_t nar
 PyMethodDef gt__py_create_functions[] = {
     FAST("tensor", py_tensor, "tensor(data, *, dtype=None, requires_grad=False): from lists, numbers or arrays."),
     FAST("as_tensor", py_as_tensor, "as_tensor(data, dtype=None): the same; a Tensor stays itself."),
-    FAST("from_numpy", py_from_numpy, "from_numpy(array, requires_grad=False): a copy of the array, its dtype kept."),
+    FAST("from_numpy", py_from_numpy,
+         "from_numpy(array, requires_grad=False): a copy of the array, its dtype kept."),
     FAST("zeros", py_zeros, "zeros(*size, dtype=None, requires_grad=False)"),
     FAST("ones", py_ones, "ones(*size, dtype=None, requires_grad=False)"),
     FAST("empty", py_zeros, "empty(*size, dtype=None, requires_grad=False): zeros."),

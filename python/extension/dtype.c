@@ -9,8 +9,7 @@
 #include <string.h>
 
 typedef struct DtypeObject {
-    PyObject_HEAD
-    gt_dtype dtype;
+    PyObject_HEAD gt_dtype dtype;
     PyObject *name;
 } DtypeObject;
 
@@ -68,19 +67,24 @@ int gt__py_dtype(PyObject *object, gt_dtype *dtype)
         return 0;
     }
     int found = 0;
-    if (object == (PyObject *)&PyFloat_Type || object == (PyObject *)&PyLong_Type || object == (PyObject *)&PyBool_Type) {
-        *dtype = object == (PyObject *)&PyFloat_Type ? GT_FLOAT32 : object == (PyObject *)&PyLong_Type ? GT_INT64 : GT_BOOL;
+    if (object == (PyObject *)&PyFloat_Type || object == (PyObject *)&PyLong_Type ||
+        object == (PyObject *)&PyBool_Type) {
+        *dtype = object == (PyObject *)&PyFloat_Type  ? GT_FLOAT32
+                 : object == (PyObject *)&PyLong_Type ? GT_INT64
+                                                      : GT_BOOL;
         found = 1;
     } else {
         found = find_foreign(object, dtype);
     }
     if (found == 0)
-        PyErr_Format(PyExc_TypeError, "%R is not a dtype of GT (bool, uint8, int8, int32, int64, float16, bfloat16, "
-                                      "float32, float64)", object);
+        PyErr_Format(PyExc_TypeError,
+                     "%R is not a dtype of GT (bool, uint8, int8, int32, int64, float16, bfloat16, "
+                     "float32, float64)",
+                     object);
     return found == 1 ? 0 : -1;
 }
 
-/* ---- the type ---------------------------------------------------------------------------------------------------- */
+/* ---- the type -------------------------------------------------------------------------------------------- */
 
 static PyObject *dtype_repr(PyObject *self)
 {

@@ -20,16 +20,26 @@ PyObject *gt__py_element(gt_dtype dtype, const void *data)
     } element;
     memcpy(&element, data, gt__dtype_size(dtype));
     switch (dtype) {
-    case GT_BOOL: return PyBool_FromLong(element.i8 != 0);
-    case GT_UINT8: return PyLong_FromLong((uint8_t)element.i8);
-    case GT_INT8: return PyLong_FromLong(element.i8);
-    case GT_INT32: return PyLong_FromLong(element.i32);
-    case GT_INT64: return PyLong_FromLongLong(element.i64);
-    case GT_FLOAT16: return PyFloat_FromDouble((double)gt__half_to_float(element.u16));
-    case GT_BFLOAT16: return PyFloat_FromDouble((double)gt__bfloat16_to_float(element.u16));
-    case GT_FLOAT32: return PyFloat_FromDouble((double)element.f32);
-    case GT_FLOAT64: return PyFloat_FromDouble(element.f64);
-    case GT_DTYPE_COUNT: break;
+    case GT_BOOL:
+        return PyBool_FromLong(element.i8 != 0);
+    case GT_UINT8:
+        return PyLong_FromLong((uint8_t)element.i8);
+    case GT_INT8:
+        return PyLong_FromLong(element.i8);
+    case GT_INT32:
+        return PyLong_FromLong(element.i32);
+    case GT_INT64:
+        return PyLong_FromLongLong(element.i64);
+    case GT_FLOAT16:
+        return PyFloat_FromDouble((double)gt__half_to_float(element.u16));
+    case GT_BFLOAT16:
+        return PyFloat_FromDouble((double)gt__bfloat16_to_float(element.u16));
+    case GT_FLOAT32:
+        return PyFloat_FromDouble((double)element.f32);
+    case GT_FLOAT64:
+        return PyFloat_FromDouble(element.f64);
+    case GT_DTYPE_COUNT:
+        break;
     }
     Py_UNREACHABLE();
 }
@@ -59,7 +69,7 @@ PyObject *gt__py_list(const gt_meta *meta, const void *data)
     return list_axis(meta, 0, &cursor);
 }
 
-/* ---- nested sequences -------------------------------------------------------------------------------------------- */
+/* ---- nested sequences ------------------------------------------------------------------------------------ */
 
 typedef struct Nest {
     int rank;

@@ -1,9 +1,9 @@
 /*
  * extension.h: what the files of the Python extension share.
  *
- * gt._gt is a thin layer: it turns Python arguments into calls of include/gt.h and src/client/client.h and wraps the
- * tensors that come back. No arithmetic on elements happens here. Read next: tensor.c (the type), operators.c (the
- * hot path), convert.c (arguments), connect.c (which client, waiting, the GIL).
+ * gt._gt is a thin layer: it turns Python arguments into calls of include/gt.h and src/client/client.h and
+ * wraps the tensors that come back. No arithmetic on elements happens here. Read next: tensor.c (the type),
+ * operators.c (the hot path), convert.c (arguments), connect.c (which client, waiting, the GIL).
  *
  * Conventions: functions that return int give -1 with a Python exception set; PyObject * functions give NULL.
  */
@@ -19,10 +19,8 @@
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 typedef struct TensorObject {
-    PyObject_HEAD
-    gt_tensor *tensor; /* replaced by in-place operations; NULL only before initialisation */
+    PyObject_HEAD gt_tensor *tensor; /* replaced by in-place operations; NULL only before initialisation */
     PyObject *weakrefs;
-    bool requires_grad;
 } TensorObject;
 
 /* The types are process-wide: the extension refuses a second interpreter (module.c). */
@@ -30,23 +28,40 @@ extern PyTypeObject *gt__py_tensor_type, *gt__py_dtype_type, *gt__py_connection_
 
 /* Vectorcall arguments, as METH_FASTCALL | METH_KEYWORDS passes them. */
 typedef PyObject *const *gt_py_args;
-#define FAST(name, function, doc)                                                                              \
-    {.ml_name = name,                                                                                          \
-     .ml_meth = (PyCFunction)(void (*)(void))(function),                                                       \
-     .ml_flags = METH_FASTCALL | METH_KEYWORDS,                                                                \
-     .ml_doc = doc}
-#define NOARGS(name, function, doc)                                                                            \
-    {.ml_name = name, .ml_meth = (PyCFunction)(function), .ml_flags = METH_NOARGS, .ml_doc = doc}
-#define SLOT(kind, function) {.slot = kind, .pfunc = (void *)(function)}
+#define FAST(name, function, doc)                                                                                 \
+    {                                                                                                             \
+        .ml_name = name, .ml_meth = (PyCFunction)(void (*)(void))(function),                                      \
+        .ml_flags = METH_FASTCALL | METH_KEYWORDS, .ml_doc = doc                                                  \
+    }
+#define NOARGS(name, function, doc)                                                                               \
+    {                                                                                                             \
+        .ml_name = name, .ml_meth = (PyCFunction)(function), .ml_flags = METH_NOARGS, .ml_doc = doc               \
+    }
+#define SLOT(kind, function)                                                                                      \
+    {                                                                                                             \
+        .slot = kind, .pfunc = (void *)(function)                                                                 \
+    }
 
-/* ---- tensor.c ---------------------------------------------------------------------------------------------- */
+/* ---- tensor.c -------------------------------------------------------------------------------------------- */
 
-/* Takes the tensor. */
-PyObject *gt__py_wrap(gt_tensor *tensor);
-/* The new object of `tensor` (taken) if err is GT_OK, else the exception. */
-static inline PyObject *gt__py_result(gt_err err, gt_tensor *tensor);
-/* The object keeps its identity and gets another value (taken). */
-void gt__py_rebind(PyObject *self, gt_tensor *tensor);
+/* Freed objects, kept for reuse: each has its reference to the type. */
+enum { GT_PY_SPARES = 1024 };
+extern TensorObject *gt__py_spares[GT_PY_SPARES];
+extern int gt__py_spare_count;
+
+PyObject *gt__py_wrap_new(gt_tensor *tensor);
+
+/* A Tensor object; takes the tensor, also on failure. */
+static inline PyObject *gt__py_wrap(gt_tensor *tensor)
+{
+    if (UNLIKELY(gt__py_spare_count == 0))
+        return gt__py_wrap_new(tensor);
+    TensorObject *self = gt__py_spares[--gt__py_spare_count];
+    Py_SET_REFCNT((PyObject *)self, 1);
+    self->tensor = tensor;
+    return (PyObject *)self;
+}
+
 int gt__py_tensor_init(PyObject *module);
 
 static inline bool gt__py_is_tensor(PyObject *object)
@@ -54,7 +69,18 @@ static inline bool gt__py_is_tensor(PyObject *object)
     return Py_TYPE(object) == gt__py_tensor_type || PyType_IsSubtype(Py_TYPE(object), gt__py_tensor_type);
 }
 
-/* ---- connect.c: clients, waiting, errors -------------------------------------------------------------------- */
+/* ---- autograd.c -------------------------------------------------------------------------------------------- */
+
+/* The object keeps its identity and gets another value (taken, also on failure): the end of an in-place operation.
+ * -1: it is a leaf that wants a gradient, and operations are being recorded. */
+int gt__py_rebind(PyObject *self, gt_tensor *tensor);
+/* The same without a look at the mode: `x.data = value` (borrowed). A leaf stays that leaf. */
+int gt__py_set_value(PyObject *self, gt_tensor *value);
+int gt__py_set_requires_grad(PyObject *self, bool wanted);
+/* A new object of the same value, without a gradient. */
+PyObject *gt__py_detached(PyObject *self);
+
+/* ---- connect.c: clients, waiting, errors ----------------------------------------------------------------- */
 
 /* Raise the exception of a failed call; returns NULL. */
 PyObject *gt__py_raise(gt_err err);
@@ -78,19 +104,20 @@ static inline gt_tensor *gt__py_use(PyObject *self)
     return gt__py_client_turn(tensor->client) < 0 ? NULL : ((TensorObject *)self)->tensor;
 }
 
+/* The new object of `tensor` (taken) if err is GT_OK, else the exception. */
 static inline PyObject *gt__py_result(gt_err err, gt_tensor *tensor)
 {
     return LIKELY(err == GT_OK) ? gt__py_wrap(tensor) : gt__py_raise(err);
 }
 
-/* ---- convert.c: arguments ----------------------------------------------------------------------------------- */
+/* ---- convert.c: arguments -------------------------------------------------------------------------------- */
 
 /*
  * Distribute arguments over `count` parameters: values[k] is borrowed, NULL where absent. The first `positional`
  * may be given by position. A name may have aliases: "dim|axis".
  */
-int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, const char *const *names,
-                 int count, int positional, PyObject **values);
+int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
+                 const char *const *names, int count, int positional, PyObject **values);
 int gt__py_int64(PyObject *object, int64_t *value);
 int gt__py_flag(PyObject *object, bool *value); /* NULL leaves it */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
@@ -115,22 +142,22 @@ int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_l
 /* The same, but always a tensor, and anything inconvertible raises TypeError. */
 int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what, gt_tensor **tensor);
 
-/* ---- dtype.c ------------------------------------------------------------------------------------------------ */
+/* ---- dtype.c --------------------------------------------------------------------------------------------- */
 
 PyObject *gt__py_dtype_object(gt_dtype dtype); /* new reference to the singleton */
 /* gt.float32, 'float32', numpy.float32, numpy.dtype, torch.float32, float. NULL or None leaves *dtype alone. */
 int gt__py_dtype(PyObject *object, gt_dtype *dtype);
 int gt__py_dtype_init(PyObject *module);
 
-/* ---- interop.c: other people's arrays ------------------------------------------------------------------------ */
+/* ---- interop.c: other people's arrays -------------------------------------------------------------------- */
 
-/* The dtype of a buffer's elements; 0 and *dtype, or -1 with TypeError. *swap: they are of the other endianness. */
+/* The dtype of a buffer's elements; -1 with TypeError if GT has none. *swap: of the other endianness. */
 int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap);
 /* 1: *tensor made from a buffer, __dlpack__ or __array__; 0: the object has none of them; -1: exception. */
 int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor);
 int gt__py_interop_init(PyObject *module);
 
-/* ---- element.c: single elements as Python numbers, nested lists ---------------------------------------------- */
+/* ---- element.c: single elements as Python numbers, nested lists ------------------------------------------ */
 
 PyObject *gt__py_element(gt_dtype dtype, const void *data);
 /* Nested lists of one fetched tensor. */
@@ -138,12 +165,14 @@ PyObject *gt__py_list(const gt_meta *meta, const void *data);
 /* A tensor from nested sequences and numbers; *dtype is the wanted one if `given`. */
 int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor);
 
-/* ---- tables that tensor.c and module.c collect ---------------------------------------------------------------- */
+/* ---- tables that tensor.c and module.c collect ----------------------------------------------------------- */
 
 extern PyMethodDef gt__py_operator_methods[], gt__py_reduce_methods[], gt__py_shape_methods[];
 extern PyMethodDef gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
 extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[];
+extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[];
+extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 

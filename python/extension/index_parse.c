@@ -1,6 +1,6 @@
 /*
- * index_parse.c: what stands between the brackets: ints, slices, None, ..., tensors, arrays and lists, alone or in a
- * tuple. Bounds are checked here, except those of index tensors, whose elements only the worker knows.
+ * index_parse.c: what stands between the brackets: ints, slices, None, ..., tensors, arrays and lists, alone or
+ * in a tuple. Bounds are checked here, except those of index tensors, whose elements only the worker knows.
  */
 #include "indexing.h"
 
@@ -41,8 +41,10 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         found = gt__py_from_array(object, client, &given);
     }
     if (found == 0)
-        PyErr_Format(PyUnicode_Check(object) ? PyExc_TypeError : PyExc_IndexError, "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are "
-                                      "valid indices (got %s)", Py_TYPE(object)->tp_name);
+        PyErr_Format(PyUnicode_Check(object) ? PyExc_TypeError : PyExc_IndexError,
+                     "only integers, slices (`:`), ellipsis (`...`), None and integer or bool tensors are "
+                     "valid indices (got %s)",
+                     Py_TYPE(object)->tp_name);
     if (found != 1)
         return -1;
     gt_dtype dtype = (gt_dtype)given->meta.dtype;
@@ -52,7 +54,8 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
     }
     gt_err err = GT_OK;
     if (gt__dtype_is_float(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
-        err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be of an integer or bool dtype, not %s", gt__dtype_name(dtype));
+        err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be of an integer or bool dtype, not %s",
+                       gt__dtype_name(dtype));
     if (err == GT_OK)
         err = gt_cast(given, GT_INT64, &element->tensor);
     gt_tensor_release(given);
@@ -77,8 +80,9 @@ static int mask_item(const gt_tensor *mask, const gt_meta *meta, int axis)
     for (int k = 0; k < mask->meta.rank; k++)
         if (mask->meta.shape[k] != meta->shape[axis + k]) {
             char mine[128], theirs[128];
-            PyErr_Format(PyExc_IndexError, "The shape of the mask %s at index %d does not match the shape of the indexed tensor "
-                                           "%s at index %d",
+            PyErr_Format(PyExc_IndexError,
+                         "The shape of the mask %s at index %d does not match the shape of the indexed tensor "
+                         "%s at index %d",
                          gt__shape_text(mask->meta.rank, mask->meta.shape, mine, sizeof mine), k,
                          gt__shape_text(meta->rank, meta->shape, theirs, sizeof theirs), axis + k);
             return -1;
@@ -92,8 +96,8 @@ static int int_item(PyObject *object, int64_t size, int axis, Item *item)
     if (gt__py_int64(object, &given) < 0)
         return -1;
     if (given < -size || given >= size) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)given, axis,
-                     (long long)size);
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld",
+                     (long long)given, axis, (long long)size);
         return -1;
     }
     *item = (Item){.kind = ITEM_INT, .axes = 1, .start = given < 0 ? given + size : given, .step = 1, .count = 1};
@@ -149,7 +153,8 @@ static int add_whole_axes(Key *key, const gt_meta *meta, int axis, int count)
             PyErr_SetString(PyExc_IndexError, "too many indices");
             return -1;
         }
-        key->items[key->count++] = (Item){.kind = ITEM_SLICE, .axes = 1, .step = 1, .count = meta->shape[axis + k]};
+        key->items[key->count++] =
+            (Item){.kind = ITEM_SLICE, .axes = 1, .step = 1, .count = meta->shape[axis + k]};
     }
     return 0;
 }

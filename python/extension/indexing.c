@@ -1,15 +1,15 @@
 /*
  * indexing.c: t[key] and t[key] = value.
  *
- * A key is read into a list of items: an int, a slice, None, an index tensor, or a mask, each covering some axes. Basic
- * keys are one slice and one reshape. An index tensor becomes a take along its axis; several are combined into one index
- * over their merged axes, in front if they are not neighbours, as in PyTorch. A mask is the index of its true positions,
- * which needs their number: the one place here that waits. Assignment through index tensors computes the position of
- * every element it writes and scatters. index_parse.c reads keys.
+ * A key is read into a list of items: an int, a slice, None, an index tensor, or a mask, each covering some
+ * axes. Basic keys are one slice and one reshape. An index tensor becomes a take along its axis; several are
+ * combined into one index over their merged axes, in front if they are not neighbours, as in PyTorch. A mask is
+ * the index of its true positions, which needs their number: the one place here that waits. Assignment through
+ * index tensors computes the position of every element it writes and scatters. index_parse.c reads keys.
  */
 #include "indexing.h"
 
-/* ---- temporaries --------------------------------------------------------------------------------------------------- */
+/* ---- temporaries ----------------------------------------------------------------------------------------- */
 
 /* Tensors made on the way, released together at the end. */
 typedef struct Scratch {
@@ -30,7 +30,7 @@ static void scratch_clear(Scratch *scratch)
         gt_tensor_release(scratch->tensors[--scratch->count]);
 }
 
-/* ---- index tensors ---------------------------------------------------------------------------------------------------- */
+/* ---- index tensors --------------------------------------------------------------------------------------- */
 
 /* Flat positions of a mask's true elements. */
 static gt_err mask_positions(gt_tensor *mask, Scratch *scratch, gt_tensor **out)
@@ -79,12 +79,13 @@ static gt_err combine(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **
     if (err != GT_ERR_VALUE)
         return err;
     char left[128], right[128];
-    return gt__fail(GT_ERR_INDEX, "shape mismatch: indexing tensors could not be broadcast together with shapes %s, %s",
+    return gt__fail(GT_ERR_INDEX,
+                    "shape mismatch: indexing tensors could not be broadcast together with shapes %s, %s",
                     gt__shape_text(a->meta.rank, a->meta.shape, left, sizeof left),
                     gt__shape_text(b->meta.rank, b->meta.shape, right, sizeof right));
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------------------- */
 
 /* The ints, slices and Nones of the key. Index tensors keep their axes whole, masks merge theirs. */
 static gt_err basic_view(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor **out, int *advanced_axes)
@@ -115,7 +116,8 @@ static gt_err basic_view(gt_tensor *a, const Key *key, Scratch *scratch, gt_tens
         keep(scratch, *out);
     }
     if (rank > GT_MAX_RANK)
-        return gt__fail(GT_ERR_VALUE, "the result would have %d dimensions; tensors have at most %d", rank, GT_MAX_RANK);
+        return gt__fail(GT_ERR_VALUE, "the result would have %d dimensions; tensors have at most %d", rank,
+                        GT_MAX_RANK);
     bool same = rank == (*out)->meta.rank;
     for (int k = 0; same && k < rank; k++)
         same = shape[k] == (*out)->meta.shape[k];
@@ -191,7 +193,8 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
     if (!a || gt__py_key_parse(object, a, &key) < 0)
         return NULL;
     Scratch scratch = {.count = 0};
-    keep(&scratch, gt_tensor_retain(((TensorObject *)self)->tensor)); /* a mask makes us wait: others may rebind self */
+    keep(&scratch,
+         gt_tensor_retain(((TensorObject *)self)->tensor)); /* a mask makes us wait: others may rebind self */
     gt_err err = read_key(scratch.tensors[0], &key, &scratch, &out);
     scratch_clear(&scratch);
     gt__py_key_clear(&key);
@@ -223,7 +226,7 @@ static PyObject *tensor_item(PyObject *self, Py_ssize_t position)
     return gt__py_result(err, out);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------------------- */
 
 /* What is assigned: a tensor of a's dtype, or a number. */
 typedef struct Value {
@@ -253,16 +256,18 @@ static int value_from(PyObject *object, gt_tensor *a, Value *value)
 static gt_err mismatch(const gt_meta *value, int rank, const int64_t *shape)
 {
     char given[128], wanted[128];
-    return gt__fail(GT_ERR_VALUE, "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
+    return gt__fail(GT_ERR_VALUE,
+                    "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
                     gt__shape_text(value->rank, value->shape, given, sizeof given),
                     gt__shape_text((unsigned)rank, shape, wanted, sizeof wanted));
 }
 
 /*
- * Basic keys: one assign. The value's axes, aligned with those of t[key], are laid out as the axes of a: those that an
- * int took away come back with size 1, those that None added go.
+ * Basic keys: one assign. The value's axes, aligned with those of t[key], are laid out as the axes of a: those
+ * that an int took away come back with size 1, those that None added go.
  */
-static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, bool consume, gt_tensor **out)
+static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, bool consume,
+                           gt_tensor **out)
 {
     int64_t start[GT_MAX_RANK], step[GT_MAX_RANK], count[GT_MAX_RANK], shape[GT_MAX_RANK], result[2 * MAX_ITEMS];
     int axis = 0, rank = 0, at[2 * MAX_ITEMS];
@@ -296,7 +301,8 @@ static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scr
 }
 
 /* a[mask] = one value, for a mask over some of the axes and nothing else in the key: no need to count. */
-static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *value, Scratch *scratch, gt_tensor **out)
+static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *value, Scratch *scratch,
+                            gt_tensor **out)
 {
     gt_tensor *mask = key->items[at].tensor, *scalar = value->tensor;
     int64_t shape[GT_MAX_RANK];
@@ -376,7 +382,8 @@ static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_t
         int own = seen < before ? seen : seen + block_rank;
         int64_t stride = strides[axis + item->axes], count = item->axes ? item->count : 1;
         seen++;
-        gt_imm begin = {.i = item->axes ? item->start * stride : 0}, step = {.i = item->axes ? item->step * stride : 0};
+        gt_imm begin = {.i = item->axes ? item->start * stride : 0},
+               step = {.i = item->axes ? item->step * stride : 0};
         GT_TRY(gt__emit_arange(a->client, GT_INT64, count, GT_LITERAL_INT, begin, step, &part));
         keep(scratch, part);
         shape[0] = count;
@@ -395,7 +402,8 @@ static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_t
 }
 
 /* The value, one element for each position, flat. */
-static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *positions, Scratch *scratch, gt_tensor **out)
+static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *positions, Scratch *scratch,
+                          gt_tensor **out)
 {
     int64_t flat = positions->numel;
     if (!value->tensor) {
@@ -405,8 +413,8 @@ static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *posit
             number.f = (double)number.i;
         else if (!is_float && value->kind == GT_LITERAL_FLOAT)
             number.i = a->meta.dtype == GT_BOOL ? number.f != 0 : (int64_t)number.f;
-        GT_TRY(gt__emit_full(a->client, (gt_dtype)a->meta.dtype, 1, &flat, is_float ? GT_LITERAL_FLOAT : GT_LITERAL_INT, number,
-                             out));
+        GT_TRY(gt__emit_full(a->client, (gt_dtype)a->meta.dtype, 1, &flat,
+                             is_float ? GT_LITERAL_FLOAT : GT_LITERAL_INT, number, out));
         keep(scratch, *out);
         return GT_OK;
     }
@@ -494,11 +502,10 @@ static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *valu
         gt__py_raise(err);
         return -1;
     }
-    gt__py_rebind(self, out);
-    return 0;
+    return gt__py_rebind(self, out);
 }
 
-/* ---- the rest of the container protocol ---------------------------------------------------------------------------------------- */
+/* ---- the rest of the container protocol ------------------------------------------------------------------ */
 
 static Py_ssize_t tensor_length(PyObject *self)
 {

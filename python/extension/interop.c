@@ -1,15 +1,15 @@
 /*
  * interop.c: arrays of others, in and out: the buffer protocol, NumPy, DLPack, pickle.
  *
- * In: one copy, from the caller's memory into a segment the worker shares. Out: the worker writes into memory the client
- * lends (a lease), and a Lease object carries it as a NumPy array's base or a DLPack manager. NumPy is imported only
- * when an array is asked for.
+ * In: one copy, from the caller's memory into a segment the worker shares. Out: the worker writes into memory
+ * the client lends (a lease), and a Lease object carries it as a NumPy array's base or a DLPack manager. NumPy
+ * is imported only when an array is asked for.
  */
 #include "extension.h"
 
 #include <string.h>
 
-/* ---- in: dtypes and strides ---------------------------------------------------------------------------------------- */
+/* ---- in: dtypes and strides ------------------------------------------------------------------------------ */
 
 static void unsupported_buffer(const Py_buffer *view)
 {
@@ -17,8 +17,10 @@ static void unsupported_buffer(const Py_buffer *view)
     PyErr_Clear();
     PyObject *name = dtype ? PyObject_Str(dtype) : PyUnicode_FromString(view->format ? view->format : "B");
     if (name)
-        PyErr_Format(PyExc_TypeError, "can't convert an array of type %U. The supported types are: float64, float32, "
-                                      "float16, int64, int32, int8, uint8, and bool.", name);
+        PyErr_Format(PyExc_TypeError,
+                     "can't convert an array of type %U. The supported types are: float64, float32, "
+                     "float16, int64, int32, int8, uint8, and bool.",
+                     name);
     Py_XDECREF(dtype);
     Py_XDECREF(name);
 }
@@ -134,7 +136,8 @@ static int from_buffer(PyObject *object, gt_client *client, gt_tensor **tensor)
         return -1;
     }
     Strided array = {.data = view.buf, .rank = view.ndim};
-    int status = view.ndim > GT_MAX_RANK ? too_many_axes(view.ndim) : gt__py_buffer_dtype(&view, &array.dtype, &array.swap);
+    int status =
+        view.ndim > GT_MAX_RANK ? too_many_axes(view.ndim) : gt__py_buffer_dtype(&view, &array.dtype, &array.swap);
     for (int k = 0; status == 0 && k < view.ndim; k++) {
         array.shape[k] = view.shape[k];
         array.strides[k] = view.strides[k];
@@ -145,7 +148,7 @@ static int from_buffer(PyObject *object, gt_client *client, gt_tensor **tensor)
     return status;
 }
 
-/* ---- in: DLPack ------------------------------------------------------------------------------------------------------ */
+/* ---- in: DLPack ------------------------------------------------------------------------------------------ */
 
 /* DLPack's own layout (version 0.x, which every producer still speaks). */
 typedef struct DLTensor {
@@ -173,9 +176,9 @@ enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_B
 static const struct {
     uint8_t code, bits;
 } dlpack_dtypes[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},      [GT_UINT8] = {.code = DL_UINT, .bits = 8},
-    [GT_INT8] = {.code = DL_INT, .bits = 8},       [GT_INT32] = {.code = DL_INT, .bits = 32},
-    [GT_INT64] = {.code = DL_INT, .bits = 64},     [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16},
+    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},        [GT_UINT8] = {.code = DL_UINT, .bits = 8},
+    [GT_INT8] = {.code = DL_INT, .bits = 8},         [GT_INT32] = {.code = DL_INT, .bits = 32},
+    [GT_INT64] = {.code = DL_INT, .bits = 64},       [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16},
     [GT_BFLOAT16] = {.code = DL_BFLOAT, .bits = 16}, [GT_FLOAT32] = {.code = DL_FLOAT, .bits = 32},
     [GT_FLOAT64] = {.code = DL_FLOAT, .bits = 64},
 };
@@ -188,8 +191,8 @@ static int from_dltensor(const DLTensor *source, gt_client *client, gt_tensor **
         if (dlpack_dtypes[k].code == source->dtype.code && dlpack_dtypes[k].bits == source->dtype.bits)
             found = k;
     if (found < 0 || source->dtype.lanes != 1) {
-        PyErr_Format(PyExc_TypeError, "can't convert a DLPack tensor of type code %d with %d bits", source->dtype.code,
-                     source->dtype.bits);
+        PyErr_Format(PyExc_TypeError, "can't convert a DLPack tensor of type code %d with %d bits",
+                     source->dtype.code, source->dtype.bits);
         return -1;
     }
     if (source->device.device_type != DL_CPU && source->device.device_type != DL_CUDA_HOST) {
@@ -210,7 +213,8 @@ static int from_dltensor(const DLTensor *source, gt_client *client, gt_tensor **
 
 static int from_dlpack(PyObject *object, gt_client *client, gt_tensor **tensor)
 {
-    PyObject *capsule = PyCapsule_CheckExact(object) ? Py_NewRef(object) : PyObject_CallMethod(object, "__dlpack__", NULL);
+    PyObject *capsule =
+        PyCapsule_CheckExact(object) ? Py_NewRef(object) : PyObject_CallMethod(object, "__dlpack__", NULL);
     if (!capsule)
         return -1;
     DLManagedTensor *managed = PyCapsule_GetPointer(capsule, "dltensor");
@@ -262,11 +266,10 @@ static PyObject *py_from_dlpack(PyObject *module, PyObject *object)
     return client && from_dlpack(object, client, &tensor) == 1 ? gt__py_wrap(tensor) : NULL;
 }
 
-/* ---- out: leases ---------------------------------------------------------------------------------------------------------- */
+/* ---- out: leases ----------------------------------------------------------------------------------------- */
 
 typedef struct LeaseObject {
-    PyObject_HEAD
-    gt_lease *lease; /* NULL: an empty array, which needs no memory */
+    PyObject_HEAD gt_lease *lease; /* NULL: an empty array, which needs no memory */
     void *data;
     gt_meta meta;
     Py_ssize_t shape[GT_MAX_RANK], strides[GT_MAX_RANK];
@@ -274,7 +277,7 @@ typedef struct LeaseObject {
 
 PyTypeObject *gt__py_lease_type;
 static const char *const formats[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = "?", [GT_UINT8] = "B", [GT_INT8] = "b", [GT_INT32] = "i", [GT_INT64] = "q",
+    [GT_BOOL] = "?",    [GT_UINT8] = "B",    [GT_INT8] = "b",    [GT_INT32] = "i",   [GT_INT64] = "q",
     [GT_FLOAT16] = "e", [GT_BFLOAT16] = "H", [GT_FLOAT32] = "f", [GT_FLOAT64] = "d",
 };
 
@@ -401,7 +404,7 @@ static PyObject *method_array(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     return array;
 }
 
-/* ---- out: DLPack -------------------------------------------------------------------------------------------------------- */
+/* ---- out: DLPack ----------------------------------------------------------------------------------------- */
 
 typedef struct Export {
     DLManagedTensor managed;
@@ -466,7 +469,7 @@ static PyObject *method_dlpack_device(PyObject *self, PyObject *unused)
     return Py_BuildValue("(ii)", DL_CPU, 0);
 }
 
-/* ---- pickle and copy --------------------------------------------------------------------------------------------------------- */
+/* ---- pickle and copy ------------------------------------------------------------------------------------- */
 
 static PyObject *rebuild_function;
 
@@ -484,7 +487,7 @@ static PyObject *method_reduce(PyObject *self, PyObject *unused)
     }
     PyObject *shape = PyObject_GetAttrString(self, "shape");
     PyObject *dtype = gt__py_dtype_object((gt_dtype)((TensorObject *)self)->tensor->meta.dtype);
-    PyObject *requires_grad = PyBool_FromLong(((TensorObject *)self)->requires_grad);
+    PyObject *requires_grad = PyBool_FromLong(((TensorObject *)self)->tensor->node != NULL);
     return Py_BuildValue("O(NNNN)", rebuild_function, data, dtype, shape, requires_grad);
 }
 
@@ -512,16 +515,16 @@ static PyObject *py_rebuild(PyObject *module, PyObject *args)
     if (!client)
         return NULL;
     PyObject *self = gt__py_result(gt_from_data(client, dtype, rank, shape, data, &tensor), tensor);
-    if (self)
-        ((TensorObject *)self)->requires_grad = requires_grad != 0;
+    if (self && gt__py_set_requires_grad(self, requires_grad != 0) < 0)
+        Py_CLEAR(self);
     return self;
 }
 
 static PyObject *copy_object(PyObject *self)
 {
-    PyObject *copy = gt__py_wrap(gt_tensor_retain(((TensorObject *)self)->tensor));
-    if (copy)
-        ((TensorObject *)copy)->requires_grad = ((TensorObject *)self)->requires_grad;
+    PyObject *copy = gt__py_detached(self);
+    if (copy && gt__py_set_requires_grad(copy, ((TensorObject *)self)->tensor->node != NULL) < 0)
+        Py_CLEAR(copy);
     return copy;
 }
 
@@ -547,12 +550,17 @@ PyMethodDef gt__py_interop_methods[] = {
     NOARGS("__dlpack_device__", method_dlpack_device, "__dlpack_device__(): host memory."),
     NOARGS("__reduce__", method_reduce, "Pickle by value."),
     NOARGS("__copy__", method_copy, "A tensor with this value."),
-    {.ml_name = "__deepcopy__", .ml_meth = method_deepcopy, .ml_flags = METH_O, .ml_doc = "A tensor with this value."},
+    {.ml_name = "__deepcopy__",
+     .ml_meth = method_deepcopy,
+     .ml_flags = METH_O,
+     .ml_doc = "A tensor with this value."},
     {.ml_name = NULL},
 };
 
 PyMethodDef gt__py_interop_functions[] = {
-    {.ml_name = "from_dlpack", .ml_meth = py_from_dlpack, .ml_flags = METH_O,
+    {.ml_name = "from_dlpack",
+     .ml_meth = py_from_dlpack,
+     .ml_flags = METH_O,
      .ml_doc = "from_dlpack(x): a copy of any DLPack tensor in host memory."},
     {.ml_name = "_rebuild", .ml_meth = py_rebuild, .ml_flags = METH_VARARGS, .ml_doc = "Unpickle a tensor."},
     {.ml_name = NULL},

@@ -5,29 +5,34 @@
  */
 #include "extension.h"
 
-/* The names of the table's rows, which are methods of Tensor and become functions of the package. */
-static int add_op_names(PyObject *module)
+/* The op table itself, for the package and the tests, which walk it. */
+static PyObject *py_op_table(PyObject *module, PyObject *unused)
 {
-    static const char *const names[] = {
-#define UNARY(name, types, expr, grad) #name,
-#define UNARY_PQ(name, types, expr, grad) #name,
-#define BINARY(name, types, expr, grad) #name,
-#define REDUCE(name, types, grad) #name,
+    (void)module;
+    (void)unused;
+    static const struct {
+        const char *name, *form, *types, *grad;
+    } rows[] = {
+#define OP(name_, form_, types_, grad_) {.name = #name_, .form = #form_, .types = #types_, .grad = #grad_},
+#define CONTROL(name_) {.name = #name_, .form = "CONTROL", .types = "NONE", .grad = "NONE"},
 #include "ops.def"
     };
-    size_t count = sizeof names / sizeof *names;
-    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
-    for (size_t k = 0; tuple && k < count; k++) {
-        PyObject *name = PyUnicode_InternFromString(names[k]);
-        if (!name)
-            Py_CLEAR(tuple);
+    size_t count = sizeof rows / sizeof *rows;
+    PyObject *table = PyTuple_New((Py_ssize_t)count);
+    for (size_t k = 0; table && k < count; k++) {
+        PyObject *row = Py_BuildValue("(ssss)", rows[k].name, rows[k].form, rows[k].types, rows[k].grad);
+        if (!row)
+            Py_CLEAR(table);
         else
-            PyTuple_SET_ITEM(tuple, (Py_ssize_t)k, name);
+            PyTuple_SET_ITEM(table, (Py_ssize_t)k, row);
     }
-    int status = tuple ? PyModule_AddObjectRef(module, "op_names", tuple) : -1;
-    Py_XDECREF(tuple);
-    return status;
+    return table;
 }
+
+static PyMethodDef own_functions[] = {
+    NOARGS("op_table", py_op_table, "op_table(): the rows of ops.def: (name, form, types, grad)."),
+    {.ml_name = NULL},
+};
 
 static int module_exec(PyObject *module)
 {
@@ -37,15 +42,20 @@ static int module_exec(PyObject *module)
         return -1;
     }
     loaded = true;
-    PyMethodDef *const tables[] = {gt__py_create_functions, gt__py_movement_functions, gt__py_interop_functions,
-                                   gt__py_connect_functions, gt__py_server_functions};
+    PyMethodDef *const tables[] = {own_functions,
+                                   gt__py_create_functions,
+                                   gt__py_autograd_functions,
+                                   gt__py_movement_functions,
+                                   gt__py_interop_functions,
+                                   gt__py_connect_functions,
+                                   gt__py_server_functions};
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
         if (PyModule_AddFunctions(module, tables[k]) < 0)
             return -1;
     if (gt__py_dtype_init(module) < 0 || gt__py_tensor_init(module) < 0 || gt__py_interop_init(module) < 0 ||
         gt__py_connect_init(module) < 0 || gt__py_server_init(module) < 0)
         return -1;
-    return add_op_names(module);
+    return 0;
 }
 
 PyMODINIT_FUNC PyInit__gt(void);

@@ -1,13 +1,13 @@
 /*
- * movement.c: products and everything that moves elements: matmul, cast, cat, stack, where, gather, scatter, sorting
- * orders, triangles. Each is one or two calls into the client; PyTorch's richer forms (sort, topk, split, roll, ...) are
- * put together from these in python/gt/client/tensor.py.
+ * movement.c: products and everything that moves elements: matmul, cast, cat, stack, where, gather, scatter,
+ * sorting orders, triangles. Each is one or two calls into the client; PyTorch's richer forms (sort, topk,
+ * split, roll, ...) are put together from these in python/gt/client/tensor.py.
  */
 #include "extension.h"
 
 #include <string.h>
 
-/* ---- products ----------------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------------------- */
 
 static PyObject *method_matmul(PyObject *self, PyObject *other)
 {
@@ -23,8 +23,8 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
     if (!a)
         return NULL;
     if (a->meta.rank != rank_a || b->meta.rank != rank_b)
-        return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d", name, rank_a,
-                            rank_b, a->meta.rank, b->meta.rank);
+        return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
+                            name, rank_a, rank_b, a->meta.rank, b->meta.rank);
     return gt__py_result(gt_matmul(a, b, &out), out);
 }
 
@@ -48,7 +48,7 @@ static PyObject *method_dot(PyObject *self, PyObject *other)
     return ranked_product("dot", 1, 1, self, other);
 }
 
-/* ---- dtypes and copies ------------------------------------------------------------------------------------------------ */
+/* ---- dtypes and copies ----------------------------------------------------------------------------------- */
 
 static PyObject *cast(PyObject *self, gt_dtype dtype)
 {
@@ -58,6 +58,12 @@ static PyObject *cast(PyObject *self, gt_dtype dtype)
     if ((gt_dtype)a->meta.dtype == dtype)
         return Py_NewRef(self);
     return gt__py_result(gt_cast(a, dtype, &out), out);
+}
+
+static bool is_device(PyObject *object)
+{
+    const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
+    return text && (!strcmp(text, "cpu") || !strcmp(text, "gt") || !strncmp(text, "cuda", 4));
 }
 
 /* to(dtype), to(other), to(device): devices are the dispatcher's business and change nothing. */
@@ -76,8 +82,8 @@ static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
             dtype = (gt_dtype)((TensorObject *)values[k])->tensor->meta.dtype;
         } else if (gt__py_dtype(values[k], &wanted) == 0) {
             dtype = wanted;
-        } else if (PyUnicode_Check(values[k])) {
-            PyErr_Clear(); /* "cuda:0", "cpu" */
+        } else if (is_device(values[k])) {
+            PyErr_Clear();
         } else {
             return NULL;
         }
@@ -97,11 +103,11 @@ static PyObject *method_astype(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return gt__py_dtype(values[0], &dtype) < 0 ? NULL : cast(self, dtype);
 }
 
-#define CAST_METHOD(name, dtype)                                                                               \
-    static PyObject *method_##name(PyObject *self, PyObject *unused)                                           \
-    {                                                                                                          \
-        (void)unused;                                                                                          \
-        return cast(self, dtype);                                                                              \
+#define CAST_METHOD(name, dtype)                                                                                  \
+    static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
+    {                                                                                                             \
+        (void)unused;                                                                                             \
+        return cast(self, dtype);                                                                                 \
     }
 CAST_METHOD(float, GT_FLOAT32)
 CAST_METHOD(double, GT_FLOAT64)
@@ -112,13 +118,19 @@ CAST_METHOD(long, GT_INT64)
 CAST_METHOD(bool, GT_BOOL)
 #undef CAST_METHOD
 
-/* Tensors are values: another name for the same one is a copy. */
+/* Tensors are values: another name for the same one is a copy, unless autograd must tell the two apart. */
 static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)args;
     (void)nargs;
     (void)kwnames;
-    return gt__py_wrap(gt_tensor_retain(((TensorObject *)self)->tensor));
+    gt_tensor *tensor = gt__py_use(self), *out = NULL;
+    if (!tensor)
+        return NULL;
+    if (!tensor->node)
+        return gt__py_wrap(gt_tensor_retain(tensor));
+    gt_err err = gt_copy(tensor, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -129,7 +141,7 @@ static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
     return Py_NewRef(self);
 }
 
-/* ---- where --------------------------------------------------------------------------------------------------------------- */
+/* ---- where ----------------------------------------------------------------------------------------------- */
 
 /* where(condition, a, b), all three tensors or numbers. Here `client` comes from whichever is a tensor. */
 static PyObject *where(PyObject *const *objects)
@@ -154,7 +166,8 @@ static PyObject *where(PyObject *const *objects)
         found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
     PyObject *result = NULL;
     if (found == 1)
-        result = gt__py_result(gt__emit_where(condition, a, kinds[0], values[0], b, kinds[1], values[1], &out), out);
+        result =
+            gt__py_result(gt__emit_where(condition, a, kinds[0], values[0], b, kinds[1], values[1], &out), out);
     else if (found == 0)
         PyErr_SetString(PyExc_TypeError, "where() takes Tensors and numbers");
     gt_tensor_release(condition);
@@ -202,17 +215,19 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
     return result;
 }
 
-/* ---- joining ---------------------------------------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------------------- */
 
 /* The tensors of a sequence, each a reference of the caller's; for stack, each with a new axis. */
-static int join_operands(const char *name, bool stacks, PyObject *sequence, PyObject *dim, gt_tensor **tensors, int *axis)
+static int join_operands(const char *name, bool stacks, PyObject *sequence, PyObject *dim, gt_tensor **tensors,
+                         int *axis)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(sequence);
     *axis = 0;
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject *item = PyTuple_GET_ITEM(sequence, k);
         if (!gt__py_is_tensor(item)) {
-            PyErr_Format(PyExc_TypeError, "%s(): expected Tensor as element %zd, but got %s", name, k, Py_TYPE(item)->tp_name);
+            PyErr_Format(PyExc_TypeError, "%s(): expected Tensor as element %zd, but got %s", name, k,
+                         Py_TYPE(item)->tp_name);
             return -1;
         }
         gt_tensor *tensor = gt__py_use(item);
@@ -295,7 +310,7 @@ static PyObject *py_stack(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
     return join("stack", true, args, nargs, kwnames);
 }
 
-/* ---- triangles, orders ------------------------------------------------------------------------------------------------------ */
+/* ---- triangles, orders ----------------------------------------------------------------------------------- */
 
 static PyObject *triangle(const char *name, gt_err (*function)(gt_tensor *, int64_t, gt_tensor **), PyObject *self,
                           gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -358,8 +373,8 @@ static PyObject *method_topk_indices(PyObject *self, gt_py_args args, Py_ssize_t
     if (!a || gt__py_parse("topk", args, nargs, kwnames, names, 3, 3, values) < 0)
         return NULL;
     int axis = a->meta.rank - 1;
-    if (!values[0] || gt__py_int64(values[0], &k) < 0 || (values[1] && gt__py_axis(values[1], a->meta.rank, &axis) < 0) ||
-        gt__py_flag(values[2], &largest) < 0)
+    if (!values[0] || gt__py_int64(values[0], &k) < 0 ||
+        (values[1] && gt__py_axis(values[1], a->meta.rank, &axis) < 0) || gt__py_flag(values[2], &largest) < 0)
         return NULL;
     int64_t size = a->meta.rank ? a->meta.shape[axis] : 1;
     if (k < 0 || k > size)
@@ -372,7 +387,7 @@ static PyObject *method_topk_indices(PyObject *self, gt_py_args args, Py_ssize_t
     return gt__py_result(err, out);
 }
 
-/* ---- gather and scatter --------------------------------------------------------------------------------------------------------- */
+/* ---- gather and scatter ---------------------------------------------------------------------------------- */
 
 typedef struct Addressing {
     gt_tensor *a;     /* borrowed */
@@ -391,7 +406,8 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
         return -1;
     gt_err err = GT_OK;
     if (given->meta.dtype == GT_BOOL || gt__dtype_is_float((gt_dtype)given->meta.dtype))
-        err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s", gt__dtype_name((gt_dtype)given->meta.dtype));
+        err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s",
+                       gt__dtype_name((gt_dtype)given->meta.dtype));
     if (err == GT_OK && given->meta.dtype != GT_INT64)
         err = gt_cast(given, GT_INT64, &wide);
     int64_t size = at->a->meta.rank ? at->a->meta.shape[at->axis] : 1;
@@ -404,8 +420,8 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
     return err == GT_OK ? 0 : -1;
 }
 
-static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **), PyObject *self,
-                        gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **),
+                        PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis", "index|indices"};
     PyObject *values[2];
@@ -446,7 +462,8 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
         return NULL;
     gt_err err = GT_OK;
     if (!given) {
-        err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value, &fitting);
+        err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value,
+                            &fitting);
     } else if ((gt_dtype)given->meta.dtype != dtype) {
         err = gt_cast(given, dtype, &fitting);
         gt_tensor_release(given);
@@ -458,7 +475,8 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     return err == GT_OK ? fitting : NULL;
 }
 
-static PyObject *scatter(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, gt_tensor *, int, gt_tensor **),
+static PyObject *scatter(const char *name,
+                         gt_err (*function)(gt_tensor *, gt_tensor *, gt_tensor *, int, gt_tensor **),
                          PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis", "index", "src|value"};
@@ -496,7 +514,10 @@ PyMethodDef gt__py_movement_functions[] = {
     {.ml_name = NULL},
 };
 
-#define ONE(name, function, doc) {.ml_name = name, .ml_meth = function, .ml_flags = METH_O, .ml_doc = doc}
+#define ONE(name, function, doc)                                                                                  \
+    {                                                                                                             \
+        .ml_name = name, .ml_meth = function, .ml_flags = METH_O, .ml_doc = doc                                   \
+    }
 PyMethodDef gt__py_movement_methods[] = {
     ONE("matmul", method_matmul, "matmul(other): the matrix product, batches broadcast."),
     ONE("mm", method_mm, "mm(mat2): the product of two matrices."),
@@ -516,7 +537,6 @@ PyMethodDef gt__py_movement_methods[] = {
     NOARGS("bool", method_bool, "bool(): to bool."),
     FAST("clone", method_clone, "clone(): another tensor with this value."),
     FAST("copy", method_clone, "copy(): another tensor with this value."),
-    FAST("detach", method_clone, "detach(): this value, apart from autograd."),
     FAST("contiguous", method_self, "contiguous(): self."),
     FAST("cpu", method_self, "cpu(): self."),
     FAST("cuda", method_self, "cuda(): self."),
@@ -524,7 +544,8 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("masked_fill", method_masked_fill, "masked_fill(mask, value): value where mask holds."),
     FAST("tril", method_tril, "tril(diagonal=0): the lower triangle."),
     FAST("triu", method_triu, "triu(diagonal=0): the upper triangle."),
-    FAST("argsort", method_argsort, "argsort(dim=-1, descending=False, stable=False): the order that sorts; stable."),
+    FAST("argsort", method_argsort,
+         "argsort(dim=-1, descending=False, stable=False): the order that sorts; stable."),
     FAST("_topk_indices", method_topk_indices, "_topk_indices(k, dim=-1, largest=True)."),
     FAST("gather", method_gather, "gather(dim, index): elements picked along a dimension."),
     FAST("index_select", method_take_rows, "index_select(dim, index): whole slices picked along a dimension."),

@@ -1,19 +1,20 @@
 /*
  * operators.c: arithmetic: Python's operators, and a method for every elementwise row of the op table.
  *
- * `a + b` on two tensors is the hot path of a program that emits small instructions: two type checks, one call into the
- * client, one recycled object. Everything else (NumPy operands, subclasses, reflected operands) is in binary_slow.
- * A new UNARY or BINARY row of ops.def is a method here without another line: name() and the in-place name_().
+ * `a + b` on two tensors is the hot path of a program that emits small instructions: two type checks, one call
+ * into the client, one recycled object. Everything else (NumPy operands, subclasses, reflected operands) is in
+ * binary_slow. A new UNARY or BINARY row of ops.def is a method here without another line: name() and the
+ * in-place name_().
  */
 #include "extension.h"
 
 #include <math.h>
 
-/* ---- binary operators ------------------------------------------------------------------------------------------------ */
+/* ---- binary operators ------------------------------------------------------------------------------------ */
 
 /* `x op y` where one is a Tensor and the other anything. */
-static gt_err emit_operands(gt_opcode op, gt_tensor *a, gt_tensor *other, gt_literal kind, gt_imm value, bool reflected,
-                            gt_tensor **out)
+static gt_err emit_operands(gt_opcode op, gt_tensor *a, gt_tensor *other, gt_literal kind, gt_imm value,
+                            bool reflected, gt_tensor **out)
 {
     if (!other)
         return gt__emit_binary_literal(op, a, kind, value, reflected, out);
@@ -60,10 +61,10 @@ static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
     return binary_slow(op, x, y);
 }
 
-#define OPERATOR(name, op)                                                                                     \
-    static PyObject *number_##name(PyObject *x, PyObject *y)                                                   \
-    {                                                                                                          \
-        return binary(op, x, y);                                                                               \
+#define OPERATOR(name, op)                                                                                        \
+    static PyObject *number_##name(PyObject *x, PyObject *y)                                                      \
+    {                                                                                                             \
+        return binary(op, x, y);                                                                                  \
     }
 OPERATOR(add, GT_OP_add)
 OPERATOR(subtract, GT_OP_sub)
@@ -114,7 +115,8 @@ static PyObject *number_matmul(PyObject *x, PyObject *y)
 static PyObject *tensor_richcompare(PyObject *x, PyObject *y, int operation)
 {
     static const gt_opcode opcodes[] = {
-        [Py_LT] = GT_OP_lt, [Py_LE] = GT_OP_le, [Py_EQ] = GT_OP_eq, [Py_NE] = GT_OP_ne, [Py_GT] = GT_OP_gt, [Py_GE] = GT_OP_ge,
+        [Py_LT] = GT_OP_lt, [Py_LE] = GT_OP_le, [Py_EQ] = GT_OP_eq,
+        [Py_NE] = GT_OP_ne, [Py_GT] = GT_OP_gt, [Py_GE] = GT_OP_ge,
     };
     return binary(opcodes[operation], x, y);
 }
@@ -147,7 +149,7 @@ static PyObject *number_xor(PyObject *x, PyObject *y)
     return bitwise(GT_OP_logical_xor, "^", x, y);
 }
 
-/* ---- unary operators ------------------------------------------------------------------------------------------------- */
+/* ---- unary operators ------------------------------------------------------------------------------------- */
 
 static PyObject *unary(gt_opcode op, PyObject *self)
 {
@@ -183,7 +185,7 @@ static PyObject *number_invert(PyObject *self)
     return gt__py_result(err, out);
 }
 
-/* ---- in place ---------------------------------------------------------------------------------------------------------- */
+/* ---- in place -------------------------------------------------------------------------------------------- */
 
 /*
  * Give `self` the value `result` (taken), if it fits: the same shape, and a dtype that may be cast to its own.
@@ -201,8 +203,8 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
                      gt__shape_text(meta->rank, meta->shape, mine, sizeof mine),
                      gt__shape_text(result->meta.rank, result->meta.shape, theirs, sizeof theirs));
     } else if ((gt__dtype_is_float(from) && !gt__dtype_is_float(dtype)) || (dtype == GT_BOOL && from != GT_BOOL)) {
-        PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s", gt__dtype_name(from),
-                     gt__dtype_name(dtype));
+        PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
+                     gt__dtype_name(from), gt__dtype_name(dtype));
     } else {
         gt_tensor *fitting = result;
         if (from != dtype)
@@ -212,8 +214,7 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
         gt_tensor_release(result);
         if (err != GT_OK)
             return gt__py_raise(err);
-        gt__py_rebind(self, fitting);
-        return Py_NewRef(self);
+        return gt__py_rebind(self, fitting) < 0 ? NULL : Py_NewRef(self);
     }
     gt_tensor_release(result);
     return NULL;
@@ -234,10 +235,10 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
     return assign_result(self, err, out);
 }
 
-#define INPLACE(name, op)                                                                                      \
-    static PyObject *inplace_##name(PyObject *self, PyObject *other)                                           \
-    {                                                                                                          \
-        return inplace(op, self, other);                                                                       \
+#define INPLACE(name, op)                                                                                         \
+    static PyObject *inplace_##name(PyObject *self, PyObject *other)                                              \
+    {                                                                                                             \
+        return inplace(op, self, other);                                                                          \
     }
 INPLACE(add, GT_OP_add)
 INPLACE(subtract, GT_OP_sub)
@@ -252,7 +253,7 @@ static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulu
     return modulus == Py_None ? inplace(GT_OP_pow, self, other) : Py_NewRef(Py_NotImplemented);
 }
 
-/* ---- methods of the table ------------------------------------------------------------------------------------------------ */
+/* ---- methods of the table -------------------------------------------------------------------------------- */
 
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //. */
 static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
@@ -307,7 +308,8 @@ static PyObject *adopt(PyObject *self, PyObject *result)
 
 /* A bound of clamp: a number, or a tensor, for which it is minimum or maximum. */
 typedef struct Bound {
-    bool is_tensor, is_float;
+    bool is_tensor;
+    gt_literal kind; /* NONE: open */
     double value;
 } Bound;
 
@@ -324,7 +326,7 @@ static int bound_from(PyObject *object, double open, Bound *bound)
     if (gt__py_number(object, &kind, &value) < 0)
         return -1;
     bound->value = gt__py_literal_double(kind, value);
-    bound->is_float = kind == GT_LITERAL_FLOAT;
+    bound->kind = kind;
     return 0;
 }
 
@@ -355,57 +357,60 @@ static PyObject *pq_method(unary_pq *function, const char *name, PyObject *self,
     if (low.is_tensor || high.is_tensor)
         return bounds_tensors(self, values[0], values[1]);
     a = ((TensorObject *)self)->tensor;
+    gt_literal widest = low.kind > high.kind ? low.kind : high.kind;
     gt_err err = GT_OK;
-    if ((low.is_float || high.is_float) && !gt__dtype_is_float((gt_dtype)a->meta.dtype))
+    if (widest == GT_LITERAL_FLOAT && !gt__dtype_is_float((gt_dtype)a->meta.dtype))
         err = gt_cast(a, GT_FLOAT32, &wide);
+    else if (widest == GT_LITERAL_INT && a->meta.dtype == GT_BOOL)
+        err = gt_cast(a, GT_INT64, &wide);
     if (err == GT_OK)
         err = function(wide ? wide : a, low.value, high.value, &out);
     gt_tensor_release(wide);
     return gt__py_result(err, out);
 }
 
-#define UNARY(name, types, expr, grad)                                                                         \
-    static PyObject *method_##name(PyObject *self, PyObject *unused)                                           \
-    {                                                                                                          \
-        (void)unused;                                                                                          \
-        return unary(GT_OP_##name, self);                                                                      \
-    }                                                                                                          \
-    static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                 \
-    {                                                                                                          \
-        (void)unused;                                                                                          \
-        return adopt(self, unary(GT_OP_##name, self));                                                         \
+#define UNARY(name, types, expr, grad)                                                                            \
+    static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
+    {                                                                                                             \
+        (void)unused;                                                                                             \
+        return unary(GT_OP_##name, self);                                                                         \
+    }                                                                                                             \
+    static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
+    {                                                                                                             \
+        (void)unused;                                                                                             \
+        return adopt(self, unary(GT_OP_##name, self));                                                            \
     }
-#define UNARY_PQ(name, types, expr, grad)                                                                      \
-    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)       \
-    {                                                                                                          \
-        return pq_method(gt_##name, #name, self, args, nargs, kwnames);                                        \
-    }                                                                                                          \
-    static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                \
-                                             PyObject *kwnames)                                                \
-    {                                                                                                          \
-        return adopt(self, method_##name(self, args, nargs, kwnames));                                         \
+#define UNARY_PQ(name, types, expr, grad)                                                                         \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
+    {                                                                                                             \
+        return pq_method(gt_##name, #name, self, args, nargs, kwnames);                                           \
+    }                                                                                                             \
+    static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
+                                             PyObject *kwnames)                                                   \
+    {                                                                                                             \
+        return adopt(self, method_##name(self, args, nargs, kwnames));                                            \
     }
-#define BINARY(name, types, expr, grad)                                                                        \
-    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)       \
-    {                                                                                                          \
-        return binary_method(GT_OP_##name, #name, self, args, nargs, kwnames);                                 \
-    }                                                                                                          \
-    static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                \
-                                             PyObject *kwnames)                                                \
-    {                                                                                                          \
-        return adopt(self, method_##name(self, args, nargs, kwnames));                                         \
+#define BINARY(name, types, expr, grad)                                                                           \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
+    {                                                                                                             \
+        return binary_method(GT_OP_##name, #name, self, args, nargs, kwnames);                                    \
+    }                                                                                                             \
+    static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
+                                             PyObject *kwnames)                                                   \
+    {                                                                                                             \
+        return adopt(self, method_##name(self, args, nargs, kwnames));                                            \
     }
 #include "ops.def"
 
 PyMethodDef gt__py_operator_methods[] = {
-#define UNARY(name, types, expr, grad)                                                                         \
-    NOARGS(#name, method_##name, #name "(): elementwise."),                                                    \
+#define UNARY(name, types, expr, grad)                                                                            \
+    NOARGS(#name, method_##name, #name "(): elementwise."),                                                       \
         NOARGS(#name "_", method_##name##_inplace, #name "_(): in place."),
-#define UNARY_PQ(name, types, expr, grad)                                                                      \
-    FAST(#name, method_##name, #name "(min=None, max=None): elementwise."),                                    \
+#define UNARY_PQ(name, types, expr, grad)                                                                         \
+    FAST(#name, method_##name, #name "(min=None, max=None): elementwise."),                                       \
         FAST(#name "_", method_##name##_inplace, #name "_(min=None, max=None): in place."),
-#define BINARY(name, types, expr, grad)                                                                        \
-    FAST(#name, method_##name, #name "(other): elementwise, broadcast."),                                      \
+#define BINARY(name, types, expr, grad)                                                                           \
+    FAST(#name, method_##name, #name "(other): elementwise, broadcast."),                                         \
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
 #include "ops.def"
     /* other names of the same things */

@@ -10,6 +10,8 @@ typedef struct Reduction {
     uint32_t axes; /* 0: all */
     bool keepdim;
     double correction;
+    gt_dtype dtype; /* the one asked for with dtype=, else the input's */
+    bool has_dtype;
     gt_tensor *input; /* a reference of ours: the tensor, cast if dtype= asked for it */
 } Reduction;
 
@@ -69,6 +71,8 @@ static int reduction_parse(const char *name, PyObject *self, bool is_var, gt_py_
     gt_dtype dtype = (gt_dtype)a->meta.dtype;
     if (gt__py_dtype(values[DTYPE], &dtype) < 0)
         return -1;
+    reduction->dtype = dtype;
+    reduction->has_dtype = values[DTYPE] && values[DTYPE] != Py_None;
     if (dtype == (gt_dtype)a->meta.dtype) {
         reduction->input = gt_tensor_retain(a);
         return 0;
@@ -77,6 +81,17 @@ static int reduction_parse(const char *name, PyObject *self, bool is_var, gt_py_
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
+}
+
+/* sum(dtype=int32) of integers is computed in int64, like every sum of integers. */
+static gt_err narrow_result(bool has_dtype, gt_dtype dtype, gt_tensor **out)
+{
+    gt_tensor *wide = *out;
+    if (!has_dtype || (gt_dtype)wide->meta.dtype == dtype)
+        return GT_OK;
+    gt_err err = gt_cast(wide, dtype, out);
+    gt_tensor_release(wide);
+    return err;
 }
 
 static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
@@ -90,15 +105,18 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
     Reduction reduction;
     if (reduction_parse(name, self, op == GT_OP_var, args, nargs, kwnames, &reduction) < 0)
         return NULL;
-    gt_err err = gt__emit_reduce(op, reduction.input, reduction.axes, reduction.keepdim, reduction.correction, &out);
+    gt_err err =
+        gt__emit_reduce(op, reduction.input, reduction.axes, reduction.keepdim, reduction.correction, &out);
     gt_tensor_release(reduction.input);
+    if (err == GT_OK && gt__op_table[op].types == GT_TYPES_SUM)
+        err = narrow_result(reduction.has_dtype, reduction.dtype, &out);
     return gt__py_result(err, out);
 }
 
-#define REDUCE(name, types, grad)                                                                              \
-    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)       \
-    {                                                                                                          \
-        return reduce(GT_OP_##name, #name, self, args, nargs, kwnames);                                        \
+#define REDUCE(name, types, grad)                                                                                 \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
+    {                                                                                                             \
+        return reduce(GT_OP_##name, #name, self, args, nargs, kwnames);                                           \
     }
 #include "ops.def"
 
@@ -113,19 +131,20 @@ static PyObject *method_std(PyObject *self, gt_py_args args, Py_ssize_t nargs, P
     return gt__py_result(err, out);
 }
 
-/* ---- along one axis ------------------------------------------------------------------------------------------------- */
+/* ---- along one axis -------------------------------------------------------------------------------------- */
 
 typedef gt_err arg_function(gt_tensor *a, int axis, bool keepdims, gt_tensor **out);
 
-static PyObject *arg_reduce(arg_function *function, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
-                            PyObject *kwnames)
+static PyObject *arg_reduce(arg_function *function, const char *name, PyObject *self, gt_py_args args,
+                            Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis", "keepdim|keepdims"};
     PyObject *values[2];
     bool keepdim = false;
     int axis = -1;
     gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_flag(values[1], &keepdim) < 0)
+    if (!a || gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 ||
+        gt__py_flag(values[1], &keepdim) < 0)
         return NULL;
     if (values[0] && values[0] != Py_None && gt__py_axis(values[0], a->meta.rank, &axis) < 0)
         return NULL;
@@ -164,11 +183,14 @@ static PyObject *method_cumsum(PyObject *self, gt_py_args args, Py_ssize_t nargs
     else if (err == GT_OK)
         err = gt_cumsum(input ? input : a, axis, &out);
     gt_tensor_release(input);
+    if (err == GT_OK)
+        err = narrow_result(values[1] && values[1] != Py_None, dtype, &out);
     return gt__py_result(err, out);
 }
 
 PyMethodDef gt__py_reduce_methods[] = {
-#define REDUCE(name, types, grad) FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
+#define REDUCE(name, types, grad)                                                                                 \
+    FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
 #include "ops.def"
     FAST("std", method_std, "std(dim=None, *, correction=1, keepdim=False): the standard deviation."),
     FAST("argmax", method_argmax, "argmax(dim=None, keepdim=False): where the largest element is."),

@@ -12,11 +12,10 @@
 #include "dispatcher.h"
 #include "worker.h"
 
-/* ---- dispatcher ------------------------------------------------------------------------------------------------------ */
+/* ---- dispatcher ------------------------------------------------------------------------------------------ */
 
 typedef struct DispatcherObject {
-    PyObject_HEAD
-    gt_dispatcher *dispatcher;
+    PyObject_HEAD gt_dispatcher *dispatcher;
     bool running;
 } DispatcherObject;
 
@@ -54,10 +53,8 @@ static PyObject *dispatcher_run(PyObject *object, PyObject *unused)
         return PyErr_Format(PyExc_RuntimeError, "this dispatcher is running already");
     gt_err err;
     self->running = true;
-    Py_BEGIN_ALLOW_THREADS
-    err = gt__dispatcher_run(self->dispatcher);
-    Py_END_ALLOW_THREADS
-    self->running = false;
+    Py_BEGIN_ALLOW_THREADS err = gt__dispatcher_run(self->dispatcher);
+    Py_END_ALLOW_THREADS self->running = false;
     return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
 }
 
@@ -74,11 +71,10 @@ static PyObject *dispatcher_port(PyObject *object, void *closure)
     return PyLong_FromLong(gt__dispatcher_port(((DispatcherObject *)object)->dispatcher));
 }
 
-/* ---- worker ------------------------------------------------------------------------------------------------------------- */
+/* ---- worker ---------------------------------------------------------------------------------------------- */
 
 typedef struct WorkerObject {
-    PyObject_HEAD
-    atomic_bool stop;
+    PyObject_HEAD atomic_bool stop;
 } WorkerObject;
 
 static PyObject *worker_run(PyObject *object, PyObject *args)
@@ -94,12 +90,11 @@ static PyObject *worker_run(PyObject *object, PyObject *args)
         .address = address,
         .timeout_ms = (int)(seconds * 1000),
         .stop = &self->stop,
+        .stop_poll_ms = 200,
     };
     gt_err err;
-    Py_BEGIN_ALLOW_THREADS
-    err = gt__worker_run(&options, NULL);
-    Py_END_ALLOW_THREADS
-    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
+    Py_BEGIN_ALLOW_THREADS err = gt__worker_run(&options, NULL);
+    Py_END_ALLOW_THREADS return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
 }
 
 static PyObject *worker_stop(PyObject *object, PyObject *unused)
@@ -116,7 +111,7 @@ static void plain_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* ---- the command ---------------------------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------------------- */
 
 static PyObject *py_main(PyObject *module, PyObject *object)
 {
@@ -141,17 +136,18 @@ static PyObject *py_main(PyObject *module, PyObject *object)
         }
     }
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = gt__cli_main((int)count + 1, arguments);
-    Py_END_ALLOW_THREADS
-    PyMem_Free(arguments);
+    Py_BEGIN_ALLOW_THREADS status = gt__cli_main((int)count + 1, arguments);
+    Py_END_ALLOW_THREADS PyMem_Free(arguments);
     Py_DECREF(list);
     return PyLong_FromLong(status);
 }
 
 PyMethodDef gt__py_server_functions[] = {
-    {.ml_name = "main", .ml_meth = py_main, .ml_flags = METH_O,
-     .ml_doc = "main(arguments): run the gt command, as in main(['server', '-p', '12345']); returns its exit status."},
+    {.ml_name = "main",
+     .ml_meth = py_main,
+     .ml_flags = METH_O,
+     .ml_doc =
+         "main(arguments): run the gt command, as in main(['server', '-p', '12345']); returns its exit status."},
     {.ml_name = NULL},
 };
 
@@ -189,7 +185,9 @@ int gt__py_server_init(PyObject *module)
         .slots = dispatcher_slots,
     };
     static PyMethodDef worker_methods[] = {
-        {.ml_name = "run", .ml_meth = worker_run, .ml_flags = METH_VARARGS,
+        {.ml_name = "run",
+         .ml_meth = worker_run,
+         .ml_flags = METH_VARARGS,
          .ml_doc = "run(address, name=None, backend=None, timeout=0): work until the server goes or stop()."},
         NOARGS("stop", worker_stop, "stop(): end run(), from any thread."),
         {.ml_name = NULL},
@@ -206,5 +204,7 @@ int gt__py_server_init(PyObject *module)
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
         .slots = worker_slots,
     };
-    return add_type(module, "Dispatcher", &dispatcher_spec) < 0 || add_type(module, "Worker", &worker_spec) < 0 ? -1 : 0;
+    return add_type(module, "Dispatcher", &dispatcher_spec) < 0 || add_type(module, "Worker", &worker_spec) < 0
+               ? -1
+               : 0;
 }

@@ -1,12 +1,12 @@
 /*
- * shape.c: methods that rearrange a tensor without touching its elements: reshape, permute, expand, squeeze, slices of
- * one axis. The worker answers most of them with a view. Indexing is in indexing.c.
+ * shape.c: methods that rearrange a tensor without touching its elements: reshape, permute, expand, squeeze,
+ * slices of one axis. The worker answers most of them with a view. Indexing is in indexing.c.
  */
 #include "extension.h"
 
 /* Where two spellings exist, keywords are rare: these take sizes and dimensions by position, or one keyword. */
-static int sizes(const char *name, const char *keyword, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, int *count,
-                 int64_t *values)
+static int sizes(const char *name, const char *keyword, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
+                 int *count, int64_t *values)
 {
     if (kwnames && PyTuple_GET_SIZE(kwnames)) {
         PyObject *value;
@@ -120,7 +120,7 @@ static PyObject *method_unsqueeze(PyObject *self, gt_py_args args, Py_ssize_t na
     return gt__py_result(gt_reshape(a, rank + 1, shape, &out), out);
 }
 
-/* ---- order of axes ---------------------------------------------------------------------------------------------------- */
+/* ---- order of axes --------------------------------------------------------------------------------------- */
 
 static PyObject *permute(gt_tensor *a, int count, const int64_t *given)
 {
@@ -128,8 +128,10 @@ static PyObject *permute(gt_tensor *a, int count, const int64_t *given)
     uint32_t seen = 0;
     gt_tensor *out = NULL;
     if (count != a->meta.rank)
-        return PyErr_Format(PyExc_RuntimeError, "permute(): number of dimensions in the tensor input does not match the "
-                                                "length of the desired ordering: %d is not equal to %d", a->meta.rank, count);
+        return PyErr_Format(PyExc_RuntimeError,
+                            "permute(): number of dimensions in the tensor input does not match the "
+                            "length of the desired ordering: %d is not equal to %d",
+                            a->meta.rank, count);
     for (int k = 0; k < count; k++) {
         if (gt__py_wrap_axis(given[k], count, &axes[k]) < 0)
             return NULL;
@@ -186,11 +188,12 @@ static PyObject *method_t(PyObject *self, PyObject *unused)
     (void)unused;
     int rank = ((TensorObject *)self)->tensor->meta.rank;
     if (rank > 2)
-        return PyErr_Format(PyExc_RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is %dD", rank);
+        return PyErr_Format(PyExc_RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is %dD",
+                            rank);
     return reverse_axes(self);
 }
 
-/* ---- broadcasting ------------------------------------------------------------------------------------------------------ */
+/* ---- broadcasting ---------------------------------------------------------------------------------------- */
 
 static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -204,14 +207,16 @@ static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs
         if (shape[k] != -1)
             continue;
         if (own < 0)
-            return PyErr_Format(PyExc_RuntimeError, "expand(): the size -1 of dimension %d is not allowed in a leading, "
-                                                    "non-existing dimension", k);
+            return PyErr_Format(PyExc_RuntimeError,
+                                "expand(): the size -1 of dimension %d is not allowed in a leading, "
+                                "non-existing dimension",
+                                k);
         shape[k] = a->meta.shape[own];
     }
     return gt__py_result(gt_expand(a, rank, shape, &out), out);
 }
 
-/* ---- slices of one axis ------------------------------------------------------------------------------------------------- */
+/* ---- slices of one axis ---------------------------------------------------------------------------------- */
 
 typedef struct Window {
     int64_t start[GT_MAX_RANK], step[GT_MAX_RANK], count[GT_MAX_RANK];
@@ -281,7 +286,10 @@ static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs
 PyMethodDef gt__py_shape_methods[] = {
     FAST("reshape", method_reshape, "reshape(*shape): the same elements in another shape; one size may be -1."),
     FAST("view", method_view, "view(*shape): reshape."),
-    {.ml_name = "view_as", .ml_meth = method_view_as, .ml_flags = METH_O, .ml_doc = "view_as(other): reshape to its shape."},
+    {.ml_name = "view_as",
+     .ml_meth = method_view_as,
+     .ml_flags = METH_O,
+     .ml_doc = "view_as(other): reshape to its shape."},
     {.ml_name = "reshape_as", .ml_meth = method_view_as, .ml_flags = METH_O, .ml_doc = "reshape_as(other)."},
     FAST("flatten", method_flatten, "flatten(start_dim=0, end_dim=-1): merge dimensions into one."),
     FAST("ravel", method_flatten, "ravel(): flatten."),

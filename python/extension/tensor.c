@@ -1,55 +1,33 @@
 /*
  * tensor.c: the Tensor type: lifetime, attributes, and what waits for one element.
  *
- * A Tensor object holds one gt_tensor, an immutable value. In-place operations give the object another one. Making and
- * dropping temporaries is half of a hot loop, so freed objects are kept for reuse, and dropping one only queues its id.
- * Read next: operators.c, indexing.c, interop.c.
+ * A Tensor object holds one gt_tensor, an immutable value. In-place operations give the object another one.
+ * Making and dropping temporaries is half of a hot loop, so freed objects are kept for reuse, and dropping one
+ * only queues its id. Read next: operators.c, indexing.c, interop.c.
  */
 #include "extension.h"
 
 #include <stddef.h>
 #include <structmember.h>
 
-enum { SPARE_LIMIT = 1024, METHOD_LIMIT = 400, SLOT_LIMIT = 100 };
+enum { METHOD_LIMIT = 400, ATTRIBUTE_LIMIT = 50, SLOT_LIMIT = 100 };
 
 PyTypeObject *gt__py_tensor_type;
-static TensorObject *spares[SPARE_LIMIT]; /* each keeps its reference to the type */
-static int spare_count;
+TensorObject *gt__py_spares[GT_PY_SPARES];
+int gt__py_spare_count;
 
-/* ---- lifetime ---------------------------------------------------------------------------------------------------- */
+/* ---- lifetime -------------------------------------------------------------------------------------------- */
 
-static TensorObject *tensor_allocate(void)
+PyObject *gt__py_wrap_new(gt_tensor *tensor)
 {
     TensorObject *self = PyObject_New(TensorObject, gt__py_tensor_type);
-    if (self) {
-        self->weakrefs = NULL;
-        self->requires_grad = false;
-    }
-    return self;
-}
-
-PyObject *gt__py_wrap(gt_tensor *tensor)
-{
-    TensorObject *self;
-    if (LIKELY(spare_count > 0)) {
-        self = spares[--spare_count];
-        Py_SET_REFCNT((PyObject *)self, 1);
-    } else {
-        self = tensor_allocate();
-        if (!self) {
-            gt_tensor_release(tensor);
-            return NULL;
-        }
+    if (!self) {
+        gt_tensor_release(tensor);
+        return NULL;
     }
     self->tensor = tensor;
+    self->weakrefs = NULL;
     return (PyObject *)self;
-}
-
-void gt__py_rebind(PyObject *self, gt_tensor *tensor)
-{
-    gt_tensor *old = ((TensorObject *)self)->tensor;
-    ((TensorObject *)self)->tensor = tensor;
-    gt_tensor_release(old);
 }
 
 static void tensor_dealloc(PyObject *object)
@@ -58,9 +36,8 @@ static void tensor_dealloc(PyObject *object)
     if (UNLIKELY(self->weakrefs != NULL))
         PyObject_ClearWeakRefs(object);
     gt_tensor_release(self->tensor);
-    if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && spare_count < SPARE_LIMIT)) {
-        self->requires_grad = false;
-        spares[spare_count++] = self;
+    if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < GT_PY_SPARES)) {
+            gt__py_spares[gt__py_spare_count++] = self;
         return;
     }
     PyTypeObject *type = Py_TYPE(object);
@@ -93,11 +70,12 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         return NULL;
     }
     self->tensor = tensor;
-    self->requires_grad = requires_grad != 0;
+    if (requires_grad && gt__py_set_requires_grad((PyObject *)self, true) < 0)
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 
-/* ---- attributes -------------------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------------------ */
 
 static const gt_meta *meta_of(PyObject *self)
 {
@@ -153,7 +131,7 @@ static PyObject *get_device(PyObject *self, void *closure)
 static PyObject *get_data(PyObject *self, void *closure)
 {
     (void)closure;
-    return gt__py_wrap(gt_tensor_retain(((TensorObject *)self)->tensor));
+    return gt__py_detached(self);
 }
 
 static int set_data(PyObject *self, PyObject *value, void *closure)
@@ -163,34 +141,10 @@ static int set_data(PyObject *self, PyObject *value, void *closure)
         PyErr_SetString(PyExc_TypeError, "data must be a Tensor");
         return -1;
     }
-    gt__py_rebind(self, gt_tensor_retain(((TensorObject *)value)->tensor));
-    return 0;
+    return gt__py_set_value(self, ((TensorObject *)value)->tensor);
 }
 
-static PyObject *get_requires_grad(PyObject *self, void *closure)
-{
-    (void)closure;
-    return PyBool_FromLong(((TensorObject *)self)->requires_grad);
-}
-
-static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
-{
-    (void)closure;
-    bool wanted = false;
-    if (!value || gt__py_flag(value, &wanted) < 0) {
-        if (!value)
-            PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted");
-        return -1;
-    }
-    if (wanted && !gt__dtype_is_float((gt_dtype)meta_of(self)->dtype)) {
-        PyErr_SetString(PyExc_RuntimeError, "only Tensors of floating point dtype can require gradients");
-        return -1;
-    }
-    ((TensorObject *)self)->requires_grad = wanted;
-    return 0;
-}
-
-/* ---- methods that only look at the metadata ------------------------------------------------------------------------- */
+/* ---- methods that only look at the metadata -------------------------------------------------------------- */
 
 static PyObject *method_size(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -239,17 +193,7 @@ static PyObject *method_is_contiguous(PyObject *self, PyObject *unused)
     Py_RETURN_TRUE;
 }
 
-static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const char *const names[] = {"requires_grad"};
-    PyObject *value;
-    if (gt__py_parse("requires_grad_", args, nargs, kwnames, names, 1, 1, &value) < 0 ||
-        set_requires_grad(self, value ? value : Py_True, NULL) < 0)
-        return NULL;
-    return Py_NewRef(self);
-}
-
-/* ---- waiting for elements --------------------------------------------------------------------------------------------- */
+/* ---- waiting for elements -------------------------------------------------------------------------------- */
 
 static PyObject *method_item(PyObject *self, PyObject *unused)
 {
@@ -322,7 +266,7 @@ static PyObject *tensor_index(PyObject *self)
     return tensor_int(self);
 }
 
-/* ---- repr and iteration ------------------------------------------------------------------------------------------------ */
+/* ---- repr and iteration ---------------------------------------------------------------------------------- */
 
 static PyObject *tensor_repr(PyObject *self)
 {
@@ -355,9 +299,9 @@ static PyMethodDef own_methods[] = {
     NOARGS("dim", method_dim, "dim(): the number of dimensions."),
     NOARGS("ndimension", method_dim, "ndimension(): the number of dimensions."),
     NOARGS("element_size", method_element_size, "element_size(): bytes of one element."),
-    NOARGS("is_floating_point", method_is_floating_point, "is_floating_point(): whether the dtype is a float one."),
+    NOARGS("is_floating_point", method_is_floating_point,
+           "is_floating_point(): whether the dtype is a float one."),
     NOARGS("is_contiguous", method_is_contiguous, "is_contiguous(): True; a tensor is a value without strides."),
-    FAST("requires_grad_", method_requires_grad, "requires_grad_(requires_grad=True): set the attribute."),
     NOARGS("item", method_item, "item(): the one element as a Python number; waits for it."),
     NOARGS("tolist", method_tolist, "tolist(): the elements as nested lists; waits for them."),
     {.ml_name = NULL},
@@ -371,23 +315,38 @@ static PyGetSetDef own_attributes[] = {
     {.name = "nbytes", .get = get_nbytes, .doc = "Bytes of all elements."},
     {.name = "device", .get = get_device, .doc = "'gt': where a tensor lives is the dispatcher's business."},
     {.name = "data", .get = get_data, .set = set_data, .doc = "The same value, apart from autograd."},
-    {.name = "requires_grad", .get = get_requires_grad, .set = set_requires_grad, .doc = "Whether gradients are wanted."},
     {.name = NULL},
 };
 
 static PyMemberDef own_members[] = {
-    {.name = "__weaklistoffset__", .type = T_PYSSIZET, .offset = offsetof(TensorObject, weakrefs), .flags = READONLY},
+    {.name = "__weaklistoffset__",
+     .type = T_PYSSIZET,
+     .offset = offsetof(TensorObject, weakrefs),
+     .flags = READONLY},
     {.name = NULL},
 };
 
-/* ---- assembling the type ----------------------------------------------------------------------------------------------- */
+/* ---- assembling the type --------------------------------------------------------------------------------- */
 
 static PyMethodDef all_methods[METHOD_LIMIT];
+static PyGetSetDef all_attributes[ATTRIBUTE_LIMIT];
+
+static void collect_attributes(void)
+{
+    PyGetSetDef *const tables[] = {own_attributes, gt__py_autograd_attributes};
+    int count = 0;
+    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
+        for (PyGetSetDef *attribute = tables[k]; attribute->name; attribute++) {
+            assert(count < ATTRIBUTE_LIMIT - 1);
+            all_attributes[count++] = *attribute;
+        }
+}
 
 static void collect_methods(void)
 {
-    PyMethodDef *const tables[] = {own_methods, gt__py_operator_methods, gt__py_reduce_methods, gt__py_shape_methods,
-                                   gt__py_movement_methods, gt__py_index_methods, gt__py_interop_methods};
+    PyMethodDef *const tables[] = {own_methods,           gt__py_operator_methods, gt__py_reduce_methods,
+                                   gt__py_shape_methods,  gt__py_movement_methods, gt__py_index_methods,
+                                   gt__py_interop_methods, gt__py_autograd_methods};
     int count = 0;
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
         for (PyMethodDef *method = tables[k]; method->ml_name; method++) {
@@ -414,7 +373,7 @@ int gt__py_tensor_init(PyObject *module)
         SLOT(Py_tp_iter, tensor_iter),
         SLOT(Py_tp_hash, tensor_hash),
         SLOT(Py_tp_methods, all_methods),
-        SLOT(Py_tp_getset, own_attributes),
+        SLOT(Py_tp_getset, all_attributes),
         SLOT(Py_tp_members, own_members),
         SLOT(Py_nb_bool, tensor_bool),
         SLOT(Py_nb_float, tensor_float),
@@ -425,6 +384,7 @@ int gt__py_tensor_init(PyObject *module)
     };
     PyType_Slot slots[SLOT_LIMIT] = {{.slot = 0}};
     collect_methods();
+    collect_attributes();
     int count = collect_slots(slots, 0, own_slots);
     count = collect_slots(slots, count, gt__py_number_slots);
     collect_slots(slots, count, gt__py_index_slots);

@@ -5,18 +5,19 @@
     print((a @ a).mean().item())        # a server starts by itself, in this process
     gt.connect('localhost:12345')       # or use a real one: gt server, gt worker
 
-Tensors behave like PyTorch's. Operations are only sent; reading an element waits. gt._gt is the C extension, gt.client.tensor
-holds what is put together from its operations.
+Tensors behave like PyTorch's. Operations are only sent; reading an element waits. gt._gt is the C extension,
+gt.client.tensor holds what is put together from its operations.
 """
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
-    Connection, GtError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat, concat, concatenate, dtype, empty, empty_like, eye,
-    float16, float32, float64, from_dlpack, from_numpy, full, full_like, gpu_workers, int8, int32, int64, linspace, manual_seed,
-    ones, ones_like, rand, rand_like, randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros,
-    zeros_like)
+    Connection, GtConnectionError, GtError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat, concat,
+    concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
+    full_like, gpu_workers, grad, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
+    randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
+from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from gt.client import tensor as _tensor
-from gt.client.client import Client, connect, disconnect  # noqa: F401
+from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
 from gt.client.tensor import embedding, is_tensor, normal  # noqa: F401
 
 __version__ = '0.1.0'
@@ -25,7 +26,7 @@ __version__ = '0.1.0'
 globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS})
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
-globals().update({'bool': _gt.bool, 'float': float32, 'double': float64, 'half': float16, 'long': int64, 'int': int32})
+globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32)
 
 
 def __getattr__(name):

@@ -4,7 +4,7 @@ import threading
 
 
 def run_until_done(run, stop):
-    """Call run() in a thread and wait; on an exception here (Ctrl-C), stop() it first. Raises what run() raised."""
+    """Call run() in a thread and wait; on an exception here (Ctrl-C) stop() it first. Raises what run() raised."""
     failure = []
 
     def body():

@@ -99,7 +99,7 @@ def tensor_repr(tensor):
 
 
 def _with_suffixes(text, suffixes):
-    """Add them to the last line, or on a line of their own where that gets too long: where PyTorch would break it."""
+    """Add them to the last line, or on a line of their own where PyTorch would find that too long."""
     last = len(text) - text.rfind('\n') + 1
     for suffix in suffixes:
         length = len(suffix.replace('gt.', 'torch.'))

@@ -94,10 +94,11 @@ int gt__command_worker(int argc, char **argv)
     atomic_store(&stop_requested, false);
     arguments.worker.address = address;
     arguments.worker.stop = &stop_requested;
+    arguments.worker.stop_poll_ms = 200;
     gt__signals_catch(stop, &stop_requested);
     gt_err err = gt__worker_run(&arguments.worker, NULL);
     gt__signals_restore();
-    if (err == GT_OK)
+    if (err == GT_OK || atomic_load(&stop_requested))
         return 0;
     fprintf(stderr, "gt worker: %s\n", gt_error_text());
     return 1;

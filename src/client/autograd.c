@@ -17,7 +17,7 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
         return NULL;
     node->references = 1;
     node->op = (uint16_t)op;
-    node->consumed = false;
+    node->consumed = node->keeps_gradient = false;
     node->saved_mask = 0;
     node->count = 0;
     node->client = client;
@@ -26,7 +26,10 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
     node->hooks = NULL;
     node->operands = node->fixed;
     node->saved[0] = node->saved[1] = node->saved[2] = node->saved_out = NULL;
-    client->live_nodes++;
+    node->newer = NULL;
+    node->older = client->newest_node;
+    *(node->older ? &node->older->newer : &client->oldest_node) = node;
+    client->newest_node = node;
     return node;
 }
 
@@ -79,9 +82,10 @@ void gt__node_release(gt_node *node)
             gt__node_release(node->operands[k].node);
         if (node->operands != node->fixed)
             free(node->operands);
+        *(node->older ? &node->older->newer : &client->oldest_node) = node->newer;
+        *(node->newer ? &node->newer->older : &client->newest_node) = node->older;
         node->next_spare = client->spare_nodes;
         client->spare_nodes = node;
-        client->live_nodes--;
     }
     client->releasing_nodes = false;
     client->live--;
@@ -286,10 +290,9 @@ static gt_err deliver(pass *p, const gt_node *node, gt_tensor *gradient)
     return GT_OK;
 }
 
-static gt_err finish_leaf(pass *p, gt_node *leaf, gt_tensor *gradient)
+/* Add to .grad, at leaves and where retain_grad() asked for it. */
+static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
-    if (p->input_count)
-        return deliver(p, leaf, gradient);
     if (!leaf->gradient) {
         /* Without a graph of its own the gradient is plain data. */
         if (p->options.create_graph) {
@@ -351,10 +354,13 @@ static gt_err process(pass *p, gt_node *node)
 {
     gt_tensor *gradient = node->arriving;
     node->arriving = NULL;
+    bool leaf = node->op == GT_OP_INVALID;
     gt_err err = run_hooks(node, &gradient);
-    if (err == GT_OK)
-        err = node->op == GT_OP_INVALID ? finish_leaf(p, node, gradient) : deliver(p, node, gradient);
-    if (err == GT_OK && node->op != GT_OP_INVALID)
+    if (err == GT_OK && p->input_count)
+        err = deliver(p, node, gradient);
+    else if (err == GT_OK && (leaf || node->keeps_gradient))
+        err = accumulate(p, node, gradient);
+    if (err == GT_OK && !leaf)
         err = propagate(p, node, gradient);
     gt_tensor_release(gradient);
     return err;

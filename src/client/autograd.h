@@ -39,11 +39,12 @@ struct gt_node {
     uint32_t references;
     uint16_t op; /* GT_OP_INVALID: a leaf */
     bool consumed;
+    bool keeps_gradient; /* retain_grad(): a gradient is kept though this is no leaf */
     uint8_t saved_mask;
     unsigned count; /* operands */
     gt_client *client;
     uint64_t sequence; /* grows with every node */
-    gt_tensor *gradient; /* a leaf's .grad */
+    gt_tensor *gradient; /* .grad */
     gt_tensor *arriving; /* the sum of what has arrived during a backward pass */
     gt_hook_entry *hooks;
     gt_instruction ins; /* immediates, flags, literals */
@@ -51,7 +52,8 @@ struct gt_node {
     gt_meta out;
     gt_operand_info fixed[GT_MAX_OPERANDS], *operands; /* operands == fixed unless there are more (cat) */
     gt_tensor *saved[GT_MAX_OPERANDS], *saved_out;
-    gt_node *next_spare; /* free list, and the worklist of a release */
+    gt_node *next_spare;      /* free list, and the worklist of a release */
+    gt_node *older, *newer;   /* all nodes of the client */
 };
 
 /* Whether new ops are recorded, on this thread. */

@@ -45,7 +45,8 @@ struct gt_client {
     gt_tensor *spare;   /* free list */
     uint64_t live;      /* tensors allocated, leases and the like: what keeps a closed client in memory */
     gt_node *spare_nodes, *dying_nodes;
-    uint64_t next_node, live_nodes;
+    gt_node *oldest_node, *newest_node; /* the tape */
+    uint64_t next_node;
     bool releasing_nodes;
     uint64_t work;      /* elements touched by instructions not flushed yet */
     uint64_t frees[6];  /* ids waiting to be packed into one free */

@@ -27,6 +27,7 @@ struct gt_embedded {
     gt_dispatcher *dispatcher;
     pthread_t thread;
     bool dispatching;
+    atomic_bool stop; /* workers end after the instruction they are at */
     int workers; /* started */
     embedded_worker worker[];
 };
@@ -82,7 +83,8 @@ static gt_err start_worker(gt_embedded *embedded, const char *backend, int threa
 {
     embedded_worker *worker = &embedded->worker[embedded->workers];
     snprintf(worker->name, sizeof worker->name, embedded->workers ? "auto_worker_%d" : "auto_worker", embedded->workers);
-    worker->options = (gt_worker_options){.name = worker->name, .backend = backend, .threads = threads};
+    worker->options = (gt_worker_options){
+        .name = worker->name, .backend = backend, .threads = threads, .stop = &embedded->stop};
     GT_TRY(join_dispatcher(embedded, &worker->link));
     gt_err err = start_thread(&worker->thread, worker_main, worker);
     if (err == GT_OK)
@@ -132,6 +134,7 @@ void gt__embedded_stop(gt_embedded **where)
     *where = NULL;
     if (!embedded)
         return;
+    atomic_store(&embedded->stop, true);
     if (embedded->dispatching) {
         gt__dispatcher_stop(embedded->dispatcher);
         pthread_join(embedded->thread, NULL);

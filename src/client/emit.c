@@ -149,26 +149,7 @@ void gt__tensor_consumed(gt_tensor *tensor)
 
 /* ---- frees ------------------------------------------------------------------------------------------------- */
 
-static void send_frees(gt_client *client)
-{
-    gt_slot *slot;
-    if (!client->free_count || client->waiting)
-        return;
-    if (reserve(client, 1, &slot) != GT_OK)
-        return; /* dead or interrupted: the server frees everything of ours when we go */
-    const uint64_t *ids = client->frees;
-    slot->ins = (gt_instruction){.op = GT_OP_free, .result = ids[0], .operand = {ids[1], ids[2], ids[3]}};
-    slot->ins.imm[0].u = ids[4];
-    slot->ins.imm[1].u = ids[5];
-    debug_record(&slot->ins);
-    bool large = client->free_bytes >= FLUSH_FREED;
-    memset(client->frees, 0, sizeof client->frees);
-    client->free_count = 0;
-    client->free_bytes = 0;
-    commit(client, 1, large ? FLUSH_WORK : 0);
-}
-
-/* Frees that cannot be sent now, because a thread is waiting on this client, are kept in a list. */
+/* Frees that cannot be sent now, because a thread is waiting on this client or was interrupted, are kept in a list. */
 static void defer_free(gt_client *client, uint64_t id)
 {
     if (client->deferred_count == client->deferred_capacity) {
@@ -182,10 +163,39 @@ static void defer_free(gt_client *client, uint64_t id)
     client->deferred[client->deferred_count++] = id;
 }
 
+static void send_frees(gt_client *client)
+{
+    enum { MOST = sizeof client->frees / sizeof client->frees[0] };
+    uint64_t ids[MOST];
+    gt_slot *slot;
+    if (!client->free_count || client->waiting)
+        return;
+    /* Taken out first: waiting for room may queue and send others. */
+    bool large = client->free_bytes >= FLUSH_FREED;
+    memcpy(ids, client->frees, sizeof ids);
+    memset(client->frees, 0, sizeof client->frees);
+    client->free_count = 0;
+    client->free_bytes = 0;
+    if (reserve(client, 1, &slot) != GT_OK) {
+        /* Interrupted: later. Dead: the server frees everything of ours when we go. */
+        for (unsigned k = 0; k < MOST && ids[k] && gt__client_check(client) == GT_OK; k++)
+            defer_free(client, ids[k]);
+        return;
+    }
+    slot->ins = (gt_instruction){.op = GT_OP_free, .result = ids[0], .operand = {ids[1], ids[2], ids[3]}};
+    slot->ins.imm[0].u = ids[4];
+    slot->ins.imm[1].u = ids[5];
+    debug_record(&slot->ins);
+    commit(client, 1, large ? FLUSH_WORK : 0);
+}
+
 void gt__client_send_deferred(gt_client *client)
 {
-    while (client->deferred_count && !client->waiting)
+    size_t before = client->deferred_count + 1;
+    while (client->deferred_count && client->deferred_count < before && !client->waiting) { /* more: interrupted */
+        before = client->deferred_count;
         gt__client_free_id(client, client->deferred[--client->deferred_count], 0);
+    }
 }
 
 void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)

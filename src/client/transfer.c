@@ -97,7 +97,8 @@ static gt_err receive(sink *to, const gt_slot *record)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
         to->memory = memory;
     }
-    memcpy(to->memory + to->received, record + 1, bytes);
+    if (bytes)
+        memcpy(to->memory + to->received, record + 1, bytes);
     to->received += bytes;
     return GT_OK;
 }

@@ -32,22 +32,38 @@
 
 GT_MATH uint32_t gt__bits_f32(float x)
 {
-    return (union { float f; uint32_t u; }){.f = x}.u;
+    return (union {
+               float f;
+               uint32_t u;
+           }){.f = x}
+        .u;
 }
 
 GT_MATH float gt__from_bits_f32(uint32_t u)
 {
-    return (union { uint32_t u; float f; }){.u = u}.f;
+    return (union {
+               uint32_t u;
+               float f;
+           }){.u = u}
+        .f;
 }
 
 GT_MATH uint64_t gt__bits_f64(double x)
 {
-    return (union { double f; uint64_t u; }){.f = x}.u;
+    return (union {
+               double f;
+               uint64_t u;
+           }){.f = x}
+        .u;
 }
 
 GT_MATH double gt__from_bits_f64(uint64_t u)
 {
-    return (union { uint64_t u; double f; }){.u = u}.f;
+    return (union {
+               uint64_t u;
+               double f;
+           }){.u = u}
+        .f;
 }
 
 /* condition ? a : b by bits: compilers make worse code of two or more selects in a row on the same number. */
@@ -75,40 +91,41 @@ GT_MATH float gt__exp2i_f32(int32_t n)
 }
 
 /*
- * x = n ln2 + r with |r| <= ln2 / 2. Adding 1.5 * 2^23 rounds to an integer, which then sits in the low bits. The
- * high part of ln2 has 9 bits, so n times it is exact without fused multiply-add too.
+ * x = n ln2 + r with |r| <= ln2 / 2. Adding 1.5 * 2^23 rounds to an integer; with 254 more, the low nine bits of
+ * *m are n + 254, twice the bias of an exponent. The high part of ln2 has 9 bits, so n times it is exact without
+ * fused multiply-add too.
  */
-GT_MATH float gt__exp_reduce_f32(float x, int32_t *n)
+GT_MATH float gt__exp_reduce_f32(float x, uint32_t *m)
 {
-    const float magic = 12582912.0f;
+    const float magic = 12583166.0f;
     float t = GT_FMA_F32(x, 1.44269502f, magic);
-    *n = (int32_t)(gt__bits_f32(t) - 0x4b400000u);
+    *m = gt__bits_f32(t);
     float k = t - magic;
     float r = GT_FMA_F32(k, -0.693359375f, x);
     return GT_FMA_F32(k, 2.12194440e-4f, r);
 }
 
-/* (e^r - 1 - r) / r^2 on |r| <= ln2 / 2, in pairs rather than one long chain of dependent steps */
+/* e^r - 1 on |r| <= ln2 / 2; pairs of terms rather than one long chain of dependent steps */
 GT_MATH float gt__exp_tail_f32(float r)
 {
     float s = r * r;
-    float low = GT_FMA_F32(r, 0.166666672f, 0.5f);
-    float middle = GT_FMA_F32(r, 0.00833330862f, 0.0416664481f);
-    float high = GT_FMA_F32(r, 0.00019892992f, 0.00139354519f);
-    return GT_FMA_F32(GT_FMA_F32(high, s, middle), s, low);
+    float low = GT_FMA_F32(r, 0.166665703f, 0.5f);
+    float high = GT_FMA_F32(r, 0.00836438034f, 0.041666545f);
+    high = GT_FMA_F32(s, 0.00139276846f, high);
+    return GT_FMA_F32(GT_FMA_F32(high, s, low), s, r);
 }
 
 /*
- * Scaled in two steps, so that results in the denormal range are rounded once. Beyond both ends the arithmetic gives
- * some number or other, and a select at the end is cheaper than limits at the beginning.
+ * Scaled in two steps, so that results in the denormal range are rounded once. Beyond both ends the arithmetic
+ * gives some number or other, and a select at the end is cheaper than limits at the beginning.
  */
 GT_MATH float gt__exp_f32(float x)
 {
-    int32_t n;
-    float r = gt__exp_reduce_f32(x, &n);
-    float p = GT_FMA_F32(gt__exp_tail_f32(r), r * r, r) + 1.0f;
-    int32_t half = n >> 1;
-    float y = p * gt__exp2i_f32(half) * gt__exp2i_f32(n - half);
+    uint32_t m;
+    float r = gt__exp_reduce_f32(x, &m);
+    float p = gt__exp_tail_f32(r) + 1.0f;
+    uint32_t half = m >> 1;
+    float y = p * gt__from_bits_f32(half << 23) * gt__from_bits_f32((m - half) << 23);
     y = gt__select_f32(x > 89.0f, HUGE_VALF, y);
     return gt__select_f32(x < -104.0f, 0.0f, y);
 }
@@ -116,11 +133,10 @@ GT_MATH float gt__exp_f32(float x)
 /* 2^n (e^r - 1) + (2^n - 1), with 2^(n-1) in place of 2^n so that n = 128 does not overflow early. */
 GT_MATH float gt__expm1_f32(float x)
 {
-    int32_t n;
-    float r = gt__exp_reduce_f32(x, &n);
-    float p = GT_FMA_F32(gt__exp_tail_f32(r), r * r, r);
-    float scale = gt__exp2i_f32(n - 1);
-    float y = GT_FMA_F32(scale, p, scale - 0.5f) * 2.0f;
+    uint32_t m;
+    float r = gt__exp_reduce_f32(x, &m);
+    float scale = gt__from_bits_f32((m - 128) << 23);
+    float y = GT_FMA_F32(scale, gt__exp_tail_f32(r), scale - 0.5f) * 2.0f;
     y = gt__select_f32(x > 89.0f, HUGE_VALF, y);
     y = gt__select_f32(x < -30.0f, -1.0f, y);
     return gt__select_f32(__builtin_fabsf(x) < 1e-8f, x, y); /* halving a denormal would lose its last bit */
@@ -184,15 +200,18 @@ GT_MATH float gt__log1p_f32(float x)
 /* With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which is 1 in float long before t reaches e^30. */
 GT_MATH float gt__tanh_f32(float x)
 {
+    uint32_t m;
     float a = 2.0f * __builtin_fabsf(x);
-    float t = gt__expm1_f32(gt__select_f32(a > 30.0f, 30.0f, a));
+    float r = gt__exp_reduce_f32(gt__select_f32(a > 30.0f, 30.0f, a), &m);
+    float scale = gt__from_bits_f32((m - 127) << 23);
+    float t = GT_FMA_F32(scale, gt__exp_tail_f32(r), scale - 1.0f);
     return __builtin_copysignf(t / (t + 2.0f), x);
 }
 
 /* Below 1 an odd polynomial; above, 1 - e^(q(|x|)) where q approximates log(erfc). */
 GT_MATH float gt__erf_f32(float x)
 {
-    int32_t n;
+    uint32_t m;
     float a = __builtin_fabsf(x);
     float s = x * x; /* meaningless in the other half, and not used there */
     float s2 = s * s;
@@ -208,8 +227,8 @@ GT_MATH float gt__erf_f32(float x)
     float q6 = GT_FMA_F32(c, -4.61638592e-05f, 0.000597585749f);
     float low = GT_FMA_F32(q2, c2, q0), high = GT_FMA_F32(q6, c2, q4);
     float q = GT_FMA_F32(GT_FMA_F32(c4, 1.64306368e-06f, high), c4, low);
-    float r = gt__exp_reduce_f32(q, &n); /* -19 < q < 0: no need for gt__exp_f32's care at the ends */
-    float complement = (GT_FMA_F32(gt__exp_tail_f32(r), r * r, r) + 1.0f) * gt__exp2i_f32(n);
+    float r = gt__exp_reduce_f32(q, &m); /* -19 < q < 0: no need for gt__exp_f32's care at the ends */
+    float complement = (gt__exp_tail_f32(r) + 1.0f) * gt__from_bits_f32((m - 127) << 23);
     float large = __builtin_copysignf(1.0f - complement, x);
     return gt__select_f32(a < 1.0f, GT_FMA_F32(x, p, x), large);
 }
@@ -387,31 +406,31 @@ GT_MATH int64_t gt__same_i64(int64_t x)
 }
 
 /* NaN wins over everything in maximum and minimum; a clamp keeps it. */
-#define GT_MATH_ORDER(suffix, T)                                                                               \
-    GT_MATH T gt__maximum_##suffix(T x, T y)                                                                   \
-    {                                                                                                          \
-        return gt__select_##suffix((x > y) | (x != x), x, y);                                                  \
-    }                                                                                                          \
-    GT_MATH T gt__minimum_##suffix(T x, T y)                                                                   \
-    {                                                                                                          \
-        return gt__select_##suffix((x < y) | (x != x), x, y);                                                  \
-    }                                                                                                          \
-    GT_MATH T gt__clamp_##suffix(T x, T least, T most)                                                         \
-    {                                                                                                          \
-        T raised = gt__select_##suffix(x < least, least, x);                                                   \
-        return gt__select_##suffix(raised > most, most, raised);                                               \
+#define GT_MATH_ORDER(suffix, T)                                                                                  \
+    GT_MATH T gt__maximum_##suffix(T x, T y)                                                                      \
+    {                                                                                                             \
+        return gt__select_##suffix((x > y) | (x != x), x, y);                                                     \
+    }                                                                                                             \
+    GT_MATH T gt__minimum_##suffix(T x, T y)                                                                      \
+    {                                                                                                             \
+        return gt__select_##suffix((x < y) | (x != x), x, y);                                                     \
+    }                                                                                                             \
+    GT_MATH T gt__clamp_##suffix(T x, T least, T most)                                                            \
+    {                                                                                                             \
+        T raised = gt__select_##suffix(x < least, least, x);                                                      \
+        return gt__select_##suffix(raised > most, most, raised);                                                  \
     }
 GT_MATH_ORDER(f32, float)
 GT_MATH_ORDER(f64, double)
 GT_MATH_ORDER(i64, int64_t)
 #undef GT_MATH_ORDER
 
-#define GT_FLOAT_FUNCTION(x, float_version, double_version)                                                    \
+#define GT_FLOAT_FUNCTION(x, float_version, double_version)                                                       \
     _Generic((x), float : float_version, double : double_version)
-#define GT_NUMBER_FUNCTION(x, float_version, double_version, integer_version)                                  \
+#define GT_NUMBER_FUNCTION(x, float_version, double_version, integer_version)                                     \
     _Generic((x), float : float_version, double : double_version, int64_t : integer_version)
 
-#define SELECT(condition, a, b)                                                                                \
+#define SELECT(condition, a, b)                                                                                   \
     GT_NUMBER_FUNCTION(a, gt__select_f32, gt__select_f64, gt__select_i64)(condition, a, b)
 #define EXP(x) GT_FLOAT_FUNCTION(x, gt__exp_f32, exp)(x)
 #define EXPM1(x) GT_FLOAT_FUNCTION(x, gt__expm1_f32, expm1)(x)
@@ -431,7 +450,7 @@ GT_MATH_ORDER(i64, int64_t)
 #define MINIMUM(x, y) GT_NUMBER_FUNCTION(x, gt__minimum_f32, gt__minimum_f64, gt__minimum_i64)(x, y)
 #define CLAMP(x, p, q) GT_NUMBER_FUNCTION(x, gt__clamp_f32, gt__clamp_f64, gt__clamp_i64)(x, p, q)
 #define REMAINDER(x, y) GT_NUMBER_FUNCTION(x, gt__remainder_f32, gt__remainder_f64, gt__remainder_i64)(x, y)
-#define FLOOR_DIVIDE(x, y)                                                                                     \
+#define FLOOR_DIVIDE(x, y)                                                                                        \
     GT_NUMBER_FUNCTION(x, gt__floor_divide_f32, gt__floor_divide_f64, gt__floor_divide_i64)(x, y)
 
 #endif

@@ -15,25 +15,20 @@ static const struct {
     [GT_LOG_WORKER] = {.variable = "GT_DEBUG_WORKER", .prefix = "gt worker"},
 };
 
-static bool enabled[GT_LOG_TOPICS];
+bool gt__log_enabled[GT_LOG_TOPICS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_environment(void)
 {
     for (int topic = 0; topic < GT_LOG_TOPICS; topic++) {
         const char *value = getenv(topics[topic].variable);
-        enabled[topic] = value && value[0] && !(value[0] == '0' && !value[1]);
+        gt__log_enabled[topic] = value && value[0] && !(value[0] == '0' && !value[1]);
     }
 }
 
 void gt__log_init(void)
 {
     pthread_once(&once, read_environment);
-}
-
-bool gt__log_on(gt_log_topic topic)
-{
-    return enabled[topic];
 }
 
 /* One write per line, so that lines of several threads and processes do not mix. */
@@ -53,7 +48,7 @@ static void print_line(const char *prefix, const char *format, va_list args)
 
 void gt__log(gt_log_topic topic, const char *format, ...)
 {
-    if (!enabled[topic])
+    if (!gt__log_enabled[topic])
         return;
     va_list args;
     va_start(args, format);

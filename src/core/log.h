@@ -13,7 +13,13 @@ typedef enum gt_log_topic { GT_LOG_STATUS, GT_LOG_CLIENT, GT_LOG_DISPATCHER, GT_
 
 /* Read the environment; called by whoever starts a client, dispatcher or worker. Idempotent. */
 void gt__log_init(void);
-bool gt__log_on(gt_log_topic topic);
+extern bool gt__log_enabled[GT_LOG_TOPICS];
+
+static inline bool gt__log_on(gt_log_topic topic)
+{
+    return __builtin_expect(gt__log_enabled[topic], 0);
+}
+
 void gt__log(gt_log_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Always printed: a failure that nobody else can report. */
 void gt__log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -72,7 +72,7 @@ struct gt_session {
     char lost[160];           /* why tensors without a worker are lost */
     gt_relay *relays;
     gt_slot *overflow; /* answers the client has not made room for yet */
-    size_t overflow_count, overflow_capacity;
+    size_t overflow_first, overflow_count, overflow_capacity; /* slots: sent already, in all, room for */
     uint64_t instructions;
     unsigned next_length; /* slots of the record that comes next */
 };
@@ -100,6 +100,7 @@ struct gt_dispatcher {
     unsigned worker_batch;  /* slots to collect for a worker before flushing within a turn; 0: the link's own */
     uint64_t instructions, turns, sleeps;
     uint64_t started_ns;
+    bool retry; /* a session waits for what rings no bell: descriptors that its worker has to take */
 };
 
 /* session.c */

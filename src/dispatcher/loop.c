@@ -21,6 +21,7 @@ enum {
     BUDGET = 1024,       /* slots one peer may have handled in one turn */
     POLL_EVERY = 64,     /* turns between looks at epoll while busy */
     KEEPALIVE_MS = 500,  /* how long to sleep at most while ZeroMQ peers need watching */
+    RETRY_MS = 1,        /* between attempts at what rings no bell */
     MAX_EVENTS = 64,
 };
 
@@ -211,10 +212,12 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
             sched_yield();
             continue;
         }
-        if (arm_all(dispatcher)) {
-            dispatcher->sleeps++;
-            running = poll_events(dispatcher, dispatcher->acceptor_count ? KEEPALIVE_MS : -1);
-        }
+        bool quiet = arm_all(dispatcher);
+        dispatcher->sleeps += quiet;
+        /* Look even if somebody keeps us awake: others may have rung. */
+        int awake_ms = dispatcher->retry ? RETRY_MS : 0, asleep_ms = dispatcher->acceptor_count ? KEEPALIVE_MS : -1;
+        dispatcher->retry = false;
+        running = poll_events(dispatcher, quiet ? asleep_ms : awake_ms);
         last_progress = 0;
     }
     while (dispatcher->peers)

@@ -115,14 +115,17 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     uint64_t *const ids[] = {&out->ins.result,     &out->ins.operand[0], &out->ins.operand[1],
                              &out->ins.operand[2], &out->ins.imm[0].u,   &out->ins.imm[1].u};
     bool any = false;
+    uint64_t unknown = 0;
     for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++) {
         if (!*ids[k])
             continue;
         gt_handle *handle = gt__handles_find(&session->handles, *ids[k]);
-        if (!handle)
-            return unknown_tensor(&record->ins, *ids[k]);
         uint64_t id = *ids[k];
         *ids[k] = 0;
+        if (!handle) { /* the worker hears of the others: their slots are free already */
+            unknown = id;
+            continue;
+        }
         if (handle->worker != GT_NO_WORKER) {
             *ids[k] = handle->slot;
             any = true;
@@ -132,7 +135,7 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     }
     if (worker && any)
         gt__link_commit(worker->link, 1);
-    return GT_OK;
+    return unknown ? unknown_tensor(&record->ins, unknown) : GT_OK;
 }
 
 static gt_err place_data(gt_session *session, const gt_slot *record)

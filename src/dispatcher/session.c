@@ -20,6 +20,12 @@ enum {
 
 static bool overflow_append(gt_session *session, const gt_slot *record, unsigned length)
 {
+    if (session->overflow_first > session->overflow_count / 2) { /* rarely, so that answers are moved once or twice */
+        session->overflow_count -= session->overflow_first;
+        memmove(session->overflow, session->overflow + session->overflow_first,
+                session->overflow_count * sizeof *session->overflow);
+        session->overflow_first = 0;
+    }
     if (session->overflow_count + length > session->overflow_capacity) {
         size_t capacity = session->overflow_capacity ? session->overflow_capacity * 2 : 1024;
         while (capacity < session->overflow_count + length)
@@ -37,7 +43,7 @@ static bool overflow_append(gt_session *session, const gt_slot *record, unsigned
 
 static bool flush_overflow(gt_session *session)
 {
-    size_t done = 0;
+    size_t done = session->overflow_first;
     while (done < session->overflow_count) {
         unsigned length = 1u + session->overflow[done].ins.tail;
         gt_slot *out = gt__link_reserve(session->link, length);
@@ -47,9 +53,11 @@ static bool flush_overflow(gt_session *session)
         gt__link_commit(session->link, length);
         done += length;
     }
-    session->overflow_count -= done;
-    memmove(session->overflow, session->overflow + done, session->overflow_count * sizeof *session->overflow);
-    return done > 0;
+    bool progress = done > session->overflow_first;
+    session->overflow_first = done;
+    if (done == session->overflow_count)
+        session->overflow_first = session->overflow_count = 0;
+    return progress;
 }
 
 void gt__session_answer(gt_session *session, const gt_slot *record)
@@ -140,10 +148,11 @@ static gt_err share_segment(gt_session *session, uint64_t client_id, bool *later
     if (!worker->link->ops->share)
         return gt__fail(GT_ERR_PROTOCOL, "worker %s cannot use shared memory", worker->name);
     gt_err err = worker->link->ops->share(worker->link, relay->segment);
-    *later = err == GT_ERR_TIMEOUT;
+    /* A worker that is gone will leave in a moment; that ends no session. */
+    *later = err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || (err != GT_OK && worker->link->gone);
     if (err == GT_OK)
         relay->shared_with = worker;
-    return *later || worker->link->dead ? GT_OK : err;
+    return *later ? GT_OK : err;
 }
 
 static void relay_free(gt_relay *relay)
@@ -217,7 +226,7 @@ static gt_err handle_record(gt_session *session, const gt_slot *record)
 bool gt__session_has_room(gt_session *session)
 {
     gt_link *link = session->home ? session->home->link : NULL;
-    return !link || gt__link_reserve(link, session->next_length) || link->dead;
+    return !link || gt__link_reserve(link, session->next_length); /* a dead link has none until its worker has left */
 }
 
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
@@ -243,8 +252,10 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
         if (__builtin_expect(segment != 0, 0)) {
             bool later = false;
             GT_TRY(share_segment(session, segment, &later));
-            if (later)
+            if (later) {
+                session->dispatcher->retry = true;
                 break;
+            }
         }
         GT_TRY(handle_record(session, record));
         gt__link_consume(session->link, length);

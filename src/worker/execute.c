@@ -4,6 +4,7 @@
  * resolve operands -> infer (which also validates) -> a view, an upload, or memory plus the engine -> keep the result.
  * Whatever fails becomes poison in the result slot; operands that are poison pass theirs on.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "log.h"
@@ -35,12 +36,16 @@ static void literal_view(const gt_instruction *ins, unsigned k, gt_view *view, g
 
 static gt_err resolve_slot(gt_worker *worker, const gt_instruction *ins, uint64_t slot, operands *o)
 {
-    gt_entry *entry = gt__store_entry(worker->store, slot);
-    if (!entry || entry->state == GT_ENTRY_EMPTY)
-        return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no tensor in slot %llu", gt__op_table[ins->op].name,
-                        (unsigned long long)slot);
-    if (entry->state == GT_ENTRY_POISON && !o->poison)
-        o->poison = entry->poison;
+    gt_entry *entry = gt__store_find(worker->store, slot);
+    if (__builtin_expect(!entry || entry->state != GT_ENTRY_TENSOR, 0)) {
+        if (!entry || entry->state == GT_ENTRY_EMPTY)
+            return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no tensor in slot %llu", gt__op_table[ins->op].name,
+                            (unsigned long long)slot);
+        if (entry->state == GT_ENTRY_FILLING)
+            return gt__fail(GT_ERR_PROTOCOL, "%s: an operand's upload is not complete", gt__op_table[ins->op].name);
+        if (!o->poison)
+            o->poison = entry->poison;
+    }
     o->view[o->count] = &entry->view;
     o->meta[o->count] = &entry->view.meta;
     o->count++;
@@ -107,11 +112,11 @@ static gt_err start_upload(gt_worker *worker, const gt_instruction *ins, const g
 
 void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
-    gt_entry *entry = gt__store_entry(worker->store, ins->operand[0]);
-    if (!entry || entry->state != GT_ENTRY_TENSOR)
-        return; /* poisoned at its start: the reader will hear of that */
-    uint64_t bytes = ins->imm[1].u;
-    if (ins->imm[0].u != entry->filled || bytes > gt__meta_bytes(&entry->view.meta) - entry->filled) {
+    gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
+    if (!entry || entry->state != GT_ENTRY_FILLING)
+        return; /* poisoned at its start: the reader will hear of that. Or complete: what is there stays */
+    uint64_t bytes = ins->imm[1].u, whole = gt__meta_bytes(&entry->view.meta);
+    if (ins->imm[0].u != entry->filled || bytes > whole - entry->filled) {
         gt__store_clear(worker->store, entry);
         entry->poison = gt__poison_new(GT_ERR_PROTOCOL, "upload: pieces out of order");
         entry->state = GT_ENTRY_POISON;
@@ -119,13 +124,18 @@ void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_sl
     }
     worker->engine->ops->write(worker->engine, (uint8_t *)entry->view.data + entry->filled, tail, bytes);
     entry->filled += bytes;
+    if (entry->filled == whole)
+        entry->state = GT_ENTRY_TENSOR;
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
-static bool may_update_in_place(const gt_instruction *ins, const gt_entry *first)
+static bool may_update_in_place(const gt_instruction *ins, const operands *o, const gt_entry *first)
 {
     gt_form form = (gt_form)gt__op_table[ins->op].form;
+    for (unsigned k = 1; k < o->count; k++)
+        if (o->view[k] == &first->view)
+            return false; /* what is read must not change meanwhile */
     return (ins->flags & GT_FLAG_CONSUMES) && (form == GT_FORM_ASSIGN || form == GT_FORM_SCATTER) &&
            first->view.contiguous && first->buffer->references == 1 && !first->buffer->segment;
 }
@@ -133,8 +143,8 @@ static bool may_update_in_place(const gt_instruction *ins, const gt_entry *first
 static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
                          gt_dtype compute, gt_view *view, gt_buffer **buffer)
 {
-    const gt_entry *first = ins->flags & GT_FLAG_CONSUMES ? gt__store_entry(worker->store, ins->operand[0]) : NULL;
-    if (first && may_update_in_place(ins, first)) {
+    const gt_entry *first = ins->flags & GT_FLAG_CONSUMES ? gt__store_find(worker->store, ins->operand[0]) : NULL;
+    if (first && may_update_in_place(ins, o, first)) {
         *view = first->view;
         *buffer = first->buffer;
         first->buffer->references++;
@@ -183,6 +193,20 @@ static void keep_poison(gt_entry *entry, gt_poison *shared)
     entry->state = GT_ENTRY_POISON;
 }
 
+/* The first failure: says which operation it was, and where. */
+static void keep_failure(gt_worker *worker, const gt_instruction *ins, gt_err err, gt_entry *entry)
+{
+    const char *name = gt__op_table[ins->op].name, *why = gt_error_text();
+    size_t length = strlen(name);
+    char text[1200];
+    if (strncmp(why, name, length) == 0 && why[length] == ':')
+        why += length + 2;
+    snprintf(text, sizeof text, "%s: %s (on %s)", name, why, worker->name);
+    gt__log(GT_LOG_WORKER, "%s", text);
+    entry->poison = gt__poison_new(err, text);
+    entry->state = GT_ENTRY_POISON;
+}
+
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
     worker->executed++;
@@ -192,7 +216,8 @@ void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_s
         gt__log_error("worker %s: slot %llu is out of range", worker->name, (unsigned long long)ins->result);
         return;
     }
-    gt__store_clear(worker->store, result);
+    if (__builtin_expect(result->state != GT_ENTRY_EMPTY, 0))
+        gt__store_clear(worker->store, result);
     operands o;
     o.count = 0;
     o.poison = NULL;
@@ -201,17 +226,17 @@ void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_s
     if (err == GT_OK && !o.poison)
         err = compute_result(worker, ins, tail, &o, &result->view, &buffer, &result->filled);
     if (err != GT_OK) {
-        gt__log(GT_LOG_WORKER, "%s failed: %s", gt__op_table[ins->op].name, gt_error_text());
-        result->poison = gt__poison_new(err, gt_error_text());
-        result->state = GT_ENTRY_POISON;
+        keep_failure(worker, ins, err, result);
     } else if (o.poison)
         keep_poison(result, o.poison);
     else {
+        bool filling = ins->op == GT_OP_upload && result->filled < gt__meta_bytes(&result->view.meta);
         result->buffer = buffer;
-        result->state = GT_ENTRY_TENSOR;
+        result->state = filling ? GT_ENTRY_FILLING : GT_ENTRY_TENSOR;
     }
-    if (ins->flags & GT_FLAG_CONSUMES)
-        gt__store_clear(worker->store, gt__store_entry(worker->store, ins->operand[0]));
+    gt_entry *consumed = ins->flags & GT_FLAG_CONSUMES ? gt__store_find(worker->store, ins->operand[0]) : NULL;
+    if (consumed)
+        gt__store_clear(worker->store, consumed);
 }
 
 gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *view, gt_buffer **temporary)

@@ -9,16 +9,6 @@
 enum {
     MAX_SLOTS = 1 << 26,
     SMALLEST = 64,      /* bytes; also the alignment */
-    CLASSES = 4 * 60,   /* four sizes per power of two */
-};
-
-struct gt_store {
-    gt_engine *engine;
-    gt_entry *entries;
-    size_t capacity;
-    gt_buffer *free[CLASSES];
-    gt_buffer *spare; /* buffer headers without memory */
-    uint64_t tensors, bytes_used, bytes_pooled, limit;
 };
 
 /* ---- size classes: 64, 80, 96, 112, 128, 160, ... : at most a quarter is wasted --------------------------- */
@@ -59,7 +49,7 @@ static void header_free(gt_store *store, gt_buffer *buffer)
 /* Give pooled memory back to the engine. */
 static void pool_trim(gt_store *store)
 {
-    for (unsigned size_class = 0; size_class < CLASSES; size_class++)
+    for (unsigned size_class = 0; size_class < GT_STORE_CLASSES; size_class++)
         while (store->free[size_class]) {
             gt_buffer *buffer = store->free[size_class];
             store->free[size_class] = buffer->next;
@@ -184,7 +174,7 @@ void gt__store_free(gt_store **where)
     *where = NULL;
 }
 
-static bool store_grow(gt_store *store, uint64_t slot)
+bool gt__store_grow(gt_store *store, uint64_t slot)
 {
     if (slot >= MAX_SLOTS)
         return false;
@@ -200,16 +190,9 @@ static bool store_grow(gt_store *store, uint64_t slot)
     return true;
 }
 
-gt_entry *gt__store_entry(gt_store *store, uint64_t slot)
-{
-    if (__builtin_expect(slot >= store->capacity, 0) && !store_grow(store, slot))
-        return NULL;
-    return &store->entries[slot];
-}
-
 void gt__store_clear(gt_store *store, gt_entry *entry)
 {
-    if (entry->state == GT_ENTRY_TENSOR)
+    if (entry->state == GT_ENTRY_TENSOR || entry->state == GT_ENTRY_FILLING)
         gt__buffer_release(store, entry->buffer);
     else if (entry->state == GT_ENTRY_POISON)
         gt__poison_release(entry->poison);

@@ -26,7 +26,12 @@ typedef struct gt_poison {
     char text[];
 } gt_poison;
 
-typedef enum gt_entry_state { GT_ENTRY_EMPTY = 0, GT_ENTRY_TENSOR, GT_ENTRY_POISON } gt_entry_state;
+typedef enum gt_entry_state {
+    GT_ENTRY_EMPTY = 0,
+    GT_ENTRY_TENSOR,
+    GT_ENTRY_POISON,
+    GT_ENTRY_FILLING, /* an upload of which pieces are still to come: nobody may read what the memory held before */
+} gt_entry_state;
 
 typedef struct gt_entry {
     gt_entry_state state;
@@ -36,13 +41,35 @@ typedef struct gt_entry {
     uint64_t filled; /* bytes that have arrived, while an upload is under way */
 } gt_entry;
 
-typedef struct gt_store gt_store;
+enum { GT_STORE_CLASSES = 4 * 60 }; /* buffer sizes: four per power of two */
+
+typedef struct gt_store {
+    gt_engine *engine;
+    gt_entry *entries; /* by slot */
+    size_t capacity;
+    gt_buffer *free[GT_STORE_CLASSES];
+    gt_buffer *spare; /* buffer headers without memory */
+    uint64_t bytes_used, bytes_pooled, limit;
+} gt_store;
 
 gt_err gt__store_new(gt_engine *engine, gt_store **store);
 void gt__store_free(gt_store **store);
 
+bool gt__store_grow(gt_store *store, uint64_t slot);
 /* The entry of a slot, created empty on first use. NULL if the number is absurd. Later calls may move entries. */
-gt_entry *gt__store_entry(gt_store *store, uint64_t slot);
+static inline gt_entry *gt__store_entry(gt_store *store, uint64_t slot)
+{
+    if (__builtin_expect(slot >= store->capacity, 0) && !gt__store_grow(store, slot))
+        return NULL;
+    return &store->entries[slot];
+}
+
+/* The entry of a slot that was used before, or NULL. Moves nothing. */
+static inline gt_entry *gt__store_find(gt_store *store, uint64_t slot)
+{
+    return __builtin_expect(slot < store->capacity, 1) ? &store->entries[slot] : NULL;
+}
+
 void gt__store_clear(gt_store *store, gt_entry *entry);
 
 /* Row-major memory for view->meta; fills the rest of the view; one reference for the caller. GT_ERR_MEMORY leaves the

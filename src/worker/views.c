@@ -63,8 +63,10 @@ static void slice_strides(const gt_view *from, const gt_slot *tail, gt_view *out
 {
     int64_t offset = 0;
     for (unsigned axis = 0; axis < from->meta.rank; axis++) {
+        /* Where at most one is taken the step can be anything, even too large to multiply. */
+        int64_t step = out->meta.shape[axis] > 1 ? tail[1].i64[axis] : 1;
         offset += tail[0].i64[axis] * from->stride[axis];
-        out->stride[axis] = tail[1].i64[axis] * from->stride[axis];
+        out->stride[axis] = step * from->stride[axis];
     }
     if (out->meta.numel) /* an empty slice may start past the end */
         out->data = (uint8_t *)from->data + offset * (int64_t)gt__dtype_size((gt_dtype)from->meta.dtype);

@@ -13,8 +13,6 @@
 #include "hello.h"
 #include "log.h"
 
-enum { STOP_POLL_MS = 200 }; /* how often an idle worker looks at options->stop */
-
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
 /* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone. */
@@ -86,9 +84,11 @@ static gt_err fetch_tensor(gt_worker *worker, const gt_instruction *ins, const g
 
 static void answer_fetch(gt_worker *worker, const gt_instruction *ins)
 {
-    gt_entry *entry = gt__store_entry(worker->store, ins->operand[0]);
+    gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
     if (!entry || entry->state == GT_ENTRY_EMPTY)
         answer_failure(worker, ins->result, GT_ERR_INTERNAL, "fetch: the worker has no such tensor");
+    else if (entry->state == GT_ENTRY_FILLING)
+        answer_failure(worker, ins->result, GT_ERR_PROTOCOL, "fetch: the upload is not complete");
     else if (entry->state == GT_ENTRY_POISON)
         answer_failure(worker, ins->result, entry->poison->err, entry->poison->text);
     else {
@@ -114,7 +114,7 @@ static void free_slots(gt_worker *worker, const gt_instruction *ins)
     const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
                               ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
     for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++) {
-        gt_entry *entry = slots[k] ? gt__store_entry(worker->store, slots[k]) : NULL;
+        gt_entry *entry = slots[k] ? gt__store_find(worker->store, slots[k]) : NULL;
         if (entry)
             gt__store_clear(worker->store, entry);
     }
@@ -154,18 +154,21 @@ static bool handle_record(gt_worker *worker, const gt_instruction *ins, const gt
     return true;
 }
 
-static gt_err run_stream(gt_worker *worker, atomic_bool *stop)
+static bool stopping(const gt_worker_options *options)
 {
-    for (;;) {
+    return options->stop && atomic_load_explicit(options->stop, memory_order_relaxed);
+}
+
+static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
+{
+    int patience = options->stop_poll_ms ? options->stop_poll_ms : -1;
+    while (!stopping(options)) {
         size_t available;
         const gt_slot *slots = gt__link_peek(worker->link, &available);
         if (!slots) {
             if (worker->link->dead)
                 return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
-            if (stop && atomic_load_explicit(stop, memory_order_relaxed))
-                return GT_OK;
-            gt__link_flush(worker->link);
-            gt__link_wait(worker->link, GT_WAIT_READ, stop ? STOP_POLL_MS : -1);
+            gt__link_wait(worker->link, GT_WAIT_READ, patience);
             continue;
         }
         unsigned length;
@@ -177,8 +180,9 @@ static gt_err run_stream(gt_worker *worker, atomic_bool *stop)
         bool more = handle_record(worker, &slots->ins, slots + 1);
         gt__link_consume(worker->link, length);
         if (!more)
-            return GT_OK;
+            break;
     }
+    return GT_OK;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
@@ -198,7 +202,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     GT_TRY(gt__hello_send(worker->link, GT_ROLE_WORKER, worker->name, worker->engine->ops->name));
     GT_TRY(gt__hello_wait(worker->link, options->timeout_ms, &welcome));
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
-    gt_err err = run_stream(worker, options->stop);
+    gt_err err = run_stream(worker, options);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
     return err;
 }

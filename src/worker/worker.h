@@ -16,7 +16,8 @@ typedef struct gt_worker_options {
     const char *address; /* "host:port", see gt_client_connect; not used when a link is given */
     int timeout_ms;      /* for the server to appear; 0: the default */
     int threads;         /* 0: let the engine decide */
-    atomic_bool *stop;   /* set from anywhere to end the worker; may be NULL */
+    atomic_bool *stop;   /* set from anywhere to end the worker after the running instruction; may be NULL */
+    int stop_poll_ms;    /* how often an idle worker looks at *stop; 0: what sets it also ends the link */
 } gt_worker_options;
 
 /*

@@ -1,6 +1,7 @@
 /*
- * record_examples.h: one valid record for every row of the op table, with the operands it goes with and the result that it
- * must have. A new form gets its example here, and test_wire.c and test_chain.c then try it in every way they know.
+ * record_examples.h: one valid record for every row of the op table, with the operands it goes with and the result
+ * that it must have. A new form gets its example here, and test_wire.c and test_chain.c then try it in every way
+ * they know.
  */
 #ifndef GT_TESTS_RECORD_EXAMPLES_H
 #define GT_TESTS_RECORD_EXAMPLES_H
@@ -17,8 +18,9 @@ typedef struct example {
     gt_meta expected;
 } example;
 
-#define META(meta, dtype_, ...)                                                                                \
-    CHECK_EQ(gt__meta_set((meta), (dtype_), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}), \
+#define META(meta, dtype_, ...)                                                                                   \
+    CHECK_EQ(gt__meta_set((meta), (dtype_), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                   \
+                          (int64_t[]){__VA_ARGS__}),                                                              \
              GT_OK)
 
 static inline void set_words(gt_slot *slot, int64_t a, int64_t b, int64_t c)
@@ -204,7 +206,8 @@ static inline void example_make(gt_opcode op, example *e)
     e->record->ins.result = 100;
     for (unsigned k = 0; k < row->operands; k++)
         e->record->ins.operand[k] = 1 + k;
-    bool creates = form >= GT_FORM_FULL, computes = form <= GT_FORM_MATMUL || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK;
+    bool creates = form >= GT_FORM_FULL,
+         computes = form <= GT_FORM_MATMUL || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK;
     if (creates)
         example_create(form, e);
     else if (computes)

@@ -1,6 +1,6 @@
 /*
- * test_chain.c: chains of stream modifiers: how they are built by name, that records pass them whole and in order, and
- * what they count. A modifier of the test's own takes placement's place at the end and keeps what reaches it.
+ * test_chain.c: chains of stream modifiers: how they are built by name, that records pass them whole and in order,
+ * and what they count. A modifier of the test's own takes placement's place at the end and keeps what reaches it.
  */
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "random_numbers.h"
 #include "record_examples.h"
 
-/* ---- the end of the chain --------------------------------------------------------------------------------------- */
+/* ---- the end of the chain ----------------------------------------------------------------------------------- */
 
 enum { KEPT_SLOTS = 4096 };
 
@@ -36,7 +36,8 @@ static gt_err keeper_flush(gt_modifier *modifier)
     return GT_OK;
 }
 
-static const gt_modifier_ops keeper_ops = {.name = "keeper", .size = sizeof(keeper), .step = keeper_step, .flush = keeper_flush};
+static const gt_modifier_ops keeper_ops = {
+    .name = "keeper", .size = sizeof(keeper), .step = keeper_step, .flush = keeper_flush};
 
 typedef struct chain {
     gt_modifier *first, *place;
@@ -81,7 +82,7 @@ static char *chain_stats(const chain *c)
     return text;
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------ */
+/* ---- names -------------------------------------------------------------------------------------------------- */
 
 static void test_names(const void *argument)
 {
@@ -112,7 +113,8 @@ static void test_names(const void *argument)
 static void test_unknown_names(const void *argument)
 {
     (void)argument;
-    static const char *const wrong[] = {"identit", "identityy", "place", "identity,nonsense", ",", "identity, statistics"};
+    static const char *const wrong[] = {"identit",           "identityy", "place",
+                                        "identity,nonsense", ",",         "identity, statistics"};
     for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
         gt_modifier *first = (gt_modifier *)&first;
         CHECK_EQ(gt__chain_open(wrong[k], NULL, &first), GT_ERR_VALUE);
@@ -124,7 +126,7 @@ static void test_unknown_names(const void *argument)
     CHECK(strstr(gt_error_text(), "'nonsense'"));
 }
 
-/* ---- records ---------------------------------------------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------------------------------------------ */
 
 /* One record of every op, its fields and tail full of noise that no stage may touch. */
 static unsigned noisy_records(gt_slot *slots)
@@ -203,7 +205,7 @@ static void test_failure(const void *argument)
     chain_close(&c);
 }
 
-/* ---- a modifier of our own -------------------------------------------------------------------------------------- */
+/* ---- a modifier of our own ---------------------------------------------------------------------------------- */
 
 /* Drops frees, doubles syncs, and holds the last computing record back until the next sync point. */
 typedef struct rewriter {
@@ -241,7 +243,8 @@ static gt_err rewriter_flush(gt_modifier *modifier)
     return rewriter_release((rewriter *)modifier);
 }
 
-static const gt_modifier_ops rewriter_ops = {.name = "rewriter", .size = sizeof(rewriter), .step = rewriter_step, .flush = rewriter_flush};
+static const gt_modifier_ops rewriter_ops = {
+    .name = "rewriter", .size = sizeof(rewriter), .step = rewriter_step, .flush = rewriter_flush};
 
 static void test_own_modifier(const void *argument)
 {
@@ -252,8 +255,10 @@ static void test_own_modifier(const void *argument)
     gt_modifier *first = c.first;
     rewriter r = {.base = {.ops = &rewriter_ops, .next = first->next}};
     first->next = &r.base; /* between the two */
-    static const gt_opcode in[] = {GT_OP_add, GT_OP_free, GT_OP_mul, GT_OP_sync, GT_OP_free, GT_OP_neg, GT_OP_sync};
-    static const gt_opcode out[] = {GT_OP_add, GT_OP_mul, GT_OP_sync, GT_OP_sync, GT_OP_neg, GT_OP_sync, GT_OP_sync};
+    static const gt_opcode in[] = {GT_OP_add,  GT_OP_free, GT_OP_mul, GT_OP_sync,
+                                   GT_OP_free, GT_OP_neg,  GT_OP_sync};
+    static const gt_opcode out[] = {GT_OP_add, GT_OP_mul,  GT_OP_sync, GT_OP_sync,
+                                    GT_OP_neg, GT_OP_sync, GT_OP_sync};
     for (size_t k = 0; k < sizeof in / sizeof in[0]; k++) {
         gt_slot record = {.ins = {.op = (uint16_t)in[k]}};
         if (in[k] == GT_OP_sync)

@@ -1,9 +1,10 @@
 /*
- * test_cpu_kernels.c: the CPU engine's arithmetic against the C library in double: how accurate the float functions
- * are over their whole range, special values, long sums, products of odd layouts, and the thread pool itself.
+ * test_cpu_kernels.c: the CPU engine's arithmetic against the C library in double: how accurate the float
+ * functions are over their whole range, special values, long sums, products of odd layouts, and the thread pool
+ * itself.
  *
- * test_engine.c compares every op in every layout with the reference engine; this file asks the questions that need
- * dense ranges or large sizes.
+ * test_engine.c compares every op in every layout with the reference engine; this file asks the questions that
+ * need dense ranges or large sizes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -178,7 +179,8 @@ static void test_special_values(const void *argument)
     CHECK(apply(k, GT_OP_exp, -0.0f) == 1 && isnan(apply(k, GT_OP_exp, NAN)));
     CHECK(apply(k, GT_OP_expm1, INFINITY) == INFINITY && apply(k, GT_OP_expm1, -INFINITY) == -1);
     CHECK(apply(k, GT_OP_log, 0) == -INFINITY && apply(k, GT_OP_log, -0.0f) == -INFINITY);
-    CHECK(isnan(apply(k, GT_OP_log, -1)) && apply(k, GT_OP_log, INFINITY) == INFINITY && apply(k, GT_OP_log, 1) == 0);
+    CHECK(isnan(apply(k, GT_OP_log, -1)) && apply(k, GT_OP_log, INFINITY) == INFINITY &&
+          apply(k, GT_OP_log, 1) == 0);
     CHECK(apply(k, GT_OP_log1p, -1) == -INFINITY && isnan(apply(k, GT_OP_log1p, -1.5f)));
     CHECK(apply(k, GT_OP_log1p, INFINITY) == INFINITY);
     CHECK(apply(k, GT_OP_tanh, INFINITY) == 1 && apply(k, GT_OP_tanh, -INFINITY) == -1);
@@ -186,7 +188,8 @@ static void test_special_values(const void *argument)
     CHECK(isnan(apply(k, GT_OP_sin, INFINITY)) && isnan(apply(k, GT_OP_cos, -INFINITY)));
     CHECK(isnan(apply(k, GT_OP_relu, NAN)) && same(apply(k, GT_OP_relu, -0.0f), 0.0f));
     CHECK(apply(k, GT_OP_sign, NAN) == 0 && same(apply(k, GT_OP_abs, -0.0f), 0.0f));
-    CHECK(apply(k, GT_OP_round, 0.5f) == 0 && apply(k, GT_OP_round, 1.5f) == 2 && apply(k, GT_OP_round, -2.5f) == -2);
+    CHECK(apply(k, GT_OP_round, 0.5f) == 0 && apply(k, GT_OP_round, 1.5f) == 2 &&
+          apply(k, GT_OP_round, -2.5f) == -2);
     CHECK(isnan(apply_two(k, GT_OP_maximum, NAN, 1)) && isnan(apply_two(k, GT_OP_maximum, 1, NAN)));
     CHECK(isnan(apply_two(k, GT_OP_minimum, NAN, 1)) && isnan(apply_two(k, GT_OP_minimum, 1, NAN)));
     CHECK(apply_two(k, GT_OP_remainder, -5, 3) == 1 && apply_two(k, GT_OP_remainder, 5, -3) == -1);
@@ -197,8 +200,9 @@ static void test_special_values(const void *argument)
 
 static void test_pow(const void *argument)
 {
-    static const float special[] = {0,  -0.0f, INFINITY, -INFINITY, NAN,   1,     -1,      2,         -2,  0.5f,
-                                    -1.5f, 3,     -3,       1e-45f,    1e30f, -1e30f, 8388609, 33554432, -7.5f};
+    static const float special[] = {0,     -0.0f,  INFINITY, -INFINITY, NAN,  1,  -1,
+                                    2,     -2,     0.5f,     -1.5f,     3,    -3, 1e-45f,
+                                    1e30f, -1e30f, 8388609,  33554432,  -7.5f};
     const gt_kernels *k = gt__kernels_choose();
     (void)argument;
     for (int i = 0; i < COUNT(special); i++)
@@ -216,7 +220,9 @@ static void test_pow(const void *argument)
     CHECK(worst < 1);
 }
 
-/* ---- the engine, at sizes that several threads share --------------------------------------------------------- */
+/*
+ * ---- the engine, at sizes that several threads share ---------------------------------------------------------
+ */
 
 static gt_view view_new(gt_dtype dtype, unsigned rank, const int64_t *shape)
 {
@@ -243,7 +249,8 @@ static void fill(gt_view *view, double low, double high)
         ((float *)view->data)[i] = (float)draw(low, high);
 }
 
-static gt_err run(gt_opcode op, gt_dtype compute, gt_imm imm, const gt_view *a, const gt_view *b, const gt_view *out)
+static gt_err run(gt_opcode op, gt_dtype compute, gt_imm imm, const gt_view *a, const gt_view *b,
+                  const gt_view *out)
 {
     gt_instruction ins = {.op = (uint16_t)op, .imm = {imm, {.f = 1}}};
     const gt_view *in[] = {a, b};
@@ -312,9 +319,9 @@ static void check_product(gt_view *a, gt_view *b)
 
 static void test_products(const void *argument)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},     {8, 8, 8},     {1, 300, 500}, {300, 1, 500}, {1, 1, 5000},
-                                       {7, 5, 3},     {130, 70, 90}, {70, 130, 33}, {64, 256, 78}, {257, 1, 64},
-                                       {33, 257, 1},  {2, 3, 1000},  {100, 100, 0}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {8, 8, 8},     {1, 300, 500}, {300, 1, 500}, {1, 1, 5000},
+                                       {7, 5, 3},    {130, 70, 90}, {70, 130, 33}, {64, 256, 78}, {257, 1, 64},
+                                       {33, 257, 1}, {2, 3, 1000},  {100, 100, 0}};
     (void)argument;
     for (int s = 0; s < COUNT(sizes); s++)
         for (int layout = 0; layout < 16; layout++) {

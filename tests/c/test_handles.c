@@ -5,7 +5,7 @@
 #include "handles.h"
 #include "random_numbers.h"
 
-/* ---- the model -------------------------------------------------------------------------------------------------- */
+/* ---- the model ---------------------------------------------------------------------------------------------- */
 
 enum { MODEL_SIZE = 3000 };
 
@@ -103,7 +103,7 @@ static void test_against_model(const void *argument)
     gt__handles_free(&table);
 }
 
-/* ---- the edges -------------------------------------------------------------------------------------------------- */
+/* ---- the edges ---------------------------------------------------------------------------------------------- */
 
 static void test_zero(const void *argument)
 {
@@ -124,7 +124,7 @@ static void test_zero(const void *argument)
 static void test_growth(const void *argument)
 {
     (void)argument;
-    enum { MANY = 300000 };
+    enum { MANY = 100000 };
     gt_handles table;
     CHECK_EQ(gt__handles_init(&table), GT_OK);
     for (uint64_t id = 1; id <= MANY; id++)

@@ -15,7 +15,7 @@ os.environ["XDG_RUNTIME_DIR"] = RUNTIME
 from support import Programs, PATIENCE_S  # noqa: E402
 
 # A test that hangs is a failure with a stack trace, not a suite that never ends.
-TEST_LIMIT_S = 4 * PATIENCE_S
+TEST_LIMIT_S = 5 * PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,11 @@ def programs():
     yield started
     started.end()
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_configure(config):
+    # torch warns of variances of too few elements, which are tested.
+    config.addinivalue_line("filterwarnings", "ignore:.*degrees of freedom is <= 0:UserWarning")
 
 
 def pytest_unconfigure(config):

@@ -44,9 +44,15 @@ def check_matmul(name, types, dtype, cases):
     cases.same("a @ b.T", lambda: s @ t.T, torch.matmul(x, y.T), rtol=rtol, atol=atol)
     cases.same("a.T @ b", lambda: s.T @ t, torch.matmul(x.T, y), rtol=rtol, atol=atol)
     cases.same(
-        "stepped", lambda: s[::2, ::2] @ t[1::2, ::2].T, torch.matmul(x[::2, ::2], y[1::2, ::2].T), rtol=rtol, atol=atol
+        "stepped",
+        lambda: s[::2, ::2] @ t[1::2, ::2].T,
+        torch.matmul(x[::2, ::2], y[1::2, ::2].T),
+        rtol=rtol,
+        atol=atol,
     )
-    cases.same("flipped", lambda: s[::-1] @ t[:, ::-1].T, torch.matmul(x.flip(0), y.flip(1).T), rtol=rtol, atol=atol)
+    cases.same(
+        "flipped", lambda: s[::-1] @ t[:, ::-1].T, torch.matmul(x.flip(0), y.flip(1).T), rtol=rtol, atol=atol
+    )
     cases.same(
         "expanded", lambda: s[:1].expand(6, 8) @ t.T, torch.matmul(x[:1].expand(6, 8), y.T), rtol=rtol, atol=atol
     )

@@ -1,4 +1,4 @@
-"""Functions put together from the table's ops, and the in-place and renamed variants of its rows, against torch."""
+"""Functions put together from the table's ops, and in-place and renamed variants of its rows, against torch."""
 
 import pytest
 import torch
@@ -15,14 +15,22 @@ SPECIAL = torch.tensor([[1.0, float("nan"), -float("inf")], [float("inf"), 0.0, 
 
 # name: calls; each is a function of a namespace n (gt or torch) and a converter c (to GT tensors, or nothing).
 CALLS = {
-    "softmax": [lambda n, c: n.softmax(c(X), 1), lambda n, c: n.softmax(c(X), dim=-1), lambda n, c: c(X).softmax(0)],
+    "softmax": [
+        lambda n, c: n.softmax(c(X), 1),
+        lambda n, c: n.softmax(c(X), dim=-1),
+        lambda n, c: c(X).softmax(0),
+    ],
     "log_softmax": [lambda n, c: n.log_softmax(c(X), 1), lambda n, c: c(X * 100).log_softmax(-1)],
     "logsumexp": [lambda n, c: n.logsumexp(c(X), 1), lambda n, c: n.logsumexp(c(X * 100), -1, keepdim=True)],
     "unbind": [lambda n, c: n.unbind(c(X))[1], lambda n, c: c(X).unbind(-1)[4]],
     "movedim": [lambda n, c: n.movedim(c(X), 0, 2), lambda n, c: n.movedim(c(X), (0, 1), (2, 0))],
     "moveaxis": [lambda n, c: n.moveaxis(c(X), -1, 0)],
     "swapaxes": [lambda n, c: n.swapaxes(c(X), 0, 2)],
-    "tile": [lambda n, c: n.tile(c(X), (2,)), lambda n, c: c(X).tile((2, 1, 3, 1)), lambda n, c: n.tile(c(X), (2, 0, 1))],
+    "tile": [
+        lambda n, c: n.tile(c(X), (2,)),
+        lambda n, c: c(X).tile((2, 1, 3, 1)),
+        lambda n, c: n.tile(c(X), (2, 0, 1)),
+    ],
     "repeat_interleave": [
         lambda n, c: n.repeat_interleave(c(X), 3, 1),
         lambda n, c: n.repeat_interleave(c(INTEGERS), 2),
@@ -39,7 +47,11 @@ CALLS = {
         lambda n, c: c(X).masked_select(c(MASK[:, :1])),
     ],
     "masked_fill": [lambda n, c: n.masked_fill(c(X), c(MASK), 7.0), lambda n, c: c(X).masked_fill(c(MASK[0]), -1)],
-    "nonzero": [lambda n, c: n.nonzero(c(INTEGERS)), lambda n, c: c(MASK).nonzero(), lambda n, c: n.nonzero(c(X[:0]))],
+    "nonzero": [
+        lambda n, c: n.nonzero(c(INTEGERS)),
+        lambda n, c: c(MASK).nonzero(),
+        lambda n, c: n.nonzero(c(X[:0])),
+    ],
     "count_nonzero": [lambda n, c: n.count_nonzero(c(INTEGERS)), lambda n, c: n.count_nonzero(c(MASK), 1)],
     "isnan": [lambda n, c: n.isnan(c(SPECIAL)), lambda n, c: n.isnan(c(INTEGERS))],
     "isinf": [lambda n, c: n.isinf(c(SPECIAL)), lambda n, c: n.isinf(c(INTEGERS))],
@@ -62,8 +74,8 @@ CALLS = {
 
 # Other names of rows: each must be what torch makes of it.
 ALIASES = {
-    "subtract": 2, "multiply": 2, "divide": 2, "true_divide": 2, "not_equal": 2, "less": 2, "less_equal": 2, "greater": 2,
-    "greater_equal": 2, "negative": 1, "absolute": 1,
+    "subtract": 2, "multiply": 2, "divide": 2, "true_divide": 2, "not_equal": 2, "less": 2, "less_equal": 2,
+    "greater": 2, "greater_equal": 2, "negative": 1, "absolute": 1,
 }  # fmt: skip
 
 

@@ -1,11 +1,13 @@
 """The cpu engine against the reference engine: the same program, walked from the op table, in two processes."""
 
+import pathlib
 import pickle
+import sys
 
 import numpy as np
 import pytest
 
-from support import DTYPES
+from support import DTYPES, PATIENCE_S
 
 PROGRAM = """
     import pickle, sys
@@ -124,3 +126,11 @@ def test_cpu_against_reference(programs, dtype):
     assert not wrong, f"{len(wrong)} of {len(one)} differ:\n" + "\n".join(wrong[:10])
     refused = [what for what, result in one.items() if isinstance(result, str)]
     assert len(refused) < len(one) // 4, f"too many refusals: {refused[:10]}"
+
+
+def test_the_reference_engine_walks_the_table_too(programs):
+    """Against torch, in two dtypes: an error that both engines share does not show above."""
+    walk = pathlib.Path(__file__).with_name("test_ops_table.py")
+    arguments = ["-q", "-p", "no:cacheprovider", "--tb=short", "-k", "float32 or int64", walk]
+    process = programs.start([sys.executable, "-m", "pytest", *arguments], "walk", GT_BACKEND="reference")
+    assert process.wait(4 * PATIENCE_S) == 0, process.text()

@@ -116,7 +116,7 @@ def test_ctrl_c_interrupts_a_wait(programs, transport):
 def test_ctrl_c_interrupts_an_embedded_wait(programs):
     """A product that takes long; the wait ends at once, the product goes on in its thread."""
     waiting, caught = programs.directory / "waiting", programs.directory / "caught"
-    slow = "gt.ones(600, 600)\n    for _ in range(600): x = (x @ x) * 1e-3"
+    slow = "gt.ones(600, 600)\n    for _ in range(150): x = (x @ x) * 1e-3"
     process = programs.python(INTERRUPTED.format(connect="", slow=slow), waiting, caught)
     until(lambda: waiting.exists() or not process.alive, "the program")
     process.signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Servers and workers in other processes: every transport, several clients, peers that die, garbage on the wire."""
+"""Servers and workers in other processes: all transports, several clients, peers that die, garbage on the wire."""
 
 import os
 import random
@@ -114,8 +114,10 @@ CONNECT = """
     start = time.monotonic()
     try:
         gt.connect(sys.argv[1], **eval(sys.argv[2]))
-    except (ConnectionError, TimeoutError) as error:
-        print(type(error).__name__, round(time.monotonic() - start, 2), error, sep="|")
+    except ConnectionError as error:
+        print("ConnectionError", round(time.monotonic() - start, 2), error, sep="|")
+    except TimeoutError as error:
+        print("TimeoutError", round(time.monotonic() - start, 2), error, sep="|")
     else:
         print("connected", gt.ones(3).sum().item(), sep="|")
 """
@@ -127,7 +129,7 @@ CONNECT = """
 def test_unreachable_server(programs, address):
     port = free_port()
     kind, seconds, text = programs.run(CONNECT, address.format(port), "dict(timeout=2)").split("|", 2)
-    assert kind in ("ConnectionError", "ConnectionRefusedError", "TimeoutError")
+    assert kind in ("ConnectionError", "TimeoutError")
     assert float(seconds) < 10 and str(port) in text
 
 
@@ -236,6 +238,10 @@ def test_a_late_worker_is_waited_for(programs, transport):
 WAITER = """
     import pathlib, sys, time
     import gt
+
+    def kind(error):
+        return next(one.__name__ for one in (ConnectionError, type(error)) if isinstance(error, one))
+
     gt.connect(sys.argv[1])
     t = gt.ones(1000)
     assert t.sum().item() == 1000
@@ -247,11 +253,11 @@ WAITER = """
     try:
         print("read", t.sum().item())
     except Exception as error:
-        print(type(error).__name__, round(time.monotonic() - start, 2), error, sep="|")
+        print(kind(error), round(time.monotonic() - start, 2), error, sep="|")
         try:
             gt.ones(2).sum().item()
         except Exception as error:
-            print(type(error).__name__, error, sep="|")
+            print(kind(error), error, sep="|")
 """
 
 
@@ -283,7 +289,7 @@ def test_the_server_is_killed_while_a_client_waits(programs, transport):
     finally:
         server.workers[0].signal(signal.SIGCONT)
     first = client.output.read_text().splitlines()[0]
-    assert first.split("|")[0] in ("ConnectionError", "ConnectionResetError"), first
+    assert first.split("|")[0] == "ConnectionError", first
     assert server.workers[0].wait(2 * PATIENCE_S) is not None, "a worker without a server ends"
 
 

@@ -38,7 +38,8 @@ class Client:
         self.disconnect()
 
     def __repr__(self):
-        return f'<gt.Client {self._connection.description if self.connected else self.address + ", not connected"}>'
+        where = self._connection.description if self.connected else f'{self.address}, not connected'
+        return f'<gt.Client {where}>'
 
 
 def connect(address, timeout=None):
@@ -49,8 +50,13 @@ def connect(address, timeout=None):
 
 
 def disconnect():
-    """Close the calling thread's client; without one of its own, the embedded server. A new tensor starts a fresh one."""
+    """Close the calling thread's client, else the embedded server; a new tensor starts a fresh one."""
     connection = _gt.current()
     if connection is not None:
         _gt.use(None)
         connection.close()
+
+
+def client_description():
+    """Where tensors made by this thread live: 'embedded server, 1 worker', 'memory://localhost:12345'."""
+    return _gt.current().description

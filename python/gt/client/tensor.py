@@ -1,13 +1,13 @@
 """Tensor: the methods that are put together from the C extension's, and PyTorch's names for them.
 
-The C extension (gt._gt) has every operation of the op table, indexing and shapes. What is here needs no speed of its own: it
-calls those. Each function below marked @method becomes a method of Tensor.
+The C extension (gt._gt) has every operation of the op table, indexing and shapes. What is here needs no speed of
+its own: it calls those. Each function below marked @method becomes a method of Tensor.
 """
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
-    Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack, tensor, where,
-    zeros, zeros_like)
+    Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
+    tensor, where, zeros, zeros_like)
 
 _names = []
 
@@ -22,7 +22,8 @@ def method(function):
 def _axis(self, dim):
     limit = self.ndim or 1
     if not -limit <= dim < limit:
-        raise IndexError(f'Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})')
+        raise IndexError(
+            f'Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})')
     return dim % limit
 
 
@@ -30,11 +31,11 @@ def _sizes(sizes):
     return tuple(sizes[0]) if len(sizes) == 1 and not hasattr(sizes[0], '__index__') else sizes
 
 
-# ---- values with indices --------------------------------------------------------------------------------------------
+# ---- values with indices -------------------------------------------------------------------------------------
 
 
 class ValuesIndices:
-    """What max, min, sort and topk return: a pair (values, indices) with names. Indices are computed when asked for."""
+    """What max, min, sort and topk return: (values, indices), with names. max and min search only when asked."""
 
     __slots__ = ('_name', 'values', '_indices')
 
@@ -104,7 +105,7 @@ def topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
     return ValuesIndices('topk', self.gather(dim, indices), indices)
 
 
-# ---- normalised exponentials ------------------------------------------------------------------------------------------
+# ---- normalised exponentials ---------------------------------------------------------------------------------
 
 
 @method
@@ -134,7 +135,7 @@ def logsumexp(self, dim, keepdim=False):
     return total if keepdim else total.squeeze(dim)
 
 
-# ---- pieces ---------------------------------------------------------------------------------------------------------
+# ---- pieces --------------------------------------------------------------------------------------------------
 
 
 @method
@@ -152,7 +153,7 @@ def split(self, split_size_or_sections, dim=0, *, axis=None):
         if size and (total % size or not sections):
             sections.append(total % size)
     elif sum(sections) != total:
-        raise RuntimeError(f'split_with_sizes expects split_sizes to sum exactly to {total} (input tensor\'s size at dimension '
+        raise RuntimeError(f'split_with_sizes expects split_sizes to sum exactly to {total} (the size of dimension '
                            f'{dim}), but got split_sizes={list(sections)}')
     pieces, start = [], 0
     for size in sections:
@@ -182,7 +183,7 @@ def unbind(self, dim=0, *, axis=None):
     return tuple(self.select(dim, k) for k in range(self.shape[dim]))
 
 
-# ---- arrangement ------------------------------------------------------------------------------------------------------
+# ---- arrangement ---------------------------------------------------------------------------------------------
 
 
 @method
@@ -191,7 +192,7 @@ def movedim(self, source, destination):
     def listed(dims):
         return [_axis(self, d) for d in ([dims] if hasattr(dims, '__index__') else dims)]
     source, destination = listed(source), listed(destination)
-    if len(source) != len(destination) or len(set(source)) != len(source) or len(set(destination)) != len(destination):
+    if not len(source) == len(destination) == len(set(source)) == len(set(destination)):
         raise RuntimeError('movedim: source and destination must be distinct dimensions, as many of each')
     order = [d for d in range(self.ndim) if d not in source]
     for to, origin in sorted(zip(destination, source)):
@@ -222,7 +223,8 @@ def repeat(self, *sizes):
     """repeat(*sizes): copies along each dimension; more sizes than dimensions add leading ones."""
     sizes = _sizes(sizes)
     if len(sizes) < self.ndim:
-        raise RuntimeError('Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor')
+        raise RuntimeError(
+            'Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor')
     if any(size < 0 for size in sizes):
         raise RuntimeError(f'Trying to create tensor with negative dimension {[s for s in sizes if s < 0][0]}')
     result = self.reshape((1,) * (len(sizes) - self.ndim) + self.shape)
@@ -262,7 +264,7 @@ def repeat_interleave(self, repeats, dim=None):
     return flat.reshape(*before, size * repeats, *after)
 
 
-# ---- picking ----------------------------------------------------------------------------------------------------------
+# ---- picking -------------------------------------------------------------------------------------------------
 
 
 @method
@@ -272,8 +274,8 @@ def take_along_dim(self, indices, dim=None):
         return self.flatten().gather(0, indices.flatten())
     dim = _axis(self, dim)
     if indices.ndim != self.ndim:
-        raise RuntimeError(f'torch.take_along_dim(): input and indices should have the same number of dimensions, but got '
-                           f'{self.ndim} dimensions for input, and {indices.ndim} dimensions for indices'.replace('torch.', ''))
+        raise RuntimeError(f'take_along_dim(): input and indices should have the same number of dimensions, but '
+                           f'got {self.ndim} for input and {indices.ndim} for indices')
     shape = [i if s == 1 else s for s, i in zip(self.shape, indices.shape)]
     mine, theirs = list(shape), list(shape)
     mine[dim], theirs[dim] = self.shape[dim], indices.shape[dim]
@@ -326,7 +328,7 @@ def embedding(input, weight):
     return weight.index_select(0, input)
 
 
-# ---- tests ------------------------------------------------------------------------------------------------------------
+# ---- tests ---------------------------------------------------------------------------------------------------
 
 
 @method
@@ -350,7 +352,8 @@ def isfinite(self):
 @method
 def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """isclose(other, rtol=1e-05, atol=1e-08): |self - other| <= atol + rtol * |other|, elementwise."""
-    close = (self == other) | ((self.double() - other.double()).abs() <= atol + rtol * other.double().abs()) & other.isfinite()
+    a, b = self.double(), other.double()
+    close = (a == b) | (((a - b).abs() <= atol + rtol * b.abs()) & b.isfinite())
     return close | (self.isnan() & other.isnan()) if equal_nan else close
 
 
@@ -371,12 +374,14 @@ def is_tensor(obj):
     return isinstance(obj, Tensor)
 
 
-# ---- products ----------------------------------------------------------------------------------------------------------
+# ---- products ------------------------------------------------------------------------------------------------
 
 
 @method
 def outer(self, vec2):
     """outer(vec2): the outer product of two vectors."""
+    if self.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f'outer: expected two vectors, got tensors of {self.ndim} and {vec2.ndim} dimensions')
     return self.unsqueeze(1) * vec2.unsqueeze(0)
 
 
@@ -399,7 +404,7 @@ def norm(self, p=2, dim=None, keepdim=False):
     return (self.abs() ** p).sum(dim, keepdim) ** (1 / p)
 
 
-# ---- in place: the object gets a new value ---------------------------------------------------------------------------------
+# ---- in place: the object gets a new value -------------------------------------------------------------------
 
 
 @method
@@ -458,7 +463,7 @@ def uniform_(self, low=0, high=1):
     return self
 
 
-# ---- the rest -----------------------------------------------------------------------------------------------------------
+# ---- the rest ------------------------------------------------------------------------------------------------
 
 
 @method
@@ -488,9 +493,10 @@ Tensor.is_cuda = False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
 # Methods of Tensor that the package offers as functions.
-FUNCTIONS = _gt.op_names + tuple(name for name in _names if not name.endswith('_') and name != 'type_as') + (
-    'clip', 'subtract', 'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater', 'greater_equal',
-    'negative', 'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'matmul', 'mm', 'bmm', 'mv', 'dot', 'clone', 'tril', 'triu',
-    'argsort', 'gather', 'index_select', 'scatter', 'scatter_add', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze',
-    'unsqueeze', 'permute', 'transpose', 'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis',
-    'numel', 'is_floating_point')
+_rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
+FUNCTIONS = _rows + tuple(name for name in _names if not name.endswith('_') and name != 'type_as') + (
+    'clip', 'subtract', 'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater',
+    'greater_equal', 'negative', 'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'matmul', 'mm', 'bmm', 'mv',
+    'dot', 'clone', 'tril', 'triu', 'argsort', 'gather', 'index_select', 'scatter', 'scatter_add',
+    'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose', 'swapaxes',
+    'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point')

@@ -1,9 +1,9 @@
 /*
  * argreduce.c: runs argmax and argmin: where along an axis (or in the whole tensor) the extreme element is.
  *
- * The first of equals wins, and NaN counts as the extreme, as in PyTorch. Each result is one line of elements; a line
- * is searched tile by tile, in place where it is contiguous and of the compute type. A long single line is split
- * over the threads. reduce.c is the sibling for everything that yields values.
+ * The first of equals wins, and NaN counts as the extreme, as in PyTorch. Each result is one line of elements; a
+ * line is searched tile by tile, in place where it is contiguous and of the compute type. A long single line is
+ * split over the threads. reduce.c is the sibling for everything that yields values.
  */
 #include <stdlib.h>
 
@@ -30,11 +30,11 @@ typedef struct search {
     const char *data;
     gt_dtype dtype;
     size_t size;
-    gt_loop lines;   /* over the results */
-    gt_loop line;    /* along one */
-    int64_t length;  /* of one */
-    int64_t pieces;  /* of one */
-    best *found;     /* (pieces), when there are several */
+    gt_loop lines;  /* over the results */
+    gt_loop line;   /* along one */
+    int64_t length; /* of one */
+    int64_t pieces; /* of one */
+    best *found;    /* (pieces), when there are several */
     int64_t *out;
 } search;
 

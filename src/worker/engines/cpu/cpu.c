@@ -1,8 +1,8 @@
 /*
  * cpu.c: the CPU engine's vtable: memory, threads, and the dispatch of a call to the file that computes its form.
  *
- * Memory is ordinary host memory. Big blocks come straight from the system on huge pages, since fresh pages and TLB
- * misses cost more than most arithmetic; the worker's pool recycles them. Read cpu.h next, then elementwise.c.
+ * Memory is ordinary host memory. Big blocks come straight from the system on huge pages, since fresh pages and
+ * TLB misses cost more than most arithmetic; the worker's pool recycles them. Read cpu.h next, then elementwise.c.
  */
 #include "cpu.h"
 

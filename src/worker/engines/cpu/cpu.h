@@ -104,5 +104,4 @@ gt_err gt__cpu_random(gt_engine *engine, const gt_call *call);
 /* scan.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
 
-
 #endif

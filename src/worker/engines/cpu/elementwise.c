@@ -1,9 +1,9 @@
 /*
  * elementwise.c: runs the UNARY, BINARY and TERNARY rows of the op table.
  *
- * Two paths. Direct: every operand is contiguous and of the compute type (or a single value), so one kernel call, or
- * one per chunk and thread, does it all; small float32 ops cost a few nanoseconds here. General: collapse the axes,
- * walk rows of the innermost, and let each operand be used in place, held constant, or gathered into a tile,
+ * Two paths. Direct: every operand is contiguous and of the compute type (or a single value), so one kernel call,
+ * or one per chunk and thread, does it all; small float32 ops cost a few nanoseconds here. General: collapse the
+ * axes, walk rows of the innermost, and let each operand be used in place, held constant, or gathered into a tile,
  * whichever its stride and dtype allow. Read kernels.h first; loop.c collapses.
  */
 #include <stdatomic.h>
@@ -11,8 +11,8 @@
 #include "cpu.h"
 
 enum {
-    SHORT_ROW = 32,                      /* rows shorter than this are not worth a kernel call each */
-    COSTLY_GRAIN = GT_CPU_GRAIN / 4,     /* of rows that compute more than they move */
+    SHORT_ROW = 32,                     /* rows shorter than this are not worth a kernel call each */
+    COSTLY_GRAIN = GT_CPU_GRAIN / 4,    /* of rows that compute more than they move */
     LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
 };
 
@@ -245,7 +245,10 @@ static void run_segments(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Rows run along the last axis, unless it is short: then along the longest. The order of elements is ours to choose. */
+/*
+ * Rows run along the last axis, unless it is short: then along the longest. The order of elements is ours to
+ * choose.
+ */
 static void choose_row_axis(gt_loop *loop)
 {
     int last = loop->rank - 1, longest = last;
@@ -325,8 +328,9 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
 }
 
 /*
- * A compute dtype narrower than the kernels' types: the kernels' extra bits are dropped when the result is stored, but
- * a single value of a wider dtype (only those do not take part in promotion) must lose its own before it is used.
+ * A compute dtype narrower than the kernels' types: the kernels' extra bits are dropped when the result is stored,
+ * but a single value of a wider dtype (only those do not take part in promotion) must lose its own before it is
+ * used.
  */
 static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
 {

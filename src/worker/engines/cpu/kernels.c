@@ -1,14 +1,14 @@
 /*
  * kernels.c: every inner loop of the CPU engine, compiled once per instruction set into one table each.
  *
- * The elementwise loops are the expressions of ops.def, pasted; the conversions are those of convert.h; nothing here
- * names a vector instruction. The build compiles this file as
+ * The elementwise loops are the expressions of ops.def, pasted; the conversions are those of convert.h; nothing
+ * here names a vector instruction. The build compiles this file as
  *     -DGT_KERNELS=baseline                                                                      everywhere
  *     -DGT_KERNELS=avx2   -mavx2 -mfma -mf16c                                                    on x86-64
  *     -DGT_KERNELS=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
  *                         -mprefer-vector-width=512                                              on x86-64
- * each time with -O3 -fno-math-errno -fno-trapping-math -fwrapv: without the first two the compilers keep math loops
- * scalar, and integer arithmetic is meant to wrap. cpu.c picks the table. Read kernels_typed.h next.
+ * each time with -O3 -fno-math-errno -fno-trapping-math -fwrapv: without the first two the compilers keep math
+ * loops scalar, and integer arithmetic is meant to wrap. cpu.c picks the table. Read kernels_typed.h next.
  */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed" /* loops around libm calls stay scalar, and may */
@@ -93,7 +93,8 @@ static inline int64_t from_double_i64(double value)
 /* ---- sine and cosine of floats that may be huge ------------------------------------------------------------ */
 
 /* The vector loop where every argument of a tile is within its range, the C library's function where not. */
-static void within_limit(gt_elementwise_kernel fast, float (*slow)(float), float *out, const float *x, int64_t count)
+static void within_limit(gt_elementwise_kernel fast, float (*slow)(float), float *out, const float *x,
+                         int64_t count)
 {
     for (int64_t i = 0; i < count; i += GT_TILE) {
         int64_t tile = count - i < GT_TILE ? count - i : GT_TILE;
@@ -122,37 +123,40 @@ static void cos_any(void *out, const void *x, const void *y, const void *z, cons
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
-#define UNARY_ENTRY(name, suffix) {[0] = name##_##suffix}
-#define BINARY_ENTRY(name, suffix)                                                                             \
-    {                                                                                                          \
-        [0] = name##_##suffix, [GT_CONSTANT_X] = name##_x_##suffix, [GT_CONSTANT_Y] = name##_y_##suffix        \
+#define UNARY_ENTRY(name, suffix)                                                                                 \
+    {                                                                                                             \
+        [0] = name##_##suffix                                                                                     \
     }
-#define TERNARY_ENTRY(name, suffix)                                                                            \
-    {                                                                                                          \
-        [0] = name##_##suffix, [GT_CONSTANT_Y] = name##_y_##suffix, [GT_CONSTANT_Z] = name##_z_##suffix,       \
-        [GT_CONSTANT_Y | GT_CONSTANT_Z] = name##_yz_##suffix                                                   \
+#define BINARY_ENTRY(name, suffix)                                                                                \
+    {                                                                                                             \
+        [0] = name##_##suffix, [GT_CONSTANT_X] = name##_x_##suffix, [GT_CONSTANT_Y] = name##_y_##suffix           \
     }
-#define ENTRIES_FLT(ENTRY, name)                                                                               \
+#define TERNARY_ENTRY(name, suffix)                                                                               \
+    {                                                                                                             \
+        [0] = name##_##suffix, [GT_CONSTANT_Y] = name##_y_##suffix, [GT_CONSTANT_Z] = name##_z_##suffix,          \
+        [GT_CONSTANT_Y | GT_CONSTANT_Z] = name##_yz_##suffix                                                      \
+    }
+#define ENTRIES_FLT(ENTRY, name)                                                                                  \
     [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32), [GT_COMPUTE_F64] = ENTRY(name, f64)},
-#define ENTRIES_NUM(ENTRY, name)                                                                               \
-    [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32),                                                     \
-                      [GT_COMPUTE_F64] = ENTRY(name, f64),                                                     \
+#define ENTRIES_NUM(ENTRY, name)                                                                                  \
+    [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32),                                                        \
+                      [GT_COMPUTE_F64] = ENTRY(name, f64),                                                        \
                       [GT_COMPUTE_I64] = ENTRY(name, i64)},
 #define ENTRIES_ARITH ENTRIES_NUM
 #define ENTRIES_BOOL ENTRIES_NUM
 
-#define BY_COMPUTE(name)                                                                                       \
-    {                                                                                                          \
-        [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64, [GT_COMPUTE_I64] = name##_i64            \
+#define BY_COMPUTE(name)                                                                                          \
+    {                                                                                                             \
+        [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64, [GT_COMPUTE_I64] = name##_i64               \
     }
 #define LOAD_ENTRY(name, dtype, type) [dtype] = BY_COMPUTE(load_##name),
 #define STORE_ENTRY(name, dtype, type) [dtype] = BY_COMPUTE(store_##name),
-#define FOLD_ENTRIES(kind)                                                                                     \
-    {                                                                                                          \
-        [GT_FOLD_SUM] = BY_COMPUTE(kind##_sum), [GT_FOLD_PROD] = BY_COMPUTE(kind##_prod),                      \
-        [GT_FOLD_MAX] = BY_COMPUTE(kind##_max), [GT_FOLD_MIN] = BY_COMPUTE(kind##_min),                        \
-        [GT_FOLD_ANY] = BY_COMPUTE(kind##_any), [GT_FOLD_ALL] = BY_COMPUTE(kind##_all),                        \
-        [GT_FOLD_SQUARES] = BY_COMPUTE(kind##_squares),                                                        \
+#define FOLD_ENTRIES(kind)                                                                                        \
+    {                                                                                                             \
+        [GT_FOLD_SUM] = BY_COMPUTE(kind##_sum), [GT_FOLD_PROD] = BY_COMPUTE(kind##_prod),                         \
+        [GT_FOLD_MAX] = BY_COMPUTE(kind##_max), [GT_FOLD_MIN] = BY_COMPUTE(kind##_min),                           \
+        [GT_FOLD_ANY] = BY_COMPUTE(kind##_any), [GT_FOLD_ALL] = BY_COMPUTE(kind##_all),                           \
+        [GT_FOLD_SQUARES] = BY_COMPUTE(kind##_squares),                                                           \
     }
 
 const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {

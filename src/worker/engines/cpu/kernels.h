@@ -38,8 +38,8 @@ typedef enum gt_fold {
 /* accumulator[0] op= x[0..count) */
 typedef void (*gt_fold_row_kernel)(void *accumulator, const void *x, int64_t count, const double *center);
 /* accumulator[j] op= x[i * stride + j] for i < rows, j < count; count <= GT_TILE; center is per column */
-typedef void (*gt_fold_column_kernel)(void *accumulator, const void *x, int64_t stride, int64_t rows, int64_t count,
-                                      const double *center);
+typedef void (*gt_fold_column_kernel)(void *accumulator, const void *x, int64_t stride, int64_t rows,
+                                      int64_t count, const double *center);
 /* The first position at which x is its own maximum (or minimum), NaN counting as the extreme; count > 0. */
 typedef int64_t (*gt_arg_kernel)(const void *x, int64_t count);
 

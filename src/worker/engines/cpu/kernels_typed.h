@@ -14,33 +14,33 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
 
 /* ---- elementwise: one loop for each row of the op table and each choice of constant operands -------------- */
 
-#define LOOP(suffix, OUT, expr, constants, variables)                                                          \
-    static void KERNEL(suffix)(void *out, const void *xs, const void *ys, const void *zs, const double *pq,   \
-                               int64_t count)                                                                  \
-    {                                                                                                          \
-        UNUSED(ys), UNUSED(zs), UNUSED(pq);                                                                    \
-        constants;                                                                                             \
-        INDEPENDENT for (int64_t i = 0; i < count; i++)                                                        \
-        {                                                                                                      \
-            variables;                                                                                         \
-            ((OUT *)out)[i] = (OUT)(expr);                                                                     \
-        }                                                                                                      \
+#define LOOP(suffix, OUT, expr, constants, variables)                                                             \
+    static void KERNEL(suffix)(void *out, const void *xs, const void *ys, const void *zs, const double *pq,       \
+                               int64_t count)                                                                     \
+    {                                                                                                             \
+        UNUSED(ys), UNUSED(zs), UNUSED(pq);                                                                       \
+        constants;                                                                                                \
+        INDEPENDENT for (int64_t i = 0; i < count; i++)                                                           \
+        {                                                                                                         \
+            variables;                                                                                            \
+            ((OUT *)out)[i] = (OUT)(expr);                                                                        \
+        }                                                                                                         \
     }
 #define VARIABLE(v) const T v = ((const T *)v##s)[i]
 #define CONSTANT(v) const T v = *(const T *)v##s
 
 #define UNARY_LOOPS(name, OUT, expr) LOOP(name, OUT, expr, , VARIABLE(x))
-#define UNARY_PQ_LOOPS(name, OUT, expr)                                                                        \
-    LOOP(name, OUT, expr, const T p = KERNEL(from_double)(pq[0]); const T q = KERNEL(from_double)(pq[1]),     \
-                                                                  VARIABLE(x))
-#define BINARY_LOOPS(name, OUT, expr)                                                                          \
-    LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y))                                                          \
-    LOOP(name##_x, OUT, expr, CONSTANT(x), VARIABLE(y))                                                        \
+#define UNARY_PQ_LOOPS(name, OUT, expr)                                                                           \
+    LOOP(name, OUT, expr, const T p = KERNEL(from_double)(pq[0]);                                                 \
+         const T q = KERNEL(from_double)(pq[1]), VARIABLE(x))
+#define BINARY_LOOPS(name, OUT, expr)                                                                             \
+    LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y))                                                             \
+    LOOP(name##_x, OUT, expr, CONSTANT(x), VARIABLE(y))                                                           \
     LOOP(name##_y, OUT, expr, CONSTANT(y), VARIABLE(x))
-#define TERNARY_LOOPS(name, OUT, expr)                                                                         \
-    LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y); VARIABLE(z))                                             \
-    LOOP(name##_y, OUT, expr, CONSTANT(y), VARIABLE(x); VARIABLE(z))                                           \
-    LOOP(name##_z, OUT, expr, CONSTANT(z), VARIABLE(x); VARIABLE(y))                                           \
+#define TERNARY_LOOPS(name, OUT, expr)                                                                            \
+    LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y); VARIABLE(z))                                                \
+    LOOP(name##_y, OUT, expr, CONSTANT(y), VARIABLE(x); VARIABLE(z))                                              \
+    LOOP(name##_z, OUT, expr, CONSTANT(z), VARIABLE(x); VARIABLE(y))                                              \
     LOOP(name##_yz, OUT, expr, CONSTANT(y); CONSTANT(z), VARIABLE(x))
 
 #define LOOPS_NUM(FORM, name, expr) FORM(name, T, expr)
@@ -57,32 +57,30 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
 #define BINARY(name, types, expr, grad) LOOPS_##types(BINARY_LOOPS, name, expr)
 #define TERNARY(name, types, expr, grad) LOOPS_##types(TERNARY_LOOPS, name, expr)
 #include "ops.def"
-LOOP(cube, T, x * x * x, , VARIABLE(x))
+LOOP(cube, T, x *x *x, , VARIABLE(x))
 
 /* ---- tiles: gather and convert, convert and store ---------------------------------------------------------- */
 
-#define TILES(name, dtype, type)                                                                               \
-    static void KERNEL(load_##name)(void *tile, const void *from, int64_t stride, int64_t count)               \
-    {                                                                                                          \
-        const type *source = from;                                                                             \
-        T *target = tile;                                                                                      \
-        if (stride == 1)                                                                                       \
-            INDEPENDENT for (int64_t i = 0; i < count; i++)                                                    \
-                target[i] = TO_COMPUTE(gt__load_##name(source[i]));                                            \
-        else                                                                                                   \
-            for (int64_t i = 0; i < count; i++)                                                                \
-                target[i] = TO_COMPUTE(gt__load_##name(source[i * stride]));                                   \
-    }                                                                                                          \
-    static void KERNEL(store_##name)(void *to, int64_t stride, const void *tile, int64_t count)                \
-    {                                                                                                          \
-        const T *source = tile;                                                                                \
-        type *target = to;                                                                                     \
-        if (stride == 1)                                                                                       \
-            INDEPENDENT for (int64_t i = 0; i < count; i++)                                                    \
-                target[i] = GT_STORE_FROM(name, source[i]);                                                    \
-        else                                                                                                   \
-            for (int64_t i = 0; i < count; i++)                                                                \
-                target[i * stride] = GT_STORE_FROM(name, source[i]);                                           \
+#define TILES(name, dtype, type)                                                                                  \
+    static void KERNEL(load_##name)(void *tile, const void *from, int64_t stride, int64_t count)                  \
+    {                                                                                                             \
+        const type *source = from;                                                                                \
+        T *target = tile;                                                                                         \
+        if (stride == 1)                                                                                          \
+            INDEPENDENT for (int64_t i = 0; i < count; i++) target[i] = TO_COMPUTE(gt__load_##name(source[i]));   \
+        else                                                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                                   \
+                target[i] = TO_COMPUTE(gt__load_##name(source[i * stride]));                                      \
+    }                                                                                                             \
+    static void KERNEL(store_##name)(void *to, int64_t stride, const void *tile, int64_t count)                   \
+    {                                                                                                             \
+        const T *source = tile;                                                                                   \
+        type *target = to;                                                                                        \
+        if (stride == 1)                                                                                          \
+            INDEPENDENT for (int64_t i = 0; i < count; i++) target[i] = GT_STORE_FROM(name, source[i]);           \
+        else                                                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                                   \
+                target[i * stride] = GT_STORE_FROM(name, source[i]);                                              \
     }
 GT_STORED_TYPES(TILES)
 
@@ -132,40 +130,40 @@ static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
  * A row is folded in blocks: several vectors of partial results inside a block, the accumulator (wider than float)
  * across blocks. The partial sums stay short, so the error does not grow with the length of the row.
  */
-#define FOLD_ROW(fold, first)                                                                                  \
-    static T KERNEL(block_##fold)(const T *x, int64_t count, T c)                                              \
-    {                                                                                                          \
-        UNUSED(c);                                                                                             \
-        T result = first;                                                                                      \
-        int64_t i = 0;                                                                                         \
-        if (count >= ROW_VECTORS * LANES) {                                                                    \
-            VECTOR part[ROW_VECTORS];                                                                          \
-            for (int v = 0; v < ROW_VECTORS; v++)                                                              \
-                part[v] = (VECTOR){0} + (T)(first);                                                            \
-            for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES)                                 \
-                for (int v = 0; v < ROW_VECTORS; v++)                                                          \
-                    part[v] = VECTOR_STEP_##fold(part[v], *(const VECTOR *)(x + i + v * LANES), c);            \
-            for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                              \
-                for (int v = 0; v < half; v++)                                                                 \
-                    part[v] = VECTOR_MERGE_##fold(part[v], part[v + half]);                                    \
-            for (int lane = 0; lane < LANES; lane++)                                                           \
-                result = MERGE_##fold(result, part[0][lane]);                                                  \
-        }                                                                                                      \
-        for (; i < count; i++)                                                                                 \
-            result = STEP_##fold(result, x[i], c);                                                             \
-        return result;                                                                                         \
-    }                                                                                                          \
-    static void KERNEL(row_##fold)(void *accumulator, const void *xs, int64_t count, const double *center)     \
-    {                                                                                                          \
-        ACCUMULATOR total = *(ACCUMULATOR *)accumulator;                                                       \
-        const T *x = xs;                                                                                       \
-        T c = center ? (T)*center : 0;                                                                         \
-        for (int64_t i = 0; i < count; i += ROW_BLOCK) {                                                       \
-            int64_t block = count - i < ROW_BLOCK ? count - i : ROW_BLOCK;                                     \
-            ACCUMULATOR part = (ACCUMULATOR)KERNEL(block_##fold)(x + i, block, c);                             \
-            total = MERGE_##fold(total, part);                                                                 \
-        }                                                                                                      \
-        *(ACCUMULATOR *)accumulator = total;                                                                   \
+#define FOLD_ROW(fold, first)                                                                                     \
+    static T KERNEL(block_##fold)(const T *x, int64_t count, T c)                                                 \
+    {                                                                                                             \
+        UNUSED(c);                                                                                                \
+        T result = first;                                                                                         \
+        int64_t i = 0;                                                                                            \
+        if (count >= ROW_VECTORS * LANES) {                                                                       \
+            VECTOR part[ROW_VECTORS];                                                                             \
+            for (int v = 0; v < ROW_VECTORS; v++)                                                                 \
+                part[v] = (VECTOR){0} + (T)(first);                                                               \
+            for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES)                                    \
+                for (int v = 0; v < ROW_VECTORS; v++)                                                             \
+                    part[v] = VECTOR_STEP_##fold(part[v], *(const VECTOR *)(x + i + v * LANES), c);               \
+            for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                                 \
+                for (int v = 0; v < half; v++)                                                                    \
+                    part[v] = VECTOR_MERGE_##fold(part[v], part[v + half]);                                       \
+            for (int lane = 0; lane < LANES; lane++)                                                              \
+                result = MERGE_##fold(result, part[0][lane]);                                                     \
+        }                                                                                                         \
+        for (; i < count; i++)                                                                                    \
+            result = STEP_##fold(result, x[i], c);                                                                \
+        return result;                                                                                            \
+    }                                                                                                             \
+    static void KERNEL(row_##fold)(void *accumulator, const void *xs, int64_t count, const double *center)        \
+    {                                                                                                             \
+        ACCUMULATOR total = *(ACCUMULATOR *)accumulator;                                                          \
+        const T *x = xs;                                                                                          \
+        T c = center ? (T)*center : 0;                                                                            \
+        for (int64_t i = 0; i < count; i += ROW_BLOCK) {                                                          \
+            int64_t block = count - i < ROW_BLOCK ? count - i : ROW_BLOCK;                                        \
+            ACCUMULATOR part = (ACCUMULATOR)KERNEL(block_##fold)(x + i, block, c);                                \
+            total = MERGE_##fold(total, part);                                                                    \
+        }                                                                                                         \
+        *(ACCUMULATOR *)accumulator = total;                                                                      \
     }
 FOLD_ROW(sum, 0)
 FOLD_ROW(prod, 1)
@@ -194,35 +192,34 @@ static void KERNEL(row_all)(void *accumulator, const void *xs, int64_t count, co
 }
 
 /* Columns: rows stream through a tile of partial results, four at a time; the accumulators see one row in 64. */
-#define FOLD_COLUMN(fold, first)                                                                               \
-    static void KERNEL(column_##fold)(void *accumulator, const void *xs, int64_t stride, int64_t rows,         \
-                                      int64_t count, const double *center)                                     \
-    {                                                                                                          \
-        T part[GT_TILE], c[GT_TILE];                                                                           \
-        ACCUMULATOR *total = accumulator;                                                                      \
-        const T *x = xs;                                                                                       \
-        UNUSED(c);                                                                                             \
-        for (int64_t j = 0; j < count; j++)                                                                    \
-            c[j] = center ? (T)center[j] : 0;                                                                  \
-        while (rows > 0) {                                                                                     \
-            int64_t block = rows < COLUMN_BLOCK ? rows : COLUMN_BLOCK;                                         \
-            rows -= block;                                                                                     \
-            for (int64_t j = 0; j < count; j++)                                                                \
-                part[j] = first;                                                                               \
-            for (; block >= 4; block -= 4, x += 4 * stride)                                                    \
-                INDEPENDENT for (int64_t j = 0; j < count; j++)                                                \
-                {                                                                                              \
-                    T a = STEP_##fold(part[j], x[j], c[j]);                                                    \
-                    T b = STEP_##fold(a, x[j + stride], c[j]);                                                 \
-                    T d = STEP_##fold(b, x[j + 2 * stride], c[j]);                                             \
-                    part[j] = STEP_##fold(d, x[j + 3 * stride], c[j]);                                         \
-                }                                                                                              \
-            for (; block > 0; block--, x += stride)                                                            \
-                INDEPENDENT for (int64_t j = 0; j < count; j++)                                                \
-                    part[j] = STEP_##fold(part[j], x[j], c[j]);                                                \
-            INDEPENDENT for (int64_t j = 0; j < count; j++)                                                    \
-                total[j] = MERGE_##fold(total[j], (ACCUMULATOR)part[j]);                                       \
-        }                                                                                                      \
+#define FOLD_COLUMN(fold, first)                                                                                  \
+    static void KERNEL(column_##fold)(void *accumulator, const void *xs, int64_t stride, int64_t rows,            \
+                                      int64_t count, const double *center)                                        \
+    {                                                                                                             \
+        T part[GT_TILE], c[GT_TILE];                                                                              \
+        ACCUMULATOR *total = accumulator;                                                                         \
+        const T *x = xs;                                                                                          \
+        UNUSED(c);                                                                                                \
+        for (int64_t j = 0; j < count; j++)                                                                       \
+            c[j] = center ? (T)center[j] : 0;                                                                     \
+        while (rows > 0) {                                                                                        \
+            int64_t block = rows < COLUMN_BLOCK ? rows : COLUMN_BLOCK;                                            \
+            rows -= block;                                                                                        \
+            for (int64_t j = 0; j < count; j++)                                                                   \
+                part[j] = first;                                                                                  \
+            for (; block >= 4; block -= 4, x += 4 * stride)                                                       \
+                INDEPENDENT for (int64_t j = 0; j < count; j++)                                                   \
+                {                                                                                                 \
+                    T a = STEP_##fold(part[j], x[j], c[j]);                                                       \
+                    T b = STEP_##fold(a, x[j + stride], c[j]);                                                    \
+                    T d = STEP_##fold(b, x[j + 2 * stride], c[j]);                                                \
+                    part[j] = STEP_##fold(d, x[j + 3 * stride], c[j]);                                            \
+                }                                                                                                 \
+            for (; block > 0; block--, x += stride)                                                               \
+                INDEPENDENT for (int64_t j = 0; j < count; j++) part[j] = STEP_##fold(part[j], x[j], c[j]);       \
+            INDEPENDENT for (int64_t j = 0; j < count; j++) total[j] =                                            \
+                MERGE_##fold(total[j], (ACCUMULATOR)part[j]);                                                     \
+        }                                                                                                         \
     }
 FOLD_COLUMN(sum, 0)
 FOLD_COLUMN(prod, 1)

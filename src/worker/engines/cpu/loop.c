@@ -1,8 +1,8 @@
 /*
  * loop.c: how the CPU engine walks several strided views at once: broadcast, collapse, and find positions.
  *
- * Collapsing is what makes the common cases fast: a contiguous operand becomes one axis, a row bias or a column two,
- * whatever the rank they were written with. Read cpu.h first; elementwise.c is the main user.
+ * Collapsing is what makes the common cases fast: a contiguous operand becomes one axis, a row bias or a column
+ * two, whatever the rank they were written with. Read cpu.h first; elementwise.c is the main user.
  */
 #include "cpu.h"
 

@@ -2,9 +2,9 @@
  * matmul.c: runs MATMUL, by OpenBLAS for floats and plain loops for integers.
  *
  * Every product is out (batch, m, n) = a (batch, m, k) @ b (batch, k, n); a 1-d operand is a single row or column.
- * A matrix that BLAS can read (unit stride one way, any leading dimension the other) is used where it is, any other
- * is copied first; half precision is computed in float32. OpenBLAS is told to stay on the calling thread: our threads
- * divide batches, or the rows or columns of one product, between them. Read cpu.h first.
+ * A matrix that BLAS can read (unit stride one way, any leading dimension the other) is used where it is, any
+ * other is copied first; half precision is computed in float32. OpenBLAS is told to stay on the calling thread:
+ * our threads divide batches, or the rows or columns of one product, between them. Read cpu.h first.
  */
 #include <cblas.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ enum {
 typedef struct matrix {
     char *data;
     int64_t rows, columns;
-    int64_t row, column;      /* strides, in elements */
+    int64_t row, column; /* strides, in elements */
     int64_t batch_stride[GT_MAX_RANK];
     void *scratch; /* the copy, if one was made */
 } matrix;
@@ -33,13 +33,13 @@ typedef struct product {
     size_t size; /* of an element */
     int64_t m, n, k;
     matrix a, b;
-    char *out;        /* contiguous (batch, m, n) */
-    gt_loop batch;    /* views: a, b */
+    char *out;     /* contiguous (batch, m, n) */
+    gt_loop batch; /* views: a, b */
     int64_t batches;
-    bool plain;       /* integers, and sizes beyond what BLAS counts to */
-    bool by_rows;     /* pieces are rows of the result, else columns */
-    int64_t piece;    /* rows or columns */
-    int64_t pieces;   /* of each product */
+    bool plain;     /* integers, and sizes beyond what BLAS counts to */
+    bool by_rows;   /* pieces are rows of the result, else columns */
+    int64_t piece;  /* rows or columns */
+    int64_t pieces; /* of each product */
 } product;
 
 /* A rectangle of one product: what one BLAS call computes. */
@@ -128,27 +128,27 @@ static gt_err prepare_operand(product *p, matrix *x, const gt_view *view, gt_dty
 /* ---- one block --------------------------------------------------------------------------------------------- */
 
 /* Plain loops: integers (which wrap), and float products too small for BLAS. Four rows of b at a time. */
-#define PLAIN_PRODUCT(name, T)                                                                                 \
-    static void name(const product *p, const block *x)                                                         \
-    {                                                                                                          \
-        const int64_t n = x->n, k = x->k, row = p->b.row, column = p->b.column, step = p->a.column;            \
-        const T *a = (const T *)x->a;                                                                          \
-        T *restrict out = (T *)x->out;                                                                         \
-        for (int64_t i = 0; i < x->m; i++, a += p->a.row, out += p->n) {                                       \
-            const T *b = (const T *)x->b;                                                                      \
-            int64_t l = 0;                                                                                     \
-            for (int64_t j = 0; j < n; j++)                                                                    \
-                out[j] = 0;                                                                                    \
-            for (; l + 4 <= k && column == 1; l += 4, b += 4 * row) {                                          \
-                const T a0 = a[l * step], a1 = a[(l + 1) * step];                                              \
-                const T a2 = a[(l + 2) * step], a3 = a[(l + 3) * step];                                        \
-                for (int64_t j = 0; j < n; j++)                                                                \
-                    out[j] += a0 * b[j] + a1 * b[j + row] + a2 * b[j + 2 * row] + a3 * b[j + 3 * row];         \
-            }                                                                                                  \
-            for (; l < k; l++, b += row)                                                                       \
-                for (int64_t j = 0; j < n; j++)                                                                \
-                    out[j] += a[l * step] * b[j * column];                                                     \
-        }                                                                                                      \
+#define PLAIN_PRODUCT(name, T)                                                                                    \
+    static void name(const product *p, const block *x)                                                            \
+    {                                                                                                             \
+        const int64_t n = x->n, k = x->k, row = p->b.row, column = p->b.column, step = p->a.column;               \
+        const T *a = (const T *)x->a;                                                                             \
+        T *restrict out = (T *)x->out;                                                                            \
+        for (int64_t i = 0; i < x->m; i++, a += p->a.row, out += p->n) {                                          \
+            const T *b = (const T *)x->b;                                                                         \
+            int64_t l = 0;                                                                                        \
+            for (int64_t j = 0; j < n; j++)                                                                       \
+                out[j] = 0;                                                                                       \
+            for (; l + 4 <= k && column == 1; l += 4, b += 4 * row) {                                             \
+                const T a0 = a[l * step], a1 = a[(l + 1) * step];                                                 \
+                const T a2 = a[(l + 2) * step], a3 = a[(l + 3) * step];                                           \
+                for (int64_t j = 0; j < n; j++)                                                                   \
+                    out[j] += a0 * b[j] + a1 * b[j + row] + a2 * b[j + 2 * row] + a3 * b[j + 3 * row];            \
+            }                                                                                                     \
+            for (; l < k; l++, b += row)                                                                          \
+                for (int64_t j = 0; j < n; j++)                                                                   \
+                    out[j] += a[l * step] * b[j * column];                                                        \
+        }                                                                                                         \
     }
 PLAIN_PRODUCT(plain_product_f32, float)
 PLAIN_PRODUCT(plain_product_f64, double)

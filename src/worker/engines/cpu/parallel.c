@@ -1,10 +1,10 @@
 /*
  * parallel.c: the CPU engine's threads: one call at a time is cut into chunks that threads claim in turn.
  *
- * `unclaimed` is the heart: it is non-zero only while a call has chunks on offer, and whoever lowers it by one owns
- * that chunk. The call's fields are written before it is raised and read only after a claim, and the call cannot end
- * before every claimed chunk has: so a thread that was held up, however long, claims a chunk of whatever call is
- * current and never sees half of one. Read parallel.h first.
+ * `unclaimed` is the heart: it is non-zero only while a call has chunks on offer, and whoever lowers it by one
+ * owns that chunk. The call's fields are written before it is raised and read only after a claim, and the call
+ * cannot end before every claimed chunk has: so a thread that was held up, however long, claims a chunk of
+ * whatever call is current and never sees half of one. Read parallel.h first.
  */
 #include "parallel.h"
 

@@ -2,7 +2,8 @@
  * parallel.h: a small thread pool, one per engine.
  *
  * One thread at a time (the worker's) calls gt__parallel_for; it takes part in the work itself. Idle threads yield
- * for at most 20 us after the last call and then block, so an idle engine costs nothing and never disturbs another.
+ * for at most 20 us after the last call and then block, so an idle engine costs nothing and never disturbs
+ * another.
  */
 #ifndef GT_CPU_PARALLEL_H
 #define GT_CPU_PARALLEL_H

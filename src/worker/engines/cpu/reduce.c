@@ -1,11 +1,11 @@
 /*
  * reduce.c: runs the REDUCE rows of the op table: sum, prod, mean, var, amax, amin, any, all.
  *
- * The axes of the input fall into two loops: the kept ones, in the order of the result, and the reduced ones. Results
- * are made in tiles, each with its accumulators in the L1 cache, in one of two ways: by row (each result folds the
- * elements of its own run) or by column (rows of elements are folded into a whole tile of results), whichever walks
- * memory forwards. Few results of many elements are also split along the reduced axes into parts, merged at the end.
- * argreduce.c is the sibling for argmax and argmin.
+ * The axes of the input fall into two loops: the kept ones, in the order of the result, and the reduced ones.
+ * Results are made in tiles, each with its accumulators in the L1 cache, in one of two ways: by row (each result
+ * folds the elements of its own run) or by column (rows of elements are folded into a whole tile of results),
+ * whichever walks memory forwards. Few results of many elements are also split along the reduced axes into parts,
+ * merged at the end. argreduce.c is the sibling for argmax and argmin.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -72,7 +72,9 @@ static accumulator first_value(const reduction *r, gt_fold fold)
 
 /* ---- accumulating a tile ----------------------------------------------------------------------------------- */
 
-/* The next run along the last reduced axis from element `position` on; returns its length, its start in *offset. */
+/*
+ * The next run along the last reduced axis from element `position` on; returns its length, its start in *offset.
+ */
 static int64_t next_run(const reduction *r, int64_t position, int64_t end, int64_t *offset)
 {
     int last = r->reduced.rank - 1;
@@ -290,8 +292,8 @@ static bool better_by_column(const reduction *r)
 }
 
 /*
- * Tiles for locality, parts so that every thread has something to do. The number of threads has no say: where sums are
- * cut decides how they are rounded, and the same program should give the same numbers on any machine.
+ * Tiles for locality, parts so that every thread has something to do. The number of threads has no say: where sums
+ * are cut decides how they are rounded, and the same program should give the same numbers on any machine.
  */
 static void plan_tasks(reduction *r)
 {

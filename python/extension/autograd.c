@@ -1,0 +1,497 @@
+/*
+ * autograd.c: gradients as Python sees them: requires_grad, grad, backward, hooks, the tape.
+ *
+ * The tape and the rules are in src/client (autograd.c, gradients.c); here objects are wrapped and hooks called.
+ */
+#include "autograd.h"
+
+#include "extension.h"
+
+/* ---- requires_grad ----------------------------------------------------------------------------------------------- */
+
+/* Give the object a gt_tensor of its own, so that a node set there shows nowhere else. */
+static int own_tensor(PyObject *self)
+{
+    gt_tensor *tensor = ((TensorObject *)self)->tensor, *alias;
+    if (tensor->references == 1)
+        return 0;
+    gt_err err = gt__tensor_detach(tensor, &alias);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    ((TensorObject *)self)->tensor = alias;
+    gt_tensor_release(tensor);
+    return 0;
+}
+
+static bool is_leaf(const gt_tensor *tensor)
+{
+    return !tensor->node || tensor->node->op == GT_OP_INVALID;
+}
+
+int gt__py_set_requires_grad(PyObject *self, bool wanted)
+{
+    gt_tensor *tensor = ((TensorObject *)self)->tensor;
+    if ((tensor->node != NULL) == wanted)
+        return 0;
+    if (!is_leaf(tensor)) {
+        PyErr_SetString(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables. If you want to "
+                                            "use a computed variable in a subgraph that doesn't require "
+                                            "differentiation use var_no_grad = var.detach().");
+        return -1;
+    }
+    if (own_tensor(self) < 0)
+        return -1;
+    tensor = ((TensorObject *)self)->tensor;
+    gt__node_release(tensor->node);
+    tensor->node = NULL;
+    gt_err err = wanted ? gt__tensor_require_grad(tensor) : GT_OK;
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+int gt__py_rebind(PyObject *self, gt_tensor *tensor)
+{
+    gt_tensor *old = ((TensorObject *)self)->tensor;
+    if (UNLIKELY(old->node && is_leaf(old))) {
+        if (gt__grad_enabled) {
+            gt_tensor_release(tensor);
+            PyErr_SetString(PyExc_RuntimeError,
+                            "a leaf Variable that requires grad is being used in an in-place operation.");
+            return -1;
+        }
+        /* The leaf stays the same leaf, with its gradient; only its value changes. */
+        gt_tensor *alias;
+        gt_err err = gt__tensor_alias(tensor, old->node, &alias);
+        gt_tensor_release(tensor);
+        if (err != GT_OK) {
+            gt__py_raise(err);
+            return -1;
+        }
+        tensor = alias;
+    }
+    ((TensorObject *)self)->tensor = tensor;
+    gt_tensor_release(old);
+    return 0;
+}
+
+static PyObject *get_requires_grad(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(((TensorObject *)self)->tensor->node != NULL);
+}
+
+static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
+{
+    (void)closure;
+    if (!value) {
+        PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted");
+        return -1;
+    }
+    bool wanted = false;
+    return gt__py_flag(value, &wanted) < 0 ? -1 : gt__py_set_requires_grad(self, wanted);
+}
+
+static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"requires_grad"};
+    PyObject *values[1];
+    bool wanted = true;
+    if (gt__py_parse("requires_grad_", args, nargs, kwnames, names, 1, 1, values) < 0 ||
+        gt__py_flag(values[0], &wanted) < 0 || gt__py_set_requires_grad(self, wanted) < 0)
+        return NULL;
+    return Py_NewRef(self);
+}
+
+static PyObject *get_is_leaf(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(is_leaf(((TensorObject *)self)->tensor));
+}
+
+/* "AddBackward0", as PyTorch calls it: the op's name in capitals and Backward0; None for leaves. */
+static PyObject *get_grad_fn(PyObject *self, void *closure)
+{
+    (void)closure;
+    gt_tensor *tensor = ((TensorObject *)self)->tensor;
+    if (is_leaf(tensor))
+        Py_RETURN_NONE;
+    char name[64];
+    size_t length = 0;
+    bool capital = true;
+    for (const char *from = gt__op_table[tensor->node->op].name; *from && length < 40; from++) {
+        if (*from == '_')
+            capital = true;
+        else {
+            name[length++] = capital ? (char)Py_TOUPPER(*from) : *from;
+            capital = false;
+        }
+    }
+    snprintf(name + length, sizeof name - length, "Backward0");
+    return PyUnicode_FromString(name);
+}
+
+/* ---- grad -------------------------------------------------------------------------------------------------------- */
+
+static PyObject *get_grad(PyObject *self, void *closure)
+{
+    (void)closure;
+    gt_node *node = ((TensorObject *)self)->tensor->node;
+    if (!node || !node->gradient)
+        Py_RETURN_NONE;
+    return gt__py_wrap(gt_tensor_retain(node->gradient));
+}
+
+static int set_grad(PyObject *self, PyObject *value, void *closure)
+{
+    (void)closure;
+    gt_tensor *tensor = ((TensorObject *)self)->tensor;
+    if (!value || value == Py_None) {
+        if (tensor->node) {
+            gt_tensor_release(tensor->node->gradient);
+            tensor->node->gradient = NULL;
+        }
+        return 0;
+    }
+    if (!gt__py_is_tensor(value)) {
+        PyErr_SetString(PyExc_TypeError, "grad must be a tensor or None");
+        return -1;
+    }
+    gt_tensor *gradient = ((TensorObject *)value)->tensor;
+    if (!gt__meta_same_shape(&gradient->meta, &tensor->meta)) {
+        PyErr_SetString(PyExc_RuntimeError, "assigned grad has data of a different size");
+        return -1;
+    }
+    if (!tensor->node && gt__py_set_requires_grad(self, true) < 0)
+        return -1;
+    tensor = ((TensorObject *)self)->tensor;
+    gt_tensor_retain(gradient);
+    gt_tensor_release(tensor->node->gradient);
+    tensor->node->gradient = gradient;
+    return 0;
+}
+
+static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_node *node = ((TensorObject *)self)->tensor->node;
+    if (!node) {
+        PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
+        return NULL;
+    }
+    node->keeps_gradient = true;
+    Py_RETURN_NONE;
+}
+
+int gt__py_set_value(PyObject *self, gt_tensor *value)
+{
+    TensorObject *object = (TensorObject *)self;
+    gt_tensor *old = object->tensor, *alias;
+    gt_err err = gt__tensor_alias(value, is_leaf(old) ? old->node : NULL, &alias);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    object->tensor = alias;
+    gt_tensor_release(old);
+    return 0;
+}
+
+PyObject *gt__py_detached(PyObject *self)
+{
+    gt_tensor *tensor = ((TensorObject *)self)->tensor, *out = NULL;
+    gt_err err = gt__tensor_detach(tensor, &out);
+    return gt__py_result(err, out);
+}
+
+static PyObject *method_detach(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return gt__py_detached(self);
+}
+
+static PyObject *method_detach_(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *tensor = ((TensorObject *)self)->tensor, *out = NULL;
+    gt_err err = gt__tensor_detach(tensor, &out);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    ((TensorObject *)self)->tensor = out;
+    gt_tensor_release(tensor);
+    return Py_NewRef(self);
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+/* Tensors of a sequence, or of one Tensor. `tensors` holds references of ours. None gives NULL where allowed. */
+static int collect(PyObject *object, const char *what, bool none_allowed, gt_tensor ***tensors, Py_ssize_t *count)
+{
+    PyObject *list = gt__py_is_tensor(object) || object == Py_None ? PyTuple_Pack(1, object)
+                                                                   : PySequence_Tuple(object);
+    if (!list)
+        return -1;
+    *count = PyTuple_GET_SIZE(list);
+    *tensors = PyMem_Calloc((size_t)*count + 1, sizeof(gt_tensor *));
+    for (Py_ssize_t k = 0; *tensors && k < *count; k++) {
+        PyObject *item = PyTuple_GET_ITEM(list, k);
+        if (gt__py_is_tensor(item))
+            (*tensors)[k] = gt_tensor_retain(((TensorObject *)item)->tensor);
+        else if (!(item == Py_None && none_allowed)) {
+            PyErr_Format(PyExc_TypeError, "%s must be tensors, not %s", what, Py_TYPE(item)->tp_name);
+            for (Py_ssize_t j = 0; j < k; j++)
+                gt_tensor_release((*tensors)[j]);
+            PyMem_Free(*tensors);
+            *tensors = NULL;
+            break;
+        }
+    }
+    Py_DECREF(list);
+    if (!*tensors && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return *tensors ? 0 : -1;
+}
+
+static void release_all(gt_tensor **tensors, Py_ssize_t count)
+{
+    for (Py_ssize_t k = 0; tensors && k < count; k++)
+        gt_tensor_release(tensors[k]);
+    PyMem_Free(tensors);
+}
+
+/* A hook may have raised: its exception is the one to show. */
+static PyObject *raise_run(gt_err err)
+{
+    return PyErr_Occurred() ? NULL : gt__py_raise(err);
+}
+
+static PyObject *method_backward(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"gradient", "retain_graph", "create_graph"};
+    PyObject *values[3];
+    bool create_graph = false, retain_graph = false;
+    if (gt__py_parse("backward", args, nargs, kwnames, names, 3, 3, values) < 0 ||
+        gt__py_flag(values[2], &create_graph) < 0)
+        return NULL;
+    retain_graph = create_graph;
+    if (values[1] && values[1] != Py_None && gt__py_flag(values[1], &retain_graph) < 0)
+        return NULL;
+    gt_tensor *output = gt__py_use(self), *gradient = NULL;
+    if (!output)
+        return NULL;
+    if (values[0] && values[0] != Py_None &&
+        gt__py_tensor_argument(values[0], output->client, "gradient", &gradient) < 0)
+        return NULL;
+    gt_tensor_retain(output);
+    gt_backward_options options = {.retain_graph = retain_graph, .create_graph = create_graph};
+    gt_err err = gt__autograd_run(&output, &gradient, 1, NULL, 0, NULL, options);
+    gt_tensor_release(output);
+    gt_tensor_release(gradient);
+    if (err != GT_OK)
+        return raise_run(err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *wrap_results(gt_tensor **results, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t k = 0; tuple && k < count; k++) {
+        PyObject *item = results[k] ? gt__py_wrap(gt_tensor_retain(results[k])) : Py_NewRef(Py_None);
+        if (!item)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, k, item);
+    }
+    return tuple;
+}
+
+static gt_err run_grad(gt_tensor **outputs, gt_tensor **gradients, Py_ssize_t count, gt_tensor **inputs,
+                       Py_ssize_t input_count, gt_tensor **results, gt_backward_options options)
+{
+    for (Py_ssize_t k = 0; k < input_count; k++)
+        if (!inputs[k]->node)
+            return gt__fail(GT_ERR_VALUE, "one of the differentiated tensors does not require grad");
+    return gt__autograd_run(outputs, gradients, (unsigned)count, inputs, (unsigned)input_count, results, options);
+}
+
+static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"outputs",      "inputs",       "grad_outputs",
+                                        "retain_graph", "create_graph", "allow_unused"};
+    (void)module;
+    PyObject *values[6], *answer = NULL;
+    gt_backward_options options = {0};
+    if (gt__py_parse("grad", args, nargs, kwnames, names, 6, 6, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1]) {
+        PyErr_SetString(PyExc_TypeError, "grad() needs outputs and inputs");
+        return NULL;
+    }
+    if (gt__py_flag(values[4], &options.create_graph) < 0 || gt__py_flag(values[5], &options.allow_unused) < 0)
+        return NULL;
+    options.retain_graph = options.create_graph;
+    if (values[3] && values[3] != Py_None && gt__py_flag(values[3], &options.retain_graph) < 0)
+        return NULL;
+    gt_tensor **outputs = NULL, **inputs = NULL, **gradients = NULL, **results = NULL;
+    Py_ssize_t count = 0, input_count = 0, gradient_count = 0;
+    if (collect(values[0], "outputs", false, &outputs, &count) < 0 ||
+        collect(values[1], "inputs", false, &inputs, &input_count) < 0)
+        goto done;
+    if (values[2] && values[2] != Py_None) {
+        if (collect(values[2], "grad_outputs", true, &gradients, &gradient_count) < 0)
+            goto done;
+        if (gradient_count != count) {
+            PyErr_Format(PyExc_RuntimeError, "got %zd tensors and %zd gradients", count, gradient_count);
+            goto done;
+        }
+    }
+    results = PyMem_Calloc((size_t)input_count + 1, sizeof(gt_tensor *));
+    if (!results) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    gt_err err = run_grad(outputs, gradients, count, inputs, input_count, results, options);
+    answer = err == GT_OK ? wrap_results(results, input_count) : raise_run(err);
+done:
+    release_all(outputs, count);
+    release_all(inputs, input_count);
+    release_all(gradients, gradient_count);
+    release_all(results, input_count);
+    return answer;
+}
+
+/* ---- hooks ------------------------------------------------------------------------------------------------------- */
+
+static gt_err call_hook(void *context, gt_tensor **gradient)
+{
+    PyObject *argument = gt__py_wrap(gt_tensor_retain(*gradient));
+    PyObject *answer = argument ? PyObject_CallOneArg(context, argument) : NULL;
+    Py_XDECREF(argument);
+    if (answer && answer != Py_None) {
+        if (gt__py_is_tensor(answer))
+            *gradient = gt_tensor_retain(((TensorObject *)answer)->tensor);
+        else {
+            PyErr_SetString(PyExc_TypeError, "a hook must return a tensor or None");
+            Py_CLEAR(answer);
+        }
+    }
+    Py_XDECREF(answer);
+    return answer ? GT_OK : gt__fail(GT_ERR_INTERNAL, "a hook raised an exception");
+}
+
+static void free_hook(void *context)
+{
+    Py_DECREF((PyObject *)context);
+}
+
+/* _register_hook(hook) -> number; gt/autograd.py makes the handle. */
+static PyObject *method_register_hook(PyObject *self, PyObject *hook)
+{
+    uint64_t number;
+    if (!PyCallable_Check(hook)) {
+        PyErr_SetString(PyExc_TypeError, "a hook must be callable");
+        return NULL;
+    }
+    gt_err err = gt__tensor_hook(((TensorObject *)self)->tensor, call_hook, hook, free_hook, &number);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    Py_INCREF(hook);
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+static PyObject *method_remove_hook(PyObject *self, PyObject *number)
+{
+    unsigned long long value = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred())
+        return NULL;
+    gt__tensor_unhook(((TensorObject *)self)->tensor, value);
+    Py_RETURN_NONE;
+}
+
+/* ---- mode and tape ----------------------------------------------------------------------------------------------- */
+
+static PyObject *py_set_grad_enabled(PyObject *module, PyObject *value)
+{
+    (void)module;
+    bool wanted = true, before = gt__grad_enabled;
+    if (gt__py_flag(value, &wanted) < 0)
+        return NULL;
+    gt__grad_enabled = wanted;
+    return PyBool_FromLong(before);
+}
+
+static PyObject *py_is_grad_enabled(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(gt__grad_enabled);
+}
+
+/* One node: (number, op name or "leaf", shape, operand numbers, consumed). */
+static PyObject *tape_entry(const gt_node *node)
+{
+    PyObject *shape = PyTuple_New(node->out.rank), *operands = PyList_New(0);
+    for (int k = 0; shape && k < node->out.rank; k++)
+        PyTuple_SET_ITEM(shape, k, PyLong_FromLongLong(node->out.shape[k]));
+    for (unsigned k = 0; operands && k < node->count; k++) {
+        if (!node->operands[k].node)
+            continue;
+        PyObject *number = PyLong_FromUnsignedLongLong(node->operands[k].node->sequence);
+        if (!number || PyList_Append(operands, number) < 0)
+            Py_CLEAR(operands);
+        Py_XDECREF(number);
+    }
+    if (!shape || !operands) {
+        Py_XDECREF(shape);
+        Py_XDECREF(operands);
+        return NULL;
+    }
+    return Py_BuildValue("KsNNO", (unsigned long long)node->sequence,
+                         node->op == GT_OP_INVALID ? "leaf" : gt__op_table[node->op].name, shape, operands,
+                         node->consumed ? Py_True : Py_False);
+}
+
+static PyObject *py_tape(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    gt_client *client = gt__py_client();
+    PyObject *tape = client ? PyList_New(0) : NULL;
+    for (gt_node *node = client ? client->oldest_node : NULL; tape && node; node = node->newer) {
+        PyObject *entry = tape_entry(node);
+        if (!entry || PyList_Append(tape, entry) < 0)
+            Py_CLEAR(tape);
+        Py_XDECREF(entry);
+    }
+    return tape;
+}
+
+PyMethodDef gt__py_autograd_methods[] = {
+    FAST("requires_grad_", method_requires_grad, "requires_grad_(requires_grad=True)"),
+    FAST("backward", method_backward, "backward(gradient=None, retain_graph=None, create_graph=False)"),
+    NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
+    NOARGS("detach", method_detach, "The same value, without a gradient."),
+    NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
+    {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
+    {.ml_name = "_remove_hook", .ml_meth = method_remove_hook, .ml_flags = METH_O},
+    {.ml_name = NULL},
+};
+
+PyGetSetDef gt__py_autograd_attributes[] = {
+    {.name = "requires_grad", .get = get_requires_grad, .set = set_requires_grad, .doc = "whether a gradient is wanted"},
+    {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
+    {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},
+    {.name = "grad_fn", .get = get_grad_fn, .doc = "the name of the recorded op, or None"},
+    {.name = NULL},
+};
+
+PyMethodDef gt__py_autograd_functions[] = {
+    FAST("grad", py_grad,
+         "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
+    {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},
+    NOARGS("is_grad_enabled", py_is_grad_enabled, "Whether new operations are recorded."),
+    NOARGS("_tape", py_tape, "The recorded ops of this thread's client, oldest first."),
+    {.ml_name = NULL},
+};

@@ -1,0 +1,93 @@
+"""Which operations are recorded for gradients: no_grad() and its kin, as context managers or decorators."""
+
+import functools
+
+from gt import _gt
+
+
+class set_grad_enabled:
+    """Record operations, or do not, from here on or inside a `with` block or a decorated function."""
+
+    def __init__(self, mode):
+        self.mode = bool(mode)
+        self.before = _gt._set_grad_enabled(self.mode)
+
+    def __enter__(self):
+        _gt._set_grad_enabled(self.mode)
+        return self
+
+    def __exit__(self, *exception):
+        _gt._set_grad_enabled(self.before)
+
+
+class _Mode:
+    """A context manager and decorator; nests and may be entered several times."""
+
+    mode = False
+
+    def __init__(self):
+        self.before = []
+
+    def __enter__(self):
+        self.before.append(_gt._set_grad_enabled(self.mode))
+        return self
+
+    def __exit__(self, *exception):
+        _gt._set_grad_enabled(self.before.pop())
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapped(*args, **keywords):
+            before = _gt._set_grad_enabled(self.mode)
+            try:
+                return function(*args, **keywords)
+            finally:
+                _gt._set_grad_enabled(before)
+        return wrapped
+
+
+class no_grad(_Mode):
+    """Do not record operations."""
+
+    def __new__(cls, function=None):
+        mode = super().__new__(cls)
+        if function is None:
+            return mode
+        mode.__init__()
+        return mode(function)
+
+    def __init__(self, function=None):
+        super().__init__()
+
+
+class enable_grad(no_grad):
+    """Record operations, also inside no_grad()."""
+
+    mode = True
+
+
+class inference_mode(_Mode):
+    """As no_grad(): GT's tensors carry nothing that could be left out besides."""
+
+    def __init__(self, mode=True):
+        super().__init__()
+        self.mode = not mode
+
+
+class RemovableHandle:
+    """What register_hook returns: remove() takes the hook away."""
+
+    def __init__(self, tensor, number):
+        self.tensor = tensor
+        self.number = number
+
+    def remove(self):
+        self.tensor._remove_hook(self.number)
+
+
+def register_hook(tensor, hook):
+    """Call hook(grad) when the gradient of `tensor` is known; what it returns, if anything, replaces the gradient."""
+    return RemovableHandle(tensor, tensor._register_hook(hook))
+
+
+_gt.Tensor.register_hook = register_hook

@@ -1,0 +1,365 @@
+/*
+ * test_client_ops.c: every function of gt.h that computes, on an embedded server, compared with plain C; and what
+ * each refuses. Elementwise ops come from the table: a new row is tested by being there.
+ */
+#include "client_fixture.h"
+
+/* ---- elementwise rows --------------------------------------------------------------------------------------- */
+
+/* What the table's expressions say, in double and with the C library. */
+typedef double T;
+#define ABS(x) fabs(x)
+#define SQRT(x) sqrt(x)
+#define EXP(x) exp(x)
+#define EXPM1(x) expm1(x)
+#define LOG(x) log(x)
+#define LOG1P(x) log1p(x)
+#define SIN(x) sin(x)
+#define COS(x) cos(x)
+#define TANH(x) tanh(x)
+#define ERF(x) erf(x)
+#define FLOOR(x) floor(x)
+#define CEIL(x) ceil(x)
+#define ROUND(x) rint(x)
+#define SELECT(c, x, y) ((c) ? (x) : (y))
+#define MAXIMUM(x, y) fmax(x, y)
+#define MINIMUM(x, y) fmin(x, y)
+#define CLAMP(x, p, q) fmin(fmax(x, p), q)
+#define POW(x, y) pow(x, y)
+#define FLOOR_DIVIDE(x, y) floor((x) / (y))
+#define REMAINDER(x, y) ((x)-floor((x) / (y)) * (y))
+
+#define UNARY(name, types, expr, grad)                                                                            \
+    static double c_##name(double x)                                                                              \
+    {                                                                                                             \
+        return (double)(expr);                                                                                    \
+    }
+#define UNARY_PQ(name, types, expr, grad)                                                                         \
+    static double c_##name(double x, double p, double q)                                                          \
+    {                                                                                                             \
+        return (double)(expr);                                                                                    \
+    }
+#define BINARY(name, types, expr, grad)                                                                           \
+    static double c_##name(double x, double y)                                                                    \
+    {                                                                                                             \
+        return (double)(expr);                                                                                    \
+    }
+#include "gt/ops.def"
+
+typedef struct unary_row {
+    const char *name;
+    gt_err (*run)(gt_tensor *a, gt_tensor **out);
+    double (*c)(double x);
+} unary_row;
+
+typedef struct clamping_row {
+    const char *name;
+    gt_err (*run)(gt_tensor *a, double p, double q, gt_tensor **out);
+    double (*c)(double x, double p, double q);
+} clamping_row;
+
+typedef struct binary_row {
+    const char *name;
+    gt_err (*run)(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+    gt_err (*run_scalar)(gt_tensor *a, double b, gt_tensor **out);
+    double (*c)(double x, double y);
+} binary_row;
+
+static const unary_row unary_rows[] = {
+#define UNARY(row, types, expr, grad) {.name = #row, .run = gt_##row, .c = c_##row},
+#include "gt/ops.def"
+};
+static const clamping_row clamping_rows[] = {
+#define UNARY_PQ(row, types, expr, grad) {.name = #row, .run = gt_##row, .c = c_##row},
+#include "gt/ops.def"
+};
+static const binary_row binary_rows[] = {
+#define BINARY(row, types, expr, grad)                                                                            \
+    {.name = #row, .run = gt_##row, .run_scalar = gt_##row##_scalar, .c = c_##row},
+#include "gt/ops.def"
+};
+
+enum { SAMPLES = 8 };
+static const double samples[SAMPLES] = {-2.5, -1, -0.25, 0.125, 0.5, 1, 3, 7.75};
+static const double divisors[SAMPLES] = {2, -3, 0.5, 4, -1, 1, 2, 3};
+
+static gt_tensor *from_doubles(gt_client *client, const double *values)
+{
+    float narrow[SAMPLES];
+    gt_tensor *tensor = NULL;
+    for (int k = 0; k < SAMPLES; k++)
+        narrow[k] = (float)values[k];
+    OK(gt_from_data(client, GT_FLOAT32, SHAPE(SAMPLES), narrow, &tensor));
+    return tensor;
+}
+
+static void check_row(const char *name, bool right)
+{
+    if (!right)
+        fprintf(stderr, "  in the row of %s\n", name);
+}
+
+static void test_elementwise(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *x = from_doubles(client, samples), *y = from_doubles(client, divisors), *out;
+    double expected[SAMPLES];
+    for (size_t row = 0; row < sizeof unary_rows / sizeof unary_rows[0]; row++) {
+        for (int k = 0; k < SAMPLES; k++)
+            expected[k] = unary_rows[row].c(samples[k]);
+        check_row(unary_rows[row].name,
+                  OK(unary_rows[row].run(x, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
+    }
+    for (size_t row = 0; row < sizeof clamping_rows / sizeof clamping_rows[0]; row++) {
+        for (int k = 0; k < SAMPLES; k++)
+            expected[k] = clamping_rows[row].c(samples[k], -1.5, 2);
+        check_row(clamping_rows[row].name,
+                  OK(clamping_rows[row].run(x, -1.5, 2, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
+    }
+    for (size_t row = 0; row < sizeof binary_rows / sizeof binary_rows[0]; row++) {
+        for (int k = 0; k < SAMPLES; k++)
+            expected[k] = binary_rows[row].c(samples[k], divisors[k]);
+        check_row(binary_rows[row].name,
+                  OK(binary_rows[row].run(x, y, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
+        for (int k = 0; k < SAMPLES; k++)
+            expected[k] = binary_rows[row].c(samples[k], 1.75);
+        check_row(binary_rows[row].name,
+                  OK(binary_rows[row].run_scalar(x, 1.75, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
+    }
+    gt_tensor_release(x);
+    gt_tensor_release(y);
+    gt_client_close(&client);
+}
+
+/* ---- reductions and the rest -------------------------------------------------------------------------------- */
+
+static void test_reductions(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *a = two_rows(client), *out;
+    OK(gt_sum(a, 0, false, &out));
+    holds(out, 0, NULL, VALUES(15));
+    OK(gt_sum(a, 1 << 1, false, &out));
+    holds(out, SHAPE(2), VALUES(3, 12));
+    OK(gt_prod(a, 1 << 0, true, &out));
+    holds(out, SHAPE(1, 3), VALUES(0, 4, 10));
+    OK(gt_mean(a, 3, true, &out));
+    holds(out, SHAPE(1, 1), VALUES(2.5));
+    OK(gt_var(a, 1 << 1, false, &out));
+    holds(out, SHAPE(2), VALUES(1, 1));
+    OK(gt_amax(a, 1 << 0, false, &out));
+    holds(out, SHAPE(3), VALUES(3, 4, 5));
+    OK(gt_amin(a, 1 << 1, false, &out));
+    holds(out, SHAPE(2), VALUES(0, 3));
+    OK(gt_any(a, 0, false, &out));
+    CHECK_EQ(gt_tensor_dtype(out), GT_BOOL);
+    holds(out, 0, NULL, VALUES(1));
+    OK(gt_all(a, 1 << 1, false, &out));
+    holds(out, SHAPE(2), VALUES(0, 1));
+    OK(gt_argmax(a, 1, false, &out));
+    CHECK_EQ(gt_tensor_dtype(out), GT_INT64);
+    holds(out, SHAPE(2), VALUES(2, 2));
+    OK(gt_argmin(a, -1, false, &out));
+    holds(out, 0, NULL, VALUES(0));
+    OK(gt_cumsum(a, 1, &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 1, 3, 3, 7, 12));
+    gt_tensor_release(a);
+    gt_client_close(&client);
+}
+
+static void test_creation(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *out, *again;
+    OK(gt_full(client, GT_INT32, SHAPE(2, 2), -7.9, &out));
+    holds(out, SHAPE(2, 2), VALUES(-7, -7, -7, -7));
+    OK(gt_full(client, GT_BOOL, 0, NULL, 0.5, &out));
+    holds(out, 0, NULL, VALUES(1));
+    OK(gt_arange(client, GT_INT64, 1, 8, 3, &out));
+    holds(out, SHAPE(3), VALUES(1, 4, 7));
+    OK(gt_arange(client, GT_FLOAT64, 1, 0, -0.25, &out));
+    holds(out, SHAPE(4), VALUES(1, 0.75, 0.5, 0.25));
+    OK(gt_eye(client, GT_FLOAT16, 2, 3, &out));
+    holds(out, SHAPE(2, 3), VALUES(1, 0, 0, 0, 1, 0));
+    float first[1000], second[1000];
+    gt_manual_seed(client, 42);
+    OK(gt_rand(client, GT_FLOAT32, SHAPE(1000), &out));
+    gt_manual_seed(client, 42);
+    OK(gt_rand(client, GT_FLOAT32, SHAPE(1000), &again));
+    OK(gt_fetch(out, first, sizeof first));
+    OK(gt_fetch(again, second, sizeof second));
+    CHECK(memcmp(first, second, sizeof first) == 0);
+    gt_tensor_release(out);
+    gt_tensor_release(again);
+    double sum = 0, squares = 0;
+    for (int k = 0; k < 1000; k++) {
+        CHECK(first[k] >= 0 && first[k] < 1);
+        sum += first[k];
+    }
+    CHECK(fabs(sum / 1000 - 0.5) < 0.05);
+    OK(gt_randn(client, GT_FLOAT32, SHAPE(1000), &out));
+    OK(gt_fetch(out, first, sizeof first));
+    gt_tensor_release(out);
+    for (int k = 0; k < 1000; k++)
+        squares += (double)first[k] * first[k];
+    CHECK(fabs(squares / 1000 - 1) < 0.2);
+    int64_t integers[1000], seen = 0;
+    OK(gt_randint(client, GT_INT64, SHAPE(1000), -2, 3, &out));
+    OK(gt_fetch(out, integers, sizeof integers));
+    gt_tensor_release(out);
+    for (int k = 0; k < 1000; k++)
+        seen |= CHECK(integers[k] >= -2 && integers[k] < 3) ? 1 << (integers[k] + 2) : 0;
+    CHECK_EQ(seen, 31);
+    gt_client_close(&client);
+}
+
+static void test_movement(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(2);
+    gt_tensor *a = two_rows(client), *turned, *out;
+    OK(gt_transpose(a, 0, 1, &turned));
+    OK(gt_matmul(a, turned, &out));
+    holds(out, SHAPE(2, 2), VALUES(5, 14, 14, 50));
+    OK(gt_reshape(turned, SHAPE(2, -1), &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 3, 1, 4, 2, 5));
+    holds(turned, SHAPE(3, 2), VALUES(0, 3, 1, 4, 2, 5));
+    OK(gt_permute(a, (int[]){1, 0}, &out));
+    holds(out, SHAPE(3, 2), VALUES(0, 3, 1, 4, 2, 5));
+    OK(gt_copy(a, &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 1, 2, 3, 4, 5));
+    OK(gt_slice(a, (int64_t[]){1, 2}, (int64_t[]){-1, -2}, (int64_t[]){2, 2}, &out));
+    holds(out, SHAPE(2, 2), VALUES(5, 3, 2, 0));
+    gt_tensor *row;
+    OK(gt_arange(client, GT_FLOAT32, 10, 13, 1, &row));
+    OK(gt_expand(row, SHAPE(2, 3), &out));
+    holds(out, SHAPE(2, 3), VALUES(10, 11, 12, 10, 11, 12));
+    OK(gt_assign(a, (int64_t[]){1, 0}, (int64_t[]){1, 1}, (int64_t[]){1, 3}, row, &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 1, 2, 10, 11, 12));
+    OK(gt_cat((gt_tensor *[]){a, a}, 2, 1, &out));
+    holds(out, SHAPE(2, 6), VALUES(0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5));
+    OK(gt_tril(a, 0, &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 0, 0, 3, 4, 0));
+    OK(gt_triu(a, 1, &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 1, 2, 0, 0, 5));
+    OK(gt_argsort(a, 1, true, &out));
+    holds(out, SHAPE(2, 3), VALUES(2, 1, 0, 2, 1, 0));
+    OK(gt_topk(a, 2, 1, false, &out));
+    holds(out, SHAPE(2, 2), VALUES(0, 1, 0, 1));
+    gt_tensor_release(row);
+    gt_tensor *many[600];
+    for (int k = 0; k < 600; k++)
+        many[k] = gt_tensor_retain(a);
+    OK(gt_cat(many, 600, 0, &out));
+    CHECK_EQ(gt_tensor_shape(out)[0], 1200);
+    gt_tensor *sum;
+    double total = 0;
+    OK(gt_sum(out, 0, false, &sum));
+    OK(gt_item(sum, &total));
+    CHECK(total == 9000);
+    gt_tensor_release(sum);
+    gt_tensor_release(out);
+    for (int k = 0; k < 600; k++)
+        gt_tensor_release(many[k]);
+    gt_tensor_release(a);
+    gt_client_close(&client);
+}
+
+static void test_indexing(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *a = two_rows(client), *index, *src, *condition, *out;
+    OK(gt_from_data(client, GT_INT64, SHAPE(2), (int64_t[]){2, 0}, &index));
+    OK(gt_take(a, index, 1, &out));
+    holds(out, SHAPE(2, 2), VALUES(2, 0, 5, 3));
+    gt_tensor_release(index);
+    OK(gt_from_data(client, GT_INT64, SHAPE(2, 1), (int64_t[]){1, 2}, &index));
+    OK(gt_gather(a, index, 1, &out));
+    holds(out, SHAPE(2, 1), VALUES(1, 5));
+    OK(gt_full(client, GT_FLOAT32, SHAPE(2, 1), 100, &src));
+    OK(gt_scatter(a, index, src, 1, &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 100, 2, 3, 4, 100));
+    OK(gt_scatter_add(a, index, src, 1, &out));
+    holds(out, SHAPE(2, 3), VALUES(0, 101, 2, 3, 4, 105));
+    OK(gt_gt_scalar(a, 2.5, &condition));
+    OK(gt_where(condition, a, src, &out));
+    holds(out, SHAPE(2, 3), VALUES(100, 100, 100, 3, 4, 5));
+    CHECK_EQ(gt_tensor_dtype(condition), GT_BOOL);
+    CHECK(gt_tensor_client(condition) == client);
+    gt_tensor_release(condition);
+    gt_tensor_release(src);
+    gt_tensor_release(index);
+    gt_tensor_release(a);
+    gt_tensor_release(NULL);
+    gt_client_close(&client);
+    gt_client_close(&client);
+}
+
+/* ---- errors ------------------------------------------------------------------------------------------------- */
+
+/* The code, a part of the text, and that the result was left alone. */
+#define FAILS(err, part, call)                                                                                    \
+    do {                                                                                                          \
+        gt_tensor *const untouched = (gt_tensor *)&untouched;                                                     \
+        out = untouched;                                                                                          \
+        CHECK_EQ((call), (err));                                                                                  \
+        CHECK(out == untouched);                                                                                  \
+        if (!CHECK(strstr(gt_error_text(), (part))))                                                              \
+            fprintf(stderr, "  the text is: %s\n", gt_error_text());                                              \
+    } while (0)
+
+static void test_errors(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1), *other = open_client(1);
+    gt_tensor *a = two_rows(client), *b = two_rows(other), *flags, *out;
+    double value;
+    OK(gt_full(client, GT_BOOL, SHAPE(5), 1, &flags));
+    FAILS(GT_ERR_VALUE, "cannot be broadcast", gt_add(a, flags, &out));
+    FAILS(GT_ERR_VALUE, "different clients", gt_add(a, b, &out));
+    FAILS(GT_ERR_TYPE, "bool", gt_neg(flags, &out));
+    FAILS(GT_ERR_VALUE, "cannot be multiplied", gt_matmul(a, a, &out));
+    FAILS(GT_ERR_VALUE, "invalid for input of size 6", gt_reshape(a, SHAPE(4, -1), &out));
+    FAILS(GT_ERR_VALUE, "only one dimension", gt_reshape(a, SHAPE(-1, -1), &out));
+    FAILS(GT_ERR_VALUE, "at most 8", gt_full(client, GT_FLOAT32, SHAPE(1, 1, 1, 1, 1, 1, 1, 1, 1), 0, &out));
+    FAILS(GT_ERR_MEMORY, "too large", gt_full(client, GT_FLOAT32, SHAPE(INT64_MAX, 2), 0, &out));
+    FAILS(GT_ERR_VALUE, "negative", gt_full(client, GT_FLOAT32, SHAPE(-1), 0, &out));
+    FAILS(GT_ERR_INDEX, "axis", gt_argmax(a, 2, false, &out));
+    FAILS(GT_ERR_INDEX, "axis", gt_sum(a, 1 << 5, false, &out));
+    FAILS(GT_ERR_INDEX, "out of range", gt_transpose(a, 0, 2, &out));
+    FAILS(GT_ERR_VALUE, "once", gt_permute(a, (int[]){0, 0}, &out));
+    FAILS(GT_ERR_TYPE, "dtype", gt_cast(a, GT_DTYPE_COUNT, &out));
+    FAILS(GT_ERR_VALUE, "non-empty", gt_cat(NULL, 0, 0, &out));
+    FAILS(GT_ERR_VALUE, "step", gt_arange(client, GT_INT64, 0, 5, -1, &out));
+    FAILS(GT_ERR_VALUE, "low < high", gt_randint(client, GT_INT64, SHAPE(2), 3, 3, &out));
+    FAILS(GT_ERR_TYPE, "floating", gt_rand(client, GT_INT64, SHAPE(2), &out));
+    FAILS(GT_ERR_TYPE, "integer", gt_take(a, a, 0, &out));
+    FAILS(GT_ERR_VALUE, "bytes", gt_fetch(a, &value, sizeof value));
+    FAILS(GT_ERR_VALUE, "6 elements", gt_item(a, &value));
+    FAILS(GT_ERR_VALUE, "1 to 256", gt_client_open_embedded(0, &(gt_client *){NULL}));
+    FAILS(GT_ERR_VALUE, "host:port", gt_client_connect("nowhere", 100, &(gt_client *){NULL}));
+    FAILS(GT_ERR_VALUE, "transport", gt_client_connect("carrier://localhost:5", 100, &(gt_client *){NULL}));
+    FAILS(GT_ERR_CONNECTION, "", gt_client_connect("memory://localhost:1", 100, &(gt_client *){NULL}));
+    CHECK(client_works(client) && client_works(other));
+    gt_tensor_release(a);
+    gt_tensor_release(b);
+    gt_tensor_release(flags);
+    gt_client_close(&client);
+    gt_client_close(&other);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("elementwise", test_elementwise, NULL);
+    check_run("reductions", test_reductions, NULL);
+    check_run("creation", test_creation, NULL);
+    check_run("movement", test_movement, NULL);
+    check_run("indexing", test_indexing, NULL);
+    check_run("errors", test_errors, NULL);
+    return check_end();
+}

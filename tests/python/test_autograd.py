@@ -1,0 +1,353 @@
+"""Gradients: every differentiable row of the op table against finite differences, and the API against PyTorch."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+import gt
+from gt import _gt
+
+ROWS = {name: (form, types) for name, form, types, grad in _gt.op_table() if grad == 'DIFF'}
+
+# Where a function is not smooth, or has a domain: inputs to differentiate at.
+DOMAINS = {
+    'sqrt': (0.3, 3.0), 'rsqrt': (0.3, 3.0), 'log': (0.3, 3.0), 'reciprocal': (0.5, 3.0), 'log1p': (-0.5, 3.0),
+    'pow': (0.4, 2.0), 'div': (0.5, 3.0), 'remainder': (1.1, 1.9),
+}
+
+
+def numbers(shape, seed, low=-2.0, high=2.0):
+    """Random float64 values that stay clear of the integers and half-integers, where rounding functions jump."""
+    values = np.random.default_rng(seed).uniform(low, high, shape)
+    near = np.abs(values * 2 - np.round(values * 2)) < 0.1
+    return np.where(near, values + 0.12, values)
+
+
+def check(function, *arrays, tolerance=1e-6):
+    """Compare the gradient of sum(weights * function(inputs)) with central differences, for every input."""
+    inputs = [gt.tensor(a, dtype=gt.float64, requires_grad=True) for a in arrays]
+    out = function(*inputs)
+    weights = gt.tensor(np.random.default_rng(7).normal(size=out.shape), dtype=gt.float64)
+    (out * weights).sum().backward()
+
+    def loss(values):
+        with gt.no_grad():
+            return (function(*[gt.tensor(v, dtype=gt.float64) for v in values]) * weights).sum().item()
+
+    step = 1e-5
+    for which, array in enumerate(arrays):
+        got = inputs[which].grad.numpy()
+        assert got.shape == array.shape
+        for index in np.ndindex(array.shape):
+            shifted = [a.copy() for a in arrays]
+            shifted[which][index] += step
+            above = loss(shifted)
+            shifted[which][index] -= 2 * step
+            slope = (above - loss(shifted)) / (2 * step)
+            assert got[index] == pytest.approx(slope, rel=tolerance * 100, abs=tolerance * 100), \
+                f'input {which} at {index}: {got[index]} instead of {slope}'
+
+
+def domain(name):
+    return DOMAINS.get(name, (-2.0, 2.0))
+
+
+SPECIAL = {
+    'clamp': lambda: check(lambda x: x.clamp(-0.7, 0.9), numbers((2, 3), 1)),
+    'matmul': lambda: [
+        check(lambda a, b: a @ b, numbers(s, 1), numbers(t, 2))
+        for s, t in [((2, 3), (3, 2)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 2, 3), (3, 2)),
+                     ((2, 1, 2, 3), (3, 3, 1)), ((2, 2, 3), (3,)), ((3,), (2, 3, 2))]],
+    'reshape': lambda: check(lambda x: x.reshape(3, 2) * 2, numbers((2, 3), 1)),
+    'permute': lambda: check(lambda x: x.permute(2, 0, 1) * 2, numbers((2, 3, 2), 1)),
+    'expand': lambda: check(lambda x: x.expand(4, 2, 3), numbers((2, 1), 1)),
+    'slice': lambda: check(lambda x: x[1:, ::2], numbers((3, 4), 1)),
+    'cast': lambda: check(lambda x: x.to(gt.float32).to(gt.float64), numbers((2, 3), 1), tolerance=1e-3),
+    'copy': lambda: check(lambda x: x.clone() * 3, numbers((2, 3), 1)),
+    'cat': lambda: check(lambda a, b: gt.cat([a, b, a], dim=1), numbers((2, 3), 1), numbers((2, 1), 2)),
+    'tril': lambda: check(lambda x: x.tril(1), numbers((3, 4), 1)),
+    'triu': lambda: check(lambda x: x.triu(-1), numbers((3, 4), 1)),
+    'take': lambda: check(lambda x: x[gt.tensor([[0, 2], [-1, 0]])], numbers((3, 2), 1)),
+    'gather': lambda: check(lambda x: x.gather(1, gt.tensor([[0, 0], [2, 1]])), numbers((2, 3), 1)),
+    'scatter': lambda: check(lambda x, s: x.scatter(1, gt.tensor([[0, 2], [2, 1]]), s), numbers((2, 3), 1),
+                             numbers((2, 3), 2)),
+    'scatter_add': lambda: check(lambda x, s: x.scatter_add(1, gt.tensor([[0, 0], [2, 1]]), s), numbers((2, 3), 1),
+                                 numbers((2, 2), 2)),
+    'assign': lambda: check(assigned, numbers((3, 4), 1), numbers((4,), 2)),
+    'where': lambda: check(lambda a, b: gt.where(gt.tensor([[True], [False]]), a, b), numbers((2, 3), 1),
+                           numbers((3,), 2)),
+    'cumsum': lambda: check(lambda x: x.cumsum(1), numbers((2, 4), 1)),
+}
+
+
+def assigned(x, value):
+    y = x * 1
+    y[1] = value
+    y[:, 2] = 5.0
+    return y
+
+
+@pytest.mark.parametrize('name', sorted(ROWS))
+def test_every_differentiable_row_against_finite_differences(name):
+    form = ROWS[name][0]
+    if name in SPECIAL:
+        SPECIAL[name]()
+    elif form == 'UNARY':
+        check(getattr(gt, name), numbers((2, 3), 1, *domain(name)))
+    elif form == 'BINARY':
+        function, (low, high) = getattr(gt, name), domain(name)
+        check(function, numbers((2, 3), 1, low, high), numbers((2, 3), 2, low, high))
+        check(function, numbers((2, 3), 1, low, high), numbers((3,), 2, low, high))
+        check(lambda x: function(x, 1.3), numbers((2, 3), 1, low, high))
+        check(lambda x: function(gt.tensor(1.3, dtype=gt.float64), x), numbers((2, 1), 1, low, high))
+    elif form == 'REDUCE':
+        for arguments in ({}, {'dim': 1}, {'dim': (0, 2), 'keepdim': True}, {'dim': -1}):
+            check(lambda x: getattr(x, name)(**arguments), numbers((2, 3, 2), 1))
+    else:
+        pytest.fail(f'{name}: a differentiable row of form {form} without a gradient test')
+
+
+@pytest.mark.parametrize('literal', [2, 3, 0.5, -1, 0, 1])
+def test_powers_of_literals(literal):
+    check(lambda x: x ** literal, numbers((2, 3), 1, 0.4, 2.0))
+    if literal > 0:
+        check(lambda x: literal ** x, numbers((2, 3), 1))
+
+
+def test_prod_with_zeros_as_torch():
+    for values in ([2.0, 0.0, 3.0], [0.0, 0.0, 3.0], [1.0, 2.0, 3.0]):
+        ours = gt.tensor(values, requires_grad=True)
+        theirs = torch.tensor(values, requires_grad=True)
+        ours.prod().backward()
+        theirs.prod().backward()
+        assert ours.grad.tolist() == pytest.approx(theirs.grad.tolist())
+
+
+@pytest.mark.parametrize('name', ['maximum', 'minimum', 'amax', 'amin', 'abs', 'relu', 'clamp'])
+def test_ties_and_kinks_as_torch(name):
+    values = np.array([[0.0, 1.0, 1.0, -1.0], [2.0, 2.0, -0.0, 2.0]], dtype=np.float32)
+    ours, theirs = gt.tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
+    for module, x in ((gt, ours), (torch, theirs)):
+        if name in ('maximum', 'minimum'):
+            y = getattr(module, name)(x, module.tensor([1.0, 1.0, 0.0, 2.0]))
+        elif name in ('amax', 'amin'):
+            y = getattr(module, name)(x, 1)
+        elif name == 'clamp':
+            y = module.clamp(x, 0.0, 1.0)
+        else:
+            y = getattr(module, name)(x)
+        y.sum().backward()
+    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy())
+
+
+@pytest.mark.parametrize('name', ['exp', 'tanh', 'sigmoid', 'sqrt', 'log', 'sin', 'gelu', 'silu', 'softplus', 'square'])
+def test_second_derivatives(name):
+    values = numbers((3,), 4, 0.5, 2.0)
+    x = gt.tensor(values, dtype=gt.float64, requires_grad=True)
+    first, = gt.grad(getattr(gt, name)(x).sum(), x, create_graph=True)
+    second, = gt.grad(first.sum(), x)
+    t = torch.tensor(values, requires_grad=True)
+    function = getattr(torch, name, None) or getattr(torch.nn.functional, name)
+    expected, = torch.autograd.grad(function(t).sum(), t, create_graph=True)
+    expected, = torch.autograd.grad(expected.sum(), t)
+    np.testing.assert_allclose(second.numpy(), expected.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_accumulate_and_can_be_cleared():
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    assert x.grad is None
+    (x * 3).sum().backward()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [5.0, 7.0]
+    x.grad = None
+    assert x.grad is None
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_a_value_used_twice_gets_both_gradients():
+    x = gt.tensor(3.0, requires_grad=True)
+    y = x * x
+    (y * y + y).backward()
+    assert x.grad.item() == pytest.approx(4 * 27 + 6)
+
+
+def test_backward_twice_needs_retain_graph():
+    x = gt.tensor(2.0, requires_grad=True)
+    y = (x * x).exp()
+    y.backward(retain_graph=True)
+    first = x.grad.item()
+    y.backward()
+    assert x.grad.item() == pytest.approx(2 * first)
+    with pytest.raises(RuntimeError, match='second time'):
+        y.backward()
+
+
+def test_backward_of_a_non_scalar_needs_a_gradient():
+    x = gt.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match='scalar'):
+        (x * 2).backward()
+    (x * 2).backward(gt.tensor([1.0, 2.0, 3.0]))
+    assert x.grad.tolist() == [2.0, 4.0, 6.0]
+    with pytest.raises(RuntimeError, match='shape'):
+        (x * 2).backward(gt.ones(4))
+    with pytest.raises(RuntimeError, match='does not require grad'):
+        gt.ones(3).sum().backward()
+
+
+def test_no_grad_and_detach():
+    x = gt.ones(2, requires_grad=True)
+    with gt.no_grad():
+        assert not (x * 2).requires_grad
+        with gt.enable_grad():
+            assert (x * 2).requires_grad
+    assert (x * 2).requires_grad and gt.is_grad_enabled()
+    assert not (x * 2).detach().requires_grad
+
+    @gt.no_grad()
+    def frozen(t):
+        return t * 2
+
+    assert not frozen(x).requires_grad
+    with gt.inference_mode():
+        assert not (x * 2).requires_grad
+    with gt.set_grad_enabled(False):
+        assert not (x * 2).requires_grad
+    assert gt.is_grad_enabled()
+
+
+def test_leaves_and_in_place_updates():
+    w = gt.tensor([1.0, 2.0], requires_grad=True)
+    assert w.is_leaf and w.grad_fn is None
+    assert (w * 2).grad_fn == 'MulBackward0' and not (w * 2).is_leaf
+    with pytest.raises(RuntimeError, match='leaf Variable'):
+        w += 1
+    with pytest.raises(RuntimeError, match='leaf Variable'):
+        w[0] = 1
+    (w * w).sum().backward()
+    with gt.no_grad():
+        w -= 0.5 * w.grad
+    assert w.is_leaf and w.requires_grad and w.tolist() == [0.0, 0.0]
+    assert w.grad.tolist() == [2.0, 4.0]
+    h = w * 1
+    h += 3
+    h[0] = 7.0
+    h.sum().backward()
+    assert w.grad.tolist() == [2.0, 5.0]
+
+
+def test_in_place_values_saved_before_are_the_old_ones():
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 1
+    z = y * y
+    y += 100
+    (z.sum() + 0 * y.sum()).backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_only_floating_tensors_require_grad():
+    with pytest.raises(RuntimeError, match='floating'):
+        gt.tensor([1, 2], requires_grad=True)
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    assert not (x > 1).requires_grad
+    assert not x.argmax().requires_grad
+    with pytest.raises(RuntimeError, match='leaf'):
+        (x * 2).requires_grad_(False)
+    assert not x.requires_grad_(False).requires_grad
+
+
+def test_grad_returns_what_was_asked_for():
+    a, b, c = (gt.tensor(float(v), requires_grad=True) for v in (2, 3, 5))
+    ga, gb = gt.grad(a * b + a, [a, b])
+    assert (ga.item(), gb.item()) == (4.0, 2.0)
+    assert a.grad is None and b.grad is None
+    with pytest.raises(RuntimeError, match='not have been used'):
+        gt.grad(a * b, [a, c])
+    assert gt.grad(a * b, [a, c], allow_unused=True)[1] is None
+    middle = a * b
+    g, = gt.grad(middle * middle, middle)
+    assert g.item() == 12.0
+    with pytest.raises(RuntimeError, match='require grad'):
+        gt.grad(a * 2, gt.tensor(1.0))
+
+
+def test_hooks_see_and_replace_gradients():
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    seen = []
+    handle = x.register_hook(lambda g: seen.append(g.tolist()))
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    assert seen == [[20.0, 20.0]] and x.grad.tolist() == [20.0, 20.0]
+    handle.remove()
+    (x * 1).sum().backward()
+    assert len(seen) == 1
+
+    def broken(gradient):
+        raise KeyError('mine')
+
+    z = x * 2
+    z.register_hook(broken)
+    with pytest.raises(KeyError, match='mine'):
+        z.sum().backward()
+    with pytest.raises(RuntimeError, match="doesn't require"):
+        gt.ones(2).register_hook(print)
+
+
+def test_retain_grad_keeps_a_middle_gradient():
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [6.0, 12.0]
+
+
+def test_a_long_chain_neither_recurses_nor_leaks():
+    x = gt.tensor(1.0, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    y.backward()
+    assert x.grad.item() == 1.0
+    del y
+    gc.collect()
+    assert all(entry[1] == 'leaf' for entry in _gt._tape() if entry[2] == ())
+
+
+def test_backward_frees_what_it_consumed():
+    gc.collect()
+    gt.synchronize()
+    before = gt.debug.dispatcher_stats()['workers'][0]['tensors']
+    x = gt.ones(4, requires_grad=True)
+    y = (x * 2).exp().sum()
+    y.backward()
+    del y
+    x.grad = None
+    del x
+    gt.synchronize()
+    assert gt.debug.dispatcher_stats()['workers'][0]['tensors'] == before
+
+
+def test_an_mlp_learns_as_in_torch():
+    rng = np.random.default_rng(0)
+    data = {'x': (16, 8), 'w1': (8, 32), 'b1': (32,), 'w2': (32, 4), 'b2': (4,), 'y': (16, 4)}
+    data = {k: rng.normal(size=s).astype(np.float32) * 0.3 for k, s in data.items()}
+    losses = {}
+    for module in (gt, torch):
+        x, y = module.tensor(data['x']), module.tensor(data['y'])
+        weights = [module.tensor(data[k]).requires_grad_() for k in ('w1', 'b1', 'w2', 'b2')]
+        losses[module] = []
+        for _ in range(50):
+            w1, b1, w2, b2 = weights
+            hidden = module.relu(x @ w1 + b1)
+            loss = ((hidden @ w2 + b2 - y) ** 2).mean()
+            loss.backward()
+            with module.no_grad():
+                for w in weights:
+                    w -= 0.1 * w.grad
+                    w.grad = None
+            losses[module].append(loss.item())
+    np.testing.assert_allclose(losses[gt], losses[torch], rtol=1e-4)
+    assert losses[gt][-1] < losses[gt][0] / 2
