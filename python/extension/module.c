@@ -14,7 +14,7 @@ static PyObject *py_op_table(PyObject *module, PyObject *unused)
         const char *name, *form, *types, *grad;
     } rows[] = {
 #define OP(name_, form_, types_, grad_) {.name = #name_, .form = #form_, .types = #types_, .grad = #grad_},
-#define CONTROL(name_) {.name = #name_, .form = "CONTROL", .types = "NONE", .grad = "NONE"},
+#define CONTROL(name_, tail_) {.name = #name_, .form = "CONTROL", .types = "NONE", .grad = "NONE"},
 #include "ops.def"
     };
     size_t count = sizeof rows / sizeof *rows;

@@ -56,7 +56,7 @@ const gt_op_row gt__op_table[GT_OP_COUNT] = {
                          .operands = OPERANDS_##op_form,                                                       \
                          .differentiable = DIFFERENTIABLE_##grad,                                              \
                          .tail = TAIL_OF(GT_FORM_##op_form)},
-#define CONTROL(op_name) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = -1},
+#define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
 #include "ops.def"
 };
 

@@ -20,9 +20,10 @@ enum { GT_MAX_RANK = 8, GT_MAX_OPERANDS = 3 };
 typedef enum gt_opcode {
     GT_OP_INVALID = 0,
 #define OP(name, form, types, grad) GT_OP_##name,
-#define CONTROL(name) GT_OP_##name,
+#define CONTROL(name, tail) GT_OP_##name,
 #include "ops.def"
-    GT_OP_COUNT
+    GT_OP_COUNT,
+    GT_OP_FIRST_CONTROL = GT_OP_data
 } gt_opcode;
 
 /*

@@ -98,9 +98,12 @@ struct gt_dispatcher {
     int32_t worker_count; /* entries, present or not */
     uint64_t next_session, next_segment;
     unsigned worker_batch;  /* slots to collect for a worker before flushing within a turn; 0: the link's own */
-    uint64_t instructions, turns, sleeps;
+    uint64_t past_instructions; /* of sessions that have left */
+    uint64_t turns, sleeps;
     uint64_t started_ns;
     bool retry; /* a session waits for what rings no bell: descriptors that its worker has to take */
+    gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
+    gt_slot nowhere[1 + GT_MAX_TAIL]; /* where records go that have no worker */
 };
 
 /* session.c */

@@ -57,10 +57,13 @@ static gt_err grow_handles(gt_handles *table)
 
 gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle)
 {
-    if (id == 0 || gt__handles_find(table, id))
-        return gt__fail(GT_ERR_PROTOCOL, "tensor id %llu is not a new one", (unsigned long long)id);
     if (table->count >= 1u << (table->bits - 1))
         GT_TRY(grow_index(table));
+    uint32_t mask = (1u << table->bits) - 1, position = gt__handles_hash(table, id);
+    while (table->refs[position].id && table->refs[position].id != id)
+        position = (position + 1) & mask;
+    if (table->refs[position].id || id == 0)
+        return gt__fail(GT_ERR_PROTOCOL, "tensor id %llu is not a new one", (unsigned long long)id);
     uint32_t index = table->first_free;
     if (index != NO_HANDLE)
         table->first_free = table->handles[index].slot;
@@ -69,10 +72,10 @@ gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle)
             GT_TRY(grow_handles(table));
         index = table->used++;
     }
-    table->handles[index].id = id;
-    place_ref(table, (gt_handle_ref){.id = id, .index = index});
+    table->refs[position] = (gt_handle_ref){.id = id, .index = index};
     table->count++;
     *handle = &table->handles[index];
+    (*handle)->id = id;
     return GT_OK;
 }
 

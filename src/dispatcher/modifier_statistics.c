@@ -3,16 +3,15 @@
 
 typedef struct statistics {
     gt_modifier base;
-    uint64_t records, slots, syncs;
+    uint64_t tail_slots, syncs;
     uint64_t by_op[GT_OP_COUNT];
 } statistics;
 
 static gt_err step(gt_modifier *modifier, const gt_slot *record)
 {
     statistics *s = (statistics *)modifier;
-    s->records++;
-    s->slots += 1u + record->ins.tail;
     s->by_op[record->ins.op]++;
+    s->tail_slots += record->ins.tail;
     return gt__modifier_emit(modifier, record);
 }
 
@@ -25,8 +24,11 @@ static gt_err flush(gt_modifier *modifier)
 static void stats(const gt_modifier *modifier, FILE *json)
 {
     const statistics *s = (const statistics *)modifier;
-    fprintf(json, "{\"records\": %llu, \"bytes\": %llu, \"syncs\": %llu, \"ops\": {", (unsigned long long)s->records,
-            (unsigned long long)s->slots * sizeof(gt_slot), (unsigned long long)s->syncs);
+    uint64_t records = 0;
+    for (unsigned op = 1; op < GT_OP_COUNT; op++)
+        records += s->by_op[op];
+    fprintf(json, "{\"records\": %llu, \"bytes\": %llu, \"syncs\": %llu, \"ops\": {", (unsigned long long)records,
+            (unsigned long long)(records + s->tail_slots) * sizeof(gt_slot), (unsigned long long)s->syncs);
     const char *separator = "";
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
         if (s->by_op[op]) {

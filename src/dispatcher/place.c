@@ -76,9 +76,10 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     const gt_instruction *ins = &record->ins;
     unsigned length = 1u + ins->tail;
     gt_dispatch_worker *worker = session->home;
-    gt_slot nowhere[1 + GT_MAX_TAIL]; /* without a worker the record is only checked */
-    gt_slot *out = worker ? gt__link_reserve(worker->link, length) : nowhere;
-    memcpy(out, record, length * sizeof *out);
+    gt_slot *out = worker ? gt__link_reserve(worker->link, length) : session->dispatcher->nowhere;
+    out[0] = record[0];
+    if (length > 1)
+        memcpy(out + 1, record + 1, (length - 1) * sizeof *out);
     operands o;
     gt_dtype compute;
     gt_handle *handle = NULL;
@@ -110,7 +111,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
 static gt_err place_free(gt_session *session, const gt_slot *record)
 {
     gt_dispatch_worker *worker = session->home;
-    gt_slot nowhere, *out = worker ? gt__link_reserve(worker->link, 1) : &nowhere;
+    gt_slot *out = worker ? gt__link_reserve(worker->link, 1) : session->dispatcher->nowhere;
     *out = *record;
     uint64_t *const ids[] = {&out->ins.result,     &out->ins.operand[0], &out->ins.operand[1],
                              &out->ins.operand[2], &out->ins.imm[0].u,   &out->ins.imm[1].u};

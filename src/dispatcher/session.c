@@ -190,14 +190,21 @@ static uint64_t segment_named(const gt_instruction *ins)
     return ins->op == GT_OP_upload ? ins->imm[1].u : ins->op == GT_OP_fetch ? ins->imm[0].u : 0;
 }
 
-static gt_err handle_record(gt_session *session, const gt_slot *record)
+static void debug_record(const gt_session *session, const gt_instruction *ins)
 {
-    session->instructions++;
-    session->dispatcher->instructions++;
-    if (gt__log_on(GT_LOG_DISPATCHER)) {
-        char text[128];
-        gt__log(GT_LOG_DISPATCHER, "client %llu: %s", (unsigned long long)session->number,
-                gt__instruction_text(&record->ins, text, sizeof text));
+    char text[128];
+    gt__log(GT_LOG_DISPATCHER, "client %llu: %s", (unsigned long long)session->number,
+            gt__instruction_text(ins, text, sizeof text));
+}
+
+/* A record with a tail, or one that does not compute. *later: it must wait for the worker to catch up. */
+static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *later)
+{
+    uint64_t segment = segment_named(&record->ins);
+    if (segment) {
+        GT_TRY(share_segment(session, segment, later));
+        if (*later)
+            return GT_OK;
     }
     switch ((gt_opcode)record->ins.op) {
     case GT_OP_fetch:
@@ -229,43 +236,52 @@ bool gt__session_has_room(gt_session *session)
     return !link || gt__link_reserve(link, session->next_length); /* a dead link has none until its worker has left */
 }
 
+/* So that the worker's link is armed for room before we sleep. */
+static void block(gt_session *session)
+{
+    session->peer->blocked = true;
+    session->home->peer->active = true;
+}
+
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
 {
-    gt_slot record[1 + GT_MAX_TAIL];
-    size_t available;
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt_slot *record = dispatcher->record;
+    gt_link *worker = session->home ? session->home->link : NULL;
+    unsigned flush_at = dispatcher->worker_batch ? dispatcher->worker_batch : worker ? worker->batch : 0;
+    size_t available, left = budget;
     const gt_slot *slots;
     if (session->overflow_count && flush_overflow(session))
         *progress = true;
-    while (budget && (slots = gt__link_peek(session->link, &available))) {
+    while (left && (slots = gt__link_peek(session->link, &available))) {
         unsigned length;
         record[0] = slots[0];
         GT_TRY(gt__instruction_check(record, available, &length));
         session->next_length = length;
         if (__builtin_expect(!gt__session_has_room(session), 0)) {
-            session->peer->blocked = true;
-            session->home->peer->active = true; /* so that its link is armed for room before we sleep */
+            block(session);
             break;
         }
-        if (__builtin_expect(length > 1, 0))
-            memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
-        uint64_t segment = segment_named(&record->ins);
-        if (__builtin_expect(segment != 0, 0)) {
+        if (gt__log_on(GT_LOG_DISPATCHER))
+            debug_record(session, &record->ins);
+        if (__builtin_expect(length == 1 && record->ins.op < GT_OP_FIRST_CONTROL, 1))
+            GT_TRY(session->chain->ops->step(session->chain, record));
+        else {
             bool later = false;
-            GT_TRY(share_segment(session, segment, &later));
+            memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
+            GT_TRY(handle_rare(session, record, &later));
             if (later) {
-                session->dispatcher->retry = true;
+                dispatcher->retry = true;
                 break;
             }
         }
-        GT_TRY(handle_record(session, record));
         gt__link_consume(session->link, length);
-        *progress = true;
-        budget -= length < budget ? length : budget;
-        gt_link *worker = session->home ? session->home->link : NULL;
-        unsigned batch = session->dispatcher->worker_batch;
-        if (worker && worker->unflushed >= (batch ? batch : worker->batch))
+        session->instructions++;
+        left -= length < left ? length : left;
+        if (worker && worker->unflushed >= flush_at)
             gt__link_flush(worker);
     }
+    *progress |= left < budget;
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
 }
 
@@ -369,6 +385,7 @@ void gt__session_free(gt_session *session)
     free_tensors(session);
     if (session->home)
         session->home->sessions--;
+    dispatcher->past_instructions += session->instructions;
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         gt__worker_forget_session(dispatcher->workers[index], session);
     while (session->relays) {

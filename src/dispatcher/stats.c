@@ -45,12 +45,15 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
     FILE *json = open_memstream(&text, &size);
     if (!json)
         return NULL;
+    uint64_t instructions = dispatcher->past_instructions;
+    for (const gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
+        instructions += peer->session ? peer->session->instructions : 0;
     struct timespec cpu;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
     fprintf(json,
             "{\"instructions\": %llu, \"turns\": %llu, \"sleeps\": %llu, \"cpu_seconds\": %.6f, \"seconds\": %.6f, "
             "\"workers\": [",
-            (unsigned long long)dispatcher->instructions, (unsigned long long)dispatcher->turns,
+            (unsigned long long)instructions, (unsigned long long)dispatcher->turns,
             (unsigned long long)dispatcher->sleeps, (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9,
             (double)(gt__now_ns() - dispatcher->started_ns) * 1e-9);
     const char *separator = "";

@@ -79,21 +79,27 @@ static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out
     return GT_OK;
 }
 
-gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **out)
+gt_err gt__store_take(gt_store *store, gt_view *view, gt_buffer **out)
 {
     unsigned size_class = class_of(gt__meta_bytes(&view->meta));
     gt_buffer *buffer = store->free[size_class];
-    if (buffer) {
+    size_t bytes = class_bytes(size_class);
+    if (__builtin_expect(buffer != NULL, 1)) {
         store->free[size_class] = buffer->next;
-        store->bytes_pooled -= class_bytes(size_class);
+        store->bytes_pooled -= bytes;
     } else
         GT_TRY(buffer_fresh(store, size_class, &buffer));
-    store->bytes_used += class_bytes(size_class);
+    store->bytes_used += bytes;
     buffer->references = 1;
     view->data = buffer->memory;
-    gt__view_set_contiguous(view);
     *out = buffer;
     return GT_OK;
+}
+
+gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **out)
+{
+    gt__view_set_contiguous(view);
+    return gt__store_take(store, view, out);
 }
 
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **out)

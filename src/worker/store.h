@@ -75,6 +75,8 @@ void gt__store_clear(gt_store *store, gt_entry *entry);
 /* Row-major memory for view->meta; fills the rest of the view; one reference for the caller. GT_ERR_MEMORY leaves the
  * store as it was. */
 gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **buffer);
+/* The same for a view whose strides are right already. */
+gt_err gt__store_take(gt_store *store, gt_view *view, gt_buffer **buffer);
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **buffer);
 void gt__buffer_release(gt_store *store, gt_buffer *buffer);
 

@@ -121,7 +121,7 @@ static void free_slots(gt_worker *worker, const gt_instruction *ins)
 }
 
 /* False: the dispatcher said goodbye. */
-static bool handle_record(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+static bool handle_control(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
     switch ((gt_opcode)ins->op) {
     case GT_OP_free:
@@ -147,10 +147,7 @@ static bool handle_record(gt_worker *worker, const gt_instruction *ins, const gt
     default:
         break;
     }
-    if (gt__op_table[ins->op].form == GT_FORM_CONTROL)
-        gt__log_error("worker %s: unexpected %s record", worker->name, gt__op_table[ins->op].name);
-    else
-        gt__worker_execute(worker, ins, tail);
+    gt__log_error("worker %s: unexpected %s record", worker->name, gt__op_table[ins->op].name);
     return true;
 }
 
@@ -177,7 +174,11 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
             char text[128];
             gt__log(GT_LOG_WORKER, "%s: %s", worker->name, gt__instruction_text(&slots->ins, text, sizeof text));
         }
-        bool more = handle_record(worker, &slots->ins, slots + 1);
+        bool more = true;
+        if (__builtin_expect(slots->ins.op < GT_OP_FIRST_CONTROL, 1))
+            gt__worker_execute(worker, &slots->ins, slots + 1);
+        else
+            more = handle_control(worker, &slots->ins, slots + 1);
         gt__link_consume(worker->link, length);
         if (!more)
             break;

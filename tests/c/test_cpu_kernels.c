@@ -93,9 +93,7 @@ static double error_ulps(float got, double exact)
 
 static gt_elementwise_kernel unary_kernel(const gt_kernels *kernels, gt_opcode op)
 {
-    return op == GT_OP_sin   ? kernels->sin_any
-           : op == GT_OP_cos ? kernels->cos_any
-                             : kernels->elementwise[op][GT_COMPUTE_F32][0];
+    return kernels->guarded[op] ? kernels->guarded[op] : kernels->elementwise[op][GT_COMPUTE_F32][0];
 }
 
 /* Without fused multiply-add the functions may be a little worse. */

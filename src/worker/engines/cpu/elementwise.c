@@ -58,10 +58,8 @@ static gt_elementwise_kernel choose_kernel(const gt_kernels *kernels, gt_opcode 
     gt_elementwise_kernel special = NULL;
     if (op == GT_OP_pow && constants == GT_CONSTANT_Y)
         special = choose_power(kernels, compute, scalar_value(compute, y));
-    else if (op == GT_OP_sin && compute == GT_COMPUTE_F32)
-        special = kernels->sin_any;
-    else if (op == GT_OP_cos && compute == GT_COMPUTE_F32)
-        special = kernels->cos_any;
+    else if (compute == GT_COMPUTE_F32)
+        special = kernels->guarded[op];
     return special ? special : kernels->elementwise[op][compute][constants];
 }
 
@@ -316,8 +314,28 @@ static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute c
 
 /* ---- both -------------------------------------------------------------------------------------------------- */
 
+/* Small float32 tensors of one shape: where a call costs more than its arithmetic. False: go the long way. */
+static bool elementwise_small(const gt_cpu *cpu, const gt_call *call)
+{
+    int64_t count = call->out->meta.numel;
+    const void *in[3] = {NULL, NULL, NULL};
+    if (call->out->meta.dtype != GT_FLOAT32 || count > COSTLY_GRAIN || cpu->kernels->guarded[call->op])
+        return false;
+    for (unsigned k = 0; k < call->operands; k++) {
+        const gt_view *view = call->in[k];
+        if (view->meta.dtype != GT_FLOAT32 || view->meta.numel != count || !view->contiguous)
+            return false;
+        in[k] = view->data;
+    }
+    double pq[2] = {call->ins->imm[0].f, call->ins->imm[1].f};
+    cpu->kernels->elementwise[call->op][GT_COMPUTE_F32][0](call->out->data, in[0], in[1], in[2], pq, count);
+    return true;
+}
+
 static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
 {
+    if (elementwise_small(cpu, call))
+        return GT_OK;
     gt_compute compute = gt__cpu_compute(call->compute);
     const void *in[3] = {NULL, NULL, NULL};
     scalar value[3];

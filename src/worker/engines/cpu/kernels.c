@@ -90,36 +90,101 @@ static inline int64_t from_double_i64(double value)
 #define TO_COMPUTE(value) GT_STORE_FROM(int64, value)
 #include "kernels_typed.h"
 
-/* ---- sine and cosine of floats that may be huge ------------------------------------------------------------ */
+/* ---- float functions with a fast loop for moderate arguments ----------------------------------------------- */
 
-/* The vector loop where every argument of a tile is within its range, the C library's function where not. */
-static void within_limit(gt_elementwise_kernel fast, float (*slow)(float), float *out, const float *x,
-                         int64_t count)
+#define EXP_LIMIT 87.0f
+enum { WIDE = VECTOR_BYTES / (int)sizeof(float) };
+typedef float wide __attribute__((vector_size(VECTOR_BYTES), aligned(4)));
+typedef uint32_t wide_bits __attribute__((vector_size(VECTOR_BYTES)));
+
+/*
+ * gt__exp_f32 for |x| <= 87, where the result is an ordinary number: no care at the ends, and the power of two is added
+ * to the exponent's bits.
+ */
+static inline wide wide_exp(wide x)
+{
+    const float magic = 12583166.0f;
+    wide t = x * 1.44269502f + magic;
+    wide k = t - magic;
+    wide r = k * 2.12194440e-4f + (k * -0.693359375f + x);
+    wide s = r * r;
+    wide high = s * 0.00139276846f + (r * 0.00836438034f + 0.041666545f);
+    wide p = (high * s + (r * 0.166665703f + 0.5f)) * s + r + 1.0f;
+    return (wide)((wide_bits)p + ((wide_bits)t << 23) - (254u << 23));
+}
+
+#define MODERATE(name, expr)                                                                                      \
+    static inline wide moderate_##name(wide x)                                                                    \
+    {                                                                                                             \
+        return expr;                                                                                              \
+    }                                                                                                             \
+    static void name##_moderate(void *out, const void *xs, const void *y, const void *z, const double *pq,        \
+                                int64_t count)                                                                    \
+    {                                                                                                             \
+        float *to = out;                                                                                          \
+        const float *from = xs;                                                                                   \
+        int64_t i = 0;                                                                                            \
+        /* Two at a time: the chains of dependent steps are long, and side by side they fill the pipelines. */    \
+        for (; i + 2 * WIDE <= count; i += 2 * WIDE) {                                                            \
+            wide a = *(const wide *)(from + i), b = *(const wide *)(from + i + WIDE);                             \
+            *(wide *)(to + i) = moderate_##name(a);                                                               \
+            *(wide *)(to + i + WIDE) = moderate_##name(b);                                                        \
+        }                                                                                                         \
+        name##_f32(to + i, from + i, y, z, pq, count - i);                                                        \
+    }
+MODERATE(exp, wide_exp(x))
+MODERATE(sigmoid, 1.0f / (1.0f + wide_exp(-x)))
+MODERATE(silu, x / (1.0f + wide_exp(-x)))
+
+/* Whether |x| <= limit everywhere. As bits, floats without their sign are ordered, and NaN is the largest. */
+static bool all_within(const float *x, int64_t count, float limit)
+{
+    uint32_t limit_bits = gt__bits_f32(limit);
+    wide_bits beyond = {0};
+    int64_t i = 0;
+    for (; i + WIDE <= count; i += WIDE)
+        beyond |= (wide_bits)(((wide_bits) * (const wide *)(x + i) & 0x7fffffffu) > limit_bits);
+    uint32_t any = 0;
+    for (int lane = 0; lane < WIDE; lane++)
+        any |= beyond[lane];
+    for (; i < count; i++)
+        any |= (gt__bits_f32(x[i]) & 0x7fffffffu) > limit_bits;
+    return !any;
+}
+
+/* The fast loop where every argument of a tile is within its limit, the slow one where not. */
+static void by_tiles(gt_elementwise_kernel fast, gt_elementwise_kernel slow, float limit, float *out, const float *x,
+                     int64_t count)
 {
     for (int64_t i = 0; i < count; i += GT_TILE) {
         int64_t tile = count - i < GT_TILE ? count - i : GT_TILE;
-        int beyond = 0;
-        for (int64_t j = 0; j < tile; j++)
-            beyond |= __builtin_fabsf(x[i + j]) > GT_SIN_LIMIT_F32;
-        if (!beyond)
-            fast(out + i, x + i, NULL, NULL, NULL, tile);
-        else
-            for (int64_t j = 0; j < tile; j++)
-                out[i + j] = slow(x[i + j]);
+        (all_within(x + i, tile, limit) ? fast : slow)(out + i, x + i, NULL, NULL, NULL, tile);
     }
 }
 
-static void sin_any(void *out, const void *x, const void *y, const void *z, const double *pq, int64_t count)
-{
-    UNUSED(y), UNUSED(z), UNUSED(pq);
-    within_limit(sin_f32, sinf, out, x, count);
-}
+#define LIBRARY(name, function)                                                                                   \
+    static void name##_library(void *out, const void *x, const void *y, const void *z, const double *pq,          \
+                               int64_t count)                                                                     \
+    {                                                                                                             \
+        UNUSED(y), UNUSED(z), UNUSED(pq);                                                                         \
+        for (int64_t i = 0; i < count; i++)                                                                       \
+            ((float *)out)[i] = function(((const float *)x)[i]);                                                  \
+    }
+LIBRARY(sin, sinf)
+LIBRARY(cos, cosf)
 
-static void cos_any(void *out, const void *x, const void *y, const void *z, const double *pq, int64_t count)
-{
-    UNUSED(y), UNUSED(z), UNUSED(pq);
-    within_limit(cos_f32, cosf, out, x, count);
-}
+#define GUARDED(name, fast, slow, limit)                                                                          \
+    static void name##_guarded(void *out, const void *x, const void *y, const void *z, const double *pq,          \
+                               int64_t count)                                                                     \
+    {                                                                                                             \
+        UNUSED(y), UNUSED(z), UNUSED(pq);                                                                         \
+        by_tiles(fast, slow, limit, out, x, count);                                                               \
+    }
+GUARDED(sin, sin_f32, sin_library, GT_SIN_LIMIT_F32)
+GUARDED(cos, cos_f32, cos_library, GT_SIN_LIMIT_F32)
+GUARDED(exp, exp_moderate, exp_f32, EXP_LIMIT)
+GUARDED(sigmoid, sigmoid_moderate, sigmoid_f32, EXP_LIMIT)
+GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
@@ -170,8 +235,11 @@ const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
 #include "ops.def"
         },
     .cube = BY_COMPUTE(cube),
-    .sin_any = sin_any,
-    .cos_any = cos_any,
+    .guarded = {[GT_OP_sin] = sin_guarded,
+                [GT_OP_cos] = cos_guarded,
+                [GT_OP_exp] = exp_guarded,
+                [GT_OP_sigmoid] = sigmoid_guarded,
+                [GT_OP_silu] = silu_guarded},
     .load = {GT_STORED_TYPES(LOAD_ENTRY)},
     .store = {GT_STORED_TYPES(STORE_ENTRY)},
     .fold_row = FOLD_ENTRIES(row),

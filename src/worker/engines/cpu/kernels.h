@@ -48,7 +48,7 @@ typedef struct gt_kernels {
     /* [opcode][compute][constants]; at least one operand is no constant, and a condition never is one */
     gt_elementwise_kernel elementwise[GT_OP_COUNT][GT_COMPUTE_COUNT][GT_CONSTANT_COUNT];
     gt_elementwise_kernel cube[GT_COMPUTE_COUNT];
-    gt_elementwise_kernel sin_any, cos_any; /* f32, of any size: the table's own are for moderate ones */
+    gt_elementwise_kernel guarded[GT_OP_COUNT]; /* f32: a faster loop for moderate arguments inside; NULL: there is none */
     gt_load_kernel load[GT_DTYPE_COUNT][GT_COMPUTE_COUNT];
     gt_store_kernel store[GT_DTYPE_COUNT][GT_COMPUTE_COUNT];
     gt_fold_row_kernel fold_row[GT_FOLD_COUNT][GT_COMPUTE_COUNT];

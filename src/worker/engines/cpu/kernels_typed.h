@@ -140,9 +140,12 @@ static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
             VECTOR part[ROW_VECTORS];                                                                             \
             for (int v = 0; v < ROW_VECTORS; v++)                                                                 \
                 part[v] = (VECTOR){0} + (T)(first);                                                               \
-            for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES)                                    \
+            for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES) {                                  \
+                __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES);                                             \
+                __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES + ROW_VECTORS * LANES / 2);                   \
                 for (int v = 0; v < ROW_VECTORS; v++)                                                             \
                     part[v] = VECTOR_STEP_##fold(part[v], *(const VECTOR *)(x + i + v * LANES), c);               \
+            }                                                                                                     \
             for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                                 \
                 for (int v = 0; v < half; v++)                                                                    \
                     part[v] = VECTOR_MERGE_##fold(part[v], part[v + half]);                                       \
