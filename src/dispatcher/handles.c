@@ -79,19 +79,22 @@ gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle)
     return GT_OK;
 }
 
-void gt__handles_remove(gt_handles *table, uint64_t id)
+bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_t *slot)
 {
-    if (!id)
-        return; /* the mark of an empty entry */
     uint32_t mask = (1u << table->bits) - 1, hole = gt__handles_hash(table, id);
     while (table->refs[hole].id != id) {
         if (!table->refs[hole].id)
-            return;
+            return false;
         hole = (hole + 1) & mask;
     }
+    if (id == 0)
+        return false;
     uint32_t index = table->refs[hole].index;
-    table->handles[index].id = 0;
-    table->handles[index].slot = table->first_free;
+    gt_handle *handle = &table->handles[index];
+    *worker = handle->worker;
+    *slot = handle->slot;
+    handle->id = 0;
+    handle->slot = table->first_free;
     table->first_free = index;
     table->count--;
     /* Move later entries of the same run into the hole if they may live there. */
@@ -103,6 +106,7 @@ void gt__handles_remove(gt_handles *table, uint64_t id)
         }
     }
     table->refs[hole].id = 0;
+    return true;
 }
 
 gt_handle *gt__handles_next(gt_handles *table, uint32_t *cursor)

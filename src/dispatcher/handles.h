@@ -53,7 +53,8 @@ static inline gt_handle *gt__handles_find(const gt_handles *table, uint64_t id)
 
 /* A new handle for an id that is not there yet (and not 0); the caller fills slot, worker and meta. */
 gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle);
-void gt__handles_remove(gt_handles *table, uint64_t id);
+/* Remove an id and say where its tensor was; false if there is none. */
+bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_t *slot);
 
 /* Walk all: *cursor starts at 0; NULL at the end. No inserts or removals meanwhile. */
 gt_handle *gt__handles_next(gt_handles *table, uint32_t *cursor);

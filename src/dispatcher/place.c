@@ -53,13 +53,18 @@ static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot 
     return GT_OK;
 }
 
-/* operand[0] dies with the instruction: its slot is free once the worker has passed it, which is in order. */
-static void consume_operand(gt_session *session, uint64_t id)
+/* The tensor is no more; its slot is free once the worker has passed this point of its stream, which is in order.
+ * Returns the slot, 0 if no worker had it. */
+static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
 {
-    gt_handle *handle = gt__handles_find(&session->handles, id);
-    if (handle->worker != GT_NO_WORKER)
-        gt__worker_slot_free(session->dispatcher->workers[handle->worker], handle->slot);
-    gt__handles_remove(&session->handles, id);
+    int32_t worker;
+    if (!gt__handles_remove(&session->handles, id, &worker, slot))
+        return false;
+    if (worker == GT_NO_WORKER)
+        *slot = 0;
+    else
+        gt__worker_slot_free(session->dispatcher->workers[worker], *slot);
+    return true;
 }
 
 static gt_err name_relay(gt_session *session, uint64_t *segment)
@@ -101,8 +106,9 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
         gt__link_commit(worker->link, length);
         worker->instructions++;
     }
+    uint32_t consumed;
     if (ins->flags & GT_FLAG_CONSUMES)
-        consume_operand(session, ins->operand[0]);
+        drop_tensor(session, ins->operand[0], &consumed);
     return GT_OK;
 }
 
@@ -115,24 +121,14 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     *out = *record;
     uint64_t *const ids[] = {&out->ins.result,     &out->ins.operand[0], &out->ins.operand[1],
                              &out->ins.operand[2], &out->ins.imm[0].u,   &out->ins.imm[1].u};
-    bool any = false;
-    uint64_t unknown = 0;
+    uint64_t any = 0, unknown = 0;
     for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++) {
-        if (!*ids[k])
-            continue;
-        gt_handle *handle = gt__handles_find(&session->handles, *ids[k]);
         uint64_t id = *ids[k];
-        *ids[k] = 0;
-        if (!handle) { /* the worker hears of the others: their slots are free already */
-            unknown = id;
-            continue;
-        }
-        if (handle->worker != GT_NO_WORKER) {
-            *ids[k] = handle->slot;
-            any = true;
-            gt__worker_slot_free(session->dispatcher->workers[handle->worker], handle->slot);
-        }
-        gt__handles_remove(&session->handles, id);
+        uint32_t slot = 0;
+        if (id && !drop_tensor(session, id, &slot))
+            unknown = id; /* the worker still hears of the others: their slots are free already */
+        *ids[k] = slot;
+        any |= slot;
     }
     if (worker && any)
         gt__link_commit(worker->link, 1);
