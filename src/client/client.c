@@ -15,6 +15,7 @@ unsigned gt__fork_generation;
 static void after_fork_in_child(void)
 {
     gt__fork_generation++;
+    gt__client_reset_lock();
 }
 
 static void watch_forks(void)
@@ -54,7 +55,7 @@ void gt__client_maybe_destroy(gt_client *client)
         free(client->transfers);
         client->transfers = next;
     }
-    free(client->deferred);
+    free(client->frees);
     free(client);
 }
 

@@ -49,11 +49,9 @@ struct gt_client {
     uint64_t next_node;
     bool releasing_nodes;
     uint64_t work;      /* elements touched by instructions not flushed yet */
-    uint64_t frees[6];  /* ids waiting to be packed into one free */
-    unsigned free_count;
+    uint64_t *frees;    /* ids waiting to be packed into frees */
+    size_t free_count, free_capacity;
     uint64_t free_bytes;
-    uint64_t *deferred; /* ids freed while a thread was waiting */
-    size_t deferred_count, deferred_capacity;
     bool waiting;       /* a thread waits on the link without the lock of its language (the GIL) */
     bool closed;
     unsigned generation; /* of gt__fork_generation, when it was opened */
@@ -116,18 +114,13 @@ gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, 
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, gt_tensor **out);
 gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out);
 
-/* An instruction that consumes this tensor was emitted: the server has freed it. */
-void gt__tensor_consumed(gt_tensor *tensor);
-
-/* Queue a tensor's id to be freed; packs and sends when enough are waiting. */
+/* Queue a tensor's id to be freed; packs and sends when enough are waiting and there is room. Never waits. */
 void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes);
 /* Publish everything emitted so far, pending frees included. */
 void gt__client_flush(gt_client *client);
 /* An error if the client is closed, dead, or belongs to another process. */
 gt_err gt__client_check(gt_client *client);
 
-/* Send the frees that queued up while a thread was waiting. */
-void gt__client_send_deferred(gt_client *client);
 /* Free a closed client once nothing of it is left. */
 void gt__client_maybe_destroy(gt_client *client);
 
@@ -139,6 +132,8 @@ void gt__client_maybe_destroy(gt_client *client);
  */
 gt_err gt__client_lock(gt_client *client);
 void gt__client_unlock(gt_client *client);
+/* In a forked child: nobody waits there. */
+void gt__client_reset_lock(void);
 
 /*
  * Wait on the link inside the wait hooks; the client must be locked. GT_OK: look again; GT_ERR_INTERRUPTED: the language wants to stop (Ctrl-C);

@@ -43,17 +43,18 @@ static gt_err wait_for_room(gt_client *client, unsigned slots)
     return err;
 }
 
-/* Room for a record of `slots` slots, waiting if the server is far behind. */
-static inline gt_err reserve(gt_client *client, unsigned slots, gt_slot **out)
+/* Room for a record of `slots` slots if there is any now; NULL: none, or the client cannot be used. */
+static inline gt_slot *room_now(gt_client *client, unsigned slots)
 {
-    if (__builtin_expect(client->usable && client->generation == gt__fork_generation, 1))
-        *out = gt__link_reserve(client->link, slots);
-    else
-        *out = NULL;
-    if (__builtin_expect(!*out, 0)) {
+    if (__builtin_expect(!client->usable || client->generation != gt__fork_generation, 0))
+        return NULL;
+    return gt__link_reserve(client->link, slots);
+}
+
+gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out)
+{
+    while (!(*out = room_now(client, slots)))
         GT_TRY(wait_for_room(client, slots));
-        *out = gt__link_reserve(client->link, slots);
-    }
     return GT_OK;
 }
 
@@ -65,11 +66,6 @@ static inline void commit(gt_client *client, unsigned slots, int64_t work)
         client->link->ops->flush(client->link);
         client->work = 0;
     }
-}
-
-gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out)
-{
-    return reserve(client, slots, out);
 }
 
 void gt__client_commit(gt_client *client, unsigned slots, int64_t work)
@@ -142,79 +138,54 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
     return GT_OK;
 }
 
-void gt__tensor_consumed(gt_tensor *tensor)
-{
-    tensor->id = 0;
-}
-
 /* ---- frees ------------------------------------------------------------------------------------------------- */
 
-/* Frees that cannot be sent now, because a thread is waiting on this client or was interrupted, are kept in a list. */
-static void defer_free(gt_client *client, uint64_t id)
-{
-    if (client->deferred_count == client->deferred_capacity) {
-        size_t capacity = client->deferred_capacity ? client->deferred_capacity * 2 : 64;
-        uint64_t *deferred = realloc(client->deferred, capacity * sizeof *deferred);
-        if (!deferred)
-            return; /* the tensor stays on the server until we disconnect */
-        client->deferred = deferred;
-        client->deferred_capacity = capacity;
-    }
-    client->deferred[client->deferred_count++] = id;
-}
+/*
+ * Destructors come here: nothing waits. Ids queue up and leave six to a record, when there is room; until then, and while
+ * a thread is waiting on this client, they stay in the queue.
+ */
+enum { IDS_PER_FREE = 6 };
 
-static void send_frees(gt_client *client)
+static void send_frees(gt_client *client, size_t least)
 {
-    enum { MOST = sizeof client->frees / sizeof client->frees[0] };
-    uint64_t ids[MOST];
     gt_slot *slot;
-    if (!client->free_count || client->waiting)
-        return;
-    /* Taken out first: waiting for room may queue and send others. */
-    bool large = client->free_bytes >= FLUSH_FREED;
-    memcpy(ids, client->frees, sizeof ids);
-    memset(client->frees, 0, sizeof client->frees);
-    client->free_count = 0;
-    client->free_bytes = 0;
-    if (reserve(client, 1, &slot) != GT_OK) {
-        /* Interrupted: later. Dead: the server frees everything of ours when we go. */
-        for (unsigned k = 0; k < MOST && ids[k] && gt__client_check(client) == GT_OK; k++)
-            defer_free(client, ids[k]);
-        return;
-    }
-    slot->ins = (gt_instruction){.op = GT_OP_free, .result = ids[0], .operand = {ids[1], ids[2], ids[3]}};
-    slot->ins.imm[0].u = ids[4];
-    slot->ins.imm[1].u = ids[5];
-    debug_record(&slot->ins);
-    commit(client, 1, large ? FLUSH_WORK : 0);
-}
-
-void gt__client_send_deferred(gt_client *client)
-{
-    size_t before = client->deferred_count + 1;
-    while (client->deferred_count && client->deferred_count < before && !client->waiting) { /* more: interrupted */
-        before = client->deferred_count;
-        gt__client_free_id(client, client->deferred[--client->deferred_count], 0);
+    while (client->free_count >= least && client->free_count && !client->waiting && (slot = room_now(client, 1))) {
+        uint64_t ids[IDS_PER_FREE] = {0};
+        for (unsigned k = 0; k < IDS_PER_FREE && client->free_count; k++)
+            ids[k] = client->frees[--client->free_count];
+        slot->ins = (gt_instruction){.op = GT_OP_free, .result = ids[0], .operand = {ids[1], ids[2], ids[3]}};
+        slot->ins.imm[0].u = ids[4];
+        slot->ins.imm[1].u = ids[5];
+        debug_record(&slot->ins);
+        bool large = client->free_bytes >= FLUSH_FREED;
+        client->free_bytes = 0;
+        commit(client, 1, large ? FLUSH_WORK : 0);
     }
 }
 
 void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
 {
-    if (__builtin_expect(client->waiting, 0)) {
-        defer_free(client, id);
-        return;
+    if (__builtin_expect(client->free_count == client->free_capacity, 0)) {
+        size_t capacity = client->free_capacity ? client->free_capacity * 2 : 64;
+        uint64_t *frees = realloc(client->frees, capacity * sizeof *frees);
+        if (!frees)
+            return; /* the tensor stays on the server until we disconnect */
+        client->frees = frees;
+        client->free_capacity = capacity;
     }
     client->frees[client->free_count++] = id;
     client->free_bytes += bytes;
-    if (client->free_count == sizeof client->frees / sizeof client->frees[0] || client->free_bytes >= FLUSH_FREED)
-        send_frees(client);
+    if (client->free_count >= IDS_PER_FREE)
+        send_frees(client, IDS_PER_FREE);
+    else if (client->free_bytes >= FLUSH_FREED)
+        send_frees(client, 1);
 }
 
 void gt__client_flush(gt_client *client)
 {
-    gt__client_send_deferred(client);
-    send_frees(client);
-    gt__link_flush(client->link);
+    send_frees(client, 1);
+    if (client->usable)
+        gt__link_flush(client->link);
     client->work = 0;
 }
 
@@ -246,6 +217,25 @@ static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *
     return GT_OK;
 }
 
+/*
+ * Wait for room, then emit. Other threads run meanwhile and may drop the operands: they are held. And they may take new
+ * references to an operand that was to be consumed: it is not.
+ */
+static gt_err emit_after_wait(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in,
+                              unsigned count, gt_tensor **out)
+{
+    for (unsigned k = 0; k < count; k++)
+        if (in[k])
+            gt_tensor_retain(in[k]);
+    prototype.flags &= (uint8_t)~GT_FLAG_CONSUMES;
+    gt_err err = wait_for_room(client, 1u + prototype.tail);
+    if (err == GT_OK)
+        err = gt__emit(client, prototype, tail, in, count, out);
+    for (unsigned k = 0; k < count; k++)
+        gt_tensor_release(in[k]);
+    return err;
+}
+
 gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in, unsigned count,
                 gt_tensor **out)
 {
@@ -261,8 +251,9 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     gt_meta meta;
     gt_dtype compute;
     GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
-    gt_slot *slots;
-    GT_TRY(reserve(client, 1u + prototype.tail, &slots));
+    gt_slot *slots = room_now(client, 1u + prototype.tail);
+    if (!slots)
+        return emit_after_wait(client, prototype, tail, in, count, out);
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -276,6 +267,8 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     for (unsigned k = 0; k < count; k++)
         work += in[k] ? in[k]->meta.numel : 0;
     commit(client, 1u + prototype.tail, work);
+    if (prototype.flags & GT_FLAG_CONSUMES)
+        in[0]->id = 0; /* the server has freed it: it can only be released */
     return finish(&prototype, tail, in, count, result, out);
 }
 
@@ -299,8 +292,9 @@ static inline gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt
                                gt_tensor **out)
 {
     gt_client *client = a->client;
-    gt_slot *slot;
-    GT_TRY(reserve(client, 1, &slot));
+    gt_slot *slot = room_now(client, 1);
+    if (__builtin_expect(!slot, 0))
+        return gt__emit(client, *prototype, NULL, in, count, out);
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");

@@ -203,12 +203,10 @@ static gt_err emit_random(gt_opcode op, gt_client *client, gt_dtype dtype, int r
     GT_TRY(shaped(op, dtype, rank, shape, &prototype, tail));
     prototype.tail = 2;
     prototype.imm[0].u = client->seed;
-    prototype.imm[1].u = client->stream;
+    prototype.imm[1].u = client->stream++; /* now: emitting may wait, and another thread draw numbers */
     tail[1].i64[0] = low;
     tail[1].i64[1] = high;
-    GT_TRY(gt__emit(client, prototype, tail, NULL, 0, out));
-    client->stream++;
-    return GT_OK;
+    return gt__emit(client, prototype, tail, NULL, 0, out);
 }
 
 gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out)
@@ -346,10 +344,7 @@ gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, 
         prototype.literals = (uint8_t)(kind << 2);
         prototype.literal[1] = literal;
     }
-    GT_TRY(gt__emit(a->client, prototype, tail, (gt_tensor *[]){a, src}, 2, out));
-    if (consume)
-        gt__tensor_consumed(a);
-    return GT_OK;
+    return gt__emit(a->client, prototype, tail, (gt_tensor *[]){a, src}, 2, out);
 }
 
 gt_err gt_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,

@@ -24,6 +24,12 @@ gt_wait_hooks gt__wait_hooks;
 static pthread_mutex_t turn_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn_over = PTHREAD_COND_INITIALIZER;
 
+void gt__client_reset_lock(void)
+{
+    pthread_mutex_init(&turn_mutex, NULL);
+    pthread_cond_init(&turn_over, NULL);
+}
+
 static void *hooks_before(void)
 {
     return gt__wait_hooks.before ? gt__wait_hooks.before() : NULL;
@@ -58,8 +64,6 @@ void gt__client_unlock(gt_client *client)
     pthread_cond_broadcast(&turn_over);
     pthread_mutex_unlock(&turn_mutex);
     client->usable = !client->closed && !client->link->dead;
-    if (client->usable)
-        gt__client_send_deferred(client);
 }
 
 gt_err gt__client_wait(gt_client *client, gt_wait what)
@@ -178,11 +182,14 @@ static gt_err await(gt_client *client, uint64_t ticket, sink *to)
     return err;
 }
 
-static gt_err ask(gt_client *client, gt_instruction question, sink *to)
+/* *ticket, if wanted, is set once the question is sent: from then on an answer will come, even if we stop waiting. */
+static gt_err ask(gt_client *client, gt_instruction question, sink *to, uint64_t *ticket)
 {
     gt_slot *slot;
     GT_TRY(gt__client_reserve(client, 1, &slot));
     question.result = client->next_ticket++;
+    if (ticket)
+        *ticket = question.result;
     slot->ins = question;
     gt__client_commit(client, 1, 0);
     return await(client, question.result, to);
@@ -191,13 +198,13 @@ static gt_err ask(gt_client *client, gt_instruction question, sink *to)
 gt_err gt_synchronize(gt_client *client)
 {
     sink nothing = {0};
-    return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing);
+    return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing, NULL);
 }
 
 gt_err gt__client_stats(gt_client *client, char **json)
 {
     sink text = {.grow = true};
-    gt_err err = ask(client, (gt_instruction){.op = GT_OP_stats}, &text);
+    gt_err err = ask(client, (gt_instruction){.op = GT_OP_stats}, &text, NULL);
     if (err != GT_OK || !text.memory) {
         free(text.memory);
         return err != GT_OK ? err : gt__fail(GT_ERR_INTERNAL, "the server sent no statistics");
@@ -336,8 +343,8 @@ struct gt_lease {
 static gt_err fetch_plain(gt_tensor *tensor, void *data, size_t bytes)
 {
     sink to = {.memory = data, .bytes = bytes};
-    gt_instruction fetch = {.op = GT_OP_fetch, .operand = {tensor->id}};
-    GT_TRY(ask(tensor->client, fetch, &to));
+    gt_instruction question = {.op = GT_OP_fetch, .operand = {tensor->id}};
+    GT_TRY(ask(tensor->client, question, &to, NULL));
     return to.received == bytes ? GT_OK : gt__fail(GT_ERR_PROTOCOL, "the server sent too little");
 }
 
@@ -345,11 +352,11 @@ static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
 {
     gt_client *client = tensor->client;
     sink nothing = {0};
-    gt_instruction fetch = {.op = GT_OP_fetch, .operand = {tensor->id}};
-    fetch.imm[0].u = transfer->segment->id;
-    uint64_t ticket = client->next_ticket;
+    gt_instruction question = {.op = GT_OP_fetch, .operand = {tensor->id}};
+    question.imm[0].u = transfer->segment->id;
+    uint64_t ticket = 0;
     transfer->lent = true; /* ours alone, from here on */
-    gt_err err = ask(client, fetch, &nothing);
+    gt_err err = ask(client, question, &nothing, &ticket);
     if (err == GT_OK)
         return GT_OK;
     transfer->lent = false;
@@ -358,7 +365,7 @@ static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
     return err;
 }
 
-gt_err gt_fetch(gt_tensor *tensor, void *data, size_t bytes)
+static gt_err fetch(gt_tensor *tensor, void *data, size_t bytes)
 {
     gt_client *client = tensor->client;
     GT_TRY(gt__client_check(client));
@@ -373,7 +380,16 @@ gt_err gt_fetch(gt_tensor *tensor, void *data, size_t bytes)
     return GT_OK;
 }
 
-gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
+/* While we wait, other threads run and may drop the tensor: it is held. */
+gt_err gt_fetch(gt_tensor *tensor, void *data, size_t bytes)
+{
+    gt_tensor_retain(tensor);
+    gt_err err = fetch(tensor, data, bytes);
+    gt_tensor_release(tensor);
+    return err;
+}
+
+static gt_err fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
 {
     gt_client *client = tensor->client;
     size_t bytes = gt__meta_bytes(&tensor->meta);
@@ -392,6 +408,14 @@ gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
     *data = transfer ? (void *)transfer->segment->data : (void *)(lease + 1);
     *out = lease;
     return GT_OK;
+}
+
+gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
+{
+    gt_tensor_retain(tensor);
+    gt_err err = fetch_lease(tensor, data, out);
+    gt_tensor_release(tensor);
+    return err;
 }
 
 void gt__lease_end(gt_lease *lease)
