@@ -1,101 +1,75 @@
 """Train a small network to tell three spiral arms apart: the job of `make run`.
 
-Everything runs on GT, the making of the data included. The gradients are written out by hand, layer by layer, so
-that the whole of training can be read here. Options: python examples/mlp.py --help
+Everything runs on GT, the making of the data included. Options: python examples/mlp.py --help
 """
 import argparse
 import math
 import time
 
 import gt
+from gt import nn
 
 ARMS = 3
-POINTS = 600           # of each arm
-SIZES = (2, 64, 64, ARMS)
+POINTS = 600  # of each arm
+HIDDEN = 64
 BATCH = 256
-RATE = 0.05
-MOMENTUM = 0.9
+
+
+class MLP(nn.Module):
+    """From points (N,2) to a score for each arm (N,ARMS)."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(2, HIDDEN)
+        self.fc2 = nn.Linear(HIDDEN, HIDDEN)
+        self.fc3 = nn.Linear(HIDDEN, ARMS)
+
+    def forward(self, x):
+        x = self.fc1(x).tanh()
+        x = self.fc2(x).tanh()
+        return self.fc3(x)
 
 
 def make_spirals():
-    """Points in the plane (N,2), the arm each belongs to (N), and the same as rows of a unit matrix (N,ARMS)."""
+    """Points in the plane (N,2), and the arm each belongs to (N)."""
     radius = gt.linspace(0.05, 1.0, POINTS)
     points, arms = [], []
     for arm in range(ARMS):
         angle = radius * 8.0 + 2 * math.pi * arm / ARMS + gt.randn(POINTS) * 0.2
         points.append(gt.stack([radius * gt.cos(angle), radius * gt.sin(angle)], 1))
         arms.append(gt.full((POINTS,), arm, dtype=gt.int64))
-    arms = gt.cat(arms)
-    return gt.cat(points), arms, gt.eye(ARMS)[arms]
+    return gt.cat(points), gt.cat(arms)
 
 
-def make_layers():
-    """A weight (inputs,outputs) and a bias (outputs) for each layer."""
-    return [[gt.randn(inputs, outputs) / math.sqrt(inputs), gt.zeros(outputs)]
-            for inputs, outputs in zip(SIZES, SIZES[1:])]
+@gt.no_grad()
+def report(step, model, points, arms):
+    """One line of progress; reading the numbers is what waits for the server."""
+    scores = model(points)
+    loss = nn.cross_entropy(scores, arms).item()
+    accuracy = (scores.argmax(1) == arms).sum().item() / len(arms)
+    print(f"step {step:5d}   loss {loss:6.4f}   accuracy {accuracy:6.1%}   {'#' * round(40 * loss)}", flush=True)
 
 
-def softmax(scores):
-    """Rows that sum to one."""
-    powers = gt.exp(scores - scores.amax(1, keepdim=True))
-    return powers / powers.sum(1, keepdim=True)
-
-
-def forward(layers, x):
-    """The input of every layer, and what the last one makes of it: probabilities (B,ARMS)."""
-    layer_inputs = []
-    for weight, bias in layers:
-        layer_inputs.append(x)
-        scores = x @ weight + bias
-        x = gt.tanh(scores)
-    return layer_inputs, softmax(scores)
-
-
-def backward(layers, layer_inputs, probabilities, targets):
-    """Gradients of the mean cross-entropy, shaped like the layers."""
-    gradients = []
-    delta = (probabilities - targets) / len(targets)  # how the loss changes with the last layer's scores
-    for (weight, _), x in zip(reversed(layers), reversed(layer_inputs)):
-        gradients.append((x.T @ delta, delta.sum(0)))
-        delta = (delta @ weight.T) * (1 - x * x)  # x = tanh(scores before), whose slope is 1 - x²
-    return gradients[::-1]
-
-
-def update(layers, velocities, gradients):
-    """Gradient descent with momentum."""
-    for layer, velocity, gradient in zip(layers, velocities, gradients):
-        for k in range(2):
-            velocity[k] = velocity[k] * MOMENTUM - gradient[k] * RATE
-            layer[k] = layer[k] + velocity[k]
-
-
-def cross_entropy(probabilities, targets):
-    return -(gt.log(probabilities + 1e-9) * targets).sum(1).mean()
-
-
-def train(steps):
-    points, arms, targets = make_spirals()
-    layers = make_layers()
-    velocities = [[gt.zeros_like(parameter) for parameter in layer] for layer in layers]
-    for step in range(steps + 1):
+def train(model, steps):
+    points, arms = make_spirals()
+    optimizer = gt.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(steps):
         if step % (steps // 10) == 0:
-            _, probabilities = forward(layers, points)
-            loss = cross_entropy(probabilities, targets).item()
-            accuracy = (probabilities.argmax(1) == arms).sum().item() / len(arms)
-            bar = "#" * round(40 * loss)
-            print(f"step {step:5d}   loss {loss:6.4f}   accuracy {accuracy:6.1%}   {bar}", flush=True)
+            report(step, model, points, arms)
         chosen = gt.randint(0, len(points), (BATCH,))
-        layer_inputs, probabilities = forward(layers, points[chosen])
-        update(layers, velocities, backward(layers, layer_inputs, probabilities, targets[chosen]))
-    return layers
+        loss = nn.cross_entropy(model(points[chosen]), arms[chosen])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    report(steps, model, points, arms)
 
 
-def draw(layers, rows=17, columns=52):
+@gt.no_grad()
+def draw(model, rows=17, columns=52):
     """The plane in characters: which arm the network sees where."""
     y = gt.linspace(1.1, -1.1, rows).reshape(rows, 1).expand(rows, columns)
     x = gt.linspace(-1.1, 1.1, columns).expand(rows, columns)
-    _, probabilities = forward(layers, gt.stack([x, y], 2).reshape(rows * columns, 2))
-    for row in probabilities.argmax(1).reshape(rows, columns).tolist():
+    for row in model(gt.stack([x, y], 2)).argmax(2).tolist():
         print("    " + "".join(".o#"[arm] for arm in row))
 
 
@@ -108,11 +82,13 @@ def main():
         gt.connect(arguments.server)
 
     gt.manual_seed(1)
+    model = MLP()
+    print(model)
     start = time.perf_counter()
     steps = max(10, arguments.steps)
-    layers = train(steps)
+    train(model, steps)
     seconds = time.perf_counter() - start
-    draw(layers)
+    draw(model)
     print(f"{seconds:.2f} s, {seconds / steps * 1e6:.0f} µs a step, on {gt.client_description()}")
 
 

@@ -27,6 +27,7 @@ PyTypeObject *gt__py_connection_type;
 static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
+static bool default_opening; /* some thread starts the default client's server */
 static PyObject *value_error, *type_error, *connection_error, *current_key;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
@@ -81,14 +82,20 @@ static void *wait_before(void)
     return PyEval_SaveThread();
 }
 
-static void wait_after(void *state)
+/* Something that others may have slept for is over. */
+static void announce_turn(void)
 {
-    PyEval_RestoreThread(state);
-    own_waits--;
     pthread_mutex_lock(&turn_mutex);
     turns++;
     pthread_cond_broadcast(&turn_changed);
     pthread_mutex_unlock(&turn_mutex);
+}
+
+static void wait_after(void *state)
+{
+    PyEval_RestoreThread(state);
+    own_waits--;
+    announce_turn();
 }
 
 static bool wait_interrupted(void)
@@ -101,28 +108,63 @@ static bool wait_interrupted(void)
     return interrupted;
 }
 
+/* Let the others run until one of them announces something, or for a moment: the caller looks again. */
+static int sleep_a_turn(void)
+{
+    if (own_waits) { /* only a signal handler can get here, and the wait it interrupted cannot end before it */
+        PyErr_SetString(PyExc_RuntimeError, "a signal handler cannot use a client that its thread is waiting for");
+        return -1;
+    }
+    uint64_t seen = turns;
+    PyThreadState *state = PyEval_SaveThread();
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100 * 1000 * 1000; /* wake now and then for signals */
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&turn_mutex);
+    int status = 0;
+    while (turns == seen && status == 0)
+        status = pthread_cond_timedwait(&turn_changed, &turn_mutex, &until);
+    pthread_mutex_unlock(&turn_mutex);
+    PyEval_RestoreThread(state);
+    return PyErr_CheckSignals();
+}
+
+/* In a forked child the parent's clients are left alone: their threads and sockets are not ours. */
+static bool is_foreign(const gt_client *client)
+{
+    return client->generation != gt__fork_generation;
+}
+
+/* A thread that waited when the process forked is not in the child: there nobody waits for it. */
+static bool is_taken(const gt_client *client)
+{
+    return client->waiting && !is_foreign(client);
+}
+
 int gt__py_client_turn(gt_client *client)
 {
-    while (client->waiting) {
-        if (own_waits) { /* only a signal handler can get here, and the wait it interrupted cannot end before it */
-            PyErr_SetString(PyExc_RuntimeError,
-                            "a signal handler cannot use a client that its thread is waiting for");
-            return -1;
-        }
-        uint64_t seen = turns;
-        Py_BEGIN_ALLOW_THREADS struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 100 * 1000 * 1000; /* wake now and then for signals */
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_mutex_lock(&turn_mutex);
-        int status = 0;
-        while (turns == seen && status == 0)
-            status = pthread_cond_timedwait(&turn_changed, &turn_mutex, &until);
-        pthread_mutex_unlock(&turn_mutex);
-        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -1;
+    int status = 0;
+    gt__py_pin(client);
+    while (status == 0 && is_taken(client))
+        status = sleep_a_turn();
+    if (status == 0 && client->closed) {
+        PyErr_SetString(connection_error, "the client is closed");
+        status = -1;
     }
-    return 0;
+    gt__py_unpin(client);
+    return status;
+}
+
+gt_tensor *gt__py_use_later(PyObject *self)
+{
+    gt_tensor *tensor;
+    /* Whoever had the client may have given the object a tensor of another one. */
+    while (tensor = ((TensorObject *)self)->tensor, is_taken(tensor->client))
+        if (gt__py_client_turn(tensor->client) < 0)
+            return NULL;
+    return tensor;
 }
 
 /* A child of fork has one thread, and no thread that could wake it. */
@@ -131,40 +173,55 @@ static void reset_in_child(void)
     pthread_mutex_init(&turn_mutex, NULL);
     pthread_cond_init(&turn_changed, NULL);
     own_waits = 0;
+    default_opening = false;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------------------- */
 
-static bool is_foreign(const gt_client *client)
-{
-    return client->generation != gt__fork_generation;
-}
-
-/* In a forked child the parent's clients are left alone: their threads and sockets are not ours. */
-static void close_client(gt_client *client)
+/* Take a client out of the list; false: it was closed before. */
+static bool forget_client(gt_client *client)
 {
     OpenClient **link = &open_clients;
     while (*link && (*link)->client != client)
         link = &(*link)->next;
     OpenClient *entry = *link;
     if (!entry)
-        return;
+        return false;
     *link = entry->next;
     if (entry->connection)
         entry->connection->client = NULL;
     PyMem_Free(entry);
-    if (!is_foreign(client))
-        gt_client_close(&client);
+    return true;
+}
+
+/* Closing joins the threads of an embedded server: other threads run meanwhile, and find the client taken. */
+static void close_client(gt_client *client)
+{
+    if (!forget_client(client) || is_foreign(client))
+        return;
+    gt_client *closing = client;
+    gt__py_pin(client);
+    client->usable = false;
+    client->waiting = true;
+    PyThreadState *state = PyEval_SaveThread();
+    gt_client_close(&closing);
+    PyEval_RestoreThread(state);
+    gt__client_unlock(client);
+    announce_turn();
+    gt__py_unpin(client);
 }
 
 /* Close the clients of ended threads whose last tensor is gone. */
 static void reap_orphans(void)
 {
-    for (OpenClient *entry = open_clients, *next; entry; entry = next) {
-        next = entry->next;
-        if (!entry->connection && !entry->client->waiting && entry->client->live == 0)
+    OpenClient *entry = open_clients;
+    while (entry)
+        if (!entry->connection && !is_taken(entry->client) && entry->client->live == 0) {
             close_client(entry->client);
-    }
+            entry = open_clients; /* other threads ran: the list may be another */
+        } else {
+            entry = entry->next;
+        }
 }
 
 /* Takes the client. */
@@ -198,43 +255,74 @@ static PyObject *connection_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
     ConnectionObject *connection = (ConnectionObject *)self;
-    if (connection->client && !is_foreign(connection->client) && gt__py_enter(connection->client) < 0)
-        return NULL;
+    if (connection->client && gt__py_enter(connection->client) < 0) {
+        if (connection->client || !PyErr_ExceptionMatches(connection_error))
+            return NULL;
+        PyErr_Clear(); /* another thread closed it while we waited our turn */
+    }
     if (connection->client)
         close_client(connection->client);
     Py_RETURN_NONE;
 }
 
-/* At exit. A client that some thread still waits for cannot be closed under it; the system will. */
+/* At exit, where the GIL is kept: other threads have nothing left to do but to complain that the client is closed.
+ * A client that some thread still waits for cannot be closed under it; the system will. */
 static PyObject *close_all(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
     for (OpenClient *entry = open_clients, *next; entry; entry = next) {
         next = entry->next;
-        if (!is_foreign(entry->client) && !entry->client->waiting)
-            close_client(entry->client);
+        gt_client *client = entry->client;
+        if (!is_foreign(client) && !client->waiting && forget_client(client))
+            gt_client_close(&client);
     }
     Py_RETURN_NONE;
 }
 
 /* ---- the current client ---------------------------------------------------------------------------------- */
 
+/* Without an address, an embedded server of so many workers. Other threads run meanwhile. NULL: exception. */
+static gt_client *open_client(const char *address, int timeout_ms, int workers)
+{
+    for (;;) {
+        gt_client *client;
+        PyThreadState *state = PyEval_SaveThread();
+        gt_err err = address ? gt_client_connect(address, timeout_ms, &client)
+                             : gt_client_open_embedded(workers, &client);
+        PyEval_RestoreThread(state);
+        if (err == GT_OK)
+            return client;
+        if (err != GT_ERR_INTERRUPTED) {
+            gt__py_raise(err);
+            return NULL;
+        }
+        if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
+            return NULL;
+        /* A signal whose handler did not raise: again. */
+    }
+}
+
+static bool has_default(void)
+{
+    return default_connection && default_connection->client && !is_foreign(default_connection->client);
+}
+
 static gt_client *default_client(void)
 {
-    if (default_connection && default_connection->client && !is_foreign(default_connection->client))
+    while (!has_default() && default_opening) /* by another thread */
+        if (sleep_a_turn() < 0)
+            return NULL;
+    if (has_default())
         return default_connection->client;
-    gt_client *client;
-    gt_err err = gt_client_open_embedded(default_workers, &client);
-    if (err != GT_OK) {
-        gt__py_raise(err);
-        return NULL;
-    }
-    ConnectionObject *connection = connection_new(client);
-    if (!connection)
-        return NULL;
-    Py_XSETREF(default_connection, connection);
-    return client;
+    default_opening = true;
+    gt_client *client = open_client(NULL, 0, default_workers);
+    ConnectionObject *connection = client ? connection_new(client) : NULL;
+    if (connection)
+        Py_XSETREF(default_connection, connection);
+    default_opening = false;
+    announce_turn();
+    return connection ? client : NULL;
 }
 
 /* Borrowed; NULL without an exception if this thread never connected. */
@@ -285,31 +373,22 @@ static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         PyErr_SetString(PyExc_ValueError, "timeout must be a number of seconds, not negative");
         return NULL;
     }
-    gt_client *client;
-    gt_err err;
     int timeout_ms = seconds > 0 && seconds < 0.001 ? 1 : (int)(seconds * 1000);
-    do {
-        Py_BEGIN_ALLOW_THREADS err = gt_client_connect(address, timeout_ms, &client);
-        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0)
-        {
-            if (err == GT_OK)
-                gt_client_close(&client);
-            return NULL;
-        }
-    } while (err == GT_ERR_INTERRUPTED); /* by a signal whose handler did not raise */
+    gt_client *client = open_client(address, timeout_ms, 0);
+    if (!client)
+        return NULL;
     reap_orphans();
-    return err == GT_OK ? (PyObject *)connection_new(client) : gt__py_raise(err);
+    return (PyObject *)connection_new(client);
 }
 
 static PyObject *py_open_embedded(PyObject *module, PyObject *workers)
 {
     (void)module;
     int64_t count;
-    gt_client *client;
     if (gt__py_int64(workers, &count) < 0)
         return NULL;
-    gt_err err = gt_client_open_embedded((int)count, &client);
-    return err == GT_OK ? (PyObject *)connection_new(client) : gt__py_raise(err);
+    gt_client *client = open_client(NULL, 0, count >= 0 && count <= INT_MAX ? (int)count : -1);
+    return client ? (PyObject *)connection_new(client) : NULL;
 }
 
 static PyObject *py_use(PyObject *module, PyObject *connection)
@@ -350,7 +429,7 @@ static PyObject *py_gpu_workers(PyObject *module, PyObject *workers)
     if (count < 1 || count > 1024)
         return PyErr_Format(PyExc_ValueError, "the number of workers must be between 1 and 1024, not %lld",
                             (long long)count);
-    if (default_connection && default_connection->client && !is_foreign(default_connection->client)) {
+    if (has_default() || default_opening) {
         PyErr_SetString(PyExc_RuntimeError, "gpu_workers() must be called before the first tensor operation");
         return NULL;
     }

@@ -86,8 +86,10 @@ PyObject *gt__py_detached(PyObject *self);
 PyObject *gt__py_raise(gt_err err);
 /* This thread's client, else the process's default one, which is started now if need be. Borrowed. */
 gt_client *gt__py_client(void);
-/* Another thread waits on this client: let it finish. */
+/* Another thread waits on this client: let it finish. -1 also if it was closed meanwhile. */
 int gt__py_client_turn(gt_client *client);
+/* The same for a Tensor object, whatever tensor it has by then; NULL: exception. */
+gt_tensor *gt__py_use_later(PyObject *self);
 int gt__py_connect_init(PyObject *module);
 
 static inline int gt__py_enter(gt_client *client)
@@ -95,13 +97,26 @@ static inline int gt__py_enter(gt_client *client)
     return LIKELY(!client->waiting) ? 0 : gt__py_client_turn(client);
 }
 
-/* The tensor of a Tensor object, once its client is free to be used; NULL: exception. */
+/*
+ * The tensor of a Tensor object, once its client is free to be used; NULL: exception. Borrowed: any Python code that
+ * runs may give the object another one, and any emission may let other threads run, so use it last, or retain it.
+ */
 static inline gt_tensor *gt__py_use(PyObject *self)
 {
     gt_tensor *tensor = ((TensorObject *)self)->tensor;
-    if (LIKELY(!tensor->client->waiting))
-        return tensor;
-    return gt__py_client_turn(tensor->client) < 0 ? NULL : ((TensorObject *)self)->tensor;
+    return LIKELY(!tensor->client->waiting) ? tensor : gt__py_use_later(self);
+}
+
+/* A client that is borrowed while other Python code runs: it may be closed meanwhile, but stays allocated. */
+static inline void gt__py_pin(gt_client *client)
+{
+    client->live++;
+}
+
+static inline void gt__py_unpin(gt_client *client)
+{
+    client->live--;
+    gt__client_maybe_destroy(client);
 }
 
 /* The new object of `tensor` (taken) if err is GT_OK, else the exception. */

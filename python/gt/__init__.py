@@ -30,8 +30,8 @@ globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, lon
 
 
 def __getattr__(name):
-    """Load gt.debug with its first use."""
-    if name == 'debug':
+    """Load gt.nn, gt.optim and gt.debug with their first use."""
+    if name in ('nn', 'optim', 'debug'):
         import importlib
-        return importlib.import_module('gt.debug')
+        return importlib.import_module('gt.' + name)
     raise AttributeError(f"module 'gt' has no attribute '{name}'")

@@ -191,7 +191,7 @@ def until(condition, what, patience_s=PATIENCE_S):
 def clean_environment(runtime=None, **extra):
     """This process's environment without GT_ settings, able to import the gt under test."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GT_")}
-    package = str(pathlib.Path(gt.__file__).resolve().parents[1])
+    package = str(pathlib.Path(gt.__file__).absolute().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join([package, *filter(None, [environment.get("PYTHONPATH")])])
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     if runtime is not None:

@@ -113,7 +113,7 @@ def softmax(self, dim=None, dtype=None, *, axis=None):
     """softmax(dim): exp(x) normalised to sum 1 along a dimension."""
     dim = axis if dim is None else dim
     self = self if dtype is None else self.to(dtype)
-    scaled = (self - self.amax(dim, True)).exp()
+    scaled = (self - self.detach().amax(dim, True)).exp()  # the shift changes no value, so it has no gradient
     return scaled / scaled.sum(dim, True)
 
 
@@ -122,14 +122,14 @@ def log_softmax(self, dim=None, dtype=None, *, axis=None):
     """log_softmax(dim): the logarithm of softmax, computed stably."""
     dim = axis if dim is None else dim
     self = self if dtype is None else self.to(dtype)
-    shifted = self - self.amax(dim, True)
+    shifted = self - self.detach().amax(dim, True)
     return shifted - shifted.exp().sum(dim, True).log()
 
 
 @method
 def logsumexp(self, dim, keepdim=False):
     """logsumexp(dim): log(sum(exp(x))), computed stably."""
-    top = self.amax(dim, True)
+    top = self.detach().amax(dim, True)
     top = where(top.abs() == float('inf'), 0.0, top)
     total = (self - top).exp().sum(dim, True).log() + top
     return total if keepdim else total.squeeze(dim)

@@ -1,0 +1,3 @@
+"""gt.nn under the path that it had in the prototype."""
+
+from gt.nn import *  # noqa: F401,F403

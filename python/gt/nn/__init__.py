@@ -1,0 +1,23 @@
+"""Neural networks, with PyTorch's names: modules, losses (also as functions), initialisation, optimisers.
+
+Read module.py first. The layers are thin: each calls its function in functional.py, which says what it computes.
+"""
+
+from gt.nn import functional, init, utils  # noqa: F401
+from gt.nn.activations import (  # noqa: F401
+    CELU, ELU, GELU, GLU, SELU, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU,
+    ReLU, ReLU6, Sigmoid, SiLU, Softmax, Softmin, Softplus, Softsign, Tanh)
+from gt.nn.attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer  # noqa: F401
+from gt.nn.containers import ModuleDict, ModuleList, Sequential  # noqa: F401
+from gt.nn.functional import gelu, log_softmax, relu, sigmoid, silu, softmax, tanh  # noqa: F401
+from gt.nn.layers import Bilinear, Dropout, Embedding, Flatten, Identity, Linear, Unflatten  # noqa: F401
+from gt.nn.losses import (  # noqa: F401
+    BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss,
+    binary_cross_entropy, cross_entropy, l1_loss, mse_loss)
+from gt.nn.module import Module  # noqa: F401
+from gt.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm  # noqa: F401
+from gt.nn.parameter import Parameter  # noqa: F401
+from gt.nn.recurrent import GRUCell, LSTMCell, RNNCell  # noqa: F401
+from gt.optim import SGD, Adagrad, Adam, AdamW, RMSprop  # noqa: F401
+
+cross_entropy_loss = cross_entropy  # the prototype's name

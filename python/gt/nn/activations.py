@@ -1,0 +1,174 @@
+"""Activation functions as modules. An activation's options are those of its function, with the same names."""
+
+import gt
+from gt.nn import functional as F
+from gt.nn.module import Module
+from gt.nn.parameter import Parameter
+
+
+class Activation(Module):
+    """Calls `function` with the input and the values of `options`, which are given to the constructor."""
+
+    function, options = None, {}
+
+    def __init__(self, *args, **keywords):
+        super().__init__()
+        names = list(self.options)
+        given = {**dict(zip(names, args)), **keywords}
+        if len(args) > len(names) or not given.keys() <= self.options.keys():
+            raise TypeError(f'{type(self).__name__}() takes {", ".join(names) or "no arguments"}')
+        for name, default in self.options.items():
+            setattr(self, name, given.get(name, default))
+
+    def forward(self, input):
+        return self.function(input, *[getattr(self, name) for name in self.options])
+
+    def extra_repr(self):
+        shown = {name: getattr(self, name) for name in self.options}
+        return ', '.join(f'{name}={value!r}' for name, value in shown.items() if name != 'inplace' or value)
+
+
+class ReLU(Activation):
+    """max(x, 0)."""
+
+    options = {'inplace': False}
+
+    def forward(self, input):
+        return input.relu_() if self.inplace else input.relu()
+
+
+class Sigmoid(Activation):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, input):
+        return input.sigmoid()
+
+
+class Tanh(Activation):
+    """The hyperbolic tangent."""
+
+    def forward(self, input):
+        return input.tanh()
+
+
+class ReLU6(Activation):
+    """min(max(x, 0), 6)."""
+
+    function, options = staticmethod(F.relu6), {'inplace': False}
+
+
+class LeakyReLU(Activation):
+    """x where positive, else negative_slope * x."""
+
+    function, options = staticmethod(F.leaky_relu), {'negative_slope': 0.01, 'inplace': False}
+
+
+class ELU(Activation):
+    """x where positive, else alpha * (exp(x) - 1)."""
+
+    function, options = staticmethod(F.elu), {'alpha': 1.0, 'inplace': False}
+
+
+class CELU(Activation):
+    """x where positive, else alpha * (exp(x / alpha) - 1)."""
+
+    function, options = staticmethod(F.celu), {'alpha': 1.0, 'inplace': False}
+
+
+class SELU(Activation):
+    """elu, scaled so that networks of it keep mean 0 and variance 1."""
+
+    function, options = staticmethod(F.selu), {'inplace': False}
+
+
+class GELU(Activation):
+    """x times the normal distribution function of x."""
+
+    function, options = staticmethod(F.gelu), {'approximate': 'none'}
+
+
+class SiLU(Activation):
+    """x * sigmoid(x)."""
+
+    function, options = staticmethod(F.silu), {'inplace': False}
+
+
+class Mish(Activation):
+    """x * tanh(softplus(x))."""
+
+    function, options = staticmethod(F.mish), {'inplace': False}
+
+
+class Softplus(Activation):
+    """log(1 + exp(beta * x)) / beta."""
+
+    function, options = staticmethod(F.softplus), {'beta': 1.0, 'threshold': 20.0}
+
+
+class Softsign(Activation):
+    """x / (1 + |x|)."""
+
+    function = staticmethod(F.softsign)
+
+
+class LogSigmoid(Activation):
+    """log(sigmoid(x))."""
+
+    function = staticmethod(F.logsigmoid)
+
+
+class Hardtanh(Activation):
+    """x, kept between min_val and max_val."""
+
+    function, options = staticmethod(F.hardtanh), {'min_val': -1.0, 'max_val': 1.0, 'inplace': False}
+
+
+class Hardsigmoid(Activation):
+    """min(max(x / 6 + 1/2, 0), 1)."""
+
+    function, options = staticmethod(F.hardsigmoid), {'inplace': False}
+
+
+class Hardswish(Activation):
+    """x * hardsigmoid(x)."""
+
+    function, options = staticmethod(F.hardswish), {'inplace': False}
+
+
+class GLU(Activation):
+    """The first half of a dimension times the sigmoid of the second."""
+
+    function, options = staticmethod(F.glu), {'dim': -1}
+
+
+class Softmax(Activation):
+    """exp(x), normalised to sum 1 along a dimension."""
+
+    function, options = staticmethod(F.softmax), {'dim': None}
+
+
+class LogSoftmax(Activation):
+    """The logarithm of softmax."""
+
+    function, options = staticmethod(F.log_softmax), {'dim': None}
+
+
+class Softmin(Activation):
+    """softmax(-x)."""
+
+    function, options = staticmethod(F.softmin), {'dim': None}
+
+
+class PReLU(Module):
+    """LeakyReLU with a slope that is trained, or one for each channel."""
+
+    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.weight = Parameter(gt.full((num_parameters,), init, dtype=dtype or gt.float32))
+
+    def forward(self, input):
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self):
+        return f'num_parameters={self.num_parameters}'

@@ -1,0 +1,281 @@
+"""Layers and losses as functions of tensors, with the names and arguments of torch.nn.functional."""
+
+import math
+
+import gt
+from gt import Tensor, _gt, where
+from gt.nn.losses import (  # noqa: F401
+    binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
+    nll_loss, smooth_l1_loss)
+
+sigmoid, tanh = Tensor.sigmoid, Tensor.tanh
+
+
+def _stored(input, result, inplace):
+    """The result, as the new value of `input` where the caller asked for that."""
+    return input.copy_(result) if inplace else result
+
+
+# ---- activations ---------------------------------------------------------------------------------------------
+
+
+def relu(input, inplace=False):
+    """max(x, 0)."""
+    return input.relu_() if inplace else input.relu()
+
+
+def relu6(input, inplace=False):
+    """min(max(x, 0), 6)."""
+    return _stored(input, input.relu().clamp(max=6.0), inplace)
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """x where positive, else negative_slope * x."""
+    return _stored(input, where(input > 0, input, input * negative_slope), inplace)
+
+
+def prelu(input, weight):
+    """leaky_relu with the slopes of a tensor: one, or one for each channel (dimension 1)."""
+    if weight.numel() > 1 and input.ndim > 1:
+        weight = weight.reshape(-1, *(1,) * (input.ndim - 2))
+    return where(input > 0, input, input * weight)
+
+
+def elu(input, alpha=1.0, inplace=False):
+    """x where positive, else alpha * (exp(x) - 1)."""
+    return _stored(input, input.relu() + input.clamp(max=0.0).expm1() * alpha, inplace)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    """x where positive, else alpha * (exp(x / alpha) - 1)."""
+    return _stored(input, input.relu() + (input.clamp(max=0.0) / alpha).expm1() * alpha, inplace)
+
+
+def selu(input, inplace=False):
+    """elu, scaled so that networks of it keep mean 0 and variance 1."""
+    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+    return _stored(input, elu(input, alpha) * scale, inplace)
+
+
+def gelu(input, approximate='none'):
+    """x times the normal distribution function of x, or its approximation by 'tanh'."""
+    if approximate == 'none':
+        return input.gelu()
+    if approximate != 'tanh':
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return input * 0.5 * ((input + input * input.square() * 0.044715) * math.sqrt(2 / math.pi)).tanh().add(1.0)
+
+
+def silu(input, inplace=False):
+    """x * sigmoid(x)."""
+    return input.silu_() if inplace else input.silu()
+
+
+def mish(input, inplace=False):
+    """x * tanh(softplus(x))."""
+    return _stored(input, input * input.softplus().tanh(), inplace)
+
+
+def softplus(input, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold."""
+    if beta == 1 and threshold == 20:
+        return input.softplus()
+    scaled = input * beta
+    return where(scaled > threshold, input, scaled.softplus() / beta)
+
+
+def softsign(input):
+    """x / (1 + |x|)."""
+    return input / (input.abs() + 1.0)
+
+
+def logsigmoid(input):
+    """log(sigmoid(x)), computed stably."""
+    return -(-input).softplus()
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """x, kept between two bounds."""
+    return _stored(input, input.clamp(min_val, max_val), inplace)
+
+
+def hardsigmoid(input, inplace=False):
+    """min(max(x / 6 + 1/2, 0), 1)."""
+    return _stored(input, (input / 6.0 + 0.5).clamp(0.0, 1.0), inplace)
+
+
+def hardswish(input, inplace=False):
+    """x * hardsigmoid(x)."""
+    return _stored(input, input * hardsigmoid(input), inplace)
+
+
+def glu(input, dim=-1):
+    """The first half of a dimension times the sigmoid of the second."""
+    if input.shape[dim] % 2:
+        raise RuntimeError(f'Halving dimension must be even, but dimension {dim} is size {input.shape[dim]}')
+    first, second = input.chunk(2, dim)
+    return first * second.sigmoid()
+
+
+def _softmax_dim(input, dim):
+    return dim if dim is not None else 0 if input.ndim in (0, 1, 3) else 1
+
+
+def softmax(input, dim=None, dtype=None):
+    """exp(x), normalised to sum 1 along a dimension."""
+    return input.softmax(_softmax_dim(input, dim), dtype)
+
+
+def log_softmax(input, dim=None, dtype=None):
+    """The logarithm of softmax, computed stably."""
+    return input.log_softmax(_softmax_dim(input, dim), dtype)
+
+
+def softmin(input, dim=None, dtype=None):
+    """softmax(-x)."""
+    return softmax(-input, dim, dtype)
+
+
+# ---- layers --------------------------------------------------------------------------------------------------
+
+
+def linear(input, weight, bias=None):
+    """x @ weight.T + bias: weight is (outputs, inputs)."""
+    output = input @ weight.t()
+    return output if bias is None else output + bias
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """x1 @ weight[k] @ x2 for each output k: weight is (outputs, inputs1, inputs2)."""
+    output = ((input1.unsqueeze(-2) @ weight.permute(1, 0, 2).flatten(1)).squeeze(-2)
+              .reshape(*input1.shape[:-1], weight.shape[0], weight.shape[2]) @ input2.unsqueeze(-1)).squeeze(-1)
+    return output if bias is None else output + bias
+
+
+def embedding(input, weight, padding_idx=None):
+    """Rows of weight by index; the row at padding_idx gets no gradient."""
+    rows = weight.index_select(0, input)
+    if padding_idx is None:
+        return rows
+    padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
+    return where((input != padding_idx).unsqueeze(-1), rows, rows.detach())
+
+
+def one_hot(input, num_classes=-1):
+    """1 at the index, 0 elsewhere, along a new last dimension; without num_classes it waits for the largest."""
+    if num_classes < 0:
+        num_classes = int(input.amax()) + 1
+    return (input.unsqueeze(-1) == gt.arange(num_classes)).long()
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    """x divided by its p-norm along a dimension."""
+    return input / input.norm(p, dim, True).clamp(min=eps)
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    """In training, zero elements with probability p and scale the others by 1 / (1 - p)."""
+    if not 0 <= p <= 1:
+        raise ValueError(f'dropout probability has to be between 0 and 1, but got {p}')
+    if not training or p == 0:
+        return input
+    kept = gt.rand(input.shape) >= p
+    return _stored(input, input * kept * (1 / (1 - p) if p < 1 else 0.0), inplace)
+
+
+# ---- normalisation -------------------------------------------------------------------------------------------
+
+
+def _standardised(input, dims, eps):
+    """x with mean 0 and variance 1 over dimensions."""
+    centered = input - input.mean(dims, True)
+    return centered * (centered.square().mean(dims, True) + eps).rsqrt()
+
+
+def _affine(input, weight, bias):
+    if weight is not None:
+        input = input * weight
+    return input if bias is None else input + bias
+
+
+def _trailing(input, normalized_shape):
+    shape = tuple(normalized_shape)
+    if input.shape[input.ndim - len(shape):] != shape:
+        raise RuntimeError(f'Given normalized_shape={list(shape)}, expected input with shape [*, '
+                           f'{", ".join(map(str, shape))}], but got input of size{list(input.shape)}')
+    return tuple(range(-len(shape), 0))
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Mean 0 and variance 1 over the last dimensions, times weight, plus bias."""
+    return _affine(_standardised(input, _trailing(input, normalized_shape), eps), weight, bias)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """x divided by its root mean square over the last dimensions, times weight."""
+    if eps is None:
+        bits = {'float64': 52, 'float16': 10, 'bfloat16': 7}.get(input.dtype.name, 23)
+        eps = 2.0 ** -bits
+    squares = input.square().mean(_trailing(input, normalized_shape), True)
+    return _affine(input * (squares + eps).rsqrt(), weight, None)
+
+
+def _per_channel(tensor, input):
+    return None if tensor is None else tensor.reshape(1, -1, *(1,) * (input.ndim - 2))
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Mean 0 and variance 1 over each group of channels (dimension 1), times weight, plus bias."""
+    if input.shape[1] % num_groups:
+        raise RuntimeError(f'Expected number of channels in input to be divisible by num_groups, but got input of '
+                           f'shape {list(input.shape)} and num_groups={num_groups}')
+    groups = _standardised(input.reshape(input.shape[0], num_groups, -1), -1, eps)
+    return _affine(groups.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input))
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Mean 0 and variance 1 over all but the channels: of this batch in training, else as running values say."""
+    weight, bias = _per_channel(weight, input), _per_channel(bias, input)
+    if not training:
+        centered = input - _per_channel(running_mean, input)
+        return _affine(centered * (_per_channel(running_var, input) + eps).rsqrt(), weight, bias)
+    count = input.numel() // input.shape[1]
+    if count == 1:
+        raise ValueError(f'Expected more than 1 value per channel when training, got input size {input.shape}')
+    dims = (0, *range(2, input.ndim))
+    mean = input.mean(dims, True)
+    centered = input - mean
+    variance = centered.square().mean(dims, True)
+    if running_mean is not None:
+        running_mean.data = running_mean * (1 - momentum) + mean.detach().flatten() * momentum
+        running_var.data = (running_var * (1 - momentum)
+                            + variance.detach().flatten() * (momentum * (count / (count - 1))))
+    return _affine(centered * (variance + eps).rsqrt(), weight, bias)
+
+
+# ---- attention -----------------------------------------------------------------------------------------------
+
+
+def masked(scores, mask):
+    """Scores with a mask added; of a bool mask, those that are False are excluded."""
+    if mask.dtype == _gt.bool:
+        return scores.masked_fill(~mask, -math.inf)
+    return scores + mask
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                                 enable_gqa=False):
+    """softmax(query @ key.T * scale + mask) @ value over the last two dimensions."""
+    if is_causal and attn_mask is not None:
+        raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = (query * scale) @ key.transpose(-2, -1)
+    if is_causal:
+        attn_mask = gt.ones(query.shape[-2], key.shape[-2], dtype=_gt.bool).tril()
+    if attn_mask is not None:
+        scores = masked(scores, attn_mask)
+    weights = scores.softmax(-1)
+    return (dropout(weights, dropout_p) if dropout_p else weights) @ value

@@ -1,0 +1,121 @@
+"""Fill tensors with starting values, by PyTorch's formulas. Each function changes its tensor and returns it."""
+
+import math
+
+from gt import Tensor, _gt
+
+
+def calculate_gain(nonlinearity, param=None):
+    """By how much to scale weights before a nonlinearity."""
+    gains = {'tanh': 5 / 3, 'relu': math.sqrt(2), 'selu': 3 / 4}
+    if nonlinearity == 'leaky_relu':
+        return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
+    if nonlinearity in gains:
+        return gains[nonlinearity]
+    if nonlinearity in ('linear', 'sigmoid') or nonlinearity.startswith('conv'):
+        return 1
+    raise ValueError(f'Unsupported nonlinearity {nonlinearity}')
+
+
+def _fans(tensor):
+    """How many inputs and outputs a weight (outputs, inputs, ...) has."""
+    if tensor.ndim < 2:
+        raise ValueError('Fan in and fan out can not be computed for tensor with fewer than 2 dimensions')
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def _fan(tensor, mode):
+    modes = ['fan_in', 'fan_out']
+    if mode.lower() not in modes:
+        raise ValueError(f'Mode {mode} not supported, please use one of {modes}')
+    return _fans(tensor)[modes.index(mode.lower())]
+
+
+def constant_(tensor, val):
+    """The same value everywhere."""
+    tensor.data = _gt.full_like(tensor, val)
+    return tensor
+
+
+def zeros_(tensor):
+    """Zeros."""
+    return constant_(tensor, 0.0)
+
+
+def ones_(tensor):
+    """Ones."""
+    return constant_(tensor, 1.0)
+
+
+def eye_(tensor):
+    """The unit matrix."""
+    if tensor.ndim != 2:
+        raise ValueError('Only tensors with 2 dimensions are supported')
+    tensor.data = _gt.eye(*tensor.shape, dtype=tensor.dtype)
+    return tensor
+
+
+def uniform_(tensor, a=0.0, b=1.0):
+    """Uniformly distributed numbers between a and b."""
+    return Tensor.uniform_(tensor, a, b)
+
+
+def normal_(tensor, mean=0.0, std=1.0):
+    """Normally distributed numbers."""
+    return Tensor.normal_(tensor, mean, std)
+
+
+def _erfinv(x):
+    """The inverse of erf for float64: an approximation (Winitzki's), improved by Newton's method."""
+    a, log = 0.147, (1.0 - x.square()).log()
+    first = log * 0.5 + 2 / (math.pi * a)
+    y = x.sign() * ((first.square() - log / a).sqrt() - first).sqrt()
+    for _ in range(3):
+        y = y - (y.erf() - x) * (y.square().exp() * (math.sqrt(math.pi) / 2))
+    return y
+
+
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0):
+    """Normally distributed numbers, only those between a and b."""
+    low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
+    places = _gt.rand_like(tensor, dtype=_gt.float64) * (high - low) + low
+    normal = _erfinv(places.clamp(-1 + 1e-15, 1 - 1e-15)) * (std * math.sqrt(2)) + mean
+    tensor.data = normal.clamp(a, b).to(tensor.dtype)
+    return tensor
+
+
+def xavier_uniform_(tensor, gain=1.0):
+    """Uniform, with variance gain² * 2 / (inputs + outputs)."""
+    bound = gain * math.sqrt(6 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor, gain=1.0):
+    """Normal, with variance gain² * 2 / (inputs + outputs)."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))))
+
+
+def kaiming_uniform_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu'):
+    """Uniform, with variance gain² / inputs."""
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(tensor, mode))
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu'):
+    """Normal, with variance gain² / inputs."""
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))
+
+
+def orthogonal_(tensor, gain=1):
+    """Orthogonal rows or columns, whichever are fewer. Made in this process, by NumPy."""
+    import numpy
+    if tensor.ndim < 2:
+        raise ValueError('Only tensors with 2 or more dimensions are supported')
+    rows = tensor.shape[0]
+    square = _gt.randn(rows, tensor.numel() // rows, dtype=_gt.float64).numpy()
+    wide = square.shape[0] < square.shape[1]
+    q, r = numpy.linalg.qr(square.T if wide else square)
+    q = q * numpy.sign(numpy.diag(r)) * gain
+    tensor.data = _gt.tensor((q.T if wide else q).reshape(tensor.shape), dtype=tensor.dtype)
+    return tensor

@@ -1,0 +1,147 @@
+"""Layers: Linear, Bilinear, Embedding, Dropout, and those that only reshape."""
+
+import math
+
+import gt
+from gt.nn import functional as F
+from gt.nn import init
+from gt.nn.module import Module
+from gt.nn.parameter import Parameter
+
+
+class Identity(Module):
+    """What goes in comes out; arguments are ignored."""
+
+    def __init__(self, *args, **keywords):
+        super().__init__()
+
+    def forward(self, input):
+        return input
+
+
+class Linear(Module):
+    """x @ weight.T + bias: weight is (out_features, in_features)."""
+
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter(gt.empty(out_features, in_features, dtype=dtype))
+        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Uniform between ±1 / sqrt(in_features)."""
+        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input):
+        output, bias = input @ self.weight.t(), self.bias
+        return output if bias is None else output + bias
+
+    def extra_repr(self):
+        return f'in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}'
+
+
+class Bilinear(Module):
+    """x1 @ weight[k] @ x2 + bias[k] for each output k."""
+
+    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
+        super().__init__()
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = Parameter(gt.empty(out_features, in1_features, in2_features, dtype=dtype))
+        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Uniform between ±1 / sqrt(in1_features)."""
+        bound = 1 / math.sqrt(self.in1_features)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def forward(self, input1, input2):
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self):
+        return (f'in1_features={self.in1_features}, in2_features={self.in2_features}, '
+                f'out_features={self.out_features}, bias={self.bias is not None}')
+
+
+class Embedding(Module):
+    """A row of weight (num_embeddings, embedding_dim) for each index; the row at padding_idx is not trained."""
+
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, device=None, dtype=None):
+        super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise AssertionError('Padding_idx must be within num_embeddings')
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.weight = Parameter(gt.empty(num_embeddings, embedding_dim, dtype=dtype))
+        self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
+        """An embedding with these rows, which are trained unless frozen."""
+        layer = cls(*embeddings.shape, padding_idx)
+        layer.weight = Parameter(embeddings, not freeze)
+        return layer
+
+    def reset_parameters(self):
+        """Normal; the padding is zero."""
+        weight = gt.randn_like(self.weight)
+        if self.padding_idx is not None:
+            weight[self.padding_idx] = 0.0
+        self.weight.data = weight
+
+    def forward(self, input):
+        return F.embedding(input, self.weight, self.padding_idx)
+
+    def extra_repr(self):
+        padding = '' if self.padding_idx is None else f', padding_idx={self.padding_idx}'
+        return f'{self.num_embeddings}, {self.embedding_dim}{padding}'
+
+
+class Dropout(Module):
+    """In training, zero elements with probability p and scale the others by 1 / (1 - p); see gt.manual_seed."""
+
+    def __init__(self, p=0.5, inplace=False):
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f'dropout probability has to be between 0 and 1, but got {p}')
+        self.p, self.inplace = p, inplace
+
+    def forward(self, input):
+        return F.dropout(input, self.p, self.training, self.inplace)
+
+    def extra_repr(self):
+        return f'p={self.p}, inplace={self.inplace}'
+
+
+class Flatten(Module):
+    """One dimension instead of those from start_dim to end_dim."""
+
+    def __init__(self, start_dim=1, end_dim=-1):
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, input):
+        return input.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self):
+        return f'start_dim={self.start_dim}, end_dim={self.end_dim}'
+
+
+class Unflatten(Module):
+    """Several dimensions instead of one."""
+
+    def __init__(self, dim, unflattened_size):
+        super().__init__()
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, input):
+        dim = self.dim % input.ndim
+        return input.reshape(*input.shape[:dim], *self.unflattened_size, *input.shape[dim + 1:])
+
+    def extra_repr(self):
+        return f'dim={self.dim}, unflattened_size={self.unflattened_size}'

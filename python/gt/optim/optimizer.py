@@ -1,0 +1,123 @@
+"""Optimizer: parameter groups, state, and one step. The optimisers say only how a group is updated.
+
+Updates are ordinary operations that are not recorded. They are written for few instructions, as each parameter
+pays for each of them at every step.
+"""
+
+from collections import defaultdict
+
+from gt import Tensor, _gt
+
+_set_grad_enabled = _gt._set_grad_enabled
+
+
+def require(valid, what, value):
+    """Refuse an option that makes no sense, in PyTorch's words."""
+    if not valid:
+        raise ValueError(f'Invalid {what}: {value}')
+
+
+def require_common(lr, weight_decay, eps=0.0):
+    """The options that all optimisers have."""
+    require(lr >= 0, 'learning rate', lr)
+    require(eps >= 0, 'epsilon value', eps)
+    require(weight_decay >= 0, 'weight_decay value', weight_decay)
+
+
+def _loaded(key, value, parameter):
+    """A value of a loaded state as this optimiser keeps it; step is a number here."""
+    if key == 'step':
+        return float(value)
+    if not hasattr(value, 'shape'):
+        return value
+    return _gt.as_tensor(value).to(parameter.dtype)
+
+
+class Optimizer:
+    """The base of optimisers: params are tensors, or dicts of tensors and of options other than `defaults`."""
+
+    def __init__(self, params, defaults):
+        if isinstance(params, Tensor):
+            raise TypeError('params argument given to the optimizer should be an iterable of Tensors or dicts, '
+                            f'but got {type(params).__name__}')
+        self.defaults, self.state, self.param_groups = defaults, defaultdict(dict), []
+        groups = list(params)
+        if not groups:
+            raise ValueError('optimizer got an empty parameter list')
+        for group in groups if isinstance(groups[0], dict) else [{'params': groups}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group):
+        """Add parameters, with options of their own: {'params': [...], 'lr': 0.1}."""
+        params = param_group['params']
+        params = [params] if isinstance(params, Tensor) else list(params)
+        known = {p for group in self.param_groups for p in group['params']}
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(
+                    f'optimizer can only optimize Tensors, but one of the params is {type(p).__name__}')
+            if not p.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+            if p in known:
+                raise ValueError('some parameters appear in more than one parameter group')
+        self.param_groups.append({**self.defaults, **param_group, 'params': params})
+
+    def zero_grad(self, set_to_none=True):
+        """Forget all gradients, or set them to zero."""
+        for group in self.param_groups:
+            for p in group['params']:
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    p.grad = _gt.zeros_like(p)
+
+    def step(self, closure=None):
+        """Update all parameters that have a gradient. closure(), if given, computes the loss first."""
+        loss = None
+        before = _set_grad_enabled(True)
+        try:
+            if closure is not None:
+                loss = closure()
+            _set_grad_enabled(False)
+            for group in self.param_groups:
+                self.update(group)
+        finally:
+            _set_grad_enabled(before)
+        return loss
+
+    def update(self, group):
+        """Update the parameters of a group."""
+        raise NotImplementedError
+
+    def state_dict(self):
+        """{'state': by position, 'param_groups': with positions for parameters}, as in PyTorch."""
+        positions, groups = {}, []
+        for group in self.param_groups:
+            for p in group['params']:
+                positions.setdefault(p, len(positions))
+            groups.append({**group, 'params': [positions[p] for p in group['params']]})
+        return {'state': {positions[p]: dict(state) for p, state in self.state.items()}, 'param_groups': groups}
+
+    def load_state_dict(self, state_dict):
+        """Take options and state from state_dict(), of GT or of PyTorch."""
+        groups = state_dict['param_groups']
+        if len(groups) != len(self.param_groups):
+            raise ValueError('loaded state dict has a different number of parameter groups')
+        if any(len(group['params']) != len(own['params']) for group, own in zip(groups, self.param_groups)):
+            raise ValueError('loaded state dict contains a parameter group '
+                             "that doesn't match the size of optimizer's group")
+        parameters = {}
+        for group, own in zip(groups, self.param_groups):
+            parameters.update(zip(group['params'], own['params']))
+            own.update({key: value for key, value in group.items() if key != 'params'})
+        self.state = defaultdict(dict)
+        for position, state in state_dict['state'].items():
+            p = parameters[position]
+            self.state[p] = {key: _loaded(key, value, p) for key, value in state.items()}
+
+    def __repr__(self):
+        text = type(self).__name__ + ' ('
+        for k, group in enumerate(self.param_groups):
+            options = ''.join(f'    {key}: {group[key]}\n' for key in sorted(group) if key != 'params')
+            text += f'\nParameter Group {k}\n{options}'
+        return text + ')'

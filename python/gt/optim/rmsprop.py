@@ -1,0 +1,48 @@
+"""RMSprop."""
+
+from gt.optim.optimizer import Optimizer, require, require_common
+
+
+class RMSprop(Optimizer):
+    """p -= lr * gradient / (sqrt(running mean of squares) + eps); centered: of squared deviations."""
+
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, *,
+                 maximize=False):
+        require_common(lr, weight_decay, eps)
+        require(momentum >= 0, 'momentum value', momentum)
+        require(alpha >= 0, 'alpha value', alpha)
+        super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
+                                      weight_decay=weight_decay, maximize=maximize))
+
+    def update(self, group):
+        """Update the parameters of a group."""
+        lr, alpha, eps, weight_decay = group['lr'], group['alpha'], group['eps'], group['weight_decay']
+        momentum, centered, maximize, states = group['momentum'], group['centered'], group['maximize'], self.state
+        keep = 1 - alpha
+        for p in group['params']:
+            g = p.grad
+            if g is None:
+                continue
+            if maximize:
+                g = -g
+            if weight_decay:
+                g = g + p * weight_decay
+            state = states[p]
+            if state:
+                state['step'] += 1
+                squares = state['square_avg'] * alpha + g.square() * keep
+            else:
+                state['step'], squares = 1.0, g.square() * keep
+            state['square_avg'] = squares
+            if centered:
+                mean = g * keep
+                if 'grad_avg' in state:
+                    mean = state['grad_avg'] * alpha + mean
+                state['grad_avg'] = mean
+                squares = squares - mean.square()
+            g = g / (squares.sqrt() + eps)
+            if momentum:
+                if 'momentum_buffer' in state:
+                    g = state['momentum_buffer'] * momentum + g
+                state['momentum_buffer'] = g
+            p -= g * lr
