@@ -167,6 +167,50 @@ GT_API gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int
 GT_API gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out);
 GT_API gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out); /* indices, best first */
 
+/* ---- gradients ---------------------------------------------------------------------------------------------- */
+
+/*
+ *     gt_tensor_set_requires_grad(w, true);
+ *     ...                                        loss, one number, is computed from w and others
+ *     gt_backward(loss, NULL, false);
+ *     gt_tensor_grad(w, &gradient);              d loss / d w
+ *
+ * Ops on a tensor that requires a gradient are recorded, and what they give requires one too, if its dtype is
+ * floating. The record lives as long as the tensors that came out of it. Tensors are values: no op changes one, so
+ * a training step computes new weights (with recording off) and asks for their gradients in turn: examples/c/mlp.c
+ */
+
+/*
+ * Ask for the gradient of a tensor, or no longer. For floating dtypes; a tensor that was computed from others that
+ * require gradients always requires one.
+ */
+GT_API gt_err gt_tensor_set_requires_grad(gt_tensor *tensor, bool wanted);
+GT_API bool gt_tensor_requires_grad(const gt_tensor *tensor);
+/* What gt_backward has added up for a tensor on which gt_tensor_set_requires_grad was called; NULL if nothing. */
+GT_API gt_err gt_tensor_grad(gt_tensor *tensor, gt_tensor **gradient);
+GT_API void gt_tensor_clear_grad(gt_tensor *tensor);
+
+/*
+ * Add the gradients of `loss` to the tensors it was computed from. `gradient` is that of loss itself, of its
+ * shape; NULL means 1, for a loss of one element. What was saved for this is dropped, and the same record cannot
+ * be walked again, unless retain_graph.
+ */
+GT_API gt_err gt_backward(gt_tensor *loss, gt_tensor *gradient, bool retain_graph);
+/*
+ * gradients[k], yours, becomes the gradient of the outputs, added up, by inputs[k], or NULL where none depends
+ * on it; what gt_tensor_grad tells stays as it is. output_gradients[k] is that of outputs[k], NULL meaning 1 as
+ * above; NULL instead of the array means NULL for each. With create_graph the gradients are recorded too and can
+ * be differentiated again; that implies retain_graph.
+ */
+GT_API gt_err gt_grad(gt_tensor *const *outputs, gt_tensor *const *output_gradients, int output_count,
+                      gt_tensor *const *inputs, int input_count, bool retain_graph, bool create_graph,
+                      gt_tensor **gradients);
+
+/* Record ops on this thread, or do not, from here on; tells what it was before. At first they are recorded. */
+GT_API bool gt_set_grad_enabled(bool enabled);
+/* The same value, not recorded: it requires no gradient. */
+GT_API gt_err gt_detach(gt_tensor *a, gt_tensor **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,7 +4,8 @@
  *     cc linear_regression.c -o linear_regression -lgt && ./linear_regression [host:port]
  *
  * loss = mean((X w - y)^2), so its gradient is X^T (X w - y) * 2 / N. The loop only emits instructions; it waits
- * where it prints a loss. Without an argument everything runs in this process.
+ * where it prints a loss. Without an argument everything runs in this process. Read next: mlp.c, where GT finds the
+ * gradients.
  */
 #include <gt.h>
 #include <stdio.h>

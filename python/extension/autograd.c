@@ -44,9 +44,10 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     if (own_tensor(self) < 0)
         return -1;
     tensor = ((TensorObject *)self)->tensor;
-    gt__node_release(tensor->node);
+    gt_node *node = tensor->node;
     tensor->node = NULL;
     gt_err err = wanted ? gt__tensor_require_grad(tensor) : GT_OK;
+    gt__node_release(node); /* last: with it go its hooks, which is the end of Python objects */
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
@@ -149,10 +150,10 @@ static int set_grad(PyObject *self, PyObject *value, void *closure)
     (void)closure;
     gt_tensor *tensor = ((TensorObject *)self)->tensor;
     if (!value || value == Py_None) {
-        if (tensor->node) {
-            gt_tensor_release(tensor->node->gradient);
+        gt_tensor *old = tensor->node ? tensor->node->gradient : NULL;
+        if (old)
             tensor->node->gradient = NULL;
-        }
+        gt_tensor_release(old);
         return 0;
     }
     if (!gt__py_is_tensor(value)) {
@@ -167,9 +168,9 @@ static int set_grad(PyObject *self, PyObject *value, void *closure)
     if (!tensor->node && gt__py_set_requires_grad(self, true) < 0)
         return -1;
     tensor = ((TensorObject *)self)->tensor;
-    gt_tensor_retain(gradient);
-    gt_tensor_release(tensor->node->gradient);
-    tensor->node->gradient = gradient;
+    gt_tensor *old = tensor->node->gradient;
+    tensor->node->gradient = gt_tensor_retain(gradient);
+    gt_tensor_release(old);
     return 0;
 }
 
@@ -281,10 +282,12 @@ static PyObject *method_backward(PyObject *self, gt_py_args args, Py_ssize_t nar
     gt_tensor *output = gt__py_use(self), *gradient = NULL;
     if (!output)
         return NULL;
+    gt_tensor_retain(output); /* a conversion or a hook may rebind self */
     if (values[0] && values[0] != Py_None &&
-        gt__py_tensor_argument(values[0], output->client, "gradient", &gradient) < 0)
+        gt__py_tensor_argument(values[0], output->client, "gradient", &gradient) < 0) {
+        gt_tensor_release(output);
         return NULL;
-    gt_tensor_retain(output);
+    }
     gt_backward_options options = {.retain_graph = retain_graph, .create_graph = create_graph};
     gt_err err = gt__autograd_run(&output, &gradient, 1, NULL, 0, NULL, options);
     gt_tensor_release(output);
@@ -305,15 +308,6 @@ static PyObject *wrap_results(gt_tensor **results, Py_ssize_t count)
             PyTuple_SET_ITEM(tuple, k, item);
     }
     return tuple;
-}
-
-static gt_err run_grad(gt_tensor **outputs, gt_tensor **gradients, Py_ssize_t count, gt_tensor **inputs,
-                       Py_ssize_t input_count, gt_tensor **results, gt_backward_options options)
-{
-    for (Py_ssize_t k = 0; k < input_count; k++)
-        if (!inputs[k]->node)
-            return gt__fail(GT_ERR_VALUE, "one of the differentiated tensors does not require grad");
-    return gt__autograd_run(outputs, gradients, (unsigned)count, inputs, (unsigned)input_count, results, options);
 }
 
 static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -352,7 +346,7 @@ static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         PyErr_NoMemory();
         goto done;
     }
-    gt_err err = run_grad(outputs, gradients, count, inputs, input_count, results, options);
+    gt_err err = gt__autograd_run(outputs, gradients, (unsigned)count, inputs, (unsigned)input_count, results, options);
     answer = err == GT_OK ? wrap_results(results, input_count) : raise_run(err);
 done:
     release_all(outputs, count);
@@ -386,27 +380,40 @@ static void free_hook(void *context)
     Py_DECREF((PyObject *)context);
 }
 
-/* _register_hook(hook) -> number; gt/autograd.py makes the handle. */
+static const char HOOK_ENTRY[] = "gt.hook_entry";
+
+static void release_entry(PyObject *capsule)
+{
+    gt__hook_release(PyCapsule_GetPointer(capsule, HOOK_ENTRY));
+}
+
+/* _register_hook(hook) -> the entry, for _remove_hook; gt/autograd.py makes the handle. */
 static PyObject *method_register_hook(PyObject *self, PyObject *hook)
 {
-    uint64_t number;
+    gt_hook_entry *entry;
     if (!PyCallable_Check(hook)) {
         PyErr_SetString(PyExc_TypeError, "a hook must be callable");
         return NULL;
     }
-    gt_err err = gt__tensor_hook(((TensorObject *)self)->tensor, call_hook, hook, free_hook, &number);
+    gt_err err = gt__tensor_hook(((TensorObject *)self)->tensor, call_hook, hook, free_hook, &entry);
     if (err != GT_OK)
         return gt__py_raise(err);
     Py_INCREF(hook);
-    return PyLong_FromUnsignedLongLong(number);
+    PyObject *capsule = PyCapsule_New(entry, HOOK_ENTRY, release_entry);
+    if (!capsule) {
+        gt__hook_remove(entry);
+        gt__hook_release(entry);
+    }
+    return capsule;
 }
 
-static PyObject *method_remove_hook(PyObject *self, PyObject *number)
+static PyObject *py_remove_hook(PyObject *module, PyObject *capsule)
 {
-    unsigned long long value = PyLong_AsUnsignedLongLong(number);
-    if (PyErr_Occurred())
+    (void)module;
+    gt_hook_entry *entry = PyCapsule_GetPointer(capsule, HOOK_ENTRY);
+    if (!entry)
         return NULL;
-    gt__tensor_unhook(((TensorObject *)self)->tensor, value);
+    gt__hook_remove(entry);
     Py_RETURN_NONE;
 }
 
@@ -475,7 +482,6 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
-    {.ml_name = "_remove_hook", .ml_meth = method_remove_hook, .ml_flags = METH_O},
     {.ml_name = NULL},
 };
 
@@ -490,6 +496,7 @@ PyGetSetDef gt__py_autograd_attributes[] = {
 PyMethodDef gt__py_autograd_functions[] = {
     FAST("grad", py_grad,
          "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
+    {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},
     {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},
     NOARGS("is_grad_enabled", py_is_grad_enabled, "Whether new operations are recorded."),
     NOARGS("_tape", py_tape, "The recorded ops of this thread's client, oldest first."),

@@ -288,8 +288,8 @@ static gt_client *open_client(const char *address, int timeout_ms, int workers)
     for (;;) {
         gt_client *client;
         PyThreadState *state = PyEval_SaveThread();
-        gt_err err = address ? gt_client_connect(address, timeout_ms, &client)
-                             : gt_client_open_embedded(workers, &client);
+        gt_err err =
+            address ? gt_client_connect(address, timeout_ms, &client) : gt_client_open_embedded(workers, &client);
         PyEval_RestoreThread(state);
         if (err == GT_OK)
             return client;
@@ -308,13 +308,8 @@ static bool has_default(void)
     return default_connection && default_connection->client && !is_foreign(default_connection->client);
 }
 
-static gt_client *default_client(void)
+static int open_default(void)
 {
-    while (!has_default() && default_opening) /* by another thread */
-        if (sleep_a_turn() < 0)
-            return NULL;
-    if (has_default())
-        return default_connection->client;
     default_opening = true;
     gt_client *client = open_client(NULL, 0, default_workers);
     ConnectionObject *connection = client ? connection_new(client) : NULL;
@@ -322,7 +317,15 @@ static gt_client *default_client(void)
         Py_XSETREF(default_connection, connection);
     default_opening = false;
     announce_turn();
-    return connection ? client : NULL;
+    return connection ? 0 : -1;
+}
+
+static gt_client *default_client(void)
+{
+    while (!has_default())
+        if ((default_opening ? sleep_a_turn() : open_default()) < 0)
+            return NULL;
+    return default_connection->client;
 }
 
 /* Borrowed; NULL without an exception if this thread never connected. */

@@ -149,10 +149,9 @@ int gt__py_wrap_axis(int64_t given, int rank, int *axis)
     return 0;
 }
 
-int gt__py_axis(PyObject *object, int rank, int *axis)
+int gt__py_dim(PyObject *object, int64_t *given)
 {
-    int64_t given;
-    return gt__py_int64(object, &given) < 0 ? -1 : gt__py_wrap_axis(given, rank, axis);
+    return object ? gt__py_int64(object, given) : 0;
 }
 
 int gt__py_ints(PyObject *object, int *count, int64_t *values)
@@ -165,31 +164,33 @@ int gt__py_ints(PyObject *object, int *count, int64_t *values)
             return -1;
         PyErr_Clear();
     }
-    PyObject *sequence = PySequence_Fast(object, "expected an int or a sequence of ints");
+    PyObject *given = PySequence_Fast(object, "expected an int or a sequence of ints");
+    PyObject *sequence = given ? PySequence_Tuple(given) : NULL; /* an element's __index__ may shrink a list */
+    Py_XDECREF(given);
     if (!sequence)
         return -1;
-    Py_ssize_t length = PySequence_Fast_GET_SIZE(sequence);
+    Py_ssize_t length = PyTuple_GET_SIZE(sequence);
     int status = 0;
     if (length > GT_MAX_RANK) {
         PyErr_Format(PyExc_RuntimeError, "tensors have at most %d dimensions, not %zd", GT_MAX_RANK, length);
         status = -1;
     }
     for (Py_ssize_t k = 0; k < length && status == 0; k++)
-        status = gt__py_int64(PySequence_Fast_GET_ITEM(sequence, k), &values[k]);
+        status = gt__py_int64(PyTuple_GET_ITEM(sequence, k), &values[k]);
     *count = (int)length;
     Py_DECREF(sequence);
     return status;
 }
 
-int gt__py_axes(PyObject *object, int rank, uint32_t *axes)
+int gt__py_dims(PyObject *object, int *count, int64_t *given)
+{
+    *count = 0;
+    return object && object != Py_None ? gt__py_ints(object, count, given) : 0;
+}
+
+int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes)
 {
     *axes = 0;
-    if (!object || object == Py_None)
-        return 0;
-    int64_t given[GT_MAX_RANK];
-    int count;
-    if (gt__py_ints(object, &count, given) < 0)
-        return -1;
     for (int k = 0; k < count; k++) {
         int axis;
         if (gt__py_wrap_axis(given[k], rank, &axis) < 0)

@@ -68,18 +68,10 @@ static int like(PyObject *input, PyObject *const *values, Creation *creation)
 
 /* ---- constants and random numbers ------------------------------------------------------------------------ */
 
-/* The literal as the dtype sees it: integers exactly, floats as doubles. */
 static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value, gt_tensor **out)
 {
-    bool is_float = gt__dtype_is_float(creation->dtype);
-    if (is_float && kind != GT_LITERAL_FLOAT)
-        value.f = (double)value.i;
-    else if (creation->dtype == GT_BOOL && kind == GT_LITERAL_FLOAT)
-        value.i = value.f != 0;
-    else if (!is_float && kind == GT_LITERAL_FLOAT)
-        value.i = isfinite(value.f) ? (int64_t)value.f : 0;
-    return gt__emit_full(creation->client, creation->dtype, (unsigned)creation->rank, creation->shape,
-                         is_float ? GT_LITERAL_FLOAT : GT_LITERAL_INT, value, out);
+    return gt__emit_full(creation->client, creation->dtype, (unsigned)creation->rank, creation->shape, kind, value,
+                         out);
 }
 
 static gt_err make_zeros(const Creation *creation, gt_tensor **out)
@@ -110,7 +102,8 @@ static gt_err make_randn(const Creation *creation, gt_tensor **out)
         gt_tensor *out = NULL;                                                                                    \
         if (sized(#name, args, nargs, kwnames, &creation) < 0)                                                    \
             return NULL;                                                                                          \
-        return finish(&creation, make_##name(&creation, &out), out);                                              \
+        gt_err err = make_##name(&creation, &out);                                                                \
+        return finish(&creation, err, out);                                                                       \
     }                                                                                                             \
     static PyObject *py_##name##_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)     \
     {                                                                                                             \
@@ -122,7 +115,8 @@ static gt_err make_randn(const Creation *creation, gt_tensor **out)
         if (gt__py_parse(#name "_like", args, nargs, kwnames, names, 4, 1, values) < 0 ||                         \
             like(values[0], values + 1, &creation) < 0)                                                           \
             return NULL;                                                                                          \
-        return finish(&creation, make_##name(&creation, &out), out);                                              \
+        gt_err err = make_##name(&creation, &out);                                                                \
+        return finish(&creation, err, out);                                                                       \
     }
 SIZED(zeros)
 SIZED(ones)
@@ -152,7 +146,8 @@ static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         gt__py_number(values[1], &kind, &value) < 0 || options(values + 2, literal_dtype(kind), &creation) < 0 ||
         !(creation.client = gt__py_client()))
         return NULL;
-    return finish(&creation, emit_full(&creation, kind, value, &out), out);
+    gt_err err = emit_full(&creation, kind, value, &out);
+    return finish(&creation, err, out);
 }
 
 static PyObject *py_full_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -170,7 +165,8 @@ static PyObject *py_full_like(PyObject *module, gt_py_args args, Py_ssize_t narg
         return PyErr_Format(PyExc_TypeError, "full_like() missing required argument 'fill_value'");
     if (gt__py_number(values[1], &kind, &value) < 0 || like(values[0], values + 2, &creation) < 0)
         return NULL;
-    return finish(&creation, emit_full(&creation, kind, value, &out), out);
+    gt_err err = emit_full(&creation, kind, value, &out);
+    return finish(&creation, err, out);
 }
 
 /* low and high may be given as (high) or (low, high). */
@@ -329,9 +325,8 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
            end = gt__py_literal_double(n[1].kind, n[1].value);
     gt_imm first = {.f = start}, step = {.f = steps > 1 ? (end - start) / (double)(steps - 1) : 0};
     gt_tensor *out = NULL;
-    return finish(&creation,
-                  gt__emit_arange(creation.client, creation.dtype, steps, GT_LITERAL_FLOAT, first, step, &out),
-                  out);
+    gt_err err = gt__emit_arange(creation.client, creation.dtype, steps, GT_LITERAL_FLOAT, first, step, &out);
+    return finish(&creation, err, out);
 }
 
 static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -352,7 +347,8 @@ static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyO
     if ((values[1] && values[1] != Py_None && gt__py_int64(values[1], &columns) < 0) ||
         options(values + 2, GT_FLOAT32, &creation) < 0 || !(creation.client = gt__py_client()))
         return NULL;
-    return finish(&creation, gt_eye(creation.client, creation.dtype, rows, columns, &out), out);
+    gt_err err = gt_eye(creation.client, creation.dtype, rows, columns, &out);
+    return finish(&creation, err, out);
 }
 
 /* ---- from data ------------------------------------------------------------------------------------------- */

@@ -87,7 +87,10 @@ static bool is_leaf(PyObject *object)
         return false;
     if (gt__py_is_tensor(object))
         return gt_tensor_rank(((TensorObject *)object)->tensor) == 0;
-    return !PySequence_Check(object) || PySequence_Size(object) < 0;
+    if (PySequence_Check(object) && PySequence_Size(object) >= 0)
+        return false;
+    PyErr_Clear(); /* 0-d arrays are sequences without a length */
+    return true;
 }
 
 /* The shape is that of the first element of the first element and so on. */
@@ -95,7 +98,6 @@ static int nest_shape(PyObject *object, Nest *nest)
 {
     Py_INCREF(object);
     for (nest->rank = 0; !is_leaf(object); nest->rank++) {
-        PyErr_Clear();
         if (nest->rank == GT_MAX_RANK || PyUnicode_Check(object) || PyBytes_Check(object)) {
             if (nest->rank == GT_MAX_RANK)
                 PyErr_Format(PyExc_ValueError, "too many dimensions: tensors have at most %d", GT_MAX_RANK);
@@ -104,18 +106,18 @@ static int nest_shape(PyObject *object, Nest *nest)
             Py_DECREF(object);
             return -1;
         }
-        nest->shape[nest->rank] = PySequence_Size(object);
-        if (nest->shape[nest->rank] == 0) {
+        Py_ssize_t length = PySequence_Size(object);
+        nest->shape[nest->rank] = length;
+        if (length == 0) {
             nest->rank++;
             break;
         }
-        PyObject *first = PySequence_GetItem(object, 0);
+        PyObject *first = length > 0 ? PySequence_GetItem(object, 0) : NULL;
         Py_DECREF(object);
         if (!first)
             return -1;
         object = first;
     }
-    PyErr_Clear();
     Py_DECREF(object);
     return 0;
 }
@@ -212,7 +214,7 @@ static int visit(PyObject *object, int axis, Nest *nest)
     return status;
 }
 
-int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor)
+static int from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor)
 {
     Nest nest = {.kind = GT_LITERAL_NONE};
     if (nest_shape(object, &nest) < 0 || visit(object, 0, &nest) < 0)
@@ -243,5 +245,13 @@ int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
         }
     }
     PyMem_Free(data);
+    return status;
+}
+
+int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor)
+{
+    gt__py_pin(client); /* the elements' code runs */
+    int status = from_sequence(object, client, given, dtype, tensor);
+    gt__py_unpin(client);
     return status;
 }

@@ -98,8 +98,9 @@ static inline int gt__py_enter(gt_client *client)
 }
 
 /*
- * The tensor of a Tensor object, once its client is free to be used; NULL: exception. Borrowed: any Python code that
- * runs may give the object another one, and any emission may let other threads run, so use it last, or retain it.
+ * The tensor of a Tensor object, once its client is free to be used; NULL: exception. Borrowed: any Python code
+ * that runs may give the object another one, and any emission may let other threads run. So ask for it last, when
+ * the arguments are converted, or retain it.
  */
 static inline gt_tensor *gt__py_use(PyObject *self)
 {
@@ -139,11 +140,16 @@ int gt__py_flag(PyObject *object, bool *value); /* NULL leaves it */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
 double gt__py_literal_double(gt_literal kind, gt_imm value);
+/*
+ * Axes are read in two steps. The first runs Python code (__index__), which may give the tensor's object another
+ * tensor, so the tensor, and with it the rank for the second step, is asked for in between.
+ */
+int gt__py_dim(PyObject *object, int64_t *given);              /* absent leaves it */
+int gt__py_dims(PyObject *object, int *count, int64_t *given); /* one or more; None or absent: none */
 /* An axis of a tensor of this rank, negative ones wrapped. Rank 0 counts as 1. */
-int gt__py_axis(PyObject *object, int rank, int *axis);
 int gt__py_wrap_axis(int64_t given, int rank, int *axis);
-/* None or absent: *axes = 0, which means all. */
-int gt__py_axes(PyObject *object, int rank, uint32_t *axes);
+/* As bits; none is 0, which means all. */
+int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes);
 /* An int or a sequence of ints, at most GT_MAX_RANK. */
 int gt__py_ints(PyObject *object, int *count, int64_t *values);
 /* Sizes given one by one, or as one sequence. */

@@ -190,15 +190,15 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
 {
     gt_tensor *a = gt__py_use(self), *out = NULL;
     Key key;
-    if (!a || gt__py_key_parse(object, a, &key) < 0)
+    if (!a)
         return NULL;
     Scratch scratch = {.count = 0};
-    keep(&scratch,
-         gt_tensor_retain(((TensorObject *)self)->tensor)); /* a mask makes us wait: others may rebind self */
-    gt_err err = read_key(scratch.tensors[0], &key, &scratch, &out);
+    keep(&scratch, gt_tensor_retain(a)); /* reading a key runs Python code, a mask waits: self may be rebound */
+    int status = gt__py_key_parse(object, a, &key);
+    gt_err err = status < 0 ? GT_OK : read_key(a, &key, &scratch, &out);
     scratch_clear(&scratch);
     gt__py_key_clear(&key);
-    return gt__py_result(err, out);
+    return status < 0 ? NULL : gt__py_result(err, out);
 }
 
 /* Iteration and x[i] from C. */
@@ -218,11 +218,13 @@ static PyObject *tensor_item(PyObject *self, Py_ssize_t position)
     }
     start[0] = position;
     gt_tensor *row;
+    gt_tensor_retain(a); /* emitting may let others run, and rebind self */
     gt_err err = gt_slice(a, start, step, count, &row);
     if (err == GT_OK) {
         err = gt_reshape(row, a->meta.rank - 1, a->meta.shape + 1, &out);
         gt_tensor_release(row);
     }
+    gt_tensor_release(a);
     return gt__py_result(err, out);
 }
 
@@ -235,6 +237,7 @@ typedef struct Value {
     gt_imm number;
 } Value;
 
+/* `a` is held by the caller: conversions run Python code. */
 static int value_from(PyObject *object, gt_tensor *a, Value *value)
 {
     *value = (Value){.tensor = NULL};
@@ -246,6 +249,7 @@ static int value_from(PyObject *object, gt_tensor *a, Value *value)
     if (!value->tensor || value->tensor->meta.dtype == a->meta.dtype)
         return 0;
     gt_tensor *given = value->tensor;
+    value->tensor = NULL;
     gt_err err = gt_cast(given, (gt_dtype)a->meta.dtype, &value->tensor);
     gt_tensor_release(given);
     if (err != GT_OK)
@@ -407,14 +411,7 @@ static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *posit
 {
     int64_t flat = positions->numel;
     if (!value->tensor) {
-        bool is_float = gt__dtype_is_float((gt_dtype)a->meta.dtype);
-        gt_imm number = value->number;
-        if (is_float && value->kind != GT_LITERAL_FLOAT)
-            number.f = (double)number.i;
-        else if (!is_float && value->kind == GT_LITERAL_FLOAT)
-            number.i = a->meta.dtype == GT_BOOL ? number.f != 0 : (int64_t)number.f;
-        GT_TRY(gt__emit_full(a->client, (gt_dtype)a->meta.dtype, 1, &flat,
-                             is_float ? GT_LITERAL_FLOAT : GT_LITERAL_INT, number, out));
+        GT_TRY(gt__emit_full(a->client, (gt_dtype)a->meta.dtype, 1, &flat, value->kind, value->number, out));
         keep(scratch, *out);
         return GT_OK;
     }
@@ -467,6 +464,17 @@ static int only_mask(const gt_tensor *a, const Key *key)
     return found;
 }
 
+static gt_err assign_key(gt_tensor *a, const Key *key, const Value *value, bool consume, Scratch *scratch,
+                         gt_tensor **out)
+{
+    int mask = only_mask(a, key);
+    if (!key->advanced)
+        return assign_basic(a, key, value, scratch, consume, out);
+    if (mask >= 0 && (!value->tensor || value->tensor->meta.numel == 1))
+        return assign_masked(a, key, mask, value, scratch, out);
+    return assign_scattered(a, key, value, scratch, out);
+}
+
 static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *value_object)
 {
     if (!value_object) {
@@ -475,29 +483,22 @@ static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *valu
     }
     gt_tensor *a = gt__py_use(self), *out = NULL;
     Key key;
-    Value value;
-    if (!a || gt__py_key_parse(object, a, &key) < 0)
+    Value value = {.tensor = NULL};
+    if (!a)
         return -1;
-    if (value_from(value_object, ((TensorObject *)self)->tensor, &value) < 0) {
-        gt__py_key_clear(&key);
-        return -1;
-    }
     Scratch scratch = {.count = 0};
-    gt_err err;
-    a = ((TensorObject *)self)->tensor;
-    int mask = only_mask(a, &key);
-    if (!key.advanced) {
-        err = assign_basic(a, &key, &value, &scratch, a->references == 1, &out);
-    } else {
-        keep(&scratch, gt_tensor_retain(a)); /* counting a mask waits */
-        if (mask >= 0 && (!value.tensor || value.tensor->meta.numel == 1))
-            err = assign_masked(a, &key, mask, &value, &scratch, &out);
-        else
-            err = assign_scattered(a, &key, &value, &scratch, &out);
-    }
+    keep(&scratch, gt_tensor_retain(a)); /* as in reading */
+    int status = gt__py_key_parse(object, a, &key);
+    if (status == 0)
+        status = value_from(value_object, a, &value);
+    bool last =
+        a->references == 2 && ((TensorObject *)self)->tensor == a; /* ours and self's, which gets another */
+    gt_err err = status < 0 ? GT_OK : assign_key(a, &key, &value, last, &scratch, &out);
     scratch_clear(&scratch);
     gt_tensor_release(value.tensor);
     gt__py_key_clear(&key);
+    if (status < 0)
+        return -1;
     if (err != GT_OK) {
         gt__py_raise(err);
         return -1;
@@ -533,12 +534,14 @@ static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs
 {
     static const char *const names[] = {"dim|axis", "index"};
     PyObject *values[2];
-    int axis, rank = ((TensorObject *)self)->tensor->meta.rank;
+    int64_t given;
+    int axis;
     if (gt__py_parse("select", args, nargs, kwnames, names, 2, 2, values) < 0)
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "select() needs dim and index");
-    if (gt__py_axis(values[0], rank, &axis) < 0)
+    if (gt__py_int64(values[0], &given) < 0 ||
+        gt__py_wrap_axis(given, ((TensorObject *)self)->tensor->meta.rank, &axis) < 0)
         return NULL;
     PyObject *key = PyTuple_New(axis + 1);
     for (int k = 0; key && k < axis; k++) {

@@ -241,11 +241,8 @@ static bool has_attribute(PyObject *object, const char *name)
     return attribute != NULL;
 }
 
-int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor)
+static int from_protocol(PyObject *object, gt_client *client, gt_tensor **tensor)
 {
-    if (PyUnicode_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyLong_Check(object) ||
-        PyFloat_CheckExact(object))
-        return 0;
     if (PyObject_CheckBuffer(object))
         return from_buffer(object, client, tensor);
     if (has_attribute(object, "__dlpack__"))
@@ -258,12 +255,28 @@ int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor)
     return status;
 }
 
+int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor)
+{
+    if (PyUnicode_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyLong_Check(object) ||
+        PyFloat_CheckExact(object))
+        return 0;
+    gt__py_pin(client); /* the object's code runs */
+    int status = from_protocol(object, client, tensor);
+    gt__py_unpin(client);
+    return status;
+}
+
 static PyObject *py_from_dlpack(PyObject *module, PyObject *object)
 {
     (void)module;
     gt_client *client = gt__py_client();
     gt_tensor *tensor = NULL;
-    return client && from_dlpack(object, client, &tensor) == 1 ? gt__py_wrap(tensor) : NULL;
+    if (!client)
+        return NULL;
+    gt__py_pin(client);
+    int status = from_dlpack(object, client, &tensor);
+    gt__py_unpin(client);
+    return status == 1 ? gt__py_wrap(tensor) : NULL;
 }
 
 /* ---- out: leases ----------------------------------------------------------------------------------------- */
@@ -514,7 +527,8 @@ static PyObject *py_rebuild(PyObject *module, PyObject *args)
     gt_tensor *tensor = NULL;
     if (!client)
         return NULL;
-    PyObject *self = gt__py_result(gt_from_data(client, dtype, rank, shape, data, &tensor), tensor);
+    err = gt_from_data(client, dtype, rank, shape, data, &tensor);
+    PyObject *self = gt__py_result(err, tensor);
     if (self && gt__py_set_requires_grad(self, requires_grad != 0) < 0)
         Py_CLEAR(self);
     return self;

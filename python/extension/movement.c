@@ -25,7 +25,8 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
     if (a->meta.rank != rank_a || b->meta.rank != rank_b)
         return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
                             name, rank_a, rank_b, a->meta.rank, b->meta.rank);
-    return gt__py_result(gt_matmul(a, b, &out), out);
+    gt_err err = gt_matmul(a, b, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_mm(PyObject *self, PyObject *other)
@@ -57,7 +58,8 @@ static PyObject *cast(PyObject *self, gt_dtype dtype)
         return NULL;
     if ((gt_dtype)a->meta.dtype == dtype)
         return Py_NewRef(self);
-    return gt__py_result(gt_cast(a, dtype, &out), out);
+    gt_err err = gt_cast(a, dtype, &out);
+    return gt__py_result(err, out);
 }
 
 static bool is_device(PyObject *object)
@@ -165,10 +167,10 @@ static PyObject *where(PyObject *const *objects)
     if (found == 1)
         found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
     PyObject *result = NULL;
-    if (found == 1)
-        result =
-            gt__py_result(gt__emit_where(condition, a, kinds[0], values[0], b, kinds[1], values[1], &out), out);
-    else if (found == 0)
+    if (found == 1) {
+        gt_err err = gt__emit_where(condition, a, kinds[0], values[0], b, kinds[1], values[1], &out);
+        result = gt__py_result(err, out);
+    } else if (found == 0)
         PyErr_SetString(PyExc_TypeError, "where() takes Tensors and numbers");
     gt_tensor_release(condition);
     gt_tensor_release(a);
@@ -218,7 +220,7 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
 /* ---- joining --------------------------------------------------------------------------------------------- */
 
 /* The tensors of a sequence, each a reference of the caller's; for stack, each with a new axis. */
-static int join_operands(const char *name, bool stacks, PyObject *sequence, PyObject *dim, gt_tensor **tensors,
+static int join_operands(const char *name, bool stacks, PyObject *sequence, int64_t dim, gt_tensor **tensors,
                          int *axis)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(sequence);
@@ -234,7 +236,7 @@ static int join_operands(const char *name, bool stacks, PyObject *sequence, PyOb
         if (!tensor)
             return -1;
         int rank = tensor->meta.rank;
-        if (k == 0 && dim && gt__py_axis(dim, rank + stacks, axis) < 0)
+        if (k == 0 && gt__py_wrap_axis(dim, rank + stacks, axis) < 0)
             return -1;
         if (!stacks || *axis > rank) {
             tensors[k] = gt_tensor_retain(tensor);
@@ -277,7 +279,8 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
         return NULL;
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'tensors'", name);
-    PyObject *sequence = PySequence_Tuple(values[0]);
+    int64_t dim = 0;
+    PyObject *sequence = gt__py_dim(values[1], &dim) < 0 ? NULL : PySequence_Tuple(values[0]);
     if (!sequence)
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(sequence);
@@ -287,9 +290,10 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
         PyErr_NoMemory();
     } else if (count == 0) {
         PyErr_Format(PyExc_RuntimeError, "%s() expected a non-empty list of Tensors", name);
-    } else if (join_operands(name, stacks, sequence, values[1], tensors, &axis) == 0) {
+    } else if (join_operands(name, stacks, sequence, dim, tensors, &axis) == 0) {
         int used = stacks ? (int)count : drop_empties(tensors, (int)count);
-        result = gt__py_result(gt_cat(tensors, used, axis, &out), out);
+        gt_err err = gt_cat(tensors, used, axis, &out);
+        result = gt__py_result(err, out);
     }
     for (Py_ssize_t k = 0; tensors && k < count; k++)
         gt_tensor_release(tensors[k]);
@@ -318,11 +322,13 @@ static PyObject *triangle(const char *name, gt_err (*function)(gt_tensor *, int6
     static const char *const names[] = {"diagonal|k"};
     PyObject *value;
     int64_t diagonal = 0;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse(name, args, nargs, kwnames, names, 1, 1, &value) < 0 ||
-        (value && gt__py_int64(value, &diagonal) < 0))
+    if (gt__py_parse(name, args, nargs, kwnames, names, 1, 1, &value) < 0 || gt__py_dim(value, &diagonal) < 0)
         return NULL;
-    return gt__py_result(function(a, diagonal, &out), out);
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = function(a, diagonal, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_tril(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -348,11 +354,13 @@ static PyObject *method_argsort(PyObject *self, gt_py_args args, Py_ssize_t narg
     static const char *const names[] = {"dim|axis", "descending", "stable"};
     PyObject *values[3];
     bool descending = false;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse("argsort", args, nargs, kwnames, names, 3, 3, values) < 0)
+    int64_t dim = -1;
+    int axis;
+    if (gt__py_parse("argsort", args, nargs, kwnames, names, 3, 3, values) < 0 ||
+        gt__py_dim(values[0], &dim) < 0 || gt__py_flag(values[1], &descending) < 0)
         return NULL;
-    int axis = a->meta.rank - 1;
-    if ((values[0] && gt__py_axis(values[0], a->meta.rank, &axis) < 0) || gt__py_flag(values[1], &descending) < 0)
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
         return NULL;
     gt_err err;
     if (a->meta.rank == 0)
@@ -368,13 +376,16 @@ static PyObject *method_topk_indices(PyObject *self, gt_py_args args, Py_ssize_t
     static const char *const names[] = {"k", "dim|axis", "largest"};
     PyObject *values[3];
     bool largest = true;
-    int64_t k;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse("topk", args, nargs, kwnames, names, 3, 3, values) < 0)
+    int64_t k, dim = -1;
+    int axis;
+    if (gt__py_parse("topk", args, nargs, kwnames, names, 3, 3, values) < 0)
         return NULL;
-    int axis = a->meta.rank - 1;
-    if (!values[0] || gt__py_int64(values[0], &k) < 0 ||
-        (values[1] && gt__py_axis(values[1], a->meta.rank, &axis) < 0) || gt__py_flag(values[2], &largest) < 0)
+    if (!values[0])
+        return PyErr_Format(PyExc_TypeError, "topk() missing required argument 'k'");
+    if (gt__py_int64(values[0], &k) < 0 || gt__py_dim(values[1], &dim) < 0 || gt__py_flag(values[2], &largest) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
         return NULL;
     int64_t size = a->meta.rank ? a->meta.shape[axis] : 1;
     if (k < 0 || k > size)
@@ -389,21 +400,32 @@ static PyObject *method_topk_indices(PyObject *self, gt_py_args args, Py_ssize_t
 
 /* ---- gather and scatter ---------------------------------------------------------------------------------- */
 
-typedef struct Addressing {
-    gt_tensor *a;     /* borrowed */
-    gt_tensor *index; /* ours: checked and wrapped where asked */
+typedef struct Addressing { /* holds both tensors: converting others runs Python code */
+    gt_tensor *a;
+    gt_tensor *index; /* checked and wrapped where asked */
     int axis;
 } Addressing;
+
+static void address_clear(Addressing *at)
+{
+    gt_tensor_release(at->a);
+    gt_tensor_release(at->index);
+}
 
 /* gather and take accept negative indices, as NumPy; every index is checked by the worker. */
 static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *at)
 {
     gt_tensor *given, *wide = NULL;
-    at->a = gt__py_use(self);
-    if (!at->a || gt__py_axis(dim, at->a->meta.rank, &at->axis) < 0)
+    int64_t axis;
+    *at = (Addressing){.index = NULL};
+    if (gt__py_int64(dim, &axis) < 0 || !(at->a = gt__py_use(self)))
         return -1;
-    if (gt__py_tensor_argument(index, at->a->client, "index", &given) < 0)
+    gt_tensor_retain(at->a);
+    if (gt__py_wrap_axis(axis, at->a->meta.rank, &at->axis) < 0 ||
+        gt__py_tensor_argument(index, at->a->client, "index", &given) < 0) {
+        address_clear(at);
         return -1;
+    }
     gt_err err = GT_OK;
     if (given->meta.dtype == GT_BOOL || gt__dtype_is_float((gt_dtype)given->meta.dtype))
         err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s",
@@ -415,9 +437,11 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
         err = gt__emit_wrap_index(wide ? wide : given, size, &at->index);
     gt_tensor_release(given);
     gt_tensor_release(wide);
-    if (err != GT_OK)
-        gt__py_raise(err);
-    return err == GT_OK ? 0 : -1;
+    if (err == GT_OK)
+        return 0;
+    address_clear(at);
+    gt__py_raise(err);
+    return -1;
 }
 
 static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **),
@@ -434,7 +458,7 @@ static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_ten
         return NULL;
     gt_tensor *out = NULL;
     gt_err err = at.a->meta.rank ? function(at.a, at.index, at.axis, &out) : gt_copy(at.a, &out);
-    gt_tensor_release(at.index);
+    address_clear(&at);
     return gt__py_result(err, out);
 }
 
@@ -489,9 +513,10 @@ static PyObject *scatter(const char *name,
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
-    PyObject *result = src ? gt__py_result(function(at.a, at.index, src, at.axis, &out), out) : NULL;
+    gt_err err = src ? function(at.a, at.index, src, at.axis, &out) : GT_OK;
+    PyObject *result = src ? gt__py_result(err, out) : NULL;
     gt_tensor_release(src);
-    gt_tensor_release(at.index);
+    address_clear(&at);
     return result;
 }
 

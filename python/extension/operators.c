@@ -32,14 +32,15 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
     gt_tensor *a = gt__py_use(self);
     if (!a)
         return NULL;
+    gt_tensor_retain(a); /* converting the other may run code that rebinds self */
+    gt_err err = GT_OK;
     int found = gt__py_operand(object, a->client, &other, &kind, &value);
-    if (found < 0)
-        return NULL;
-    if (found == 0)
-        Py_RETURN_NOTIMPLEMENTED;
-    gt_err err = emit_operands(op, ((TensorObject *)self)->tensor, other, kind, value, reflected, &out);
-    gt_tensor_release(other);
-    return gt__py_result(err, out);
+    if (found == 1) {
+        err = emit_operands(op, a, other, kind, value, reflected, &out);
+        gt_tensor_release(other);
+    }
+    gt_tensor_release(a);
+    return found == 1 ? gt__py_result(err, out) : found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
 }
 
 static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
@@ -74,6 +75,15 @@ OPERATOR(floor_divide, GT_OP_floor_divide)
 OPERATOR(remainder, GT_OP_remainder)
 #undef OPERATOR
 
+static PyObject *unary(gt_opcode op, PyObject *self)
+{
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt__emit_unary(op, a, &out);
+    return gt__py_result(err, out);
+}
+
 /* x ** 2 is so common that it deserves its own, cheaper op. */
 static bool is_square(const gt_tensor *a, PyObject *exponent)
 {
@@ -89,8 +99,7 @@ static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
     if (modulus != Py_None)
         Py_RETURN_NOTIMPLEMENTED;
     if (gt__py_is_tensor(x) && is_square(((TensorObject *)x)->tensor, y)) {
-        gt_tensor *a = gt__py_use(x), *out = NULL;
-        return a ? gt__py_result(gt__emit_unary(GT_OP_square, a, &out), out) : NULL;
+        return unary(GT_OP_square, x);
     }
     PyErr_Clear(); /* an exponent beyond long */
     return binary(GT_OP_pow, x, y);
@@ -99,17 +108,21 @@ static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
 static PyObject *number_matmul(PyObject *x, PyObject *y)
 {
     bool first = gt__py_is_tensor(x);
-    gt_tensor *a = gt__py_use(first ? x : y), *other, *out = NULL;
+    gt_tensor *a = gt__py_use(first ? x : y), *other = NULL, *out = NULL;
     gt_literal kind;
     gt_imm value;
-    int found = a ? gt__py_operand(first ? y : x, a->client, &other, &kind, &value) : -1;
+    if (!a)
+        return NULL;
+    gt_tensor_retain(a);
+    gt_err err = GT_OK;
+    int found = gt__py_operand(first ? y : x, a->client, &other, &kind, &value);
+    if (other)
+        err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
+    gt_tensor_release(a);
+    gt_tensor_release(other);
     if (found < 0)
         return NULL;
-    if (found == 0 || !other)
-        Py_RETURN_NOTIMPLEMENTED;
-    gt_err err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
-    gt_tensor_release(other);
-    return gt__py_result(err, out);
+    return other ? gt__py_result(err, out) : Py_NewRef(Py_NotImplemented);
 }
 
 static PyObject *tensor_richcompare(PyObject *x, PyObject *y, int operation)
@@ -150,12 +163,6 @@ static PyObject *number_xor(PyObject *x, PyObject *y)
 }
 
 /* ---- unary operators ------------------------------------------------------------------------------------- */
-
-static PyObject *unary(gt_opcode op, PyObject *self)
-{
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    return a ? gt__py_result(gt__emit_unary(op, a, &out), out) : NULL;
-}
 
 static PyObject *number_negative(PyObject *self)
 {
@@ -225,14 +232,16 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
     gt_tensor *a = gt__py_use(self), *other = NULL, *out = NULL;
-    int found = a ? gt__py_operand(object, a->client, &other, &kind, &value) : -1;
-    if (found < 0)
+    if (!a)
         return NULL;
-    if (found == 0)
-        Py_RETURN_NOTIMPLEMENTED;
-    gt_err err = emit_operands(op, ((TensorObject *)self)->tensor, other, kind, value, false, &out);
+    gt_tensor_retain(a);
+    gt_err err = GT_OK;
+    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    if (found == 1)
+        err = emit_operands(op, a, other, kind, value, false, &out);
+    gt_tensor_release(a);
     gt_tensor_release(other);
-    return assign_result(self, err, out);
+    return found == 1 ? assign_result(self, err, out) : found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
 }
 
 #define INPLACE(name, op)                                                                                         \
@@ -348,15 +357,16 @@ static PyObject *pq_method(unary_pq *function, const char *name, PyObject *self,
     static const char *const names[] = {"min|a_min|p", "max|a_max|q"};
     PyObject *values[2];
     Bound low, high;
-    gt_tensor *a = gt__py_use(self), *out = NULL, *wide = NULL;
-    if (!a || gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 ||
+    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 ||
         bound_from(values[0], -INFINITY, &low) < 0 || bound_from(values[1], INFINITY, &high) < 0)
         return NULL;
     if ((!values[0] || values[0] == Py_None) && (!values[1] || values[1] == Py_None))
         return PyErr_Format(PyExc_RuntimeError, "%s(): at least one of 'min' or 'max' must not be None", name);
     if (low.is_tensor || high.is_tensor)
         return bounds_tensors(self, values[0], values[1]);
-    a = ((TensorObject *)self)->tensor;
+    gt_tensor *a = gt__py_use(self), *out = NULL, *wide = NULL;
+    if (!a)
+        return NULL;
     gt_literal widest = low.kind > high.kind ? low.kind : high.kind;
     gt_err err = GT_OK;
     if (widest == GT_LITERAL_FLOAT && !gt__dtype_is_float((gt_dtype)a->meta.dtype))

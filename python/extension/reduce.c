@@ -64,20 +64,22 @@ static int reduction_parse(const char *name, PyObject *self, bool is_var, gt_py_
         if (correction_from(values, &reduction->correction) < 0)
             return -1;
     }
+    int64_t dims[GT_MAX_RANK];
+    int count;
+    gt_dtype dtype = GT_FLOAT32;
+    if (gt__py_dims(values[DIM], &count, dims) < 0 || gt__py_flag(values[KEEPDIM], &reduction->keepdim) < 0 ||
+        gt__py_dtype(values[DTYPE], &dtype) < 0)
+        return -1;
     gt_tensor *a = gt__py_use(self);
-    if (!a || gt__py_axes(values[DIM], a->meta.rank, &reduction->axes) < 0 ||
-        gt__py_flag(values[KEEPDIM], &reduction->keepdim) < 0)
+    if (!a || gt__py_wrap_axes(dims, count, a->meta.rank, &reduction->axes) < 0)
         return -1;
-    gt_dtype dtype = (gt_dtype)a->meta.dtype;
-    if (gt__py_dtype(values[DTYPE], &dtype) < 0)
-        return -1;
-    reduction->dtype = dtype;
     reduction->has_dtype = values[DTYPE] && values[DTYPE] != Py_None;
-    if (dtype == (gt_dtype)a->meta.dtype) {
+    reduction->dtype = reduction->has_dtype ? dtype : (gt_dtype)a->meta.dtype;
+    if (reduction->dtype == (gt_dtype)a->meta.dtype) {
         reduction->input = gt_tensor_retain(a);
         return 0;
     }
-    gt_err err = gt_cast(a, dtype, &reduction->input);
+    gt_err err = gt_cast(a, reduction->dtype, &reduction->input);
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
@@ -98,15 +100,18 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
                         PyObject *kwnames)
 {
     gt_tensor *out = NULL;
+    gt_err err;
     if (nargs == 0 && !kwnames && op != GT_OP_var) {
         gt_tensor *a = gt__py_use(self);
-        return a ? gt__py_result(gt__emit_reduce(op, a, 0, false, 0, &out), out) : NULL;
+        if (!a)
+            return NULL;
+        err = gt__emit_reduce(op, a, 0, false, 0, &out);
+        return gt__py_result(err, out);
     }
     Reduction reduction;
     if (reduction_parse(name, self, op == GT_OP_var, args, nargs, kwnames, &reduction) < 0)
         return NULL;
-    gt_err err =
-        gt__emit_reduce(op, reduction.input, reduction.axes, reduction.keepdim, reduction.correction, &out);
+    err = gt__emit_reduce(op, reduction.input, reduction.axes, reduction.keepdim, reduction.correction, &out);
     gt_tensor_release(reduction.input);
     if (err == GT_OK && gt__op_table[op].types == GT_TYPES_SUM)
         err = narrow_result(reduction.has_dtype, reduction.dtype, &out);
@@ -141,16 +146,20 @@ static PyObject *arg_reduce(arg_function *function, const char *name, PyObject *
     static const char *const names[] = {"dim|axis", "keepdim|keepdims"};
     PyObject *values[2];
     bool keepdim = false;
+    int64_t dim;
     int axis = -1;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 ||
-        gt__py_flag(values[1], &keepdim) < 0)
+    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_flag(values[1], &keepdim) < 0)
         return NULL;
-    if (values[0] && values[0] != Py_None && gt__py_axis(values[0], a->meta.rank, &axis) < 0)
+    bool has_dim = values[0] && values[0] != Py_None;
+    if (has_dim && gt__py_int64(values[0], &dim) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || (has_dim && gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0))
         return NULL;
     if (a->meta.rank == 0)
         axis = -1;
-    return gt__py_result(function(a, axis, keepdim, &out), out);
+    gt_err err = function(a, axis, keepdim, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_argmax(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -167,24 +176,29 @@ static PyObject *method_cumsum(PyObject *self, gt_py_args args, Py_ssize_t nargs
 {
     static const char *const names[] = {"dim|axis", "dtype"};
     PyObject *values[2];
+    int64_t dim;
     int axis;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse("cumsum", args, nargs, kwnames, names, 2, 1, values) < 0)
+    gt_dtype dtype = GT_FLOAT32;
+    if (gt__py_parse("cumsum", args, nargs, kwnames, names, 2, 1, values) < 0)
         return NULL;
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "cumsum() missing required argument 'dim'");
-    gt_dtype dtype = (gt_dtype)a->meta.dtype;
-    if (gt__py_axis(values[0], a->meta.rank, &axis) < 0 || gt__py_dtype(values[1], &dtype) < 0)
+    if (gt__py_int64(values[0], &dim) < 0 || gt__py_dtype(values[1], &dtype) < 0)
         return NULL;
-    gt_tensor *input = NULL;
-    gt_err err = dtype == (gt_dtype)a->meta.dtype ? GT_OK : gt_cast(a, dtype, &input);
-    if (err == GT_OK && a->meta.rank == 0)
-        err = gt_sum(input ? input : a, 0, false, &out);
-    else if (err == GT_OK)
-        err = gt_cumsum(input ? input : a, axis, &out);
+    gt_tensor *a = gt__py_use(self), *input = NULL, *out = NULL;
+    if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
+        return NULL;
+    bool has_dtype = values[1] && values[1] != Py_None;
+    gt_err err = GT_OK;
+    if (has_dtype && dtype != (gt_dtype)a->meta.dtype)
+        err = gt_cast(a, dtype, &input);
+    else
+        input = gt_tensor_retain(a);
+    if (err == GT_OK)
+        err = input->meta.rank ? gt_cumsum(input, axis, &out) : gt_sum(input, 0, false, &out);
     gt_tensor_release(input);
     if (err == GT_OK)
-        err = narrow_result(values[1] && values[1] != Py_None, dtype, &out);
+        err = narrow_result(has_dtype, dtype, &out);
     return gt__py_result(err, out);
 }
 

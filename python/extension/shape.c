@@ -21,10 +21,13 @@ static PyObject *method_reshape(PyObject *self, gt_py_args args, Py_ssize_t narg
 {
     int64_t shape[GT_MAX_RANK];
     int rank;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || sizes("reshape", "shape|size", args, nargs, kwnames, &rank, shape) < 0)
+    if (sizes("reshape", "shape|size", args, nargs, kwnames, &rank, shape) < 0)
         return NULL;
-    return gt__py_result(gt_reshape(a, rank, shape, &out), out);
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt_reshape(a, rank, shape, &out);
+    return gt__py_result(err, out);
 }
 
 /* view(dtype) reinterprets bits in PyTorch, which tensors without memory of their own cannot. */
@@ -44,7 +47,8 @@ static PyObject *like_other(PyObject *self, PyObject *other, const char *name,
     if (!gt__py_is_tensor(other))
         return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
     const gt_meta *meta = &((TensorObject *)other)->tensor->meta;
-    return gt__py_result(function(a, meta->rank, meta->shape, &out), out);
+    gt_err err = function(a, meta->rank, meta->shape, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_view_as(PyObject *self, PyObject *other)
@@ -61,14 +65,16 @@ static PyObject *method_flatten(PyObject *self, gt_py_args args, Py_ssize_t narg
 {
     static const char *const names[] = {"start_dim", "end_dim"};
     PyObject *values[2];
+    int64_t given[2] = {0, -1};
+    if (gt__py_parse("flatten", args, nargs, kwnames, names, 2, 2, values) < 0 ||
+        gt__py_dim(values[0], &given[0]) < 0 || gt__py_dim(values[1], &given[1]) < 0)
+        return NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse("flatten", args, nargs, kwnames, names, 2, 2, values) < 0)
+    int first, last, rank = 0;
+    if (!a || gt__py_wrap_axis(given[0], a->meta.rank, &first) < 0 ||
+        gt__py_wrap_axis(given[1], a->meta.rank, &last) < 0)
         return NULL;
     const gt_meta *meta = &a->meta;
-    int first = 0, last = meta->rank ? meta->rank - 1 : 0, rank = 0;
-    if ((values[0] && gt__py_axis(values[0], meta->rank, &first) < 0) ||
-        (values[1] && gt__py_axis(values[1], meta->rank, &last) < 0))
-        return NULL;
     if (first > last)
         return PyErr_Format(PyExc_RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim");
     int64_t shape[GT_MAX_RANK] = {1};
@@ -77,17 +83,22 @@ static PyObject *method_flatten(PyObject *self, gt_py_args args, Py_ssize_t narg
             shape[rank - 1] *= meta->shape[k];
         else
             shape[rank++] = meta->shape[k];
-    return gt__py_result(gt_reshape(a, rank ? rank : 1, shape, &out), out);
+    gt_err err = gt_reshape(a, rank ? rank : 1, shape, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_squeeze(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis"};
     PyObject *dim;
+    int64_t given[GT_MAX_RANK];
+    int count;
     uint32_t axes;
+    if (gt__py_parse("squeeze", args, nargs, kwnames, names, 1, 1, &dim) < 0 ||
+        gt__py_dims(dim, &count, given) < 0)
+        return NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse("squeeze", args, nargs, kwnames, names, 1, 1, &dim) < 0 ||
-        gt__py_axes(dim, a->meta.rank, &axes) < 0)
+    if (!a || gt__py_wrap_axes(given, count, a->meta.rank, &axes) < 0)
         return NULL;
     if (!dim || dim == Py_None)
         axes = ~0u;
@@ -96,28 +107,33 @@ static PyObject *method_squeeze(PyObject *self, gt_py_args args, Py_ssize_t narg
     for (int k = 0; k < a->meta.rank; k++)
         if (a->meta.shape[k] != 1 || !(axes >> k & 1))
             shape[rank++] = a->meta.shape[k];
-    return gt__py_result(gt_reshape(a, rank, shape, &out), out);
+    gt_err err = gt_reshape(a, rank, shape, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_unsqueeze(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis"};
     PyObject *dim;
+    int64_t given;
     int axis;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse("unsqueeze", args, nargs, kwnames, names, 1, 1, &dim) < 0)
+    if (gt__py_parse("unsqueeze", args, nargs, kwnames, names, 1, 1, &dim) < 0)
         return NULL;
     if (!dim)
         return PyErr_Format(PyExc_TypeError, "unsqueeze() missing required argument 'dim'");
-    int rank = a->meta.rank;
-    if (gt__py_axis(dim, rank + 1, &axis) < 0)
+    if (gt__py_int64(dim, &given) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    int rank = a ? a->meta.rank : 0;
+    if (!a || gt__py_wrap_axis(given, rank + 1, &axis) < 0)
         return NULL;
     if (rank == GT_MAX_RANK)
         return PyErr_Format(PyExc_RuntimeError, "tensors have at most %d dimensions", GT_MAX_RANK);
     int64_t shape[GT_MAX_RANK];
     for (int k = 0; k <= rank; k++)
         shape[k] = k < axis ? a->meta.shape[k] : k == axis ? 1 : a->meta.shape[k - 1];
-    return gt__py_result(gt_reshape(a, rank + 1, shape, &out), out);
+    gt_err err = gt_reshape(a, rank + 1, shape, &out);
+    return gt__py_result(err, out);
 }
 
 /* ---- order of axes --------------------------------------------------------------------------------------- */
@@ -139,17 +155,18 @@ static PyObject *permute(gt_tensor *a, int count, const int64_t *given)
             return PyErr_Format(PyExc_RuntimeError, "permute(): duplicate dims are not allowed");
         seen |= 1u << axes[k];
     }
-    return gt__py_result(gt_permute(a, axes, &out), out);
+    gt_err err = gt_permute(a, axes, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_permute(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     int64_t given[GT_MAX_RANK];
     int count;
-    gt_tensor *a = gt__py_use(self);
-    if (!a || sizes("permute", "dims|axes", args, nargs, kwnames, &count, given) < 0)
+    if (sizes("permute", "dims|axes", args, nargs, kwnames, &count, given) < 0)
         return NULL;
-    return permute(a, count, given);
+    gt_tensor *a = gt__py_use(self);
+    return a ? permute(a, count, given) : NULL;
 }
 
 static PyObject *reverse_axes(PyObject *self)
@@ -166,21 +183,24 @@ static PyObject *method_transpose(PyObject *self, gt_py_args args, Py_ssize_t na
 {
     static const char *const names[] = {"dim0|axis0", "dim1|axis1"};
     PyObject *values[2];
+    int64_t given[2];
     int axis0, axis1;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
     if (!kwnames && nargs != 2)
         return nargs ? method_permute(self, args, nargs, NULL) : reverse_axes(self);
     if (gt__py_parse("transpose", args, nargs, kwnames, names, 2, 2, values) < 0)
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "transpose() needs two dimensions");
-    if (gt__py_axis(values[0], a->meta.rank, &axis0) < 0 || gt__py_axis(values[1], a->meta.rank, &axis1) < 0)
+    if (gt__py_int64(values[0], &given[0]) < 0 || gt__py_int64(values[1], &given[1]) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_wrap_axis(given[0], a->meta.rank, &axis0) < 0 ||
+        gt__py_wrap_axis(given[1], a->meta.rank, &axis1) < 0)
         return NULL;
     if (axis0 == axis1)
         return gt__py_wrap(gt_tensor_retain(a));
-    return gt__py_result(gt_transpose(a, axis0, axis1, &out), out);
+    gt_err err = gt_transpose(a, axis0, axis1, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_t(PyObject *self, PyObject *unused)
@@ -199,8 +219,10 @@ static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs
 {
     int64_t shape[GT_MAX_RANK];
     int rank;
+    if (sizes("expand", "size|shape", args, nargs, kwnames, &rank, shape) < 0)
+        return NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || sizes("expand", "size|shape", args, nargs, kwnames, &rank, shape) < 0)
+    if (!a)
         return NULL;
     for (int k = 0; k < rank; k++) {
         int own = k - (rank - a->meta.rank);
@@ -213,7 +235,8 @@ static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs
                                 k);
         shape[k] = a->meta.shape[own];
     }
-    return gt__py_result(gt_expand(a, rank, shape, &out), out);
+    gt_err err = gt_expand(a, rank, shape, &out);
+    return gt__py_result(err, out);
 }
 
 /* ---- slices of one axis ---------------------------------------------------------------------------------- */
@@ -237,8 +260,10 @@ static PyObject *method_flip(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 {
     int64_t given[GT_MAX_RANK];
     int count, axis;
+    if (sizes("flip", "dims|dim|axis", args, nargs, kwnames, &count, given) < 0)
+        return NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || sizes("flip", "dims|dim|axis", args, nargs, kwnames, &count, given) < 0)
+    if (!a)
         return NULL;
     Window window = whole(&a->meta);
     for (int k = 0; k < count; k++) {
@@ -249,24 +274,29 @@ static PyObject *method_flip(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
         window.start[axis] = a->meta.shape[axis] - 1;
         window.step[axis] = -1;
     }
-    return gt__py_result(gt_slice(a, window.start, window.step, window.count, &out), out);
+    gt_err err = gt_slice(a, window.start, window.step, window.count, &out);
+    return gt__py_result(err, out);
 }
 
 static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis", "start", "length"};
     PyObject *values[3];
-    int64_t start, length;
+    int64_t given, start, length;
     int axis;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_parse("narrow", args, nargs, kwnames, names, 3, 3, values) < 0)
+    if (gt__py_parse("narrow", args, nargs, kwnames, names, 3, 3, values) < 0)
         return NULL;
     if (!values[0] || !values[1] || !values[2])
         return PyErr_Format(PyExc_TypeError, "narrow() needs dim, start and length");
+    if (gt__py_int64(values[0], &given) < 0 || gt__py_int64(values[1], &start) < 0 ||
+        gt__py_int64(values[2], &length) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
     if (a->meta.rank == 0)
         return PyErr_Format(PyExc_RuntimeError, "narrow() cannot be applied to a 0-dim tensor.");
-    if (gt__py_axis(values[0], a->meta.rank, &axis) < 0 || gt__py_int64(values[1], &start) < 0 ||
-        gt__py_int64(values[2], &length) < 0)
+    if (gt__py_wrap_axis(given, a->meta.rank, &axis) < 0)
         return NULL;
     int64_t size = a->meta.shape[axis];
     if (start < 0)
@@ -280,7 +310,8 @@ static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs
     Window window = whole(&a->meta);
     window.start[axis] = start;
     window.count[axis] = length;
-    return gt__py_result(gt_slice(a, window.start, window.step, window.count, &out), out);
+    gt_err err = gt_slice(a, window.start, window.step, window.count, &out);
+    return gt__py_result(err, out);
 }
 
 PyMethodDef gt__py_shape_methods[] = {

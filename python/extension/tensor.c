@@ -150,12 +150,13 @@ static PyObject *method_size(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 {
     static const char *const names[] = {"dim|axis"};
     PyObject *dim;
+    int64_t given;
     int axis;
     if (gt__py_parse("size", args, nargs, kwnames, names, 1, 1, &dim) < 0)
         return NULL;
     if (!dim || dim == Py_None)
         return get_shape(self, NULL);
-    if (gt__py_axis(dim, meta_of(self)->rank, &axis) < 0)
+    if (gt__py_int64(dim, &given) < 0 || gt__py_wrap_axis(given, meta_of(self)->rank, &axis) < 0)
         return NULL;
     if (meta_of(self)->rank == 0)
         return PyErr_Format(PyExc_IndexError, "Dimension specified as %d but tensor has no dimensions", axis);

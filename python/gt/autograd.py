@@ -75,19 +75,22 @@ class inference_mode(_Mode):
 
 
 class RemovableHandle:
-    """What register_hook returns: remove() takes the hook away."""
+    """What register_hook returns: remove() takes the hook away, also when the tensor has been changed in place since."""
 
-    def __init__(self, tensor, number):
-        self.tensor = tensor
-        self.number = number
+    def __init__(self, entry):
+        self.entry = entry
 
     def remove(self):
-        self.tensor._remove_hook(self.number)
+        _gt._remove_hook(self.entry)
 
 
 def register_hook(tensor, hook):
-    """Call hook(grad) when the gradient of `tensor` is known; what it returns, if anything, replaces the gradient."""
-    return RemovableHandle(tensor, tensor._register_hook(hook))
+    """Call hook(grad) when the gradient of `tensor` is known; what it returns, if anything, replaces the gradient.
+
+    The tensor keeps the hook, and the garbage collector does not look into tensors: a hook that refers to its own
+    tensor keeps it for ever. Give such a hook a weakref to the tensor, or remove() it when it has done its work.
+    """
+    return RemovableHandle(tensor._register_hook(hook))
 
 
 _gt.Tensor.register_hook = register_hook

@@ -104,6 +104,7 @@ int gt__command_server(int argc, char **argv)
                         "say --insecure if that is meant\n", arguments.host);
         return 1;
     }
+    gt__descriptors_raise();
     gt_dispatcher *dispatcher;
     gt_dispatcher_options options = {.host = arguments.host, .port = arguments.port, .listen = true};
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {

@@ -22,8 +22,10 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
     node->count = 0;
     node->client = client;
     node->sequence = client->next_node++;
-    node->gradient = node->arriving = NULL;
+    node->gradient = NULL;
+    node->arrivals = NULL;
     node->hooks = NULL;
+    node->running_hooks = 0;
     node->operands = node->fixed;
     node->saved[0] = node->saved[1] = node->saved[2] = node->saved_out = NULL;
     node->newer = NULL;
@@ -39,24 +41,42 @@ gt_node *gt__node_retain(gt_node *node)
     return node;
 }
 
-static void drop_saved(gt_node *node)
+/* Put a tensor into *where. What was there is released last: that may free hooks, and run code that looks here. */
+static void replace(gt_tensor **where, gt_tensor *tensor)
 {
-    for (unsigned k = 0; k < GT_MAX_OPERANDS; k++) {
-        gt_tensor_release(node->saved[k]);
-        node->saved[k] = NULL;
-    }
-    gt_tensor_release(node->saved_out);
-    node->saved_out = NULL;
+    gt_tensor *before = *where;
+    *where = tensor;
+    gt_tensor_release(before);
 }
 
-static void hooks_free(gt_node *node)
+static void drop_saved(gt_node *node)
 {
-    while (node->hooks) {
-        gt_hook_entry *entry = node->hooks;
-        node->hooks = entry->next;
+    for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
+        replace(&node->saved[k], NULL);
+    replace(&node->saved_out, NULL);
+}
+
+/* Take out the removed hooks, or all. Freeing their contexts comes last: it may release the node itself. */
+static void sweep_hooks(gt_node *node, bool all)
+{
+    gt_hook_entry *out = NULL, **where = &node->hooks;
+    while (*where) {
+        gt_hook_entry *entry = *where;
+        if (!all && !entry->removed) {
+            where = &entry->next;
+            continue;
+        }
+        *where = entry->next;
+        entry->node = NULL;
+        entry->next = out;
+        out = entry;
+    }
+    while (out) {
+        gt_hook_entry *entry = out;
+        out = entry->next;
         if (entry->free)
             entry->free(entry->context);
-        free(entry);
+        gt__hook_release(entry);
     }
 }
 
@@ -76,8 +96,7 @@ void gt__node_release(gt_node *node)
         client->dying_nodes = node->next_spare;
         drop_saved(node);
         gt_tensor_release(node->gradient);
-        gt_tensor_release(node->arriving);
-        hooks_free(node);
+        sweep_hooks(node, true);
         for (unsigned k = 0; k < node->count; k++)
             gt__node_release(node->operands[k].node);
         if (node->operands != node->fixed)
@@ -175,108 +194,181 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
 
 /* ---- backward ---------------------------------------------------------------------------------------------- */
 
+/*
+ * What has arrived at a node in one pass. It hangs on the node, where the next gradient for it finds it, and
+ * stands in the pass's queue. A node has one for each pass under way: see gt__autograd_run.
+ */
+struct gt_arrival {
+    gt_arrival *next; /* of another pass, at the same node; or the next spare one */
+    const struct pass *pass;
+    gt_node *node;       /* retained */
+    gt_tensor *gradient; /* the sum so far */
+};
+
 typedef struct heap {
-    gt_node **nodes; /* borrowed: kept alive by the outputs and by their consumers until popped */
+    gt_arrival **arrivals; /* the one at the newest node on top */
     size_t count, capacity;
 } heap;
 
 typedef struct pass {
     heap queue;
+    gt_arrival *spare;
     gt_tensor *const *inputs; /* wanted results, by node; NULL: accumulate into leaves */
     unsigned input_count;
     gt_tensor **results;
     gt_backward_options options;
 } pass;
 
-static gt_err heap_push(heap *h, gt_node *node)
+static gt_err heap_push(heap *h, gt_arrival *arrival)
 {
     if (h->count == h->capacity) {
         size_t capacity = h->capacity ? h->capacity * 2 : 64;
-        gt_node **nodes = realloc(h->nodes, capacity * sizeof(gt_node *));
-        if (!nodes)
+        gt_arrival **arrivals = realloc(h->arrivals, capacity * sizeof(gt_arrival *));
+        if (!arrivals)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
-        h->nodes = nodes;
+        h->arrivals = arrivals;
         h->capacity = capacity;
     }
     size_t place = h->count++;
-    while (place && h->nodes[(place - 1) / 2]->sequence < node->sequence) {
-        h->nodes[place] = h->nodes[(place - 1) / 2];
+    while (place && h->arrivals[(place - 1) / 2]->node->sequence < arrival->node->sequence) {
+        h->arrivals[place] = h->arrivals[(place - 1) / 2];
         place = (place - 1) / 2;
     }
-    h->nodes[place] = gt__node_retain(node);
+    h->arrivals[place] = arrival;
     return GT_OK;
 }
 
-static gt_node *heap_pop(heap *h)
+static gt_arrival *heap_pop(heap *h)
 {
-    gt_node *top = h->nodes[0], *last = h->nodes[--h->count];
+    gt_arrival *top = h->arrivals[0], *last = h->arrivals[--h->count];
     size_t place = 0;
     for (;;) {
         size_t child = 2 * place + 1;
         if (child >= h->count)
             break;
-        if (child + 1 < h->count && h->nodes[child + 1]->sequence > h->nodes[child]->sequence)
+        if (child + 1 < h->count && h->arrivals[child + 1]->node->sequence > h->arrivals[child]->node->sequence)
             child++;
-        if (h->nodes[child]->sequence <= last->sequence)
+        if (h->arrivals[child]->node->sequence <= last->node->sequence)
             break;
-        h->nodes[place] = h->nodes[child];
+        h->arrivals[place] = h->arrivals[child];
         place = child;
     }
-    h->nodes[place] = last;
+    h->arrivals[place] = last;
     return top;
 }
 
-/* Sum a gradient over the axes along which its operand was broadcast. Takes *gradient, replaces it. */
-static gt_err sum_to_shape(gt_tensor **gradient, const gt_meta *target)
+/* Make *gradient (replaced) one for an operand like `target`: sum over the axes along which that was broadcast, and
+ * undo the promotion. */
+static gt_err fit(gt_tensor **gradient, const gt_meta *target)
 {
     const gt_meta *from = &(*gradient)->meta;
-    if (gt__meta_same_shape(from, target))
-        return GT_OK;
-    unsigned extra = from->rank - target->rank;
-    uint32_t axes = 0;
-    for (unsigned axis = 0; axis < from->rank; axis++)
-        if (axis < extra || (target->shape[axis - extra] == 1 && from->shape[axis] != 1))
-            axes |= 1u << axis;
-    gt_tensor *summed = NULL, *shaped = NULL;
-    gt_err err = axes ? gt_sum(*gradient, axes, true, &summed) : GT_OK;
-    if (err == GT_OK)
-        err = gt_reshape(summed ? summed : *gradient, target->rank, target->shape, &shaped);
-    gt_tensor_release(summed);
-    if (err != GT_OK)
-        return err;
-    gt_tensor_release(*gradient);
-    *gradient = shaped;
+    gt_tensor *fitted;
+    if (!gt__meta_same_shape(from, target)) {
+        unsigned extra = from->rank - target->rank;
+        uint32_t axes = 0;
+        for (unsigned axis = 0; axis < from->rank; axis++)
+            if (axis < extra || (target->shape[axis - extra] == 1 && from->shape[axis] != 1))
+                axes |= 1u << axis;
+        if (axes) {
+            GT_TRY(gt_sum(*gradient, axes, true, &fitted));
+            replace(gradient, fitted);
+        }
+        GT_TRY(gt_reshape(*gradient, target->rank, target->shape, &fitted));
+        replace(gradient, fitted);
+    }
+    if ((*gradient)->meta.dtype != target->dtype) {
+        GT_TRY(gt_cast(*gradient, (gt_dtype)target->dtype, &fitted));
+        replace(gradient, fitted);
+    }
     return GT_OK;
 }
 
-/* Add `gradient` (taken) to what has arrived at `node`. */
+static gt_err arrive_first(pass *p, gt_node *node, gt_tensor *gradient)
+{
+    gt_arrival *arrival = p->spare;
+    if (arrival)
+        p->spare = arrival->next;
+    else if (!(arrival = malloc(sizeof *arrival))) {
+        gt_tensor_release(gradient);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
+    *arrival = (gt_arrival){.next = node->arrivals, .pass = p, .node = node, .gradient = gradient};
+    gt_err err = heap_push(&p->queue, arrival);
+    if (err != GT_OK) {
+        free(arrival);
+        gt_tensor_release(gradient);
+        return err;
+    }
+    node->arrivals = arrival;
+    gt__node_retain(node);
+    return GT_OK;
+}
+
+/* Add `gradient` (taken) to what has arrived at `node` in this pass. */
 static gt_err arrive(pass *p, gt_node *node, gt_tensor *gradient)
 {
-    if (!node->arriving) {
-        node->arriving = gradient;
-        return heap_push(&p->queue, node);
-    }
+    gt_arrival *arrival = node->arrivals;
+    while (arrival && arrival->pass != p)
+        arrival = arrival->next;
+    if (!arrival)
+        return arrive_first(p, node, gradient);
     gt_tensor *sum;
-    gt_err err = gt_add(node->arriving, gradient, &sum);
+    gt_err err = gt_add(arrival->gradient, gradient, &sum);
     gt_tensor_release(gradient);
     GT_TRY(err);
-    gt_tensor_release(node->arriving);
-    node->arriving = sum;
+    replace(&arrival->gradient, sum);
     return GT_OK;
 }
 
+/* Take the newest node at which something has arrived; it and the gradient become the caller's to release. */
+static gt_node *next_node(pass *p, gt_tensor **gradient)
+{
+    gt_arrival *arrival = heap_pop(&p->queue), **where = &arrival->node->arrivals;
+    while (*where != arrival)
+        where = &(*where)->next;
+    *where = arrival->next;
+    arrival->next = p->spare;
+    p->spare = arrival;
+    *gradient = arrival->gradient;
+    return arrival->node;
+}
+
+static gt_err run_hook(gt_hook_entry *entry, gt_tensor **gradient)
+{
+    gt_tensor *replaced = *gradient;
+    GT_TRY(entry->hook(entry->context, &replaced));
+    if (replaced == *gradient)
+        return GT_OK;
+    const gt_meta *old = &(*gradient)->meta, *new = &replaced->meta;
+    if (gt__meta_same_shape(old, new) && old->dtype == new->dtype) {
+        replace(gradient, replaced);
+        return GT_OK;
+    }
+    char was[128], is[128];
+    gt__shape_text(old->rank, old->shape, was, sizeof was);
+    gt__shape_text(new->rank, new->shape, is, sizeof is);
+    gt_err err = gt__fail(GT_ERR_VALUE, "a hook has changed its gradient from %s %s to %s %s",
+                          gt__dtype_name((gt_dtype)old->dtype), was, gt__dtype_name((gt_dtype)new->dtype), is);
+    gt_tensor_release(replaced);
+    return err;
+}
+
+/* A hook may remove hooks, itself too, and add some (which this pass does not call any more). */
 static gt_err run_hooks(gt_node *node, gt_tensor **gradient)
 {
-    for (gt_hook_entry *entry = node->hooks, *next; entry; entry = next) {
-        next = entry->next;
-        gt_tensor *replaced = *gradient;
-        GT_TRY(entry->hook(entry->context, &replaced));
-        if (replaced != *gradient) {
-            gt_tensor_release(*gradient);
-            *gradient = replaced;
-        }
-    }
-    return GT_OK;
+    gt_hook_entry *last = node->hooks;
+    gt_err err = GT_OK;
+    if (!last)
+        return GT_OK;
+    while (last->next)
+        last = last->next;
+    node->running_hooks++;
+    for (gt_hook_entry *entry = node->hooks; entry && err == GT_OK; entry = entry == last ? NULL : entry->next)
+        if (!entry->removed)
+            err = run_hook(entry, gradient);
+    if (--node->running_hooks == 0)
+        sweep_hooks(node, false);
+    return err;
 }
 
 /* If this node is one of the inputs asked for, deliver. */
@@ -293,18 +385,25 @@ static gt_err deliver(pass *p, const gt_node *node, gt_tensor *gradient)
 /* Add to .grad, at leaves and where retain_grad() asked for it. */
 static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
-    if (!leaf->gradient) {
-        /* Without a graph of its own the gradient is plain data. */
-        if (p->options.create_graph) {
-            leaf->gradient = gt_tensor_retain(gradient);
-            return GT_OK;
-        }
-        return gt__tensor_detach(gradient, &leaf->gradient);
-    }
-    gt_tensor *sum;
-    GT_TRY(gt_add(leaf->gradient, gradient, &sum));
-    gt_tensor_release(leaf->gradient);
-    leaf->gradient = sum;
+    gt_tensor *before, *after;
+    bool disturbed;
+    do {
+        gt_err err = GT_OK;
+        before = leaf->gradient ? gt_tensor_retain(leaf->gradient) : NULL;
+        if (before)
+            err = gt_add(before, gradient, &after);
+        else if (p->options.create_graph)
+            after = gt_tensor_retain(gradient);
+        else /* without a graph of its own the gradient is plain data */
+            err = gt__tensor_detach(gradient, &after);
+        /* While gt_add waited for room another thread may have come here too. */
+        disturbed = leaf->gradient != before;
+        gt_tensor_release(before);
+        GT_TRY(err);
+        if (disturbed)
+            gt_tensor_release(after);
+    } while (disturbed);
+    replace(&leaf->gradient, after);
     return GT_OK;
 }
 
@@ -331,7 +430,7 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
     gt_err err = gt__gradient_rule(node, gradient, wanted, p->options.create_graph, results);
     for (unsigned k = 0; k < node->count; k++) {
         if (err == GT_OK && results[k] && wanted[k]) {
-            err = sum_to_shape(&results[k], &node->operands[k].meta);
+            err = fit(&results[k], &node->operands[k].meta);
             if (err == GT_OK) {
                 err = arrive(p, node->operands[k].node, results[k]);
                 continue;
@@ -344,16 +443,15 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         free(results);
     }
     if (err == GT_OK && !p->options.retain_graph) {
-        drop_saved(node);
         node->consumed = true;
+        drop_saved(node);
     }
     return err;
 }
 
-static gt_err process(pass *p, gt_node *node)
+/* Takes both. */
+static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
 {
-    gt_tensor *gradient = node->arriving;
-    node->arriving = NULL;
     bool leaf = node->op == GT_OP_INVALID;
     gt_err err = run_hooks(node, &gradient);
     if (err == GT_OK && p->input_count)
@@ -363,6 +461,7 @@ static gt_err process(pass *p, gt_node *node)
     if (err == GT_OK && !leaf)
         err = propagate(p, node, gradient);
     gt_tensor_release(gradient);
+    gt__node_release(node);
     return err;
 }
 
@@ -377,7 +476,12 @@ static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
                             gt__shape_text(gradient->meta.rank, gradient->meta.shape, a, sizeof a),
                             gt__shape_text(output->meta.rank, output->meta.shape, b, sizeof b));
         }
-        return arrive(p, output->node, gt_tensor_retain(gradient));
+        gt_tensor *fitted = gt_tensor_retain(gradient);
+        gt_err err = fit(&fitted, &output->meta);
+        if (err == GT_OK)
+            return arrive(p, output->node, fitted);
+        gt_tensor_release(fitted);
+        return err;
     }
     if (output->meta.numel != 1)
         return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for scalar outputs");
@@ -387,13 +491,19 @@ static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
 }
 
 /* After a failure: forget what had arrived at nodes still in the queue. */
-static void abandon(pass *p)
+static void pass_end(pass *p)
 {
     while (p->queue.count) {
-        gt_node *node = heap_pop(&p->queue);
-        gt_tensor_release(node->arriving);
-        node->arriving = NULL;
+        gt_tensor *gradient;
+        gt_node *node = next_node(p, &gradient);
+        gt_tensor_release(gradient);
         gt__node_release(node);
+    }
+    free(p->queue.arrivals);
+    while (p->spare) {
+        gt_arrival *next = p->spare->next;
+        free(p->spare);
+        p->spare = next;
     }
 }
 
@@ -404,17 +514,19 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     pass p = {.inputs = inputs, .input_count = input_count, .results = results, .options = options};
     bool before = gt__grad_enabled;
     gt_err err = GT_OK;
+    for (unsigned k = 0; k < input_count; k++)
+        if (!inputs[k]->node)
+            return gt__fail(GT_ERR_VALUE, "one of the differentiated tensors does not require grad");
     gt__grad_enabled = options.create_graph;
     for (unsigned k = 0; k < count && err == GT_OK; k++)
         err = start_output(&p, outputs[k], gradients ? gradients[k] : NULL);
     while (err == GT_OK && p.queue.count) {
-        gt_node *node = heap_pop(&p.queue);
-        err = process(&p, node);
-        gt__node_release(node);
+        gt_tensor *gradient;
+        gt_node *node = next_node(&p, &gradient);
+        err = process(&p, node, gradient);
     }
     gt__grad_enabled = before;
-    abandon(&p);
-    free(p.queue.nodes);
+    pass_end(&p);
     for (unsigned k = 0; k < input_count && err == GT_OK; k++)
         if (!results[k] && !options.allow_unused)
             err = gt__fail(GT_ERR_VALUE, "one of the differentiated tensors appears to not have been used in the graph; "
@@ -429,33 +541,32 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
 
 /* ---- hooks ------------------------------------------------------------------------------------------------- */
 
-gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*release)(void *), uint64_t *number)
+gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*release)(void *),
+                       gt_hook_entry **out)
 {
     if (!tensor->node)
         return gt__fail(GT_ERR_VALUE, "cannot register a hook on a tensor that doesn't require gradient");
-    gt_hook_entry *entry = malloc(sizeof *entry);
+    gt_hook_entry *entry = malloc(sizeof *entry), **last = &tensor->node->hooks;
     if (!entry)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *entry = (gt_hook_entry){.hook = hook, .context = context, .free = release, .number = tensor->client->next_node++};
-    gt_hook_entry **last = &tensor->node->hooks;
+    *entry = (gt_hook_entry){
+        .references = 2, .node = tensor->node, .hook = hook, .context = context, .free = release};
     while (*last)
         last = &(*last)->next;
     *last = entry;
-    *number = entry->number;
+    *out = entry;
     return GT_OK;
 }
 
-void gt__tensor_unhook(gt_tensor *tensor, uint64_t number)
+void gt__hook_remove(gt_hook_entry *entry)
 {
-    if (!tensor->node)
-        return;
-    for (gt_hook_entry **where = &tensor->node->hooks; *where; where = &(*where)->next)
-        if ((*where)->number == number) {
-            gt_hook_entry *entry = *where;
-            *where = entry->next;
-            if (entry->free)
-                entry->free(entry->context);
-            free(entry);
-            return;
-        }
+    entry->removed = true;
+    if (entry->node && !entry->node->running_hooks)
+        sweep_hooks(entry->node, false);
+}
+
+void gt__hook_release(gt_hook_entry *entry)
+{
+    if (--entry->references == 0)
+        free(entry);
 }

@@ -19,16 +19,25 @@ enum {
     GT_SAVE_OUT = 1 << 3,
 };
 
-/* Called with the gradient that arrived; may return a replacement through *gradient (both borrowed by the caller). */
+/*
+ * Called with the gradient that arrived, which it borrows. To replace it, a hook puts a tensor of the same shape
+ * and dtype into *gradient and gives up its reference to that one.
+ */
 typedef gt_err (*gt_hook)(void *context, gt_tensor **gradient);
 
+/* One hook of a node. Whoever registered it holds a reference too; that keeps neither the node nor the context. */
 typedef struct gt_hook_entry {
     struct gt_hook_entry *next;
-    uint64_t number;
+    uint32_t references;
+    bool removed;  /* to be taken out when no hook of the node runs */
+    gt_node *node; /* NULL: taken out, or the node is gone */
     gt_hook hook;
     void (*free)(void *context);
     void *context;
 } gt_hook_entry;
+
+/* What has arrived at a node in one backward pass: autograd.c. */
+typedef struct gt_arrival gt_arrival;
 
 typedef struct gt_operand_info {
     gt_node *node; /* NULL: no gradient wanted there, or a literal */
@@ -45,8 +54,9 @@ struct gt_node {
     gt_client *client;
     uint64_t sequence; /* grows with every node */
     gt_tensor *gradient; /* .grad */
-    gt_tensor *arriving; /* the sum of what has arrived during a backward pass */
+    gt_arrival *arrivals; /* one for each backward pass that has reached this node and not handled it yet */
     gt_hook_entry *hooks;
+    unsigned running_hooks; /* passes that are walking `hooks` now */
     gt_instruction ins; /* immediates, flags, literals */
     gt_slot tail[3];    /* shape or slice, where the op has one */
     gt_meta out;
@@ -79,20 +89,27 @@ typedef struct gt_backward_options {
 } gt_backward_options;
 
 /*
- * Backward from `count` outputs. gradients[k] may be NULL for a scalar output. Without `inputs` the gradients are added to
- * the leaves' .grad; with them (input_count > 0) they are delivered in results[] (yours; NULL where unused and allowed)
- * and no .grad changes.
+ * Backward from `count` outputs. gradients[k] may be NULL for a scalar output. Without `inputs` the gradients
+ * are added to the leaves' .grad; with them (input_count > 0) they are delivered in results[] (all NULL before;
+ * yours; NULL where unused and allowed) and no .grad changes. A pass keeps its state to itself: a hook may start
+ * another one, over the same nodes or others, and so may another thread while this one waits.
  */
 gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, unsigned count,
                         gt_tensor *const *inputs, unsigned input_count, gt_tensor **results,
                         gt_backward_options options);
 
-/* A hook on the gradient of this tensor; *number identifies it for removal. Takes context. */
-gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*free)(void *), uint64_t *number);
-void gt__tensor_unhook(gt_tensor *tensor, uint64_t number);
+/*
+ * A hook on the gradient of this tensor. Takes context, if it succeeds: `free` gets it when the hook is gone,
+ * and never while the hook runs. *entry is yours to release, and to remove the hook with: from its node,
+ * whatever the tensor's name stands for by then.
+ */
+gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*free)(void *),
+                       gt_hook_entry **entry);
+void gt__hook_remove(gt_hook_entry *entry); /* once or more often */
+void gt__hook_release(gt_hook_entry *entry);
 
 /* gradients.c: the values a row's rule wants saved, and the rule: results[k] gets operand k's gradient, yours, or NULL.
- * Only wanted[k] need be computed; a result may still have the broadcast shape. */
+ * Only wanted[k] need be computed; a result may still have the broadcast shape and the promoted dtype. */
 unsigned gt__gradient_saves(gt_opcode op);
 gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph, gt_tensor **results);
 

@@ -67,7 +67,10 @@ static gt_err introduce(gt_client *client, int timeout_ms)
     GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, "", ""));
     while (welcome.workers == 0) {
         int left = gt__remaining_ms(deadline);
-        gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome) : GT_ERR_TIMEOUT;
+        gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome)
+                              : gt__fail(GT_ERR_TIMEOUT, "the server did not answer the greeting in time");
+        if (err == GT_ERR_INTERRUPTED && !(gt__wait_hooks.interrupted && gt__wait_hooks.interrupted()))
+            continue; /* a signal that nobody minds */
         if (err == GT_ERR_TIMEOUT && welcome.number)
             return gt__fail(GT_ERR_TIMEOUT, "the server at %s has no worker; start one with `gt worker`",
                             client->address);

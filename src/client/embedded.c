@@ -74,8 +74,10 @@ static gt_err join_dispatcher(gt_embedded *embedded, gt_link **ours)
     gt_link *theirs;
     GT_TRY(gt__link_memory_pair(ours, &theirs));
     gt_err err = gt__dispatcher_adopt(embedded->dispatcher, theirs);
-    if (err != GT_OK)
+    if (err != GT_OK) {
         gt__link_close(*ours);
+        *ours = NULL;
+    }
     return err;
 }
 
@@ -109,6 +111,7 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, g
     if (!embedded)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     *link = NULL;
+    gt__descriptors_raise();
     gt_dispatcher_options options = {.listen = false};
     gt_err err = gt__dispatcher_new(&options, &embedded->dispatcher);
     for (int k = 0; k < workers && err == GT_OK; k++)

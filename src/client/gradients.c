@@ -151,13 +151,15 @@ static gt_tensor *assign(frame *f, gt_tensor *a, const gt_slot *spec, gt_tensor 
 static gt_tensor *flip(frame *f, gt_tensor *a, int64_t axis)
 {
     gt_slot spec[3];
+    if (f->err != GT_OK)
+        return NULL;
     for (unsigned d = 0; d < a->meta.rank; d++) {
         bool reversed = d == axis && a->meta.shape[d] > 0;
         spec[0].i64[d] = reversed ? a->meta.shape[d] - 1 : 0;
         spec[1].i64[d] = reversed ? -1 : 1;
         spec[2].i64[d] = a->meta.shape[d];
     }
-    return f->err == GT_OK ? slice(f, a, spec) : NULL;
+    return slice(f, a, spec);
 }
 
 #define NEG(a) unary(f, GT_OP_neg, a)
@@ -176,7 +178,7 @@ static gt_tensor *with_operand(frame *f, gt_opcode op, gt_tensor *a, unsigned k)
 {
     const gt_instruction *ins = &f->node->ins;
     if (gt__literal(ins, k) == GT_LITERAL_NONE)
-        return binary(f, op, a, f->node->saved[k]);
+        return binary(f, op, a, k == 0 ? f->x : f->y);
     STEP(gt__emit_binary_literal(op, a, gt__literal(ins, k), ins->literal[k], false, &result_));
 }
 
@@ -607,23 +609,31 @@ unsigned gt__gradient_saves(gt_opcode op)
     return rules[op].saves;
 }
 
+static gt_tensor *retain_saved(gt_tensor *saved)
+{
+    return saved ? gt_tensor_retain(saved) : NULL;
+}
+
 gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph,
                          gt_tensor **results)
 {
     frame f = {.node = node, .g = gradient, .wanted = wanted, .results = results};
-    f.x = node->saved[0];
-    f.y = node->saved[1];
-    f.z = node->saved[2];
-    f.out = node->saved_out;
+    /* References of our own: a step may wait for room, and another thread's pass drop what the node saved. */
+    f.x = retain_saved(node->saved[0]);
+    f.y = retain_saved(node->saved[1]);
+    f.z = retain_saved(node->saved[2]);
     /* For a second derivative the saved result must lead back to this node. */
-    gt_tensor *tracked = NULL;
-    if (create_graph && f.out) {
-        GT_TRY(gt__tensor_alias(f.out, node, &tracked));
-        f.out = tracked;
-    }
-    rules[node->op].rule(&f);
+    if (create_graph && node->saved_out)
+        f.err = gt__tensor_alias(node->saved_out, node, &f.out);
+    else
+        f.out = retain_saved(node->saved_out);
+    if (f.err == GT_OK)
+        rules[node->op].rule(&f);
     for (unsigned k = 0; k < f.count; k++)
         gt_tensor_release(f.temporary[k]);
-    gt_tensor_release(tracked);
+    gt_tensor_release(f.x);
+    gt_tensor_release(f.y);
+    gt_tensor_release(f.z);
+    gt_tensor_release(f.out);
     return f.err;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "convert.h"
 
 /* ---- attributes -------------------------------------------------------------------------------------------- */
 
@@ -150,7 +151,7 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
     if (gt__dtype_is_float(dtype) && kind != GT_LITERAL_FLOAT)
         value.f = (double)value.i;
     else if (!gt__dtype_is_float(dtype) && kind == GT_LITERAL_FLOAT)
-        value.i = dtype == GT_BOOL ? value.f != 0 : (int64_t)value.f;
+        value.i = dtype == GT_BOOL ? value.f != 0 : gt__double_to_int64(value.f);
     prototype.imm[0] = value;
     return gt__emit(client, prototype, &tail, NULL, 0, out);
 }
@@ -170,8 +171,8 @@ gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_lite
         start.f = (double)start.i;
         step.f = (double)step.i;
     } else if (!gt__dtype_is_float(dtype) && kind == GT_LITERAL_FLOAT) {
-        start.i = (int64_t)start.f;
-        step.i = (int64_t)step.f;
+        start.i = gt__double_to_int64(start.f);
+        step.i = gt__double_to_int64(step.f);
     }
     prototype.imm[0] = start;
     prototype.imm[1] = step;
@@ -400,9 +401,12 @@ gt_err gt_triu(gt_tensor *a, int64_t diagonal, gt_tensor **out)
 
 static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
 {
+    bool scatters = op == GT_OP_scatter || op == GT_OP_scatter_add;
+    if (scatters && !src)
+        return gt__fail(GT_ERR_VALUE, "%s: there is no src", gt__op_table[op].name);
     gt_instruction prototype = {.op = (uint16_t)op};
     prototype.imm[0].i = axis;
-    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index, src}, src ? 3 : 2, out);
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index, src}, scatters ? 3 : 2, out);
 }
 
 gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)

@@ -162,6 +162,7 @@ gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome)
         int left = gt__remaining_ms(deadline);
         if (left <= 0)
             return gt__fail(GT_ERR_TIMEOUT, "the server did not answer the greeting in time");
-        gt__link_wait(link, GT_WAIT_READ, left);
+        if (gt__link_wait(link, GT_WAIT_READ, left) == GT_ERR_INTERRUPTED)
+            return GT_ERR_INTERRUPTED;
     }
 }

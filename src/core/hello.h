@@ -22,7 +22,8 @@ gt_err gt__address_connect(const char *address, int timeout_ms, gt_link **link);
 
 /* Introduce ourselves. `name` and `engine` are cut at 63 bytes; NULL is "". */
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine);
-/* Wait for the answer: a welcome, or a refusal whose reason becomes the error. Signals do not interrupt it. */
+/* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal came; it may
+ * be called again. */
 gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome);
 /* Say that we leave; the link is flushed. */
 void gt__goodbye_send(gt_link *link, const char *reason);

@@ -100,12 +100,16 @@ enum {
  *   stats    client -> disp.     result: a ticket; the reply's text is the dispatcher's statistics as JSON
  *   reply    worker -> client    result: the ticket, imm[0] offset, imm[1] bytes in the tail; GT_FLAG_LAST on the last
  *   failure  worker -> client    result: the ticket, imm[0] the gt_err, imm[1] text bytes, tail: the text
+ *
+ * The pieces of an answer come in order, and the last may be a failure. Between those of a long one (the dispatcher's
+ * download.c) other answers may come, whole.
  */
 typedef enum gt_role { GT_ROLE_CLIENT = 1, GT_ROLE_WORKER = 2, GT_ROLE_MONITOR = 3 } gt_role;
 
 /*
  * Check one record at `slots`, of which `available` may be read: known op, tail within bounds and within what is
- * available, dtype, rank, literals and flags in range, the tail long enough for the form. Shapes against operands is
+ * available, dtype, rank and literals in range, the tail as long as the form wants it. Flags are not checked: a bit that
+ * a record has no use for means nothing. Shapes against operands, and whether there is something to consume, is
  * gt__op_infer's job. On success *length is the record's slots. GT_ERR_PROTOCOL otherwise.
  */
 gt_err gt__instruction_check_fully(const gt_slot *slots, size_t available, unsigned *length);

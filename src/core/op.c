@@ -87,7 +87,8 @@ uint64_t gt__op_table_hash(void)
         hash = hash_bytes(hash, &row->form, sizeof row->form);
         hash = hash_bytes(hash, &row->types, sizeof row->types);
     }
-    return hash;
+    const uint32_t sizes[] = {sizeof(gt_instruction), GT_MAX_CHUNK, GT_DTYPE_COUNT};
+    return hash_bytes(hash, sizes, sizeof sizes);
 }
 
 gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t *shape)

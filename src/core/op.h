@@ -122,7 +122,8 @@ static inline unsigned gt__op_operands(gt_opcode op)
 /* NULL if no op has this name. */
 const gt_op_row *gt__op_find(const char *name, gt_opcode *opcode);
 
-/* A hash of the whole table and the instruction layout; HELLO carries it. */
+/* A hash of what two parties must agree on: each op's name, form and types, in order, and the sizes that records are
+ * built from. HELLO carries it. */
 uint64_t gt__op_table_hash(void);
 
 /* ---- dtypes ------------------------------------------------------------------------------------------------ */

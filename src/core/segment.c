@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,7 +111,11 @@ gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **out)
         close(fd);
         return gt__fail(GT_ERR_PROTOCOL, "segment %llu is not sealed shared memory", (unsigned long long)id);
     }
-    return handle_new(id, fd, (size_t)info.st_size - SEGMENT_HEADER, out);
+    gt_segment *segment = NULL;
+    GT_TRY(handle_new(id, fd, (size_t)info.st_size - SEGMENT_HEADER, &segment));
+    segment->adopted = true;
+    *out = segment;
+    return GT_OK;
 }
 
 /* With the table locked. */
@@ -159,7 +164,22 @@ gt_err gt__segment_map(gt_segment *segment)
     segment->mapping = mapping;
     segment->data = mapping->base + SEGMENT_HEADER;
     segment->busy = (_Atomic uint32_t *)(void *)mapping->base;
+    if (segment->adopted) {
+        close(segment->fd);
+        segment->fd = -1;
+    }
     return GT_OK;
+}
+
+void gt__segment_done(gt_segment *segment)
+{
+    const uint32_t idle = 0;
+    if (segment->busy) {
+        atomic_store_explicit(segment->busy, idle, memory_order_release);
+        return;
+    }
+    ssize_t written = pwrite(segment->fd, &idle, sizeof idle, 0);
+    (void)written; /* a creator that made this impossible does without the segment */
 }
 
 gt_segment *gt__segment_retain(gt_segment *segment)
@@ -190,7 +210,17 @@ void gt__segment_release(gt_segment *segment)
         free(unused);
     }
     if (last) {
-        close(segment->fd);
+        if (segment->fd >= 0)
+            close(segment->fd);
         free(segment);
     }
+}
+
+void gt__descriptors_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* if that is refused, what we have must do */
 }

@@ -10,6 +10,7 @@
 #define GT_CORE_SEGMENT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -18,7 +19,8 @@ typedef struct gt_segment {
     uint64_t id;   /* unique in its creator; on a link, in that link's peer */
     uint8_t *data; /* NULL until mapped */
     size_t bytes;  /* usable bytes at data */
-    int fd;
+    int fd;        /* -1: closed; an adopted segment needs none once it is mapped */
+    bool adopted;
     _Atomic uint32_t *busy;     /* in the shared mapping: 1 while the other end uses the data */
     int references;             /* to this struct; guarded by segment.c */
     struct gt_mapping *mapping; /* this process's one mapping of the memory; NULL until mapped */
@@ -28,9 +30,15 @@ typedef struct gt_segment {
 gt_err gt__segment_new(size_t bytes, gt_segment **segment);
 /* Adopt a descriptor received from a peer (takes fd); not mapped yet. Checks the size and seals. */
 gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **segment);
-/* Map it, or find this process's mapping of the same memory. Idempotent. */
+/* Map it, or find this process's mapping of the same memory. Idempotent. An adopted segment's descriptor is closed:
+ * only its creator, and who passes it on without looking at it, needs one. */
 gt_err gt__segment_map(gt_segment *segment);
+/* Clear `busy`, of a segment that is mapped or not: its creator may use it again. */
+void gt__segment_done(gt_segment *segment);
 gt_segment *gt__segment_retain(gt_segment *segment);
 void gt__segment_release(gt_segment *segment);
+
+/* Segments take descriptors: allow this process as many as it may have. */
+void gt__descriptors_raise(void);
 
 #endif

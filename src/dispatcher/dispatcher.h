@@ -35,10 +35,22 @@ void gt__dispatcher_free(gt_dispatcher **dispatcher);
 
 typedef struct gt_peer gt_peer;
 
+/* A long fetch, which reaches the client in parts: download.c. */
+typedef struct gt_download {
+    struct gt_download *next;
+    uint64_t ticket; /* the client's */
+    uint32_t row;    /* slot on the session's worker: the tensor, flat */
+    unsigned element_bytes;
+    int64_t elements, asked; /* of them: in the parts so far */
+    uint64_t offset;         /* bytes before the part that is under way */
+    bool under_way;          /* the worker owes us a part */
+} gt_download;
+
 /* An answer a worker owes, in the order it was asked. */
 typedef struct gt_pending {
-    gt_session *session; /* NULL: it left meanwhile */
-    uint64_t ticket;     /* the client's */
+    gt_session *session;   /* NULL: it left meanwhile */
+    uint64_t ticket;       /* the client's */
+    gt_download *download; /* the answer is a part of this; NULL: it is whole */
 } gt_pending;
 
 typedef struct gt_dispatch_worker {
@@ -49,14 +61,16 @@ typedef struct gt_dispatch_worker {
     uint32_t *free_slots, free_count, free_capacity, next_slot; /* slot numbers to hand out; 0 is never one */
     gt_pending *pending;                                        /* ring */
     uint32_t pending_first, pending_count, pending_capacity;
+    gt_instruction *backlog; /* frees and forgets that its link had no room for */
+    size_t backlog_first, backlog_count, backlog_capacity; /* sent already, in all, room for */
+    bool behind; /* something waits for room in its link: gt__worker_catch_up */
     uint64_t instructions, sessions;
 } gt_dispatch_worker;
 
-/* A client's segment under the number by which our workers know it. */
+/* A client's segment under the number by which our workers know it. The segment itself stays with the client's link. */
 typedef struct gt_relay {
     struct gt_relay *next;
-    uint64_t client_id;
-    gt_segment *segment;
+    uint64_t client_id, id;
     gt_dispatch_worker *shared_with; /* NULL: nobody yet */
 } gt_relay;
 
@@ -71,6 +85,7 @@ struct gt_session {
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: no worker is there */
     char lost[160];           /* why tensors without a worker are lost */
     gt_relay *relays;
+    gt_download *downloads; /* in the order asked for; the first gets its parts */
     gt_slot *overflow; /* answers the client has not made room for yet */
     size_t overflow_first, overflow_count, overflow_capacity; /* slots: sent already, in all, room for */
     uint64_t instructions;
@@ -121,6 +136,8 @@ void gt__session_find_home(gt_session *session);
 /* `worker` is gone: its tensors are lost. */
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
 gt_relay *gt__session_relay(gt_session *session, uint64_t client_id);
+/* An upload from this segment of the client's is dropped: nobody will use its data. */
+void gt__session_unused(gt_session *session, uint64_t client_id);
 
 /* workers.c */
 gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
@@ -128,11 +145,32 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
 gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
 uint32_t gt__worker_slot_new(gt_dispatch_worker *worker); /* 0: out of memory */
 void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot);
-gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket);
+gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket, gt_download *download);
+/* Send a free (of worker slots) or a forget, now or when there is room. The slots of a free can be handed out again once
+ * it is in the stream. */
+void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins);
+/* The link had no room just now: have gt__worker_catch_up called when it has some. */
+void gt__worker_wait_for_room(gt_dispatch_worker *worker);
+/* Send what waits for room, as far as there is any; true if something went. */
+bool gt__worker_catch_up(gt_dispatch_worker *worker);
 void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
 /* The worker with the fewest sessions; NULL: none. */
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);
 int gt__worker_present_count(const gt_dispatcher *dispatcher);
+
+/* download.c */
+enum {
+    GT_DOWNLOAD_PART = 4 << 20, /* bytes; what is longer is fetched in parts of this */
+    GT_DOWNLOAD_ROOM = 2,       /* slots its start takes in the worker's link */
+};
+gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t ticket);
+/* Ask for the next part, if it is time. */
+void gt__download_continue(gt_session *session);
+/* Make a piece of a part a piece of the whole. */
+void gt__download_piece(const gt_download *download, gt_slot *record);
+void gt__download_part_done(gt_session *session, bool failed);
+/* `lost`: what to tell the client of those it still waits for; NULL: it is leaving. */
+void gt__download_drop_all(gt_session *session, const char *lost);
 
 /* stats.c: the dispatcher's statistics as JSON; malloc'ed. */
 char *gt__dispatcher_stats(const gt_dispatcher *dispatcher);

@@ -137,6 +137,9 @@ static void accept_peers(gt_dispatcher *dispatcher)
 static bool serve_peers(gt_dispatcher *dispatcher)
 {
     bool progress = false;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (dispatcher->workers[index]->behind) /* first, or the sessions would take all the room there is */
+            progress |= gt__worker_catch_up(dispatcher->workers[index]);
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->blocked) {
@@ -171,8 +174,12 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
     for (int k = 0; k < count; k++) {
         if (events[k].data.ptr == &stop_marker)
             return false;
-        if (events[k].data.ptr != &acceptor_marker)
-            ((gt_peer *)events[k].data.ptr)->active = true;
+        gt_peer *peer = events[k].data.ptr != &acceptor_marker ? events[k].data.ptr : NULL;
+        if (!peer)
+            continue;
+        peer->active = true;
+        if (peer->blocked) /* it is not served now: silence it, or it rings (that it died, even) until it is */
+            peer->link->ops->arm(peer->link);
     }
     accept_peers(dispatcher);
     return true;
@@ -290,6 +297,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         free(dispatcher->workers[index]->free_slots);
         free(dispatcher->workers[index]->pending);
+        free(dispatcher->workers[index]->backlog);
         free(dispatcher->workers[index]);
     }
     free(dispatcher->workers);

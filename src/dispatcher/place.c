@@ -67,13 +67,12 @@ static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
     return true;
 }
 
-static gt_err name_relay(gt_session *session, uint64_t *segment)
+/* The worker's number for a segment. False: its link cannot share any; its predecessor's could. */
+static bool name_relay(gt_session *session, uint64_t *segment)
 {
-    gt_relay *relay = gt__session_relay(session, *segment);
-    if (!relay)
-        return gt__fail(GT_ERR_PROTOCOL, "segment %llu was never shared", (unsigned long long)*segment);
-    *segment = relay->segment->id;
-    return GT_OK;
+    const gt_relay *relay = gt__session_relay(session, *segment); /* session.c has made it */
+    *segment = relay->id;
+    return relay->shared_with == session->home;
 }
 
 static gt_err place_compute(gt_session *session, const gt_slot *record)
@@ -94,6 +93,8 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     handle->meta.rank = 0;
     GT_TRY(find_operands(session, record, out, &o));
     GT_TRY(gt__op_infer(ins, record + 1, o.meta, &handle->meta, &compute));
+    if (__builtin_expect(ins->op == GT_OP_upload && ins->imm[1].u, 0))
+        o.lost |= !name_relay(session, &out->ins.imm[1].u);
     if (worker && !o.lost) {
         uint32_t slot = gt__worker_slot_new(worker);
         if (!slot)
@@ -101,11 +102,10 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
         handle->worker = worker->index;
         handle->slot = slot;
         out->ins.result = slot;
-        if (ins->op == GT_OP_upload && ins->imm[1].u)
-            GT_TRY(name_relay(session, &out->ins.imm[1].u));
         gt__link_commit(worker->link, length);
         worker->instructions++;
-    }
+    } else if (ins->op == GT_OP_upload && ins->imm[1].u)
+        gt__session_unused(session, ins->imm[1].u);
     uint32_t consumed;
     if (ins->flags & GT_FLAG_CONSUMES)
         drop_tensor(session, ins->operand[0], &consumed);
@@ -159,12 +159,17 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
         gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
         return GT_OK;
     }
+    if (!record->ins.imm[0].u && gt__meta_bytes(&handle->meta) > GT_DOWNLOAD_PART)
+        return gt__download_start(session, handle, record->ins.result);
     gt_slot *out = gt__link_reserve(session->home->link, 1);
     *out = *record;
     out->ins.operand[0] = handle->slot;
-    if (out->ins.imm[0].u)
-        GT_TRY(name_relay(session, &out->ins.imm[0].u));
-    GT_TRY(gt__worker_expect(session->home, session, record->ins.result));
+    if (out->ins.imm[0].u && !name_relay(session, &out->ins.imm[0].u)) {
+        gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
+                                   "fetch: the worker that is there now has no shared memory");
+        return GT_OK;
+    }
+    GT_TRY(gt__worker_expect(session->home, session, record->ins.result, NULL));
     gt__link_commit(session->home->link, 1);
     return GT_OK;
 }
@@ -177,7 +182,7 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
     }
     gt_slot *out = gt__link_reserve(session->home->link, 1);
     *out = *record;
-    GT_TRY(gt__worker_expect(session->home, session, record->ins.result));
+    GT_TRY(gt__worker_expect(session->home, session, record->ins.result, NULL));
     gt__link_commit(session->home->link, 1);
     return GT_OK;
 }

@@ -4,7 +4,6 @@
  * A record is copied out of the link before it is checked: in shared memory the client could change it afterwards.
  * What is wrong with it ends this session with a reason, and nobody else's.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,21 +114,27 @@ gt_relay *gt__session_relay(gt_session *session, uint64_t client_id)
     return NULL;
 }
 
+static gt_segment *clients_segment(gt_session *session, uint64_t client_id)
+{
+    return session->link->ops->segment ? session->link->ops->segment(session->link, client_id) : NULL;
+}
+
+void gt__session_unused(gt_session *session, uint64_t client_id)
+{
+    gt_segment *segment = clients_segment(session, client_id);
+    if (segment)
+        gt__segment_done(segment);
+}
+
 static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)
 {
-    gt_segment *segment = session->link->ops->segment ? session->link->ops->segment(session->link, client_id) : NULL;
-    if (!segment)
+    if (!clients_segment(session, client_id))
         return gt__fail(GT_ERR_PROTOCOL, "segment %llu was never shared", (unsigned long long)client_id);
-    int fd = fcntl(segment->fd, F_DUPFD_CLOEXEC, 0);
-    gt_relay *relay = fd < 0 ? NULL : calloc(1, sizeof *relay);
+    gt_relay *relay = calloc(1, sizeof *relay);
     if (!relay)
-        return gt__fail(GT_ERR_MEMORY, "no descriptor for a segment");
-    gt_err err = gt__segment_adopt(session->dispatcher->next_segment++, fd, &relay->segment);
-    if (err != GT_OK) {
-        free(relay);
-        return err;
-    }
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
     relay->client_id = client_id;
+    relay->id = session->dispatcher->next_segment++;
     relay->next = session->relays;
     session->relays = relay;
     *out = relay;
@@ -145,9 +150,14 @@ static gt_err share_segment(gt_session *session, uint64_t client_id, bool *later
         GT_TRY(relay_new(session, client_id, &relay));
     if (!worker || relay->shared_with == worker)
         return GT_OK;
+    const gt_segment *segment = clients_segment(session, client_id);
+    if (!segment)
+        return gt__fail(GT_ERR_PROTOCOL, "segment %llu is gone", (unsigned long long)client_id);
     if (!worker->link->ops->share)
-        return gt__fail(GT_ERR_PROTOCOL, "worker %s cannot use shared memory", worker->name);
-    gt_err err = worker->link->ops->share(worker->link, relay->segment);
+        return GT_OK; /* the client has not heard yet that the worker it had was replaced; see place.c */
+    gt_segment renamed = *segment;
+    renamed.id = relay->id;
+    gt_err err = worker->link->ops->share(worker->link, &renamed);
     /* A worker that is gone will leave in a moment; that ends no session. */
     *later = err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || (err != GT_OK && worker->link->gone);
     if (err == GT_OK)
@@ -159,14 +169,11 @@ static void relay_free(gt_relay *relay)
 {
     gt_dispatch_worker *worker = relay->shared_with;
     if (worker && worker->peer) {
-        gt_slot *out = gt__link_reserve(worker->link, 1);
-        if (out) {
-            out->ins = (gt_instruction){.op = GT_OP_forget};
-            out->ins.imm[0].u = relay->segment->id;
-            gt__link_commit(worker->link, 1);
-        }
+        gt_instruction forget = {.op = GT_OP_forget};
+        forget.imm[0].u = relay->id;
+        gt__worker_tell(worker, &forget);
+        worker->link->ops->forget(worker->link, relay->id);
     }
-    gt__segment_release(relay->segment);
     free(relay);
 }
 
@@ -197,15 +204,44 @@ static void debug_record(const gt_session *session, const gt_instruction *ins)
             gt__instruction_text(ins, text, sizeof text));
 }
 
+bool gt__session_has_room(gt_session *session)
+{
+    gt_link *link = session->home ? session->home->link : NULL;
+    return !link || gt__link_reserve(link, session->next_length); /* a dead link has none until its worker has left */
+}
+
+/* Served again when its worker has room, for which that worker's link must be armed before we sleep. */
+static void block(gt_session *session)
+{
+    session->peer->blocked = true;
+    session->home->peer->active = true;
+}
+
+static bool has_room_for(gt_session *session, unsigned slots)
+{
+    session->next_length = slots;
+    if (gt__session_has_room(session))
+        return true;
+    block(session);
+    return false;
+}
+
+/* Records that the dispatcher answers by itself: a worker that is busy does not hold them up. */
+static bool needs_worker(const gt_instruction *ins)
+{
+    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye;
+}
+
 /* A record with a tail, or one that does not compute. *later: it must wait for the worker to catch up. */
 static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *later)
 {
     uint64_t segment = segment_named(&record->ins);
-    if (segment) {
+    if (segment)
         GT_TRY(share_segment(session, segment, later));
-        if (*later)
-            return GT_OK;
-    }
+    else if (record->ins.op == GT_OP_fetch)
+        *later = !has_room_for(session, GT_DOWNLOAD_ROOM);
+    if (*later)
+        return GT_OK;
     switch ((gt_opcode)record->ins.op) {
     case GT_OP_fetch:
     case GT_OP_sync:
@@ -230,19 +266,6 @@ static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *late
     return session->chain->ops->step(session->chain, record);
 }
 
-bool gt__session_has_room(gt_session *session)
-{
-    gt_link *link = session->home ? session->home->link : NULL;
-    return !link || gt__link_reserve(link, session->next_length); /* a dead link has none until its worker has left */
-}
-
-/* So that the worker's link is armed for room before we sleep. */
-static void block(gt_session *session)
-{
-    session->peer->blocked = true;
-    session->home->peer->active = true;
-}
-
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
@@ -251,14 +274,16 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     unsigned flush_at = dispatcher->worker_batch ? dispatcher->worker_batch : worker ? worker->batch : 0;
     size_t available, left = budget;
     const gt_slot *slots;
-    if (session->overflow_count && flush_overflow(session))
+    if (session->overflow_count && flush_overflow(session)) {
         *progress = true;
+        gt__download_continue(session);
+    }
     while (left && (slots = gt__link_peek(session->link, &available))) {
         unsigned length;
         record[0] = slots[0];
         GT_TRY(gt__instruction_check(record, available, &length));
         session->next_length = length;
-        if (__builtin_expect(!gt__session_has_room(session), 0)) {
+        if (__builtin_expect(!gt__session_has_room(session), 0) && needs_worker(&record->ins)) {
             block(session);
             break;
         }
@@ -271,7 +296,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
             memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
             GT_TRY(handle_rare(session, record, &later));
             if (later) {
-                dispatcher->retry = true;
+                dispatcher->retry |= !session->peer->blocked;
                 break;
             }
         }
@@ -320,9 +345,9 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
     if (session->home != worker)
         return;
     snprintf(session->lost, sizeof session->lost, "%s", reason);
-    session->home = gt__worker_choose(session->dispatcher);
-    if (session->home)
-        session->home->sessions++;
+    session->home = NULL;
+    gt__download_drop_all(session, reason);
+    gt__session_find_home(session);
 }
 
 gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
@@ -358,21 +383,15 @@ static void free_tensors(gt_session *session)
     uint32_t cursor = 0;
     gt_handle *handle = worker ? gt__handles_next(&session->handles, &cursor) : NULL;
     while (handle) {
-        gt_slot record = {.ins = {.op = GT_OP_free}};
-        uint64_t *const ids[] = {&record.ins.result,     &record.ins.operand[0], &record.ins.operand[1],
-                                 &record.ins.operand[2], &record.ins.imm[0].u,   &record.ins.imm[1].u};
+        gt_instruction ins = {.op = GT_OP_free};
+        uint64_t *const ids[] = {&ins.result,     &ins.operand[0], &ins.operand[1],
+                                 &ins.operand[2], &ins.imm[0].u,   &ins.imm[1].u};
         for (size_t k = 0; k < sizeof ids / sizeof ids[0] && handle;) {
-            if (handle->worker == worker->index) {
+            if (handle->worker == worker->index)
                 *ids[k++] = handle->slot;
-                gt__worker_slot_free(worker, handle->slot);
-            }
             handle = gt__handles_next(&session->handles, &cursor);
         }
-        gt_slot *out = gt__link_reserve(worker->link, 1);
-        if (!out)
-            return;
-        *out = record;
-        gt__link_commit(worker->link, 1);
+        gt__worker_tell(worker, &ins);
     }
 }
 
@@ -382,6 +401,7 @@ void gt__session_free(gt_session *session)
     gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number,
             session->link->dead ? session->link->reason : "it said goodbye");
     gt__chain_close(&session->chain);
+    gt__download_drop_all(session, NULL);
     free_tensors(session);
     if (session->home)
         session->home->sessions--;

@@ -29,9 +29,72 @@ void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot)
     worker->free_slots[worker->free_count++] = slot;
 }
 
+/* ---- what waits for room ------------------------------------------------------------------------------------ */
+
+void gt__worker_wait_for_room(gt_dispatch_worker *worker)
+{
+    worker->behind = true;
+    worker->peer->active = true; /* so that its link is armed for room before we sleep */
+}
+
+static bool tell_now(gt_dispatch_worker *worker, const gt_instruction *ins)
+{
+    gt_slot *out = gt__link_reserve(worker->link, 1);
+    if (!out)
+        return false;
+    out->ins = *ins;
+    gt__link_commit(worker->link, 1);
+    const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
+                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    for (size_t k = 0; ins->op == GT_OP_free && k < sizeof slots / sizeof slots[0]; k++)
+        if (slots[k])
+            gt__worker_slot_free(worker, (uint32_t)slots[k]);
+    return true;
+}
+
+void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
+{
+    if (!worker->backlog_count && tell_now(worker, ins))
+        return;
+    if (worker->backlog_first > worker->backlog_count / 2) { /* rarely, so that each is moved once or twice */
+        worker->backlog_count -= worker->backlog_first;
+        memmove(worker->backlog, worker->backlog + worker->backlog_first,
+                worker->backlog_count * sizeof *worker->backlog);
+        worker->backlog_first = 0;
+    }
+    if (worker->backlog_count == worker->backlog_capacity) {
+        size_t capacity = worker->backlog_capacity ? worker->backlog_capacity * 2 : 64;
+        gt_instruction *backlog = realloc(worker->backlog, capacity * sizeof *backlog);
+        if (!backlog)
+            return; /* the worker keeps the tensors, and their slots are not used again */
+        worker->backlog = backlog;
+        worker->backlog_capacity = capacity;
+    }
+    worker->backlog[worker->backlog_count++] = *ins;
+    gt__worker_wait_for_room(worker);
+}
+
+bool gt__worker_catch_up(gt_dispatch_worker *worker)
+{
+    size_t before = worker->backlog_first;
+    while (worker->backlog_first < worker->backlog_count && tell_now(worker, &worker->backlog[worker->backlog_first]))
+        worker->backlog_first++;
+    bool progress = worker->backlog_first > before;
+    worker->behind = false;
+    if (worker->backlog_first < worker->backlog_count) {
+        gt__worker_wait_for_room(worker);
+        return progress;
+    }
+    worker->backlog_first = worker->backlog_count = 0;
+    for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next)
+        if (peer->session && peer->session->home == worker)
+            gt__download_continue(peer->session);
+    return progress || !worker->behind;
+}
+
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket)
+gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket, gt_download *download)
 {
     if (worker->pending_count == worker->pending_capacity) {
         uint32_t capacity = worker->pending_capacity ? worker->pending_capacity * 2 : 16;
@@ -46,7 +109,7 @@ gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64
         worker->pending_first = 0;
     }
     uint32_t last = (worker->pending_first + worker->pending_count++) % worker->pending_capacity;
-    worker->pending[last] = (gt_pending){.session = session, .ticket = ticket};
+    worker->pending[last] = (gt_pending){.session = session, .ticket = ticket, .download = download};
     return GT_OK;
 }
 
@@ -54,8 +117,10 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
 {
     for (uint32_t k = 0; k < worker->pending_count; k++) {
         gt_pending *pending = &worker->pending[(worker->pending_first + k) % worker->pending_capacity];
-        if (pending->session == session)
+        if (pending->session == session) {
             pending->session = NULL;
+            pending->download = NULL;
+        }
     }
 }
 
@@ -74,11 +139,17 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (!worker->pending_count)
         return gt__fail(GT_ERR_PROTOCOL, "an answer nobody asked for");
     gt_pending *first = &worker->pending[worker->pending_first];
+    bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
     record->ins.result = first->ticket;
+    if (first->download)
+        gt__download_piece(first->download, record);
     if (first->session)
         gt__session_answer(first->session, record);
-    if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST)
-        pending_pop(worker);
+    if (last) {
+        gt_pending answered = pending_pop(worker);
+        if (answered.download)
+            gt__download_part_done(answered.session, failed);
+    }
     return GT_OK;
 }
 
@@ -161,6 +232,8 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
         if (peer->session)
             gt__session_lose_worker(peer->session, worker, text);
     worker->free_count = worker->next_slot = 0;
+    worker->backlog_first = worker->backlog_count = 0;
+    worker->behind = false;
 }
 
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)

@@ -74,26 +74,42 @@ static gt_err resolve(gt_worker *worker, const gt_instruction *ins, const gt_slo
 
 /* ---- uploads ----------------------------------------------------------------------------------------------- */
 
-/* Smaller uploads are copied out of the segment at once, so that a few segments serve any number of tensors. */
-enum { ADOPT_BYTES = 1 << 20 };
+/* Small uploads are copied out of the segment at once, and so are all beyond a number, so that a few segments serve any
+ * number of tensors: each one in use costs its client and the dispatcher a descriptor. */
+enum { ADOPT_BYTES = 1 << 20, MAX_ADOPTED = 128 };
+
+/* Memory for the view, filled with the first `bytes` of it. */
+static gt_err upload_copy(gt_worker *worker, const void *from, size_t bytes, gt_view *view, gt_buffer **buffer)
+{
+    GT_TRY(gt__store_allocate(worker->store, view, buffer));
+    gt_err err = bytes ? worker->engine->ops->write(worker->engine, view->data, from, bytes) : GT_OK;
+    if (err != GT_OK)
+        gt__buffer_release(worker->store, *buffer);
+    return err;
+}
+
+static gt_err upload_adopt(gt_worker *worker, gt_segment *segment, gt_view *view, gt_buffer **buffer)
+{
+    GT_TRY(gt__store_wrap_segment(worker->store, segment, buffer));
+    view->data = (*buffer)->memory;
+    gt__view_set_contiguous(view);
+    return GT_OK;
+}
 
 static gt_err upload_from_segment(gt_worker *worker, uint64_t id, gt_view *view, gt_buffer **buffer)
 {
     size_t bytes = gt__meta_bytes(&view->meta);
     gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, id) : NULL;
-    if (!segment || segment->bytes < bytes)
-        return gt__fail(GT_ERR_INTERNAL, "upload: the segment is missing or too small");
-    GT_TRY(gt__segment_map(segment));
-    if (worker->engine->ops->host_memory && bytes >= ADOPT_BYTES) {
-        GT_TRY(gt__store_wrap_segment(worker->store, segment, buffer));
-        view->data = (*buffer)->memory;
-        gt__view_set_contiguous(view);
-        return GT_OK;
-    }
-    gt_err err = gt__store_allocate(worker->store, view, buffer);
+    if (!segment)
+        return gt__fail(GT_ERR_INTERNAL, "upload: the segment is missing");
+    bool adopt = worker->engine->ops->host_memory && bytes >= ADOPT_BYTES && worker->store->adopted < MAX_ADOPTED;
+    gt_err err = segment->bytes < bytes ? gt__fail(GT_ERR_INTERNAL, "upload: the segment is too small")
+                                        : gt__segment_map(segment);
     if (err == GT_OK)
-        err = worker->engine->ops->write(worker->engine, view->data, segment->data, bytes);
-    atomic_store_explicit(segment->busy, 0, memory_order_release);
+        err = adopt ? upload_adopt(worker, segment, view, buffer)
+                    : upload_copy(worker, segment->data, bytes, view, buffer);
+    if (err != GT_OK || !adopt)
+        gt__segment_done(segment);
     return err;
 }
 
@@ -105,9 +121,8 @@ static gt_err start_upload(gt_worker *worker, const gt_instruction *ins, const g
         *filled = bytes;
         return upload_from_segment(worker, ins->imm[1].u, view, buffer);
     }
-    GT_TRY(gt__store_allocate(worker->store, view, buffer));
     *filled = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
-    return *filled ? worker->engine->ops->write(worker->engine, view->data, tail + 1, *filled) : GT_OK;
+    return upload_copy(worker, tail + 1, *filled, view, buffer);
 }
 
 void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
@@ -116,13 +131,16 @@ void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_sl
     if (!entry || entry->state != GT_ENTRY_FILLING)
         return; /* poisoned at its start: the reader will hear of that. Or complete: what is there stays */
     uint64_t bytes = ins->imm[1].u, whole = gt__meta_bytes(&entry->view.meta);
-    if (ins->imm[0].u != entry->filled || bytes > whole - entry->filled) {
+    bool fits = ins->imm[0].u == entry->filled && bytes <= whole - entry->filled;
+    uint8_t *to = (uint8_t *)entry->view.data + entry->filled;
+    gt_err err = fits ? worker->engine->ops->write(worker->engine, to, tail, bytes)
+                      : gt__fail(GT_ERR_PROTOCOL, "upload: pieces out of order");
+    if (err != GT_OK) {
         gt__store_clear(worker->store, entry);
-        entry->poison = gt__poison_new(GT_ERR_PROTOCOL, "upload: pieces out of order");
+        entry->poison = gt__poison_new(err, gt_error_text());
         entry->state = GT_ENTRY_POISON;
         return;
     }
-    worker->engine->ops->write(worker->engine, (uint8_t *)entry->view.data + entry->filled, tail, bytes);
     entry->filled += bytes;
     if (entry->filled == whole)
         entry->state = GT_ENTRY_TENSOR;
@@ -290,7 +308,9 @@ gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *
                     .in = &in,
                     .out = view};
     gt_err err = worker->engine->ops->run(worker->engine, &call);
-    if (err != GT_OK)
+    if (err != GT_OK) {
         gt__buffer_release(worker->store, *temporary);
+        *temporary = NULL;
+    }
     return err;
 }

@@ -108,6 +108,7 @@ gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **
     if (!buffer)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     *buffer = (gt_buffer){.references = 1, .memory = segment->data, .segment = gt__segment_retain(segment)};
+    store->adopted++;
     *out = buffer;
     return GT_OK;
 }
@@ -117,8 +118,9 @@ void gt__buffer_release(gt_store *store, gt_buffer *buffer)
     if (--buffer->references)
         return;
     if (buffer->segment) {
-        atomic_store_explicit(buffer->segment->busy, 0, memory_order_release);
+        gt__segment_done(buffer->segment);
         gt__segment_release(buffer->segment);
+        store->adopted--;
         header_free(store, buffer);
         return;
     }

@@ -50,6 +50,7 @@ typedef struct gt_store {
     gt_buffer *free[GT_STORE_CLASSES];
     gt_buffer *spare; /* buffer headers without memory */
     uint64_t bytes_used, bytes_pooled, limit;
+    unsigned adopted; /* buffers that are segments */
 } gt_store;
 
 gt_err gt__store_new(gt_engine *engine, gt_store **store);

@@ -13,17 +13,28 @@
 #include "hello.h"
 #include "log.h"
 
+static bool stopping(const gt_worker_options *options)
+{
+    return options->stop && atomic_load_explicit(options->stop, memory_order_relaxed);
+}
+
+/* Milliseconds that a wait may go without a look at *stop; -1: any number. */
+static int patience_ms(const gt_worker_options *options)
+{
+    return options->stop_poll_ms ? options->stop_poll_ms : -1;
+}
+
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone. */
+/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone, or we are to stop. */
 static gt_slot *reserve_answer(gt_worker *worker, unsigned slots)
 {
     for (;;) {
         gt_slot *answer = gt__link_reserve(worker->link, slots);
-        if (answer || worker->link->dead)
+        if (answer || worker->link->gone || stopping(worker->options))
             return answer;
         gt__link_flush(worker->link);
-        gt__link_wait(worker->link, GT_WAIT_WRITE, -1);
+        gt__link_wait(worker->link, GT_WAIT_WRITE, patience_ms(worker->options));
     }
 }
 
@@ -41,7 +52,8 @@ static void answer_failure(gt_worker *worker, uint64_t ticket, gt_err err, const
     gt__link_commit(worker->link, 1 + tail);
 }
 
-/* One piece of a fetched tensor, read straight from the engine into the stream. */
+/* One piece of a fetched tensor, read straight from the engine into the stream. GT_ERR_CONNECTION: nobody is there to
+ * answer to. */
 static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *view, uint64_t offset, uint64_t bytes,
                            bool last)
 {
@@ -99,7 +111,7 @@ static void answer_fetch(gt_worker *worker, const gt_instruction *ins)
             err = worker->engine->ops->sync(worker->engine);
         if (err == GT_OK)
             err = fetch_tensor(worker, ins, &view);
-        if (err != GT_OK && !worker->link->dead)
+        if (err != GT_OK && err != GT_ERR_CONNECTION)
             answer_failure(worker, ins->result, err, gt_error_text());
         if (temporary)
             gt__buffer_release(worker->store, temporary);
@@ -151,21 +163,15 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     return true;
 }
 
-static bool stopping(const gt_worker_options *options)
-{
-    return options->stop && atomic_load_explicit(options->stop, memory_order_relaxed);
-}
-
 static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
 {
-    int patience = options->stop_poll_ms ? options->stop_poll_ms : -1;
     while (!stopping(options)) {
         size_t available;
         const gt_slot *slots = gt__link_peek(worker->link, &available);
         if (!slots) {
             if (worker->link->dead)
                 return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
-            gt__link_wait(worker->link, GT_WAIT_READ, patience);
+            gt__link_wait(worker->link, GT_WAIT_READ, patience_ms(options));
             continue;
         }
         unsigned length;
@@ -201,9 +207,13 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
     GT_TRY(gt__hello_send(worker->link, GT_ROLE_WORKER, worker->name, worker->engine->ops->name));
-    GT_TRY(gt__hello_wait(worker->link, options->timeout_ms, &welcome));
+    gt_err err;
+    while ((err = gt__hello_wait(worker->link, options->timeout_ms, &welcome)) == GT_ERR_INTERRUPTED)
+        if (stopping(options))
+            return GT_OK;
+    GT_TRY(err);
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
-    gt_err err = run_stream(worker, options);
+    err = run_stream(worker, options);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
     return err;
 }
@@ -216,7 +226,7 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
         snprintf(name, sizeof name, "%s", options->name);
     else
         snprintf(name, sizeof name, "worker_%d", (int)getpid());
-    gt_worker worker = {.link = link, .name = name};
+    gt_worker worker = {.link = link, .name = name, .options = options};
     gt_err err = open_engine(options, &worker.engine);
     if (err == GT_OK)
         err = gt__store_new(worker.engine, &worker.store);

@@ -33,6 +33,7 @@ typedef struct gt_worker {
     gt_store *store;
     uint64_t executed; /* instructions */
     const char *name;
+    const gt_worker_options *options;
 } gt_worker;
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */

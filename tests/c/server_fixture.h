@@ -235,4 +235,15 @@ static inline int64_t server_statistic(gt_link *link, uint64_t ticket, const cha
     return at ? strtoll(at + strlen(quoted), NULL, 10) : -1;
 }
 
+/* Wait until the worker has this many tensors: each question is a round trip through the dispatcher. */
+static inline bool tensors_become(gt_link *link, int64_t count)
+{
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    int64_t now;
+    while ((now = server_statistic(link, 1, "\"workers\"", "tensors")) != count)
+        if (now < 0 || !gt__remaining_ms(deadline))
+            return false;
+    return true;
+}
+
 #endif

@@ -2,7 +2,9 @@
  * test_client.c: the client library end to end: poison, bulk data, servers that die, threads, forks and
  * interruptions. What the ops compute is in test_client_ops.c.
  */
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,6 +61,39 @@ static void test_out_of_memory(const void *argument)
     gt_tensor_release(large);
     gt_tensor_release(sum);
     CHECK(client_works(client));
+    gt_client_close(&client);
+}
+
+/* An operand that is broadcast has no memory to speak of, but a copy of it would. */
+static void test_scratch_limit(const void *argument)
+{
+    (void)argument;
+    setenv("GT_WORKER_MEMORY", "8M", 1);
+    gt_client *client = open_client(1);
+    unsetenv("GT_WORKER_MEMORY");
+    gt_tensor *one, *wide, *vector, *product, *flag, *flags, *index;
+    static float elements[2000];
+    OK(gt_full(client, GT_FLOAT32, SHAPE(1), 1, &one));
+    OK(gt_expand(one, SHAPE(2000, 2000), &wide));
+    OK(gt_full(client, GT_FLOAT32, SHAPE(2000), 1, &vector));
+    OK(gt_matmul(wide, vector, &product));
+    CHECK_EQ(gt_fetch(product, elements, sizeof elements), GT_ERR_MEMORY);
+    CHECK(strstr(gt_error_text(), "scratch"));
+    gt_tensor_release(product);
+    OK(gt_full(client, GT_BOOL, SHAPE(1), 0, &flag));
+    OK(gt_expand(flag, SHAPE(16, 1000000), &flags));
+    OK(gt__emit_mask_index(flags, 0, &index));
+    CHECK_EQ(gt_fetch(index, elements, 0), GT_ERR_MEMORY);
+    gt_tensor_release(index);
+    gt_tensor_release(flags);
+    gt_tensor_release(flag);
+    OK(gt_slice(wide, (int64_t[]){0, 0}, (int64_t[]){1, 1}, (int64_t[]){2, 2000}, &product));
+    gt_tensor_release(wide);
+    OK(gt_matmul(product, vector, &wide)); /* what fits is copied as before */
+    CHECK(holds(wide, SHAPE(2), VALUES(2000, 2000)));
+    gt_tensor_release(product);
+    gt_tensor_release(vector);
+    gt_tensor_release(one);
     gt_client_close(&client);
 }
 
@@ -151,6 +186,82 @@ static void test_recycling(const void *argument)
     }
     CHECK(transfers_of(client) <= 12);
     gt_client_close(&client);
+}
+
+/* More than the dispatcher would hold for a client that does not read. */
+static void test_long_fetch(const void *argument)
+{
+    enum { BYTES = 128 << 20 };
+    const char *transport = argument;
+    server s;
+    char address[64];
+    gt_client *client = NULL;
+    server_new(&s, true);
+    server_start(&s);
+    server_add_worker(&s, true);
+    snprintf(address, sizeof address, "%s://localhost:%d", transport, gt__dispatcher_port(s.dispatcher));
+    OK(gt_client_connect(address, PATIENCE_MS, &client));
+    gt_tensor *numbers, *rows, *turned;
+    int32_t *elements = malloc(BYTES);
+    int64_t count = BYTES / (int64_t)sizeof *elements, side = 4096;
+    OK(gt_arange(client, GT_INT32, 0, (double)count, 1, &numbers));
+    OK(gt_fetch(numbers, elements, BYTES));
+    for (int64_t k = 0; k < count; k += 1021)
+        if (!CHECK_EQ(elements[k], k))
+            break;
+    /* And of memory that is not contiguous: copied once, not once a part. */
+    OK(gt_reshape(numbers, SHAPE(side, count / side), &rows));
+    OK(gt_permute(rows, (int[]){1, 0}, &turned));
+    OK(gt_fetch(turned, elements, BYTES));
+    for (int64_t k = 0; k < count; k += 1021)
+        if (!CHECK_EQ(elements[k], k % side * (count / side) + k / side))
+            break;
+    free(elements);
+    gt_tensor_release(numbers);
+    gt_tensor_release(rows);
+    gt_tensor_release(turned);
+    CHECK(client_works(client));
+    gt_client_close(&client);
+    server_stop(&s);
+}
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Any number of uploads that stay alive; few of them keep the segment they came in, and those two descriptors. */
+static void test_descriptors(const void *argument)
+{
+    (void)argument;
+    enum { BYTES = 1 << 20, COUNT = 300, KEPT = 128, SPARE = 100 };
+    struct rlimit limit, before;
+    getrlimit(RLIMIT_NOFILE, &before);
+    limit = before;
+    limit.rlim_cur = 512;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    gt_client *client = open_client(1);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    CHECK_EQ(limit.rlim_cur, before.rlim_max);
+    gt_tensor *tensors[COUNT];
+    static uint8_t data[BYTES], back[BYTES];
+    for (int k = 0; k < COUNT; k++) {
+        memset(data, k, sizeof data);
+        OK(gt_from_data(client, GT_UINT8, SHAPE(BYTES), data, &tensors[k]));
+        if (k % 8 == 0)
+            OK(gt_synchronize(client));
+    }
+    CHECK(open_descriptors() < 2 * KEPT + SPARE);
+    for (int k = 0; k < COUNT; k++) {
+        OK(gt_fetch(tensors[k], back, sizeof back));
+        CHECK(back[0] == (uint8_t)k && back[BYTES - 1] == (uint8_t)k);
+        gt_tensor_release(tensors[k]);
+    }
+    gt_client_close(&client);
+    setrlimit(RLIMIT_NOFILE, &before);
 }
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -405,10 +516,14 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("poison", test_poison, NULL);
     check_run("out of memory", test_out_of_memory, NULL);
+    check_run("scratch limit", test_scratch_limit, NULL);
     check_run("bulk data, embedded", test_bulk, NULL);
     check_run("bulk data by memory", test_bulk, "memory");
     check_run("bulk data by tcp", test_bulk, "tcp");
     check_run("recycling", test_recycling, NULL);
+    check_run("a long fetch by tcp", test_long_fetch, "tcp");
+    check_run("a long fetch by ipc", test_long_fetch, "ipc");
+    check_run("descriptors", test_descriptors, NULL);
     check_run("release after close", test_release_after_close, NULL);
     check_run("the server dies, memory", test_server_dies, "memory");
     check_run("the server dies, tcp", test_server_dies, "tcp");

@@ -281,6 +281,7 @@ static void test_indexing(const void *argument)
     OK(gt_gather(a, index, 1, &out));
     holds(out, SHAPE(2, 1), VALUES(1, 5));
     OK(gt_full(client, GT_FLOAT32, SHAPE(2, 1), 100, &src));
+    CHECK_EQ(gt_scatter(a, index, NULL, 1, &out), GT_ERR_VALUE);
     OK(gt_scatter(a, index, src, 1, &out));
     holds(out, SHAPE(2, 3), VALUES(0, 100, 2, 3, 4, 100));
     OK(gt_scatter_add(a, index, src, 1, &out));

@@ -4,7 +4,6 @@
  * right answers.
  */
 #include <sched.h>
-#include <sys/resource.h>
 
 #include "random_numbers.h"
 #include "server_fixture.h"
@@ -353,17 +352,6 @@ static void test_noise(const void *argument)
 
 /* ---- leaving ------------------------------------------------------------------------------------------------ */
 
-/* Wait until the worker has this many tensors: each question is a round trip through the dispatcher. */
-static bool tensors_become(gt_link *link, int64_t count)
-{
-    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
-    int64_t now;
-    while ((now = server_statistic(link, 1, "\"workers\"", "tensors")) != count)
-        if (now < 0 || !gt__remaining_ms(deadline))
-            return false;
-    return true;
-}
-
 static void test_client_leaves(const void *argument)
 {
     const char *transport = argument;
@@ -503,181 +491,6 @@ static void test_bad_worker(const void *argument)
     server_stop(&s);
 }
 
-/* ---- pressure ----------------------------------------------------------------------------------------------- */
-
-enum { ANSWER_FLOATS = GT_MAX_CHUNK / (int)sizeof(float) };
-
-static void test_unread_answers(const void *argument)
-{
-    int asked = *(const int *)argument;
-    bool too_many = (size_t)asked * GT_MAX_CHUNK > (size_t)64 << 20;
-    static gt_slot record[1 + GT_MAX_TAIL];
-    server s;
-    server_new(&s, false);
-    server_add_worker(&s, false);
-    gt_link *deaf = server_link(&s), *good = server_link(&s);
-    server_start(&s);
-    join_client(deaf);
-    join_client(good);
-    for (int k = 0; k < asked; k++) {
-        uint64_t id = 1 + (uint64_t)k;
-        send_full(deaf, id, ANSWER_FLOATS, k);
-        send_ins(deaf, (gt_instruction){.op = GT_OP_fetch, .result = id, .operand = {id}});
-        if (!send_free(deaf, id))
-            break;
-        if (k % 100 == 0)
-            CHECK(session_works(good, 1 + 3 * (uint64_t)k));
-    }
-    gt__link_flush(deaf);
-    CHECK(session_works(good, 1000000));
-    uint64_t deadline = gt__deadline_ns(PATIENCE_MS); /* nothing is read before the server has had enough */
-    while (too_many && server_statistic(good, 1, "\"workers\"", "sessions") != 1)
-        if (!CHECK(gt__remaining_ms(deadline)))
-            break;
-    int answers = 0;
-    while (receive(deaf, record) && record->ins.op == GT_OP_reply && answers < asked) {
-        float value;
-        memcpy(&value, record[1].bytes, sizeof value);
-        if (!CHECK(record->ins.result == (uint64_t)answers + 1 && value == (float)answers))
-            break;
-        if (++answers == asked)
-            break;
-    }
-    CHECK(too_many ? answers < asked : answers == asked);
-    CHECK(session_works(good, 2000000));
-    gt__link_close(deaf);
-    CHECK(session_works(good, 3000000));
-    gt__link_close(good);
-    server_stop(&s);
-}
-
-typedef struct slow_worker {
-    gt_link *link;
-    uint64_t records;
-    bool in_order;
-} slow_worker;
-
-/* Takes one record at a time and gives the processor away after each few. */
-static void *slow_worker_thread(void *argument)
-{
-    slow_worker *w = argument;
-    gt_slot record[1 + GT_MAX_TAIL];
-    while (receive(w->link, record)) {
-        if (record->ins.op == GT_OP_goodbye)
-            break;
-        w->records++;
-        if (record->ins.op == GT_OP_sync) {
-            send_ins(w->link,
-                     (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = record->ins.result});
-            gt__link_flush(w->link);
-        }
-        if (w->records % 512 == 0)
-            sched_yield();
-    }
-    return NULL;
-}
-
-static long peak_kilobytes(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss;
-}
-
-static void test_back_pressure(const void *argument)
-{
-    (void)argument;
-    enum { INSTRUCTIONS = 1000000, MOST_QUEUED = 4 * 8192 };
-    server s;
-    slow_worker w = {0};
-    pthread_t thread;
-    server_new(&s, false);
-    w.link = server_link(&s);
-    gt_link *client = server_link(&s);
-    server_start(&s);
-    join_worker(w.link, "slow");
-    join_client(client);
-    send_full(client, 1, 4, 1.0);
-    /* Nobody takes anything yet: the stream must come to a halt, not pile up. */
-    uint64_t sent = 1;
-    gt_slot *out;
-    while (sent < INSTRUCTIONS) {
-        while (!(out = gt__link_reserve(client, 1)))
-            if (gt__link_wait(client, GT_WAIT_WRITE, 100) != GT_OK)
-                break;
-        if (!out)
-            break;
-        out->ins = (gt_instruction){.op = GT_OP_sign, .result = 1 + sent, .operand = {sent}};
-        out->ins.flags = GT_FLAG_CONSUMES;
-        gt__link_commit(client, 1);
-        sent++;
-    }
-    CHECK(sent <= MOST_QUEUED);
-    long before = peak_kilobytes();
-    pthread_create(&thread, NULL, slow_worker_thread, &w);
-    for (; sent < INSTRUCTIONS; sent++)
-        if (!CHECK(send_ins(
-                client, (gt_instruction){
-                            .op = GT_OP_sign, .flags = GT_FLAG_CONSUMES, .result = 1 + sent, .operand = {sent}})))
-            break;
-    char text[64];
-    send_ins(client, (gt_instruction){.op = GT_OP_sync, .result = 77});
-    CHECK_EQ(receive_answer(client, 77, text, sizeof text), GT_OK);
-    CHECK(peak_kilobytes() - before < 32 * 1024);
-    CHECK_EQ(server_statistic(client, 1, "\"workers\"", "tensors"), 1);
-    gt__link_close(client);
-    server_stop(&s);
-    pthread_join(thread, NULL);
-    CHECK(w.records >= INSTRUCTIONS + 1);
-    gt__link_close(w.link);
-}
-
-/* A worker that takes no descriptors holds up the sessions that want to share some with it, and nobody else. */
-static void test_untaken_segments(const void *argument)
-{
-    (void)argument;
-    enum { SEGMENTS = 300 };
-    static gt_segment *segments[SEGMENTS];
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-    server s;
-    server_new(&s, false);
-    gt_link *idle = server_link(&s), *sharer = server_link(&s), *other = server_link(&s);
-    server_start(&s);
-    join_worker(idle, "idle");
-    join_client(sharer);
-    join_client(other);
-    for (unsigned k = 0; k < SEGMENTS; k++) {
-        gt_slot upload[2] = {{.ins = {.op = GT_OP_upload, .rank = 1, .tail = 1, .result = k + 1}}};
-        if (!CHECK_EQ(gt__segment_new(4096, &segments[k]), GT_OK))
-            return;
-        gt_err err;
-        while ((err = sharer->ops->share(sharer, segments[k])) == GT_ERR_TIMEOUT)
-            sched_yield();
-        CHECK_EQ(err, GT_OK);
-        upload->ins.imm[0].i = upload[1].i64[0] = 4096;
-        upload->ins.imm[1].u = segments[k]->id;
-        send_slots(sharer, upload, 2);
-        gt__link_flush(sharer);
-    }
-    for (uint64_t ticket = 1; ticket <= 10;
-         ticket++) { /* each after a silence in which the dispatcher would sleep */
-        CHECK_EQ(gt__link_wait(other, GT_WAIT_READ, 2), GT_ERR_TIMEOUT);
-        CHECK(server_statistic(other, ticket, "\"workers\"", "tensors") >= 0);
-    }
-    gt__link_close(idle); /* and when it goes, the sharer only hears that its tensors are lost */
-    char text[256];
-    CHECK_EQ(fetch_text(sharer, SEGMENTS, 1, text, sizeof text), GT_ERR_CONNECTION);
-    CHECK(strstr(text, "idle"));
-    gt__link_close(sharer);
-    gt__link_close(other);
-    server_stop(&s);
-    for (unsigned k = 0; k < SEGMENTS; k++)
-        gt__segment_release(segments[k]);
-}
-
 /* ---- transports and life ------------------------------------------------------------------------------------ */
 
 static void test_transports(const void *argument)
@@ -737,10 +550,6 @@ int main(int argc, char **argv)
     check_run("a worker is replaced by memory", test_worker_replaced, "memory");
     check_run("a worker is replaced by tcp", test_worker_replaced, "tcp");
     check_run("bad workers", test_bad_worker, NULL);
-    check_run("unread answers", test_unread_answers, &(int){1000});
-    check_run("too many unread answers", test_unread_answers, &(int){3000});
-    check_run("back-pressure", test_back_pressure, NULL);
-    check_run("untaken segments", test_untaken_segments, NULL);
     check_run("transports", test_transports, NULL);
     check_run("stop", test_stop, NULL);
     return check_end();

@@ -3,6 +3,7 @@
  * Views are compared with lists of element numbers, which need no strides.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "memory_limit.h"
@@ -568,6 +569,123 @@ static void test_uploads_in_pieces(const void *argument)
     worker_close(&worker);
 }
 
+/* ---- segments and failures ---------------------------------------------------------------------------------- */
+
+static gt_segment *only_segment; /* what the link below has, under any number */
+
+static gt_segment *find_only_segment(gt_link *link, uint64_t id)
+{
+    (void)link;
+    (void)id;
+    return only_segment;
+}
+
+static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes)
+{
+    (void)engine;
+    (void)to;
+    (void)host;
+    return gt__fail(GT_ERR_INTERNAL, "the device did not take %zu bytes", bytes);
+}
+
+static gt_err failing_run(gt_engine *engine, const gt_call *call)
+{
+    (void)engine;
+    (void)call;
+    return gt__fail(GT_ERR_INTERNAL, "the device did not compute");
+}
+
+static gt_entry *upload_segment(gt_worker *worker, uint64_t slot, int64_t bytes)
+{
+    gt_slot upload[8] = {{.ins = {.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .tail = 1, .result = slot}}};
+    upload->ins.imm[0].i = upload[1].i64[0] = bytes;
+    upload->ins.imm[1].u = 1;
+    atomic_store(only_segment->busy, 1);
+    return execute(worker, upload);
+}
+
+static void test_failed_uploads(const void *argument)
+{
+    (void)argument;
+    enum { BYTES = 100000 };
+    static const gt_link_ops link_ops = {.segment = find_only_segment};
+    gt_link link = {.ops = &link_ops};
+    gt_worker worker;
+    if (!worker_open(&worker) || !CHECK_EQ(gt__segment_new(BYTES, &only_segment), GT_OK))
+        return;
+    worker.link = &link;
+    gt_engine_ops failing = *worker.engine->ops;
+    failing.write = failing_write;
+    CHECK_EQ(start_upload(&worker, 1, 2 * GT_MAX_CHUNK)->state, GT_ENTRY_FILLING);
+    gt__store_clear(worker.store, gt__store_entry(worker.store, 1));
+    CHECK_EQ(upload_segment(&worker, 2, BYTES)->state, GT_ENTRY_TENSOR);
+    CHECK_EQ(atomic_load(only_segment->busy), 0); /* copied */
+    gt__store_clear(worker.store, gt__store_entry(worker.store, 2));
+    const gt_engine_ops *works = worker.engine->ops;
+    start_upload(&worker, 3, 2 * GT_MAX_CHUNK);
+    worker.engine->ops = &failing;
+    append(&worker, 3, GT_MAX_CHUNK, GT_MAX_CHUNK, 2);
+    CHECK_EQ(gt__store_entry(worker.store, 3)->state, GT_ENTRY_POISON);
+    CHECK_EQ(start_upload(&worker, 4, 2 * GT_MAX_CHUNK)->state, GT_ENTRY_POISON);
+    CHECK_EQ(upload_segment(&worker, 5, BYTES)->state, GT_ENTRY_POISON);
+    CHECK_EQ(atomic_load(only_segment->busy), 0);
+    worker.engine->ops = works;
+    CHECK_EQ(upload_segment(&worker, 6, 100 * BYTES)->state, GT_ENTRY_POISON);
+    CHECK_EQ(atomic_load(only_segment->busy), 0);
+    CHECK_EQ(stats_of(worker.store).bytes_used, 0);
+    /* A copy for a fetch that fails is given back once. */
+    execute_arange(&worker, 7, 6);
+    uint64_t used = stats_of(worker.store).bytes_used;
+    gt_entry turned = *gt__store_entry(worker.store, 7);
+    turned.view.contiguous = false;
+    failing = *works;
+    failing.run = failing_run;
+    worker.engine->ops = &failing;
+    gt_view view;
+    gt_buffer *temporary;
+    CHECK_EQ(gt__worker_contiguous(&worker, &turned, &view, &temporary), GT_ERR_INTERNAL);
+    CHECK(!temporary);
+    CHECK_EQ(stats_of(worker.store).bytes_used, used);
+    worker.engine->ops = works;
+    worker_close(&worker);
+    gt__segment_release(only_segment);
+}
+
+/* A segment is used in place, but not by any number of tensors: each one in use is a descriptor with its client. */
+static void test_adopted_segments(const void *argument)
+{
+    (void)argument;
+    enum { BYTES = 1 << 20, MOST = 128 };
+    static const gt_link_ops link_ops = {.segment = find_only_segment};
+    gt_link link = {.ops = &link_ops};
+    gt_worker worker;
+    gt_segment *made;
+    if (!worker_open(&worker) || !CHECK_EQ(gt__segment_new(BYTES, &made), GT_OK))
+        return;
+    worker.link = &link;
+    CHECK_EQ(gt__segment_adopt(1, dup(made->fd), &only_segment), GT_OK);
+    memset(made->data, 5, BYTES);
+    atomic_store(made->busy, 1);
+    gt__segment_done(only_segment); /* not mapped yet */
+    CHECK_EQ(atomic_load(made->busy), 0);
+    CHECK(only_segment->fd >= 0);
+    CHECK_EQ(gt__segment_map(only_segment), GT_OK);
+    CHECK_EQ(only_segment->fd, -1);
+    for (uint64_t slot = 1; slot <= MOST + 2; slot++) {
+        const gt_entry *entry = upload_segment(&worker, slot, BYTES);
+        bool in_place = slot <= MOST;
+        CHECK_EQ(atomic_load(made->busy), in_place);
+        CHECK((entry->view.data == only_segment->data) == in_place);
+        CHECK(((const uint8_t *)entry->view.data)[BYTES - 1] == 5);
+    }
+    gt__store_clear(worker.store, gt__store_entry(worker.store, 1));
+    CHECK_EQ(atomic_load(made->busy), 0);
+    CHECK(upload_segment(&worker, 1, BYTES)->view.data == only_segment->data);
+    worker_close(&worker);
+    gt__segment_release(only_segment);
+    gt__segment_release(made);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -580,5 +698,7 @@ int main(int argc, char **argv)
     check_run("poison", test_poison, NULL);
     check_run("in place", test_in_place, NULL);
     check_run("uploads in pieces", test_uploads_in_pieces, NULL);
+    check_run("failed uploads", test_failed_uploads, NULL);
+    check_run("adopted segments", test_adopted_segments, NULL);
     return check_end();
 }

@@ -267,10 +267,13 @@ static uint64_t hash_rows(const gt_op_row *rows)
         for (int k = 0; k < length; k++)
             hash = (hash ^ (uint8_t)text[k]) * 0x100000001b3u;
     }
+    const uint32_t sizes[] = {64, 32 * 1024, 9}; /* an instruction, a chunk, dtypes */
+    for (size_t k = 0; k < sizeof sizes; k++)
+        hash = (hash ^ ((const uint8_t *)sizes)[k]) * 0x100000001b3u;
     return hash;
 }
 
-/* The hash is that of names, forms and types in order: any change to a row makes another one. */
+/* The hash is that of names, forms and types in order, then the sizes: any change to a row makes another one. */
 static void test_table_hash(const void *argument)
 {
     (void)argument;

@@ -1,6 +1,7 @@
 """Gradients: every differentiable row of the op table against finite differences, and the API against PyTorch."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -294,6 +295,182 @@ def test_hooks_see_and_replace_gradients():
         z.sum().backward()
     with pytest.raises(RuntimeError, match="doesn't require"):
         gt.ones(2).register_hook(print)
+
+
+@pytest.mark.parametrize('ours, theirs', [
+    (gt.float32, gt.float64), (gt.float16, gt.float32), (gt.bfloat16, gt.float64)])
+def test_gradients_have_the_dtype_of_their_tensor(ours, theirs):
+    x = gt.tensor([1.0, 2.0], dtype=ours, requires_grad=True)
+    y = gt.tensor([[3.0, 4.0], [5.0, 6.0]], dtype=theirs, requires_grad=True)
+    (x * y).sum().backward()
+    assert x.grad.dtype == ours and y.grad.dtype == theirs
+    assert x.grad.tolist() == [8.0, 10.0] and y.grad.tolist() == [[1.0, 2.0]] * 2
+    x.grad = None
+    gt.where(gt.tensor([True, False]), x, y).sum().backward()
+    assert x.grad.dtype == ours and x.grad.tolist() == [2.0, 0.0]
+    x.grad = None
+    z = x * 2
+    z.backward(gt.ones(2, dtype=theirs))
+    assert x.grad.dtype == ours and x.grad.tolist() == [2.0, 2.0]
+    for name in ('add', 'maximum', 'div', 'pow'):
+        assert [g.dtype for g in gt.grad(getattr(gt, name)(x, y).sum(), [x, y])] == [ours, theirs]
+
+
+def test_a_hook_may_remove_hooks_while_they_run():
+    x = gt.ones(2, requires_grad=True)
+    called, handles = [], []
+
+    def first(gradient):
+        called.append('first')
+        for handle in handles:
+            handle.remove()
+            handle.remove()
+
+    handles.append(x.register_hook(first))
+    handles.append(x.register_hook(lambda g: called.append('second')))
+    x.register_hook(lambda g: called.append('third'))
+    (x * 2).sum().backward()
+    assert called == ['first', 'third']
+    (x * 2).sum().backward()
+    assert called == ['first', 'third', 'third']
+
+
+def test_a_hook_added_by_a_hook_waits_for_the_next_pass():
+    x = gt.ones(2, requires_grad=True)
+    called = []
+
+    def again(gradient):
+        called.append(len(called))
+        x.register_hook(again)
+
+    x.register_hook(again)
+    (x * 2).sum().backward()
+    assert called == [0]
+    (x * 2).sum().backward()
+    assert called == [0, 1, 2]
+
+
+def test_a_running_hook_outlives_its_removal():
+    x = gt.ones(2, requires_grad=True)
+
+    class Hook:
+        alive = 0
+
+        def __init__(self):
+            Hook.alive += 1
+
+        def __del__(self):
+            Hook.alive -= 1
+
+        def __call__(self, gradient):
+            handle.remove()
+            gc.collect()
+            self.called = Hook.alive
+
+    handle = x.register_hook(Hook())
+    (x * 2).sum().backward()
+    assert Hook.alive == 0
+    handle.remove()
+
+
+def test_a_handle_finds_its_hook_after_in_place_changes():
+    x = gt.ones(2, requires_grad=True)
+    called = []
+    y = x * 2
+    handle = y.register_hook(lambda g: called.append(1))
+    y += 1
+    handle.remove()
+    y.sum().backward()
+    assert not called
+
+    y = x * 2
+    y.register_hook(lambda g: called.append(2))
+    y += 1
+    y.sum().backward()
+    assert called == [2]
+
+
+def test_a_handle_may_outlive_its_tensor():
+    x = gt.ones(2, requires_grad=True)
+    recorded = len(_gt._tape())
+    y = x * 2
+    handle = y.register_hook(lambda g: None)
+    del y
+    assert len(_gt._tape()) == recorded
+    handle.remove()
+
+
+def test_hooks_must_keep_shape_and_dtype():
+    x = gt.ones(2, requires_grad=True)
+    for change in (lambda g: g.sum(), lambda g: g.to(gt.float64)):
+        y = x * 2
+        y.register_hook(change)
+        with pytest.raises(RuntimeError, match='a hook has changed its gradient'):
+            y.sum().backward()
+
+
+def test_backward_inside_a_hook_over_the_same_graph():
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    total, inner = y.sum(), []
+
+    def hook(gradient):
+        if not inner:
+            inner.append(None)
+            inner[0], = gt.grad(total, x, retain_graph=True)
+
+    handle = y.register_hook(hook)
+    (y * 3 + x).sum().backward()
+    assert inner[0].tolist() == [2.0, 4.0]
+    assert x.grad.tolist() == [7.0, 13.0]
+    handle.remove()  # it keeps total, whose record keeps it
+
+
+def test_backward_inside_a_hook_that_consumes_the_graph():
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * x).exp()
+    totals, z = [y.sum()], (y * 3).sum()
+    y.register_hook(lambda g: totals.pop().backward() if totals else None)
+    with pytest.raises(RuntimeError, match='second time'):
+        z.backward()
+    assert x.grad.tolist() == pytest.approx((2 * x * (x * x).exp()).tolist())
+
+
+def test_backward_that_never_ends_is_a_recursion_error():
+    x = gt.ones(2, requires_grad=True)
+    y = x * 2
+    total = y.sum()
+    handle = y.register_hook(lambda g: total.backward(retain_graph=True))
+    with pytest.raises(RecursionError):
+        total.backward(retain_graph=True)
+    handle.remove()
+    x.grad = None
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_two_threads_walk_one_graph():
+    """Hooks that wait let the other thread in, with both passes in the middle of the same nodes."""
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    meet = threading.Barrier(2, timeout=20)
+    z = (y * 3 + x).sum()
+
+    def hook(gradient):
+        meet.wait()
+
+    y.register_hook(hook)
+    results = [None, None]
+
+    def run(which):
+        results[which], = gt.grad(z * (which + 1), x, retain_graph=True)
+
+    threads = [threading.Thread(target=run, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [r.tolist() for r in results] == [[7.0, 13.0], [14.0, 26.0]]
 
 
 def test_retain_grad_keeps_a_middle_gradient():

@@ -64,7 +64,19 @@ def test_tensor_of_tensors_and_arrays():
     check(gt.tensor([np.float32(1), np.float32(2)]), torch.tensor([1.0, 2.0]))
     check(gt.tensor(gt.ones(2, 2)), torch.ones(2, 2))
     check(gt.tensor([gt.tensor(1), gt.tensor(2)]), torch.tensor([1, 2]))
+    check(gt.tensor([np.array(1.5), np.array(2.5)]), torch.tensor([1.5, 2.5]))
+    check(gt.tensor([[np.array(1), 2], [3, np.array(4)]]), torch.tensor([[1, 2], [3, 4]]))
     check(gt.tensor(torch.ones(2)), torch.ones(2))
+
+
+def test_numbers_too_large_for_an_integer_saturate_as_a_cast_does():
+    for value in (1e300, -1e300, float("inf"), float("-inf"), float("nan"), 2.0**63, -(2.0**63)):
+        expected = gt.tensor(value, dtype=gt.float64).to(gt.int64).item()
+        assert gt.full((2,), value, dtype=gt.int64).tolist() == [expected] * 2
+        assert gt.full_like(gt.ones(2), value, dtype=gt.int64).tolist() == [expected] * 2
+        t = gt.zeros(3, dtype=gt.int64)
+        t[gt.tensor([0, 2])] = value
+        assert t.tolist() == [expected, 0, expected]
 
 
 def test_ragged_and_foreign_data_is_refused():

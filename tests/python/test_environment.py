@@ -6,6 +6,7 @@ PROGRAM = """
     import gt
     t = gt.randn(3, 4)
     print((t @ t.T + 1).shape)
+    gt.synchronize()
     try:
         t + gt.zeros(7, 7)
     except ValueError:

@@ -146,6 +146,47 @@ def test_ctrl_c_without_a_handler_ends_the_program(programs):
     assert in_process_group(process.pid) == []
 
 
+CONNECTS = """
+    import pathlib, signal, sys
+    import gt
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    pathlib.Path(sys.argv[2]).touch()
+    try:
+        gt.connect(sys.argv[1], timeout=60)
+        print(gt.ones(3).sum().item())
+    except KeyboardInterrupt:
+        print("interrupted")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+@pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
+def test_ctrl_c_interrupts_connecting(programs, transport):
+    """There is a server but no worker; signals that nobody minds come all the time."""
+    server = programs.server()
+    connecting = programs.directory / "connecting"
+    process = programs.python(CONNECTS, f"{transport}://localhost:{server.port}", connecting)
+    until(lambda: connecting.exists() or not process.alive, "the program")
+    time.sleep(0.3)
+    assert process.alive, process.text()
+    process.signal(signal.SIGINT)
+    assert process.wait(5) == 0, process.text()
+    assert process.output.read_text() == "interrupted\n"
+
+
+@pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
+def test_other_signals_do_not_disturb_connecting(programs, transport):
+    server = programs.server()
+    connecting = programs.directory / "connecting"
+    process = programs.python(CONNECTS, f"{transport}://localhost:{server.port}", connecting)
+    until(lambda: connecting.exists() or not process.alive, "the program")
+    time.sleep(0.3)
+    programs.worker(server.port)
+    assert process.wait() == 0, process.text()
+    assert process.output.read_text() == "3.0\n"
+
+
 def test_other_signals_do_not_disturb_a_wait(programs):
     text = programs.run("""
         import signal
@@ -243,6 +284,52 @@ def test_fork_connected(programs, child, transport):
     )
     assert programs.run(FORK.format(connect=connect, child=body)) == "right\n"
     assert server.alive and server.workers[0].alive
+
+
+def test_fork_while_another_thread_waits(programs):
+    """In the child nobody waits any more: an old tensor is refused, not waited for."""
+    server = programs.cluster()
+    text = programs.run(
+        """
+        import os, signal, sys, threading, time
+        import gt
+        from gt import _gt
+        gt.connect(f"localhost:{sys.argv[1]}")
+        connection, worker = _gt.current(), int(sys.argv[2])
+        t = gt.ones(3)
+        assert t.sum().item() == 3
+        os.kill(worker, signal.SIGSTOP)
+        def wait():
+            _gt.use(connection)
+            results.append(t.sum().item())
+        results, thread = [], threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.2)
+        pid = os.fork()
+        if pid == 0:
+            for use in (lambda: t + 1, t.numpy, lambda: t.sum().item(), lambda: t[0]):
+                try:
+                    use()
+                except RuntimeError as error:
+                    if "fork" not in str(error):
+                        print(error); os._exit(5)
+                else:
+                    os._exit(6)
+            os._exit(0)
+        deadline, ended = time.monotonic() + 10, 0
+        while not ended and time.monotonic() < deadline:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.005)
+        if not ended:
+            os.kill(pid, 9)
+        os.kill(worker, signal.SIGCONT)
+        thread.join()
+        print(os.waitstatus_to_exitcode(status) if ended else "the child hangs", results)
+    """,
+        server.port,
+        server.workers[0].pid,
+    )
+    assert text == "0 [3.0]\n"
 
 
 def test_fork_before_the_first_tensor(programs):
@@ -371,3 +458,100 @@ def test_descriptors_and_memory_do_not_grow(programs):
               resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000)
     """)
     assert text == "True True\n"
+
+
+# ---- threads --------------------------------------------------------------------------------------------------
+
+
+def test_threads_start_one_embedded_server(programs):
+    text = programs.run("""
+        import pathlib, threading
+        import gt
+        barrier, sums = threading.Barrier(8), []
+        def work(k):
+            barrier.wait()
+            sums.append(gt.full((3,), k).sum().item())
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        names = [path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+        print(sorted(sums), names.count("gt dispatcher"))
+    """)
+    assert text == f"{[3 * k for k in range(8)]} 1\n"
+
+
+def test_closing_lets_other_threads_run(programs):
+    """An embedded server ends when its worker is through with what it is at: a large product."""
+    text = programs.run("""
+        import threading, time
+        import gt
+        from gt import _gt
+        connection = _gt.open_embedded(1)
+        _gt.use(connection)
+        a = gt.ones(2000, 2000)
+        a.sum().item()
+        ticks, ended = [], threading.Event()
+        def tick():
+            while not ended.is_set():
+                ticks.append(time.monotonic())
+                time.sleep(0.001)
+        thread = threading.Thread(target=tick)
+        thread.start()
+        b = a @ a @ a
+        time.sleep(0.05)
+        start = time.monotonic()
+        connection.close()
+        end = time.monotonic()
+        ended.set()
+        thread.join()
+        during = sum(start < at < end for at in ticks)
+        print("right" if end - start < 0.05 or during > 5 else (end - start, during))
+        try:
+            a + 1
+        except ConnectionError as error:
+            print(error)
+    """)
+    assert text == "right\nthe client is closed\n"
+
+
+def test_closing_while_others_wait_their_turn(programs):
+    """One thread waits for the server, others for it, and one of those closes the client: all of them end."""
+    server = programs.cluster()
+    text = programs.run(
+        """
+        import os, signal, sys, threading, time
+        import gt
+        from gt import _gt
+        worker, wrong = int(sys.argv[2]), []
+        for _ in range(5):
+            connection = _gt.open(f"localhost:{sys.argv[1]}")
+            def use(work):
+                _gt.use(connection)
+                try:
+                    work()
+                except ConnectionError as error:
+                    if "closed" not in str(error):
+                        wrong.append(error)
+                except BaseException as error:
+                    wrong.append(error)
+                _gt.use(None)
+            os.kill(worker, signal.SIGSTOP)
+            works = [gt.synchronize, *[lambda: gt.ones(3)] * 3, connection.close, connection.close, lambda: gt.ones(2)]
+            threads = []
+            for work in works:
+                threads.append(threading.Thread(target=use, args=(work,)))
+                threads[-1].start()
+                time.sleep(0.02)
+            os.kill(worker, signal.SIGCONT)
+            for thread in threads:
+                thread.join(10)
+                if thread.is_alive():
+                    os._exit(9)
+            if not connection.closed:
+                wrong.append("not closed")
+        print(wrong)
+    """,
+        server.port,
+        server.workers[0].pid,
+    )
+    assert text == "[]\n"

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "memory_limit.h"
+
 enum {
     ALIGNMENT = 64,
     HUGE_PAGE = 2 * 1024 * 1024,
@@ -70,6 +72,7 @@ static gt_err cpu_open(const gt_engine_options *options, gt_engine **engine)
         return gt__fail(GT_ERR_MEMORY, "no memory for an engine");
     cpu->engine.ops = &gt__engine_cpu;
     cpu->kernels = gt__kernels_choose();
+    cpu->memory_limit = gt__memory_limit();
     openblas_set_num_threads(1); /* matmul.c splits products over our own threads */
     gt_err err = gt__parallel_new(thread_count(options), &cpu->parallel);
     if (err) {
@@ -117,6 +120,14 @@ static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
         munmap(memory, round_up(bytes, HUGE_PAGE));
     else
         free(memory);
+}
+
+gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch)
+{
+    *scratch = bytes <= cpu->memory_limit ? aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT)) : NULL;
+    return *scratch ? GT_OK
+                    : gt__fail(GT_ERR_MEMORY, "the worker cannot allocate %zu bytes of scratch (the limit is %llu)", bytes,
+                               (unsigned long long)cpu->memory_limit);
 }
 
 typedef struct transfer {

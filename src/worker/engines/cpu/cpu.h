@@ -17,6 +17,7 @@ typedef struct gt_cpu {
     gt_engine engine; /* first: a gt_engine * of this engine is a gt_cpu * */
     gt_parallel *parallel;
     const gt_kernels *kernels;
+    uint64_t memory_limit; /* the worker's, in bytes */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)
@@ -26,6 +27,12 @@ static inline gt_cpu *gt__cpu(gt_engine *engine)
 
 /* Below this many cheap elements a call runs on the calling thread: waking another costs more. */
 enum { GT_CPU_GRAIN = 32 * 1024 };
+
+/*
+ * Memory for the time of one call, 64-byte aligned; free() it. An operand that is broadcast can have any number of
+ * elements, so this can be asked for any size: GT_ERR_MEMORY beyond the worker's limit, whatever the system would give.
+ */
+gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch);
 
 /* ---- tiles -------------------------------------------------------------------------------------------------- */
 

@@ -37,17 +37,15 @@ gt_err gt__cpu_read_index(gt_cpu *cpu, const gt_view *index, int64_t low, int64_
         *numbers = index->data;
         return check_range(*numbers, index->meta.numel, low, axis, size);
     }
-    int64_t *copy = malloc(((size_t)index->meta.numel + 1) * sizeof *copy);
-    if (!copy)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt__cpu_copy_view(cpu, index, GT_INT64, copy);
-    gt_err err = check_range(copy, index->meta.numel, low, axis, size);
-    if (err) {
-        free(copy);
-        return err;
+    GT_TRY(gt__cpu_scratch(cpu, (size_t)index->meta.numel * sizeof(int64_t), scratch));
+    gt__cpu_copy_view(cpu, index, GT_INT64, *scratch);
+    *numbers = *scratch;
+    gt_err err = check_range(*numbers, index->meta.numel, low, axis, size);
+    if (err != GT_OK) {
+        free(*scratch);
+        *scratch = NULL;
     }
-    *numbers = *scratch = copy;
-    return GT_OK;
+    return err;
 }
 
 /* ---- inner loops -------------------------------------------------------------------------------------------- */
@@ -418,14 +416,13 @@ gt_err gt__cpu_mask_index(gt_engine *engine, const gt_call *call)
     const gt_view *mask = call->in[0];
     gt_cpu *cpu = gt__cpu(engine);
     size_t counters = ((size_t)mask->meta.numel / MASK_BLOCK + 1) * sizeof(int64_t);
-    char *scratch = malloc(counters + (mask->contiguous ? 0 : (size_t)mask->meta.numel));
-    if (!scratch)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    masking m = {
-        .mask = mask->data, .numel = mask->meta.numel, .before = (int64_t *)scratch, .out = call->out->data};
+    void *scratch;
+    GT_TRY(gt__cpu_scratch(cpu, counters + (mask->contiguous ? 0 : (size_t)mask->meta.numel), &scratch));
+    masking m = {.mask = mask->data, .numel = mask->meta.numel, .before = scratch, .out = call->out->data};
     if (!mask->contiguous) {
-        gt__cpu_copy_view(cpu, mask, GT_BOOL, scratch + counters);
-        m.mask = (uint8_t *)scratch + counters;
+        uint8_t *copy = (uint8_t *)scratch + counters;
+        gt__cpu_copy_view(cpu, mask, GT_BOOL, copy);
+        m.mask = copy;
     }
     gt_err err = mask_positions(cpu, &m, call->ins->imm[0].i);
     free(scratch);

@@ -96,6 +96,7 @@ static inline int64_t from_double_i64(double value)
 enum { WIDE = VECTOR_BYTES / (int)sizeof(float) };
 typedef float wide __attribute__((vector_size(VECTOR_BYTES), aligned(4)));
 typedef uint32_t wide_bits __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t wide_ints __attribute__((vector_size(VECTOR_BYTES)));
 
 /*
  * gt__exp_f32 for |x| <= 87, where the result is an ordinary number: no care at the ends, and the power of two is added
@@ -136,19 +137,20 @@ MODERATE(exp, wide_exp(x))
 MODERATE(sigmoid, 1.0f / (1.0f + wide_exp(-x)))
 MODERATE(silu, x / (1.0f + wide_exp(-x)))
 
-/* Whether |x| <= limit everywhere. As bits, floats without their sign are ordered, and NaN is the largest. */
+/* Whether |x| <= limit everywhere. As integers, floats without their sign are ordered, and NaN is the largest. */
 static bool all_within(const float *x, int64_t count, float limit)
 {
-    uint32_t limit_bits = gt__bits_f32(limit);
-    wide_bits beyond = {0};
+    int32_t limit_bits = (int32_t)gt__bits_f32(limit), any = 0;
+    wide_ints beyond = {0};
     int64_t i = 0;
-    for (; i + WIDE <= count; i += WIDE)
-        beyond |= (wide_bits)(((wide_bits) * (const wide *)(x + i) & 0x7fffffffu) > limit_bits);
-    uint32_t any = 0;
+    for (; i + WIDE <= count; i += WIDE) {
+        wide_ints magnitude = (wide_ints) * (const wide *)(x + i) & 0x7fffffff;
+        beyond |= magnitude > limit_bits;
+    }
     for (int lane = 0; lane < WIDE; lane++)
         any |= beyond[lane];
     for (; i < count; i++)
-        any |= (gt__bits_f32(x[i]) & 0x7fffffffu) > limit_bits;
+        any |= (int32_t)(gt__bits_f32(x[i]) & 0x7fffffffu) > limit_bits;
     return !any;
 }
 

@@ -107,9 +107,8 @@ static gt_err copy_operand(product *p, matrix *x, const gt_view *view, gt_dtype 
         copy.stride[axis] = source.meta.shape[axis] == view->meta.shape[axis] ? stride : 0;
         stride *= source.meta.shape[axis];
     }
-    void *scratch = aligned_alloc(64, ((size_t)stride * gt__dtype_size(dtype) + 64) / 64 * 64);
-    if (!scratch)
-        return gt__fail(GT_ERR_MEMORY, "no memory for a copy of an operand of matmul");
+    void *scratch = NULL;
+    GT_TRY(gt__cpu_scratch(p->cpu, (size_t)stride * gt__dtype_size(dtype), &scratch));
     gt__cpu_copy_view(p->cpu, &source, dtype, scratch);
     copy.data = scratch;
     describe(x, &copy, column_vector);
@@ -296,9 +295,7 @@ static gt_err run_product(product *p, const gt_call *call, gt_dtype dtype)
     int64_t work = p->m * p->n * p->k;
     p->out = out->data;
     if (out->meta.dtype != dtype) {
-        wide = aligned_alloc(64, ((size_t)out->meta.numel * p->size + 64) / 64 * 64);
-        if (!wide)
-            return gt__fail(GT_ERR_MEMORY, "no memory for the result of matmul in %s", gt__dtype_name(dtype));
+        GT_TRY(gt__cpu_scratch(p->cpu, (size_t)out->meta.numel * p->size, &wide));
         p->out = wide;
     }
     int64_t grain = work > 0 && work < SMALL_PRODUCT ? SMALL_PRODUCT / work : 1;

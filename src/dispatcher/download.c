@@ -1,0 +1,140 @@
+/*
+ * download.c: fetches too long to pass on in one go.
+ *
+ * A worker writes an answer faster than most clients read it, and what lies between is the dispatcher's memory. So a long
+ * fetch becomes parts: the tensor as one row (a reshape, which costs nothing where memory is contiguous), and of that row
+ * a slice at a time, each asked for when the client has taken most of what came before. The client sees one answer. The
+ * row is a tensor of its own on the worker: what the client does to the fetched one meanwhile does not matter. A client
+ * that does not read costs a part, and neither its worker nor the worker's other clients wait for it.
+ *
+ * Place in the flow: place.c -> here -> worker link; workers.c hands the parts' answers back.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher.h"
+
+enum {
+    MAX_DOWNLOADS = 256, /* a session may have waiting; clients have one, or a few that were interrupted */
+    PART_SLOTS = GT_DOWNLOAD_PART / (int)sizeof(gt_slot),
+};
+
+static size_t unsent_slots(const gt_session *session)
+{
+    return session->overflow_count - session->overflow_first;
+}
+
+gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t ticket)
+{
+    gt_dispatch_worker *worker = session->home;
+    gt_download **end = &session->downloads;
+    unsigned waiting = 0;
+    for (; *end; end = &(*end)->next)
+        waiting++;
+    if (waiting == MAX_DOWNLOADS)
+        return gt__fail(GT_ERR_PROTOCOL, "more than %d long fetches at a time", MAX_DOWNLOADS);
+    gt_download *download = calloc(1, sizeof *download);
+    uint32_t row = download ? gt__worker_slot_new(worker) : 0;
+    if (!row) {
+        free(download);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
+    *download = (gt_download){.ticket = ticket,
+                              .row = row,
+                              .element_bytes = (unsigned)gt__dtype_size((gt_dtype)handle->meta.dtype),
+                              .elements = handle->meta.numel};
+    *end = download;
+    gt_slot *out = gt__link_reserve(worker->link, GT_DOWNLOAD_ROOM);
+    out[0].ins = (gt_instruction){
+        .op = GT_OP_reshape, .rank = 1, .tail = 1, .result = row, .operand = {handle->slot}};
+    out[1] = (gt_slot){.i64 = {handle->meta.numel}};
+    gt__link_commit(worker->link, GT_DOWNLOAD_ROOM);
+    gt__download_continue(session);
+    return GT_OK;
+}
+
+/* slice, fetch, free: the part is on its way to the worker. False: its link has no room. */
+static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err)
+{
+    enum { SLICE = 4, FETCH = 1, FREE = 1 };
+    gt_dispatch_worker *worker = session->home;
+    int64_t left = download->elements - download->asked, count = GT_DOWNLOAD_PART / download->element_bytes;
+    gt_slot *out = gt__link_reserve(worker->link, SLICE + FETCH + FREE);
+    if (!out)
+        return false;
+    uint32_t part = gt__worker_slot_new(worker);
+    *err = part ? gt__worker_expect(worker, session, download->ticket, download)
+                : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
+    if (*err != GT_OK) {
+        if (part)
+            gt__worker_slot_free(worker, part);
+        return true;
+    }
+    count = count < left ? count : left;
+    out[0].ins = (gt_instruction){.op = GT_OP_slice, .tail = 3, .result = part, .operand = {download->row}};
+    out[1] = (gt_slot){.i64 = {download->asked}};
+    out[2] = (gt_slot){.i64 = {1}};
+    out[3] = (gt_slot){.i64 = {count}};
+    out[SLICE].ins = (gt_instruction){.op = GT_OP_fetch, .result = download->ticket, .operand = {part}};
+    out[SLICE + FETCH].ins = (gt_instruction){.op = GT_OP_free, .result = part};
+    gt__link_commit(worker->link, SLICE + FETCH + FREE);
+    gt__worker_slot_free(worker, part); /* as in place.c: whoever gets it comes later in the stream */
+    download->offset = (uint64_t)download->asked * download->element_bytes;
+    download->asked += count;
+    download->under_way = true;
+    return true;
+}
+
+/* The first download is over, one way or the other. */
+static void drop_first(gt_session *session)
+{
+    gt_download *download = session->downloads;
+    session->downloads = download->next;
+    if (session->home)
+        gt__worker_tell(session->home, &(gt_instruction){.op = GT_OP_free, .result = download->row});
+    free(download);
+}
+
+void gt__download_continue(gt_session *session)
+{
+    gt_download *download;
+    while ((download = session->downloads) && !download->under_way && unsent_slots(session) <= PART_SLOTS) {
+        gt_err err = GT_OK;
+        if (!ask_for_part(session, download, &err)) {
+            gt__worker_wait_for_room(session->home);
+            return;
+        }
+        if (err == GT_OK)
+            return;
+        gt__session_answer_failure(session, download->ticket, err, gt_error_text());
+        drop_first(session);
+    }
+}
+
+void gt__download_piece(const gt_download *download, gt_slot *record)
+{
+    if (record->ins.op != GT_OP_reply)
+        return;
+    record->ins.imm[0].u += download->offset;
+    if (download->asked < download->elements)
+        record->ins.flags &= (uint8_t)~GT_FLAG_LAST;
+}
+
+void gt__download_part_done(gt_session *session, bool failed)
+{
+    gt_download *download = session->downloads; /* parts are asked for of the first only */
+    download->under_way = false;
+    if (failed || download->asked == download->elements)
+        drop_first(session);
+    gt__download_continue(session);
+}
+
+void gt__download_drop_all(gt_session *session, const char *lost)
+{
+    while (session->downloads) {
+        /* One that is under way is among the answers the worker owed: the client has been told. */
+        if (lost && !session->downloads->under_way)
+            gt__session_answer_failure(session, session->downloads->ticket, GT_ERR_CONNECTION, lost);
+        drop_first(session);
+    }
+}
