@@ -315,7 +315,12 @@ static void test_long_answers(const void *argument)
         poll(NULL, 0, 2);
     }
     CHECK_EQ(server_statistic(good, 1, "\"workers\"", "sessions"), 2);
-    CHECK(peak_kilobytes() - before < (128 + 64) * 1024); /* 128 MiB: the assign's */
+    long grown = peak_kilobytes() - before;
+#if !defined(__SANITIZE_THREAD__) /* which has memory of its own for all memory */
+    CHECK(grown < (128 + 64) * 1024); /* 128 MiB: the assign's */
+#else
+    CHECK(grown >= 0);
+#endif
     CHECK(receive_long(deaf, 2, 3.0f));
     CHECK(receive_long(deaf, 3, 3.0f));
     CHECK(session_works(deaf, 100));

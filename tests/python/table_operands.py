@@ -51,7 +51,7 @@ SUM_TOLERANCE = {
 # Rows that PyTorch keeps elsewhere than torch.<name> and torch.nn.functional.<name>, or is not exact enough at:
 # its float32 gelu on x86-64 is off by a thousandth far out, and nan at infinity.
 ELSEWHERE = {
-    "gelu": lambda x: torch.nn.functional.gelu(x.double()).to(x.dtype),
+    "gelu": lambda x: torch.nn.functional.gelu(x.double() if x.is_floating_point() else x).to(x.dtype),
 }
 
 
