@@ -184,6 +184,21 @@ char *gt__shape_text(unsigned rank, const int64_t *shape, char *text, size_t siz
 /* Broadcast two shapes the NumPy way; numel is set, dtype is left alone. */
 gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out);
 
+/*
+ * Most instructions by far are elementwise on floats of one shape and dtype (or with a literal), and their result looks
+ * like the operands: the operand it looks like, or NULL: infer it. in[k] is NULL for a literal.
+ */
+static inline const gt_meta *gt__op_result_like(gt_opcode op, unsigned count, const gt_meta *const *in)
+{
+    const gt_op_row *row = &gt__op_table[op];
+    const gt_meta *like = in[0] ? in[0] : count > 1 ? in[1] : NULL;
+    if (row->form > GT_FORM_BINARY || row->types > GT_TYPES_FLT || !like || !gt__dtype_is_float((gt_dtype)like->dtype))
+        return NULL;
+    if (count > 1 && in[1] && in[1] != like && (in[1]->dtype != like->dtype || !gt__meta_same_shape(like, in[1])))
+        return NULL;
+    return like;
+}
+
 struct gt_instruction;
 union gt_slot;
 

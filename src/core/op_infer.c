@@ -625,28 +625,10 @@ static bool literal_allowed(const gt_op_row *row, unsigned k)
     }
 }
 
-/* Most instructions by far: two float tensors of one shape and dtype, and a result like them. */
-static bool infer_alike(const gt_op_row *row, const gt_meta *a, const gt_meta *b, gt_meta *out)
-{
-    if (!a || !b || a->dtype != b->dtype || row->types > GT_TYPES_FLT || !gt__dtype_is_float((gt_dtype)a->dtype) ||
-        !gt__meta_same_shape(a, b))
-        return false;
-    out->numel = a->numel;
-    out->dtype = a->dtype;
-    out->rank = a->rank;
-    for (unsigned axis = 0; axis < a->rank; axis++)
-        out->shape[axis] = a->shape[axis];
-    return true;
-}
-
 gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_meta *const *in, gt_meta *out,
                     gt_dtype *compute)
 {
     const gt_op_row *row = &gt__op_table[ins->op];
-    if (row->form == GT_FORM_BINARY && infer_alike(row, in[0], in[1], out)) {
-        *compute = (gt_dtype)out->dtype;
-        return GT_OK;
-    }
     inference s = {.ins = ins, .tail = tail, .row = row, .in = in, .out = out};
     out->dtype = 0; /* helpers that fill the shape keep the dtype they find */
     unsigned operands = gt__op_operands((gt_opcode)ins->op);

@@ -51,6 +51,12 @@ static inline gt_handle *gt__handles_find(const gt_handles *table, uint64_t id)
     return id ? &table->handles[table->refs[position].index] : NULL;
 }
 
+/* Whether the next insert moves the handles. */
+static inline bool gt__handles_full(const gt_handles *table)
+{
+    return table->count == table->capacity;
+}
+
 /* A new handle for an id that is not there yet (and not 0); the caller fills slot, worker and meta. */
 gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle);
 /* Remove an id and say where its tensor was; false if there is none. */

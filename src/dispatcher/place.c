@@ -75,6 +75,47 @@ static bool name_relay(gt_session *session, uint64_t *segment)
     return relay->shared_with == session->home;
 }
 
+/*
+ * The straight way for what streams are made of: one slot, elementwise, every operand alive, the result like an operand.
+ * False: nothing was done, place_compute will.
+ */
+static bool place_alike(gt_session *session, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    gt_dispatch_worker *worker = session->home;
+    unsigned count = gt__op_operands((gt_opcode)ins->op);
+    const gt_meta *metas[2] = {NULL, NULL};
+    uint64_t slots[2];
+    if (!worker || gt__op_table[ins->op].form > GT_FORM_BINARY || ins->flags || gt__handles_full(&session->handles))
+        return false; /* a full table would grow and move what metas[] points to */
+    for (unsigned k = 0; k < count; k++) {
+        slots[k] = ins->operand[k];
+        if (gt__literal(ins, k) != GT_LITERAL_NONE)
+            continue;
+        const gt_handle *handle = gt__handles_find(&session->handles, ins->operand[k]);
+        if (!handle || handle->worker != worker->index)
+            return false;
+        metas[k] = &handle->meta;
+        slots[k] = handle->slot;
+    }
+    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, count, metas);
+    gt_handle *result;
+    if (!like || !worker->free_count || gt__handles_insert(&session->handles, ins->result, &result) != GT_OK)
+        return false;
+    gt_slot *out = gt__link_reserve(worker->link, 1);
+    out[0] = record[0];
+    out->ins.operand[0] = slots[0];
+    if (count > 1)
+        out->ins.operand[1] = slots[1];
+    out->ins.result = worker->free_slots[--worker->free_count];
+    result->worker = worker->index;
+    result->slot = (uint32_t)out->ins.result;
+    result->meta = *like;
+    gt__link_commit(worker->link, 1);
+    worker->instructions++;
+    return true;
+}
+
 static gt_err place_compute(gt_session *session, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
@@ -200,7 +241,7 @@ static gt_err step(gt_modifier *modifier, const gt_slot *record)
     case GT_OP_sync:
         return place_sync(session, record);
     default:
-        return place_compute(session, record);
+        return place_alike(session, record) ? GT_OK : place_compute(session, record);
     }
 }
 

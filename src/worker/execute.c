@@ -187,35 +187,15 @@ static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_
     return call_engine(worker, ins, tail, o, compute, view, *buffer);
 }
 
-/*
- * Most instructions by far are elementwise on contiguous floats of one shape, and their result looks like the operands.
- * The view to copy, or NULL: infer it.
- */
-static const gt_view *result_like(const gt_instruction *ins, const operands *o)
-{
-    const gt_op_row *row = &gt__op_table[ins->op];
-    const gt_view *like = NULL;
-    if ((row->form != GT_FORM_BINARY && row->form != GT_FORM_UNARY) || row->types > GT_TYPES_FLT || ins->flags)
-        return NULL;
-    for (unsigned k = 0; k < o->count; k++) {
-        if (!o->meta[k])
-            continue;
-        if (!like && gt__dtype_is_float((gt_dtype)o->meta[k]->dtype) && o->view[k]->contiguous)
-            like = o->view[k];
-        else if (!like || like->meta.dtype != o->meta[k]->dtype || !gt__meta_same_shape(&like->meta, o->meta[k]))
-            return NULL;
-    }
-    return like;
-}
-
 static gt_err compute_result(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
                              gt_view *view, gt_buffer **buffer, uint64_t *filled)
 {
-    const gt_view *like = result_like(ins, o);
+    const gt_meta *like =
+        o->count && o->count <= 2 && !ins->flags ? gt__op_result_like((gt_opcode)ins->op, o->count, o->meta) : NULL;
     if (like) {
-        *view = *like;
-        GT_TRY(gt__store_take(worker->store, view, buffer));
-        return call_engine(worker, ins, tail, o, (gt_dtype)like->meta.dtype, view, *buffer);
+        view->meta = *like;
+        GT_TRY(gt__store_allocate(worker->store, view, buffer));
+        return call_engine(worker, ins, tail, o, (gt_dtype)like->dtype, view, *buffer);
     }
     gt_dtype compute;
     GT_TRY(gt__op_infer(ins, tail, o->meta, &view->meta, &compute));

@@ -74,32 +74,26 @@ static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out
         return gt__fail(GT_ERR_MEMORY, "the worker cannot allocate %zu bytes (%llu of %llu in use)", bytes,
                         (unsigned long long)store->bytes_used, (unsigned long long)store->limit);
     }
-    *buffer = (gt_buffer){.memory = memory, .size_class = size_class};
-    *out = buffer;
-    return GT_OK;
-}
-
-gt_err gt__store_take(gt_store *store, gt_view *view, gt_buffer **out)
-{
-    unsigned size_class = class_of(gt__meta_bytes(&view->meta));
-    gt_buffer *buffer = store->free[size_class];
-    size_t bytes = class_bytes(size_class);
-    if (__builtin_expect(buffer != NULL, 1)) {
-        store->free[size_class] = buffer->next;
-        store->bytes_pooled -= bytes;
-    } else
-        GT_TRY(buffer_fresh(store, size_class, &buffer));
-    store->bytes_used += bytes;
-    buffer->references = 1;
-    view->data = buffer->memory;
+    *buffer = (gt_buffer){.memory = memory, .size_class = size_class, .bytes = bytes};
     *out = buffer;
     return GT_OK;
 }
 
 gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **out)
 {
+    unsigned size_class = class_of(gt__meta_bytes(&view->meta));
+    gt_buffer *buffer = store->free[size_class];
+    if (__builtin_expect(buffer != NULL, 1)) {
+        store->free[size_class] = buffer->next;
+        store->bytes_pooled -= buffer->bytes;
+    } else
+        GT_TRY(buffer_fresh(store, size_class, &buffer));
+    store->bytes_used += buffer->bytes;
+    buffer->references = 1;
+    view->data = buffer->memory;
     gt__view_set_contiguous(view);
-    return gt__store_take(store, view, out);
+    *out = buffer;
+    return GT_OK;
 }
 
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **out)
@@ -124,9 +118,8 @@ void gt__buffer_release(gt_store *store, gt_buffer *buffer)
         header_free(store, buffer);
         return;
     }
-    size_t bytes = class_bytes(buffer->size_class);
-    store->bytes_used -= bytes;
-    store->bytes_pooled += bytes;
+    store->bytes_used -= buffer->bytes;
+    store->bytes_pooled += buffer->bytes;
     buffer->next = store->free[buffer->size_class];
     store->free[buffer->size_class] = buffer;
 }

@@ -15,6 +15,7 @@ typedef struct gt_buffer {
     uint32_t references;
     uint32_t size_class;
     void *memory;
+    size_t bytes;           /* at memory, if pooled */
     gt_segment *segment;    /* NULL: pooled */
     struct gt_buffer *next; /* in its class's free list */
 } gt_buffer;
@@ -76,8 +77,6 @@ void gt__store_clear(gt_store *store, gt_entry *entry);
 /* Row-major memory for view->meta; fills the rest of the view; one reference for the caller. GT_ERR_MEMORY leaves the
  * store as it was. */
 gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **buffer);
-/* The same for a view whose strides are right already. */
-gt_err gt__store_take(gt_store *store, gt_view *view, gt_buffer **buffer);
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **buffer);
 void gt__buffer_release(gt_store *store, gt_buffer *buffer);
 
