@@ -146,8 +146,8 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
 uint32_t gt__worker_slot_new(gt_dispatch_worker *worker); /* 0: out of memory */
 void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot);
 gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket, gt_download *download);
-/* Send a free (of worker slots) or a forget, now or when there is room. The slots of a free can be handed out again once
- * it is in the stream. */
+/* Send a free (of worker slots) or a forget, now or when there is room. The slots of a free can be handed out again
+ * once it is in the stream. */
 void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins);
 /* The link had no room just now: have gt__worker_catch_up called when it has some. */
 void gt__worker_wait_for_room(gt_dispatch_worker *worker);

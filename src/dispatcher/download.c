@@ -1,11 +1,12 @@
 /*
  * download.c: fetches too long to pass on in one go.
  *
- * A worker writes an answer faster than most clients read it, and what lies between is the dispatcher's memory. So a long
- * fetch becomes parts: the tensor as one row (a reshape, which costs nothing where memory is contiguous), and of that row
- * a slice at a time, each asked for when the client has taken most of what came before. The client sees one answer. The
- * row is a tensor of its own on the worker: what the client does to the fetched one meanwhile does not matter. A client
- * that does not read costs a part, and neither its worker nor the worker's other clients wait for it.
+ * A worker writes an answer faster than most clients read it, and what lies between is the dispatcher's memory. So
+ * a long fetch becomes parts: the tensor as one row (a reshape, which costs nothing where memory is contiguous), and
+ * of that row a slice at a time, each asked for when the client has taken most of what came before. The client sees
+ * one answer. The row is a tensor of its own on the worker: what the client does to the fetched one meanwhile does
+ * not matter. A client that does not read costs a part, and neither its worker nor the worker's other clients wait
+ * for it.
  *
  * Place in the flow: place.c -> here -> worker link; workers.c hands the parts' answers back.
  */

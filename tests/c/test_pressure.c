@@ -229,7 +229,7 @@ static void test_leaving_a_full_ring(const void *argument)
         flooded++;
     }
     gt__link_flush(flooder);
-    int64_t silent = turns_in_silence(good); /* which also is time to fill the ring; and a full one holds up no question */
+    int64_t silent = turns_in_silence(good); /* time to fill the ring, too; a full one holds up no question */
     int64_t tensors = server_statistic(good, 1, "\"workers\"", "tensors");
     CHECK(tensors > TENSORS && tensors < FLOOD);
     gt__link_close(flooder);
