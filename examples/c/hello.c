@@ -1,7 +1,9 @@
 /*
  * hello.c: GT from C in one page: create, compute, fetch, release, and what an error looks like.
  *
- *     cc hello.c -o hello -lgt && ./hello
+ *     cc -Iinclude -Ibuild/include examples/c/hello.c -Lbuild -lgt -Wl,-rpath,$PWD/build -o hello && ./hello
+ *
+ * from the project's folder; where GT is installed, `cc hello.c -lgt` will do.
  *
  * Read next: linear_regression.c, which trains something.
  */

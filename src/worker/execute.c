@@ -227,7 +227,8 @@ static void keep_poison(gt_entry *entry, gt_poison *shared)
 /* The first failure: says which operation it was, and where. */
 static void keep_failure(gt_worker *worker, const gt_instruction *ins, gt_err err, gt_entry *entry)
 {
-    const char *name = gt__op_table[ins->op].name, *why = gt_error_text();
+    const char *name = ins->op == GT_OP_wrap_index ? "indexing" : gt__op_table[ins->op].name;
+    const char *why = gt_error_text();
     size_t length = strlen(name);
     char text[1200];
     if (strncmp(why, name, length) == 0 && why[length] == ':')

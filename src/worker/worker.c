@@ -5,6 +5,7 @@
  */
 #include "worker.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@ static int patience_ms(const gt_worker_options *options)
 {
     return options->stop_poll_ms ? options->stop_poll_ms : -1;
 }
+
+enum { RETRY_MS = 50 }; /* between attempts to reach a server that is not there yet */
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
@@ -218,6 +221,18 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     return err;
 }
 
+/* Workers and servers are started side by side: whoever is first waits for the other. */
+static gt_err connect_patiently(const gt_worker_options *options, gt_link **link)
+{
+    uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
+    for (;;) {
+        gt_err err = gt__address_connect(options->address, options->timeout_ms, link);
+        if (err != GT_ERR_CONNECTION || stopping(options) || gt__remaining_ms(deadline) == 0)
+            return err;
+        poll(NULL, 0, RETRY_MS);
+    }
+}
+
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
 {
     gt__log_init();
@@ -231,7 +246,7 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
     if (err == GT_OK)
         err = gt__store_new(worker.engine, &worker.store);
     if (err == GT_OK && !worker.link)
-        err = gt__address_connect(options->address, options->timeout_ms, &worker.link);
+        err = connect_patiently(options, &worker.link);
     if (err == GT_OK)
         err = serve(&worker, options);
     /* The store before the link: buffers may lie in segments that the link maps. */

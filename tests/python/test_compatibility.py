@@ -124,7 +124,7 @@ def test_classes_with_real_programs(programs):
     worker.wait()
 
 
-def test_a_dispatcher_writes_its_log(programs):
+def test_a_dispatcher_accepts_a_log_file(programs):
     log = programs.directory / "instructions.log"
     process = programs.python(
         """

@@ -9,8 +9,8 @@ from gt._blocking import run_until_done
 class Dispatcher:
     """Serves clients and workers on host:port.
 
-    log_file is where the instruction log goes, as GT_INSTRUCTION_LOG says it too; console_log=True prints
-    connections, as GT_VERBOSE=1 does.
+    log_file sets GT_INSTRUCTION_LOG, for the instruction log that is still to come; console_log=True prints connections,
+    as GT_VERBOSE=1 does.
     """
 
     def __init__(self, host='localhost', port=12345, log_file=None, console_log=False):
