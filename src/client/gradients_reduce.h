@@ -1,0 +1,127 @@
+/*
+ * gradients_reduce.h: gradient rules of reductions, scans and products. Included by gradients.c alone; gradient_steps.h has the words.
+ */
+#ifndef GT_CLIENT_GRADIENTS_REDUCE_H
+#define GT_CLIENT_GRADIENTS_REDUCE_H
+
+#include "gradient_steps.h"
+
+/* ---- reductions -------------------------------------------------------------------------------------------- */
+
+static uint32_t reduced_axes(const frame *f)
+{
+    uint32_t all = (1u << f->node->operands[0].meta.rank) - 1, axes = (uint32_t)f->node->ins.imm[0].u;
+    return axes ? axes : all;
+}
+
+/* The operand's shape with size 1 along the reduced axes. */
+static void kept_shape(const frame *f, int64_t *shape)
+{
+    const gt_meta *in = &f->node->operands[0].meta;
+    for (unsigned axis = 0; axis < in->rank; axis++)
+        shape[axis] = reduced_axes(f) >> axis & 1 ? 1 : in->shape[axis];
+}
+
+/* A reduced tensor, stretched back over the operand's shape. */
+static gt_tensor *stretch(frame *f, gt_tensor *a)
+{
+    const gt_meta *in = &f->node->operands[0].meta;
+    int64_t shape[GT_MAX_RANK];
+    kept_shape(f, shape);
+    return expand(f, reshape(f, a, in->rank, shape), in->rank, in->shape);
+}
+
+static double reduced_count(const frame *f)
+{
+    const gt_meta *in = &f->node->operands[0].meta;
+    double count = 1;
+    for (unsigned axis = 0; axis < in->rank; axis++)
+        if (reduced_axes(f) >> axis & 1)
+            count *= (double)in->shape[axis];
+    return count;
+}
+
+RULE(sum, 0) { GX(stretch(f, f->g)); }
+RULE(mean, 0) { GX(stretch(f, SCALE(f->g, 1 / reduced_count(f)))); }
+
+RULE(var, X)
+{
+    double count = reduced_count(f), correction = f->node->ins.imm[1].f;
+    gt_tensor *centred = SUB(f->x, reduce(f, GT_OP_mean, f->x, reduced_axes(f), true));
+    GX(MUL(stretch(f, SCALE(f->g, 2 / (count - correction))), centred));
+}
+
+/* The product of the others: with one zero among them only that element has a slope, with two none has. */
+RULE(prod, X)
+{
+    gt_tensor *is_zero = number(f, GT_OP_eq, f->x, 0);
+    gt_tensor *filled = where_tensors(f, is_zero, PLUS(SCALE(f->x, 0), 1), f->x);
+    gt_tensor *rest = reduce(f, GT_OP_prod, filled, reduced_axes(f), true);
+    gt_tensor *zeros_there = reduce(f, GT_OP_sum, is_zero, reduced_axes(f), true);
+    gt_tensor *others = SUB(zeros_there, cast(f, is_zero, GT_INT64));
+    gt_tensor *slope = where_or_zero(f, number(f, GT_OP_eq, others, 0), DIV(rest, filled));
+    GX(MUL(stretch(f, f->g), slope));
+}
+
+/* Shared evenly between all elements that reach the extreme. */
+static void extreme_rule(frame *f)
+{
+    gt_tensor *reached = cast(f, binary(f, GT_OP_eq, f->x, stretch(f, f->out)), (gt_dtype)f->g->meta.dtype);
+    gt_tensor *share = DIV(reached, reduce(f, GT_OP_sum, reached, reduced_axes(f), true));
+    GX(MUL(stretch(f, f->g), share));
+}
+
+RULE(amax, X | OUT) { extreme_rule(f); }
+RULE(amin, X | OUT) { extreme_rule(f); }
+
+RULE(cumsum, 0)
+{
+    int64_t axis = f->node->ins.imm[0].i;
+    gt_tensor *reversed = flip(f, f->g, axis), *summed = NULL;
+    gt_err err = f->err == GT_OK ? gt_cumsum(reversed, (int)axis, &summed) : f->err;
+    GX(flip(f, keep(f, err, summed), axis));
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------- */
+
+/* A 1-d operand is a row (left) or a column (right) of a matrix. */
+static gt_tensor *as_matrix(frame *f, gt_tensor *a, bool left)
+{
+    if (!a || a->meta.rank != 1)
+        return a;
+    int64_t size = a->meta.shape[0];
+    return reshape(f, a, 2, left ? (int64_t[]){1, size} : (int64_t[]){size, 1});
+}
+
+RULE(matmul, X | Y)
+{
+    const gt_meta *a = &f->node->operands[0].meta, *b = &f->node->operands[1].meta;
+    gt_tensor *left = as_matrix(f, f->x, true), *right = as_matrix(f, f->y, false), *g = f->g;
+    if (a->rank == 1 || b->rank == 1) {
+        /* give the gradient back the row and column that the 1-d operands took away */
+        int64_t shape[GT_MAX_RANK + 2];
+        unsigned rank = f->node->out.rank, batch = rank - (a->rank > 1) - (b->rank > 1);
+        memcpy(shape, f->node->out.shape, batch * sizeof shape[0]);
+        shape[batch] = a->rank == 1 ? 1 : a->shape[a->rank - 2];
+        shape[batch + 1] = b->rank == 1 ? 1 : b->shape[b->rank - 1];
+        g = reshape(f, g, batch + 2, shape);
+    }
+    if (f->wanted[0] && f->err == GT_OK) {
+        gt_tensor *gx = matmul(f, g, swap_last(f, right));
+        if (a->rank == 1 && f->err == GT_OK) { /* (..., 1, k): sum the batch, drop the row */
+            uint32_t batch = (1u << (gx->meta.rank - 1)) - 1;
+            gx = reduce(f, GT_OP_sum, gx, batch, false);
+        }
+        GX(gx);
+    }
+    if (f->wanted[1] && f->err == GT_OK) {
+        gt_tensor *gy = matmul(f, swap_last(f, left), g);
+        if (b->rank == 1 && f->err == GT_OK) {
+            uint32_t batch = ((1u << gy->meta.rank) - 1) & ~(1u << (gy->meta.rank - 2));
+            gy = reduce(f, GT_OP_sum, gy, batch, false);
+        }
+        GY(gy);
+    }
+}
+
+#endif
