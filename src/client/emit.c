@@ -298,11 +298,7 @@ static inline gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    result->meta.numel = a->meta.numel;
-    result->meta.dtype = a->meta.dtype;
-    result->meta.rank = a->meta.rank;
-    for (unsigned axis = 0; axis < a->meta.rank; axis++)
-        result->meta.shape[axis] = a->meta.shape[axis];
+    result->meta = a->meta;
     slot->ins = *prototype;
     slot->ins.result = result->id;
     debug_record(&slot->ins);

@@ -69,6 +69,8 @@ struct gt_link {
     const gt_slot *read_next, *read_end; /* the window peek hands out from */
     unsigned unflushed;                  /* slots committed since the last flush */
     unsigned batch;                      /* a good number of slots to flush at: 64 memory, 1024 ZeroMQ */
+    int origin;                          /* the processor that wrote what we read, or that it came from; -1: unknown */
+    int passes_on;                       /* the origin of what we write, where it only passes through us; -1: we are */
     int fd;                              /* readable when the peer did something; -1: see arm */
     bool gone;                           /* the peer is gone: no more writing, what had arrived can be read */
     bool dead;                           /* no more reading either */

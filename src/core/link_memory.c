@@ -19,6 +19,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ enum {
     HEADER_BYTES = 64 * 1024, /* of the shared memory: a page of any size */
     RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
     SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
+    CROWDED = 2,         /* full sections read on a crowded processor before we move */
     IDLE_LOOKS = 1024,   /* empty peeks between two looks at the socket */
     MAX_SEGMENTS = 16384, /* a peer may have shared at a time; the dispatcher shares those of all its clients */
 };
@@ -50,6 +52,7 @@ _Static_assert(GT_LINK_MAX_RESERVE <= RING_SLOTS / 2, "a writer that waits for h
 typedef struct ring_state {
     _Alignas(128) _Atomic uint64_t tail; /* slots published; the producer's */
     _Atomic uint64_t mark[MARKS];        /* the last tail published in each section: always between two records */
+    _Atomic int origin;                  /* the processor that the stream begins on; see step_aside */
     _Alignas(128) _Atomic uint64_t head; /* slots consumed; the consumer's */
     _Alignas(128) _Atomic uint32_t reader_sleeps;
     _Alignas(128) _Atomic uint32_t writer_sleeps;
@@ -73,6 +76,7 @@ typedef struct memory_link {
     uint64_t in_head;  /* what we have told the peer that we consumed */
     unsigned wanted;   /* slots that the last reserve did not get; 0: it got them */
     unsigned idle;     /* empty refills in a row */
+    unsigned crowded;  /* full refills in a row while we shared the origin's processor */
     bool armed;        /* our sleep flags may be set */
     int socket;
     int bell, peer_bell;
@@ -243,6 +247,8 @@ static void memory_flush(gt_link *link)
     if (link->gone)
         return;
     atomic_store_explicit(&m->out->mark[m->out_tail / SECTION % MARKS], m->out_tail, memory_order_relaxed);
+    int origin = link->passes_on >= 0 ? link->passes_on : sched_getcpu();
+    atomic_store_explicit(&m->out->origin, origin, memory_order_relaxed);
     atomic_store(&m->out->tail, m->out_tail);
     wake(&m->out->reader_sleeps, m->peer_bell);
 }
@@ -328,6 +334,26 @@ static uint64_t next_window(const memory_link *m, uint64_t available)
     return available;
 }
 
+/*
+ * We are a section behind, and share a processor with the party that the stream begins with: the two of us take turns
+ * while another processor may have time to spare, and the scheduler, which sees us run all the time, leaves it so. Move away
+ * once; afterwards we may run anywhere again.
+ */
+static void step_aside(memory_link *m)
+{
+    int here = sched_getcpu();
+    cpu_set_t allowed, others;
+    m->base.origin = atomic_load_explicit(&m->in->origin, memory_order_relaxed);
+    m->crowded = here >= 0 && m->base.origin == here ? m->crowded + 1 : 0;
+    if (m->crowded < CROWDED || sched_getaffinity(0, sizeof allowed, &allowed))
+        return;
+    m->crowded = 0;
+    others = allowed;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof others, &others))
+        sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 static bool memory_refill(gt_link *link)
 {
     memory_link *m = (memory_link *)link;
@@ -347,6 +373,8 @@ static bool memory_refill(gt_link *link)
     if (!available)
         return false;
     m->idle = 0;
+    if (available > SECTION)
+        step_aside(m);
     available = next_window(m, available);
     link->read_next = m->in_slots + (m->in_end & RING_MASK);
     link->read_end = link->read_next + available;
@@ -515,6 +543,8 @@ static gt_err link_new(int side, int socket, int bell, int peer_bell, shared_mem
         .base = {.ops = &memory_ops,
                  .transport = &gt__transport_memory,
                  .batch = 64,
+                 .origin = -1,
+                 .passes_on = -1,
                  .fd = epoll_create1(EPOLL_CLOEXEC)},
         .shared = shared,
         .out = &shared->ring[side],

@@ -45,6 +45,10 @@
      : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD         ? -1                                          \
                                                                  : 0)
 
+#define ALIKE(form, types)                                                                                     \
+    (((form) == GT_FORM_UNARY || (form) == GT_FORM_BINARY) &&                                                  \
+     ((types) == GT_TYPES_NUM || (types) == GT_TYPES_ARITH || (types) == GT_TYPES_FLT))
+
 #define DIFFERENTIABLE_DIFF true
 #define DIFFERENTIABLE_NONE false
 
@@ -55,7 +59,8 @@ const gt_op_row gt__op_table[GT_OP_COUNT] = {
                          .types = GT_TYPES_##op_types,                                                         \
                          .operands = OPERANDS_##op_form,                                                       \
                          .differentiable = DIFFERENTIABLE_##grad,                                              \
-                         .tail = TAIL_OF(GT_FORM_##op_form)},
+                         .tail = TAIL_OF(GT_FORM_##op_form),                                                   \
+                         .alike = ALIKE(GT_FORM_##op_form, GT_TYPES_##op_types)},
 #define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
 #include "ops.def"
 };

@@ -109,6 +109,7 @@ typedef struct gt_op_row {
     uint8_t operands; /* of operand[] that it uses; CAT: 0, its operands are in the tail */
     bool differentiable;
     int8_t tail; /* slots its records have; -1: it depends on the record */
+    bool alike;  /* elementwise, and on floats of one shape and dtype the result looks like the operands */
 } gt_op_row;
 
 /* Indexed by opcode, GT_OP_COUNT rows. */
@@ -192,7 +193,7 @@ static inline const gt_meta *gt__op_result_like(gt_opcode op, unsigned count, co
 {
     const gt_op_row *row = &gt__op_table[op];
     const gt_meta *like = in[0] ? in[0] : count > 1 ? in[1] : NULL;
-    if (row->form > GT_FORM_BINARY || row->types > GT_TYPES_FLT || !like || !gt__dtype_is_float((gt_dtype)like->dtype))
+    if (!row->alike || !like || !gt__dtype_is_float((gt_dtype)like->dtype))
         return NULL;
     if (count > 1 && in[1] && in[1] != like && (in[1]->dtype != like->dtype || !gt__meta_same_shape(like, in[1])))
         return NULL;

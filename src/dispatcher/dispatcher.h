@@ -144,7 +144,10 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
 gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
 uint32_t gt__worker_slot_new(gt_dispatch_worker *worker); /* 0: out of memory */
-void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot);
+static inline void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot)
+{
+    worker->free_slots[worker->free_count++] = slot;
+}
 gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket, gt_download *download);
 /* Send a free (of worker slots) or a forget, now or when there is room. The slots of a free can be handed out again
  * once it is in the stream. */

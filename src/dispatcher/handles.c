@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BITS = 8, NO_HANDLE = UINT32_MAX };
+enum { FIRST_BITS = 8 };
 
 gt_err gt__handles_init(gt_handles *table)
 {
-    *table = (gt_handles){.bits = FIRST_BITS, .first_free = NO_HANDLE};
+    *table = (gt_handles){.bits = FIRST_BITS, .first_free = GT_NO_HANDLE};
     table->refs = calloc((size_t)1 << FIRST_BITS, sizeof *table->refs);
     return table->refs ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
 }
@@ -65,7 +65,7 @@ gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle)
     if (table->refs[position].id || id == 0)
         return gt__fail(GT_ERR_PROTOCOL, "tensor id %llu is not a new one", (unsigned long long)id);
     uint32_t index = table->first_free;
-    if (index != NO_HANDLE)
+    if (index != GT_NO_HANDLE)
         table->first_free = table->handles[index].slot;
     else {
         if (table->used == table->capacity)

@@ -17,6 +17,7 @@ typedef struct gt_handle {
 } gt_handle;
 
 enum { GT_NO_WORKER = -1 };
+#define GT_NO_HANDLE UINT32_MAX /* ends the list of free handles */
 
 typedef struct gt_handle_ref {
     uint64_t id; /* 0: empty */
@@ -51,14 +52,28 @@ static inline gt_handle *gt__handles_find(const gt_handles *table, uint64_t id)
     return id ? &table->handles[table->refs[position].index] : NULL;
 }
 
-/* Whether the next insert moves the handles. */
-static inline bool gt__handles_full(const gt_handles *table)
-{
-    return table->count == table->capacity;
-}
-
 /* A new handle for an id that is not there yet (and not 0); the caller fills slot, worker and meta. */
 gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle);
+
+/* The same where that takes no memory and moves nothing; NULL otherwise, and for an id that is no new one. */
+static inline gt_handle *gt__handles_insert_now(gt_handles *table, uint64_t id)
+{
+    uint32_t mask = (1u << table->bits) - 1, position = gt__handles_hash(table, id), index = table->first_free;
+    if (table->count > mask / 2 || index == GT_NO_HANDLE || !id)
+        return NULL;
+    while (table->refs[position].id) {
+        if (table->refs[position].id == id)
+            return NULL;
+        position = (position + 1) & mask;
+    }
+    gt_handle *handle = &table->handles[index];
+    table->first_free = handle->slot;
+    table->refs[position] = (gt_handle_ref){.id = id, .index = index};
+    table->count++;
+    handle->id = id;
+    return handle;
+}
+
 /* Remove an id and say where its tensor was; false if there is none. */
 bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_t *slot);
 

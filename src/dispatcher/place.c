@@ -83,33 +83,32 @@ static bool place_alike(gt_session *session, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
     gt_dispatch_worker *worker = session->home;
-    unsigned count = gt__op_operands((gt_opcode)ins->op);
+    const gt_op_row *row = &gt__op_table[ins->op];
     const gt_meta *metas[2] = {NULL, NULL};
-    uint64_t slots[2];
-    if (!worker || gt__op_table[ins->op].form > GT_FORM_BINARY || ins->flags || gt__handles_full(&session->handles))
-        return false; /* a full table would grow and move what metas[] points to */
-    for (unsigned k = 0; k < count; k++) {
-        slots[k] = ins->operand[k];
+    uint64_t slots[2] = {ins->operand[0], ins->operand[1]};
+    if (!row->alike || ins->flags || !worker || !worker->free_count)
+        return false;
+    for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE)
             continue;
-        const gt_handle *handle = gt__handles_find(&session->handles, ins->operand[k]);
+        const gt_handle *handle = gt__handles_find(&session->handles, slots[k]);
         if (!handle || handle->worker != worker->index)
             return false;
         metas[k] = &handle->meta;
         slots[k] = handle->slot;
     }
-    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, count, metas);
-    gt_handle *result;
-    if (!like || !worker->free_count || gt__handles_insert(&session->handles, ins->result, &result) != GT_OK)
+    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, row->operands, metas);
+    gt_handle *result = like ? gt__handles_insert_now(&session->handles, ins->result) : NULL;
+    if (!result)
         return false;
     gt_slot *out = gt__link_reserve(worker->link, 1);
+    uint32_t slot = worker->free_slots[--worker->free_count];
     out[0] = record[0];
+    out->ins.result = slot;
     out->ins.operand[0] = slots[0];
-    if (count > 1)
-        out->ins.operand[1] = slots[1];
-    out->ins.result = worker->free_slots[--worker->free_count];
+    out->ins.operand[1] = slots[1];
     result->worker = worker->index;
-    result->slot = (uint32_t)out->ins.result;
+    result->slot = slot;
     result->meta = *like;
     gt__link_commit(worker->link, 1);
     worker->instructions++;

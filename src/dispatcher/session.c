@@ -13,6 +13,7 @@
 
 enum {
     MAX_OVERFLOW = (64 << 20) / (int)sizeof(gt_slot), /* slots of unread answers a client may leave with us */
+    PREFETCH = 8, /* records: they come from another core's cache, so ask for them ahead */
 };
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
@@ -266,12 +267,51 @@ static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *late
     return session->chain->ops->step(session->chain, record);
 }
 
+/* One record at `slots`, whatever it is. *done: its slots, 0: it must wait for the worker to catch up. */
+static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *done)
+{
+    gt_slot *record = session->dispatcher->record;
+    unsigned length;
+    *done = 0;
+    record[0] = slots[0];
+    GT_TRY(gt__instruction_check(record, available, &length));
+    if (needs_worker(&record->ins) && !has_room_for(session, length))
+        return GT_OK;
+    memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
+    if (gt__log_on(GT_LOG_DISPATCHER))
+        debug_record(session, &record->ins);
+    bool later = false;
+    if (length == 1 && record->ins.op < GT_OP_FIRST_CONTROL)
+        GT_TRY(session->chain->ops->step(session->chain, record));
+    else
+        GT_TRY(handle_rare(session, record, &later));
+    if (later)
+        session->dispatcher->retry |= !session->peer->blocked;
+    else
+        *done = length;
+    return GT_OK;
+}
+
+/* The bulk of every stream: ops of one slot and frees, as many in a row as there is room for. *done: how many. */
+static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count, unsigned *done)
+{
+    gt_modifier *chain = session->chain;
+    gt_slot record;
+    unsigned length;
+    for (*done = 0; *done < count; ++*done) {
+        __builtin_prefetch(slots + *done + PREFETCH);
+        record = slots[*done]; /* a copy: the client can still write to its own */
+        if ((record.ins.op >= GT_OP_FIRST_CONTROL && record.ins.op != GT_OP_free) || record.ins.tail)
+            break;
+        GT_TRY(gt__instruction_check(&record, 1, &length));
+        GT_TRY(chain->ops->step(chain, &record));
+    }
+    return GT_OK;
+}
+
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    gt_slot *record = dispatcher->record;
-    gt_link *worker = session->home ? session->home->link : NULL;
-    unsigned flush_at = dispatcher->worker_batch ? dispatcher->worker_batch : worker ? worker->batch : 0;
     size_t available, left = budget;
     const gt_slot *slots;
     if (session->overflow_count && flush_overflow(session)) {
@@ -279,30 +319,28 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
         gt__download_continue(session);
     }
     while (left && (slots = gt__link_peek(session->link, &available))) {
-        unsigned length;
-        record[0] = slots[0];
-        GT_TRY(gt__instruction_check(record, available, &length));
-        session->next_length = length;
-        if (__builtin_expect(!gt__session_has_room(session), 0) && needs_worker(&record->ins)) {
-            block(session);
-            break;
+        gt_link *worker = session->home ? session->home->link : NULL;
+        if (worker)
+            worker->passes_on = session->link->origin;
+        unsigned flush_at = dispatcher->worker_batch ? dispatcher->worker_batch : worker ? worker->batch : 0;
+        size_t run = available < left ? available : left;
+        unsigned done = 0;
+        if (worker) {
+            size_t room = (size_t)(worker->write_end - worker->write_next);
+            run = run < room ? run : room;
+            run = run < flush_at ? run : flush_at;
         }
-        if (gt__log_on(GT_LOG_DISPATCHER))
-            debug_record(session, &record->ins);
-        if (__builtin_expect(length == 1 && record->ins.op < GT_OP_FIRST_CONTROL, 1))
-            GT_TRY(session->chain->ops->step(session->chain, record));
-        else {
-            bool later = false;
-            memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
-            GT_TRY(handle_rare(session, record, &later));
-            if (later) {
-                dispatcher->retry |= !session->peer->blocked;
+        if (!gt__log_on(GT_LOG_DISPATCHER))
+            GT_TRY(serve_run(session, slots, run, &done));
+        session->instructions += done;
+        if (!done) {
+            GT_TRY(serve_record(session, slots, available, &done));
+            if (!done)
                 break;
-            }
+            session->instructions++;
         }
-        gt__link_consume(session->link, length);
-        session->instructions++;
-        left -= length < left ? length : left;
+        gt__link_consume(session->link, done);
+        left -= done < left ? done : left;
         if (worker && worker->unflushed >= flush_at)
             gt__link_flush(worker);
     }

@@ -24,11 +24,6 @@ uint32_t gt__worker_slot_new(gt_dispatch_worker *worker)
     return ++worker->next_slot;
 }
 
-void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot)
-{
-    worker->free_slots[worker->free_count++] = slot;
-}
-
 /* ---- what waits for room ------------------------------------------------------------------------------------ */
 
 void gt__worker_wait_for_room(gt_dispatch_worker *worker)

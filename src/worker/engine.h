@@ -13,10 +13,10 @@
 
 /* A strided window on an engine's memory. Strides are in elements and may be 0 (broadcast) or negative. */
 typedef struct gt_view {
-    void *data; /* of element (0,...,0) */
+    void *data;      /* of element (0,...,0) */
+    bool contiguous; /* row-major, no gaps */
     gt_meta meta;
     int64_t stride[GT_MAX_RANK];
-    bool contiguous; /* row-major, no gaps */
 } gt_view;
 
 /* One computing instruction, resolved. Literals appear as 0-d views of bool, int64 or float64. */

@@ -158,22 +158,6 @@ static bool may_update_in_place(const gt_instruction *ins, const operands *o, co
            first->view.contiguous && first->buffer->references == 1 && !first->buffer->segment;
 }
 
-static gt_err call_engine(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
-                          gt_dtype compute, gt_view *view, gt_buffer *buffer)
-{
-    gt_call call = {.op = (gt_opcode)ins->op,
-                    .compute = compute,
-                    .ins = ins,
-                    .tail = tail,
-                    .operands = o->count,
-                    .in = o->view,
-                    .out = view};
-    gt_err err = worker->engine->ops->run(worker->engine, &call);
-    if (__builtin_expect(err != GT_OK, 0))
-        gt__buffer_release(worker->store, buffer);
-    return err;
-}
-
 static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
                          gt_dtype compute, gt_view *view, gt_buffer **buffer)
 {
@@ -184,19 +168,22 @@ static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_
         first->buffer->references++;
     } else
         GT_TRY(gt__store_allocate(worker->store, view, buffer));
-    return call_engine(worker, ins, tail, o, compute, view, *buffer);
+    gt_call call = {.op = (gt_opcode)ins->op,
+                    .compute = compute,
+                    .ins = ins,
+                    .tail = tail,
+                    .operands = o->count,
+                    .in = o->view,
+                    .out = view};
+    gt_err err = worker->engine->ops->run(worker->engine, &call);
+    if (err != GT_OK)
+        gt__buffer_release(worker->store, *buffer);
+    return err;
 }
 
 static gt_err compute_result(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, const operands *o,
                              gt_view *view, gt_buffer **buffer, uint64_t *filled)
 {
-    const gt_meta *like =
-        o->count && o->count <= 2 && !ins->flags ? gt__op_result_like((gt_opcode)ins->op, o->count, o->meta) : NULL;
-    if (like) {
-        view->meta = *like;
-        GT_TRY(gt__store_allocate(worker->store, view, buffer));
-        return call_engine(worker, ins, tail, o, (gt_dtype)like->dtype, view, *buffer);
-    }
     gt_dtype compute;
     GT_TRY(gt__op_infer(ins, tail, o->meta, &view->meta, &compute));
     switch ((gt_form)gt__op_table[ins->op].form) {
@@ -239,17 +226,60 @@ static void keep_failure(gt_worker *worker, const gt_instruction *ins, gt_err er
     entry->state = GT_ENTRY_POISON;
 }
 
-void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+/*
+ * The straight way for what streams are made of: elementwise on whole float tensors of one shape, or on one and a
+ * literal, into memory that was used before. False: nothing was done, the long way will do it.
+ */
+static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry *result)
 {
-    worker->executed++;
-    /* Grow the table for the result first: operands below point into it. */
-    gt_entry *result = gt__store_entry(worker->store, ins->result);
-    if (!result) {
-        gt__log_error("worker %s: slot %llu is out of range", worker->name, (unsigned long long)ins->result);
-        return;
+    const gt_op_row *row = &gt__op_table[ins->op];
+    if (!row->alike || ins->flags)
+        return false;
+    const gt_view *in[2] = {NULL, NULL}, *like = NULL;
+    gt_view literal;
+    gt_imm value;
+    for (unsigned k = 0; k < row->operands; k++) {
+        if (gt__literal(ins, k) != GT_LITERAL_NONE) {
+            literal_view(ins, k, &literal, &value);
+            in[k] = &literal;
+            continue;
+        }
+        const gt_entry *entry = gt__store_find(worker->store, ins->operand[k]);
+        if (!entry || entry->state != GT_ENTRY_TENSOR || !entry->view.contiguous)
+            return false;
+        in[k] = &entry->view;
+        if (!like)
+            like = in[k];
+        else if (in[k] != like && (in[k]->meta.dtype != like->meta.dtype || !gt__meta_same_shape(&in[k]->meta, &like->meta)))
+            return false;
     }
-    if (__builtin_expect(result->state != GT_ENTRY_EMPTY, 0))
-        gt__store_clear(worker->store, result);
+    if (!like || !gt__dtype_is_float((gt_dtype)like->meta.dtype))
+        return false;
+    gt_buffer *buffer = gt__store_reuse(worker->store, gt__store_class(gt__meta_bytes(&like->meta)));
+    if (!buffer)
+        return false;
+    result->view = *like;
+    result->view.data = buffer->memory;
+    result->buffer = buffer;
+    gt_call call = {.op = (gt_opcode)ins->op,
+                    .compute = (gt_dtype)like->meta.dtype,
+                    .ins = ins,
+                    .operands = row->operands,
+                    .in = in,
+                    .out = &result->view};
+    gt_err err = worker->engine->ops->run(worker->engine, &call);
+    result->state = GT_ENTRY_TENSOR;
+    if (__builtin_expect(err != GT_OK, 0)) {
+        gt__buffer_release(worker->store, buffer);
+        keep_failure(worker, ins, err, result);
+    }
+    return true;
+}
+
+/* Apart, so that the straight way does without the room that the operands of the longest record take. */
+static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail,
+                                                    gt_entry *result)
+{
     operands o;
     o.count = 0;
     o.poison = NULL;
@@ -269,6 +299,21 @@ void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_s
     gt_entry *consumed = ins->flags & GT_FLAG_CONSUMES ? gt__store_find(worker->store, ins->operand[0]) : NULL;
     if (consumed)
         gt__store_clear(worker->store, consumed);
+}
+
+void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    worker->executed++;
+    /* Grow the table for the result first: operands below point into it. */
+    gt_entry *result = gt__store_entry(worker->store, ins->result);
+    if (!result) {
+        gt__log_error("worker %s: slot %llu is out of range", worker->name, (unsigned long long)ins->result);
+        return;
+    }
+    if (__builtin_expect(result->state != GT_ENTRY_EMPTY, 0))
+        gt__store_clear(worker->store, result);
+    if (__builtin_expect(!execute_alike(worker, ins, result), 0))
+        execute_fully(worker, ins, tail, result);
 }
 
 gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *view, gt_buffer **temporary)

@@ -6,29 +6,15 @@
 
 #include "memory_limit.h"
 
-enum {
-    MAX_SLOTS = 1 << 26,
-    SMALLEST = 64,      /* bytes; also the alignment */
-};
+enum { MAX_SLOTS = 1 << 26 };
 
-/* ---- size classes: 64, 80, 96, 112, 128, 160, ... : at most a quarter is wasted --------------------------- */
-
-static unsigned class_of(size_t bytes)
-{
-    if (bytes <= SMALLEST)
-        return 0;
-    unsigned power = 63u - (unsigned)__builtin_clzll(bytes - 1); /* bytes is in (2^power, 2^(power+1)] */
-    unsigned quarter = (unsigned)((bytes - 1) >> (power - 2)) & 3;
-    return 4 * (power - 6) + quarter + 1;
-}
+/* ---- buffers ----------------------------------------------------------------------------------------------- */
 
 static size_t class_bytes(unsigned size_class)
 {
     unsigned power = 6 + size_class / 4, quarter = size_class % 4;
     return ((size_t)4 + quarter) << (power - 2);
 }
-
-/* ---- buffers ----------------------------------------------------------------------------------------------- */
 
 static gt_buffer *header_new(gt_store *store)
 {
@@ -54,7 +40,7 @@ static void pool_trim(gt_store *store)
             gt_buffer *buffer = store->free[size_class];
             store->free[size_class] = buffer->next;
             store->engine->ops->release(store->engine, buffer->memory, class_bytes(size_class));
-            store->bytes_pooled -= class_bytes(size_class);
+            store->bytes_held -= class_bytes(size_class);
             header_free(store, buffer);
         }
 }
@@ -62,7 +48,7 @@ static void pool_trim(gt_store *store)
 static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out)
 {
     size_t bytes = class_bytes(size_class);
-    if (store->bytes_used + store->bytes_pooled + bytes > store->limit)
+    if (store->bytes_held + bytes > store->limit)
         pool_trim(store);
     gt_buffer *buffer = header_new(store);
     void *memory = NULL;
@@ -74,22 +60,19 @@ static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out
         return gt__fail(GT_ERR_MEMORY, "the worker cannot allocate %zu bytes (%llu of %llu in use)", bytes,
                         (unsigned long long)store->bytes_used, (unsigned long long)store->limit);
     }
-    *buffer = (gt_buffer){.memory = memory, .size_class = size_class, .bytes = bytes};
+    *buffer = (gt_buffer){.references = 1, .memory = memory, .size_class = size_class, .bytes = bytes};
+    store->bytes_held += bytes;
+    store->bytes_used += bytes;
     *out = buffer;
     return GT_OK;
 }
 
 gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **out)
 {
-    unsigned size_class = class_of(gt__meta_bytes(&view->meta));
-    gt_buffer *buffer = store->free[size_class];
-    if (__builtin_expect(buffer != NULL, 1)) {
-        store->free[size_class] = buffer->next;
-        store->bytes_pooled -= buffer->bytes;
-    } else
+    unsigned size_class = gt__store_class(gt__meta_bytes(&view->meta));
+    gt_buffer *buffer = gt__store_reuse(store, size_class);
+    if (!buffer)
         GT_TRY(buffer_fresh(store, size_class, &buffer));
-    store->bytes_used += buffer->bytes;
-    buffer->references = 1;
     view->data = buffer->memory;
     gt__view_set_contiguous(view);
     *out = buffer;
@@ -119,7 +102,6 @@ void gt__buffer_release(gt_store *store, gt_buffer *buffer)
         return;
     }
     store->bytes_used -= buffer->bytes;
-    store->bytes_pooled += buffer->bytes;
     buffer->next = store->free[buffer->size_class];
     store->free[buffer->size_class] = buffer;
 }
@@ -191,7 +173,7 @@ bool gt__store_grow(gt_store *store, uint64_t slot)
     return true;
 }
 
-void gt__store_clear(gt_store *store, gt_entry *entry)
+void gt__store_clear_fully(gt_store *store, gt_entry *entry)
 {
     if (entry->state == GT_ENTRY_TENSOR || entry->state == GT_ENTRY_FILLING)
         gt__buffer_release(store, entry->buffer);
@@ -225,7 +207,7 @@ void gt__view_update_contiguous(gt_view *view)
 
 void gt__store_stats(const gt_store *store, gt_store_stats *stats)
 {
-    *stats = (gt_store_stats){.bytes_used = store->bytes_used, .bytes_pooled = store->bytes_pooled};
+    *stats = (gt_store_stats){.bytes_used = store->bytes_used, .bytes_pooled = store->bytes_held - store->bytes_used};
     for (size_t slot = 0; slot < store->capacity; slot++)
         stats->tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
 }

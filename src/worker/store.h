@@ -42,7 +42,10 @@ typedef struct gt_entry {
     uint64_t filled; /* bytes that have arrived, while an upload is under way */
 } gt_entry;
 
-enum { GT_STORE_CLASSES = 4 * 60 }; /* buffer sizes: four per power of two */
+enum {
+    GT_STORE_CLASSES = 4 * 60, /* buffer sizes: four per power of two */
+    GT_STORE_SMALLEST = 64,    /* bytes; also the alignment */
+};
 
 typedef struct gt_store {
     gt_engine *engine;
@@ -50,7 +53,7 @@ typedef struct gt_store {
     size_t capacity;
     gt_buffer *free[GT_STORE_CLASSES];
     gt_buffer *spare; /* buffer headers without memory */
-    uint64_t bytes_used, bytes_pooled, limit;
+    uint64_t bytes_used, bytes_held, limit; /* handed out; from the engine; the most that may be held */
     unsigned adopted; /* buffers that are segments */
 } gt_store;
 
@@ -72,7 +75,41 @@ static inline gt_entry *gt__store_find(gt_store *store, uint64_t slot)
     return __builtin_expect(slot < store->capacity, 1) ? &store->entries[slot] : NULL;
 }
 
-void gt__store_clear(gt_store *store, gt_entry *entry);
+void gt__store_clear_fully(gt_store *store, gt_entry *entry);
+/* Nothing is in the entry any more. */
+static inline void gt__store_clear(gt_store *store, gt_entry *entry)
+{
+    gt_buffer *buffer = entry->buffer;
+    if (__builtin_expect(entry->state == GT_ENTRY_TENSOR && buffer->references == 1 && !buffer->segment, 1)) {
+        store->bytes_used -= buffer->bytes;
+        buffer->next = store->free[buffer->size_class];
+        store->free[buffer->size_class] = buffer;
+        entry->state = GT_ENTRY_EMPTY;
+    } else
+        gt__store_clear_fully(store, entry);
+}
+
+/* The size class of a buffer for so many bytes: 64, 80, 96, 112, 128, 160, ...: at most a quarter is wasted. */
+static inline unsigned gt__store_class(size_t bytes)
+{
+    if (bytes <= GT_STORE_SMALLEST)
+        return 0;
+    unsigned power = 63u - (unsigned)__builtin_clzll(bytes - 1); /* bytes is in (2^power, 2^(power+1)] */
+    unsigned quarter = (unsigned)((bytes - 1) >> (power - 2)) & 3;
+    return 4 * (power - 6) + quarter + 1;
+}
+
+/* Memory of a class that was used before, with one reference for the caller; NULL: there is none. */
+static inline gt_buffer *gt__store_reuse(gt_store *store, unsigned size_class)
+{
+    gt_buffer *buffer = store->free[size_class];
+    if (__builtin_expect(buffer != NULL, 1)) {
+        store->free[size_class] = buffer->next;
+        store->bytes_used += buffer->bytes;
+        buffer->references = 1;
+    }
+    return buffer;
+}
 
 /* Row-major memory for view->meta; fills the rest of the view; one reference for the caller. GT_ERR_MEMORY leaves the
  * store as it was. */

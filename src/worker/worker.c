@@ -166,31 +166,43 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     return true;
 }
 
-static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
+static void debug_record(const gt_worker *worker, const gt_instruction *ins)
 {
-    while (!stopping(options)) {
-        size_t available;
-        const gt_slot *slots = gt__link_peek(worker->link, &available);
-        if (!slots) {
-            if (worker->link->dead)
-                return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
-            gt__link_wait(worker->link, GT_WAIT_READ, patience_ms(options));
-            continue;
-        }
-        unsigned length;
-        GT_TRY(gt__instruction_check(slots, available, &length));
-        if (gt__log_on(GT_LOG_WORKER)) {
-            char text[128];
-            gt__log(GT_LOG_WORKER, "%s: %s", worker->name, gt__instruction_text(&slots->ins, text, sizeof text));
-        }
-        bool more = true;
+    char text[128];
+    gt__log(GT_LOG_WORKER, "%s: %s", worker->name, gt__instruction_text(ins, text, sizeof text));
+}
+
+/* Take the records of one window in turn. *more is false once the dispatcher said goodbye. */
+static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t available, bool *more)
+{
+    const gt_slot *end = slots + available;
+    bool debug = gt__log_on(GT_LOG_WORKER);
+    unsigned length;
+    for (; slots < end && *more && !stopping(worker->options); slots += length) {
+        GT_TRY(gt__instruction_check(slots, (size_t)(end - slots), &length));
+        if (debug)
+            debug_record(worker, &slots->ins);
         if (__builtin_expect(slots->ins.op < GT_OP_FIRST_CONTROL, 1))
             gt__worker_execute(worker, &slots->ins, slots + 1);
         else
-            more = handle_control(worker, &slots->ins, slots + 1);
+            *more = handle_control(worker, &slots->ins, slots + 1);
         gt__link_consume(worker->link, length);
-        if (!more)
-            break;
+    }
+    return GT_OK;
+}
+
+static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
+{
+    bool more = true;
+    while (more && !stopping(options)) {
+        size_t available;
+        const gt_slot *slots = gt__link_peek(worker->link, &available);
+        if (slots)
+            GT_TRY(run_window(worker, slots, available, &more));
+        else if (worker->link->dead)
+            return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
+        else
+            gt__link_wait(worker->link, GT_WAIT_READ, patience_ms(options));
     }
     return GT_OK;
 }

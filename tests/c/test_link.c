@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -572,6 +573,31 @@ static void test_segments_flow(const void *argument)
     ends_close(&e);
 }
 
+/* A reader that lags behind a writer on its own processor moves to another, and may run anywhere again afterwards. */
+static void test_crowded(const void *argument)
+{
+    ends e;
+    cpu_set_t before, after;
+    if (!ends_open(&e, argument) || !CHECK(!sched_getaffinity(0, sizeof before, &before)))
+        return;
+    bool moved = CPU_COUNT(&before) == 1;
+    for (int turn = 0; turn < 1000 && !moved; turn++) {
+        size_t available;
+        int writer = sched_getcpu();
+        for (gt_slot *space; (space = gt__link_reserve(e.client, 1)); gt__link_commit(e.client, 1))
+            space->ins = (gt_instruction){.op = GT_OP_add};
+        gt__link_flush(e.client);
+        while (gt__link_peek(e.server, &available)) {
+            moved |= sched_getcpu() != writer;
+            gt__link_consume(e.server, available);
+        }
+    }
+    CHECK(moved);
+    CHECK(!sched_getaffinity(0, sizeof after, &after));
+    CHECK(CPU_EQUAL(&before, &after));
+    ends_close(&e);
+}
+
 /* A peer that follows the handshake and then writes nonsense into the rings' state. */
 static void test_hostile_rings(const void *argument)
 {
@@ -631,6 +657,7 @@ int main(int argc, char **argv)
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
         {.name = "segments", .run = test_segments, .which = RINGS},
         {.name = "segment flow", .run = test_segments_flow, .which = RINGS},
+        {.name = "crowded", .run = test_crowded, .which = RINGS},
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
     };
     check_begin(argc, argv);
