@@ -504,34 +504,49 @@ static PyObject *method_reduce(PyObject *self, PyObject *unused)
     return Py_BuildValue("O(NNNN)", rebuild_function, data, dtype, shape, requires_grad);
 }
 
-static PyObject *py_rebuild(PyObject *module, PyObject *args)
+/* A tensor of these bytes: unpickling, and how files are read (serialization.py passes pieces of a map). */
+static PyObject *rebuild(const Py_buffer *data, gt_dtype dtype, int rank, const int64_t *shape, bool requires_grad)
 {
-    (void)module;
-    const char *data;
-    Py_ssize_t bytes;
-    PyObject *dtype_object, *shape_object;
-    int requires_grad, rank;
-    int64_t shape[GT_MAX_RANK];
-    gt_dtype dtype = GT_FLOAT32;
     gt_meta meta;
-    if (!PyArg_ParseTuple(args, "y#OOp:_rebuild", &data, &bytes, &dtype_object, &shape_object, &requires_grad) ||
-        gt__py_dtype(dtype_object, &dtype) < 0 || gt__py_ints(shape_object, &rank, shape) < 0)
-        return NULL;
     gt_err err = gt__meta_set(&meta, dtype, (unsigned)rank, shape);
     if (err != GT_OK)
         return gt__py_raise(err);
-    if (gt__meta_bytes(&meta) != (size_t)bytes)
-        return PyErr_Format(PyExc_ValueError, "a pickled tensor has %zd bytes where its shape needs %zu", bytes,
+    if (gt__meta_bytes(&meta) != (size_t)data->len)
+        return PyErr_Format(PyExc_ValueError, "a pickled tensor has %zd bytes where its shape needs %zu", data->len,
                             gt__meta_bytes(&meta));
     gt_client *client = gt__py_client();
     gt_tensor *tensor = NULL;
-    if (!client)
+    if (!client || gt__py_enter(client) < 0)
         return NULL;
-    err = gt_from_data(client, dtype, rank, shape, data, &tensor);
+    err = gt_from_data(client, dtype, rank, shape, data->buf, &tensor);
     PyObject *self = gt__py_result(err, tensor);
-    if (self && gt__py_set_requires_grad(self, requires_grad != 0) < 0)
+    if (self && gt__py_set_requires_grad(self, requires_grad) < 0)
         Py_CLEAR(self);
     return self;
+}
+
+static PyObject *py_rebuild(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Py_buffer data;
+    PyObject *dtype_object, *shape_object, *self = NULL;
+    int requires_grad, rank;
+    int64_t shape[GT_MAX_RANK];
+    gt_dtype dtype = GT_FLOAT32;
+    if (!PyArg_ParseTuple(args, "y*OOp:_rebuild", &data, &dtype_object, &shape_object, &requires_grad))
+        return NULL;
+    if (gt__py_dtype(dtype_object, &dtype) == 0 && gt__py_ints(shape_object, &rank, shape) == 0)
+        self = rebuild(&data, dtype, rank, shape, requires_grad != 0);
+    PyBuffer_Release(&data);
+    return self;
+}
+
+/* The elements as a buffer in memory that the client lends, in any dtype: what is written to a file. Waits. */
+static PyObject *method_elements(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *tensor = gt__py_use(self);
+    return tensor ? (PyObject *)lease_new(tensor) : NULL;
 }
 
 static PyObject *copy_object(PyObject *self)
@@ -562,6 +577,7 @@ PyMethodDef gt__py_interop_methods[] = {
     FAST("__array__", method_array, "__array__(dtype=None, copy=None): for numpy.asarray."),
     FAST("__dlpack__", method_dlpack, "__dlpack__(): the elements in host memory, as a DLPack capsule."),
     NOARGS("__dlpack_device__", method_dlpack_device, "__dlpack_device__(): host memory."),
+    NOARGS("_elements", method_elements, "_elements(): the elements as a buffer, also of bfloat16; waits."),
     NOARGS("__reduce__", method_reduce, "Pickle by value."),
     NOARGS("__copy__", method_copy, "A tensor with this value."),
     {.ml_name = "__deepcopy__",
@@ -576,7 +592,10 @@ PyMethodDef gt__py_interop_functions[] = {
      .ml_meth = py_from_dlpack,
      .ml_flags = METH_O,
      .ml_doc = "from_dlpack(x): a copy of any DLPack tensor in host memory."},
-    {.ml_name = "_rebuild", .ml_meth = py_rebuild, .ml_flags = METH_VARARGS, .ml_doc = "Unpickle a tensor."},
+    {.ml_name = "_rebuild",
+     .ml_meth = py_rebuild,
+     .ml_flags = METH_VARARGS,
+     .ml_doc = "_rebuild(bytes, dtype, shape, requires_grad): a tensor of these bytes."},
     {.ml_name = NULL},
 };
 

@@ -30,8 +30,11 @@ globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, lon
 
 
 def __getattr__(name):
-    """Load gt.nn, gt.optim and gt.debug with their first use."""
+    """Load gt.nn, gt.optim, gt.debug, gt.save and gt.load with their first use."""
     if name in ('nn', 'optim', 'debug'):
         import importlib
         return importlib.import_module('gt.' + name)
+    if name in ('save', 'load'):
+        from gt import serialization
+        return getattr(serialization, name)
     raise AttributeError(f"module 'gt' has no attribute '{name}'")
