@@ -1,10 +1,10 @@
 /* worker.c: `gt worker`. */
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "settings.h"
 #include "worker.h"
 
 static const char help[] =
@@ -17,7 +17,7 @@ static const char help[] =
     "      --backend B     engine: cpu (default) or reference; also GT_BACKEND\n"
     "      --name NAME     what the server calls this worker (default worker_<pid>)\n"
     "      --threads N     threads of the engine (default: the cores)\n"
-    "      --timeout S     seconds to wait for the server (default 10)\n"
+    "      --timeout S     seconds to wait for the server (default GT_CONNECT_TIMEOUT, else 10)\n"
     "  -h, --help          this text\n";
 
 enum { OPTION_HOST = 256, OPTION_BACKEND, OPTION_NAME, OPTION_THREADS, OPTION_TIMEOUT };
@@ -27,6 +27,15 @@ typedef struct worker_arguments {
     int port;
     gt_worker_options worker;
 } worker_arguments;
+
+static bool parse_number(const char *option, const char *text, gt_number_kind kind, double least, double most,
+                         double *number)
+{
+    if (gt__number_parse(text, kind, least, most, number))
+        return true;
+    fprintf(stderr, "gt worker: --%s %s: a number from %g to %g is needed\n", option, text, least, most);
+    return false;
+}
 
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, worker_arguments *arguments)
@@ -41,6 +50,7 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
         {.name = "help", .val = 'h'},
         {0},
     };
+    double number;
     optind = 0; /* glibc: start afresh, we may run more than once in a process */
     for (int option; (option = getopt_long(argc, argv, "p:h", options, NULL)) != -1;)
         switch (option) {
@@ -58,10 +68,14 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
             arguments->worker.name = optarg;
             break;
         case OPTION_THREADS:
-            arguments->worker.threads = atoi(optarg);
+            if (!parse_number("threads", optarg, GT_NUMBER_COUNT, 1, 1024, &number))
+                return 2;
+            arguments->worker.threads = (int)number;
             break;
         case OPTION_TIMEOUT:
-            arguments->worker.timeout_ms = (int)(atof(optarg) * 1000);
+            if (!parse_number("timeout", optarg, GT_NUMBER_SECONDS, 0.001, 1e6, &number))
+                return 2;
+            arguments->worker.timeout_ms = (int)(number * 1000);
             break;
         case 'h':
             fputs(help, stdout);

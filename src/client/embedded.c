@@ -12,6 +12,7 @@
 #include "client.h"
 #include "dispatcher.h"
 #include "log.h"
+#include "settings.h"
 #include "worker.h"
 
 enum { MAX_EMBEDDED_WORKERS = 256 };
@@ -62,7 +63,7 @@ static gt_err start_thread(pthread_t *thread, void *(*main)(void *), void *argum
 
 static int threads_per_worker(int workers)
 {
-    if (getenv("GT_NUM_THREADS") || getenv("OPENBLAS_NUM_THREADS") || getenv("OMP_NUM_THREADS"))
+    if (gt__setting(GT_SETTING_NUM_THREADS) > 0 || getenv("OPENBLAS_NUM_THREADS") || getenv("OMP_NUM_THREADS"))
         return 0; /* the engine reads them */
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     return cores > workers ? cores / workers : 1;

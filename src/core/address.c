@@ -4,6 +4,7 @@
 #include "address.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -64,16 +65,24 @@ gt_err gt__address_lock(int *lock)
     return GT_OK;
 }
 
-gt_err gt__address_clear(const char *path, int socket_type, int port)
+/* What connecting to the socket at `path` comes to: 0 or an errno. Nobody listens: ECONNREFUSED. */
+static int probe(const char *path, int socket_type)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    int probe = socket(AF_UNIX, socket_type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (probe < 0)
-        return gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(errno));
-    int rc = connect(probe, (struct sockaddr *)&address, sizeof address);
-    int error = rc ? errno : 0;
-    close(probe);
+    int fd = socket(AF_UNIX, socket_type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    int error = connect(fd, (struct sockaddr *)&address, sizeof address) ? errno : 0;
+    close(fd);
+    return error;
+}
+
+gt_err gt__address_clear(const char *path, int socket_type, int port)
+{
+    int error = probe(path, socket_type);
+    if (error == EMFILE || error == ENFILE || error == ENOMEM)
+        return gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(error));
     if (error == ENOENT)
         return GT_OK;
     /* EAGAIN: the listener's queue is full, so there is one. EPROTOTYPE: one of another kind. */
@@ -82,6 +91,21 @@ gt_err gt__address_clear(const char *path, int socket_type, int port)
     if (unlink(path) && errno != ENOENT)
         return gt__fail(GT_ERR_CONNECTION, "cannot remove the stale socket %s: %s", path, strerror(errno));
     return GT_OK;
+}
+
+void gt__address_sweep(void)
+{
+    char directory[GT_ADDRESS_MAX - 16], path[GT_ADDRESS_MAX + 256];
+    DIR *files = private_directory(directory, sizeof directory) == GT_OK ? opendir(directory) : NULL;
+    for (const struct dirent *file; files && (file = readdir(files));) {
+        const char *suffix = file->d_name + strspn(file->d_name, "0123456789");
+        int type = !strcmp(suffix, ".memory") ? SOCK_SEQPACKET : !strcmp(suffix, ".ipc") ? SOCK_STREAM : 0;
+        snprintf(path, sizeof path, "%s/%s", directory, file->d_name);
+        if (type && suffix > file->d_name && probe(path, type) == ECONNREFUSED)
+            unlink(path);
+    }
+    if (files)
+        closedir(files);
 }
 
 void gt__address_own(gt_address_file *file, const char *path)

@@ -24,6 +24,9 @@ gt_err gt__address_lock(int *lock);
 /* With the lock: remove a stale socket at `path`. GT_ERR_CONNECTION if someone listens there. */
 gt_err gt__address_clear(const char *path, int socket_type, int port);
 
+/* With the lock: remove the sockets of every server that was killed before it could. */
+void gt__address_sweep(void);
+
 /* A socket file that we bound, so that we remove it at the end and never somebody else's. */
 typedef struct gt_address_file {
     char path[GT_ADDRESS_MAX];

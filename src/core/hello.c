@@ -8,14 +8,11 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "settings.h"
 
 int gt__connect_timeout_ms(int timeout_ms)
 {
-    if (timeout_ms > 0)
-        return timeout_ms;
-    const char *text = getenv("GT_CONNECT_TIMEOUT");
-    double seconds = text ? atof(text) : 0;
-    return seconds > 0 && seconds < 1e6 ? (int)(seconds * 1000) : GT_DEFAULT_TIMEOUT_MS;
+    return timeout_ms > 0 ? timeout_ms : gt__setting_ms(GT_SETTING_CONNECT_TIMEOUT);
 }
 
 /* ---- addresses --------------------------------------------------------------------------------------------- */

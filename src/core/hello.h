@@ -12,9 +12,7 @@ typedef struct gt_welcome {
     bool segments;   /* bulk data may go through shared memory */
 } gt_welcome;
 
-enum { GT_DEFAULT_TIMEOUT_MS = 10000 };
-
-/* timeout_ms if positive, else GT_CONNECT_TIMEOUT (seconds), else the default. */
+/* timeout_ms if positive, else what GT_CONNECT_TIMEOUT says. */
 int gt__connect_timeout_ms(int timeout_ms);
 
 /* "host:port" or "transport://host:port": connect by the transport named, or the fastest that works. */

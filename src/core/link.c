@@ -15,6 +15,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "liveness.h"
+
 uint64_t gt__now_ns(void)
 {
     struct timespec now;
@@ -93,9 +95,12 @@ gt_err gt__link_wait_with(gt_link *link, gt_wait what, int timeout_ms, const gt_
         int rc = 1;
         if (waiter->arm(link, what)) {
             struct pollfd wake = {.fd = waiter->fd, .events = POLLIN};
-            rc = poll(&wake, 1, gt__remaining_ms(deadline));
+            int left = gt__remaining_ms(deadline), most = link->watched ? GT_LIVENESS_MS : left;
+            rc = poll(&wake, 1, left < 0 || left > most ? most : left);
         }
         int error = errno;
+        if (rc == 0 && link->watched)
+            link->ops->look(link);
         if (settled(link, what, waiter, &err))
             return err;
         if (rc < 0 && error == EINTR)

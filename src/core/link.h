@@ -14,7 +14,8 @@
  *           consumption. In shared memory the peer can still write to them: copy before you check.
  *           A reader that finds nonsense ends the link with gt__link_kill.
  * Death:    when the peer is gone, peek returns what had arrived, then NULL, and link->dead is set with the
- *           reason. arm and wait notice at once, peek alone only after many empty calls.
+ *           reason. arm and wait notice at once, peek alone only after many empty calls. A peer that is stopped, or
+ *           whose host vanished, is gone after GT_TIMEOUT; one that computes for long is not.
  *
  * Threads: a link end belongs to one thread at a time. The links of one ZeroMQ acceptor share its socket, so they
  * belong to the acceptor's thread.
@@ -51,6 +52,7 @@ typedef struct gt_link_ops {
     gt_segment *(*segment)(gt_link *link, uint64_t id);
     /* Forget a segment in both directions (the peer that shared it says it is gone). Optional (NULL). */
     void (*forget)(gt_link *link, uint64_t id);
+    void (*look)(gt_link *link);    /* see link->watched; may be NULL where that is never set */
     void (*close)(gt_link *link);   /* flushes, closes, frees; never blocks for more than a second */
     void (*abandon)(gt_link *link); /* gt__link_abandon */
 } gt_link_ops;
@@ -72,6 +74,8 @@ struct gt_link {
     int origin;                          /* the processor that wrote what we read, or that it came from; -1: unknown */
     int passes_on;                       /* the origin of what we write, where it only passes through us; -1: we are */
     int fd;                              /* readable when the peer did something; -1: see arm */
+    bool watched;                        /* whoever sleeps otherwise than in gt__link_wait calls look every
+                                          * GT_LIVENESS_MS, so that a peer that is stopped is lost in time */
     bool gone;                           /* the peer is gone: no more writing, what had arrived can be read */
     bool dead;                           /* no more reading either */
     char reason[128];                    /* why it is dead */

@@ -10,7 +10,7 @@
  * and flag are accessed with sequential consistency, so one of the two always sees the other's store.
  *
  * The unix socket of the connection stays open: its end says that the peer is gone, and descriptors of segments
- * pass over it. The peer is not trusted: its positions are checked each time they are read.
+ * pass over it. A peer that is only stopped closes nothing: see liveness.h. The peer is not trusted: its positions are checked each time they are read.
  *
  * Read link.h first; how a connection comes to be is in link_memory_socket.c.
  */
@@ -29,6 +29,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "liveness.h"
 
 enum {
     /* 512 KiB a ring: it holds 15 of the longest records, so bulk data streams while the peer works; more would
@@ -79,6 +81,7 @@ typedef struct memory_link {
     unsigned crowded;  /* full refills in a row while we shared the origin's processor */
     bool armed;        /* our sleep flags may be set */
     int socket;
+    gt_liveness process; /* the peer's */
     int bell, peer_bell;
     gt_segment **segments; /* that the peer shared, in no order */
     unsigned segment_count;
@@ -429,6 +432,14 @@ static gt_err memory_wait(gt_link *link, gt_wait what, int timeout_ms)
     return gt__link_wait_with(link, what, timeout_ms, &waiter);
 }
 
+static void memory_look(gt_link *link)
+{
+    memory_link *m = (memory_link *)link;
+    if (!link->gone && gt__liveness_lost(&m->process))
+        gt__link_lose(link, "%s has been stopped for %d s", link->peer,
+                      (int)(m->process.stopped_ns / 1000000000u));
+}
+
 /* ---- segments ----------------------------------------------------------------------------------------------- */
 
 static gt_err memory_share(gt_link *link, gt_segment *segment)
@@ -517,6 +528,7 @@ static const gt_link_ops memory_ops = {
     .share = memory_share,
     .segment = memory_segment,
     .forget = memory_forget,
+    .look = memory_look,
     .close = memory_close,
     .abandon = memory_abandon,
 };
@@ -556,6 +568,8 @@ static gt_err link_new(int side, int socket, int bell, int peer_bell, shared_mem
         .peer_bell = peer_bell,
     };
     snprintf(m->base.peer, sizeof m->base.peer, "%s", peer);
+    gt__liveness_watch(&m->process, socket);
+    m->base.watched = m->process.pid != 0;
     m->base.write_next = m->base.write_end = m->out_slots;
     m->base.read_next = m->base.read_end = m->in_slots;
     if (!watch(m->base.fd, bell) || !watch(m->base.fd, socket)) {
@@ -600,8 +614,8 @@ gt_err gt__link_memory_pair(gt_link **a, gt_link **b)
     int bells[2] = {fcntl(parts.bell[0], F_DUPFD_CLOEXEC, 0), fcntl(parts.bell[1], F_DUPFD_CLOEXEC, 0)};
     atomic_fetch_add(&shared->references, 1);
     gt_link *first = NULL;
-    err = link_new(0, sockets[0], parts.bell[0], parts.bell[1], shared, "the other thread", &first);
-    gt_err second = link_new(1, sockets[1], bells[1], bells[0], shared, "the other thread", b);
+    err = link_new(0, sockets[0], parts.bell[0], parts.bell[1], shared, "this process", &first);
+    gt_err second = link_new(1, sockets[1], bells[1], bells[0], shared, "this process", b);
     if (err == GT_OK && second == GT_OK) {
         *a = first;
         return GT_OK;

@@ -350,6 +350,7 @@ static gt_err memory_listen(const char *host, int port, gt_acceptor **acceptor, 
         err = gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(errno));
     else
         err = bind_some_port(a, port, bound);
+    gt__address_sweep();
     close(lock);
     if (err != GT_OK) {
         acceptor_close(&a->base);

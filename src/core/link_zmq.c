@@ -19,14 +19,11 @@
 #include <sys/socket.h>
 
 #include "address.h"
+#include "settings.h"
 
 #define CONTROL_MAGIC 0x7167747au
 
-enum {
-    FIRST_QUEUE = 16,
-    HEARTBEAT_MS = 5000, /* for hosts that vanish; processes that die are noticed at once */
-    HEARTBEAT_TIMEOUT_MS = 30000,
-};
+enum { FIRST_QUEUE = 16 };
 
 _Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame is no array of slots");
 
@@ -270,16 +267,17 @@ void gt__zmq_link_clear(gt_zmq_link *link)
 void gt__zmq_socket_options(void *socket)
 {
     int64_t largest = GT_ZMQ_FRAME_BYTES;
+    /* Processes that end are noticed at once; this is for those that are stopped, and for hosts that vanish. A ping goes
+     * out every quarter of GT_TIMEOUT and may take half of it: both are ZeroMQ's thread's work, whatever ours does. */
+    int timeout_ms = gt__setting_ms(GT_SETTING_TIMEOUT);
     const struct {
         int option, value;
     } options[] = {
         {.option = ZMQ_SNDHWM, .value = 0},
-        {.option = ZMQ_RCVHWM, .value = 1000}, /* a peer that ignores credit is held up by its own connection */
         {.option = ZMQ_LINGER, .value = GT_ZMQ_LINGER_MS},
         {.option = ZMQ_IPV6, .value = 1},
-        {.option = ZMQ_HEARTBEAT_IVL, .value = HEARTBEAT_MS},
-        {.option = ZMQ_HEARTBEAT_TIMEOUT, .value = HEARTBEAT_TIMEOUT_MS},
-        {.option = ZMQ_HEARTBEAT_TTL, .value = HEARTBEAT_TIMEOUT_MS},
+        {.option = ZMQ_HEARTBEAT_IVL, .value = timeout_ms / 4},
+        {.option = ZMQ_HEARTBEAT_TIMEOUT, .value = timeout_ms / 2},
     };
     for (size_t k = 0; k < sizeof options / sizeof *options; k++)
         zmq_setsockopt(socket, options[k].option, &options[k].value, sizeof options[k].value);

@@ -38,7 +38,7 @@ static void event_seen(dealer_link *dealer, unsigned event, int value)
     else if (!dealer->base.accepted)
         gt__link_lose(link, "%s refused the connection: is it GT?", link->peer);
     else
-        gt__link_lose(link, "%s closed the connection", link->peer);
+        gt__link_lose(link, "%s closed the connection, or was silent for too long", link->peer);
     if (event != ZMQ_EVENT_CONNECTED)
         dealer->connection = -1; /* closed, and perhaps somebody else's by now */
 }
@@ -206,6 +206,9 @@ static bool watch(int epoll, void *socket)
 /* Sockets and the beginning of a connection; false and errno on failure. */
 static bool dealer_open(dealer_link *dealer, const char *endpoint)
 {
+    /* No bound on what waits to be read, beyond the credit we give: at a bound ZeroMQ would stop reading, heartbeats
+     * included, and a worker that is busy for long would be taken for dead. The timeout of connecting is ours. */
+    int unbounded = 0, no_limit = 0;
     int never = -1, watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                               ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
@@ -218,6 +221,8 @@ static bool dealer_open(dealer_link *dealer, const char *endpoint)
     if (!dealer->socket || !dealer->monitor)
         return false;
     gt__zmq_socket_options(dealer->socket);
+    zmq_setsockopt(dealer->socket, ZMQ_RCVHWM, &unbounded, sizeof unbounded);
+    zmq_setsockopt(dealer->socket, ZMQ_HANDSHAKE_IVL, &no_limit, sizeof no_limit);
     zmq_setsockopt(dealer->socket, ZMQ_RECONNECT_IVL, &never, sizeof never);
     return !zmq_socket_monitor(dealer->socket, "inproc://monitor", watched) &&
            !zmq_connect(dealer->monitor, "inproc://monitor") && watch(dealer->base.base.fd, dealer->socket) &&

@@ -26,6 +26,8 @@ enum {
     BUCKETS = 256,
     IDENTITY_BYTES = 5, /* a zero and 32 bits, when the ROUTER chooses it; peers that chose theirs are not ours */
     ALIVE_MS = 1000,
+    HANDSHAKE_MS = 3000, /* for a connection to turn out to be ZeroMQ; a living peer takes a moment */
+    MAX_UNREAD = 1000,   /* frames: a peer that ignores credit is held up by its own connection */
 };
 
 typedef struct router_link router_link;
@@ -103,7 +105,7 @@ static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
     if (rc >= 0)
         return true;
     zmq_msg_close(frame);
-    gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
+    gt__link_lose(&link->base, "%s closed the connection, or was silent for too long", link->base.peer);
     return false;
 }
 
@@ -186,7 +188,8 @@ static const gt_link_ops router_link_ops = {
     .abandon = router_link_abandon,
 };
 
-/* A peer asked to be let in. `address` is what ZeroMQ knows of it: for ipc there is no numeric one. */
+/* A peer asked to be let in. `address` is what ZeroMQ knows of it: 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
+ * localhost:UID:GID:PID. */
 static void peer_new(router *r, const uint8_t *identity, const char *address)
 {
     router_link *peer = calloc(1, sizeof *peer);
@@ -198,7 +201,7 @@ static void peer_new(router *r, const uint8_t *identity, const char *address)
     peer->base.accepted = true;
     peer->router = r;
     memcpy(peer->identity, identity, IDENTITY_BYTES);
-    bool local = !address || strchr("0123456789abcdef[", address[0]) == NULL;
+    bool local = !address || !address[0] || !strchr("0123456789abcdef:", address[0]);
     link->ops = &router_link_ops;
     link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
     snprintf(link->peer, sizeof link->peer, "%s peer %02x%02x%02x%02x", link->transport->name, identity[1],
@@ -348,7 +351,7 @@ static gt_err router_new(router **out)
     r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     r->context = zmq_ctx_new();
     r->socket = r->context ? zmq_socket(r->context, ZMQ_ROUTER) : NULL;
-    int fd = -1, mandatory = 1;
+    int fd = -1, mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD;
     size_t size = sizeof fd;
     struct epoll_event event = {.events = EPOLLIN};
     if (!r->socket || r->timer < 0 || r->base.fd < 0 || zmq_getsockopt(r->socket, ZMQ_FD, &fd, &size) ||
@@ -360,6 +363,8 @@ static gt_err router_new(router **out)
     }
     gt__zmq_socket_options(r->socket);
     zmq_setsockopt(r->socket, ZMQ_ROUTER_MANDATORY, &mandatory, sizeof mandatory);
+    zmq_setsockopt(r->socket, ZMQ_HANDSHAKE_IVL, &handshake_ms, sizeof handshake_ms);
+    zmq_setsockopt(r->socket, ZMQ_RCVHWM, &unread, sizeof unread);
     *out = r;
     return GT_OK;
 }

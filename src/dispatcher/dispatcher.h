@@ -142,6 +142,9 @@ void gt__session_unused(gt_session *session, uint64_t client_id);
 /* workers.c */
 gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
+/* Called now and then: a worker that is stopped is lost after GT_TIMEOUT. Clients may be stopped for as long as their
+ * users like. */
+void gt__workers_look(gt_dispatcher *dispatcher);
 gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
 uint32_t gt__worker_slot_new(gt_dispatch_worker *worker); /* 0: out of memory */
 static inline void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slot)

@@ -15,12 +15,14 @@
 
 #include "dispatcher.h"
 #include "hello.h"
+#include "liveness.h"
 #include "log.h"
+#include "settings.h"
 
 enum {
     BUDGET = 1024,       /* slots one peer may have handled in one turn */
     POLL_EVERY = 64,     /* turns between looks at epoll while busy */
-    KEEPALIVE_MS = 500,  /* how long to sleep at most while ZeroMQ peers need watching */
+    KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
     RETRY_MS = 1,        /* between attempts at what rings no bell */
     MAX_EVENTS = 64,
 };
@@ -182,6 +184,7 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
             peer->link->ops->arm(peer->link);
     }
     accept_peers(dispatcher);
+    gt__workers_look(dispatcher);
     return true;
 }
 
@@ -255,8 +258,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     gt_dispatcher *dispatcher = calloc(1, sizeof *dispatcher);
     if (!dispatcher)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    const char *batch = getenv("GT_WORKER_BATCH_SIZE");
-    dispatcher->worker_batch = batch && atoi(batch) > 0 ? (unsigned)atoi(batch) : 0;
+    dispatcher->worker_batch = (unsigned)gt__setting(GT_SETTING_WORKER_BATCH_SIZE);
     dispatcher->modifiers = options->modifiers ? options->modifiers : getenv("GT_MODIFIERS");
     dispatcher->next_session = dispatcher->next_segment = 1;
     dispatcher->started_ns = gt__now_ns();

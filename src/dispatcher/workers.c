@@ -231,6 +231,17 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     worker->behind = false;
 }
 
+void gt__workers_look(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_link *link = dispatcher->workers[index]->link;
+        if (!link || !link->watched)
+            continue;
+        link->ops->look(link);
+        dispatcher->workers[index]->peer->active |= link->gone;
+    }
+}
+
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher)
 {
     gt_dispatch_worker *best = NULL;

@@ -2,22 +2,9 @@
 #include "memory_limit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-static uint64_t parse_bytes(const char *text)
-{
-    char *end;
-    double value = strtod(text, &end);
-    switch (*end) {
-    case 'k': case 'K': value *= 1024; break;
-    case 'm': case 'M': value *= 1024 * 1024; break;
-    case 'g': case 'G': value *= 1024.0 * 1024 * 1024; break;
-    case 't': case 'T': value *= 1024.0 * 1024 * 1024 * 1024; break;
-    default: break;
-    }
-    return end != text && value >= 1 && value < 9e18 ? (uint64_t)value : 0;
-}
+#include "settings.h"
 
 static uint64_t control_group_limit(void)
 {
@@ -33,8 +20,7 @@ static uint64_t control_group_limit(void)
 
 uint64_t gt__memory_limit(void)
 {
-    const char *text = getenv("GT_WORKER_MEMORY");
-    uint64_t limit = text ? parse_bytes(text) : 0;
+    uint64_t limit = (uint64_t)gt__setting(GT_SETTING_WORKER_MEMORY);
     if (limit)
         return limit;
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);

@@ -213,9 +213,9 @@ static bool dies(gt_link *link)
 }
 
 /* The far end is in a child, which connects and then waits to be killed. */
-static void test_client_killed(const void *argument)
+/* A peer that is killed is noticed at once, one that is stopped after GT_TIMEOUT. */
+static void client_ends(const gt_transport *transport, int how, uint64_t at_most_ns)
 {
-    const gt_transport *transport = ((const kind *)argument)->transport;
     int ports[2], port = 0;
     if (!CHECK(!pipe(ports)))
         return;
@@ -236,23 +236,26 @@ static void test_client_killed(const void *argument)
         link = accept_one(acceptor);
         CHECK(link && gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) == GT_OK);
     }
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    kill(child, how);
+    waitpid(child, NULL, WUNTRACED);
     if (CHECK(link)) {
         CHECK(read_record(link, 3)); /* sent before it died */
         uint64_t start = gt__now_ns();
         CHECK(dies(link));
-        CHECK(gt__now_ns() - start < 4000000000u);
+        CHECK(gt__now_ns() - start < at_most_ns);
         gt__link_close(link);
     }
     acceptor->ops->close(acceptor);
+    if (how != SIGKILL) {
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
     close(ports[0]);
     close(ports[1]);
 }
 
-static void test_server_killed(const void *argument)
+static void server_ends(const gt_transport *transport, int how, uint64_t at_most_ns)
 {
-    const gt_transport *transport = ((const kind *)argument)->transport;
     int ports[2], port = 0;
     if (!CHECK(!pipe(ports)))
         return;
@@ -272,15 +275,22 @@ static void test_server_killed(const void *argument)
     CHECK_EQ(read(ports[0], &port, sizeof port), sizeof port);
     if (CHECK_EQ(transport->connect("localhost", port, PATIENCE_MS, &link), GT_OK))
         CHECK_EQ(gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS), GT_OK);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    kill(child, how);
+    waitpid(child, NULL, WUNTRACED);
     if (link) {
         CHECK(read_record(link, 3));
         uint64_t start = gt__now_ns();
         CHECK(dies(link));
-        CHECK(gt__now_ns() - start < 4000000000u);
-        CHECK(strstr(link->reason, "the server") && strstr(link->reason, "closed the connection"));
+        CHECK(gt__now_ns() - start < at_most_ns);
+        CHECK(strstr(link->reason, "the server"));
+        CHECK(strstr(link->reason, how == SIGKILL                       ? "closed"
+                                   : transport == &gt__transport_memory ? "stopped"
+                                                                        : "silent"));
         gt__link_close(link);
+    }
+    if (how != SIGKILL) {
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
     }
     /* Its sockets are stale now: the port can be had again. */
     gt_acceptor *acceptor;
@@ -288,6 +298,35 @@ static void test_server_killed(const void *argument)
         acceptor->ops->close(acceptor);
     close(ports[0]);
     close(ports[1]);
+}
+
+static void test_client_killed(const void *argument)
+{
+    client_ends(((const kind *)argument)->transport, SIGKILL, 4000000000u);
+}
+
+static void test_server_killed(const void *argument)
+{
+    server_ends(((const kind *)argument)->transport, SIGKILL, 4000000000u);
+}
+
+static void test_stopped(const void *argument)
+{
+    setenv("GT_TIMEOUT", "2", 1);
+    client_ends(((const kind *)argument)->transport, SIGSTOP, PATIENCE_MS * 1000000ull);
+    server_ends(((const kind *)argument)->transport, SIGSTOP, PATIENCE_MS * 1000000ull);
+    unsetenv("GT_TIMEOUT");
+}
+
+/* Messages name the transport and the peer: both ends know which it is. */
+static void test_names(const void *argument)
+{
+    ends e;
+    if (!ends_open(&e, argument))
+        return;
+    CHECK(e.client->transport == e.transport && e.server->transport == e.transport);
+    CHECK(strstr(e.client->peer, "the server") && e.server->peer[0]);
+    ends_close(&e);
 }
 
 /* What was committed before a close arrives; then the link is dead. */
@@ -652,6 +691,8 @@ int main(int argc, char **argv)
         {.name = "leaks", .run = test_leaks, .which = PAIR | LISTENING},
         {.name = "client killed", .run = test_client_killed, .which = LISTENING},
         {.name = "server killed", .run = test_server_killed, .which = LISTENING},
+        {.name = "stopped", .run = test_stopped, .which = LISTENING},
+        {.name = "names", .run = test_names, .which = LISTENING},
         {.name = "nobody", .run = test_nobody, .which = LISTENING},
         {.name = "garbage", .run = test_garbage, .which = LISTENING},
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},

@@ -118,14 +118,49 @@ def test_worker_batch_size(programs, size):
     assert text == "[1000.0, 1000.0, 1000.0, 1000.0]\n"
 
 
-def test_nonsense_in_the_environment_is_not_fatal(programs):
-    text = programs.run(
-        "import gt; print(gt.ones(2).sum().item())",
-        GT_WORKER_BATCH_SIZE="many",
-        GT_CONNECT_TIMEOUT="soon",
-        GT_VERBOSE="",
+NONSENSE = {
+    "GT_WORKER_BATCH_SIZE": ["many", "-1", "2.5"],
+    "GT_CONNECT_TIMEOUT": ["soon", "0", "1 s"],
+    "GT_NUM_THREADS": ["two", "1e9"],
+    "GT_WORKER_MEMORY": ["lots", "4Q", "0"],
+    "GT_TIMEOUT": ["never", "-5", "nan"],
+}
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_nonsense_in_the_environment_is_named_once(programs, which):
+    """A line each on standard error, with the variable and the value; the defaults are used."""
+    values = {variable: nonsense[which % len(nonsense)] for variable, nonsense in NONSENSE.items()}
+    server = programs.server(**values)
+    worker = programs.worker(server.port, **values)
+    client = programs.python(
+        """
+        import sys
+        import gt
+        for transport in ("memory", "tcp", "tcp"):
+            gt.connect(f"{transport}://localhost:{sys.argv[1]}")
+            print(gt.ones(2).sum().item())
+    """,
+        server.port,
+        **values,
     )
-    assert text == "2.0\n"
+    assert client.wait() == 0 and client.output.read_text() == "2.0\n" * 3, client.text()
+    worker.end()
+    server.end()
+    for process, read in (
+        (server, ["GT_WORKER_BATCH_SIZE", "GT_TIMEOUT"]),
+        (worker, ["GT_NUM_THREADS", "GT_WORKER_MEMORY", "GT_CONNECT_TIMEOUT"]),
+        (client, ["GT_CONNECT_TIMEOUT", "GT_TIMEOUT"]),
+    ):
+        lines = process.errors.read_text().splitlines()
+        for variable in read:
+            assert sum(f"{variable}={values[variable]} " in line for line in lines) == 1, (variable, lines)
+        assert all(line.startswith("[gt error] GT_") for line in lines), lines
+
+
+def test_empty_settings_are_none(programs):
+    process = programs.python("import gt; gt.ones(2).sum().item()", GT_VERBOSE="", **dict.fromkeys(NONSENSE, ""))
+    assert process.wait() == 0 and process.text() == "", process.text()
 
 
 def test_programs_explain_themselves(programs):
@@ -142,6 +177,8 @@ def test_programs_explain_themselves(programs):
         ["server", "--quux"],
         ["server", "-p", "x"],
         ["worker", "-p"],
+        ["worker", "--threads", "many"],
+        ["worker", "--timeout", "-1"],
         ["server", "-p", "70000"],
         [],
     ):

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
@@ -96,6 +97,22 @@ def test_a_killed_server_leaves_nothing_that_stops_the_next(programs):
     assert again.alive, again.text()
     programs.worker(server.port)
     assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+
+
+def test_sockets_of_killed_servers_are_swept(programs):
+    """By the next server that starts, whatever its port; those of living servers stay."""
+    killed, living = [programs.server() for _ in range(3)], programs.server()
+    for server in killed:
+        server.kill()
+    left = programs.runtime_entries()
+    assert all(any(str(server.port) in entry for entry in left) for server in (*killed, living))
+    last = programs.server()
+    ports = {entry.rpartition("/")[2].partition(".")[0] for entry in programs.runtime_entries()}
+    assert ports == {str(living.port), str(last.port)}
+    for server in (living, last):
+        programs.worker(server.port)
+        assert programs.run(WORK, f"memory://localhost:{server.port}") == "right\n"
+        assert programs.run(WORK, f"ipc://localhost:{server.port}") == "right\n"
 
 
 def test_two_servers_cannot_have_one_port(programs):
@@ -267,9 +284,11 @@ def state_of(pid):
         return stat.read().rpartition(")")[2].split()[0]
 
 
-def waiter(programs, server, transport):
+def waiter(programs, server, transport, **environment):
     ready, go, waiting = (programs.directory / name for name in ("ready", "go", "waiting"))
-    client = programs.python(WAITER, f"{transport}://localhost:{server.port}", ready, go, waiting)
+    client = programs.python(
+        WAITER, f"{transport}://localhost:{server.port}", ready, go, waiting, **environment
+    )
     until(lambda: ready.exists() or not client.alive, "the client")
     assert client.alive, client.text()
     client.waits = lambda: waiting.exists() and state_of(client.pid) == "S"
@@ -328,6 +347,93 @@ def test_a_worker_is_killed_while_a_client_waits(programs):
     worker.kill()
     assert client.wait(2 * PATIENCE_S) == 0, client.text()
     assert "worker" in client.output.read_text()
+
+
+# ---- peers that stop ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_server_is_stopped_while_a_client_waits(programs, transport):
+    """It keeps its connections open and says nothing: an exception after GT_TIMEOUT, and the worker ends too."""
+    server = programs.server()
+    worker = programs.worker(server.port, host=f"{transport}://localhost", GT_TIMEOUT=2)
+    client, go = waiter(programs, server, transport, GT_TIMEOUT=2)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        go.touch()
+        assert client.wait(PATIENCE_S) == 0, client.text()
+        assert worker.wait(PATIENCE_S) == 1, worker.text()
+    finally:
+        server.signal(signal.SIGCONT)
+    first = client.output.read_text().splitlines()[0]
+    assert first.startswith("ConnectionError") and "the server" in first, first
+    assert "the server" in worker.text()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_worker_is_stopped_while_a_client_waits(programs, transport):
+    """Reads of its tensors fail with its name, the server and its other worker go on."""
+    server = programs.server(GT_TIMEOUT=2)
+    worker = programs.worker(server.port, "--name", "sleepy", host=f"{transport}://localhost", GT_TIMEOUT=2)
+    client, go = waiter(programs, server, "memory")
+    os.kill(worker.pid, signal.SIGSTOP)
+    try:
+        go.touch()
+        assert client.wait(PATIENCE_S) == 0, client.text()
+        first = client.output.read_text().splitlines()[0]
+        assert first.startswith("ConnectionError") and "sleepy" in first, first
+        programs.worker(server.port)
+        assert programs.run(WORK, f"localhost:{server.port}") == "right\n"
+    finally:
+        worker.signal(signal.SIGCONT)
+    assert worker.wait(PATIENCE_S) == 1, "a worker that was given up ends when it wakes"
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_busy_worker_is_not_given_up(programs, transport):
+    """One instruction of several times GT_TIMEOUT, with more frames behind it than ZeroMQ likes to hold."""
+    server = programs.server(GT_TIMEOUT=2)
+    worker = programs.worker(
+        server.port, "--backend", "reference", host=f"{transport}://localhost", GT_TIMEOUT=2
+    )
+    text = programs.run(
+        """
+        import sys, time
+        import gt
+        gt.connect(sys.argv[1])
+        def took(size):
+            start = time.monotonic()
+            a = gt.ones(size, size)
+            assert (a @ a)[0, 0].item() == size
+            return time.monotonic() - start
+        size = int(256 * (5 / min(took(256) for _ in range(2))) ** (1 / 3))  # about five seconds on this machine
+        a = gt.ones(size, size)
+        b, c = a @ a, gt.ones(2)
+        flush = gt._gt.stats  # answered by the dispatcher alone: each goes out, and what was emitted before it
+        for _ in range(3000):
+            c = c + 1
+            flush()
+        print(b[0, 0].item() == size, c.tolist())
+    """,
+        f"{transport}://localhost:{server.port}",
+        GT_TIMEOUT=2,
+        patience_s=4 * PATIENCE_S,
+    )
+    assert text == "True [3001.0, 3001.0]\n"
+    assert worker.alive
+
+
+def test_a_stopped_client_is_not_given_up(programs):
+    """Ctrl-Z is the user's business where it costs nobody anything: on the memory link."""
+    server = programs.cluster(GT_TIMEOUT=1)
+    client, go = waiter(programs, server, "memory")
+    os.kill(client.pid, signal.SIGSTOP)
+    other, stop = steady_client(programs, f"localhost:{server.port}", seconds=3)
+    assert other.wait() == 0, other.text()
+    client.signal(signal.SIGCONT)
+    go.touch()
+    assert client.wait() == 0, client.text()
+    assert client.output.read_text() == "read 1000.0\n"
 
 
 def test_a_client_goes_on_with_a_new_worker(programs):
@@ -414,7 +520,7 @@ STEADY = """
     import gt
     gt.connect(sys.argv[1])
     started, stop = map(pathlib.Path, sys.argv[2:4])
-    deadline, count = time.monotonic() + 60, 0
+    deadline, count = time.monotonic() + float(sys.argv[4]), 0
     while not stop.exists() and time.monotonic() < deadline:
         t = gt.ones(100)
         assert (t + t).sum().item() == 200
@@ -424,9 +530,10 @@ STEADY = """
 """
 
 
-def steady_client(programs, address):
+def steady_client(programs, address, seconds=60):
+    """Works for so long, or until `stop` exists."""
     started, stop = programs.directory / "started", programs.directory / "stop"
-    client = programs.python(STEADY, address, started, stop)
+    client = programs.python(STEADY, address, started, stop, seconds)
     until(lambda: started.exists() or not client.alive, "the steady client")
     assert client.alive, client.text()
     return client, stop
@@ -475,6 +582,45 @@ def test_garbage_hurts_nobody(programs, transport):
                 except OSError:  # refused, or closed on us: as it should be
                     pass
     assert server.alive, server.text()
+    stop.touch()
+    assert client.wait() == 0, client.text()
+    assert client.output.read_text() == "right True\n"
+
+
+def closed_by_the_server(connection):
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def test_connections_that_are_not_zeromq_end(programs):
+    """All at once, held open from this side: the server ends each within seconds, and a client notices nothing."""
+    server = programs.cluster()
+    client, stop = steady_client(programs, f"tcp://localhost:{server.port}")
+    generator = random.Random(2)
+    beginnings = [
+        b"",  # half open: it never says anything
+        b"\xff",
+        b"\xff" + b"\0" * 8,
+        b"\xff" + b"\0" * 8 + b"\x7f\x03",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        *(generator.randbytes(size) for size in (1, 9, 10, 63, 64, 65, 1000, 50_000)),
+    ]
+    held = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) for _ in beginnings]
+    start = time.monotonic()
+    for connection, data in zip(held, beginnings):
+        try:
+            connection.sendall(data)
+        except ConnectionError:  # closed on us already
+            pass
+    for connection in held:
+        assert closed_by_the_server(connection)
+        connection.close()
+    assert time.monotonic() - start < 15, "ZeroMQ's own limit is 30 s"
     stop.touch()
     assert client.wait() == 0, client.text()
     assert client.output.read_text() == "right True\n"

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "memory_limit.h"
+#include "settings.h"
 
 enum {
     ALIGNMENT = 64,
@@ -20,6 +21,7 @@ enum {
     MAX_THREADS = 1024,
 };
 
+/* Other libraries' variables, which may hold what only they understand. */
 static int threads_from(const char *variable)
 {
     const char *text = getenv(variable);
@@ -35,8 +37,10 @@ static int core_count(void)
 
 static int thread_count(const gt_engine_options *options)
 {
-    static const char *const variables[] = {"GT_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
+    static const char *const variables[] = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
     int threads = options ? options->threads : 0;
+    if (threads <= 0)
+        threads = (int)gt__setting(GT_SETTING_NUM_THREADS);
     for (size_t i = 0; threads <= 0 && i < sizeof variables / sizeof *variables; i++)
         threads = threads_from(variables[i]);
     threads = threads > 0 ? threads : core_count();

@@ -1,0 +1,35 @@
+/*
+ * settings.h: the numbers that the environment may set. One place reads them, and says so when one makes no sense: a
+ * line on standard error with the variable and its value, once in a process; the default is used. README.md lists
+ * them for users.
+ */
+#ifndef GT_CORE_SETTINGS_H
+#define GT_CORE_SETTINGS_H
+
+#include <stdbool.h>
+
+/* X(name, variable, what it is, least, most, default). The kinds: seconds, a whole number, bytes (with K, M, G, T). */
+#define GT_SETTINGS(X)                                                                                            \
+    X(TIMEOUT, "GT_TIMEOUT", SECONDS, 1, 1e6, 60)                                                                 \
+    X(CONNECT_TIMEOUT, "GT_CONNECT_TIMEOUT", SECONDS, 0.001, 1e6, 10)                                             \
+    X(NUM_THREADS, "GT_NUM_THREADS", COUNT, 0, 1024, 0)                                                           \
+    X(WORKER_BATCH_SIZE, "GT_WORKER_BATCH_SIZE", COUNT, 0, 1e9, 0)                                                \
+    X(WORKER_MEMORY, "GT_WORKER_MEMORY", BYTES, 1, 9e18, 0)
+
+typedef enum gt_setting {
+#define GT_SETTING_NAME(name, variable, kind, least, most, fallback) GT_SETTING_##name,
+    GT_SETTINGS(GT_SETTING_NAME)
+#undef GT_SETTING_NAME
+        GT_SETTING_COUNT
+} gt_setting;
+
+/* Its value now; the default where the variable is not set, empty or nonsense. */
+double gt__setting(gt_setting which);
+int gt__setting_ms(gt_setting which);
+
+typedef enum gt_number_kind { GT_NUMBER_SECONDS, GT_NUMBER_COUNT, GT_NUMBER_BYTES } gt_number_kind;
+
+/* The whole of `text` as a number of that kind from least to most; false: it is none. */
+bool gt__number_parse(const char *text, gt_number_kind kind, double least, double most, double *value);
+
+#endif
