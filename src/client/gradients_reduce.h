@@ -93,6 +93,33 @@ static gt_tensor *as_matrix(frame *f, gt_tensor *a, bool left)
     return reshape(f, a, 2, left ? (int64_t[]){1, size} : (int64_t[]){size, 1});
 }
 
+/* Whether operand k is a transposed matrix, as weights are in x @ w.t(). */
+static bool is_transposed(const frame *f, unsigned k)
+{
+    const gt_node *maker = f->node->operands[k].node;
+    unsigned rank = f->node->operands[k].meta.rank;
+    return maker && maker->op == GT_OP_permute && rank >= 2 &&
+           (maker->ins.imm[0].u >> (8 * (rank - 1)) & 0xff) == rank - 2;
+}
+
+/* (..., rows, n) as (all the rows, n): a product with one matrix is one product, whatever the batch. */
+static gt_tensor *flatten_rows(frame *f, gt_tensor *a)
+{
+    if (!a || a->meta.rank <= 2)
+        return a;
+    int64_t rows = 1, columns = a->meta.shape[a->meta.rank - 1];
+    for (unsigned axis = 0; axis + 1 < a->meta.rank; axis++)
+        rows *= a->meta.shape[axis];
+    return reshape(f, a, 2, (int64_t[]){rows, columns});
+}
+
+/* transpose(a) @ b. Where the gradient will be transposed back, it is computed the other way round, so that in the end
+ * its rows lie as the operand's do. */
+static gt_tensor *transposed_product(frame *f, gt_tensor *a, gt_tensor *b, bool other_way)
+{
+    return other_way ? swap_last(f, matmul(f, swap_last(f, b), a)) : matmul(f, swap_last(f, a), b);
+}
+
 RULE(matmul, X | Y)
 {
     const gt_meta *a = &f->node->operands[0].meta, *b = &f->node->operands[1].meta;
@@ -115,7 +142,9 @@ RULE(matmul, X | Y)
         GX(gx);
     }
     if (f->wanted[1] && f->err == GT_OK) {
-        gt_tensor *gy = matmul(f, swap_last(f, left), g);
+        bool one_matrix = b->rank == 2;
+        gt_tensor *rows = one_matrix ? flatten_rows(f, left) : left, *g_rows = one_matrix ? flatten_rows(f, g) : g;
+        gt_tensor *gy = transposed_product(f, rows, g_rows, is_transposed(f, 1));
         if (b->rank == 1 && f->err == GT_OK) {
             uint32_t batch = ((1u << gy->meta.rank) - 1) & ~(1u << (gy->meta.rank - 2));
             gy = reduce(f, GT_OP_sum, gy, batch, false);
