@@ -94,7 +94,7 @@ GT_API const char *gt_client_description(const gt_client *client);
 
 /* Wait until everything emitted so far has been executed. */
 GT_API gt_err gt_synchronize(gt_client *client);
-/* Make rand, randn and randint repeat from here. */
+/* Make random numbers repeat from here. */
 GT_API void gt_manual_seed(gt_client *client, uint64_t seed);
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
@@ -124,6 +124,12 @@ GT_API gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t
 GT_API gt_err gt_randn(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out);
 GT_API gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low, int64_t high,
                          gt_tensor **out);
+/* The numbers 0 .. n-1 in random order. */
+GT_API gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tensor **out);
+/* 1 with probability p, elementwise, else 0. */
+GT_API gt_err gt_bernoulli(gt_tensor *p, gt_tensor **out);
+/* `samples` positions for each row of weights (n,) or (rows, n), int64. */
+GT_API gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replacement, gt_tensor **out);
 
 /* ---- elementwise and reductions: one function a row of the op table ----------------------------------------- */
 

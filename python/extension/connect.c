@@ -498,7 +498,7 @@ PyMethodDef gt__py_connect_functions[] = {
     {.ml_name = "manual_seed",
      .ml_meth = py_manual_seed,
      .ml_flags = METH_O,
-     .ml_doc = "manual_seed(seed): make rand, randn and randint repeat from here."},
+     .ml_doc = "manual_seed(seed): make random numbers repeat from here."},
     NOARGS("stats", py_stats, "stats(): the dispatcher's statistics as JSON text."),
     NOARGS("_close_all", close_all, "Close every client; runs at exit."),
     {.ml_name = NULL},

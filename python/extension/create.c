@@ -12,6 +12,7 @@ typedef struct Creation {
     gt_client *client;
     gt_dtype dtype;
     bool has_dtype, requires_grad;
+    PyObject *generator; /* whose random numbers are drawn; NULL or None: the client's own */
     int rank;
     int64_t shape[GT_MAX_RANK];
 } Creation;
@@ -24,23 +25,24 @@ static PyObject *finish(const Creation *creation, gt_err err, gt_tensor *tensor)
     return object;
 }
 
-/* The options that end every signature: dtype, requires_grad, device. */
+/* The options that end every signature: dtype, requires_grad, then generator for those that draw, device. */
 static int options(PyObject *const *values, gt_dtype default_dtype, Creation *creation)
 {
     creation->dtype = default_dtype;
     creation->has_dtype = values[0] && values[0] != Py_None;
     creation->requires_grad = false;
+    creation->generator = values[2];
     return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0
                ? -1
                : 0;
 }
 
-/* name(*size, dtype=, requires_grad=, device=) */
+/* name(*size, dtype=, requires_grad=, generator=, device=) */
 static int sized(const char *name, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, Creation *creation)
 {
-    static const char *const names[] = {"size|shape", "dtype", "requires_grad", "device"};
-    PyObject *values[4];
-    if (gt__py_parse(name, args + nargs, 0, kwnames, names, 4, 0, values) < 0)
+    static const char *const names[] = {"size|shape", "dtype", "requires_grad", "generator", "device"};
+    PyObject *values[5];
+    if (gt__py_parse(name, args + nargs, 0, kwnames, names, 5, 0, values) < 0)
         return -1;
     int status = values[0] ? gt__py_ints(values[0], &creation->rank, creation->shape)
                            : gt__py_shape(args, nargs, &creation->rank, creation->shape);
@@ -74,54 +76,57 @@ static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value,
                          out);
 }
 
-static gt_err make_zeros(const Creation *creation, gt_tensor **out)
+/* Draw from the generator's numbers, where there is one, and leave the client's as they were. */
+static PyObject *draw(const Creation *creation, gt_opcode op, int64_t low, int64_t high)
 {
-    return emit_full(creation, GT_LITERAL_INT, (gt_imm){.i = 0}, out);
+    gt_client *client = creation->client;
+    gt_tensor *out = NULL;
+    gt_random ours = {.seed = client->seed, .stream = client->stream};
+    bool borrowed = creation->generator && creation->generator != Py_None;
+    if (borrowed && gt__py_generator_enter(creation->generator, client) < 0)
+        return NULL;
+    gt_err err;
+    if (op == GT_OP_randint)
+        err = gt_randint(client, creation->dtype, creation->rank, creation->shape, low, high, &out);
+    else
+        err = (op == GT_OP_rand ? gt_rand : gt_randn)(client, creation->dtype, creation->rank, creation->shape, &out);
+    PyObject *object = finish(creation, err, out);
+    if (borrowed && gt__py_generator_leave(creation->generator, client, ours) < 0)
+        Py_CLEAR(object);
+    return object;
 }
 
-static gt_err make_ones(const Creation *creation, gt_tensor **out)
+static PyObject *make(const Creation *creation, gt_opcode op, int64_t value)
 {
-    return emit_full(creation, GT_LITERAL_INT, (gt_imm){.i = 1}, out);
+    gt_tensor *out = NULL;
+    if (op != GT_OP_full)
+        return draw(creation, op, 0, 1);
+    gt_err err = emit_full(creation, GT_LITERAL_INT, (gt_imm){.i = value}, &out);
+    return finish(creation, err, out);
 }
 
-static gt_err make_rand(const Creation *creation, gt_tensor **out)
-{
-    return gt_rand(creation->client, creation->dtype, creation->rank, creation->shape, out);
-}
-
-static gt_err make_randn(const Creation *creation, gt_tensor **out)
-{
-    return gt_randn(creation->client, creation->dtype, creation->rank, creation->shape, out);
-}
-
-#define SIZED(name)                                                                                               \
+#define SIZED(name, op, value)                                                                                    \
     static PyObject *py_##name(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)            \
     {                                                                                                             \
         (void)module;                                                                                             \
         Creation creation;                                                                                        \
-        gt_tensor *out = NULL;                                                                                    \
-        if (sized(#name, args, nargs, kwnames, &creation) < 0)                                                    \
-            return NULL;                                                                                          \
-        gt_err err = make_##name(&creation, &out);                                                                \
-        return finish(&creation, err, out);                                                                       \
+        return sized(#name, args, nargs, kwnames, &creation) < 0 ? NULL : make(&creation, op, value);             \
     }                                                                                                             \
     static PyObject *py_##name##_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)     \
     {                                                                                                             \
         (void)module;                                                                                             \
-        static const char *const names[] = {"input", "dtype", "requires_grad", "device"};                         \
-        PyObject *values[4];                                                                                      \
+        static const char *const names[] = {"input", "dtype", "requires_grad", "generator", "device"};            \
+        PyObject *values[5];                                                                                      \
         Creation creation;                                                                                        \
-        gt_tensor *out = NULL;                                                                                    \
-        if (gt__py_parse(#name "_like", args, nargs, kwnames, names, 4, 1, values) < 0 ||                         \
-            like(values[0], values + 1, &creation) < 0)                                                           \
-            return NULL;                                                                                          \
-        gt_err err = make_##name(&creation, &out);                                                                \
-        return finish(&creation, err, out);                                                                       \
+        return gt__py_parse(#name "_like", args, nargs, kwnames, names, 5, 1, values) < 0 ||                      \
+                       like(values[0], values + 1, &creation) < 0                                                 \
+                   ? NULL                                                                                         \
+                   : make(&creation, op, value);                                                                  \
     }
-SIZED(zeros)
-SIZED(ones)
-SIZED(rand)
-SIZED(randn)
+SIZED(zeros, GT_OP_full, 0)
+SIZED(ones, GT_OP_full, 1)
+SIZED(rand, GT_OP_rand, 0)
+SIZED(randn, GT_OP_randn, 0)
 #undef SIZED
 
 static gt_dtype literal_dtype(gt_literal kind)
@@ -187,12 +192,12 @@ static int bounds(PyObject *low_object, PyObject *high_object, int64_t *low, int
 static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"low", "high", "size|shape", "dtype", "requires_grad", "device"};
-    PyObject *values[6];
+    static const char *const names[] = {"low",           "high",      "size|shape", "dtype",
+                                        "requires_grad", "generator", "device"};
+    PyObject *values[7];
     Creation creation;
     int64_t low, high;
-    gt_tensor *out = NULL;
-    if (gt__py_parse("randint", args, nargs, kwnames, names, 6, 3, values) < 0)
+    if (gt__py_parse("randint", args, nargs, kwnames, names, 7, 3, values) < 0)
         return NULL;
     if (nargs == 2 && !values[2] && !PyIndex_Check(args[1])) { /* randint(high, size) */
         values[2] = values[1];
@@ -208,27 +213,24 @@ static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs,
         return PyErr_Format(PyExc_RuntimeError,
                             "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                             (long long)low, (long long)high);
-    gt_err err = gt_randint(creation.client, creation.dtype, creation.rank, creation.shape, low, high, &out);
-    return finish(&creation, err, out);
+    return draw(&creation, GT_OP_randint, low, high);
 }
 
 static PyObject *py_randint_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"input", "low", "high", "dtype", "requires_grad", "device"};
-    PyObject *values[6];
+    static const char *const names[] = {"input", "low", "high", "dtype", "requires_grad", "generator", "device"};
+    PyObject *values[7];
     Creation creation;
     int64_t low, high;
-    gt_tensor *out = NULL;
-    if (gt__py_parse("randint_like", args, nargs, kwnames, names, 6, 3, values) < 0 ||
+    if (gt__py_parse("randint_like", args, nargs, kwnames, names, 7, 3, values) < 0 ||
         bounds(values[1], values[2], &low, &high) < 0 || like(values[0], values + 3, &creation) < 0)
         return NULL;
     if (low >= high)
         return PyErr_Format(PyExc_RuntimeError,
                             "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
                             (long long)low, (long long)high);
-    gt_err err = gt_randint(creation.client, creation.dtype, creation.rank, creation.shape, low, high, &out);
-    return finish(&creation, err, out);
+    return draw(&creation, GT_OP_randint, low, high);
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------------------- */
@@ -439,8 +441,8 @@ PyMethodDef gt__py_create_functions[] = {
     FAST("zeros", py_zeros, "zeros(*size, dtype=None, requires_grad=False)"),
     FAST("ones", py_ones, "ones(*size, dtype=None, requires_grad=False)"),
     FAST("empty", py_zeros, "empty(*size, dtype=None, requires_grad=False): zeros."),
-    FAST("rand", py_rand, "rand(*size, dtype=None, requires_grad=False): uniform in [0, 1)."),
-    FAST("randn", py_randn, "randn(*size, dtype=None, requires_grad=False): standard normal."),
+    FAST("rand", py_rand, "rand(*size, generator=None, dtype=None, requires_grad=False): uniform in [0, 1)."),
+    FAST("randn", py_randn, "randn(*size, generator=None, dtype=None, requires_grad=False): standard normal."),
     FAST("full", py_full, "full(size, fill_value, *, dtype=None, requires_grad=False)"),
     FAST("randint", py_randint, "randint(low=0, high, size, *, dtype=None): integers in [low, high)."),
     FAST("zeros_like", py_zeros_like, "zeros_like(input, *, dtype=None, requires_grad=False)"),

@@ -14,6 +14,7 @@
 #include <Python.h>
 
 #include "client.h"
+#include "random.h"
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
@@ -163,6 +164,12 @@ int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_l
 /* The same, but always a tensor, and anything inconvertible raises TypeError. */
 int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what, gt_tensor **tensor);
 
+/* ---- random.c: gt.Generator ------------------------------------------------------------------------------ */
+
+/* From here on the client draws the generator's numbers; and its own again, the generator having moved on. */
+int gt__py_generator_enter(PyObject *generator, gt_client *client);
+int gt__py_generator_leave(PyObject *generator, gt_client *client, gt_random ours);
+
 /* ---- dtype.c --------------------------------------------------------------------------------------------- */
 
 PyObject *gt__py_dtype_object(gt_dtype dtype); /* new reference to the singleton */
@@ -191,7 +198,7 @@ int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
 extern PyMethodDef gt__py_operator_methods[], gt__py_reduce_methods[], gt__py_shape_methods[];
 extern PyMethodDef gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
-extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[];
+extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_random_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];

@@ -18,7 +18,9 @@ from gt._gt import (  # noqa: F401
 from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
-from gt.client.tensor import embedding, is_tensor, normal  # noqa: F401
+from gt.client.random import (  # noqa: F401
+    Generator, bernoulli, get_rng_state, initial_seed, multinomial, normal, randperm, seed, set_rng_state)
+from gt.client.tensor import embedding, is_tensor  # noqa: F401
 
 __version__ = '0.1.0'
 

@@ -30,6 +30,7 @@
 #define OPERANDS_MASK_INDEX 1
 #define OPERANDS_ARGSORT 1
 #define OPERANDS_TOPK 1
+#define OPERANDS_SAMPLE 1
 #define OPERANDS_FULL 0
 #define OPERANDS_ARANGE 0
 #define OPERANDS_EYE 0
@@ -38,7 +39,7 @@
 
 #define TAIL_OF(form)                                                                                          \
     ((form) == GT_FORM_RESHAPE || (form) == GT_FORM_EXPAND || (form) == GT_FORM_FULL || (form) == GT_FORM_ARANGE || \
-             (form) == GT_FORM_EYE                                                                             \
+             (form) == GT_FORM_EYE || (form) == GT_FORM_SAMPLE                                                 \
          ? 1                                                                                                   \
      : (form) == GT_FORM_RANDOM                                  ? 2                                           \
      : (form) == GT_FORM_SLICE || (form) == GT_FORM_ASSIGN       ? 3                                           \

@@ -53,6 +53,7 @@ typedef enum gt_opcode {
  *   MASK_INDEX  mask          count.i             flat positions of the count true elements
  *   ARGSORT     a             axis.i              1 = descending; stable
  *   TOPK        a             axis.i              k.i; largest first, GT_FLAG_SMALLEST: smallest first
+ *   SAMPLE      a             seed.i              stream.i      {samples, 1 = with replacement} (multinomial)
  *   FULL                      value (.i or .f)                  shape
  *   ARANGE                    start (.i or .f)    step          shape: start + i * step, in int64 or double
  *   EYE                                                         shape (rank 2)
@@ -84,6 +85,7 @@ typedef enum gt_form {
     GT_FORM_MASK_INDEX,
     GT_FORM_ARGSORT,
     GT_FORM_TOPK,
+    GT_FORM_SAMPLE,
     GT_FORM_FULL,
     GT_FORM_ARANGE,
     GT_FORM_EYE,

@@ -536,6 +536,29 @@ static gt_err infer_topk(inference *s)
     return gt__meta_set(s->out, GT_INT64, a->rank, shape);
 }
 
+/* Messages are PyTorch's. */
+static gt_err infer_sample(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    int64_t samples = s->tail[0].i64[0], shape[2] = {samples, samples};
+    if (!gt__dtype_is_float((gt_dtype)a->dtype))
+        return gt__fail(GT_ERR_TYPE, "%s only supports floating-point dtypes for input, got: %s", s->row->name,
+                        gt__dtype_name((gt_dtype)a->dtype));
+    if (s->ins->op == GT_OP_bernoulli)
+        return infer_copy(s);
+    if (a->rank < 1 || a->rank > 2)
+        return gt__fail(GT_ERR_VALUE, "prob_dist must be 1 or 2 dim");
+    if (samples <= 0)
+        return gt__fail(GT_ERR_VALUE, "cannot sample n_sample <= 0 samples");
+    if (a->shape[a->rank - 1] == 0)
+        return gt__fail(GT_ERR_VALUE, "multinomial: there are no categories to sample from");
+    if (!s->tail[0].i64[1] && samples > a->shape[a->rank - 1])
+        return gt__fail(GT_ERR_VALUE, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    if (a->rank == 2)
+        shape[0] = a->shape[0];
+    return gt__meta_set(s->out, GT_INT64, a->rank, shape);
+}
+
 /* ---- creation ---------------------------------------------------------------------------------------------- */
 
 static gt_err infer_eye(inference *s)
@@ -600,6 +623,7 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_MASK_INDEX] = infer_mask_index,
     [GT_FORM_ARGSORT] = infer_argsort,
     [GT_FORM_TOPK] = infer_topk,
+    [GT_FORM_SAMPLE] = infer_sample,
     [GT_FORM_FULL] = shape_from_tail,
     [GT_FORM_ARANGE] = infer_arange,
     [GT_FORM_EYE] = infer_eye,

@@ -26,6 +26,13 @@ void gt__random_uniform_double(gt_random key, int64_t first, int64_t count, doub
 void gt__random_normal_float(gt_random key, int64_t first, int64_t count, float *out);
 void gt__random_normal_double(gt_random key, int64_t first, int64_t count, double *out);
 
+/*
+ * multinomial (W rows of n weights, k samples of each) draws from uniform doubles, too. With replacement: sample j of row
+ * r is the first category whose running sum of weights, added up in double from the first, exceeds element r * k + j
+ * times the row's sum. Without: category i of row r waits -log(1 - element r * n + i) / weight, and the k that wait
+ * shortest are taken in that order, the earlier first among equals; a weight of 0 is never taken.
+ */
+
 /* Integers in [low, high), low < high; the bias is below (high - low) / 2^64. */
 void gt__random_integer(gt_random key, int64_t first, int64_t count, int64_t low, int64_t high, int64_t *out);
 

@@ -81,6 +81,13 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(b, GT_FLOAT32, 4, 5);
         META(&e->expected, dtype, 2, 3, 5);
         break;
+    case GT_FORM_SAMPLE:
+        META(a, GT_FLOAT32, 3, 4);
+        set_words(&e->record[1], 2, 0, 0);
+        expect_shape(e, dtype, a);
+        if (ins->op == GT_OP_multinomial)
+            META(&e->expected, dtype, 3, 2);
+        break;
     case GT_FORM_TOPK:
         ins->imm[0].i = 2;
         ins->imm[1].i = 3;
@@ -207,7 +214,8 @@ static inline void example_make(gt_opcode op, example *e)
     for (unsigned k = 0; k < row->operands; k++)
         e->record->ins.operand[k] = 1 + k;
     bool creates = form >= GT_FORM_FULL,
-         computes = form <= GT_FORM_MATMUL || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK;
+         computes = form <= GT_FORM_MATMUL || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK ||
+                    form == GT_FORM_SAMPLE;
     if (creates)
         example_create(form, e);
     else if (computes)

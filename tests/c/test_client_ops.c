@@ -353,6 +353,33 @@ static void test_errors(const void *argument)
     gt_client_close(&other);
 }
 
+/* Draws with given probabilities: certain ones, so that any right generator gives them. */
+static void test_sampling(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *p, *out = NULL, *order;
+    OK(gt_from_data(client, GT_FLOAT32, SHAPE(2, 3), (float[]){0, 1, 0, 1, 0, 0}, &p));
+    if (OK(gt_bernoulli(p, &out)))
+        holds(out, SHAPE(2, 3), VALUES(0, 1, 0, 1, 0, 0));
+    if (OK(gt_multinomial(p, 2, true, &out)))
+        holds(out, SHAPE(2, 2), VALUES(1, 1, 0, 0));
+    if (OK(gt_multinomial(p, 1, false, &out)))
+        holds(out, SHAPE(2, 1), VALUES(1, 0));
+    if (OK(gt_randperm(client, GT_INT32, 5, &out)) && OK(gt_argsort(out, 0, false, &order))) {
+        gt_tensor *sorted;
+        CHECK_EQ(gt_tensor_dtype(out), GT_INT32);
+        if (OK(gt_take(out, order, 0, &sorted)))
+            holds(sorted, SHAPE(5), VALUES(0, 1, 2, 3, 4));
+        gt_tensor_release(order);
+        gt_tensor_release(out);
+    }
+    FAILS(GT_ERR_VALUE, "n_sample", gt_multinomial(p, 4, false, &out));
+    FAILS(GT_ERR_VALUE, "non-negative", gt_randperm(client, GT_INT64, -1, &out));
+    gt_tensor_release(p);
+    gt_client_close(&client);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -361,6 +388,7 @@ int main(int argc, char **argv)
     check_run("creation", test_creation, NULL);
     check_run("movement", test_movement, NULL);
     check_run("indexing", test_indexing, NULL);
+    check_run("sampling", test_sampling, NULL);
     check_run("errors", test_errors, NULL);
     return check_end();
 }

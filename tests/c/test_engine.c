@@ -534,6 +534,50 @@ static void generate_topk(gt_opcode op)
     each_long_line(op, topk_case);
 }
 
+/* ---- draws with given probabilities -------------------------------------------------------------------------- */
+
+static void sample_case(gt_opcode op, const tensor *a)
+{
+    int64_t n = a->view.meta.rank ? a->view.meta.shape[a->view.meta.rank - 1] : 1;
+    for (int64_t replacement = 0; replacement < 2; replacement++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].u = draw_bits();
+        o.ins.imm[1].u = draw_bits();
+        o.ins.tail = 1;
+        o.tail[0].i64[0] = replacement ? draw_integer(1, 2 * n + 2) : draw_integer(0, n + 1);
+        o.tail[0].i64[1] = replacement;
+        run_case(&o);
+    }
+}
+
+/* Numbers between 0 and 1, with some zeros; one in four tensors keeps what is no probability. */
+static void probability_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t k = 0; k < a->view.meta.numel && draw_integer(0, 4); k++) {
+        double p = fabs(gt__reference_real(&a->view, k)) / 4;
+        gt__reference_put_real(&a->view, k, p <= 1 ? p : 1);
+    }
+    sample_case(op, a);
+}
+
+static void generate_sample(gt_opcode op)
+{
+    for (int times = 0; times < 8; times++)
+        each_tensor(op, PLAIN, probability_case);
+    each_tensor(op, ANY, sample_case);
+    tensor a = tensor_new(GT_FLOAT32, (shape){2, 3, 20011}, TRANSPOSED, PLAIN);
+    for (int64_t k = 0; k < a.view.meta.numel; k++)
+        gt__reference_put_real(&a.view, k, draw_real(0, 1));
+    for (int times = 0; times < 3; times++) {
+        operation o = operation_new(op, 1, &a, NULL, NULL);
+        o.ins.tail = 1;
+        o.tail[0].i64[0] = 50;
+        o.tail[0].i64[1] = times == 0;
+        run_case(&o);
+    }
+    tensor_free(&a);
+}
+
 /* ---- creation ----------------------------------------------------------------------------------------------- */
 
 static void create_case(gt_opcode op, gt_dtype dtype, const int64_t *sizes)
@@ -587,6 +631,7 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_MASK_INDEX] = generate_mask_index,
     [GT_FORM_ARGSORT] = generate_argsort,
     [GT_FORM_TOPK] = generate_topk,
+    [GT_FORM_SAMPLE] = generate_sample,
     [GT_FORM_FULL] = generate_creation,
     [GT_FORM_ARANGE] = generate_creation,
     [GT_FORM_EYE] = generate_creation,
@@ -654,12 +699,14 @@ static void test_bad_indices(const void *argument)
 static void test_threads(const void *argument)
 {
     (void)argument;
-    static const gt_opcode ops[] = {GT_OP_cumsum, GT_OP_scatter_add, GT_OP_randn};
+    static const gt_opcode ops[] = {GT_OP_cumsum, GT_OP_scatter_add, GT_OP_randn, GT_OP_bernoulli};
     gt_engine *one;
     if (!CHECK_EQ(gt__engine_cpu.open(&(gt_engine_options){.threads = 1}, &one), GT_OK))
         return;
     tensor a = tensor_new(GT_FLOAT32, (shape){2, 400, 500}, CONTIGUOUS, PLAIN);
     tensor index = index_new(GT_INT64, (shape){2, 400, 500}, REPEATED, 0, 400);
+    for (int64_t k = 0; k < a.view.meta.numel; k++)
+        gt__reference_put_real(&a.view, k, draw_real(0, 1));
     for (int k = 0; k < COUNT(ops); k++) {
         operation o = operation_new(ops[k], gt__op_operands(ops[k]), &a, &index, &a);
         const gt_meta *metas[] = {&a.view.meta, &index.view.meta, &a.view.meta};

@@ -6,7 +6,7 @@ Each takes the row's name and types, a dtype and a Collector for its cases. Call
 import torch
 
 import gt
-from support import DTYPES, FLOATS, gt_dtype, raises, to_gt, torch_dtype, torch_promotion, values
+from support import DTYPES, FLOATS, gt_dtype, raises, to_gt, to_torch, torch_dtype, torch_promotion, values
 from table_operands import LARGE, SHAPES, SUM_TOLERANCE, operands, torch_function
 
 # ---- products, views, data movement ---------------------------------------------------------------------------
@@ -465,6 +465,52 @@ def check_random(name, types, dtype, cases):
     cases.true(f"{name} is not constant", float(drawn.std()) > 0.1)
 
 
+def check_bernoulli(name, types, dtype, cases):
+    if dtype not in FLOATS:
+        raises((TypeError, RuntimeError), lambda: gt.bernoulli(to_gt(values((3,), dtype))), "floating")
+        cases.true("refused", True)
+        return
+    for what, t, x in operands(dtype, 1):
+        chances = t.sigmoid()
+
+        def draw():
+            gt.manual_seed(9)
+            return gt.bernoulli(chances)
+
+        # The same uniform numbers, compared by hand: bernoulli and rand take them from the same place.
+        gt.manual_seed(9)
+        uniform = gt.rand(x.shape, dtype=gt.float64 if dtype == "float64" else gt.float32)
+        expected = (uniform < chances.to(uniform.dtype)).to(gt_dtype(dtype))
+        cases.same(f"bernoulli({what})", draw, to_torch(expected))
+    sure = torch.tensor([0, 1, 0, 1.0]).to(torch_dtype(dtype))
+    cases.same("certain", lambda: gt.bernoulli(to_gt(sure)), sure)
+
+
+def check_multinomial(name, types, dtype, cases):
+    if dtype not in FLOATS:
+        raises((TypeError, RuntimeError), lambda: gt.multinomial(to_gt(values((3,), dtype)), 1), "floating")
+        cases.true("refused", True)
+        return
+    weights = torch.tensor([[0, 1, 0, 2], [3, 0, 0.5, 0], [0, 0, 0, 1]]).to(torch_dtype(dtype))
+    for replacement in (False, True):
+        for what, t, x in [
+            ("rows", to_gt(weights), weights),
+            ("one row", to_gt(weights[0]), weights[0]),
+            ("transposed", to_gt(weights.T.contiguous()).T, weights),
+            ("stepped", to_gt(weights)[::2], weights[::2]),
+            ("expanded", to_gt(weights[:1]).expand(5, 4), weights[:1].expand(5, 4)),
+            ("no rows", to_gt(weights[:0]), weights[:0]),
+        ]:
+            samples = 300 if replacement else 1
+            drawn = gt.multinomial(t, samples, replacement)
+            shape = (*x.shape[:-1], samples)
+            cases.true(f"{what} shape", tuple(drawn.shape) == shape and drawn.dtype == gt.int64)
+            picked = torch.take_along_dim(x, to_torch(drawn), -1)
+            cases.true(f"{what}: only what has a weight is drawn", bool((picked > 0).all()))
+    drawn = to_torch(gt.multinomial(to_gt(torch.rand(50, 30).to(torch_dtype(dtype)) + 0.1), 30))
+    cases.same("all of them, each once", lambda: to_gt(drawn.sort(-1).values), torch.arange(30).expand(50, 30))
+
+
 def check_upload(name, types, dtype, cases):
     for shape in [*SHAPES, LARGE]:
         x = values(shape, dtype, 1)
@@ -499,4 +545,6 @@ CHECKS = {
     "randn": check_random,
     "randint": check_random,
     "upload": check_upload,
+    "bernoulli": check_bernoulli,
+    "multinomial": check_multinomial,
 }

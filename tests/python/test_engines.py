@@ -80,6 +80,9 @@ PROGRAM = """
     if "float" in str(dtype):
         record("rand", lambda: gt.rand(33, 7, dtype=dtype))
         record("randn", lambda: gt.randn(1000, dtype=dtype))
+        record("bernoulli", lambda: gt.bernoulli(gt.rand(33, 7, dtype=dtype)))
+        record("multinomial", lambda: gt.multinomial(gt.rand(33, 7, dtype=dtype), 3))
+        record("multinomial, replacement", lambda: gt.multinomial(gt.rand(5, 70, dtype=dtype), 30, True))
     record("randint", lambda: gt.randint(0, 2, (1000,), dtype=dtype))
     record("arange", lambda: gt.arange(50).to(dtype))
     record("eye", lambda: gt.eye(5, 7, dtype=dtype))

@@ -449,20 +449,6 @@ def scatter_add_(self, dim, index, src):
     return self
 
 
-@method
-def normal_(self, mean=0, std=1):
-    """normal_(mean=0, std=1): fill with normally distributed numbers."""
-    self.data = _gt.randn_like(self) * std + mean
-    return self
-
-
-@method
-def uniform_(self, low=0, high=1):
-    """uniform_(low=0, high=1): fill with uniformly distributed numbers."""
-    self.data = _gt.rand_like(self) * (high - low) + low
-    return self
-
-
 # ---- the rest ------------------------------------------------------------------------------------------------
 
 
@@ -470,15 +456,6 @@ def uniform_(self, low=0, high=1):
 def type_as(self, other):
     """type_as(other): converted to other's dtype."""
     return self.to(other.dtype)
-
-
-def normal(mean=0.0, std=1.0, size=None, *, dtype=None, requires_grad=False):
-    """normal(mean, std, size): normally distributed numbers."""
-    if size is None:
-        size = (mean if isinstance(mean, Tensor) else std).shape
-    result = randn(size, dtype=dtype) * std + mean
-    result.requires_grad = requires_grad
-    return result
 
 
 def _format(self, spec):

@@ -4,7 +4,7 @@
  *
  * One element at a time, one thread, no fast paths: numbers are read as double or int64_t, computed so, and
  * rounded once on the way out. This file holds the vtable, the dispatch by form and the access to elements; read
- * reference_compute.c and reference_move.c for what each op means.
+ * reference_compute.c and reference_move.c, and those beside them, for what each op means.
  */
 #include "reference.h"
 
@@ -216,6 +216,7 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call)
         [GT_FORM_MASK_INDEX] = gt__reference_mask_index,
         [GT_FORM_ARGSORT] = gt__reference_sort,
         [GT_FORM_TOPK] = gt__reference_sort,
+        [GT_FORM_SAMPLE] = gt__reference_sample,
         [GT_FORM_FULL] = gt__reference_full,
         [GT_FORM_ARANGE] = gt__reference_arange,
         [GT_FORM_EYE] = gt__reference_eye,

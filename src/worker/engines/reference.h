@@ -56,4 +56,7 @@ gt_err gt__reference_arange(const gt_call *call);
 gt_err gt__reference_eye(const gt_call *call);
 gt_err gt__reference_random(const gt_call *call);
 
+/* reference_sample.c: random numbers that depend on others */
+gt_err gt__reference_sample(const gt_call *call);
+
 #endif

@@ -195,6 +195,7 @@ static const run_form forms[] = {
     [GT_FORM_MASK_INDEX] = gt__cpu_mask_index,
     [GT_FORM_ARGSORT] = gt__cpu_argsort,
     [GT_FORM_TOPK] = gt__cpu_topk,
+    [GT_FORM_SAMPLE] = gt__cpu_sample,
     [GT_FORM_FULL] = gt__cpu_full,
     [GT_FORM_ARANGE] = gt__cpu_arange,
     [GT_FORM_EYE] = gt__cpu_eye,

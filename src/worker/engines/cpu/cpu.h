@@ -108,6 +108,8 @@ gt_err gt__cpu_full(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_arange(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_eye(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_random(gt_engine *engine, const gt_call *call);
+/* sample.c */
+gt_err gt__cpu_sample(gt_engine *engine, const gt_call *call);
 /* scan.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
 

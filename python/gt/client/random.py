@@ -1,0 +1,233 @@
+"""Random numbers: permutations, draws with given probabilities, in-place fills, and the generator's state.
+
+Every number is a function of the seed, of how many random tensors came before it, and of its position (Philox): the
+same on any number of workers and threads. A Generator has a seed and a count of its own.
+"""
+
+import contextlib
+import math
+import os
+
+from gt import _gt
+from gt._gt import Tensor
+from gt.client.tensor import method
+
+# ---- the state -----------------------------------------------------------------------------------------------
+
+
+def initial_seed():
+    """initial_seed(): the seed of the numbers now drawn."""
+    return _gt._random_state()[0]
+
+
+def seed():
+    """seed(): start from a seed of the system's choosing, and return it."""
+    chosen = int.from_bytes(os.urandom(8), 'little')
+    _gt.manual_seed(chosen)
+    return chosen
+
+
+def _as_bytes(state):
+    return _gt._rebuild(b''.join(number.to_bytes(8, 'little') for number in state), _gt.uint8, (16,), False)
+
+
+def _from_bytes(state):
+    content = bytes(state.tolist())
+    if len(content) != 16:
+        raise RuntimeError(f'RNG state has {len(content)} bytes, not 16')
+    return int.from_bytes(content[:8], 'little'), int.from_bytes(content[8:], 'little')
+
+
+def get_rng_state():
+    """get_rng_state(): where the random numbers stand, a uint8 tensor."""
+    return _as_bytes(_gt._random_state())
+
+
+def set_rng_state(new_state):
+    """set_rng_state(new_state): go back to where get_rng_state() was called."""
+    _gt._set_random_state(*_from_bytes(new_state))
+
+
+class Generator:
+    """Random numbers of its own: pass it as generator= to the functions that take one."""
+
+    def __init__(self, device=None):
+        self._state = (67280421310721, 0)
+
+    def manual_seed(self, seed):
+        """Start again from a seed."""
+        self._state = (seed & (1 << 64) - 1, 0)
+        return self
+
+    def initial_seed(self):
+        """The seed."""
+        return self._state[0]
+
+    def seed(self):
+        """Start from a seed of the system's choosing, and return it."""
+        return self.manual_seed(int.from_bytes(os.urandom(8), 'little')).initial_seed()
+
+    def get_state(self):
+        """Where its numbers stand, a uint8 tensor."""
+        return _as_bytes(self._state)
+
+    def set_state(self, new_state):
+        """Go back to where get_state() was called."""
+        self._state = _from_bytes(new_state)
+        return self
+
+
+@contextlib.contextmanager
+def drawing(generator):
+    """Within this the random numbers are the generator's; None leaves them."""
+    if generator is None:
+        yield
+        return
+    ours = _gt._random_state()
+    _gt._set_random_state(*generator._state)
+    try:
+        yield
+    finally:
+        generator._state = _gt._random_state()
+        _gt._set_random_state(*ours)
+
+
+# ---- new tensors ---------------------------------------------------------------------------------------------
+
+
+def randperm(n, *, generator=None, dtype=None, requires_grad=False, device=None):
+    """randperm(n): the numbers 0 .. n-1 in random order."""
+    with drawing(generator):
+        return _gt.randperm(n, dtype=dtype, requires_grad=requires_grad)
+
+
+def _probability(p):
+    if not 0 <= p <= 1:
+        raise RuntimeError(f'bernoulli_ expects p to be in [0, 1], but got p={p}')
+
+
+@method
+def bernoulli(self, p=None, *, generator=None):
+    """bernoulli(): 1 with probability self, elementwise, else 0; bernoulli(p): with probability p everywhere."""
+    with drawing(generator):
+        if p is None:
+            return _gt.bernoulli(self)
+        if isinstance(p, Tensor):
+            return _gt.bernoulli(p.expand(self.shape)).to(self.dtype)
+        _probability(p)
+        return (_gt.rand(self.shape) < p).to(self.dtype)
+
+
+@method
+def multinomial(self, num_samples, replacement=False, *, generator=None):
+    """multinomial(num_samples, replacement=False): positions drawn by their weights, for each row."""
+    with drawing(generator):
+        return _gt.multinomial(self, num_samples, replacement)
+
+
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires_grad=False):
+    """normal(mean, std) of tensors, or normal(mean, std, size): normally distributed numbers."""
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f'normal expects std >= 0.0, but found std {std}')
+    if size is None:
+        like = mean + std
+        size, dtype = like.shape, dtype or like.dtype
+    with drawing(generator):
+        result = _gt.randn(size, dtype=dtype) * std + mean
+    result.requires_grad = requires_grad
+    return result
+
+
+# ---- in place: the object gets a new value -------------------------------------------------------------------
+
+
+def _uniform(self, generator):
+    """Uniform in [0, 1), in a dtype that has the numbers: half precision is rounded at the end."""
+    wide = _gt.float64 if self.dtype == _gt.float64 else _gt.float32
+    with drawing(generator):
+        return _gt.rand(self.shape, dtype=wide)
+
+
+def _floating(self, name):
+    if not self.is_floating_point():
+        raise NotImplementedError(f'"{name}" not implemented for {self.dtype}')
+
+
+def _take(self, value):
+    self.data = value.to(self.dtype)
+    return self
+
+
+@method
+def normal_(self, mean=0, std=1, *, generator=None):
+    """normal_(mean=0, std=1): fill with normally distributed numbers."""
+    _floating(self, 'normal_')
+    if std < 0:
+        raise RuntimeError(f'normal expects std >= 0.0, but found std {std}')
+    with drawing(generator):
+        return _take(self, _gt.randn_like(self) * std + mean)
+
+
+@method
+def uniform_(self, low=0, high=1, *, generator=None, **bounds):
+    """uniform_(low=0, high=1): fill with numbers uniform in [low, high); PyTorch's names are from and to."""
+    low, high = bounds.pop('from', low), bounds.pop('to', high)
+    if bounds:
+        raise TypeError(f"uniform_() got an unexpected keyword argument '{next(iter(bounds))}'")
+    _floating(self, 'uniform_')
+    if low > high:
+        raise RuntimeError(f'uniform_ expects to return a [from, to) range, but found from={low} > to={high}')
+    return _take(self, _uniform(self, generator) * (high - low) + low)
+
+
+# One more than the largest integer up to which all are elements of the dtype.
+_INTEGER_ENDS = {_gt.bool: 2, _gt.uint8: 1 << 8, _gt.int8: 1 << 7, _gt.int32: 1 << 31, _gt.int64: (1 << 63) - 1,
+                 _gt.float16: (1 << 11) + 1, _gt.bfloat16: (1 << 8) + 1, _gt.float32: (1 << 24) + 1,
+                 _gt.float64: (1 << 53) + 1}
+
+
+@method
+def random_(self, low=None, high=None, *, generator=None):
+    """random_(): integers from 0 to the dtype's last; random_(to): in [0, to); random_(from, to): in [from, to)."""
+    if high is None:
+        low, high = 0, _INTEGER_ENDS[self.dtype] if low is None else low
+    with drawing(generator):
+        return _take(self, _gt.randint(low, high, self.shape))
+
+
+@method
+def bernoulli_(self, p=0.5, *, generator=None):
+    """bernoulli_(p=0.5): fill with 1 with probability p (a number or a tensor), else 0."""
+    return _take(self, self.bernoulli(p, generator=generator))
+
+
+@method
+def exponential_(self, lambd=1, *, generator=None):
+    """exponential_(lambd=1): fill with numbers whose density is lambd * exp(-lambd * x)."""
+    _floating(self, 'exponential_')
+    if not lambd > 0:
+        raise RuntimeError(f'exponential_ expects lambda > 0.0, but found lambda={lambd}')
+    return _take(self, (-_uniform(self, generator)).log1p() * (-1 / lambd))
+
+
+@method
+def geometric_(self, p, *, generator=None):
+    """geometric_(p): fill with the number of trials up to the first success, of probability p."""
+    if not 0 < p < 1:
+        raise RuntimeError(f'geometric_ expects p to be in (0, 1), but got p={p}')
+    return _take(self, ((-_uniform(self, generator)).log1p() * (1 / math.log1p(-p))).ceil().clamp(1))
+
+
+@method
+def log_normal_(self, mean=1, std=2, *, generator=None):
+    """log_normal_(mean=1, std=2): fill with exponentials of normally distributed numbers."""
+    self.normal_(mean, std, generator=generator)
+    return _take(self, self.data.exp())
+
+
+@method
+def cauchy_(self, median=0, sigma=1, *, generator=None):
+    """cauchy_(median=0, sigma=1): fill with numbers of the Cauchy distribution."""
+    _floating(self, 'cauchy_')
+    angle = (_uniform(self, generator) - 0.5) * math.pi
+    return _take(self, angle.sin() / angle.cos() * sigma + median)
