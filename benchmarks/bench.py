@@ -27,6 +27,7 @@ class Row:
     link: str = "embedded"
     count: int = 0         # repetitions in a round; 0: as many as fill one
     of_memcpy: bool = False
+    training: bool = False  # NumPy has nothing to compare
 
 
 ROWS = [
@@ -46,6 +47,10 @@ ROWS = [
     Row("row sums, 2048x2048", "row_sums", 1.0),
     Row("column sums, 2048x2048", "column_sums", 1.0),
     Row("max, sub, exp, sum, div, 4096x1024", "softmax_chain", 1.0),
+    Row("a + b with requires_grad, 8x8", "small_add_tracked", 0.05, count=100_000, training=True),
+    Row("MLP 784-256-10, batch 64, SGD step", "mlp_sgd", 0.6, training=True),
+    Row("MLP 784-256-10, batch 64, AdamW step", "mlp_adamw", 0.6, training=True),
+    Row("char-GPT, 4 layers, AdamW step", "char_gpt", 0.9, training=True),
     Row("from_numpy, 64 MiB, embedded", "copy_in", 0.5, of_memcpy=True),
     Row("from_numpy, 64 MiB, other processes, memory", "copy_in", 0.5, "memory", of_memcpy=True),
     Row("numpy(), 64 MiB, embedded", "copy_out", 0.5, of_memcpy=True),
@@ -106,7 +111,7 @@ def compare_checks(checks):
 def measure(row, children, pace):
     """Median seconds of one repetition, by library: rounds alternate, so a slow moment of the machine hits all."""
     sides = {"gt": children.gt(row.link)}
-    for library in ("numpy",) if row.of_memcpy else ("torch", "numpy"):
+    for library in ("numpy",) if row.of_memcpy else ("torch",) if row.training else ("torch", "numpy"):
         sides[library] = children.library(library)
     compare_checks({library: child("prepare", work=row.work) for library, child in sides.items()})
     reference = sides["numpy" if row.of_memcpy else "torch"]

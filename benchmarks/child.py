@@ -13,7 +13,19 @@ import time
 
 import numpy
 
+import training  # noqa: F401: its works join those of works.py
 import works
+
+
+def peak_bytes():
+    """The most this process has had in memory since forget_peak()."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+
+
+def forget_peak():
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
 
 
 def resident_bytes(pid="self"):
@@ -55,6 +67,15 @@ class Session:
         seconds = time.perf_counter() - start
         del result
         return seconds
+
+    def training_peak(self, work):
+        """Bytes by which this process grows at its peak while a model is made and trained for twenty steps."""
+        self.prepare("tiny_mlp")  # what the library itself takes is there before
+        gc.collect()
+        before = resident_bytes()
+        forget_peak()
+        works.WORKS[work](self.lib)(20)
+        return peak_bytes() - before
 
     # ---- only for GT: the figures of figures.py --------------------------------------------------------------
 

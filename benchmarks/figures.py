@@ -109,3 +109,17 @@ def memory(children, quick):
         overhead = child("live_tensors", count=count) / count - TENSOR_BYTES
     results.append(Figure("memory per live 8x8 tensor beyond its data, embedded", overhead, "B"))
     return results
+
+
+@figure("training memory")
+def training_memory(children, quick):
+    """The peak of a training step, model and optimiser state included, against PyTorch's in a process like ours."""
+    results = []
+    for name, work in (("MLP, AdamW", "mlp_adamw"), ("char-GPT", "char_gpt")):
+        peaks = {}
+        for library in ("gt", "torch"):
+            with Child(library) as child:
+                peaks[library] = child("training_peak", work=work)
+        results.append(Figure(f"peak memory of training, {name}, torch", peaks["torch"], "B"))
+        results.append(Figure(f"peak memory of training, {name}, GT", peaks["gt"], "B", bound=peaks["torch"]))
+    return results
