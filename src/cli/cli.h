@@ -4,15 +4,20 @@
 #ifndef GT_CLI_CLI_H
 #define GT_CLI_CLI_H
 
-/* Run `gt argv[1] ...`; returns the exit status. Also what `python -m gt.server` runs. */
-int gt__cli_main(int argc, char **argv);
-
 typedef struct gt_command {
     const char *name, *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
 } gt_command;
 
+/* Run `gt argv[1] ...`; returns the exit status. Also what `python -m gt.server` runs. `tools`: further commands,
+ * the last without a name; NULL: none. */
+int gt__cli_main(int argc, char **argv, const gt_command *tools);
+
+/* Top, trace and visualize (tools.c), which are linked only where they are run. */
+extern const gt_command gt__tools[];
+
 int gt__command_server(int argc, char **argv);
+int gt__command_visualize(int argc, char **argv);
 int gt__command_worker(int argc, char **argv);
 
 /* Call `stop(argument)` from the signal handler on SIGINT and SIGTERM, until gt__signals_restore. */

@@ -10,36 +10,48 @@
 static const gt_command commands[] = {
     {.name = "server", .summary = "run a dispatcher that clients and workers connect to", .run = gt__command_server},
     {.name = "worker", .summary = "run a worker and join a server", .run = gt__command_worker},
+    {0},
 };
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-static void print_help(FILE *out)
+static void print_help(FILE *out, const gt_command *tools)
 {
     fprintf(out, "usage: gt COMMAND [OPTIONS]\n\nGT, a multiplexing tensor framework.\n\ncommands:\n");
-    for (int k = 0; k < COMMANDS; k++)
-        fprintf(out, "  %-10s %s\n", commands[k].name, commands[k].summary);
+    for (const gt_command *command = commands; command->name; command++)
+        fprintf(out, "  %-10s %s\n", command->name, command->summary);
+    for (const gt_command *command = tools; command && command->name; command++)
+        fprintf(out, "  %-10s %s\n", command->name, command->summary);
     fprintf(out, "  %-10s %s\n\n", "version", "print the version");
     fprintf(out, "`gt COMMAND --help` lists a command's options.\n");
 }
 
-int gt__cli_main(int argc, char **argv)
+static const gt_command *find(const gt_command *list, const char *name)
+{
+    for (; list && list->name; list++)
+        if (strcmp(name, list->name) == 0)
+            return list;
+    return NULL;
+}
+
+int gt__cli_main(int argc, char **argv, const gt_command *tools)
 {
     if (argc < 2) {
-        print_help(stderr);
+        print_help(stderr, tools);
         return 2;
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        print_help(stdout);
+        print_help(stdout, tools);
         return 0;
     }
     if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
         printf("gt %s\n", GT_VERSION);
         return 0;
     }
-    for (int k = 0; k < COMMANDS; k++)
-        if (strcmp(name, commands[k].name) == 0)
-            return commands[k].run(argc - 1, argv + 1);
+    const gt_command *command = find(commands, name);
+    if (!command)
+        command = find(tools, name);
+    if (command)
+        return command->run(argc - 1, argv + 1);
     fprintf(stderr, "gt: unknown command '%s'; try `gt --help`\n", name);
     return 2;
 }

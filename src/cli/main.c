@@ -3,5 +3,5 @@
 
 int main(int argc, char **argv)
 {
-    return gt__cli_main(argc, argv);
+    return gt__cli_main(argc, argv, gt__tools);
 }

@@ -1,0 +1,195 @@
+/*
+ * visualize.c: `gt visualize`: a picture of an instruction log. visualize.h names the stages; this file is the
+ * command.
+ */
+#include "visualize.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli.h"
+
+static const char help[] =
+    "usage: gt visualize LOG... [--output FILE] [OPTIONS]\n"
+    "\n"
+    "Draws the timeline of an instruction log (GT_INSTRUCTION_LOG=LOG, `gt server --log LOG`, `gt trace`): a lane "
+    "for\n"
+    "each client, the dispatcher and each worker; operations as bars, messages as arrows. Several logs of one "
+    "dispatcher\n"
+    "make one picture.\n"
+    "\n"
+    "  -o, --output FILE   what to write (default tape_timeline.png); .png, .svg, .pdf and .json tell the format\n"
+    "      --dpi DPI       resolution of a PNG (default 150)\n"
+    "      --format F      png, svg, pdf or chrome: a trace for Perfetto and chrome://tracing\n"
+    "      --from S        leave out what happened before S seconds\n"
+    "      --to S          leave out what happened after S seconds\n"
+    "      --dump-layout   print what is drawn, and where, as JSON\n"
+    "  -h, --help          this text\n";
+
+enum { OPTION_DPI = 256, OPTION_FORMAT, OPTION_FROM, OPTION_TO, OPTION_DUMP };
+enum { FORMAT_CHROME = GT_PICTURE_PDF + 1, FORMAT_NONE };
+
+typedef struct visualize_arguments {
+    const char *output;
+    double dpi, from, to;
+    int format; /* gt_picture_format or FORMAT_* */
+    bool dump;
+    char **logs;
+    int log_count;
+} visualize_arguments;
+
+static bool parse_number(const char *option, const char *text, double least, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    if (*text && !*end && isfinite(*value) && *value >= least)
+        return true;
+    fprintf(stderr, "gt visualize: --%s: '%s' is not a number of at least %g\n", option, text, least);
+    return false;
+}
+
+static int format_named(const char *name)
+{
+    static const char *const names[] = {"png", "svg", "pdf", "chrome"};
+    for (int k = 0; k < 4; k++)
+        if (strcasecmp(name, names[k]) == 0)
+            return k;
+    return FORMAT_NONE;
+}
+
+/* By what the output's name ends in; a PNG where that says nothing. */
+static int format_of(const char *output)
+{
+    const char *dot = strrchr(output, '.');
+    if (dot && strcasecmp(dot, ".json") == 0)
+        return FORMAT_CHROME;
+    int format = dot ? format_named(dot + 1) : FORMAT_NONE;
+    return format < FORMAT_CHROME ? format : GT_PICTURE_PNG;
+}
+
+/* -1: go on; else the exit status. */
+static int parse(int argc, char **argv, visualize_arguments *arguments)
+{
+    static const struct option options[] = {
+        {.name = "output", .has_arg = required_argument, .val = 'o'},
+        {.name = "dpi", .has_arg = required_argument, .val = OPTION_DPI},
+        {.name = "format", .has_arg = required_argument, .val = OPTION_FORMAT},
+        {.name = "from", .has_arg = required_argument, .val = OPTION_FROM},
+        {.name = "to", .has_arg = required_argument, .val = OPTION_TO},
+        {.name = "dump-layout", .val = OPTION_DUMP},
+        {.name = "help", .val = 'h'},
+        {0},
+    };
+    bool valid = true;
+    optind = 0; /* glibc: start afresh, we may run more than once in a process */
+    for (int option; valid && (option = getopt_long(argc, argv, "o:h", options, NULL)) != -1;)
+        switch (option) {
+        case 'o':
+            arguments->output = optarg;
+            break;
+        case OPTION_DPI:
+            valid = parse_number("dpi", optarg, 1, &arguments->dpi);
+            break;
+        case OPTION_FORMAT:
+            arguments->format = format_named(optarg);
+            if (!(valid = arguments->format != FORMAT_NONE))
+                fprintf(stderr, "gt visualize: --format is png, svg, pdf or chrome, not '%s'\n", optarg);
+            break;
+        case OPTION_FROM:
+            valid = parse_number("from", optarg, 0, &arguments->from);
+            break;
+        case OPTION_TO:
+            valid = parse_number("to", optarg, 0, &arguments->to);
+            break;
+        case OPTION_DUMP:
+            arguments->dump = true;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return 0;
+        default:
+            valid = false;
+        }
+    arguments->logs = argv + optind;
+    arguments->log_count = argc - optind;
+    if (valid && arguments->log_count > 0)
+        return -1;
+    if (valid)
+        fputs("gt visualize: which log?\n", stderr);
+    fputs("try `gt visualize --help`\n", stderr);
+    return 2;
+}
+
+static void choose_output(visualize_arguments *arguments)
+{
+    static const char *const defaults[] = {"tape_timeline.png", "tape_timeline.svg", "tape_timeline.pdf",
+                                           "tape_timeline.json"};
+    if (!arguments->output)
+        arguments->output = defaults[arguments->format == FORMAT_NONE ? GT_PICTURE_PNG : arguments->format];
+    if (arguments->format == FORMAT_NONE)
+        arguments->format = format_of(arguments->output);
+}
+
+static void print_summary(const visualize_arguments *arguments, const gt_timeline *timeline, int width, int height)
+{
+    bool png = arguments->format == GT_PICTURE_PNG;
+    FILE *out = arguments->dump ? stderr : stdout; /* the layout has standard output for itself */
+    fprintf(out, "✓ Visualization saved to: %s\n", arguments->output);
+    if (arguments->format != FORMAT_CHROME)
+        fprintf(out, "  Resolution: %d x %d %s\n", width, height, png ? "pixels" : "points");
+    fprintf(out, "  Events: %zu\n", timeline->count);
+    fprintf(out, "  Workers: %zu\n", gt__timeline_workers(timeline));
+    fprintf(out, "  Duration: %.3fs\n", gt__timeline_end(timeline) - gt__timeline_begin(timeline));
+}
+
+static gt_err visualize(const visualize_arguments *arguments, gt_timeline *timeline)
+{
+    for (int k = 0; k < arguments->log_count; k++)
+        GT_TRY(gt__timeline_read(timeline, arguments->logs[k], stderr));
+    size_t read = timeline->count;
+    gt__timeline_finish(timeline, arguments->from, arguments->to);
+    if (!timeline->count && read)
+        return gt__fail(GT_ERR_VALUE, "there are no events between --from and --to");
+    if (!timeline->count)
+        return gt__fail(GT_ERR_VALUE,
+                        "there are no events in %s; was GT_INSTRUCTION_LOG set when the program ran?",
+                        arguments->logs[0]);
+    gt_picture picture = {0};
+    int width = 0, height = 0;
+    gt_err err = GT_OK;
+    if (arguments->format != FORMAT_CHROME || arguments->dump)
+        gt__picture_layout(&picture, timeline);
+    if (arguments->format == FORMAT_CHROME)
+        err = gt__timeline_chrome(timeline, arguments->output);
+    else
+        err = gt__picture_draw(&picture, (gt_picture_format)arguments->format, arguments->dpi, arguments->output,
+                               &width, &height);
+    if (err == GT_OK) {
+        if (arguments->dump)
+            gt__picture_dump(&picture, stdout);
+        print_summary(arguments, timeline, width, height);
+    }
+    gt__picture_free(&picture);
+    return err;
+}
+
+int gt__command_visualize(int argc, char **argv)
+{
+    visualize_arguments arguments = {.dpi = 150, .to = INFINITY, .format = FORMAT_NONE};
+    int status = parse(argc, argv, &arguments);
+    if (status >= 0)
+        return status;
+    choose_output(&arguments);
+    gt_timeline timeline = {0};
+    gt_err err = visualize(&arguments, &timeline);
+    gt__timeline_free(&timeline);
+    fflush(stdout);
+    if (err == GT_OK)
+        return 0;
+    fprintf(stderr, "gt visualize: %s\n", gt_error_text());
+    return 1;
+}

@@ -1,0 +1,398 @@
+/*
+ * visualize_parse.c: a log's lines become a gt_timeline. First stage of `gt visualize`; visualize_layout.c is
+ * next.
+ *
+ *     1.608s | #0012 | WORKER_SEND  | WORKER auto_worker | WorkerBinaryOp |  152B | op=add result=006b8b4568_2
+ *
+ * Logs come from anywhere: a line that is none is reported with its number and skipped, and bytes that are not
+ * text become question marks, so that no later stage meets them.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "visualize.h"
+
+const char *const gt__log_event_names[GT_LOG_EVENT_COUNT] = {
+#define EVENT(name) #name,
+    GT_LOG_EVENTS(EVENT)
+#undef EVENT
+};
+
+enum { COLUMNS = 7, COMPLAINTS = 10, LOOK_BACK = 4096 };
+
+void gt__out_of_memory(void)
+{
+    fputs("gt: out of memory\n", stderr);
+    exit(1);
+}
+
+void *gt__zeroed(size_t count, size_t item_bytes)
+{
+    void *items = calloc(count, item_bytes);
+    if (!items)
+        gt__out_of_memory();
+    return items;
+}
+
+void gt__array_room(void **items, size_t count, size_t *capacity, size_t item_bytes)
+{
+    if (count < *capacity)
+        return;
+    *capacity = *capacity ? 2 * *capacity : 64;
+    *items = realloc(*items, *capacity * item_bytes);
+    if (!*items)
+        gt__out_of_memory();
+}
+
+/* ---- text --------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at `text`; 0: it is none. */
+static unsigned utf8_length(const unsigned char *text)
+{
+    unsigned length = *text < 0x80 ? 1 : *text >> 5 == 6 ? 2 : *text >> 4 == 14 ? 3 : *text >> 3 == 30 ? 4 : 0;
+    uint32_t code = length == 1 ? *text : *text & (0x7fu >> length);
+    for (unsigned k = 1; k < length; k++) {
+        if (text[k] >> 6 != 2)
+            return 0;
+        code = code << 6 | (text[k] & 0x3f);
+    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    bool valid = length && code >= least[length] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+    return valid ? length : 0;
+}
+
+static void keep_text_only(char *text, size_t size)
+{
+    for (size_t k = 0; k < size;) {
+        unsigned char c = (unsigned char)text[k];
+        unsigned length = utf8_length((unsigned char *)text + k);
+        if (!length || (c < ' ' && c != '\n') || c == 127) {
+            text[k++] = c == '\t' || c == '\r' ? ' ' : '?';
+        } else
+            k += length;
+    }
+}
+
+/* Cut blanks at both ends, in place. */
+static char *trim(char *text)
+{
+    text += strspn(text, " ");
+    size_t length = strlen(text);
+    while (length && text[length - 1] == ' ')
+        text[--length] = 0;
+    return text;
+}
+
+/* The value of `key=` in the details, copied into `value`; NULL if there is none. */
+static const char *detail(const char *details, const char *key, char *value, size_t size)
+{
+    size_t length = strlen(key);
+    for (const char *at = details; (at = strstr(at, key)); at += length)
+        if ((at == details || at[-1] == ' ') && at[length] == '=') {
+            size_t end = strcspn(at + length + 1, " ");
+            snprintf(value, size, "%.*s", (int)end, at + length + 1);
+            return value;
+        }
+    return NULL;
+}
+
+/* A number with a unit out of `units`, whose k-th entry is worth factor[k]. */
+static bool parse_quantity(const char *text, const char *const *units, const double *factors, double *value)
+{
+    char *unit;
+    double number = strtod(text, &unit);
+    if (unit == text || !isfinite(number) || number < 0)
+        return false;
+    for (unsigned k = 0; units[k]; k++)
+        if (strcmp(unit, units[k]) == 0) {
+            *value = number * factors[k];
+            return true;
+        }
+    return false;
+}
+
+static bool parse_seconds(const char *text, double *seconds)
+{
+    static const char *const units[] = {"s", "", "ms", "us", "µs", "ns", NULL};
+    static const double factors[] = {1, 1, 1e-3, 1e-6, 1e-6, 1e-9};
+    return parse_quantity(text, units, factors, seconds);
+}
+
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const char *const units[] = {"B", "", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", NULL};
+    static const double factors[] = {1, 1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 0x1p10, 0x1p20, 0x1p30, 0x1p40};
+    double value = 0;
+    if (strcmp(text, "-") != 0 && *text && !parse_quantity(text, units, factors, &value))
+        return false;
+    *bytes = (uint64_t)fmin(value, 1e18);
+    return true;
+}
+
+/* ---- lines -------------------------------------------------------------------------------------------------- */
+
+static int32_t find_party(gt_timeline *timeline, gt_party_kind kind, const char *name, bool add)
+{
+    for (size_t k = timeline->party_count; k-- > 0;)
+        if (timeline->parties[k].kind == kind && strcmp(timeline->parties[k].name, name) == 0)
+            return (int32_t)k;
+    if (!add)
+        return -1;
+    *GT_PUSH(timeline->parties, timeline->party_count, timeline->party_capacity) =
+        (gt_party){.kind = kind, .name = name};
+    return (int32_t)timeline->party_count - 1;
+}
+
+static int32_t parse_party(gt_timeline *timeline, char *source)
+{
+    static const char *const kinds[] = {"CLIENT", "DISPATCHER", "WORKER"};
+    for (int kind = 0; kind < 3; kind++) {
+        size_t length = strlen(kinds[kind]);
+        if (strncmp(source, kinds[kind], length) != 0 || (source[length] && source[length] != ' '))
+            continue;
+        return kind == GT_PARTY_DISPATCHER ? 0 : find_party(timeline, kind, trim(source + length), true);
+    }
+    return -1;
+}
+
+/* What is wrong with the line; NULL: nothing, and it is in the timeline. The line is cut into pieces. */
+static const char *parse_line(gt_timeline *timeline, char *line)
+{
+    char *column[COLUMNS] = {trim(line)};
+    int columns = 1;
+    for (char *at = column[0]; columns < COLUMNS && (at = strstr(at, " |")); columns++) {
+        *at = 0;
+        column[columns] = at += 2;
+    }
+    if (columns < COLUMNS - 1)
+        return "it has fewer than six columns";
+    for (int k = 0; k < columns; k++)
+        column[k] = trim(column[k]);
+    gt_timeline_event event = {.partner = -1, .peer = -1, .duration = -1};
+    char *end, value[64], *source = column[3];
+    if (!parse_seconds(column[0], &event.time))
+        return "the first column is no time";
+    if (column[1][0] != '#' || (event.sequence = strtoull(column[1] + 1, &end, 10), *end || end == column[1] + 1))
+        return "the second column is no #number";
+    while (event.event < GT_LOG_EVENT_COUNT && strcmp(column[2], gt__log_event_names[event.event]) != 0)
+        event.event++;
+    if (event.event == GT_LOG_EVENT_COUNT)
+        return "the third column is no event";
+    if (!parse_bytes(column[5], &event.bytes))
+        return "the sixth column is no size";
+    if ((event.party = parse_party(timeline, source)) < 0)
+        return "the fourth column names no CLIENT, WORKER or DISPATCHER";
+    event.command = column[4];
+    event.details = columns == COLUMNS ? column[6] : "";
+    event.failed = event.event == GT_LOG_ERROR || strstr(event.details, "success=False") != NULL;
+    const char *op = detail(event.details, "op", value, sizeof value);
+    event.category = (uint8_t)gt__category_of_command(event.command, op);
+    const gt_op_row *row = op ? gt__op_find(op, NULL) : NULL;
+    event.label = row ? row->name : event.command + (strncmp(event.command, "Worker", 6) == 0 ? 6 : 0);
+    if (event.event == GT_LOG_WORKER_RECV && detail(event.details, "duration", value, sizeof value) &&
+        !parse_seconds(value, &event.duration))
+        return "its duration is no time";
+    event.start = event.duration >= 0 ? event.time - event.duration : event.time;
+    if (event.duration >= 0 && detail(event.details, "start", value, sizeof value) &&
+        !parse_seconds(value, &event.start))
+        return "its start is no time";
+    timeline->parties[event.party].events++;
+    *GT_PUSH(timeline->events, timeline->count, timeline->capacity) = event;
+    return NULL;
+}
+
+static gt_err read_all(const char *path, char **text, size_t *size)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return gt__fail(GT_ERR_VALUE, "cannot read %s: %s", path, strerror(errno));
+    size_t capacity = 0, count = 0, got;
+    *text = NULL;
+    do {
+        while (capacity < count + (1 << 16) + 1)
+            gt__array_room((void **)text, capacity, &capacity, 1);
+        got = fread(*text + count, 1, capacity - count - 1, file);
+        count += got;
+    } while (got);
+    (*text)[count] = 0;
+    bool failed = ferror(file);
+    fclose(file);
+    *size = count;
+    return failed ? gt__fail(GT_ERR_VALUE, "cannot read %s: %s", path, strerror(errno)) : GT_OK;
+}
+
+gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complaints)
+{
+    if (!timeline->party_count)
+        find_party(timeline, GT_PARTY_DISPATCHER, "", true);
+    char *text = NULL;
+    size_t size, before = timeline->malformed;
+    gt_err err = read_all(path, &text, &size);
+    *GT_PUSH(timeline->texts, timeline->text_count, timeline->text_capacity) = text;
+    GT_TRY(err);
+    keep_text_only(text, size);
+    size_t number = 1;
+    for (char *line = text, *next; line; line = next, number++) {
+        if ((next = strchr(line, '\n')))
+            *next++ = 0;
+        char *content = trim(line);
+        if (!*content)
+            continue;
+        const char *problem = parse_line(timeline, content);
+        if (problem && timeline->malformed++ - before < COMPLAINTS)
+            fprintf(complaints, "%s:%zu: not a log line: %s\n", path, number, problem);
+    }
+    if (timeline->malformed - before > COMPLAINTS)
+        fprintf(complaints, "%s: and %zu more lines like that\n", path, timeline->malformed - before - COMPLAINTS);
+    return GT_OK;
+}
+
+/* ---- partners ----------------------------------------------------------------------------------------------- */
+
+/* What is still unanswered of one party, oldest first. */
+typedef struct open_requests {
+    int32_t *events;
+    size_t first, count, capacity;
+    double last_end; /* when the operation before ended */
+} open_requests;
+
+static bool answers(const gt_timeline_event *request, const gt_timeline_event *answer)
+{
+    if (strcmp(request->command, answer->command) != 0 && !strstr(answer->command, "Response"))
+        return false;
+    static const char *const keys[] = {"result", "tensor_id"}; /* what it is about: the same in both, if told */
+    char asked[64], told[64];
+    for (int k = 0; k < 2; k++)
+        if (detail(request->details, keys[k], asked, sizeof asked) &&
+            detail(answer->details, keys[k], told, sizeof told))
+            return strcmp(asked, told) == 0;
+    return true;
+}
+
+/* A log without measured durations: the worker was at it since it was asked, or since it had done what came
+ * before. */
+static void find_duration(gt_timeline_event *event, const gt_timeline_event *request, double *last_end)
+{
+    if (event->duration < 0) {
+        event->start = fmin(event->time, fmax(request->time, *last_end));
+        event->duration = event->time - event->start;
+    }
+    *last_end = event->start + event->duration;
+}
+
+/* An answer that does not say what it is about is about what was asked. */
+static void pair(gt_timeline *timeline, int32_t request, int32_t answer)
+{
+    gt_timeline_event *asked = &timeline->events[request], *told = &timeline->events[answer];
+    asked->partner = answer;
+    told->partner = request;
+    char op[64];
+    if (!detail(told->details, "op", op, sizeof op)) {
+        told->label = asked->label;
+        told->category = asked->category;
+    }
+}
+
+/*
+ * Workers answer in order and clients are answered in order, but not everything is answered. So an answer belongs
+ * to the oldest request that fits, and what was asked before that will get none.
+ */
+static void find_partners(gt_timeline *timeline)
+{
+    open_requests *open = gt__zeroed(timeline->party_count, sizeof *open);
+    for (size_t k = 0; k < timeline->count; k++) {
+        gt_timeline_event *event = &timeline->events[k];
+        open_requests *queue = &open[event->party];
+        if (event->event == GT_LOG_RECV || event->event == GT_LOG_WORKER_SEND)
+            *GT_PUSH(queue->events, queue->count, queue->capacity) = (int32_t)k;
+        if (event->event != GT_LOG_SEND && event->event != GT_LOG_WORKER_RECV)
+            continue;
+        for (size_t at = queue->first; at < queue->count && at < queue->first + LOOK_BACK; at++)
+            if (answers(&timeline->events[queue->events[at]], event)) {
+                pair(timeline, queue->events[at], (int32_t)k);
+                queue->first = at + 1;
+                break;
+            }
+        if (event->event == GT_LOG_WORKER_RECV)
+            find_duration(event, event->partner < 0 ? event : &timeline->events[event->partner], &queue->last_end);
+    }
+    for (size_t k = 0; k < timeline->party_count; k++)
+        free(open[k].events);
+    free(open);
+}
+
+/* The other worker of an instruction that moves data: named in its details as to= or from=. */
+static void find_peers(gt_timeline *timeline)
+{
+    for (size_t k = 0; k < timeline->count; k++) {
+        gt_timeline_event *event = &timeline->events[k];
+        char name[64];
+        if (event->event == GT_LOG_WORKER_SEND &&
+            (detail(event->details, "to", name, sizeof name) || detail(event->details, "from", name, sizeof name)))
+            event->peer = find_party(timeline, GT_PARTY_WORKER, name, false);
+        if (event->event == GT_LOG_WORKER_RECV && event->partner >= 0)
+            event->peer = timeline->events[event->partner].peer;
+    }
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const gt_timeline_event *a = left, *b = right;
+    if (a->time != b->time)
+        return a->time < b->time ? -1 : 1;
+    return (a->sequence > b->sequence) - (a->sequence < b->sequence);
+}
+
+void gt__timeline_finish(gt_timeline *timeline, double from, double to)
+{
+    size_t kept = 0;
+    for (size_t k = 0; k < timeline->count; k++) {
+        if (timeline->events[k].time >= from && timeline->events[k].time <= to)
+            timeline->events[kept++] = timeline->events[k];
+        else
+            timeline->parties[timeline->events[k].party].events--;
+    }
+    timeline->count = kept;
+    if (kept)
+        qsort(timeline->events, kept, sizeof *timeline->events, by_time);
+    find_partners(timeline);
+    find_peers(timeline);
+}
+
+double gt__timeline_begin(const gt_timeline *timeline)
+{
+    double begin = timeline->count ? timeline->events[0].time : 0;
+    for (size_t k = 0; k < timeline->count; k++)
+        if (timeline->events[k].event == GT_LOG_WORKER_RECV)
+            begin = fmin(begin, timeline->events[k].start);
+    return begin;
+}
+
+double gt__timeline_end(const gt_timeline *timeline)
+{
+    double end = timeline->count ? timeline->events[timeline->count - 1].time : 0;
+    for (size_t k = 0; k < timeline->count; k++)
+        if (timeline->events[k].event == GT_LOG_WORKER_RECV)
+            end = fmax(end, timeline->events[k].start + timeline->events[k].duration);
+    return end;
+}
+
+size_t gt__timeline_workers(const gt_timeline *timeline)
+{
+    size_t workers = 0;
+    for (size_t k = 0; k < timeline->party_count; k++)
+        workers += timeline->parties[k].kind == GT_PARTY_WORKER && timeline->parties[k].events > 0;
+    return workers;
+}
+
+void gt__timeline_free(gt_timeline *timeline)
+{
+    for (size_t k = 0; k < timeline->text_count; k++)
+        free(timeline->texts[k]);
+    free(timeline->texts);
+    free(timeline->parties);
+    free(timeline->events);
+    *timeline = (gt_timeline){0};
+}

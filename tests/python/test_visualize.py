@@ -1,0 +1,533 @@
+"""gt visualize: what the pictures show, compared with what the log says.
+
+--dump-layout tells what is drawn and where; the PNG's pixels and the SVG's shapes are checked against that, so that
+the picture itself is tested and not only its plan. log_maker.py writes the logs.
+"""
+
+import collections
+import json
+import re
+import struct
+import subprocess
+import sys
+import xml.etree.ElementTree
+import zlib
+
+import numpy as np
+import pytest
+
+from log_maker import Log, simulate
+from support import GT_BINARY, PATIENCE_S, clean_environment
+
+# The seeds' legend, and the shapes of a log's events.
+LEGEND = {
+    "MatMul": "red",
+    "BinaryOp": "blue",
+    "UnaryOp": "green",
+    "ReLU": "dark gray",
+    "Sum": "purple",
+    "Mean": "teal",
+    "GetData": "dark orange",
+    "AllGather": "dark red",
+    "FreeTensor": "light gray",
+}
+CATEGORY = {"matmul": "MatMul", "add": "BinaryOp", "mul": "BinaryOp", "relu": "ReLU", "exp": "UnaryOp", "sum": "Sum",
+            "mean": "Mean", "randn": "Create", None: "GetData"}
+
+
+def visualize(*arguments, status=0, python=False, cwd=None):
+    program = [sys.executable, "-m", "gt.scripts.visualize"] if python else [GT_BINARY, "visualize"]
+    ended = subprocess.run([*program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd,
+                           timeout=4 * PATIENCE_S, env=clean_environment())
+    assert ended.returncode == status, f"status {ended.returncode}, expected {status}:\n{ended.stdout}{ended.stderr}"
+    return ended
+
+
+def draw(log, directory, *options, name="log"):
+    """The layout of a log's picture (a PNG unless the options say otherwise), and where the log lies."""
+    path = directory / f"{name}.txt"
+    path.write_text(log if isinstance(log, str) else log.text())
+    ended = visualize(path, "--output", directory / f"{name}.png", *options, "--dump-layout")
+    return json.loads(ended.stdout)
+
+
+def operation(details):
+    found = re.search(r"\bop=(\S+)", details)
+    return found and found.group(1)
+
+
+def read_png(path):
+    """The pixels of an 8-bit RGB PNG, as (height, width, 3)."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, compressed = 8, b""
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + length]
+        at += 12 + length
+        if kind == b"IHDR":
+            width, height, depth, colours, _, _, interlaced = struct.unpack(">IIBBBBB", body)
+            assert (depth, colours, interlaced) == (8, 2, 0)
+        elif kind == b"IDAT":
+            compressed += body
+    rows = np.frombuffer(zlib.decompress(compressed), np.uint8).reshape(height, 1 + 3 * width)
+    pixels = np.zeros((height + 1, width + 1, 3), np.int32)  # a zero row above and a zero column to the left
+    for y in range(height):
+        kind, row = rows[y, 0], rows[y, 1:].reshape(width, 3).astype(np.int32)
+        above = pixels[y, 1:]
+        if kind == 0:
+            pixels[y + 1, 1:] = row
+        elif kind == 1:
+            pixels[y + 1, 1:] = np.cumsum(row, 0) & 255
+        elif kind == 2:
+            pixels[y + 1, 1:] = (row + above) & 255
+        else:
+            for x in range(width):
+                a, b, c = pixels[y + 1, x], pixels[y, x + 1], pixels[y, x]
+                if kind == 3:
+                    guess = (a + b) // 2
+                else:
+                    pa, pb, pc = abs(b - c), abs(a - c), abs(a + b - 2 * c)
+                    guess = np.where((pa <= pb) & (pa <= pc), a, np.where(pb <= pc, b, c))
+                pixels[y + 1, x + 1] = (row[x] + guess) & 255
+    return pixels[1:, 1:]
+
+
+def rgb(colour):
+    return tuple(int(colour[k : k + 2], 16) for k in (1, 3, 5))
+
+
+# ---- what is drawn --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A log of a few hundred events with everything in it, and its picture."""
+    directory = tmp_path_factory.mktemp("small")
+    log = simulate(200, clients=2, workers=3, signals=("START_FORWARD", "END_FORWARD"), failures=1, scale=5)
+    layout = draw(log, directory)
+    return log, layout, directory
+
+
+def test_a_lane_for_each_party(small):
+    log, layout, _ = small
+    lanes = layout["lanes"]
+    assert [(lane["kind"], lane["name"]) for lane in lanes] == [
+        ("client", "Client 006b8b4567"),
+        ("client", "Client 016b8b4567"),
+        ("dispatcher", "Dispatcher"),
+        ("worker", "Worker worker_0"),
+        ("worker", "Worker worker_1"),
+        ("worker", "Worker worker_2"),
+    ]
+    for lane in lanes:
+        source = lane["name"].upper().split(" ")[0] + lane["name"][lane["name"].find(" ") :]
+        assert lane["events"] == sum(line[3] == source for line in log.lines)
+    assert all(a["top"] + a["height"] <= b["top"] + 1e-6 for a, b in zip(lanes, lanes[1:]))
+
+
+def test_workers_are_in_the_order_of_their_numbers(tmp_path):
+    layout = draw(simulate(400, workers=12), tmp_path)
+    workers = [lane["name"] for lane in layout["lanes"] if lane["kind"] == "worker"]
+    assert workers == [f"Worker worker_{index}" for index in range(12)]
+
+
+def test_bars_have_the_worker_s_own_times(small):
+    log, layout, _ = small
+    per_point = (layout["end"] - layout["begin"]) / (layout["right"] - layout["left"])
+    expected = {}
+    for _, sequence, event, source, _, _, details in log.lines:
+        if event == "WORKER_RECV":
+            start, duration = (float(re.search(rf"{key}=(\S+)", details).group(1)) for key in ("start", "duration"))
+            expected[sequence] = (f"Worker {source.split()[1]}", start, duration, CATEGORY[operation(details)])
+    single = [bar for bar in layout["bars"] if not bar["aggregated"] and not bar["waiting"]]
+    assert single
+    for bar in single:
+        lane, start, duration, category = expected[bar["sequence"]]
+        assert layout["lanes"][bar["lane"]]["name"] == lane
+        assert bar["start"] == pytest.approx(start, abs=1e-9) and bar["duration"] == pytest.approx(duration, abs=1e-9)
+        assert bar["category"] == category
+        assert bar["width"] == pytest.approx(max(duration / per_point, 1.2), rel=0.02)
+        assert bar["x"] == pytest.approx(layout["left"] + (start - layout["begin"]) / per_point, abs=0.1)
+    drawn = sum(bar["count"] for bar in layout["bars"] if not bar["waiting"])
+    assert drawn == log.count("WORKER_RECV")
+    busy = sum(lane["busy"] for lane in layout["lanes"] if lane["kind"] == "worker")
+    assert busy == pytest.approx(sum(duration for _, _, duration, _ in expected.values()), rel=1e-6)
+
+
+def test_waits_of_clients_are_bars_from_request_to_answer(small):
+    log, layout, _ = small
+    waiting = [bar for bar in layout["bars"] if bar["waiting"]]
+    assert sum(bar["count"] for bar in waiting) == log.count("SEND") > 0
+    requests = [line for line in log.lines if line[2] == "RECV" and line[4] == "GetData"]
+    asked = {re.search(r"result=(\d+)", line[6]).group(1): line[0] for line in requests}
+    answers = {line[1]: line for line in log.lines if line[2] == "SEND"}
+    for bar in waiting:
+        if bar["aggregated"]:
+            continue
+        line = answers[bar["sequence"]]
+        begin = asked[re.search(r"result=(\d+)", line[6]).group(1)]
+        assert bar["start"] == pytest.approx(begin, abs=2e-6)
+        assert bar["duration"] == pytest.approx(line[0] - begin, abs=2e-6)
+
+
+def test_one_marker_for_each_event_in_its_lane_and_its_echo_at_the_dispatcher(small):
+    log, layout, _ = small
+    shown, echoes = collections.Counter(), collections.Counter()
+    for marker in layout["markers"]:
+        (echoes if marker["echo"] else shown)[layout["lanes"][marker["lane"]]["name"]] += marker["count"]
+    for lane in layout["lanes"]:
+        if lane["kind"] == "dispatcher":
+            messages = sum(log.count(event) for event in ("RECV", "SEND", "WORKER_SEND", "WORKER_RECV"))
+            assert echoes[lane["name"]] == messages
+        else:
+            source = lane["kind"].upper() + lane["name"][lane["name"].find(" ") :]
+            assert shown[lane["name"]] == sum(line[3] == source and line[2] != "SIGNAL" for line in log.lines)
+
+
+def test_few_events_are_drawn_one_by_one(tmp_path):
+    log = simulate(30, scale=20)
+    layout = draw(log, tmp_path)
+    assert not any(marker["heap"] for marker in layout["markers"])
+    assert not any(bar["aggregated"] for bar in layout["bars"])
+    for marker in layout["markers"]:
+        line = log.lines[marker["sequence"] - 1]
+        assert line[2] == marker["event"]
+    arrows = collections.Counter(arrow["event"] for arrow in layout["arrows"])
+    assert arrows == {event: log.count(event) for event in ("RECV", "SEND", "WORKER_SEND", "WORKER_RECV")}
+    # Key events carry their number: the bars that have room for it, and the requests.
+    ids = {item["id"] for item in layout["markers"] + layout["bars"] if item["id"]}
+    assert ids and all(int(text[1:]) in range(1, len(log.lines) + 1) for text in ids)
+    assert f"#{next(line[1] for line in log.lines if line[2] == 'RECV')}" in ids
+    assert {"matmul", "randn"} & {bar["label"] for bar in layout["bars"]}
+
+
+def test_arrows_go_from_lane_to_lane(small):
+    log, layout, _ = small
+    kinds = [lane["kind"] for lane in layout["lanes"]]
+    ways = collections.Counter()
+    for arrow in layout["arrows"]:
+        ways[arrow["event"], kinds[arrow["from"]], kinds[arrow["to"]]] += arrow["count"]
+        assert arrow["x1"] >= arrow["x0"] - 0.01  # nothing arrives before it was sent
+    assert ways == {
+        ("RECV", "client", "dispatcher"): log.count("RECV"),
+        ("SEND", "dispatcher", "client"): log.count("SEND"),
+        ("WORKER_SEND", "dispatcher", "worker"): log.count("WORKER_SEND"),
+        ("WORKER_RECV", "worker", "dispatcher"): log.count("WORKER_RECV"),
+    }
+
+
+def test_moves_are_arrows_from_worker_to_worker(tmp_path):
+    log = Log()
+    log.line(0.001, "WORKER_SEND", "WORKER a", "WorkerMove", 64, "result=1_1 to=b")
+    log.line(0.004, "WORKER_RECV", "WORKER a", "WorkerMove", 64, "result=1_1 success=True start=0.002 duration=0.001")
+    log.line(0.005, "WORKER_SEND", "WORKER b", "WorkerUnaryOp", 64, "result=1_2 op=relu")
+    layout = draw(log, tmp_path)
+    names = [lane["name"] for lane in layout["lanes"]]
+    assert ("Worker a", "Worker b") in {(names[arrow["from"]], names[arrow["to"]]) for arrow in layout["arrows"]}
+    assert [bar["category"] for bar in layout["bars"]] == ["Move"]
+
+
+def test_more_bytes_are_larger_markers_and_thicker_arrows(tmp_path):
+    log = Log()
+    sizes = [64, 4096, 1 << 20, 1 << 30]
+    for index, size in enumerate(sizes):
+        log.line(0.001 * (index + 1), "RECV", "CLIENT 1", "UploadData", size, f"result={index}")
+    layout = draw(log, tmp_path)
+    markers = sorted((m for m in layout["markers"] if not m["echo"]), key=lambda marker: marker["x"])
+    radii = [marker["radius"] for marker in markers]
+    widths = [arrow["width"] for arrow in sorted(layout["arrows"], key=lambda arrow: arrow["x0"])]
+    assert radii == sorted(set(radii)) and widths == sorted(set(widths))
+
+
+def test_signals_are_red_lines_through_all_lanes(small):
+    log, layout, directory = small
+    assert [line["name"] for line in layout["signals"]] == ["START_FORWARD", "END_FORWARD"]
+    pixels, scale = read_png(directory / "log.png"), 150 / 72
+    for line in layout["signals"]:
+        at = int(line["x"] * scale)
+        column = pixels[int(layout["top"] * scale) : int(layout["bottom"] * scale), at - 1 : at + 3]
+        red = (column[..., 0] > 200) & (column[..., 1] < 140) & (column[..., 2] < 140)
+        assert red.any(1).mean() > 0.95
+
+
+def test_failures_stand_out(small):
+    log, layout, _ = small
+    assert log.count("ERROR") == 1
+    failed = [marker["event"] for marker in layout["markers"] if marker["failed"] and not marker["heap"]]
+    assert failed.count("ERROR") == 1
+    assert sum(bar["failed"] for bar in layout["bars"]) == 1
+    assert "ERROR" in {item["text"] for item in layout["legend"]}
+
+
+def test_the_legend_has_what_the_picture_has(small):
+    log, layout, _ = small
+    used = {CATEGORY[operation(line[6])] for line in log.lines if line[2] in ("RECV", "WORKER_RECV")}
+    assert {item["text"] for item in layout["legend"] if "category" in item} == used
+    assert all(layout["bottom"] < item["y"] < layout["height"] for item in layout["legend"])
+
+
+def test_the_seeds_colours(tmp_path):
+    log = Log()
+    commands = [("BinaryOp", "op=matmul"), ("BinaryOp", "op=add"), ("UnaryOp", "op=exp"), ("UnaryOp", "op=relu"),
+                ("UnaryOp", "op=sum"), ("UnaryOp", "op=mean"), ("GetData", ""), ("AllGather", ""), ("FreeTensor", "")]
+    for index, (command, details) in enumerate(commands):
+        log.line(index + 0.5, "WORKER_RECV", "WORKER w", f"Worker{command}", 64,
+                 f"{details} success=True start={index + 0.1} duration=0.3")
+    layout = draw(log, tmp_path, "--dpi", 100)
+    bars = sorted(layout["bars"], key=lambda bar: bar["x"])
+    assert [bar["category"] for bar in bars] == list(LEGEND)
+    colours = [rgb(bar["colour"]) for bar in bars]
+    red, blue, green, gray, purple, teal, orange, dark_red, light = colours
+    assert red[0] > 180 > 100 > max(red[1:]) and max(blue) == blue[2] > 150 and max(green) == green[1] > 130
+    assert len(set(gray)) == 1 and gray[0] < 100 and len(set(light)) == 1 and light[0] > 180
+    assert purple[0] > purple[1] < purple[2] and abs(teal[1] - teal[2]) < 30 > teal[0]
+    assert orange[0] > 200 > orange[1] > 80 > orange[2] and 100 < dark_red[0] < 160 > 20 > max(dark_red[1:])
+    # and on paper: a corner of each bar, away from its label
+    pixels, scale = read_png(tmp_path / "log.png"), 100 / 72
+    for bar, colour in zip(bars, colours):
+        x, y = int((bar["x"] + 4) * scale), int((bar["y"] + 3) * scale)
+        assert tuple(pixels[y, x]) == colour, bar["category"]
+
+
+# ---- many events ----------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_thousand_events_are_added_up_and_none_is_lost(tmp_path):
+    log = simulate(100_000, clients=4, workers=8, signals=[f"epoch_{k}" for k in range(200)], scale=2)
+    layout = draw(log, tmp_path, "--dpi", 60)
+    assert len(log.lines) > 100_000
+    assert sum(bar["count"] for bar in layout["bars"] if not bar["waiting"]) == log.count("WORKER_RECV")
+    own = sum(marker["count"] for marker in layout["markers"] if not marker["echo"])
+    assert own == len(log.lines) - log.count("SIGNAL")
+    assert sum(arrow["count"] for arrow in layout["arrows"]) == sum(
+        log.count(event) for event in ("RECV", "SEND", "WORKER_SEND", "WORKER_RECV"))
+    assert sum(line["count"] for line in layout["signals"]) == 200
+    # Readable: about as many things as a page can hold, not as many as there were events.
+    lanes = len(layout["lanes"])
+    assert len(layout["bars"]) < 4000 * lanes and len(layout["markers"]) < 1500 * lanes and len(layout["arrows"]) < 500
+    # The columns' heights are the share of time that the worker was busy.
+    for index, lane in enumerate(layout["lanes"]):
+        if lane["kind"] == "worker":
+            drawn = sum(bar["duration"] for bar in layout["bars"] if bar["lane"] == index)
+            assert drawn == pytest.approx(lane["busy"], rel=1e-3)
+
+
+def test_many_parties_share_the_last_lane(tmp_path):
+    log = simulate(3000, clients=40, workers=70)
+    layout = draw(log, tmp_path, "--dpi", 40)
+    names = [lane["name"] for lane in layout["lanes"]]
+    assert "17 more clients" in names and "7 more workers" in names
+    assert sum(lane["events"] for lane in layout["lanes"]) == len(log.lines)
+
+
+def test_long_idle_times_are_left_out(tmp_path):
+    log = Log()
+    for index, time in enumerate((1.0, 1.001, 500.0, 500.001)):
+        log.line(time, "RECV", "CLIENT 1", "UnaryOp", 64, f"result={index} op=relu")
+    markers = [m for m in draw(log, tmp_path)["markers"] if not m["echo"]]
+    first, second, third, fourth = (marker["x"] for marker in markers)
+    assert second - first == pytest.approx(fourth - third, rel=0.01) and second - first > 100 > third - second
+
+
+# ---- reading logs ---------------------------------------------------------------------------------------------
+
+SEED_LINES = """\
+1.608s | #0011 | RECV         | CLIENT 006b8b4568           | BinaryOp        |       117B | result=2 op=add left=0 right=1
+1.608s | #0012 | WORKER_SEND  | WORKER auto_worker          | WorkerBinaryOp  |       152B | op=add result=006b8b4568_2
+1.609s | #0013 | WORKER_RECV  | WORKER auto_worker          | WorkerBinaryOp  |        91B | success=True
+  1.612s | #0043 | WORKER_SEND  | WORKER worker_0        | WorkerBinaryOp  | 123KB | op=add
+  1.615s | #0044 | WORKER_RECV  | WORKER worker_0        | WorkerResponse  | 45B   | success=True
+  1.616s | #0045 | SEND         | CLIENT 127.0.0.1:12345 | BinaryOp        | 45B   | success=True
+"""
+
+
+def test_the_seeds_own_examples(tmp_path):
+    """They tell no durations: an operation then takes from its request to its answer."""
+    layout = draw(SEED_LINES, tmp_path)
+    assert [lane["name"] for lane in layout["lanes"]] == [
+        "Client 006b8b4568", "Client 127.0.0.1:12345", "Dispatcher", "Worker auto_worker", "Worker worker_0"]
+    durations = sorted(round(bar["duration"], 6) for bar in layout["bars"])
+    assert durations == [0.001, 0.003]
+
+
+def test_malformed_lines_are_named_and_skipped(tmp_path):
+    path = tmp_path / "log.txt"
+    good = SEED_LINES.splitlines()
+    bad = {
+        2: "nonsense",
+        4: "x.608s | #0011 | RECV | CLIENT 1 | BinaryOp | 117B | result=2",
+        5: "1.608s | 0011 | RECV | CLIENT 1 | BinaryOp | 117B | result=2",
+        6: "1.608s | #0011 | RECEIVE | CLIENT 1 | BinaryOp | 117B | result=2",
+        7: "1.608s | #0011 | RECV | SOMEBODY 1 | BinaryOp | 117B | result=2",
+        8: "1.608s | #0011 | RECV | CLIENT 1 | BinaryOp | many | result=2",
+        9: "1.608s | #0011 | WORKER_RECV | WORKER 1 | WorkerBinaryOp | 117B | duration=long",
+    }
+    lines = [good[0], bad[2], good[1], *(bad[k] for k in range(4, 10)), *good[2:]]
+    path.write_text("\n".join(lines))
+    ended = visualize(path, "--output", tmp_path / "picture.png")
+    assert "Events: 6" in ended.stdout
+    reported = re.findall(r"log\.txt:(\d+): not a log line", ended.stderr)
+    assert [int(number) for number in reported] == sorted(bad)
+
+
+def test_of_many_malformed_lines_only_some_are_named(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text(SEED_LINES + "what?\n" * 50)
+    ended = visualize(path, "--output", tmp_path / "picture.png")
+    assert ended.stderr.count("not a log line") == 10 and "and 40 more lines" in ended.stderr
+
+
+def test_hostile_bytes_do_no_harm(tmp_path):
+    path = tmp_path / "log.txt"
+    random_numbers = np.random.default_rng(0)
+    noise = random_numbers.integers(0, 256, 20_000, np.uint8).tobytes()
+    strange = "0.5s | #1 | SIGNAL | CLIENT \"\\\u202e | Signal | 0B | name=".encode()
+    strange += b"\xff\xfe\x00\xc3" + b"y" * 9000
+    infinite = b"\ninfs | #1 | RECV | CLIENT 1 | A | 1B | x\nnans | #1 | RECV | CLIENT 1 | A | 1B | x\n"
+    huge = b"1e300s | #99999999999999999999999 | RECV | CLIENT 1 | A | 1e300TB | op=add\n"
+    path.write_bytes(noise + b"\n" + strange + infinite + huge + SEED_LINES.encode())
+    for output in ("picture.png", "picture.svg", "picture.json"):
+        visualize(path, "--output", tmp_path / output)
+    json.loads((tmp_path / "picture.json").read_text())
+    json.loads(visualize(path, "--output", tmp_path / "p.png", "--dump-layout").stdout)
+
+
+def test_several_logs_make_one_picture(tmp_path):
+    lines = SEED_LINES.splitlines(keepends=True)
+    (tmp_path / "1.log").write_text("".join(lines[3:]))
+    (tmp_path / "2.log").write_text("".join(lines[:3]))
+    ended = visualize(tmp_path / "1.log", tmp_path / "2.log", "--output", tmp_path / "p.png", "--dump-layout")
+    (tmp_path / "all.log").write_text(SEED_LINES)
+    together = visualize(tmp_path / "all.log", "--output", tmp_path / "p.png", "--dump-layout")
+    assert json.loads(ended.stdout) == json.loads(together.stdout)
+
+
+# ---- options --------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_and_the_defaults(tmp_path):
+    (tmp_path / "a.log").write_text(SEED_LINES)
+    ended = visualize("a.log", cwd=tmp_path)
+    pixels = read_png(tmp_path / "tape_timeline.png")
+    assert ended.stdout == (
+        "✓ Visualization saved to: tape_timeline.png\n"
+        f"  Resolution: {pixels.shape[1]} x {pixels.shape[0]} pixels\n"
+        "  Events: 6\n  Workers: 2\n  Duration: 0.008s\n"
+    )
+    assert ended.stderr == ""
+    assert (pixels[0, 0] == 255).all()  # a white background, for papers
+
+
+def test_python_module_is_the_same_program(tmp_path):
+    log = simulate(50, workers=2)
+    (tmp_path / "a.log").write_text(log.text())
+    (tmp_path / "c").mkdir(), (tmp_path / "python").mkdir()
+    mine = visualize("../a.log", "--output", "p.png", "--dpi", 80, "--dump-layout", cwd=tmp_path / "c")
+    theirs = visualize(
+        "../a.log", "--output", "p.png", "--dpi", 80, "--dump-layout", cwd=tmp_path / "python", python=True)
+    assert (mine.stdout, mine.stderr) == (theirs.stdout, theirs.stderr)
+    assert (tmp_path / "c" / "p.png").read_bytes() == (tmp_path / "python" / "p.png").read_bytes()
+
+
+def test_dpi_scales_the_picture(tmp_path):
+    layout = draw(SEED_LINES, tmp_path, "--dpi", 72)
+    low = read_png(tmp_path / "log.png").shape
+    draw(SEED_LINES, tmp_path, "--dpi", 144)
+    high = read_png(tmp_path / "log.png").shape
+    assert low[:2] == (np.ceil(layout["height"]), np.ceil(layout["width"]))
+    assert high[:2] == (np.ceil(2 * layout["height"]), np.ceil(2 * layout["width"]))
+
+
+def test_dimensions_follow_the_log(tmp_path):
+    few, many = draw(simulate(10), tmp_path), draw(simulate(2000, workers=8), tmp_path)
+    assert few["width"] < many["width"] and few["height"] < many["height"]
+
+
+@pytest.mark.parametrize("chosen", ["by name", "by option"])
+@pytest.mark.parametrize("format", ["png", "svg", "pdf", "chrome"])
+def test_formats(tmp_path, format, chosen):
+    extension = "json" if format == "chrome" else format
+    options = ["--output", f"picture.{extension}"] if chosen == "by name" else ["--format", format]
+    (tmp_path / "a.log").write_text(SEED_LINES)
+    ended = visualize("a.log", *options, cwd=tmp_path)
+    name = f"picture.{extension}" if chosen == "by name" else f"tape_timeline.{extension}"
+    assert f"saved to: {name}\n" in ended.stdout
+    beginning = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF", "chrome": b"{"}
+    assert (tmp_path / name).read_bytes().startswith(beginning[format])
+
+
+def test_svg_has_the_bars_of_the_layout(tmp_path):
+    log = simulate(60, workers=2, scale=20)
+    layout = draw(log, tmp_path)
+    visualize(tmp_path / "log.txt", "--output", tmp_path / "p.svg")
+    root = xml.etree.ElementTree.parse(tmp_path / "p.svg").getroot()
+    corners = collections.Counter()
+    for path in root.iter("{http://www.w3.org/2000/svg}path"):
+        # Cairo before 1.17 writes style="fill:rgb(84%,15%,16%)", later ones fill="rgb(84%, 15%, 16%)".
+        start = re.match(r"M ([\d.]+) ([\d.]+) L", path.get("d", ""))
+        fill = re.search(r"rgb\(([\d.]+)%, ?([\d.]+)%, ?([\d.]+)%\)", path.get("fill") or path.get("style", ""))
+        if start and fill:
+            colour = tuple(round(float(value) * 2.55) for value in fill.groups())
+            corners[round(float(start.group(1)), 1), round(float(start.group(2)), 1), colour] += 1
+    for bar in layout["bars"]:
+        assert corners[round(bar["x"], 1), round(bar["y"], 1), rgb(bar["colour"])], bar
+
+
+def test_chrome_trace_is_what_perfetto_reads(tmp_path):
+    log = simulate(300, clients=2, workers=2, signals=("START",), failures=1)
+    draw(log, tmp_path)
+    visualize(tmp_path / "log.txt", "--output", tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    phases = collections.Counter(event["ph"] for event in events)
+    assert phases["X"] == log.count("WORKER_RECV") + log.count("SEND")
+    assert phases["i"] == len(log.lines) - phases["X"]
+    assert phases["s"] == phases["f"] == log.count("RECV") + log.count("WORKER_SEND") + log.count("WORKER_RECV")
+    threads = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
+    for event in events:
+        assert isinstance(event["name"], str) and isinstance(event["pid"], int) and isinstance(event["tid"], int)
+        if event["ph"] == "M":
+            continue
+        assert (event["pid"], event["tid"]) in threads and event["ts"] >= 0 and event["ph"] in "Xisf"
+        assert event["ph"] != "X" or event["dur"] >= 0
+        assert event["ph"] != "i" or event["s"] in "gt"
+    starts = {event["id"]: event["ts"] for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event["ts"] for event in events if event["ph"] == "f"}
+    assert starts.keys() == ends.keys() and all(starts[key] <= ends[key] for key in starts)
+    signals = [event for event in events if event.get("cat") == "SIGNAL"]
+    assert [event["s"] for event in signals] == ["g"]
+    slowest = max((event for event in events if event["ph"] == "X" and event["cat"] != "wait"), key=lambda e: e["dur"])
+    assert slowest["cat"] == "MatMul" and slowest["args"]["details"]
+
+
+def test_from_and_to_choose_a_part(tmp_path):
+    log = simulate(500)
+    draw(log, tmp_path)
+    begin, end = log.lines[100][0], log.lines[200][0]
+    ended = visualize(tmp_path / "log.txt", "--from", begin - 5e-7, "--to", end + 5e-7, "--output", tmp_path / "p.png")
+    assert f"Events: {sum(begin <= line[0] <= end for line in log.lines)}\n" in ended.stdout
+    assert "no events between" in visualize(tmp_path / "log.txt", "--from", 1e6, status=1).stderr
+
+
+def test_help_and_mistakes(tmp_path):
+    (tmp_path / "a.log").write_text(SEED_LINES)
+    (tmp_path / "empty.log").write_text("")
+    text = visualize("--help").stdout
+    for option in ("--output", "--dpi", "--format", "--from", "--to", "--dump-layout"):
+        assert option in text
+    for arguments, status, message in [
+        ([], 2, "which log"),
+        (["missing.log"], 1, "cannot read missing.log"),
+        (["empty.log"], 1, "GT_INSTRUCTION_LOG"),
+        (["a.log", "--dpi", "none"], 2, "not a number"),
+        (["a.log", "--dpi", "0"], 2, "at least 1"),
+        (["a.log", "--dpi", "100000"], 1, "lower --dpi"),
+        (["a.log", "--format", "gif"], 2, "png, svg, pdf or chrome"),
+        (["a.log", "--output", "no/such/folder.png"], 1, "cannot write"),
+        (["a.log", "--output", "no/such/folder.json"], 1, "cannot write"),
+        (["a.log", "--output", "no/such/folder.svg"], 1, "cannot write"),
+        (["a.log", "--from", "x"], 2, "not a number"),
+        (["a.log", "--to", "-1"], 2, "not a number"),
+        (["a.log", "--colour"], 2, "--help"),
+    ]:
+        assert message in visualize(*arguments, status=status, cwd=tmp_path).stderr, arguments
