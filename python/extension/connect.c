@@ -462,15 +462,19 @@ static PyObject *py_manual_seed(PyObject *module, PyObject *seed)
     return client ? Py_NewRef(Py_None) : NULL;
 }
 
-static PyObject *py_stats(PyObject *module, PyObject *unused)
+static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    (void)unused;
+    static const char *const names[] = {"workers"};
+    PyObject *values[1];
+    bool workers = false;
+    if (gt__py_parse("stats", args, nargs, kwnames, names, 1, 1, values) < 0 || gt__py_flag(values[0], &workers) < 0)
+        return NULL;
     gt_client *client = gt__py_client();
     char *json;
     if (!client)
         return NULL;
-    gt_err err = gt__client_stats(client, &json);
+    gt_err err = gt__client_stats(client, workers, &json);
     if (err != GT_OK)
         return gt__py_raise(err);
     PyObject *text = PyUnicode_FromString(json);
@@ -499,7 +503,7 @@ PyMethodDef gt__py_connect_functions[] = {
      .ml_meth = py_manual_seed,
      .ml_flags = METH_O,
      .ml_doc = "manual_seed(seed): make random numbers repeat from here."},
-    NOARGS("stats", py_stats, "stats(): the dispatcher's statistics as JSON text."),
+    FAST("stats", py_stats, "stats(workers=False): the dispatcher's statistics as JSON; if workers, once they reported."),
     NOARGS("_close_all", close_all, "Close every client; runs at exit."),
     {.ml_name = NULL},
 };

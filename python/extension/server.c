@@ -19,15 +19,16 @@ typedef struct DispatcherObject {
 
 static PyObject *dispatcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"host", "port", NULL};
-    const char *host = NULL;
-    int port = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|zi:Dispatcher", names, &host, &port))
+    static char *names[] = {"host", "port", "log", "console", NULL};
+    const char *host = NULL, *log = NULL;
+    int port = 0, console = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|zizp:Dispatcher", names, &host, &port, &log, &console))
         return NULL;
     DispatcherObject *self = (DispatcherObject *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     gt_dispatcher_options options = {.host = host, .port = port, .listen = true};
+    options.observer = (gt_observer_options){.log = log, .console = console};
     gt_err err = gt__dispatcher_new(&options, &self->dispatcher);
     if (err == GT_OK)
         return (PyObject *)self;

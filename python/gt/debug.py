@@ -1,24 +1,72 @@
-"""Looking inside: statistics of the dispatcher and its workers."""
+"""Looking inside: the autograd tape of this thread's client, and statistics of the dispatcher and its workers.
 
+What the numbers mean is said at the top of src/dispatcher/stats.c. The instruction log (GT_INSTRUCTION_LOG) and the
+environment variables GT_VERBOSE and GT_DEBUG_* show the rest: see docs/monitoring.md.
+"""
+
+import collections
 import json
 
 from gt import _gt
 
+TapeEntry = collections.namedtuple('TapeEntry', 'number op shape inputs consumed')
+TapeEntry.__doc__ = """One recorded operation: its number, its op ('leaf' for a tensor that wants a gradient), the shape
+of its result, the numbers of the entries it was computed from, and whether backward() has used it up."""
+
+
+def get_tape():
+    """The operations recorded for backward(), oldest first, as TapeEntry tuples."""
+    return [TapeEntry(*entry) for entry in _gt._tape()]
+
+
+def print_tape():
+    """Print get_tape(), an operation to a line."""
+    tape = get_tape()
+    print(f'autograd tape: {len(tape)} {"entry" if len(tape) == 1 else "entries"}')
+    for entry in tape:
+        inputs = ', '.join(f'%{number}' for number in entry.inputs)
+        used = '  (used by backward)' if entry.consumed else ''
+        print(f'  %{entry.number} = {entry.op}({inputs})  {tuple(entry.shape)}{used}')
+
 
 def dispatcher_stats():
-    """The dispatcher's statistics, as a dictionary; waits for them."""
-    return json.loads(_gt.stats())
+    """The dispatcher's statistics, as a dictionary: its own, each worker's as it last reported, each client's with what
+    every stream modifier counts. Waits for the dispatcher, not for the workers."""
+    return json.loads(_gt.stats(False))
 
 
 def get_worker_stats():
-    """The statistics of each worker, by its name; waits for them."""
-    return {worker['name']: worker for worker in dispatcher_stats()['workers']}
+    """The statistics of each worker, by its name. Waits until every worker has done what this client asked of it so far."""
+    return {worker['name']: worker for worker in json.loads(_gt.stats(True))['workers']}
 
 
 def print_worker_stats():
-    """Print get_worker_stats(), a worker to a paragraph."""
+    """Print get_worker_stats(), a worker to a paragraph, its ops by the time they took."""
     for name, stats in get_worker_stats().items():
-        print(f'{name}:')
-        for key, value in stats.items():
-            if key != 'name':
-                print(f'  {key}: {value}')
+        memory = stats['memory']
+        print(f'{name} ({stats["engine"]}, {stats["link"]}):')
+        print(f'  {stats["total_instructions"]} instructions, busy {stats["busy_seconds"]:.3f} s, '
+              f'idle {stats["idle_seconds"]:.3f} s, hot {stats["hot_instructions"]}')
+        print(f'  {memory["tensors"]} tensors, {_bytes(memory["used"])} in use, {_bytes(memory["pooled"])} kept for reuse, '
+              f'limit {_bytes(memory["limit"])}')
+        for op, row in sorted(stats['ops'].items(), key=lambda item: -item[1]['seconds']):
+            print(f'  {op:<16} {row["count"]:>10} x  {row["seconds"] * 1e3:>12.3f} ms  {_bytes(row["bytes"]):>10}')
+
+
+def memory():
+    """Bytes and tensors: of each worker ('workers', by name: tensors, used, pooled, limit) and of each client ('clients', by
+    number: tensors, bytes). Waits as get_worker_stats() does."""
+    stats = json.loads(_gt.stats(True))
+    return {
+        'workers': {worker['name']: worker['memory'] for worker in stats['workers']},
+        'clients': {client['number']: {'tensors': client['tensors'], 'bytes': client['bytes']}
+                    for client in stats['clients']},
+    }
+
+
+def _bytes(count):
+    """1536 -> '1.5 KiB'."""
+    for unit in ('B', 'KiB', 'MiB', 'GiB'):
+        if count < 1024 or unit == 'GiB':
+            return f'{count:.0f} B' if unit == 'B' else f'{count:.1f} {unit}'
+        count /= 1024

@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "dispatcher.h"
+#include "settings.h"
 
 static const char help[] =
     "usage: gt server [-p PORT] [--host HOST] [OPTIONS]\n"
@@ -15,14 +16,17 @@ static const char help[] =
     "  -p, --port PORT     port to listen on (default 12345; 0 picks a free one)\n"
     "      --host HOST     address to listen on (default localhost)\n"
     "      --insecure      allow an address that other machines can reach: anyone there may connect\n"
+    "      --log FILE      write the instruction log to FILE (also GT_INSTRUCTION_LOG)\n"
+    "      --log-size N    begin a new log when it has N bytes (64M, 1G); the last four are kept as FILE.1 ...\n"
     "      --port-file F   write the port to file F once the server is ready\n"
     "  -q, --quiet         do not print where the server listens\n"
     "  -h, --help          this text\n";
 
-enum { OPTION_HOST = 256, OPTION_INSECURE, OPTION_PORT_FILE };
+enum { OPTION_HOST = 256, OPTION_INSECURE, OPTION_LOG, OPTION_LOG_SIZE, OPTION_PORT_FILE };
 
 typedef struct server_arguments {
     const char *host, *port_file;
+    gt_observer_options observer;
     int port;
     bool insecure, quiet;
 } server_arguments;
@@ -34,11 +38,14 @@ static int parse(int argc, char **argv, server_arguments *arguments)
         {.name = "port", .has_arg = required_argument, .val = 'p'},
         {.name = "host", .has_arg = required_argument, .val = OPTION_HOST},
         {.name = "insecure", .val = OPTION_INSECURE},
+        {.name = "log", .has_arg = required_argument, .val = OPTION_LOG},
+        {.name = "log-size", .has_arg = required_argument, .val = OPTION_LOG_SIZE},
         {.name = "port-file", .has_arg = required_argument, .val = OPTION_PORT_FILE},
         {.name = "quiet", .val = 'q'},
         {.name = "help", .val = 'h'},
         {0},
     };
+    double bytes;
     optind = 0; /* glibc: start afresh, we may run more than once in a process */
     for (int option; (option = getopt_long(argc, argv, "p:qh", options, NULL)) != -1;)
         switch (option) {
@@ -52,6 +59,16 @@ static int parse(int argc, char **argv, server_arguments *arguments)
         case OPTION_INSECURE:
             arguments->insecure = true;
             break;
+        case OPTION_LOG:
+            arguments->observer.log = optarg;
+            break;
+        case OPTION_LOG_SIZE:
+            if (gt__number_parse(optarg, GT_NUMBER_BYTES, 4096, 9e18, &bytes)) {
+                arguments->observer.log_bytes = (uint64_t)bytes;
+                break;
+            }
+            fprintf(stderr, "gt server: '%s' is not a number of bytes, 4096 or more\n", optarg);
+            return 2;
         case OPTION_PORT_FILE:
             arguments->port_file = optarg;
             break;
@@ -107,6 +124,7 @@ int gt__command_server(int argc, char **argv)
     gt__descriptors_raise();
     gt_dispatcher *dispatcher;
     gt_dispatcher_options options = {.host = arguments.host, .port = arguments.port, .listen = true};
+    options.observer = arguments.observer;
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());
         return 1;

@@ -149,8 +149,9 @@ typedef struct gt_lease gt_lease;
 gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **lease);
 void gt__lease_end(gt_lease *lease); /* any thread that holds the language's lock; the client may be closed */
 
-/* The dispatcher's statistics as JSON text, malloc'ed. */
-gt_err gt__client_stats(gt_client *client, char **json);
+/* The dispatcher's statistics as JSON text, malloc'ed. With `workers`, after each worker has reported what it did so
+ * far; a busy one may take a while. */
+gt_err gt__client_stats(gt_client *client, bool workers, char **json);
 
 /* ---- embedded server: embedded.c ---------------------------------------------------------------------------- */
 

@@ -201,10 +201,11 @@ gt_err gt_synchronize(gt_client *client)
     return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing, NULL);
 }
 
-gt_err gt__client_stats(gt_client *client, char **json)
+gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 {
     sink text = {.grow = true};
-    gt_err err = ask(client, (gt_instruction){.op = GT_OP_stats}, &text, NULL);
+    gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
+    gt_err err = ask(client, question, &text, NULL);
     if (err != GT_OK || !text.memory) {
         free(text.memory);
         return err != GT_OK ? err : gt__fail(GT_ERR_INTERNAL, "the server sent no statistics");

@@ -108,6 +108,56 @@ void gt__address_sweep(void)
         closedir(files);
 }
 
+unsigned gt__address_hide(char path[GT_ADDRESS_MAX])
+{
+    size_t length = strlen(path);
+    length = length < GT_ADDRESS_MAX - 1 ? length : GT_ADDRESS_MAX - 1;
+    memmove(path + 1, path, length);
+    path[0] = 0;
+    return (unsigned)length + 1;
+}
+
+/* The port in "20468.memory"; 0: it is no such name. */
+static int named_port(const char *name)
+{
+    char *end;
+    long port = strtol(name, &end, 10);
+    return end > name && !strcmp(end, ".memory") && port > 0 && port < 65536 ? (int)port : 0;
+}
+
+static void add_port(int *ports, int most, int *count, int port)
+{
+    for (int k = 0; k < *count; k++)
+        if (ports[k] == port)
+            return;
+    if (port && *count < most)
+        ports[(*count)++] = port;
+}
+
+int gt__address_servers(int *ports, int most)
+{
+    char directory[GT_ADDRESS_MAX - 16], line[512];
+    int count = 0;
+    if (private_directory(directory, sizeof directory) != GT_OK)
+        return 0;
+    DIR *files = opendir(directory);
+    for (const struct dirent *file; files && (file = readdir(files));)
+        add_port(ports, most, &count, named_port(file->d_name));
+    if (files)
+        closedir(files);
+    FILE *sockets = fopen("/proc/net/unix", "re");
+    size_t length = strlen(directory);
+    while (sockets && fgets(line, sizeof line, sockets)) {
+        line[strcspn(line, "\n")] = 0;
+        const char *name = strchr(line, '@');
+        if (name && !strncmp(name + 1, directory, length) && name[1 + length] == '/')
+            add_port(ports, most, &count, named_port(name + 1 + length + 1));
+    }
+    if (sockets)
+        fclose(sockets);
+    return count;
+}
+
 void gt__address_own(gt_address_file *file, const char *path)
 {
     struct stat info;

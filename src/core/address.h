@@ -3,6 +3,9 @@
  *
  * They are files PORT.memory and PORT.ipc in a directory private to the user: $XDG_RUNTIME_DIR/gt, or /tmp/gt-UID
  * where there is no such variable. Whoever can enter the directory is that user.
+ *
+ * The server inside a program, which only monitors connect to, has no file there but a socket under the same name in the
+ * abstract namespace: it is gone with the program, however that ends.
  */
 #ifndef GT_CORE_ADDRESS_H
 #define GT_CORE_ADDRESS_H
@@ -26,6 +29,13 @@ gt_err gt__address_clear(const char *path, int socket_type, int port);
 
 /* With the lock: remove the sockets of every server that was killed before it could. */
 void gt__address_sweep(void);
+
+/* Turn a path into the abstract name of the same; returns the length of sun_path. */
+unsigned gt__address_hide(char path[GT_ADDRESS_MAX]);
+
+/* The ports of this user's servers on this host, those inside programs too, in no order; returns how many, at most
+ * `most`. Some may be gone. */
+int gt__address_servers(int *ports, int most);
 
 /* A socket file that we bound, so that we remove it at the end and never somebody else's. */
 typedef struct gt_address_file {

@@ -20,6 +20,10 @@ static int64_t control_tail(const gt_instruction *ins)
     case GT_OP_reply:
     case GT_OP_failure:
         return ins->imm[1].u <= GT_MAX_CHUNK ? (int64_t)gt__slots_for(ins->imm[1].u) : -1;
+    case GT_OP_timing:
+        return ins->imm[1].u >= 1 && ins->imm[1].u <= GT_MAX_TIMINGS
+                   ? (int64_t)gt__slots_for(ins->imm[1].u * sizeof(gt_timing_entry))
+                   : -1;
     case GT_OP_hello:
         return GT_HELLO_TAIL;
     case GT_OP_goodbye:

@@ -26,6 +26,8 @@ enum {
     GT_FLAG_CONSUMES = 1 << 2, /* operand 0 dies with this instruction: it may be updated in place */
     GT_FLAG_LAST = 1 << 3,     /* reply: the final piece */
     GT_FLAG_SEGMENTS = 1 << 4, /* welcome: bulk data may go through shared segments */
+    GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
+    GT_FLAG_WORKERS = 1 << 6,  /* stats: what the workers know, too */
 };
 
 /* An operand may be a literal: its 64 bits lie in operand[k] itself. Two bits per operand in `literals`. */
@@ -81,6 +83,7 @@ enum {
     GT_MAX_CAT = 256,                                    /* operands of one cat */
     GT_HELLO_TAIL = 2,                                   /* slots: the names of a peer */
     GT_GOODBYE_TAIL = 2,                                 /* slots: a reason */
+    GT_MAX_TIMINGS = 256,                                /* instructions one timing record tells of */
 };
 
 /*
@@ -97,14 +100,35 @@ enum {
  *                                imm[1] offset in the segment
  *   sync     client -> worker    result: a ticket
  *   forget   client -> worker    imm[0] a segment that will not be named again
- *   stats    client -> disp.     result: a ticket; the reply's text is the dispatcher's statistics as JSON
- *   reply    worker -> client    result: the ticket, imm[0] offset, imm[1] bytes in the tail; GT_FLAG_LAST on the last
- *   failure  worker -> client    result: the ticket, imm[0] the gt_err, imm[1] text bytes, tail: the text
+ *   stats    client -> disp.     result: a ticket; the reply's text is the dispatcher's statistics as JSON, with
+ *                                GT_FLAG_WORKERS after the workers have reported
+ *            disp. -> worker     the reply is a gt_report and its rows (report.h)
+ *   reply    worker -> client    result: the ticket, imm[0] offset, imm[1] bytes in the tail; GT_FLAG_LAST on the last.
+ *                                To the dispatcher, while it watches: operand[0] start, operand[1] duration, in ns
+ *   failure  worker -> client    result: the ticket, imm[0] the gt_err, imm[1] text bytes, tail: the text.
+ *                                Where an instruction failed: operand[0] its op, operand[1] its number in the worker's
+ *                                stream (to the client: in the log, 0 if there is none), scope and site are its own.
+ *                                GT_FLAG_UNASKED: no ticket; told when it happens, while the dispatcher watches
+ *   watch    disp. -> worker     imm[0] 1: tell how long each record takes, 0: no more
+ *            monitor -> disp.    imm[0] topics, imm[1] milliseconds between statistics (monitor.h)
+ *   timing   worker -> disp.     result: the number of the first record told of, imm[1] how many,
+ *                                tail: a gt_timing_entry each
  *
  * The pieces of an answer come in order, and the last may be a failure. Between those of a long one (the dispatcher's
  * download.c) other answers may come, whole.
  */
 typedef enum gt_role { GT_ROLE_CLIENT = 1, GT_ROLE_WORKER = 2, GT_ROLE_MONITOR = 3 } gt_role;
+
+/* How long one record took, on the worker's clock: 16 bytes, four to a slot. */
+typedef struct gt_timing_entry {
+    uint64_t start_ns;
+    uint64_t duration_ns : 46;
+    uint64_t failed : 1; /* its result is poison */
+    uint64_t told : 1;   /* the answer to it tells how long it took */
+    uint64_t op : 16;
+} gt_timing_entry;
+
+_Static_assert(sizeof(gt_timing_entry) == 16, "four entries to a slot");
 
 /*
  * Check one record at `slots`, of which `available` may be read: known op, tail within bounds and within what is

@@ -171,10 +171,12 @@ struct gt_acceptor {
     int fd;
 };
 
+enum { GT_PORT_HIDDEN = -1 };
+
 struct gt_transport {
     const char *name; /* "memory", "ipc", "tcp" */
     bool same_host_only;
-    /* Bind. port 0 picks a free one; *bound gets it. tcp on a loopback or wildcard host serves ipc as well. */
+    /* Bind. port 0 picks a free one, and so does GT_PORT_HIDDEN (memory only: see address.h); *bound gets it. tcp on a loopback or wildcard host serves ipc as well. */
     gt_err (*listen)(const char *host, int port, gt_acceptor **acceptor, int *bound);
     /* GT_ERR_CONNECTION when nobody is there, GT_ERR_TIMEOUT when somebody is but does not answer. */
     gt_err (*connect)(const char *host, int port, int timeout_ms, gt_link **link);
@@ -183,6 +185,12 @@ struct gt_transport {
 extern const gt_transport gt__transport_memory;
 extern const gt_transport gt__transport_ipc;
 extern const gt_transport gt__transport_tcp;
+
+/* "memory", "ipc" or "tcp". */
+static inline const char *gt__link_name(const gt_link *link)
+{
+    return link->transport ? link->transport->name : gt__transport_memory.name;
+}
 
 /* Both ends of a memory link inside one process, for the embedded server. */
 gt_err gt__link_memory_pair(gt_link **a, gt_link **b);

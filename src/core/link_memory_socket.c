@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,8 +136,13 @@ static gt_err open_socket(int port, uint64_t deadline, int *out)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(errno));
-    while (connect(fd, (struct sockaddr *)&address, sizeof address)) {
+    socklen_t length = sizeof address;
+    while (connect(fd, (struct sockaddr *)&address, length)) {
         int error = errno;
+        if (address.sun_path[0] && (error == ENOENT || error == ECONNREFUSED)) { /* perhaps it is inside a program */
+            length = (socklen_t)offsetof(struct sockaddr_un, sun_path) + gt__address_hide(address.sun_path);
+            continue;
+        }
         if (error == EAGAIN && gt__remaining_ms(deadline)) {
             poll(NULL, 0, 1); /* the server's queue is full, and nothing can be waited on for it */
             continue;
@@ -317,15 +323,26 @@ static gt_err bind_port(memory_acceptor *a, int port)
     return GT_OK;
 }
 
-/* `port`, or a free one for 0. */
+/* A socket that has no file. */
+static gt_err bind_hidden(memory_acceptor *a, int port)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    GT_TRY(gt__address_path(port, "memory", address.sun_path));
+    socklen_t length = (socklen_t)offsetof(struct sockaddr_un, sun_path) + gt__address_hide(address.sun_path);
+    if (bind(a->listener, (struct sockaddr *)&address, length) || listen(a->listener, MAX_PENDING))
+        return gt__fail(GT_ERR_CONNECTION, "cannot listen at port %d: %s", port, strerror(errno));
+    return GT_OK;
+}
+
+/* `port`, or a free one for 0 and GT_PORT_HIDDEN. */
 static gt_err bind_some_port(memory_acceptor *a, int port, int *bound)
 {
     *bound = port;
-    if (port)
+    if (port > 0)
         return bind_port(a, port);
     for (int k = 0; k < GT_ADDRESS_ATTEMPTS; k++) {
         *bound = gt__address_candidate(k);
-        if (bind_port(a, *bound) == GT_OK)
+        if ((port == GT_PORT_HIDDEN ? bind_hidden : bind_port)(a, *bound) == GT_OK)
             return GT_OK;
     }
     return GT_ERR_CONNECTION;

@@ -11,14 +11,17 @@
 #include "handles.h"
 #include "link.h"
 #include "modifier.h"
+#include "observe.h"
+#include "report.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
 
 typedef struct gt_dispatcher_options {
     const char *host;      /* NULL: "localhost" */
     int port;              /* 0: any free one */
-    bool listen;           /* false: only links given to gt__dispatcher_adopt (the embedded server) */
+    bool listen;           /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
     const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
+    gt_observer_options observer;
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);
@@ -34,11 +37,13 @@ void gt__dispatcher_free(gt_dispatcher **dispatcher);
 /* ---- inside the dispatcher --------------------------------------------------------------------------------- */
 
 typedef struct gt_peer gt_peer;
+typedef struct gt_monitor gt_monitor; /* monitor.h */
+typedef struct gt_inquiry gt_inquiry; /* reports.c */
 
 /* A long fetch, which reaches the client in parts: download.c. */
 typedef struct gt_download {
     struct gt_download *next;
-    uint64_t ticket; /* the client's */
+    uint64_t ticket, tensor; /* the client's */
     uint32_t row;    /* slot on the session's worker: the tensor, flat */
     unsigned element_bytes;
     int64_t elements, asked; /* of them: in the parts so far */
@@ -51,6 +56,11 @@ typedef struct gt_pending {
     gt_session *session;   /* NULL: it left meanwhile */
     uint64_t ticket;       /* the client's */
     gt_download *download; /* the answer is a part of this; NULL: it is whole */
+    gt_opcode op;          /* the question: fetch, sync, or stats (ours: the answer is a report) */
+    uint64_t tensor;       /* the client's id, of a fetch */
+    uint64_t bytes;        /* of the answer, so far */
+    uint64_t asked_ns;     /* a report */
+    gt_inquiry *inquiry;   /* a report that somebody waits for */
 } gt_pending;
 
 typedef struct gt_dispatch_worker {
@@ -65,7 +75,25 @@ typedef struct gt_dispatch_worker {
     size_t backlog_first, backlog_count, backlog_capacity; /* sent already, in all, room for */
     bool behind; /* something waits for room in its link: gt__worker_catch_up */
     uint64_t instructions, sessions;
+    uint64_t records; /* in its stream since it joined: the number of the last one */
+    bool observed;    /* each of them is told of */
+    gt_watched watched;
+    gt_report report; /* the last one, and its rows */
+    gt_report_row rows[GT_OP_COUNT];
+    unsigned row_count;
+    unsigned reports_due;    /* asked for and not there yet */
+    uint64_t clock_error_ns; /* of watched.clock_offset_ns */
 } gt_dispatch_worker;
+
+/* A record of so many slots is written at the end of the worker's stream. */
+static inline void gt__worker_commit(gt_dispatch_worker *worker, unsigned slots)
+{
+    const gt_slot *record = worker->link->write_next;
+    gt__link_commit(worker->link, slots);
+    worker->records++;
+    if (__builtin_expect(worker->observed, 0))
+        gt__observe_sent(worker, record);
+}
 
 /* A client's segment under the number by which our workers know it. The segment itself stays with the client's link. */
 typedef struct gt_relay {
@@ -80,6 +108,7 @@ struct gt_session {
     gt_link *link;
     uint64_t number;
     char name[64];
+    gt_log_source source;
     gt_handles handles;
     gt_modifier *chain;
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: no worker is there */
@@ -95,9 +124,11 @@ struct gt_session {
 struct gt_peer {
     gt_dispatcher *dispatcher;
     gt_link *link;
-    gt_session *session;
+    gt_session *session; /* at most one of these three */
     gt_dispatch_worker *worker;
+    gt_monitor *monitor;
     gt_peer *previous, *next; /* all peers */
+    bool stranger;            /* it connected; nobody adopted it */
     bool active;              /* looked at every turn; otherwise its doorbell wakes us */
     bool blocked;             /* a session that waits for room in its worker's link */
 };
@@ -116,6 +147,11 @@ struct gt_dispatcher {
     uint64_t past_instructions; /* of sessions that have left */
     uint64_t turns, sleeps;
     uint64_t started_ns;
+    gt_observer *observer;
+    gt_monitor *monitors;
+    bool observing; /* clients' records are told of */
+    bool watching;  /* and everything else too: lines are wanted */
+    bool monitors_only; /* who connects may only look: this server is a program's own */
     bool retry; /* a session waits for what rings no bell: descriptors that its worker has to take */
     gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
     gt_slot nowhere[1 + GT_MAX_TAIL]; /* where records go that have no worker */
@@ -123,12 +159,14 @@ struct gt_dispatcher {
 
 /* session.c */
 gt_err gt__session_new(gt_peer *peer, const gt_slot *hello);
-void gt__session_free(gt_session *session); /* frees its tensors on the workers */
+/* Frees its tensors on the workers. `reason`: why it ends. */
+void gt__session_free(gt_session *session, const char *reason);
 /* Handle at most `budget` slots of what the client sent. *progress is set if any. An error ends the session. */
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
 /* Pass on one answer record; never waits. */
 void gt__session_answer(gt_session *session, const gt_slot *record);
 void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text);
+void gt__session_answer_stats(gt_session *session, uint64_t ticket);
 /* Whether the session's worker has room for the record that comes next. */
 bool gt__session_has_room(gt_session *session);
 /* Give a session without a worker one, if there is one, and tell the client. */
@@ -151,7 +189,8 @@ static inline void gt__worker_slot_free(gt_dispatch_worker *worker, uint32_t slo
 {
     worker->free_slots[worker->free_count++] = slot;
 }
-gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket, gt_download *download);
+/* An answer will come: behind all those expected before. */
+gt_err gt__worker_expect(gt_dispatch_worker *worker, const gt_pending *pending);
 /* Send a free (of worker slots) or a forget, now or when there is room. The slots of a free can be handed out again
  * once it is in the stream. */
 void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins);
@@ -177,6 +216,15 @@ void gt__download_piece(const gt_download *download, gt_slot *record);
 void gt__download_part_done(gt_session *session, bool failed);
 /* `lost`: what to tell the client of those it still waits for; NULL: it is leaving. */
 void gt__download_drop_all(gt_session *session, const char *lost);
+
+/* reports.c */
+/* Have every worker report that is not about to. */
+void gt__reports_ask(gt_dispatcher *dispatcher);
+/* Answer a client's `stats` once the workers have reported. */
+gt_err gt__reports_inquire(gt_session *session, uint64_t ticket);
+gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record);
+void gt__inquiry_settle(gt_inquiry *inquiry); /* one worker less to wait for; NULL is nobody's */
+void gt__inquiry_forget_session(gt_inquiry *inquiry, const gt_session *session);
 
 /* stats.c: the dispatcher's statistics as JSON; malloc'ed. */
 char *gt__dispatcher_stats(const gt_dispatcher *dispatcher);

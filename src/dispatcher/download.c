@@ -41,6 +41,7 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
     *download = (gt_download){.ticket = ticket,
+                              .tensor = handle->id,
                               .row = row,
                               .element_bytes = (unsigned)gt__dtype_size((gt_dtype)handle->meta.dtype),
                               .elements = handle->meta.numel};
@@ -49,7 +50,7 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
     out[0].ins = (gt_instruction){
         .op = GT_OP_reshape, .rank = 1, .tail = 1, .result = row, .operand = {handle->slot}};
     out[1] = (gt_slot){.i64 = {handle->meta.numel}};
-    gt__link_commit(worker->link, GT_DOWNLOAD_ROOM);
+    gt__worker_commit(worker, GT_DOWNLOAD_ROOM);
     gt__download_continue(session);
     return GT_OK;
 }
@@ -64,7 +65,9 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     if (!out)
         return false;
     uint32_t part = gt__worker_slot_new(worker);
-    *err = part ? gt__worker_expect(worker, session, download->ticket, download)
+    gt_pending pending = {.session = session, .ticket = download->ticket, .download = download, .op = GT_OP_fetch};
+    pending.tensor = download->tensor;
+    *err = part ? gt__worker_expect(worker, &pending)
                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
     if (*err != GT_OK) {
         if (part)
@@ -78,7 +81,9 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     out[3] = (gt_slot){.i64 = {count}};
     out[SLICE].ins = (gt_instruction){.op = GT_OP_fetch, .result = download->ticket, .operand = {part}};
     out[SLICE + FETCH].ins = (gt_instruction){.op = GT_OP_free, .result = part};
-    gt__link_commit(worker->link, SLICE + FETCH + FREE);
+    gt__worker_commit(worker, SLICE);
+    gt__worker_commit(worker, FETCH);
+    gt__worker_commit(worker, FREE);
     gt__worker_slot_free(worker, part); /* as in place.c: whoever gets it comes later in the stream */
     download->offset = (uint64_t)download->asked * download->element_bytes;
     download->asked += count;

@@ -17,6 +17,7 @@
 #include "hello.h"
 #include "liveness.h"
 #include "log.h"
+#include "monitor.h"
 #include "settings.h"
 
 enum {
@@ -69,7 +70,9 @@ static void peer_free(gt_peer *peer, const char *reason)
     if (peer->worker)
         gt__worker_leave(peer->worker, reason);
     if (peer->session)
-        gt__session_free(peer->session);
+        gt__session_free(peer->session, reason);
+    if (peer->monitor)
+        gt__monitor_free(peer->monitor);
     if (peer->link->fd >= 0)
         epoll_ctl(dispatcher->epoll, EPOLL_CTL_DEL, peer->link->fd, NULL);
     gt__goodbye_send(peer->link, reason);
@@ -88,6 +91,25 @@ static void send_welcome(gt_peer *peer, uint64_t number)
     out->ins = (gt_instruction){.op = GT_OP_welcome, .result = number};
     out->ins.imm[0].i = GT_PROTOCOL_VERSION;
     gt__link_commit(peer->link, 1);
+}
+
+static gt_err take_role(gt_peer *peer, const gt_slot *hello)
+{
+    if (hello->ins.flags == GT_ROLE_MONITOR) {
+        GT_TRY(gt__monitor_new(peer));
+        send_welcome(peer, 0);
+        return GT_OK;
+    }
+    if (peer->stranger && peer->dispatcher->monitors_only)
+        return gt__fail(GT_ERR_CONNECTION, "this is a program's own server: others may only monitor it");
+    if (hello->ins.flags == GT_ROLE_CLIENT)
+        return gt__session_new(peer, hello);
+    if (hello->ins.flags != GT_ROLE_WORKER)
+        return gt__fail(GT_ERR_PROTOCOL, "unknown role %u", hello->ins.flags);
+    GT_TRY(gt__worker_join(peer, hello));
+    send_welcome(peer, (uint64_t)peer->worker->index);
+    gt__observe_worker(peer->worker, NULL);
+    return GT_OK;
 }
 
 static gt_err serve_hello(gt_peer *peer, bool *progress)
@@ -111,13 +133,7 @@ static gt_err serve_hello(gt_peer *peer, bool *progress)
                         (long long)hello->ins.imm[0].i, GT_PROTOCOL_VERSION);
     if (hello->ins.imm[1].u != gt__op_table_hash())
         return gt__fail(GT_ERR_PROTOCOL, "it was built with another op table than this server");
-    if (hello->ins.flags == GT_ROLE_CLIENT)
-        return gt__session_new(peer, hello);
-    if (hello->ins.flags != GT_ROLE_WORKER)
-        return gt__fail(GT_ERR_PROTOCOL, "unknown role %u", hello->ins.flags);
-    GT_TRY(gt__worker_join(peer, hello));
-    send_welcome(peer, (uint64_t)peer->worker->index);
-    return GT_OK;
+    return take_role(peer, hello);
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------------- */
@@ -127,7 +143,9 @@ static void accept_peers(gt_dispatcher *dispatcher)
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++) {
         gt_link *link;
         while ((link = dispatcher->acceptors[k]->ops->poll(dispatcher->acceptors[k])))
-            if (gt__dispatcher_adopt(dispatcher, link) != GT_OK)
+            if (gt__dispatcher_adopt(dispatcher, link) == GT_OK)
+                dispatcher->peers->stranger = true;
+            else
                 gt__log_error("a connection was refused: %s", gt_error_text());
     }
     /* ZeroMQ links have no doorbell of their own: the acceptor just filled them. */
@@ -154,6 +172,7 @@ static bool serve_peers(gt_dispatcher *dispatcher)
             continue;
         gt_err err = peer->worker    ? gt__worker_serve(peer->worker, BUDGET, &progress)
                      : peer->session ? gt__session_serve(peer->session, BUDGET, &progress)
+                     : peer->monitor ? gt__monitor_serve(peer->monitor, &progress)
                                      : serve_hello(peer, &progress);
         if (err != GT_OK) {
             char reason[256];
@@ -163,6 +182,8 @@ static bool serve_peers(gt_dispatcher *dispatcher)
             progress = true;
         }
     }
+    if (__builtin_expect(dispatcher->monitors != NULL, 0))
+        gt__monitors_turn(dispatcher);
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         gt__link_flush(peer->link);
     return progress;
@@ -205,6 +226,18 @@ static bool arm_all(gt_dispatcher *dispatcher)
     return quiet;
 }
 
+/* Milliseconds to sleep if nobody rings. */
+static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
+{
+    int awake_ms = dispatcher->retry ? RETRY_MS : 0;
+    int asleep_ms = dispatcher->acceptor_count && !dispatcher->monitors_only ? KEEPALIVE_MS : -1;
+    if (!quiet)
+        return awake_ms;
+    gt__observer_flush(dispatcher);
+    int due_ms = gt__monitors_timeout_ms(dispatcher);
+    return due_ms >= 0 && (asleep_ms < 0 || due_ms < asleep_ms) ? due_ms : asleep_ms;
+}
+
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
 {
     uint64_t last_progress = gt__now_ns();
@@ -224,10 +257,9 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
         }
         bool quiet = arm_all(dispatcher);
         dispatcher->sleeps += quiet;
-        /* Look even if somebody keeps us awake: others may have rung. */
-        int awake_ms = dispatcher->retry ? RETRY_MS : 0, asleep_ms = dispatcher->acceptor_count ? KEEPALIVE_MS : -1;
+        int timeout_ms = patience_ms(dispatcher, quiet);
         dispatcher->retry = false;
-        running = poll_events(dispatcher, quiet ? asleep_ms : awake_ms);
+        running = poll_events(dispatcher, timeout_ms); /* look even if we are kept awake: others may have rung */
         last_progress = 0;
     }
     while (dispatcher->peers)
@@ -242,8 +274,9 @@ static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_opti
     const char *host = options->host ? options->host : "localhost";
     /* tcp first: it picks the port if we were given none. It serves ipc as well. */
     const gt_transport *const transports[] = {&gt__transport_tcp, &gt__transport_memory};
-    dispatcher->port = options->port;
-    for (size_t k = 0; k < sizeof transports / sizeof transports[0]; k++) {
+    dispatcher->monitors_only = !options->listen;
+    dispatcher->port = options->listen ? options->port : GT_PORT_HIDDEN;
+    for (size_t k = dispatcher->monitors_only; k < sizeof transports / sizeof transports[0]; k++) {
         gt_acceptor *acceptor;
         GT_TRY(transports[k]->listen(host, dispatcher->port, &acceptor, &dispatcher->port));
         dispatcher->acceptors[dispatcher->acceptor_count++] = acceptor;
@@ -267,8 +300,11 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
     gt_err err = dispatcher->epoll < 0 || dispatcher->stop_fd < 0
                      ? gt__fail(GT_ERR_INTERNAL, "the dispatcher cannot open descriptors: %s", strerror(errno))
                      : watch(dispatcher, dispatcher->stop_fd, &stop_marker);
-    if (err == GT_OK && options->listen)
-        err = open_acceptors(dispatcher, options);
+    if (err == GT_OK)
+        err = gt__observer_new(dispatcher, &options->observer);
+    /* A program's own server that cannot be monitored still serves. */
+    if (err == GT_OK && open_acceptors(dispatcher, options) != GT_OK && options->listen)
+        err = GT_ERR_CONNECTION;
     if (err != GT_OK)
         gt__dispatcher_free(&dispatcher);
     *out = dispatcher;
@@ -296,6 +332,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
         peer_free(dispatcher->peers, "the server is stopping");
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         dispatcher->acceptors[k]->ops->close(dispatcher->acceptors[k]);
+    gt__observer_free(dispatcher);
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         free(dispatcher->workers[index]->free_slots);
         free(dispatcher->workers[index]->pending);

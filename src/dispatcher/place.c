@@ -110,7 +110,7 @@ static bool place_alike(gt_session *session, const gt_slot *record)
     result->worker = worker->index;
     result->slot = slot;
     result->meta = *like;
-    gt__link_commit(worker->link, 1);
+    gt__worker_commit(worker, 1);
     worker->instructions++;
     return true;
 }
@@ -142,7 +142,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
         handle->worker = worker->index;
         handle->slot = slot;
         out->ins.result = slot;
-        gt__link_commit(worker->link, length);
+        gt__worker_commit(worker, length);
         worker->instructions++;
     } else if (ins->op == GT_OP_upload && ins->imm[1].u)
         gt__session_unused(session, ins->imm[1].u);
@@ -171,7 +171,7 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
         any |= slot;
     }
     if (worker && any)
-        gt__link_commit(worker->link, 1);
+        gt__worker_commit(worker, 1);
     return unknown ? unknown_tensor(&record->ins, unknown) : GT_OK;
 }
 
@@ -182,12 +182,18 @@ static gt_err place_data(gt_session *session, const gt_slot *record)
         return unknown_tensor(&record->ins, record->ins.operand[0]);
     if (handle->worker == GT_NO_WORKER)
         return GT_OK;
-    gt_link *link = session->home->link;
-    gt_slot *out = gt__link_reserve(link, 1u + record->ins.tail);
+    gt_slot *out = gt__link_reserve(session->home->link, 1u + record->ins.tail);
     memcpy(out, record, (1u + record->ins.tail) * sizeof *out);
     out->ins.operand[0] = handle->slot;
-    gt__link_commit(link, 1u + record->ins.tail);
+    gt__worker_commit(session->home, 1u + record->ins.tail);
     return GT_OK;
+}
+
+static gt_err expect_answer(gt_session *session, const gt_slot *record)
+{
+    gt_pending pending = {.session = session, .ticket = record->ins.result, .op = (gt_opcode)record->ins.op};
+    pending.tensor = record->ins.operand[0];
+    return gt__worker_expect(session->home, &pending);
 }
 
 static gt_err place_fetch(gt_session *session, const gt_slot *record)
@@ -209,8 +215,8 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
                                    "fetch: the worker that is there now has no shared memory");
         return GT_OK;
     }
-    GT_TRY(gt__worker_expect(session->home, session, record->ins.result, NULL));
-    gt__link_commit(session->home->link, 1);
+    GT_TRY(expect_answer(session, record));
+    gt__worker_commit(session->home, 1);
     return GT_OK;
 }
 
@@ -222,8 +228,8 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
     }
     gt_slot *out = gt__link_reserve(session->home->link, 1);
     *out = *record;
-    GT_TRY(gt__worker_expect(session->home, session, record->ins.result, NULL));
-    gt__link_commit(session->home->link, 1);
+    GT_TRY(expect_answer(session, record));
+    gt__worker_commit(session->home, 1);
     return GT_OK;
 }
 

@@ -74,6 +74,7 @@ void gt__session_answer(gt_session *session, const gt_slot *record)
 
 void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text)
 {
+    gt__observe_refused(session, ticket, text);
     gt_slot record[1 + 32] = {0};
     size_t bytes = strlen(text), most = sizeof record - sizeof record[0];
     bytes = bytes < most ? bytes : most;
@@ -86,7 +87,7 @@ void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err
     gt__session_answer(session, record);
 }
 
-static void answer_stats(gt_session *session, uint64_t ticket)
+void gt__session_answer_stats(gt_session *session, uint64_t ticket)
 {
     char *json = gt__dispatcher_stats(session->dispatcher);
     size_t bytes = json ? strlen(json) : 0, offset = 0;
@@ -103,6 +104,8 @@ static void answer_stats(gt_session *session, uint64_t ticket)
         offset += piece;
     } while (offset < bytes);
     free(json);
+    if (session->dispatcher->watching)
+        gt__observe_answered(session, GT_OP_stats, 0, bytes, false);
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------- */
@@ -198,13 +201,6 @@ static uint64_t segment_named(const gt_instruction *ins)
     return ins->op == GT_OP_upload ? ins->imm[1].u : ins->op == GT_OP_fetch ? ins->imm[0].u : 0;
 }
 
-static void debug_record(const gt_session *session, const gt_instruction *ins)
-{
-    char text[128];
-    gt__log(GT_LOG_DISPATCHER, "client %llu: %s", (unsigned long long)session->number,
-            gt__instruction_text(ins, text, sizeof text));
-}
-
 bool gt__session_has_room(gt_session *session)
 {
     gt_link *link = session->home ? session->home->link : NULL;
@@ -243,13 +239,18 @@ static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *late
         *later = !has_room_for(session, GT_DOWNLOAD_ROOM);
     if (*later)
         return GT_OK;
+    if (session->dispatcher->observing)
+        gt__observe_received(session, record);
     switch ((gt_opcode)record->ins.op) {
     case GT_OP_fetch:
     case GT_OP_sync:
         GT_TRY(gt__chain_flush(session->chain));
         break;
     case GT_OP_stats:
-        answer_stats(session, record->ins.result);
+        GT_TRY(gt__chain_flush(session->chain));
+        if (record->ins.flags & GT_FLAG_WORKERS)
+            return gt__reports_inquire(session, record->ins.result);
+        gt__session_answer_stats(session, record->ins.result);
         return GT_OK;
     case GT_OP_forget:
         forget_segment(session, record->ins.imm[0].u);
@@ -260,6 +261,8 @@ static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *late
     case GT_OP_failure:
     case GT_OP_hello:
     case GT_OP_welcome:
+    case GT_OP_watch:
+    case GT_OP_timing:
         return gt__fail(GT_ERR_PROTOCOL, "a client may not send %s", gt__op_table[record->ins.op].name);
     default:
         break;
@@ -278,12 +281,12 @@ static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t ava
     if (needs_worker(&record->ins) && !has_room_for(session, length))
         return GT_OK;
     memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
-    if (gt__log_on(GT_LOG_DISPATCHER))
-        debug_record(session, &record->ins);
     bool later = false;
-    if (length == 1 && record->ins.op < GT_OP_FIRST_CONTROL)
+    if (length == 1 && record->ins.op < GT_OP_FIRST_CONTROL) {
+        if (session->dispatcher->observing)
+            gt__observe_received(session, record);
         GT_TRY(session->chain->ops->step(session->chain, record));
-    else
+    } else
         GT_TRY(handle_rare(session, record, &later));
     if (later)
         session->dispatcher->retry |= !session->peer->blocked;
@@ -330,7 +333,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
             run = run < room ? run : room;
             run = run < flush_at ? run : flush_at;
         }
-        if (!gt__log_on(GT_LOG_DISPATCHER))
+        if (!dispatcher->observing)
             GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
         if (!done) {
@@ -344,6 +347,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
         if (worker && worker->unflushed >= flush_at)
             gt__link_flush(worker);
     }
+    if (dispatcher->observing)
+        gt__observe_handled(dispatcher);
     *progress |= left < budget;
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
 }
@@ -409,7 +414,8 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     }
     peer->session = session;
     gt__log(GT_LOG_STATUS, "client %llu (%s) connected by %s", (unsigned long long)session->number, peer->link->peer,
-            peer->link->transport ? peer->link->transport->name : "memory");
+            gt__link_name(peer->link));
+    gt__observe_client(session, NULL);
     gt__session_find_home(session);
     return GT_OK;
 }
@@ -433,11 +439,11 @@ static void free_tensors(gt_session *session)
     }
 }
 
-void gt__session_free(gt_session *session)
+void gt__session_free(gt_session *session, const char *reason)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number,
-            session->link->dead ? session->link->reason : "it said goodbye");
+    gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number, reason);
+    gt__observe_client(session, reason);
     gt__chain_close(&session->chain);
     gt__download_drop_all(session, NULL);
     free_tensors(session);

@@ -1,4 +1,13 @@
-/* stats.c: the dispatcher's statistics as JSON, for gt.debug and the tools. */
+/*
+ * stats.c: the dispatcher's statistics as JSON, for gt.debug and monitors (monitor.h). Counters only grow.
+ *
+ *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
+ *   workers[]  name, engine, index, link                    who it is
+ *              instructions, records, sessions, tensors,    what the dispatcher knows: sent to it, living on it, and
+ *              pending, queue                               answers owed; records sent that its report does not count yet
+ *              busy_seconds, idle_seconds, ops{}, memory{}  what its last report says (report.h); all 0 before the first
+ *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,6 +22,36 @@ static void write_name(FILE *json, const char *name)
             fputc(*name, json);
 }
 
+static double seconds(uint64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+/* "ops": {"add": {"count": 3, "seconds": 0.000001, "bytes": 96}, ...} */
+static void write_report(FILE *json, const gt_dispatch_worker *worker)
+{
+    const gt_report *report = &worker->report;
+    uint64_t busy = report->up_ns > report->idle_ns ? report->up_ns - report->idle_ns : 0, total = 0, bytes = 0;
+    const char *separator = "";
+    fputs("\"ops\": {", json);
+    for (unsigned k = 0; k < worker->row_count; k++) {
+        const gt_report_row *row = &worker->rows[k];
+        total += row->op < GT_OP_FIRST_CONTROL ? row->count : 0;
+        bytes += row->bytes;
+        fprintf(json, "%s\"%s\": {\"count\": %llu, \"seconds\": %.9f, \"bytes\": %llu}", separator,
+                gt__op_table[row->op].name, (unsigned long long)row->count, seconds(row->ns),
+                (unsigned long long)row->bytes);
+        separator = ", ";
+    }
+    fprintf(json,
+            "}, \"total_instructions\": %llu, \"hot_instructions\": 0, \"hot_sequences\": 0, "
+            "\"up_seconds\": %.6f, \"busy_seconds\": %.6f, \"idle_seconds\": %.6f, \"bytes\": %llu, \"memory\": "
+            "{\"tensors\": %llu, \"used\": %llu, \"pooled\": %llu, \"limit\": %llu}",
+            (unsigned long long)total, seconds(report->up_ns), seconds(busy), seconds(report->idle_ns),
+            (unsigned long long)bytes, (unsigned long long)report->tensors, (unsigned long long)report->bytes_used,
+            (unsigned long long)report->bytes_pooled, (unsigned long long)report->bytes_limit);
+}
+
 static void write_worker(FILE *json, const gt_dispatch_worker *worker)
 {
     fputs("{\"name\": \"", json);
@@ -20,20 +59,33 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
     fputs("\", \"engine\": \"", json);
     write_name(json, worker->engine);
     fprintf(json,
-            "\", \"index\": %d, \"instructions\": %llu, \"sessions\": %llu, \"tensors\": %u, \"pending\": %u, "
-            "\"link\": \"%s\"}",
-            worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->sessions,
-            worker->next_slot - worker->free_count, worker->pending_count,
-            worker->link->transport ? worker->link->transport->name : "memory");
+            "\", \"index\": %d, \"instructions\": %llu, \"records\": %llu, \"sessions\": %llu, \"tensors\": %u, "
+            "\"pending\": %u, \"queue\": %llu, \"link\": \"%s\", ",
+            worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
+            (unsigned long long)worker->sessions, worker->next_slot - worker->free_count, worker->pending_count,
+            (unsigned long long)(worker->row_count ? worker->records - worker->report.records : 0),
+            gt__link_name(worker->link));
+    write_report(json, worker);
+    fputc('}', json);
+}
+
+static uint64_t bytes_of(const gt_handles *handles)
+{
+    uint64_t bytes = 0;
+    uint32_t cursor = 0;
+    const gt_handle *handle;
+    while ((handle = gt__handles_next((gt_handles *)handles, &cursor)))
+        bytes += gt__meta_bytes(&handle->meta);
+    return bytes;
 }
 
 static void write_client(FILE *json, const gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
     write_name(json, session->name);
-    fprintf(json, "\", \"instructions\": %llu, \"tensors\": %u, \"link\": \"%s\", \"modifiers\": ",
+    fprintf(json, "\", \"instructions\": %llu, \"tensors\": %u, \"bytes\": %llu, \"link\": \"%s\", \"modifiers\": ",
             (unsigned long long)session->instructions, session->handles.count,
-            session->link->transport ? session->link->transport->name : "memory");
+            (unsigned long long)bytes_of(&session->handles), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
     fputc('}', json);
 }

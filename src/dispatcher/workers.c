@@ -38,7 +38,7 @@ static bool tell_now(gt_dispatch_worker *worker, const gt_instruction *ins)
     if (!out)
         return false;
     out->ins = *ins;
-    gt__link_commit(worker->link, 1);
+    gt__worker_commit(worker, 1);
     const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
                               ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
     for (size_t k = 0; ins->op == GT_OP_free && k < sizeof slots / sizeof slots[0]; k++)
@@ -89,7 +89,7 @@ bool gt__worker_catch_up(gt_dispatch_worker *worker)
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64_t ticket, gt_download *download)
+gt_err gt__worker_expect(gt_dispatch_worker *worker, const gt_pending *expected)
 {
     if (worker->pending_count == worker->pending_capacity) {
         uint32_t capacity = worker->pending_capacity ? worker->pending_capacity * 2 : 16;
@@ -104,7 +104,7 @@ gt_err gt__worker_expect(gt_dispatch_worker *worker, gt_session *session, uint64
         worker->pending_first = 0;
     }
     uint32_t last = (worker->pending_first + worker->pending_count++) % worker->pending_capacity;
-    worker->pending[last] = (gt_pending){.session = session, .ticket = ticket, .download = download};
+    worker->pending[last] = *expected;
     return GT_OK;
 }
 
@@ -112,6 +112,7 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
 {
     for (uint32_t k = 0; k < worker->pending_count; k++) {
         gt_pending *pending = &worker->pending[(worker->pending_first + k) % worker->pending_capacity];
+        gt__inquiry_forget_session(pending->inquiry, session);
         if (pending->session == session) {
             pending->session = NULL;
             pending->download = NULL;
@@ -127,15 +128,48 @@ static gt_pending pending_pop(gt_dispatch_worker *worker)
     return first;
 }
 
+/* What the log says of an answer that is complete. */
+static void observe_answer(gt_dispatch_worker *worker, const gt_pending *answered, const gt_slot *record)
+{
+    const gt_download *download = answered->download;
+    bool failed = record->ins.op == GT_OP_failure, whole = !download || download->asked == download->elements;
+    gt__observe_worker_answer(worker, answered->op, answered->session, answered->tensor, answered->bytes, record);
+    if (answered->session && (whole || failed))
+        gt__observe_answered(answered->session, answered->op, answered->tensor,
+                             answered->bytes + (download ? download->offset : 0), failed);
+}
+
+/* What a worker says of its own accord, while it is watched. False: it is an answer. */
+static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
+{
+    bool failure = record->ins.op == GT_OP_failure && record->ins.flags & GT_FLAG_UNASKED;
+    if (!failure && record->ins.op != GT_OP_timing)
+        return false;
+    if (worker->observed)
+        (failure ? gt__observe_failure : gt__observe_timing)(worker, record);
+    return true;
+}
+
 static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
 {
+    if (take_news(worker, record))
+        return GT_OK;
     if (record->ins.op != GT_OP_reply && record->ins.op != GT_OP_failure)
         return gt__fail(GT_ERR_PROTOCOL, "unexpected %s record", gt__op_table[record->ins.op].name);
     if (!worker->pending_count)
         return gt__fail(GT_ERR_PROTOCOL, "an answer nobody asked for");
     gt_pending *first = &worker->pending[worker->pending_first];
+    if (first->op == GT_OP_stats) {
+        gt_pending asked = pending_pop(worker);
+        return gt__report_take(worker, &asked, record);
+    }
     bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
     record->ins.result = first->ticket;
+    first->bytes += failed ? 0 : record->ins.imm[1].u;
+    if (last && worker->observed)
+        observe_answer(worker, first, record);
+    if (failed)
+        record->ins.operand[1] = gt__observe_log_number(worker, record->ins.operand[1]);
     if (first->download)
         gt__download_piece(first->download, record);
     if (first->session)
@@ -197,12 +231,15 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     GT_TRY(worker_entry(dispatcher, &worker));
     worker->peer = peer;
     worker->link = peer->link;
-    worker->instructions = worker->sessions = 0;
+    worker->instructions = worker->sessions = worker->records = 0;
+    worker->reports_due = worker->row_count = 0;
+    worker->clock_error_ns = 0;
+    worker->report = (gt_report){0};
     snprintf(worker->name, sizeof worker->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
     peer->worker = worker;
     gt__log(GT_LOG_STATUS, "worker %s (%s, %s) joined by %s", worker->name, worker->engine, peer->link->peer,
-            peer->link->transport ? peer->link->transport->name : "memory");
+            gt__link_name(peer->link));
     for (gt_peer *other = dispatcher->peers; other; other = other->next)
         if (other->session && !other->session->home)
             gt__session_find_home(other->session);
@@ -215,11 +252,13 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     char text[160];
     snprintf(text, sizeof text, "worker %s is gone (%s); its tensors are lost", worker->name, reason);
     gt__log(GT_LOG_STATUS, "%s", text);
+    gt__observe_worker(worker, reason);
     worker->peer->worker = NULL;
     worker->peer = NULL;
     worker->link = NULL;
     while (worker->pending_count) {
         gt_pending pending = pending_pop(worker);
+        gt__inquiry_settle(pending.inquiry);
         if (pending.session)
             gt__session_answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, text);
     }

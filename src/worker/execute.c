@@ -223,6 +223,10 @@ static void keep_failure(gt_worker *worker, const gt_instruction *ins, gt_err er
     snprintf(text, sizeof text, "%s: %s (on %s)", name, why, worker->name);
     gt__log(GT_LOG_WORKER, "%s", text);
     entry->poison = gt__poison_new(err, text);
+    entry->poison->op = ins->op;
+    entry->poison->scope = ins->scope;
+    entry->poison->site = ins->site;
+    entry->poison->number = worker->timing.records;
     entry->state = GT_ENTRY_POISON;
 }
 
@@ -303,7 +307,6 @@ static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_
 
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {
-    worker->executed++;
     /* Grow the table for the result first: operands below point into it. */
     gt_entry *result = gt__store_entry(worker->store, ins->result);
     if (!result) {

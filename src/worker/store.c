@@ -114,8 +114,7 @@ gt_poison *gt__poison_new(gt_err err, const char *text)
     gt_poison *poison = malloc(sizeof *poison + length + 1);
     if (!poison)
         abort(); /* not even a sentence fits: nothing sensible can be said to anyone */
-    poison->references = 1;
-    poison->err = err;
+    *poison = (gt_poison){.references = 1, .err = err};
     memcpy(poison->text, text, length + 1);
     return poison;
 }

@@ -24,6 +24,9 @@ typedef struct gt_buffer {
 typedef struct gt_poison {
     uint32_t references;
     gt_err err;
+    uint16_t op;          /* the instruction that failed, and where it came from */
+    uint32_t scope, site;
+    uint64_t number;      /* of its record in the worker's stream; 0: no single one */
     char text[];
 } gt_poison;
 

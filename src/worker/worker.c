@@ -29,8 +29,7 @@ enum { RETRY_MS = 50 }; /* between attempts to reach a server that is not there 
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone, or we are to stop. */
-static gt_slot *reserve_answer(gt_worker *worker, unsigned slots)
+gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots)
 {
     for (;;) {
         gt_slot *answer = gt__link_reserve(worker->link, slots);
@@ -41,18 +40,38 @@ static gt_slot *reserve_answer(gt_worker *worker, unsigned slots)
     }
 }
 
-static void answer_failure(gt_worker *worker, uint64_t ticket, gt_err err, const char *text)
+static gt_instruction *answer_text(gt_worker *worker, uint64_t ticket, gt_err err, const char *text)
 {
     size_t bytes = strlen(text);
     unsigned tail = gt__slots_for(bytes);
-    gt_slot *answer = reserve_answer(worker, 1 + tail);
+    gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
     if (!answer)
-        return;
+        return NULL;
     answer->ins = (gt_instruction){.op = GT_OP_failure, .tail = (uint16_t)tail, .result = ticket};
     answer->ins.imm[0].i = err;
     answer->ins.imm[1].u = bytes;
     memcpy(answer + 1, text, bytes);
-    gt__link_commit(worker->link, 1 + tail);
+    return &answer->ins;
+}
+
+static void answer_failure(gt_worker *worker, uint64_t ticket, gt_err err, const char *text)
+{
+    const gt_instruction *answer = answer_text(worker, ticket, err, text);
+    if (answer)
+        gt__link_commit(worker->link, 1u + answer->tail);
+}
+
+void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags)
+{
+    gt_instruction *answer = answer_text(worker, ticket, poison->err, poison->text);
+    if (!answer)
+        return;
+    answer->flags = flags;
+    answer->operand[0] = poison->op;
+    answer->operand[1] = poison->number;
+    answer->scope = poison->scope;
+    answer->site = poison->site;
+    gt__link_commit(worker->link, 1u + answer->tail);
 }
 
 /* One piece of a fetched tensor, read straight from the engine into the stream. GT_ERR_CONNECTION: nobody is there to
@@ -61,13 +80,17 @@ static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *vi
                            bool last)
 {
     unsigned tail = gt__slots_for(bytes);
-    gt_slot *answer = reserve_answer(worker, 1 + tail);
+    gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
     if (!answer)
         return GT_ERR_CONNECTION;
     answer->ins = (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)tail, .result = ticket};
     answer->ins.flags = last ? GT_FLAG_LAST : 0;
     answer->ins.imm[0].u = offset;
     answer->ins.imm[1].u = bytes;
+    if (last && worker->timing.watched) {
+        answer->ins.operand[0] = worker->timing.start_ns;
+        answer->ins.operand[1] = gt__now_ns() - worker->timing.start_ns;
+    }
     if (bytes)
         GT_TRY(worker->engine->ops->read(worker->engine, (uint8_t *)view->data + offset, answer + 1, bytes));
     gt__link_commit(worker->link, 1 + tail);
@@ -105,7 +128,7 @@ static void answer_fetch(gt_worker *worker, const gt_instruction *ins)
     else if (entry->state == GT_ENTRY_FILLING)
         answer_failure(worker, ins->result, GT_ERR_PROTOCOL, "fetch: the upload is not complete");
     else if (entry->state == GT_ENTRY_POISON)
-        answer_failure(worker, ins->result, entry->poison->err, entry->poison->text);
+        gt__worker_answer_poison(worker, ins->result, entry->poison, 0);
     else {
         gt_view view;
         gt_buffer *temporary;
@@ -119,6 +142,22 @@ static void answer_fetch(gt_worker *worker, const gt_instruction *ins)
         if (temporary)
             gt__buffer_release(worker->store, temporary);
     }
+    gt__link_flush(worker->link);
+}
+
+static void answer_stats(gt_worker *worker, uint64_t ticket)
+{
+    gt_slot report[GT_MAX_CHUNK / sizeof(gt_slot)];
+    size_t bytes = gt__timing_report(worker, report);
+    unsigned tail = gt__slots_for(bytes);
+    gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
+    if (!answer)
+        return;
+    answer->ins = (gt_instruction){
+        .op = GT_OP_reply, .tail = (uint16_t)tail, .flags = GT_FLAG_LAST, .result = ticket};
+    answer->ins.imm[1].u = bytes;
+    memcpy(answer + 1, report, bytes);
+    gt__link_commit(worker->link, 1 + tail);
     gt__link_flush(worker->link);
 }
 
@@ -153,6 +192,12 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
         answer_piece(worker, ins->result, NULL, 0, 0, true);
         gt__link_flush(worker->link);
         return true;
+    case GT_OP_stats:
+        answer_stats(worker, ins->result);
+        return true;
+    case GT_OP_watch:
+        gt__timing_watch(worker, ins->imm[0].u != 0);
+        return true;
     case GT_OP_forget:
         if (worker->link->ops->forget)
             worker->link->ops->forget(worker->link, ins->imm[0].u);
@@ -182,10 +227,12 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
         GT_TRY(gt__instruction_check(slots, (size_t)(end - slots), &length));
         if (debug)
             debug_record(worker, &slots->ins);
+        gt__timing_before(worker, &worker->timing, worker->store, &slots->ins);
         if (__builtin_expect(slots->ins.op < GT_OP_FIRST_CONTROL, 1))
             gt__worker_execute(worker, &slots->ins, slots + 1);
         else
             *more = handle_control(worker, &slots->ins, slots + 1);
+        gt__timing_after(worker, &worker->timing, &slots->ins);
         gt__link_consume(worker->link, length);
     }
     return GT_OK;
@@ -201,8 +248,11 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
             GT_TRY(run_window(worker, slots, available, &more));
         else if (worker->link->dead)
             return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
-        else
+        else {
+            uint64_t began_ns = gt__timing_wait_begin(worker);
             gt__link_wait(worker->link, GT_WAIT_READ, patience_ms(options));
+            gt__timing_wait_end(worker, began_ns);
+        }
     }
     return GT_OK;
 }
@@ -227,6 +277,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
         if (stopping(options))
             return GT_OK;
     GT_TRY(err);
+    gt__timing_init(&worker->timing);
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
     err = run_stream(worker, options);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());

@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "link.h"
 #include "store.h"
+#include "timing.h"
 
 typedef struct gt_worker_options {
     const char *name;    /* NULL: "worker_<pid>" */
@@ -27,14 +28,19 @@ typedef struct gt_worker_options {
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);
 
 /* The running worker, for execute.c. */
-typedef struct gt_worker {
+struct gt_worker {
     gt_link *link;
     gt_engine *engine;
     gt_store *store;
-    uint64_t executed; /* instructions */
     const char *name;
     const gt_worker_options *options;
-} gt_worker;
+    gt_timing timing;
+};
+
+/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone, or we are to stop. */
+gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots);
+/* Say why a tensor does not exist: to whoever asked with `ticket`, or, with GT_FLAG_UNASKED, to the log. */
+void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags);
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);

@@ -188,6 +188,10 @@ static inline void example_control(example *e)
         ins->imm[1].u = 100;
         ins->tail = 2;
         break;
+    case GT_OP_timing:
+        ins->imm[1].u = 5;
+        ins->tail = 2;
+        break;
     case GT_OP_hello:
         ins->tail = GT_HELLO_TAIL;
         break;

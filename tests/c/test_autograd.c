@@ -14,7 +14,7 @@
 static bool server_is_empty(gt_client *client)
 {
     char *json = NULL;
-    if (!OK(gt_synchronize(client)) || !OK(gt__client_stats(client, &json)))
+    if (!OK(gt_synchronize(client)) || !OK(gt__client_stats(client, false, &json)))
         return false;
     const char *count = strstr(json, "\"tensors\": ");
     bool empty = CHECK(count != NULL) && CHECK_EQ(atoi(count + strlen("\"tensors\": ")), 0);

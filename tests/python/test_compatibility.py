@@ -137,6 +137,7 @@ def test_a_dispatcher_accepts_a_log_file(programs):
         log,
     )
     assert process.wait() == 0, process.text()
+    assert log.exists()
 
 
 def test_a_client_that_finds_nobody(programs):

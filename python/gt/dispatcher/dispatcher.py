@@ -1,7 +1,5 @@
 """A dispatcher in this process: Dispatcher(port=12345).start() serves until stop()."""
 
-import os
-
 from gt import _gt
 from gt._blocking import run_until_done
 
@@ -9,17 +7,12 @@ from gt._blocking import run_until_done
 class Dispatcher:
     """Serves clients and workers on host:port.
 
-    log_file sets GT_INSTRUCTION_LOG, for the instruction log that is still to come; console_log=True prints connections,
-    as GT_VERBOSE=1 does.
+    log_file is where its instruction log goes (default: GT_INSTRUCTION_LOG); console_log=True prints it.
     """
 
     def __init__(self, host='localhost', port=12345, log_file=None, console_log=False):
-        if log_file is not None:
-            os.environ['GT_INSTRUCTION_LOG'] = str(log_file)
-        if console_log:
-            os.environ['GT_VERBOSE'] = '1'
         self.host = host
-        self._dispatcher = _gt.Dispatcher(host, port)
+        self._dispatcher = _gt.Dispatcher(host, port, log=None if log_file is None else str(log_file), console=console_log)
         self.port = self._dispatcher.port
 
     def start(self):

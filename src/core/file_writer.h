@@ -1,0 +1,35 @@
+/*
+ * file_writer.h: a file that is only appended to, by a thread of its own: what the instruction log and the tape are written
+ * with. Whoever fills it copies into buffers and does not wait for the disk, unless the disk is slower for long.
+ * A disk that is full, or any other failure, ends the writing, is said once on standard error, and nothing else.
+ */
+#ifndef GT_CORE_FILE_WRITER_H
+#define GT_CORE_FILE_WRITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+
+typedef struct gt_file_writer gt_file_writer;
+
+typedef struct gt_file_options {
+    const char *path;
+    const char *what;      /* for messages: "instruction log" */
+    uint64_t rotate_bytes; /* beyond this many the file becomes path.1, path.1 becomes path.2, ...; 0: never */
+    unsigned keep;         /* old files */
+} gt_file_options;
+
+enum { GT_FILE_BUFFER = 256 * 1024 }; /* the most that one reserve may ask for */
+
+/* Creates or empties the file; a file that this process has written to before is appended to. */
+gt_err gt__file_open(const gt_file_options *options, gt_file_writer **writer);
+/* Room for `bytes` that belong together: rotation never parts them. NULL: the writing has failed. */
+char *gt__file_reserve(gt_file_writer *writer, size_t bytes);
+void gt__file_commit(gt_file_writer *writer, size_t bytes);
+/* Hand what there is to the thread, if it has nothing to do. */
+void gt__file_flush(gt_file_writer *writer);
+/* Waits until everything is written. */
+void gt__file_close(gt_file_writer **writer);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * report.h: what a worker knows about itself, as it answers the dispatcher's `stats`: a gt_report, then a row for each op
+ * it has executed. Counts are exact. Times of small instructions are estimated from a sample (timing.h).
+ */
+#ifndef GT_CORE_REPORT_H
+#define GT_CORE_REPORT_H
+
+#include "instruction.h"
+
+typedef struct gt_report {
+    uint64_t now_ns;      /* the worker's clock */
+    uint64_t up_ns;       /* since it joined */
+    uint64_t idle_ns;     /* of that, waiting for work */
+    uint64_t records;     /* taken from its stream */
+    uint64_t tensors;     /* it holds */
+    uint64_t bytes_used;  /* by them */
+    uint64_t bytes_pooled;
+    uint64_t bytes_limit;
+} gt_report;
+
+typedef struct gt_report_row {
+    uint64_t op;    /* gt_opcode */
+    uint64_t count; /* executed */
+    uint64_t ns;    /* spent on them */
+    uint64_t bytes; /* of their results */
+} gt_report_row;
+
+_Static_assert(sizeof(gt_report) == sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");
+_Static_assert(sizeof(gt_report) + GT_OP_COUNT * sizeof(gt_report_row) <= GT_MAX_CHUNK, "a report is one record");
+
+#endif

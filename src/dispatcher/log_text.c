@@ -1,0 +1,376 @@
+/*
+ * log_text.c: writes lines of the instruction log, by hand: three of them go with every instruction while there is a log,
+ * and printf would take longer than the instruction.
+ */
+#include "log_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COMMAND_WIDTH = 15, SOURCE_WIDTH = 27, EVENT_WIDTH = 12, BYTES_WIDTH = 10, MOST_IDS = 16 };
+
+/* ---- pieces ------------------------------------------------------------------------------------------------- */
+
+static inline char *put(char *at, const char *text, size_t length)
+{
+    memcpy(at, text, length);
+    return at + length;
+}
+
+#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
+
+static const char two_digits[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                                 "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                                 "8081828384858687888990919293949596979899";
+
+/* In decimal, with zeros in front up to `width` digits. */
+static inline char *put_number(char *at, uint64_t value, unsigned width)
+{
+    char digits[24], *end = digits + sizeof digits, *from = end;
+    for (; value >= 100; value /= 100)
+        memcpy(from -= 2, two_digits + value % 100 * 2, 2);
+    if (value >= 10)
+        memcpy(from -= 2, two_digits + value * 2, 2);
+    else
+        *--from = (char)('0' + value);
+    while ((unsigned)(end - from) < width)
+        *--from = '0';
+    return put(at, from, (size_t)(end - from));
+}
+
+static char *put_signed(char *at, int64_t value)
+{
+    if (value < 0)
+        *at++ = '-';
+    return put_number(at, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 1);
+}
+
+static char *put_text(char *at, const char *text)
+{
+    return put(at, text, strlen(text));
+}
+
+static char *put_shape(char *at, unsigned rank, const int64_t *shape)
+{
+    at = PUT(at, " shape=(");
+    for (unsigned axis = 0; axis < rank && axis < GT_MAX_RANK; axis++) {
+        if (axis)
+            *at++ = ',';
+        at = put_signed(at, shape[axis]);
+    }
+    *at++ = ')';
+    return at;
+}
+
+/* "64B", "1.5KB", "123KB", right-aligned. */
+static char *put_size(char *at, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    char text[32], *end = text;
+    unsigned unit = 0;
+    uint64_t tenths = bytes * 10;
+    for (; tenths >= 10240 && unit < 4; unit++)
+        tenths = (tenths + 512) / 1024;
+    end = put_number(end, tenths / 10, 1);
+    if (unit && tenths < 100) {
+        *end++ = '.';
+        *end++ = (char)('0' + tenths % 10);
+    }
+    end = put_text(end, units[unit]);
+    for (ptrdiff_t space = BYTES_WIDTH - (end - text); space > 0; space--)
+        *at++ = ' ';
+    return put(at, text, (size_t)(end - text));
+}
+
+/* ---- names -------------------------------------------------------------------------------------------------- */
+
+static const char *compute_command(const gt_op_row *row)
+{
+    switch ((gt_form)row->form) {
+    case GT_FORM_RESHAPE:
+    case GT_FORM_PERMUTE:
+    case GT_FORM_EXPAND:
+        return "WorkerReshapeOp";
+    case GT_FORM_SLICE:
+        return "WorkerSliceOp";
+    case GT_FORM_CAT:
+        return "WorkerConcatOp";
+    default: {
+        static const char *const by_operands[] = {
+            "WorkerCreateTensor", "WorkerUnaryOp", "WorkerBinaryOp", "WorkerTernaryOp"};
+        return by_operands[row->operands];
+    }
+    }
+}
+
+const char *gt__log_command(gt_opcode op, bool worker)
+{
+    const char *name;
+    switch (op) {
+    case GT_OP_data:
+        name = "WorkerUploadData";
+        break;
+    case GT_OP_free:
+        name = "WorkerFreeTensor";
+        break;
+    case GT_OP_fetch:
+        name = "WorkerGetData";
+        break;
+    case GT_OP_sync:
+        name = "WorkerSynchronize";
+        break;
+    case GT_OP_stats:
+        name = "WorkerGetStats";
+        break;
+    case GT_OP_hello:
+        return worker ? "RegisterWorker" : "RegisterClient";
+    case GT_OP_goodbye:
+        return "Disconnect";
+    case GT_OP_INVALID:
+        return "Connection"; /* no instruction in particular */
+    default:
+        name = op > 0 && op < GT_OP_FIRST_CONTROL ? compute_command(&gt__op_table[op]) : NULL;
+    }
+    return !name ? gt__op_table[op].name : worker ? name : name + sizeof "Worker" - 1;
+}
+
+uint64_t gt__log_tensor(const gt_instruction *ins)
+{
+    return ins->op == GT_OP_fetch || ins->op == GT_OP_data ? ins->operand[0]
+           : ins->op < GT_OP_FIRST_CONTROL || ins->op == GT_OP_free ? ins->result
+                                                                    : 0;
+}
+
+void gt__log_source_set(gt_log_source *source, const char *kind, const char *name)
+{
+    int length = snprintf(source->text, sizeof source->text, "%s %.63s", kind, name);
+    for (int k = 0; k < length; k++)
+        if ((unsigned char)source->text[k] < ' ' || source->text[k] == '|' || source->text[k] == 127)
+            source->text[k] = '_'; /* names come from peers */
+    while (length < SOURCE_WIDTH)
+        source->text[length++] = ' ';
+    source->length = (unsigned)length;
+}
+
+/* ---- lines -------------------------------------------------------------------------------------------------- */
+
+void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns)
+{
+    uint64_t microseconds = (now_ns - clock->started_ns) / 1000;
+    char *end = put_number(clock->elapsed, microseconds / 1000000, 1);
+    *end++ = '.';
+    end = put_number(end, microseconds % 1000000, 6);
+    *end++ = 's';
+    clock->elapsed_length = (unsigned)(end - clock->elapsed);
+}
+
+char *gt__log_head(char *at, const gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
+                   gt_opcode op, uint64_t bytes)
+{
+    static const char events[][EVENT_WIDTH + 1] = {
+        [GT_EVENT_RECV] = "RECV        ",        [GT_EVENT_SEND] = "SEND        ",
+        [GT_EVENT_WORKER_SEND] = "WORKER_SEND ", [GT_EVENT_WORKER_RECV] = "WORKER_RECV ",
+        [GT_EVENT_CONNECT] = "CONNECT     ",     [GT_EVENT_DISCONNECT] = "DISCONNECT  ",
+        [GT_EVENT_SIGNAL] = "SIGNAL      ",      [GT_EVENT_ERROR] = "ERROR       ",
+    };
+    at = put(at, clock->elapsed, clock->elapsed_length);
+    at = PUT(at, " | #");
+    at = put_number(at, sequence, 4);
+    at = PUT(at, " | ");
+    at = put(at, events[event], EVENT_WIDTH);
+    at = PUT(at, " | ");
+    at = put(at, source->text, source->length);
+    at = PUT(at, " | ");
+    const char *command =
+        event == GT_EVENT_SIGNAL ? "Signal" : gt__log_command(op, source->text[0] == 'W');
+    size_t length = strlen(command);
+    at = put(at, command, length);
+    for (; length < COMMAND_WIDTH; length++)
+        *at++ = ' ';
+    at = PUT(at, " | ");
+    at = put_size(at, bytes);
+    return PUT(at, " | ");
+}
+
+/* ---- details ------------------------------------------------------------------------------------------------- */
+
+char *gt__log_seconds(char *at, const char *key, uint64_t ns)
+{
+    at = put_text(at, key);
+    at = put_number(at, ns / 1000000000, 1);
+    *at++ = '.';
+    at = put_number(at, ns % 1000000000, 9);
+    *at++ = 's';
+    return at;
+}
+
+char *gt__log_number(char *at, const char *key, uint64_t value)
+{
+    return put_number(put_text(at, key), value, 1);
+}
+
+char *gt__log_line_number(char *at, const char *key, uint64_t sequence)
+{
+    at = put_text(at, key);
+    *at++ = '#';
+    return put_number(at, sequence, 4);
+}
+
+char *gt__log_word(char *at, const char *text)
+{
+    return put_text(at, text);
+}
+
+char *gt__log_quoted(char *at, const char *key, const char *text, size_t length)
+{
+    at = put_text(at, key);
+    *at++ = '"';
+    for (size_t k = 0; k < length && k < 1024 && text[k]; k++)
+        *at++ = (unsigned char)text[k] < ' ' || text[k] == '"' || text[k] == 127 ? '\'' : text[k];
+    *at++ = '"';
+    return at;
+}
+
+static char *put_operand(char *at, const gt_instruction *ins, unsigned k, const char *key)
+{
+    at = put_text(at, key);
+    switch (gt__literal(ins, k)) {
+    case GT_LITERAL_NONE:
+        return put_number(at, ins->operand[k], 1);
+    case GT_LITERAL_FLOAT:
+        return at + snprintf(at, 40, "%.9g", ins->literal[k].f);
+    default:
+        return put_signed(at, ins->literal[k].i);
+    }
+}
+
+static char *put_operands(char *at, const gt_instruction *ins, const gt_op_row *row)
+{
+    switch (row->operands) {
+    case 0:
+        return at;
+    case 1:
+        return put_operand(at, ins, 0, " input=");
+    case 2:
+        return put_operand(put_operand(at, ins, 0, " left="), ins, 1, " right=");
+    default: {
+        bool where = row->form == GT_FORM_TERNARY;
+        at = put_operand(at, ins, 0, where ? " condition=" : " input=");
+        at = put_operand(at, ins, 1, where ? " left=" : " index=");
+        return put_operand(at, ins, 2, where ? " right=" : " source=");
+    }
+    }
+}
+
+static char *put_axes(char *at, uint64_t mask)
+{
+    at = PUT(at, " axes=");
+    if (!mask)
+        return PUT(at, "all");
+    const char *separator = "";
+    for (unsigned axis = 0; axis < GT_MAX_RANK; axis++)
+        if (mask >> axis & 1) {
+            at = put_number(put_text(at, separator), axis, 1);
+            separator = ",";
+        }
+    return at;
+}
+
+static char *put_ids(char *at, const uint64_t *ids, size_t count)
+{
+    const char *separator = "";
+    for (size_t k = 0; k < count && k < MOST_IDS; k++) {
+        if (!ids[k])
+            continue;
+        at = put_number(put_text(at, separator), ids[k], 1);
+        separator = ",";
+    }
+    return count > MOST_IDS ? PUT(at, ",...") : at;
+}
+
+/* What the form adds: shapes, axes, dtypes. */
+static char *put_form(char *at, const gt_slot *record, const gt_op_row *row)
+{
+    const gt_instruction *ins = &record->ins;
+    switch ((gt_form)row->form) {
+    case GT_FORM_REDUCE:
+        return put_axes(at, ins->imm[0].u);
+    case GT_FORM_ARGREDUCE:
+    case GT_FORM_SCAN:
+    case GT_FORM_ARGSORT:
+    case GT_FORM_TOPK:
+    case GT_FORM_TAKE:
+    case GT_FORM_GATHER:
+    case GT_FORM_SCATTER:
+        return put_signed(PUT(at, " axis="), ins->imm[0].i);
+    case GT_FORM_CAT:
+        at = put_signed(PUT(at, " axis="), ins->imm[0].i);
+        return put_ids(PUT(at, " inputs="), record[1].u64, (size_t)ins->imm[1].i);
+    case GT_FORM_CAST:
+        return put_text(PUT(at, " dtype="), gt__dtype_name((gt_dtype)ins->dtype));
+    case GT_FORM_RESHAPE:
+    case GT_FORM_EXPAND:
+        return put_shape(at, ins->rank, record[1].i64);
+    case GT_FORM_FULL:
+    case GT_FORM_ARANGE:
+    case GT_FORM_EYE:
+    case GT_FORM_RANDOM:
+    case GT_FORM_UPLOAD:
+        at = put_shape(at, ins->rank, record[1].i64);
+        return put_text(PUT(at, " dtype="), gt__dtype_name((gt_dtype)ins->dtype));
+    default:
+        return at;
+    }
+}
+
+static char *put_control(char *at, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
+                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    switch ((gt_opcode)ins->op) {
+    case GT_OP_free:
+        return put_ids(PUT(at, "tensor_id="), freed, sizeof freed / sizeof freed[0]);
+    case GT_OP_fetch:
+        return gt__log_number(at, "tensor_id=", ins->operand[0]);
+    case GT_OP_data:
+        at = gt__log_number(at, "tensor_id=", ins->operand[0]);
+        return gt__log_number(at, " offset=", ins->imm[0].u);
+    case GT_OP_forget:
+        return gt__log_number(at, "segment=", ins->imm[0].u);
+    case GT_OP_sync:
+    case GT_OP_stats:
+        return gt__log_number(at, "ticket=", ins->result);
+    default:
+        return at;
+    }
+}
+
+char *gt__log_received(char *at, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    if (ins->op >= GT_OP_FIRST_CONTROL)
+        return put_control(at, record);
+    const gt_op_row *row = &gt__op_table[ins->op];
+    at = row->operands || row->form == GT_FORM_CAT ? PUT(at, "result=") : PUT(at, "tensor_id=");
+    at = put_number(at, ins->result, 1);
+    at = put_text(PUT(at, " op="), row->name);
+    at = put_operands(at, ins, row);
+    at = put_form(at, record, row);
+    return ins->scope ? gt__log_number(at, " scope=", ins->scope) : at;
+}
+
+char *gt__log_subject(char *at, gt_opcode op, uint64_t session, uint64_t tensor)
+{
+    bool computes = op < GT_OP_FIRST_CONTROL;
+    if (computes)
+        at = put_text(PUT(at, "op="), gt__op_table[op].name);
+    if (!tensor)
+        return at;
+    if (!session)
+        return gt__log_number(at, computes ? " slot=" : "slot=", tensor);
+    at = gt__log_number(at, computes ? " result=" : "tensor_id=", session);
+    *at++ = '_';
+    return put_number(at, tensor, 1);
+}

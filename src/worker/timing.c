@@ -1,0 +1,151 @@
+/* timing.c: measures and tells how long instructions take. See timing.h. */
+#include "timing.h"
+
+#include <string.h>
+
+#include "worker.h"
+
+static unsigned next_distance(gt_timing *timing)
+{
+    timing->random = timing->random * 1664525u + 1013904223u;
+    return 1 + (timing->random >> 16) % (2 * GT_TIMING_SAMPLE - 1); /* GT_TIMING_SAMPLE on average */
+}
+
+void gt__timing_init(gt_timing *timing)
+{
+    memset(timing, 0, sizeof *timing);
+    timing->random = 1;
+    timing->until = next_distance(timing);
+    timing->joined_ns = gt__now_ns();
+    timing->clock_cost_ns = UINT64_MAX;
+    for (int k = 0; k < 8; k++) {
+        uint64_t before = gt__now_ns(), cost = gt__now_ns() - before;
+        if (cost < timing->clock_cost_ns)
+            timing->clock_cost_ns = cost;
+    }
+}
+
+static bool is_answered(unsigned op)
+{
+    return op == GT_OP_fetch || op == GT_OP_sync || op == GT_OP_stats;
+}
+
+void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled)
+{
+    gt_timing *timing = &worker->timing;
+    timing->sampled = sampled;
+    if (sampled)
+        timing->until = next_distance(timing);
+    if (timing->watched && is_answered(ins->op))
+        gt__timing_flush(worker); /* the log tells of what came before the answer, before it */
+    timing->start_ns = timing->watched && timing->last_ns ? timing->last_ns : gt__now_ns();
+}
+
+/* The first failure of a chain, told at once. */
+static void tell_failure(gt_worker *worker, const gt_poison *poison)
+{
+    gt__timing_flush(worker);
+    gt__worker_answer_poison(worker, 0, poison, GT_FLAG_UNASKED);
+}
+
+static void keep_entry(gt_worker *worker, const gt_instruction *ins, uint64_t duration_ns)
+{
+    gt_timing *timing = &worker->timing;
+    const gt_entry *result =
+        ins->op < GT_OP_FIRST_CONTROL ? gt__store_find(worker->store, ins->result) : NULL;
+    const gt_poison *poison = result && result->state == GT_ENTRY_POISON ? result->poison : NULL;
+    timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ns,
+                                                               .duration_ns = duration_ns,
+                                                               .failed = poison != NULL,
+                                                               .told = is_answered(ins->op),
+                                                               .op = ins->op};
+    timing->entry_last = timing->records;
+    if (poison && poison->number == timing->records)
+        tell_failure(worker, poison);
+    else if (timing->entry_count == GT_MAX_TIMINGS)
+        gt__timing_flush(worker);
+}
+
+void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
+{
+    gt_timing *timing = &worker->timing;
+    gt_report_row *row = &timing->by_op[ins->op];
+    uint64_t now = gt__now_ns(), duration = now - timing->start_ns;
+    const gt_entry *result =
+        ins->op < GT_OP_FIRST_CONTROL ? gt__store_find(worker->store, ins->result) : NULL;
+    uint64_t bytes = result && result->state == GT_ENTRY_TENSOR ? gt__meta_bytes(&result->view.meta) : 0;
+    uint64_t weight = timing->sampled ? GT_TIMING_SAMPLE : 1;
+    uint64_t net = duration > timing->clock_cost_ns ? duration - timing->clock_cost_ns : 0;
+    row->ns += net * weight;
+    row->bytes += bytes * weight;
+    if (!timing->watched)
+        return;
+    timing->last_ns = now;
+    keep_entry(worker, ins, duration);
+}
+
+void gt__timing_watch(gt_worker *worker, bool watched)
+{
+    gt_timing *timing = &worker->timing;
+    gt__timing_flush(worker);
+    timing->watched = watched;
+    timing->last_ns = 0;
+    timing->start_ns = 0; /* the record that says so is told of by nobody */
+    timing->until = next_distance(timing);
+}
+
+void gt__timing_flush(gt_worker *worker)
+{
+    gt_timing *timing = &worker->timing;
+    if (!timing->entry_count)
+        return;
+    unsigned count = timing->entry_count, tail = gt__slots_for(count * sizeof timing->entries[0]);
+    gt_slot *record = gt__worker_reserve_answer(worker, 1 + tail);
+    timing->entry_count = 0;
+    if (!record)
+        return; /* nobody is there to be told */
+    record->ins = (gt_instruction){.op = GT_OP_timing, .tail = (uint16_t)tail};
+    record->ins.imm[1].u = count;
+    record->ins.result = timing->entry_last - count + 1;
+    memcpy(record + 1, timing->entries, count * sizeof timing->entries[0]);
+    gt__link_commit(worker->link, 1 + tail);
+}
+
+uint64_t gt__timing_wait_begin(gt_worker *worker)
+{
+    if (worker->timing.entry_count) {
+        gt__timing_flush(worker);
+        gt__link_flush(worker->link);
+    }
+    worker->timing.last_ns = 0;
+    return gt__now_ns();
+}
+
+void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns)
+{
+    worker->timing.idle_ns += gt__now_ns() - began_ns;
+}
+
+size_t gt__timing_report(gt_worker *worker, void *to)
+{
+    const gt_timing *timing = &worker->timing;
+    gt_store_stats stats;
+    gt__store_stats(worker->store, &stats);
+    uint64_t now = gt__now_ns();
+    gt_report *report = to;
+    *report = (gt_report){.now_ns = now,
+                          .up_ns = now - timing->joined_ns,
+                          .idle_ns = timing->idle_ns,
+                          .records = timing->records,
+                          .tensors = stats.tensors,
+                          .bytes_used = stats.bytes_used,
+                          .bytes_pooled = stats.bytes_pooled,
+                          .bytes_limit = worker->store->limit};
+    gt_report_row *row = (gt_report_row *)(report + 1);
+    for (unsigned op = 1; op < GT_OP_COUNT; op++)
+        if (timing->by_op[op].count) {
+            *row = timing->by_op[op];
+            row++->op = op;
+        }
+    return (size_t)((uint8_t *)row - (uint8_t *)to);
+}

@@ -1,0 +1,78 @@
+/*
+ * timing.h: how long a worker's instructions take: the sums that its reports give, and, while the dispatcher watches (an
+ * instruction log, a trace), each record's start and duration.
+ *
+ * Reading the clock costs as much as a third of a small instruction, so unless somebody watches, small instructions are
+ * timed one in GT_TIMING_SAMPLE on average, at random distances, and count for all of them; everything else, and the
+ * first few of each op, are timed each time. While somebody watches, one instruction's end is the next one's start: one reading each.
+ */
+#ifndef GT_WORKER_TIMING_H
+#define GT_WORKER_TIMING_H
+
+#include "report.h"
+#include "store.h"
+
+typedef struct gt_worker gt_worker;
+
+enum {
+    GT_TIMING_SAMPLE = 64,  /* small instructions to one that is timed */
+    GT_TIMING_SMALL = 4096, /* elements */
+    GT_TIMING_FIRST = 16,   /* so many of each op are timed in any case */
+};
+
+typedef struct gt_timing {
+    bool watched;
+    unsigned until; /* small instructions to the next timed one */
+    uint32_t random;
+    uint64_t records; /* taken from the stream: the number of the one being executed */
+    uint64_t joined_ns, idle_ns, clock_cost_ns;
+    uint64_t last_ns; /* watched: when the record before ended; 0: there was a wait since */
+    uint64_t start_ns; /* of the record being executed; 0: it is not timed */
+    bool sampled;
+    gt_report_row by_op[GT_OP_COUNT];
+    uint64_t entry_last; /* the number of the record that the last entry tells of */
+    unsigned entry_count;
+    gt_timing_entry entries[GT_MAX_TIMINGS];
+} gt_timing;
+
+void gt__timing_init(gt_timing *timing);
+void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled);
+void gt__timing_end(gt_worker *worker, const gt_instruction *ins);
+/* The `watch` of the dispatcher. */
+void gt__timing_watch(gt_worker *worker, bool watched);
+/* Send what was measured; before every wait and every answer. */
+void gt__timing_flush(gt_worker *worker);
+/* Around a wait for work. */
+uint64_t gt__timing_wait_begin(gt_worker *worker);
+void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns);
+/* Fill a report; returns its bytes. `to` has room for GT_MAX_CHUNK. */
+size_t gt__timing_report(gt_worker *worker, void *to);
+
+/* Whether a record may be done sooner than the clock is read: a pass over few elements, a view, a free. */
+static inline bool gt__timing_small(const gt_store *store, const gt_instruction *ins)
+{
+    unsigned form = gt__op_table[ins->op].form;
+    if (form > GT_FORM_COPY || form == GT_FORM_MATMUL)
+        return ins->op == GT_OP_free;
+    uint64_t slot = ins->operand[ins->literals & 3 ? 1 : 0];
+    return slot < store->capacity && store->entries[slot].view.meta.numel < GT_TIMING_SMALL;
+}
+
+/* Before and after each record. */
+static inline void gt__timing_before(gt_worker *worker, gt_timing *timing, const gt_store *store,
+                                     const gt_instruction *ins)
+{
+    timing->records++;
+    timing->start_ns = 0;
+    bool small = timing->by_op[ins->op].count++ >= GT_TIMING_FIRST && gt__timing_small(store, ins);
+    if (__builtin_expect(timing->watched || !small || --timing->until == 0, 0))
+        gt__timing_start(worker, ins, small && !timing->watched);
+}
+
+static inline void gt__timing_after(gt_worker *worker, gt_timing *timing, const gt_instruction *ins)
+{
+    if (__builtin_expect(timing->start_ns != 0, 0))
+        gt__timing_end(worker, ins);
+}
+
+#endif

@@ -1,0 +1,203 @@
+/*
+ * test_monitor.c: peers that only look: what they are told, that nobody waits for them, and that nothing is done for them
+ * once they are gone.
+ */
+#include "address.h"
+#include "monitor.h"
+#include "server_fixture.h"
+
+/* ---- a monitor ---------------------------------------------------------------------------------------------- */
+
+static gt_link *monitor_join(server *s, const char *transport)
+{
+    gt_link *link = server_connect(s, transport);
+    gt_welcome welcome;
+    CHECK_EQ(gt__hello_send(link, GT_ROLE_MONITOR, "looker", ""), GT_OK);
+    CHECK_EQ(gt__hello_wait(link, PATIENCE_MS, &welcome), GT_OK);
+    return link;
+}
+
+static void monitor_ask(gt_link *link, uint64_t topics, uint64_t interval_ms)
+{
+    gt_instruction watch = {.op = GT_OP_watch};
+    watch.imm[0].u = topics;
+    watch.imm[1].u = interval_ms;
+    send_ins(link, watch);
+    gt__link_flush(link);
+}
+
+/* One whole text of a topic; false: the link ended. */
+static bool monitor_read(gt_link *link, uint64_t topic, char *text, size_t size)
+{
+    static _Thread_local gt_slot record[1 + GT_MAX_TAIL];
+    size_t filled = 0;
+    while (receive(link, record)) {
+        if (!CHECK_EQ(record->ins.op, GT_OP_reply))
+            return false;
+        if (record->ins.result != topic)
+            continue;
+        size_t bytes = record->ins.imm[1].u;
+        filled = record->ins.imm[0].u; /* a text that had no room ends early: the next begins at 0 */
+        if (!CHECK(filled + bytes < size))
+            return false;
+        memcpy(text + filled, record + 1, bytes);
+        text[filled + bytes] = 0;
+        if (record->ins.flags & GT_FLAG_LAST)
+            return true;
+    }
+    return false;
+}
+
+static double number_after(const char *json, const char *section, const char *key)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    const char *at = strstr(json, section);
+    at = at ? strstr(at, quoted) : NULL;
+    return at ? strtod(at + strlen(quoted), NULL) : -1;
+}
+
+static char text[1 << 20];
+
+/* ---- tests -------------------------------------------------------------------------------------------------- */
+
+static void test_statistics(const void *transport)
+{
+    server s;
+    server_new(&s, true);
+    server_add_worker(&s, false);
+    server_start(&s);
+    gt_link *client = server_connect(&s, "memory");
+    CHECK(join_client(client));
+    CHECK(session_works(client, 1));
+    gt_link *monitor = monitor_join(&s, transport);
+    monitor_ask(monitor, GT_TOPIC_STATS, 20);
+    /* The first text comes before the workers were asked; a later one has their report. */
+    double adds = -1;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (adds < 1 && gt__remaining_ms(deadline) && monitor_read(monitor, GT_TOPIC_STATS, text, sizeof text))
+        adds = number_after(text, "\"add\"", "count");
+    CHECK_EQ((int64_t)adds, 1);
+    CHECK(number_after(text, "\"add\"", "seconds") > 0);
+    CHECK_EQ((int64_t)number_after(text, "\"add\"", "bytes"), 4);
+    CHECK(number_after(text, "\"workers\"", "up_seconds") > 0);
+    CHECK_EQ((int64_t)number_after(text, "\"clients\"", "number"), 1);
+    gt__link_close(monitor);
+    CHECK(session_works(client, 11));
+    gt__link_close(client);
+    server_stop(&s);
+}
+
+/* Lines come while they are wanted, with how long the worker took; a monitor that leaves ends them. */
+static void test_lines(const void *transport)
+{
+    server s;
+    server_new(&s, true);
+    server_add_worker(&s, false);
+    server_start(&s);
+    gt_link *client = server_connect(&s, "memory"), *monitor = monitor_join(&s, transport);
+    CHECK(join_client(client));
+    monitor_ask(monitor, GT_TOPIC_LINES, 1000);
+    /* Its wish is fulfilled before a later question of its own is answered. */
+    monitor_ask(monitor, GT_TOPIC_LINES | GT_TOPIC_STATS, 1000);
+    CHECK(monitor_read(monitor, GT_TOPIC_STATS, text, sizeof text));
+    CHECK(session_works(client, 1));
+    bool received = false, sent = false, done = false, answered = false;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (!answered && gt__remaining_ms(deadline) && monitor_read(monitor, GT_TOPIC_LINES, text, sizeof text)) {
+        CHECK_EQ(text[strlen(text) - 1], '\n');
+        received |= strstr(text, "| BinaryOp        |        64B | result=3 op=add left=1 right=2\n") != NULL;
+        sent |= strstr(text, "| WORKER_SEND  | WORKER real_0               | WorkerBinaryOp  |") != NULL;
+        done |= strstr(text, "success=True op=add result=1_3 start=") != NULL;
+        answered |= strstr(text, "| SEND         | CLIENT 1                    | GetData         |") != NULL;
+    }
+    CHECK(received && sent && done && answered);
+    gt__link_close(monitor);
+    CHECK(session_works(client, 11));
+    gt__link_close(client);
+    server_stop(&s);
+}
+
+/* A monitor that does not read costs nobody anything: the client's work goes on, the lost lines are counted. */
+static void test_a_monitor_that_does_not_read(const void *argument)
+{
+    (void)argument;
+    server s;
+    server_new(&s, true);
+    server_add_worker(&s, false);
+    server_start(&s);
+    gt_link *client = server_connect(&s, "memory"), *monitor = monitor_join(&s, "memory");
+    CHECK(join_client(client));
+    monitor_ask(monitor, GT_TOPIC_LINES | GT_TOPIC_STATS, 1000);
+    CHECK(monitor_read(monitor, GT_TOPIC_STATS, text, sizeof text));
+    for (int k = 0; k < 20000; k++)
+        if (!CHECK(session_works(client, 1 + 3 * (uint64_t)k)))
+            break;
+    gt_slot record[1 + GT_MAX_TAIL];
+    uint64_t lost = 0, deadline = gt__deadline_ns(PATIENCE_MS);
+    while (!lost && gt__remaining_ms(deadline)) {
+        session_works(client, 100000 + 3 * deadline);
+        while (!lost && receive(monitor, record) && record->ins.result == GT_TOPIC_LINES)
+            lost = record->ins.operand[0];
+        deadline++;
+    }
+    CHECK(lost > 0);
+    gt__link_close(monitor);
+    gt__link_close(client);
+    server_stop(&s);
+}
+
+static void test_what_a_monitor_may_not(const void *argument)
+{
+    (void)argument;
+    server s;
+    server_new(&s, true);
+    server_start(&s);
+    gt_link *monitor = monitor_join(&s, "memory");
+    send_full(monitor, 1, 3, 1.0);
+    expect_goodbye(monitor, "a monitor may not send full");
+    gt__link_close(monitor);
+    server_stop(&s);
+}
+
+/* A program's own server can be looked at, and only that. */
+static void test_an_embedded_server(const void *argument)
+{
+    (void)argument;
+    server s;
+    server_new(&s, false);
+    server_add_worker(&s, false);
+    gt_link *client = server_link(&s);
+    server_start(&s);
+    CHECK(join_client(client));
+    int ports[256], found = 0, count = gt__address_servers(ports, 256);
+    for (int k = 0; k < count; k++)
+        found += ports[k] == gt__dispatcher_port(s.dispatcher);
+    CHECK_EQ(found, 1);
+    gt_link *monitor = monitor_join(&s, "memory");
+    monitor_ask(monitor, GT_TOPIC_STATS, 1000);
+    CHECK(monitor_read(monitor, GT_TOPIC_STATS, text, sizeof text));
+    CHECK(strstr(text, "\"real_0\"") != NULL);
+    gt_link *intruder = server_connect(&s, "memory");
+    CHECK_EQ(gt__hello_send(intruder, GT_ROLE_CLIENT, "intruder", ""), GT_OK);
+    expect_goodbye(intruder, "others may only monitor it");
+    CHECK(session_works(client, 1));
+    gt__link_close(intruder);
+    gt__link_close(monitor);
+    gt__link_close(client);
+    server_stop(&s);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("statistics by memory", test_statistics, "memory");
+    check_run("statistics by ipc", test_statistics, "ipc");
+    check_run("statistics by tcp", test_statistics, "tcp");
+    check_run("lines by memory", test_lines, "memory");
+    check_run("lines by tcp", test_lines, "tcp");
+    check_run("a monitor that does not read", test_a_monitor_that_does_not_read, NULL);
+    check_run("what a monitor may not", test_what_a_monitor_may_not, NULL);
+    check_run("an embedded server", test_an_embedded_server, NULL);
+    return check_end();
+}
