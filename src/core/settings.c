@@ -15,8 +15,7 @@ static const struct {
     double least, most, fallback;
 } settings[GT_SETTING_COUNT] = {
 #define GT_SETTING_ROW(name, text, number, from, to, otherwise)                                                   \
-    [GT_SETTING_##                                                                                                \
-        name] = {.variable = text, .kind = GT_NUMBER_##number, .least = from, .most = to, .fallback = otherwise},
+    {.variable = text, .kind = GT_NUMBER_##number, .least = from, .most = to, .fallback = otherwise},
     GT_SETTINGS(GT_SETTING_ROW)
 #undef GT_SETTING_ROW
 };

@@ -198,7 +198,7 @@ static void test_loop(const void *argument)
 /* ---- death -------------------------------------------------------------------------------------------------- */
 
 /* Wait until the link is dead; what had arrived before is thrown away. */
-static bool dies(gt_link *link)
+static bool dies_with(gt_link *link, pid_t stopped)
 {
     size_t available;
     uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
@@ -206,10 +206,17 @@ static bool dies(gt_link *link)
         while (gt__link_peek(link, &available))
             gt__link_consume(link, available);
         gt__link_wait(link, GT_WAIT_READ, 100);
+        if (stopped)
+            kill(stopped, SIGSTOP); /* whoever else may have woken it */
     }
     return link->dead && link->reason[0] && !gt__link_reserve(link, 1) && !gt__link_peek(link, &available) &&
            gt__link_wait(link, GT_WAIT_READ, 0) == GT_ERR_CONNECTION &&
            gt__link_wait(link, GT_WAIT_WRITE, 0) == GT_ERR_CONNECTION;
+}
+
+static bool dies(gt_link *link)
+{
+    return dies_with(link, 0);
 }
 
 /* The far end is in a child, which connects and then waits to be killed. */
@@ -241,7 +248,7 @@ static void client_ends(const gt_transport *transport, int how, uint64_t at_most
     if (CHECK(link)) {
         CHECK(read_record(link, 3)); /* sent before it died */
         uint64_t start = gt__now_ns();
-        CHECK(dies(link));
+        CHECK(dies_with(link, how == SIGSTOP ? child : 0));
         CHECK(gt__now_ns() - start < at_most_ns);
         gt__link_close(link);
     }
@@ -280,7 +287,7 @@ static void server_ends(const gt_transport *transport, int how, uint64_t at_most
     if (link) {
         CHECK(read_record(link, 3));
         uint64_t start = gt__now_ns();
-        CHECK(dies(link));
+        CHECK(dies_with(link, how == SIGSTOP ? child : 0));
         CHECK(gt__now_ns() - start < at_most_ns);
         CHECK(strstr(link->reason, "the server"));
         CHECK(strstr(link->reason, how == SIGKILL                       ? "closed"
