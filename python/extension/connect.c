@@ -28,7 +28,7 @@ static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
 static bool default_opening; /* some thread starts the default client's server */
-static PyObject *value_error, *type_error, *connection_error, *current_key;
+static PyObject *value_error, *type_error, *connection_error, *timeout_error, *current_key;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
 
@@ -49,10 +49,11 @@ PyObject *gt__py_raise(gt_err err)
         type = PyExc_MemoryError;
         break;
     case GT_ERR_CONNECTION:
+    case GT_ERR_PROTOCOL:
         type = connection_error;
         break;
     case GT_ERR_TIMEOUT:
-        type = PyExc_TimeoutError;
+        type = timeout_error;
         break;
     case GT_ERR_INTERRUPTED:
         type = PyExc_KeyboardInterrupt;
@@ -363,12 +364,12 @@ static PyObject *py_open(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
     PyObject *values[2];
     if (gt__py_parse("open", args, nargs, kwnames, names, 2, 2, values) < 0)
         return NULL;
-    const char *address = values[0] ? PyUnicode_AsUTF8(values[0]) : NULL;
-    if (!address) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "open() needs an address, \"host:port\"");
+    if (!values[0] || !PyUnicode_Check(values[0]))
+        return PyErr_Format(PyExc_TypeError, "connect() needs an address, 'host:port', not %s",
+                            values[0] ? Py_TYPE(values[0])->tp_name : "nothing");
+    const char *address = PyUnicode_AsUTF8(values[0]);
+    if (!address)
         return NULL;
-    }
     double seconds = values[1] && values[1] != Py_None ? PyFloat_AsDouble(values[1]) : 0;
     if (seconds == -1 && PyErr_Occurred())
         return NULL;
@@ -523,6 +524,13 @@ static PyObject *connection_closed(PyObject *self, void *closure)
     return PyBool_FromLong(((ConnectionObject *)self)->client == NULL);
 }
 
+static PyObject *connection_waiting(PyObject *self, void *closure)
+{
+    (void)closure;
+    const gt_client *client = ((ConnectionObject *)self)->client;
+    return PyBool_FromLong(client && is_taken(client));
+}
+
 static PyObject *connection_repr(PyObject *self)
 {
     gt_client *client = ((ConnectionObject *)self)->client;
@@ -557,6 +565,7 @@ int gt__py_connect_init(PyObject *module)
          .get = connection_description,
          .doc = "Where this client's tensors live, in words."},
         {.name = "closed", .get = connection_closed, .doc = "Whether it was closed."},
+        {.name = "waiting", .get = connection_waiting, .doc = "Whether some thread waits for its server now."},
         {.name = NULL},
     };
     static PyMethodDef methods[] = {
@@ -583,11 +592,13 @@ int gt__py_connect_init(PyObject *module)
         return -1;
     if (PyModule_AddObjectRef(module, "Connection", (PyObject *)gt__py_connection_type) < 0)
         return -1;
-    /* Shape errors are RuntimeErrors in PyTorch and ValueErrors in NumPy: these are both. */
+    /* Shape errors are RuntimeErrors in PyTorch and ValueErrors in NumPy: these are both. A server that does not answer
+     * in time is a connection that failed. */
     if (add_exception(module, "GtError", PyExc_RuntimeError, PyExc_ValueError, &value_error) < 0 ||
         add_exception(module, "GtTypeError", PyExc_TypeError, PyExc_RuntimeError, &type_error) < 0 ||
         add_exception(module, "GtConnectionError", PyExc_ConnectionError, PyExc_RuntimeError, &connection_error) <
-            0)
+            0 ||
+        add_exception(module, "GtTimeoutError", connection_error, PyExc_TimeoutError, &timeout_error) < 0)
         return -1;
     pthread_atfork(NULL, NULL, reset_in_child);
     gt__wait_hooks = (gt_wait_hooks){.before = wait_before, .after = wait_after, .interrupted = wait_interrupted};

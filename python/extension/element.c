@@ -124,14 +124,6 @@ static int nest_shape(PyObject *object, Nest *nest)
 
 static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t *at)
 {
-    static const struct {
-        double low, high;
-    } ranges[GT_DTYPE_COUNT] = {
-        [GT_UINT8] = {.low = -255, .high = 255}, /* PyTorch takes -1 as 255 */
-        [GT_INT8] = {.low = INT8_MIN, .high = INT8_MAX},
-        [GT_INT32] = {.low = INT32_MIN, .high = INT32_MAX},
-        [GT_INT64] = {.low = -0x1p63, .high = 0x1p63},
-    };
     double f = gt__py_literal_double(kind, value);
     if (dtype == GT_FLOAT64) {
         memcpy(at, &f, sizeof f);
@@ -144,10 +136,9 @@ static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t 
     } else if (dtype == GT_BOOL) {
         *at = f != 0;
     } else {
-        bool outside = !(f >= ranges[dtype].low && f <= ranges[dtype].high);
-        if (outside || (kind == GT_LITERAL_FLOAT && f >= 0x1p63)) {
-            PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
-                         gt__dtype_name(dtype));
+        gt_err err = dtype == GT_INT64 && kind != GT_LITERAL_FLOAT ? GT_OK : gt__dtype_check_number(dtype, f);
+        if (err != GT_OK) {
+            gt__py_raise(err);
             return -1;
         }
         int64_t i = kind == GT_LITERAL_FLOAT ? (int64_t)f : value.i;

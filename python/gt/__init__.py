@@ -11,8 +11,8 @@ gt.client.tensor holds what is put together from its operations.
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
-    Connection, GtConnectionError, GtError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat, concat,
-    concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
+    Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat,
+    concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
     full_like, gpu_workers, grad, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401

@@ -17,6 +17,23 @@ const char *gt__dtype_name(gt_dtype dtype)
     return gt__dtype_valid(dtype) ? names[dtype] : "invalid";
 }
 
+gt_err gt__dtype_check_number(gt_dtype dtype, double number)
+{
+    /* From low to below high. */
+    static const struct {
+        double low, high;
+    } ranges[GT_DTYPE_COUNT] = {
+        [GT_UINT8] = {.low = -255, .high = 256},
+        [GT_INT8] = {.low = INT8_MIN, .high = -(double)INT8_MIN},
+        [GT_INT32] = {.low = INT32_MIN, .high = -(double)INT32_MIN},
+        [GT_INT64] = {.low = -0x1p63, .high = 0x1p63},
+    };
+    bool any = dtype == GT_BOOL || gt__dtype_is_float(dtype);
+    if (any || (number >= ranges[dtype].low && number < ranges[dtype].high))
+        return GT_OK;
+    return gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow", names[dtype]);
+}
+
 gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b)
 {
     if (a == b)

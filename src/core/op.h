@@ -150,6 +150,10 @@ static inline bool gt__dtype_is_float(gt_dtype dtype)
 
 const char *gt__dtype_name(gt_dtype dtype); /* "float32" */
 
+/* Can a number that the user wrote be an element of this dtype? GT_ERR_VALUE where an integer dtype would wrap it. As in
+ * PyTorch -1 may be written for a uint8, and floats lose digits or become infinite. */
+gt_err gt__dtype_check_number(gt_dtype dtype, double number);
+
 /* PyTorch's promotion of two tensor dtypes (no dimension or scalar rules). */
 gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b);
 

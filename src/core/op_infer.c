@@ -4,6 +4,7 @@
  * Client, dispatcher and worker all run it (see op.h), so it trusts nothing in the instruction or its tail: every
  * axis, count and size is checked here. One function a form; the switch at the end lists them.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -632,6 +633,26 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_CONTROL] = NULL,
 };
 
+/* A number that becomes an element as it is must be one of the result's dtype; arithmetic wraps, as in PyTorch. */
+static gt_err check_numbers(const inference *s)
+{
+    gt_dtype dtype = (gt_dtype)s->out->dtype;
+    const gt_instruction *ins = s->ins;
+    if (gt__dtype_is_float(dtype) || dtype == GT_BOOL)
+        return GT_OK;
+    bool elements = ins->op == GT_OP_where || s->row->form == GT_FORM_ASSIGN || s->row->form == GT_FORM_SCATTER;
+    for (unsigned k = 1; elements && k < s->row->operands; k++) {
+        gt_literal kind = gt__literal(ins, k);
+        if (kind == GT_LITERAL_FLOAT || (kind == GT_LITERAL_INT && dtype != GT_INT64))
+            GT_TRY(gt__dtype_check_number(dtype, kind == GT_LITERAL_FLOAT ? ins->literal[k].f
+                                                                          : (double)ins->literal[k].i));
+    }
+    for (unsigned k = 0; ins->op == GT_OP_clamp && k < 2; k++)
+        if (isfinite(ins->imm[k].f) && dtype != GT_INT64) /* an infinity is an open side; a double rounds int64s */
+            GT_TRY(gt__dtype_check_number(dtype, ins->imm[k].f));
+    return GT_OK;
+}
+
 /* Only these operands may be literals: elementwise ones, and the source of assign and scatter. */
 static bool literal_allowed(const gt_op_row *row, unsigned k)
 {
@@ -661,6 +682,7 @@ gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_met
     if (__builtin_expect(ins->flags & GT_FLAG_CONSUMES, 0) && (operands == 0 || !in[0]))
         return gt__fail(GT_ERR_PROTOCOL, "%s has no tensor to consume", row->name);
     GT_TRY(infer_form[row->form](&s));
+    GT_TRY(check_numbers(&s));
     bool elementwise = row->form == GT_FORM_UNARY || row->form == GT_FORM_BINARY || row->form == GT_FORM_TERNARY ||
                        row->form == GT_FORM_REDUCE || row->form == GT_FORM_SCAN;
     *compute = elementwise ? s.compute : (gt_dtype)out->dtype;

@@ -6,9 +6,10 @@ computed from it, and nothing else; whoever reads it gets the first failure.
 
 import numpy as np
 import pytest
+import torch
 
 import gt
-from support import raises
+from support import Collector, gt_dtype, raises, torch_dtype
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,52 @@ def test_dtypes():
     raises((TypeError, RuntimeError, ValueError), lambda: gt.rand(3, dtype=gt.int64))
     raises(TypeError, lambda: gt.zeros(3).to("nonsense"))
     raises(TypeError, lambda: gt.zeros(3, dtype=3))
+
+
+WRITERS = {
+    "tensor": lambda m, dtype, value: m.tensor([1, value], dtype=dtype),
+    "full": lambda m, dtype, value: m.full((2,), value, dtype=dtype),
+    "full_like": lambda m, dtype, value: m.full_like(m.zeros(2, dtype=dtype), value),
+    "fill_": lambda m, dtype, value: m.zeros(2, dtype=dtype).fill_(value),
+    "where": lambda m, dtype, value: m.where(m.tensor([True, False]), m.ones(2, dtype=dtype), value),
+    "masked_fill": lambda m, dtype, value: m.ones(2, dtype=dtype).masked_fill(m.tensor([True, False]), value),
+    "setitem": lambda m, dtype, value: assigned(m.zeros(2, dtype=dtype), value),
+    "clamp": lambda m, dtype, value: m.zeros(2, dtype=dtype).clamp(max=value),
+    "arithmetic": lambda m, dtype, value: m.ones(2, dtype=dtype) + value,
+}
+
+
+def assigned(tensor, value):
+    tensor[0] = value
+    return tensor
+
+
+@pytest.mark.parametrize("how", WRITERS)
+def test_numbers_that_an_integer_dtype_does_not_hold(how):
+    """PyTorch refuses them where they become elements, and wraps them in arithmetic; so does GT."""
+    cases = [("uint8", value) for value in (300, 256, 255, -255, -256, 300.5)]
+    cases += [("int8", value) for value in (128, 127, -128, -129)]
+    cases += [("int32", value) for value in (2**31, 2**31 - 1, -(2**31), -(2**31) - 1)]
+    cases += [("int64", 2**63 - 1), ("int64", -(2**63)), ("bool", 7), ("float32", 2**40)]
+    collector = Collector()
+    for dtype, value in cases:
+        if how in ("where", "masked_fill") and isinstance(value, float):
+            continue  # PyTorch's promotion, tested elsewhere
+        if how == "clamp" and (isinstance(value, float) or value < 0 or dtype == "bool"):
+            continue  # a negative bound of uint8 wraps in PyTorch; here it is a bound
+        try:
+            expected = WRITERS[how](torch, torch_dtype(dtype), value)
+        except RuntimeError as error:
+            assert "overflow" in str(error)
+            try:
+                result = WRITERS[how](gt, gt_dtype(dtype), value)
+            except RuntimeError as ours:
+                collector.true(f"{dtype} {value}: {ours}", dtype in str(ours) and "overflow" in str(ours))
+            else:
+                collector.true(f"{dtype} {value} gave {result.tolist()}", False)
+        else:
+            collector.same(f"{dtype} {value}", lambda: WRITERS[how](gt, gt_dtype(dtype), value), expected)
+    collector.finish()
 
 
 def test_axes():

@@ -26,8 +26,9 @@ EXITS = {
         0,
     ),
     "with a daemon thread": (
-        USE + "import threading, time\ndef loop():\n  while True: (t + 1).sum().item()\n"
-        "threading.Thread(target=loop, daemon=True).start(); time.sleep(0.1)",
+        USE + "import threading; turns = threading.Semaphore(0)\n"
+        "def loop():\n  while True: (t + 1).sum().item(); turns.release()\n"
+        "threading.Thread(target=loop, daemon=True).start()\nfor _ in range(10): turns.acquire()",
         0,
     ),
     "in a __del__": (USE + "pass\nclass D:\n  def __del__(self): t.sum()\nd = D()", 0),
@@ -147,11 +148,10 @@ def test_ctrl_c_without_a_handler_ends_the_program(programs):
 
 
 CONNECTS = """
-    import pathlib, signal, sys
+    import signal, sys
     import gt
     signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
-    pathlib.Path(sys.argv[2]).touch()
     try:
         gt.connect(sys.argv[1], timeout=60)
         print(gt.ones(3).sum().item())
@@ -161,15 +161,18 @@ CONNECTS = """
 """
 
 
+def greeted(server, process):
+    """The client has said hello, so it waits for a worker."""
+    until(lambda: "connected" in server.text() or not process.alive, "the client's greeting")
+    assert process.alive, process.text()
+
+
 @pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
 def test_ctrl_c_interrupts_connecting(programs, transport):
     """There is a server but no worker; signals that nobody minds come all the time."""
-    server = programs.server()
-    connecting = programs.directory / "connecting"
-    process = programs.python(CONNECTS, f"{transport}://localhost:{server.port}", connecting)
-    until(lambda: connecting.exists() or not process.alive, "the program")
-    time.sleep(0.3)
-    assert process.alive, process.text()
+    server = programs.server(GT_VERBOSE=1)
+    process = programs.python(CONNECTS, f"{transport}://localhost:{server.port}")
+    greeted(server, process)
     process.signal(signal.SIGINT)
     assert process.wait(5) == 0, process.text()
     assert process.output.read_text() == "interrupted\n"
@@ -177,11 +180,9 @@ def test_ctrl_c_interrupts_connecting(programs, transport):
 
 @pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
 def test_other_signals_do_not_disturb_connecting(programs, transport):
-    server = programs.server()
-    connecting = programs.directory / "connecting"
-    process = programs.python(CONNECTS, f"{transport}://localhost:{server.port}", connecting)
-    until(lambda: connecting.exists() or not process.alive, "the program")
-    time.sleep(0.3)
+    server = programs.server(GT_VERBOSE=1)
+    process = programs.python(CONNECTS, f"{transport}://localhost:{server.port}")
+    greeted(server, process)
     programs.worker(server.port)
     assert process.wait() == 0, process.text()
     assert process.output.read_text() == "3.0\n"
@@ -304,7 +305,8 @@ def test_fork_while_another_thread_waits(programs):
             results.append(t.sum().item())
         results, thread = [], threading.Thread(target=wait)
         thread.start()
-        time.sleep(0.2)
+        while not connection.waiting:
+            time.sleep(0.001)
         pid = os.fork()
         if pid == 0:
             for use in (lambda: t + 1, t.numpy, lambda: t.sum().item(), lambda: t[0]):
@@ -498,7 +500,7 @@ def test_closing_lets_other_threads_run(programs):
         thread = threading.Thread(target=tick)
         thread.start()
         b = a @ a @ a
-        time.sleep(0.05)
+        _gt.stats()  # answered by the dispatcher: the worker has it all
         start = time.monotonic()
         connection.close()
         end = time.monotonic()
@@ -523,6 +525,8 @@ def test_closing_while_others_wait_their_turn(programs):
         import gt
         from gt import _gt
         worker, wrong = int(sys.argv[2]), []
+        def asleep(thread):
+            return open(f"/proc/self/task/{thread.native_id}/stat").read().rpartition(")")[2].split()[0] == "S"
         for _ in range(5):
             connection = _gt.open(f"localhost:{sys.argv[1]}")
             def use(work):
@@ -541,7 +545,8 @@ def test_closing_while_others_wait_their_turn(programs):
             for work in works:
                 threads.append(threading.Thread(target=use, args=(work,)))
                 threads[-1].start()
-                time.sleep(0.02)
+                while not asleep(threads[-1]) or not connection.waiting:
+                    time.sleep(0.001)
             os.kill(worker, signal.SIGCONT)
             for thread in threads:
                 thread.join(10)

@@ -132,9 +132,8 @@ CONNECT = """
     try:
         gt.connect(sys.argv[1], **eval(sys.argv[2]))
     except ConnectionError as error:
-        print("ConnectionError", round(time.monotonic() - start, 2), error, sep="|")
-    except TimeoutError as error:
-        print("TimeoutError", round(time.monotonic() - start, 2), error, sep="|")
+        kind = "TimeoutError" if isinstance(error, TimeoutError) else "ConnectionError"
+        print(kind, round(time.monotonic() - start, 2), error, sep="|")
     else:
         print("connected", gt.ones(3).sum().item(), sep="|")
 """
@@ -146,7 +145,7 @@ CONNECT = """
 def test_unreachable_server(programs, address):
     port = free_port()
     kind, seconds, text = programs.run(CONNECT, address.format(port), "dict(timeout=2)").split("|", 2)
-    assert kind in ("ConnectionError", "TimeoutError")
+    assert kind == "ConnectionError"
     assert float(seconds) < 10 and str(port) in text
 
 
@@ -170,7 +169,7 @@ def test_something_else_listens_on_the_port(programs):
         kind, seconds, text = programs.run(
             CONNECT, f"tcp://localhost:{listener.getsockname()[1]}", "dict(timeout=2)"
         ).split("|", 2)
-    assert kind in ("ConnectionError", "TimeoutError") and float(seconds) < 10
+    assert kind == "TimeoutError" and float(seconds) < 10
 
 
 def test_a_port_of_another_protocol(programs):
@@ -198,7 +197,7 @@ def test_a_port_of_another_protocol(programs):
         ).split("|", 2)
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(PATIENCE_S)
-    assert kind in ("ConnectionError", "TimeoutError") and float(seconds) < 10
+    assert kind == "ConnectionError" and float(seconds) < 10
 
 
 def test_bad_addresses(programs):
@@ -212,10 +211,13 @@ def test_bad_addresses(programs):
                 assert str(error), address
             else:
                 print("accepted", address)
-        try:
-            gt.connect(12345)
-        except TypeError:
-            pass
+        for address in (12345, None, b"localhost:1", ("localhost", 1)):
+            try:
+                gt.connect(address)
+            except TypeError as error:
+                assert "address" in str(error) and type(address).__name__ in str(error), error
+            else:
+                print("accepted", address)
         print(gt.ones(2).sum().item())
     """)
     assert text == "2.0\n"
@@ -224,7 +226,7 @@ def test_bad_addresses(programs):
 def test_no_worker_in_time(programs):
     server = programs.server()
     kind, seconds, text = programs.run(CONNECT, f"localhost:{server.port}", "dict(timeout=1)").split("|", 2)
-    assert kind in ("TimeoutError", "ConnectionError") and "worker" in text and float(seconds) < 8
+    assert kind == "TimeoutError" and "worker" in text and float(seconds) < 8
     assert server.alive
 
 
