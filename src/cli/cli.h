@@ -17,6 +17,8 @@ int gt__cli_main(int argc, char **argv, const gt_command *tools);
 extern const gt_command gt__tools[];
 
 int gt__command_server(int argc, char **argv);
+int gt__command_top(int argc, char **argv);
+int gt__command_trace(int argc, char **argv);
 int gt__command_visualize(int argc, char **argv);
 int gt__command_worker(int argc, char **argv);
 

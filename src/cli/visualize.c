@@ -4,14 +4,13 @@
  */
 #include "visualize.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cli.h"
+#include "settings.h"
 
 static const char help[] =
     "usage: gt visualize LOG... [--output FILE] [OPTIONS]\n"
@@ -44,9 +43,7 @@ typedef struct visualize_arguments {
 
 static bool parse_number(const char *option, const char *text, double least, double *value)
 {
-    char *end;
-    *value = strtod(text, &end);
-    if (*text && !*end && isfinite(*value) && *value >= least)
+    if (gt__number_parse(text, GT_NUMBER_SECONDS, least, 1e9, value))
         return true;
     fprintf(stderr, "gt visualize: --%s: '%s' is not a number of at least %g\n", option, text, least);
     return false;

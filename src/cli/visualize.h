@@ -15,22 +15,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "array.h"
 #include "category.h"
+#include "json.h"
+#include "log_text.h"
 
 /* ---- the timeline: what a log says -------------------------------------------------------------------------- */
 
-#define GT_LOG_EVENTS(EVENT)                                                                                      \
-    EVENT(RECV)                                                                                                   \
-    EVENT(SEND) EVENT(WORKER_SEND) EVENT(WORKER_RECV) EVENT(CONNECT) EVENT(DISCONNECT) EVENT(SIGNAL) EVENT(ERROR)
-
-typedef enum gt_log_event {
-#define EVENT(name) GT_LOG_##name,
-    GT_LOG_EVENTS(EVENT)
-#undef EVENT
-        GT_LOG_EVENT_COUNT
-} gt_log_event;
-
-extern const char *const gt__log_event_names[GT_LOG_EVENT_COUNT];
+const char *gt__event_name(gt_event event); /* "RECV" */
 
 typedef enum gt_party_kind { GT_PARTY_CLIENT, GT_PARTY_DISPATCHER, GT_PARTY_WORKER } gt_party_kind;
 
@@ -49,7 +41,7 @@ typedef struct gt_timeline_event {
     int32_t party;                         /* of timeline->parties */
     int32_t partner;                       /* the request that this answers, or the answer to this; -1: none */
     int32_t peer;                          /* the other worker of a move; -1: none */
-    uint8_t event, category;               /* gt_log_event, gt_category */
+    uint8_t event, category;               /* gt_event, gt_category */
     bool failed;
 } gt_timeline_event;
 
@@ -105,8 +97,8 @@ typedef struct gt_marker {
     size_t count;
     uint8_t event, category;
     bool failed;
-    bool echo; /* the dispatcher's side of an event that another lane has */
-    char id[16];
+    bool echo;   /* the dispatcher's side of an event that another lane has */
+    char id[32]; /* "#7"; "#7–#19" of a heap, at its foot */
 } gt_marker;
 
 typedef struct gt_arrow {
@@ -144,7 +136,7 @@ typedef enum gt_legend_kind {
 
 typedef struct gt_legend_item {
     gt_legend_kind kind;
-    uint8_t which; /* gt_category or gt_log_event */
+    uint8_t which; /* gt_category or gt_event */
     double x, y;
     const char *text;
 } gt_legend_item;
@@ -204,18 +196,5 @@ void gt__picture_dump(const gt_picture *picture, FILE *json);
 
 /* The timeline as a trace for Perfetto and chrome://tracing. */
 gt_err gt__timeline_chrome(const gt_timeline *timeline, const char *path);
-
-/* ---- shared ------------------------------------------------------------------------------------------------- */
-
-/* The tools end when memory runs out: there is nothing to save. */
-_Noreturn void gt__out_of_memory(void);
-void *gt__zeroed(size_t count, size_t item_bytes); /* calloc */
-/* Room for one more in an array. */
-void gt__array_room(void **items, size_t count, size_t *capacity, size_t item_bytes);
-#define GT_PUSH(items, count, capacity)                                                                           \
-    (gt__array_room((void **)&(items), (count), &(capacity), sizeof *(items)), &(items)[(count)++])
-
-/* A JSON string with its quotes; `text` is UTF-8. */
-void gt__json_string(FILE *json, const char *text);
 
 #endif

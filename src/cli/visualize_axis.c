@@ -34,9 +34,9 @@ static int earliest_first(const void *left, const void *right)
 /* From when on something was going on, of what this event ends. */
 static double activity_start(const gt_timeline *timeline, const gt_timeline_event *event)
 {
-    if (event->partner >= 0 && (event->event == GT_LOG_SEND || event->event == GT_LOG_WORKER_RECV))
+    if (event->partner >= 0 && (event->event == GT_EVENT_SEND || event->event == GT_EVENT_WORKER_RECV))
         return fmin(event->time, timeline->events[event->partner].time);
-    return event->event == GT_LOG_WORKER_RECV ? fmin(event->time, event->start) : event->time;
+    return event->event == GT_EVENT_WORKER_RECV ? fmin(event->time, event->start) : event->time;
 }
 
 /* The times in which nothing happens, longest first. The latest start of what is under way is found from behind.

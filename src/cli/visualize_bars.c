@@ -14,6 +14,7 @@
 typedef struct sums {
     double seconds[GT_CATEGORY_COUNT];
     size_t count[GT_CATEGORY_COUNT], total;
+    uint64_t first, last; /* markers: their sequence numbers */
 } sums;
 
 static sums *columns_new(const gt_picture *picture, double width, size_t *count)
@@ -40,12 +41,12 @@ static bool bar_of(const gt_picture *picture, const gt_timeline *timeline, const
                    span *out)
 {
     out->lane = picture->lane_of[event->party];
-    if (event->event == GT_LOG_WORKER_RECV) {
+    if (event->event == GT_EVENT_WORKER_RECV) {
         out->start = event->start;
         out->end = event->start + event->duration;
         return true;
     }
-    if (event->event != GT_LOG_SEND || event->partner < 0)
+    if (event->event != GT_EVENT_SEND || event->partner < 0)
         return false;
     out->start = timeline->events[event->partner].time;
     out->end = event->time;
@@ -162,9 +163,9 @@ enum { HEAP = 3 }; /* markers in one place that are still drawn one by one */
 
 double gt__marker_time(const gt_timeline *timeline, const gt_timeline_event *event)
 {
-    if (event->event == GT_LOG_WORKER_RECV)
+    if (event->event == GT_EVENT_WORKER_RECV)
         return event->start + event->duration;
-    if (event->event == GT_LOG_WORKER_SEND && event->partner >= 0)
+    if (event->event == GT_EVENT_WORKER_SEND && event->partner >= 0)
         return fmax(event->time, timeline->events[event->partner].start);
     return event->time;
 }
@@ -182,7 +183,7 @@ static double marker_radius(const gt_picture *picture, uint64_t bytes)
 
 static bool is_worker_side(const gt_timeline_event *event)
 {
-    return event->event == GT_LOG_WORKER_SEND || event->event == GT_LOG_WORKER_RECV;
+    return event->event == GT_EVENT_WORKER_SEND || event->event == GT_EVENT_WORKER_RECV;
 }
 
 /* Both sides of an event: in its party's lane, and as an echo in the dispatcher's; false: it has none here. */
@@ -190,7 +191,7 @@ static bool place(const gt_picture *picture, const gt_timeline *timeline, const 
                   bool echo, gt_marker *marker)
 {
     int32_t own = picture->lane_of[event->party], dispatcher = picture->lane_of[0];
-    if (event->event == GT_LOG_SIGNAL || (echo && (own == dispatcher || event->event >= GT_LOG_CONNECT)))
+    if (event->event == GT_EVENT_SIGNAL || (echo && (own == dispatcher || event->event >= GT_EVENT_CONNECT)))
         return false;
     const gt_lane *lane = &picture->lanes[echo ? dispatcher : own];
     *marker = (gt_marker){
@@ -236,31 +237,49 @@ static void add_heaps(gt_picture *picture, int32_t lane_index, double base, doub
                 .category = (uint8_t)category,
                 .echo = echo,
             };
+            if (y == base)
+                snprintf(picture->markers[picture->marker_count - 1].id, sizeof picture->markers->id,
+                         "#%llu–#%llu", (unsigned long long)columns[k].first, (unsigned long long)columns[k].last);
             y -= part;
         }
     }
 }
 
-/* Number the markers where the numbers do not touch; nobody asks for a free by its number. */
+/* Number what clients asked, and errors, where the numbers do not touch; nobody asks for a free by its number. */
+static bool wants_id(const gt_picture *picture, const gt_marker *marker)
+{
+    const gt_lane *lane = &picture->lanes[marker->lane];
+    if (marker->echo || lane->height < 4 * picture->font)
+        return false;
+    if (marker->height > 0)
+        return lane->kind == GT_PARTY_CLIENT && *marker->id;
+    return (marker->event == GT_EVENT_RECV && marker->category != GT_CATEGORY_FREE) ||
+           marker->event == GT_EVENT_ERROR;
+}
+
+static int by_x(const void *left, const void *right)
+{
+    double difference = ((const gt_marker *)left)->x - ((const gt_marker *)right)->x;
+    return (difference > 0) - (difference < 0);
+}
+
 static void add_ids(gt_picture *picture)
 {
     double *last = gt__zeroed(picture->lane_count, sizeof *last), f = picture->font;
     for (size_t k = 0; k < picture->lane_count; k++)
         last[k] = -1e9;
+    if (picture->marker_count)
+        qsort(picture->markers, picture->marker_count, sizeof *picture->markers, by_x);
     for (size_t k = 0; k < picture->marker_count; k++) {
         gt_marker *marker = &picture->markers[k];
-        const gt_lane *lane = &picture->lanes[marker->lane];
-        bool key = (marker->event == GT_LOG_RECV && marker->category != GT_CATEGORY_FREE) ||
-                   marker->event == GT_LOG_ERROR;
-        if (!key || marker->echo || marker->height > 0 || lane->height < 4 * f)
-            continue;
-        char id[16];
-        snprintf(id, sizeof id, "#%llu", (unsigned long long)marker->sequence);
-        double half = 0.5 * gt__text_width(id, 0.75 * f) + 0.15 * f;
-        if (marker->x - half < last[marker->lane])
-            continue;
-        last[marker->lane] = marker->x + half;
-        snprintf(marker->id, sizeof marker->id, "%s", id);
+        if (marker->height == 0)
+            snprintf(marker->id, sizeof marker->id, "#%llu", (unsigned long long)marker->sequence);
+        double half = 0.5 * gt__text_width(marker->id, 0.75 * f) + 0.15 * f;
+        if (wants_id(picture, marker) && marker->x - half >= last[marker->lane] &&
+            marker->x + half < picture->width)
+            last[marker->lane] = marker->x + half;
+        else
+            marker->id[0] = 0;
     }
     free(last);
 }
@@ -302,10 +321,11 @@ void gt__picture_markers(gt_picture *picture, const gt_timeline *timeline)
                 continue;
             int side = picture->lanes[marker.lane].kind == GT_PARTY_DISPATCHER && is_worker_side(event);
             sums *at = &columns[side][(size_t)marker.lane * count + column_at(picture, marker.x, width, count)];
-            bool alone = event->event >= GT_LOG_CONNECT; /* comings, goings and errors are always shown */
+            bool alone = event->event >= GT_EVENT_CONNECT; /* comings, goings and errors are always shown */
             if (pass == 0 && !alone) {
                 at->count[event->category]++;
-                at->total++;
+                at->first = at->total++ ? at->first : event->sequence;
+                at->last = event->sequence;
             }
             if (pass == 0 || (at->total > HEAP && !alone))
                 continue;

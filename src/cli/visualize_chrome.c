@@ -68,29 +68,29 @@ static void write_event(FILE *json, const gt_timeline *timeline, size_t index)
     const gt_timeline_event *event = &timeline->events[index];
     int32_t process = (int32_t)timeline->parties[event->party].kind + 1, thread = event->party + 1;
     const gt_timeline_event *request = event->partner >= 0 ? &timeline->events[event->partner] : NULL;
-    bool wait = event->event == GT_LOG_SEND && request;
-    if (event->event == GT_LOG_WORKER_RECV || wait) {
+    bool wait = event->event == GT_EVENT_SEND && request;
+    if (event->event == GT_EVENT_WORKER_RECV || wait) {
         begin(json, event->label, "X", process, thread, wait ? request->time : event->start);
         fprintf(json, ", \"dur\": %.3f, \"cat\": \"%s\"",
                 (wait ? event->time - request->time : event->duration) * MICROSECONDS,
                 wait ? "wait" : gt__category_table[event->category].name);
     } else {
         begin(json, event->label, "i", process, thread, event->time);
-        fprintf(json, ", \"s\": \"%c\", \"cat\": \"%s\"", event->event == GT_LOG_SIGNAL ? 'g' : 't',
-                gt__log_event_names[event->event]);
+        fprintf(json, ", \"s\": \"%c\", \"cat\": \"%s\"", event->event == GT_EVENT_SIGNAL ? 'g' : 't',
+                gt__event_name(event->event));
     }
     write_arguments(json, event);
-    switch ((gt_log_event)event->event) {
-    case GT_LOG_RECV:
+    switch ((gt_event)event->event) {
+    case GT_EVENT_RECV:
         write_flow(json, event, index, process, thread, event->time, DISPATCHER_PROCESS, DISPATCHER_THREAD,
                    event->time);
         break;
-    case GT_LOG_WORKER_SEND:
+    case GT_EVENT_WORKER_SEND:
         if (request) /* for a request, the partner is its answer, which knows when it began */
             write_flow(json, event, index, DISPATCHER_PROCESS, DISPATCHER_THREAD, event->time, process, thread,
                        request->start);
         break;
-    case GT_LOG_WORKER_RECV:
+    case GT_EVENT_WORKER_RECV:
         write_flow(json, event, index, process, thread, event->start + event->duration, DISPATCHER_PROCESS,
                    DISPATCHER_THREAD, event->time);
         break;

@@ -170,29 +170,29 @@ static void triangle(cairo_t *cairo, double x, double y, double r, double angle)
     cairo_close_path(cairo);
 }
 
-static void shape(cairo_t *cairo, gt_log_event event, double x, double y, double r)
+static void shape(cairo_t *cairo, gt_event event, double x, double y, double r)
 {
     cairo_new_path(cairo);
     switch (event) {
-    case GT_LOG_SEND:
+    case GT_EVENT_SEND:
         cairo_rectangle(cairo, x - 0.85 * r, y - 0.85 * r, 1.7 * r, 1.7 * r);
         break;
-    case GT_LOG_WORKER_SEND:
+    case GT_EVENT_WORKER_SEND:
         triangle(cairo, x, y, r, 0);
         break;
-    case GT_LOG_WORKER_RECV:
+    case GT_EVENT_WORKER_RECV:
         triangle(cairo, x, y, r, M_PI);
         break;
-    case GT_LOG_CONNECT:
+    case GT_EVENT_CONNECT:
         triangle(cairo, x, y, r, -M_PI / 2);
         break;
-    case GT_LOG_DISCONNECT:
+    case GT_EVENT_DISCONNECT:
         triangle(cairo, x, y, r, M_PI / 2);
         break;
-    case GT_LOG_SIGNAL:
+    case GT_EVENT_SIGNAL:
         star(cairo, x, y, 1.2 * r);
         break;
-    case GT_LOG_ERROR:
+    case GT_EVENT_ERROR:
         for (int k = 0; k < 12; k++) { /* a cross */
             static const double corner[12][2] = {{-1, -.4}, {-.4, -1}, {0, -.6}, {.4, -1}, {1, -.4}, {.6, 0},
                                                  {1, .4},   {.4, 1},   {0, .6},  {-.4, 1}, {-1, .4}, {-.6, 0}};
@@ -205,35 +205,35 @@ static void shape(cairo_t *cairo, gt_log_event event, double x, double y, double
     }
 }
 
-static uint32_t marker_colour(gt_log_event event, unsigned category)
+static uint32_t marker_colour(gt_event event, unsigned category)
 {
-    return event == GT_LOG_ERROR || event == GT_LOG_SIGNAL ? RED
-           : event >= GT_LOG_CONNECT                       ? INK
-                                                           : colour(category);
+    return event == GT_EVENT_ERROR || event == GT_EVENT_SIGNAL ? RED
+           : event >= GT_EVENT_CONNECT                         ? INK
+                                                               : colour(category);
 }
 
 static void draw_marker(cairo_t *cairo, const gt_picture *picture, const gt_marker *marker)
 {
+    const gt_lane *lane = &picture->lanes[marker->lane];
     double f = picture->font;
     if (marker->height > 0) {
         /* Beside a worker's bars, whose colours say it all, the number alone is left to tell. */
-        bool plain = picture->lanes[marker->lane].kind == GT_PARTY_WORKER;
-        ink(cairo, plain ? NUMBER : colour(marker->category), 1);
+        ink(cairo, lane->kind == GT_PARTY_WORKER ? NUMBER : colour(marker->category), 1);
         cairo_rectangle(cairo, marker->x - 0.9 * marker->radius, marker->y - marker->height, 1.8 * marker->radius,
                         marker->height);
         cairo_fill(cairo);
-        return;
+    } else {
+        shape(cairo, marker->event, marker->x, marker->y, marker->radius);
+        ink(cairo, marker_colour(marker->event, marker->category), 1);
+        cairo_fill_preserve(cairo);
+        cairo_set_line_width(cairo, 0.06 * f);
+        ink(cairo, marker->failed ? RED : 0xffffff, 1);
+        cairo_stroke(cairo);
     }
-    shape(cairo, marker->event, marker->x, marker->y, marker->radius);
-    ink(cairo, marker_colour(marker->event, marker->category), 1);
-    cairo_fill_preserve(cairo);
-    cairo_set_line_width(cairo, 0.06 * f);
-    ink(cairo, marker->failed ? RED : 0xffffff, 1);
-    cairo_stroke(cairo);
     if (*marker->id) {
         ink(cairo, 0x555555, 1);
-        write_text(cairo, marker->id, marker->x, picture->lanes[marker->lane].top + 3.25 * f, 0.75 * f, 0.5,
-                   false);
+        double least = picture->left + 0.5 * gt__text_width(marker->id, 0.75 * f);
+        write_text(cairo, marker->id, fmax(marker->x, least), lane->top + 3.15 * f, 0.75 * f, 0.5, false);
     }
 }
 
@@ -253,7 +253,7 @@ static void draw_signal(cairo_t *cairo, const gt_picture *picture, const gt_sign
     char text[64];
     snprintf(text, sizeof text, line->count > 1 ? "%s ×%zu" : "%s", line->name, line->count);
     ink(cairo, RED, 1);
-    shape(cairo, GT_LOG_SIGNAL, line->x, line->label_y, 0.36 * f);
+    shape(cairo, GT_EVENT_SIGNAL, line->x, line->label_y, 0.36 * f);
     cairo_fill(cairo);
     write_text(cairo, text, line->label_x + 0.35 * f, line->label_y, 0.85 * f, 0, false);
 }
@@ -271,7 +271,7 @@ static void draw_legend_item(cairo_t *cairo, const gt_picture *picture, const gt
         break;
     case GT_LEGEND_EVENT:
         shape(cairo, item->which, item->x + 0.55 * f, item->y, 0.42 * f);
-        ink(cairo, item->which >= GT_LOG_SIGNAL ? RED : 0x555555, 1);
+        ink(cairo, item->which >= GT_EVENT_SIGNAL ? RED : 0x555555, 1);
         cairo_fill(cairo);
         break;
     case GT_LEGEND_HEAP:

@@ -1,21 +1,5 @@
 /* visualize_dump.c: what a picture shows, as JSON, for tests and for those who draw with something else. */
-#include <string.h>
-
 #include "visualize.h"
-
-void gt__json_string(FILE *json, const char *text)
-{
-    fputc('"', json);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(json, "\\%c", *text);
-        else if ((unsigned char)*text < ' ')
-            fprintf(json, "\\u%04x", (unsigned char)*text);
-        else
-            fputc(*text, json);
-    }
-    fputc('"', json);
-}
 
 static void text(FILE *json, const char *key, const char *value)
 {
@@ -75,7 +59,7 @@ static void dump_markers(const gt_picture *picture, FILE *json)
             k ? "," : "", marker->lane, marker->x, marker->y, marker->radius, (unsigned long long)marker->sequence,
             marker->count, flag(marker->height > 0), flag(marker->echo), flag(marker->failed));
         if (marker->height == 0)
-            text(json, "event", gt__log_event_names[marker->event]);
+            text(json, "event", gt__event_name(marker->event));
         colour(json, marker->category);
         text(json, "id", marker->id);
         fputc('}', json);
@@ -93,7 +77,7 @@ static void dump_crossings(const gt_picture *picture, FILE *json)
                 "\"count\": %zu",
                 k ? "," : "", arrow->from, arrow->to, arrow->x0, arrow->y0, arrow->x1, arrow->y1, arrow->width,
                 arrow->count);
-        text(json, "event", gt__log_event_names[arrow->event]);
+        text(json, "event", gt__event_name(arrow->event));
         colour(json, arrow->category);
         fputc('}', json);
     }

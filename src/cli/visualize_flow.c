@@ -12,7 +12,7 @@
 #include "visualize.h"
 
 enum {
-    FEW_ARROWS = 240,    /* in the whole picture: each may be drawn */
+    FEW_ARROWS = 240,    /* in the whole picture: each is drawn */
     MANY_ARROWS = 160,   /* to aim for where there are more */
     ARROWS_TOGETHER = 3, /* of one way in one place that are drawn one by one */
     FEWEST_COLUMNS = 8,
@@ -27,7 +27,7 @@ static bool arrow_of(const gt_picture *picture, const gt_timeline *timeline, con
     int32_t own = picture->lane_of[event->party], dispatcher = picture->lane_of[0];
     int32_t peer = event->peer >= 0 ? picture->lane_of[event->peer] : -1;
     const gt_lane *lane = &picture->lanes[own];
-    if (event->event > GT_LOG_WORKER_RECV || own == dispatcher || (move && (peer < 0 || peer == own)))
+    if (event->event > GT_EVENT_WORKER_RECV || own == dispatcher || (move && (peer < 0 || peer == own)))
         return false;
     double f = picture->font;
     *arrow = (gt_arrow){
@@ -48,9 +48,9 @@ static bool arrow_of(const gt_picture *picture, const gt_timeline *timeline, con
         arrow->x1 = arrow->x0;
         arrow->y0 = lane->bar_top + (down ? lane->bar_height : 0);
         arrow->y1 = picture->lanes[peer].bar_top + (down ? 0 : picture->lanes[peer].bar_height);
-        return event->event == GT_LOG_WORKER_RECV;
+        return event->event == GT_EVENT_WORKER_RECV;
     }
-    if (event->event == GT_LOG_SEND || event->event == GT_LOG_WORKER_SEND) {
+    if (event->event == GT_EVENT_SEND || event->event == GT_EVENT_WORKER_SEND) {
         gt_arrow back = *arrow;
         arrow->from = back.to, arrow->to = back.from;
         arrow->x0 = back.x1, arrow->x1 = back.x0;
@@ -82,8 +82,9 @@ static void add_bundle(gt_picture *picture, const bundle *many, double width, do
             arrow->category = (uint8_t)k;
 }
 
-/* Columns for the bundles: wider where there are more arrows than can be told apart. */
-static size_t count_columns(const gt_picture *picture, const gt_timeline *timeline)
+/* Columns for the bundles: wider where there are more arrows than can be told apart. *together: how many of one
+ * way in one column are still drawn one by one. */
+static size_t count_columns(const gt_picture *picture, const gt_timeline *timeline, size_t *together)
 {
     size_t lanes = picture->lane_count, arrows = 0, ways = 0;
     bool *used = gt__zeroed(lanes * lanes, sizeof *used);
@@ -96,6 +97,7 @@ static size_t count_columns(const gt_picture *picture, const gt_timeline *timeli
             arrows++;
         }
     free(used);
+    *together = arrows <= FEW_ARROWS ? FEW_ARROWS : ARROWS_TOGETHER;
     size_t finest = (size_t)((picture->right - picture->left) / (1.6 * picture->font));
     size_t wanted = arrows <= FEW_ARROWS || !ways ? finest : MANY_ARROWS / ways;
     wanted = wanted < FEWEST_COLUMNS ? FEWEST_COLUMNS : wanted;
@@ -104,7 +106,7 @@ static size_t count_columns(const gt_picture *picture, const gt_timeline *timeli
 
 void gt__picture_arrows(gt_picture *picture, const gt_timeline *timeline)
 {
-    size_t lanes = picture->lane_count, columns = count_columns(picture, timeline);
+    size_t lanes = picture->lane_count, together, columns = count_columns(picture, timeline, &together);
     double width = (picture->right - picture->left) / (double)columns;
     bundle *bundles = gt__zeroed(lanes * lanes * columns, sizeof *bundles);
     gt_arrow arrow;
@@ -122,11 +124,11 @@ void gt__picture_arrows(gt_picture *picture, const gt_timeline *timeline)
                 at->x1 += arrow.x1;
                 at->any = arrow;
                 at->category[arrow.category]++;
-            } else if (at->count <= ARROWS_TOGETHER)
+            } else if (at->count <= together)
                 *GT_PUSH(picture->arrows, picture->arrow_count, picture->arrow_capacity) = arrow;
         }
     for (size_t k = 0; k < lanes * lanes * columns; k++)
-        if (bundles[k].count > ARROWS_TOGETHER) {
+        if (bundles[k].count > together) {
             size_t way = bundles[k].any.from == picture->lane_of[0] ? 2 * (size_t)bundles[k].any.to + 1
                                                                     : 2 * (size_t)bundles[k].any.from;
             add_bundle(picture, &bundles[k], width, ((double)way + 0.5) / (double)(2 * lanes));
@@ -136,20 +138,18 @@ void gt__picture_arrows(gt_picture *picture, const gt_timeline *timeline)
 
 /* ---- signals ------------------------------------------------------------------------------------------------ */
 
-/* What the user called it: name= or signal= in the details, else the details, else the command. */
+/* What the user called it: name=NAME or name="NAME" in the details, else the details, else the command. */
 static void signal_name(const gt_timeline_event *event, char *name, size_t size)
 {
-    const char *text = *event->details ? event->details : event->command;
-    static const char *const keys[] = {"name=", "signal="};
-    for (int k = 0; k < 2; k++) {
-        const char *found = strstr(event->details, keys[k]);
-        if (found && (found == event->details || found[-1] == ' ')) {
-            text = found + strlen(keys[k]);
-            snprintf(name, size, "%.*s", (int)strcspn(text, " "), text);
-            return;
-        }
+    const char *found = strstr(event->details, "name=");
+    if (!found || (found != event->details && found[-1] != ' ')) {
+        snprintf(name, size, "%s", *event->details ? event->details : event->command);
+        return;
     }
-    snprintf(name, size, "%s", text);
+    const char *text = found + strlen("name=");
+    bool quoted = *text == '"';
+    text += quoted;
+    snprintf(name, size, "%.*s", (int)strcspn(text, quoted ? "\"" : " "), text);
 }
 
 enum { LABEL_ROWS = 3 };
@@ -174,7 +174,7 @@ int gt__picture_signals(gt_picture *picture, const gt_timeline *timeline)
     double last[LABEL_ROWS] = {-1e9, -1e9, -1e9};
     int rows = 0;
     for (size_t k = 0; k < timeline->count; k++) {
-        if (timeline->events[k].event != GT_LOG_SIGNAL)
+        if (timeline->events[k].event != GT_EVENT_SIGNAL)
             continue;
         double x = gt__picture_x(picture, timeline->events[k].time);
         gt_signal_line *before = picture->signal_count ? &picture->signals[picture->signal_count - 1] : NULL;

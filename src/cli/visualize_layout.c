@@ -121,16 +121,16 @@ static void add_item(gt_picture *picture, gt_legend_kind kind, unsigned which, c
 static void make_legend(gt_picture *picture)
 {
     static const char *const meanings[] = {
-        [GT_LOG_RECV] = "RECV: from a client",
-        [GT_LOG_SEND] = "SEND: to a client",
-        [GT_LOG_WORKER_SEND] = "WORKER_SEND",
-        [GT_LOG_WORKER_RECV] = "WORKER_RECV",
-        [GT_LOG_CONNECT] = "CONNECT",
-        [GT_LOG_DISCONNECT] = "DISCONNECT",
-        [GT_LOG_SIGNAL] = "SIGNAL",
-        [GT_LOG_ERROR] = "ERROR",
+        [GT_EVENT_RECV] = "RECV: from a client",
+        [GT_EVENT_SEND] = "SEND: to a client",
+        [GT_EVENT_WORKER_SEND] = "WORKER_SEND",
+        [GT_EVENT_WORKER_RECV] = "WORKER_RECV",
+        [GT_EVENT_CONNECT] = "CONNECT",
+        [GT_EVENT_DISCONNECT] = "DISCONNECT",
+        [GT_EVENT_SIGNAL] = "SIGNAL",
+        [GT_EVENT_ERROR] = "ERROR",
     };
-    bool category[GT_CATEGORY_COUNT] = {false}, event[GT_LOG_EVENT_COUNT] = {false}, waiting = false, heap = false;
+    bool category[GT_CATEGORY_COUNT] = {false}, event[GT_EVENT_COUNT] = {false}, waiting = false, heap = false;
     for (size_t k = 0; k < picture->box_count; k++) {
         category[picture->boxes[k].category] = true;
         waiting |= picture->boxes[k].waiting;
@@ -138,7 +138,7 @@ static void make_legend(gt_picture *picture)
     }
     for (size_t k = 0; k < picture->marker_count; k++) {
         const gt_marker *marker = &picture->markers[k];
-        if (marker->event < GT_LOG_CONNECT)
+        if (marker->event < GT_EVENT_CONNECT)
             category[marker->category] = true;
         heap |= marker->height > 0;
         event[marker->event] |= marker->height == 0;
@@ -149,8 +149,8 @@ static void make_legend(gt_picture *picture)
             add_item(picture, GT_LEGEND_CATEGORY, k, gt__category_table[k].name, &x, &y);
     x = f;
     y += 1.8 * f;
-    for (unsigned k = 0; k < GT_LOG_EVENT_COUNT; k++)
-        if (event[k] || (k == GT_LOG_SIGNAL && picture->signal_count))
+    for (unsigned k = 0; k < GT_EVENT_COUNT; k++)
+        if (event[k] || (k == GT_EVENT_SIGNAL && picture->signal_count))
             add_item(picture, GT_LEGEND_EVENT, k, meanings[k], &x, &y);
     if (waiting)
         add_item(picture, GT_LEGEND_WAITING, 0, "client waits", &x, &y);

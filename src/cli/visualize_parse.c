@@ -14,37 +14,15 @@
 
 #include "visualize.h"
 
-const char *const gt__log_event_names[GT_LOG_EVENT_COUNT] = {
-#define EVENT(name) #name,
-    GT_LOG_EVENTS(EVENT)
-#undef EVENT
-};
+const char *gt__event_name(gt_event event)
+{
+    static char names[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1];
+    size_t length = strcspn(gt__event_columns[event], " ");
+    memcpy(names[event], gt__event_columns[event], length);
+    return names[event];
+}
 
 enum { COLUMNS = 7, COMPLAINTS = 10, LOOK_BACK = 4096 };
-
-void gt__out_of_memory(void)
-{
-    fputs("gt: out of memory\n", stderr);
-    exit(1);
-}
-
-void *gt__zeroed(size_t count, size_t item_bytes)
-{
-    void *items = calloc(count, item_bytes);
-    if (!items)
-        gt__out_of_memory();
-    return items;
-}
-
-void gt__array_room(void **items, size_t count, size_t *capacity, size_t item_bytes)
-{
-    if (count < *capacity)
-        return;
-    *capacity = *capacity ? 2 * *capacity : 64;
-    *items = realloc(*items, *capacity * item_bytes);
-    if (!*items)
-        gt__out_of_memory();
-}
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
@@ -85,11 +63,13 @@ static char *trim(char *text)
     return text;
 }
 
-/* The value of `key=` in the details, copied into `value`; NULL if there is none. */
+/* The value of `key=` in the details, copied into `value`; NULL if there is none. Quoted text, which comes last,
+ * is not looked into. */
 static const char *detail(const char *details, const char *key, char *value, size_t size)
 {
     size_t length = strlen(key);
-    for (const char *at = details; (at = strstr(at, key)); at += length)
+    const char *end_of_keys = details + strcspn(details, "\"");
+    for (const char *at = details; (at = strstr(at, key)) && at < end_of_keys; at += length)
         if ((at == details || at[-1] == ' ') && at[length] == '=') {
             size_t end = strcspn(at + length + 1, " ");
             snprintf(value, size, "%.*s", (int)end, at + length + 1);
@@ -176,9 +156,9 @@ static const char *parse_line(gt_timeline *timeline, char *line)
         return "the first column is no time";
     if (column[1][0] != '#' || (event.sequence = strtoull(column[1] + 1, &end, 10), *end || end == column[1] + 1))
         return "the second column is no #number";
-    while (event.event < GT_LOG_EVENT_COUNT && strcmp(column[2], gt__log_event_names[event.event]) != 0)
+    while (event.event < GT_EVENT_COUNT && strcmp(column[2], gt__event_name(event.event)) != 0)
         event.event++;
-    if (event.event == GT_LOG_EVENT_COUNT)
+    if (event.event == GT_EVENT_COUNT)
         return "the third column is no event";
     if (!parse_bytes(column[5], &event.bytes))
         return "the sixth column is no size";
@@ -186,12 +166,12 @@ static const char *parse_line(gt_timeline *timeline, char *line)
         return "the fourth column names no CLIENT, WORKER or DISPATCHER";
     event.command = column[4];
     event.details = columns == COLUMNS ? column[6] : "";
-    event.failed = event.event == GT_LOG_ERROR || strstr(event.details, "success=False") != NULL;
+    event.failed = event.event == GT_EVENT_ERROR || strstr(event.details, "success=False") != NULL;
     const char *op = detail(event.details, "op", value, sizeof value);
     event.category = (uint8_t)gt__category_of_command(event.command, op);
     const gt_op_row *row = op ? gt__op_find(op, NULL) : NULL;
     event.label = row ? row->name : event.command + (strncmp(event.command, "Worker", 6) == 0 ? 6 : 0);
-    if (event.event == GT_LOG_WORKER_RECV && detail(event.details, "duration", value, sizeof value) &&
+    if (event.event == GT_EVENT_WORKER_RECV && detail(event.details, "duration", value, sizeof value) &&
         !parse_seconds(value, &event.duration))
         return "its duration is no time";
     event.start = event.duration >= 0 ? event.time - event.duration : event.time;
@@ -305,9 +285,9 @@ static void find_partners(gt_timeline *timeline)
     for (size_t k = 0; k < timeline->count; k++) {
         gt_timeline_event *event = &timeline->events[k];
         open_requests *queue = &open[event->party];
-        if (event->event == GT_LOG_RECV || event->event == GT_LOG_WORKER_SEND)
+        if (event->event == GT_EVENT_RECV || event->event == GT_EVENT_WORKER_SEND)
             *GT_PUSH(queue->events, queue->count, queue->capacity) = (int32_t)k;
-        if (event->event != GT_LOG_SEND && event->event != GT_LOG_WORKER_RECV)
+        if (event->event != GT_EVENT_SEND && event->event != GT_EVENT_WORKER_RECV)
             continue;
         for (size_t at = queue->first; at < queue->count && at < queue->first + LOOK_BACK; at++)
             if (answers(&timeline->events[queue->events[at]], event)) {
@@ -315,7 +295,7 @@ static void find_partners(gt_timeline *timeline)
                 queue->first = at + 1;
                 break;
             }
-        if (event->event == GT_LOG_WORKER_RECV)
+        if (event->event == GT_EVENT_WORKER_RECV)
             find_duration(event, event->partner < 0 ? event : &timeline->events[event->partner], &queue->last_end);
     }
     for (size_t k = 0; k < timeline->party_count; k++)
@@ -329,10 +309,10 @@ static void find_peers(gt_timeline *timeline)
     for (size_t k = 0; k < timeline->count; k++) {
         gt_timeline_event *event = &timeline->events[k];
         char name[64];
-        if (event->event == GT_LOG_WORKER_SEND &&
+        if (event->event == GT_EVENT_WORKER_SEND &&
             (detail(event->details, "to", name, sizeof name) || detail(event->details, "from", name, sizeof name)))
             event->peer = find_party(timeline, GT_PARTY_WORKER, name, false);
-        if (event->event == GT_LOG_WORKER_RECV && event->partner >= 0)
+        if (event->event == GT_EVENT_WORKER_RECV && event->partner >= 0)
             event->peer = timeline->events[event->partner].peer;
     }
 }
@@ -365,7 +345,7 @@ double gt__timeline_begin(const gt_timeline *timeline)
 {
     double begin = timeline->count ? timeline->events[0].time : 0;
     for (size_t k = 0; k < timeline->count; k++)
-        if (timeline->events[k].event == GT_LOG_WORKER_RECV)
+        if (timeline->events[k].event == GT_EVENT_WORKER_RECV)
             begin = fmin(begin, timeline->events[k].start);
     return begin;
 }
@@ -374,7 +354,7 @@ double gt__timeline_end(const gt_timeline *timeline)
 {
     double end = timeline->count ? timeline->events[timeline->count - 1].time : 0;
     for (size_t k = 0; k < timeline->count; k++)
-        if (timeline->events[k].event == GT_LOG_WORKER_RECV)
+        if (timeline->events[k].event == GT_EVENT_WORKER_RECV)
             end = fmax(end, timeline->events[k].start + timeline->events[k].duration);
     return end;
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COMMAND_WIDTH = 15, SOURCE_WIDTH = 27, EVENT_WIDTH = 12, BYTES_WIDTH = 10, MOST_IDS = 16 };
+enum { COMMAND_WIDTH = 15, SOURCE_WIDTH = 27, BYTES_WIDTH = 10, MOST_IDS = 16 };
 
 /* ---- pieces ------------------------------------------------------------------------------------------------- */
 
@@ -153,6 +153,13 @@ void gt__log_source_set(gt_log_source *source, const char *kind, const char *nam
     source->length = (unsigned)length;
 }
 
+const char gt__event_columns[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1] = {
+    [GT_EVENT_RECV] = "RECV        ",        [GT_EVENT_SEND] = "SEND        ",
+    [GT_EVENT_WORKER_SEND] = "WORKER_SEND ", [GT_EVENT_WORKER_RECV] = "WORKER_RECV ",
+    [GT_EVENT_CONNECT] = "CONNECT     ",     [GT_EVENT_DISCONNECT] = "DISCONNECT  ",
+    [GT_EVENT_SIGNAL] = "SIGNAL      ",      [GT_EVENT_ERROR] = "ERROR       ",
+};
+
 /* ---- lines -------------------------------------------------------------------------------------------------- */
 
 void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns)
@@ -168,17 +175,11 @@ void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns)
 char *gt__log_head(char *at, const gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
                    gt_opcode op, uint64_t bytes)
 {
-    static const char events[][EVENT_WIDTH + 1] = {
-        [GT_EVENT_RECV] = "RECV        ",        [GT_EVENT_SEND] = "SEND        ",
-        [GT_EVENT_WORKER_SEND] = "WORKER_SEND ", [GT_EVENT_WORKER_RECV] = "WORKER_RECV ",
-        [GT_EVENT_CONNECT] = "CONNECT     ",     [GT_EVENT_DISCONNECT] = "DISCONNECT  ",
-        [GT_EVENT_SIGNAL] = "SIGNAL      ",      [GT_EVENT_ERROR] = "ERROR       ",
-    };
     at = put(at, clock->elapsed, clock->elapsed_length);
     at = PUT(at, " | #");
     at = put_number(at, sequence, 4);
     at = PUT(at, " | ");
-    at = put(at, events[event], EVENT_WIDTH);
+    at = put(at, gt__event_columns[event], GT_EVENT_WIDTH);
     at = PUT(at, " | ");
     at = put(at, source->text, source->length);
     at = PUT(at, " | ");

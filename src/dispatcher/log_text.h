@@ -29,7 +29,12 @@ typedef enum gt_event {
     GT_EVENT_DISCONNECT,
     GT_EVENT_SIGNAL,
     GT_EVENT_ERROR,
+    GT_EVENT_COUNT
 } gt_event;
+
+/* "RECV        ": their names, padded to the column. */
+enum { GT_EVENT_WIDTH = 12 };
+extern const char gt__event_columns[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1];
 
 /* "CLIENT 1", padded to its column; made once a peer. */
 typedef struct gt_log_source {

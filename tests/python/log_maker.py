@@ -86,15 +86,21 @@ def simulate(events, clients=1, workers=1, seed=0, signals=(), failures=0, scale
             f"{named} success={not failed} start={start:.9f} duration={duration:.9f}",
         )
         if failed:
-            log.line(answered + 1e-6, "ERROR", f"WORKER worker_{worker}", f"Worker{command}", 0, "out of memory")
+            log.line(
+                answered + 1e-6, "ERROR", f"WORKER worker_{worker}", f"Worker{command}", 0, 'error="out of memory"'
+            )
         if reads:
-            log.line(answered + 2e-6, "SEND", f"CLIENT {client}", "GetData", 40000, f"result={number} success=True")
+            log.line(
+                answered + 2e-6, "SEND", f"CLIENT {client}", "GetData", 40000, f"result={number} success=True"
+            )
             now[index] = answered + 3e-6
         else:
             now[index] = time + random_numbers.uniform(1e-6, 6e-6) * scale
     end = max(now + ready)
     for index, name in enumerate(signals):
-        log.line(end * (index + 1) / (len(signals) + 1), "SIGNAL", f"CLIENT {names[0]}", name, 0, f"name={name}")
+        log.line(
+            end * (index + 1) / (len(signals) + 1), "SIGNAL", f"CLIENT {names[0]}", "Signal", 0, f'name="{name}"'
+        )
     for index, name in enumerate(names):
         log.line(end + 1e-5 * (index + 1), "DISCONNECT", f"CLIENT {name}")
     return log

@@ -31,15 +31,32 @@ LEGEND = {
     "AllGather": "dark red",
     "FreeTensor": "light gray",
 }
-CATEGORY = {"matmul": "MatMul", "add": "BinaryOp", "mul": "BinaryOp", "relu": "ReLU", "exp": "UnaryOp", "sum": "Sum",
-            "mean": "Mean", "randn": "Create", None: "GetData"}
+CATEGORY = {
+    "matmul": "MatMul",
+    "add": "BinaryOp",
+    "mul": "BinaryOp",
+    "relu": "ReLU",
+    "exp": "UnaryOp",
+    "sum": "Sum",
+    "mean": "Mean",
+    "randn": "Create",
+    None: "GetData",
+}
 
 
 def visualize(*arguments, status=0, python=False, cwd=None):
     program = [sys.executable, "-m", "gt.scripts.visualize"] if python else [GT_BINARY, "visualize"]
-    ended = subprocess.run([*program, *map(str, arguments)], capture_output=True, text=True, cwd=cwd,
-                           timeout=4 * PATIENCE_S, env=clean_environment())
-    assert ended.returncode == status, f"status {ended.returncode}, expected {status}:\n{ended.stdout}{ended.stderr}"
+    ended = subprocess.run(
+        [*program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=4 * PATIENCE_S,
+        env=clean_environment(),
+    )
+    assert (
+        ended.returncode == status
+    ), f"status {ended.returncode}, expected {status}:\n{ended.stdout}{ended.stderr}"
     return ended
 
 
@@ -104,7 +121,7 @@ def rgb(colour):
 def small(tmp_path_factory):
     """A log of a few hundred events with everything in it, and its picture."""
     directory = tmp_path_factory.mktemp("small")
-    log = simulate(200, clients=2, workers=3, signals=("START_FORWARD", "END_FORWARD"), failures=1, scale=5)
+    log = simulate(200, clients=2, workers=3, signals=("START FORWARD", "END_FORWARD"), failures=1, scale=5)
     layout = draw(log, directory)
     return log, layout, directory
 
@@ -138,14 +155,18 @@ def test_bars_have_the_worker_s_own_times(small):
     expected = {}
     for _, sequence, event, source, _, _, details in log.lines:
         if event == "WORKER_RECV":
-            start, duration = (float(re.search(rf"{key}=(\S+)", details).group(1)) for key in ("start", "duration"))
+            start, duration = (
+                float(re.search(rf"{key}=(\S+)", details).group(1)) for key in ("start", "duration")
+            )
             expected[sequence] = (f"Worker {source.split()[1]}", start, duration, CATEGORY[operation(details)])
     single = [bar for bar in layout["bars"] if not bar["aggregated"] and not bar["waiting"]]
     assert single
     for bar in single:
         lane, start, duration, category = expected[bar["sequence"]]
         assert layout["lanes"][bar["lane"]]["name"] == lane
-        assert bar["start"] == pytest.approx(start, abs=1e-9) and bar["duration"] == pytest.approx(duration, abs=1e-9)
+        assert bar["start"] == pytest.approx(start, abs=1e-9) and bar["duration"] == pytest.approx(
+            duration, abs=1e-9
+        )
         assert bar["category"] == category
         assert bar["width"] == pytest.approx(max(duration / per_point, 1.2), rel=0.02)
         assert bar["x"] == pytest.approx(layout["left"] + (start - layout["begin"]) / per_point, abs=0.1)
@@ -220,7 +241,9 @@ def test_arrows_go_from_lane_to_lane(small):
 def test_moves_are_arrows_from_worker_to_worker(tmp_path):
     log = Log()
     log.line(0.001, "WORKER_SEND", "WORKER a", "WorkerMove", 64, "result=1_1 to=b")
-    log.line(0.004, "WORKER_RECV", "WORKER a", "WorkerMove", 64, "result=1_1 success=True start=0.002 duration=0.001")
+    log.line(
+        0.004, "WORKER_RECV", "WORKER a", "WorkerMove", 64, "result=1_1 success=True start=0.002 duration=0.001"
+    )
     log.line(0.005, "WORKER_SEND", "WORKER b", "WorkerUnaryOp", 64, "result=1_2 op=relu")
     layout = draw(log, tmp_path)
     names = [lane["name"] for lane in layout["lanes"]]
@@ -242,7 +265,7 @@ def test_more_bytes_are_larger_markers_and_thicker_arrows(tmp_path):
 
 def test_signals_are_red_lines_through_all_lanes(small):
     log, layout, directory = small
-    assert [line["name"] for line in layout["signals"]] == ["START_FORWARD", "END_FORWARD"]
+    assert [line["name"] for line in layout["signals"]] == ["START FORWARD", "END_FORWARD"]
     pixels, scale = read_png(directory / "log.png"), 150 / 72
     for line in layout["signals"]:
         at = int(line["x"] * scale)
@@ -269,11 +292,26 @@ def test_the_legend_has_what_the_picture_has(small):
 
 def test_the_seeds_colours(tmp_path):
     log = Log()
-    commands = [("BinaryOp", "op=matmul"), ("BinaryOp", "op=add"), ("UnaryOp", "op=exp"), ("UnaryOp", "op=relu"),
-                ("UnaryOp", "op=sum"), ("UnaryOp", "op=mean"), ("GetData", ""), ("AllGather", ""), ("FreeTensor", "")]
+    commands = [
+        ("BinaryOp", "op=matmul"),
+        ("BinaryOp", "op=add"),
+        ("UnaryOp", "op=exp"),
+        ("UnaryOp", "op=relu"),
+        ("UnaryOp", "op=sum"),
+        ("UnaryOp", "op=mean"),
+        ("GetData", ""),
+        ("AllGather", ""),
+        ("FreeTensor", ""),
+    ]
     for index, (command, details) in enumerate(commands):
-        log.line(index + 0.5, "WORKER_RECV", "WORKER w", f"Worker{command}", 64,
-                 f"{details} success=True start={index + 0.1} duration=0.3")
+        log.line(
+            index + 0.5,
+            "WORKER_RECV",
+            "WORKER w",
+            f"Worker{command}",
+            64,
+            f"{details} success=True start={index + 0.1} duration=0.3",
+        )
     layout = draw(log, tmp_path, "--dpi", 100)
     bars = sorted(layout["bars"], key=lambda bar: bar["x"])
     assert [bar["category"] for bar in bars] == list(LEGEND)
@@ -301,11 +339,16 @@ def test_a_hundred_thousand_events_are_added_up_and_none_is_lost(tmp_path):
     own = sum(marker["count"] for marker in layout["markers"] if not marker["echo"])
     assert own == len(log.lines) - log.count("SIGNAL")
     assert sum(arrow["count"] for arrow in layout["arrows"]) == sum(
-        log.count(event) for event in ("RECV", "SEND", "WORKER_SEND", "WORKER_RECV"))
+        log.count(event) for event in ("RECV", "SEND", "WORKER_SEND", "WORKER_RECV")
+    )
     assert sum(line["count"] for line in layout["signals"]) == 200
     # Readable: about as many things as a page can hold, not as many as there were events.
     lanes = len(layout["lanes"])
-    assert len(layout["bars"]) < 4000 * lanes and len(layout["markers"]) < 1500 * lanes and len(layout["arrows"]) < 500
+    assert (
+        len(layout["bars"]) < 4000 * lanes
+        and len(layout["markers"]) < 1500 * lanes
+        and len(layout["arrows"]) < 500
+    )
     # The columns' heights are the share of time that the worker was busy.
     for index, lane in enumerate(layout["lanes"]):
         if lane["kind"] == "worker":
@@ -346,7 +389,12 @@ def test_the_seeds_own_examples(tmp_path):
     """They tell no durations: an operation then takes from its request to its answer."""
     layout = draw(SEED_LINES, tmp_path)
     assert [lane["name"] for lane in layout["lanes"]] == [
-        "Client 006b8b4568", "Client 127.0.0.1:12345", "Dispatcher", "Worker auto_worker", "Worker worker_0"]
+        "Client 006b8b4568",
+        "Client 127.0.0.1:12345",
+        "Dispatcher",
+        "Worker auto_worker",
+        "Worker worker_0",
+    ]
     durations = sorted(round(bar["duration"], 6) for bar in layout["bars"])
     assert durations == [0.001, 0.003]
 
@@ -382,7 +430,7 @@ def test_hostile_bytes_do_no_harm(tmp_path):
     path = tmp_path / "log.txt"
     random_numbers = np.random.default_rng(0)
     noise = random_numbers.integers(0, 256, 20_000, np.uint8).tobytes()
-    strange = "0.5s | #1 | SIGNAL | CLIENT \"\\\u202e | Signal | 0B | name=".encode()
+    strange = '0.5s | #1 | SIGNAL | CLIENT "\\\u202e | Signal | 0B | name='.encode()
     strange += b"\xff\xfe\x00\xc3" + b"y" * 9000
     infinite = b"\ninfs | #1 | RECV | CLIENT 1 | A | 1B | x\nnans | #1 | RECV | CLIENT 1 | A | 1B | x\n"
     huge = b"1e300s | #99999999999999999999999 | RECV | CLIENT 1 | A | 1e300TB | op=add\n"
@@ -391,6 +439,13 @@ def test_hostile_bytes_do_no_harm(tmp_path):
         visualize(path, "--output", tmp_path / output)
     json.loads((tmp_path / "picture.json").read_text())
     json.loads(visualize(path, "--output", tmp_path / "p.png", "--dump-layout").stdout)
+
+
+def test_quoted_text_is_not_looked_into(tmp_path):
+    line = '1.0s | #0001 | RECV | CLIENT 1 | UnaryOp | 64B | result=1 op=relu error="it says op=matmul"\n'
+    assert {marker["category"] for marker in draw(line, tmp_path)["markers"]} == {"ReLU"}
+    line = '1.0s | #0001 | SIGNAL | CLIENT 1 | Signal | 0B | name="two words op=add" more\n'
+    assert [signal["name"] for signal in draw(line, tmp_path)["signals"]] == ["two words op=add"]
 
 
 def test_several_logs_make_one_picture(tmp_path):
@@ -425,7 +480,8 @@ def test_python_module_is_the_same_program(tmp_path):
     (tmp_path / "c").mkdir(), (tmp_path / "python").mkdir()
     mine = visualize("../a.log", "--output", "p.png", "--dpi", 80, "--dump-layout", cwd=tmp_path / "c")
     theirs = visualize(
-        "../a.log", "--output", "p.png", "--dpi", 80, "--dump-layout", cwd=tmp_path / "python", python=True)
+        "../a.log", "--output", "p.png", "--dpi", 80, "--dump-layout", cwd=tmp_path / "python", python=True
+    )
     assert (mine.stdout, mine.stderr) == (theirs.stdout, theirs.stderr)
     assert (tmp_path / "c" / "p.png").read_bytes() == (tmp_path / "python" / "p.png").read_bytes()
 
@@ -496,7 +552,9 @@ def test_chrome_trace_is_what_perfetto_reads(tmp_path):
     assert starts.keys() == ends.keys() and all(starts[key] <= ends[key] for key in starts)
     signals = [event for event in events if event.get("cat") == "SIGNAL"]
     assert [event["s"] for event in signals] == ["g"]
-    slowest = max((event for event in events if event["ph"] == "X" and event["cat"] != "wait"), key=lambda e: e["dur"])
+    slowest = max(
+        (event for event in events if event["ph"] == "X" and event["cat"] != "wait"), key=lambda e: e["dur"]
+    )
     assert slowest["cat"] == "MatMul" and slowest["args"]["details"]
 
 
@@ -504,7 +562,9 @@ def test_from_and_to_choose_a_part(tmp_path):
     log = simulate(500)
     draw(log, tmp_path)
     begin, end = log.lines[100][0], log.lines[200][0]
-    ended = visualize(tmp_path / "log.txt", "--from", begin - 5e-7, "--to", end + 5e-7, "--output", tmp_path / "p.png")
+    ended = visualize(
+        tmp_path / "log.txt", "--from", begin - 5e-7, "--to", end + 5e-7, "--output", tmp_path / "p.png"
+    )
     assert f"Events: {sum(begin <= line[0] <= end for line in log.lines)}\n" in ended.stdout
     assert "no events between" in visualize(tmp_path / "log.txt", "--from", 1e6, status=1).stderr
 

@@ -1,0 +1,195 @@
+/*
+ * trace.c: `gt trace`: what a running dispatcher does, for a while, as an instruction log that `gt visualize`
+ * draws.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cli.h"
+#include "settings.h"
+#include "watcher.h"
+
+static const char help[] = "usage: gt trace -s SECONDS [-n MAX] [--port PORT] [--dir DIR]\n"
+                           "\n"
+                           "Records what a running dispatcher does and writes it as DIR/trace_<time>_<port>.log, "
+                           "which `gt visualize` draws.\n"
+                           "\n"
+                           "  -s, --seconds S     how long to record at most\n"
+                           "  -n, --max-events N  stop after N events\n"
+                           "  -p, --port PORT     the dispatcher's port (default: the one that runs here)\n"
+                           "      --host HOST     the dispatcher's host (default localhost)\n"
+                           "      --dir DIR       where to write (default: here)\n"
+                           "  -h, --help          this text\n";
+
+enum { OPTION_HOST = 256, OPTION_DIRECTORY };
+
+typedef struct trace_arguments {
+    gt_watch_options watch;
+    double seconds, most; /* most 0: any number of events */
+    const char *directory;
+} trace_arguments;
+
+static bool parse_number(const char *option, const char *text, gt_number_kind kind, double least, double *value)
+{
+    if (gt__number_parse(text, kind, least, 1e12, value))
+        return true;
+    fprintf(stderr, "gt trace: %s: '%s' is not a number of at least %g\n", option, text, least);
+    return false;
+}
+
+/* -1: go on; else the exit status. */
+static int parse(int argc, char **argv, trace_arguments *arguments)
+{
+    static const struct option options[] = {
+        {.name = "seconds", .has_arg = required_argument, .val = 's'},
+        {.name = "max-events", .has_arg = required_argument, .val = 'n'},
+        {.name = "port", .has_arg = required_argument, .val = 'p'},
+        {.name = "host", .has_arg = required_argument, .val = OPTION_HOST},
+        {.name = "dir", .has_arg = required_argument, .val = OPTION_DIRECTORY},
+        {.name = "help", .val = 'h'},
+        {0},
+    };
+    bool valid = true;
+    optind = 0; /* glibc: start afresh, we may run more than once in a process */
+    for (int option; valid && (option = getopt_long(argc, argv, "s:n:p:h", options, NULL)) != -1;)
+        switch (option) {
+        case 's':
+            valid = parse_number("--seconds", optarg, GT_NUMBER_SECONDS, 0.001, &arguments->seconds);
+            break;
+        case 'n':
+            valid = parse_number("--max-events", optarg, GT_NUMBER_COUNT, 1, &arguments->most);
+            break;
+        case 'p':
+            valid = (arguments->watch.port = gt__parse_port(optarg)) >= 0;
+            break;
+        case OPTION_HOST:
+            arguments->watch.host = optarg;
+            break;
+        case OPTION_DIRECTORY:
+            arguments->directory = optarg;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return 0;
+        default:
+            valid = false;
+        }
+    if (valid && optind == argc && arguments->seconds > 0)
+        return -1;
+    if (valid && optind < argc)
+        fprintf(stderr, "gt trace: unexpected '%s'\n", argv[optind]);
+    else if (valid)
+        fputs("gt trace: say for how long: -s SECONDS\n", stderr);
+    fputs("try `gt trace --help`\n", stderr);
+    return 2;
+}
+
+/* Several dispatchers and no port: it would be a guess which one is meant. */
+static gt_err check_unique(const gt_watcher *watcher)
+{
+    if (watcher->server_count < 2)
+        return GT_OK;
+    char list[512] = "";
+    for (unsigned k = 0; k < watcher->server_count; k++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", k ? ", " : "", watcher->servers[k]);
+    return gt__fail(GT_ERR_VALUE, "several dispatchers run here (%s); say which with --port", list);
+}
+
+static gt_err open_file(const trace_arguments *arguments, const char *address, char *path, size_t size,
+                        FILE **file)
+{
+    char stamp[32];
+    time_t now = time(NULL);
+    struct tm local;
+    strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", localtime_r(&now, &local));
+    if (mkdir(arguments->directory, 0777) && errno != EEXIST)
+        return gt__fail(GT_ERR_VALUE, "cannot create %s: %s", arguments->directory, strerror(errno));
+    const char *port = strrchr(address, ':') + 1;
+    *file = NULL;
+    for (int attempt = 0; attempt < 100 && !*file; attempt++) { /* never over another trace of the same second */
+        snprintf(path, size, attempt ? "%s/trace_%s_%s_%d.log" : "%s/trace_%s_%s.log", arguments->directory, stamp,
+                 port, attempt);
+        *file = fopen(path, "wx");
+        if (!*file && errno != EEXIST)
+            break;
+    }
+    return *file ? GT_OK : gt__fail(GT_ERR_VALUE, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* At most `room` lines of the text; returns how many. */
+static uint64_t write_lines(FILE *file, const char *text, uint64_t room)
+{
+    uint64_t lines = 0;
+    const char *end = text;
+    for (const char *next; lines < room && (next = strchr(end, '\n')); lines++)
+        end = next + 1;
+    fwrite(text, 1, (size_t)(end - text), file);
+    return lines;
+}
+
+static atomic_bool stop_requested;
+
+static void stop(void *flag)
+{
+    atomic_store((atomic_bool *)flag, true);
+}
+
+static gt_err record(gt_watcher *watcher, const trace_arguments *arguments, FILE *file, uint64_t *lines)
+{
+    uint64_t deadline = gt__now_ns() + (uint64_t)(arguments->seconds * 1e9);
+    uint64_t most = arguments->most > 0 ? (uint64_t)arguments->most : UINT64_MAX, topic;
+    gt_err err = GT_OK;
+    while (err != GT_ERR_CONNECTION && *lines < most && gt__now_ns() < deadline && !atomic_load(&stop_requested)) {
+        err = gt__watcher_next(watcher, gt__remaining_ms(deadline), &topic);
+        if (err == GT_OK && topic == GT_TOPIC_LINES)
+            *lines += write_lines(file, watcher->text, most - *lines);
+    }
+    /* A dispatcher that ends is the end of the trace, if there is any. */
+    return err == GT_ERR_CONNECTION && !*lines ? err : GT_OK;
+}
+
+static gt_err trace(gt_watcher *watcher, const trace_arguments *arguments)
+{
+    char path[4096];
+    FILE *file;
+    uint64_t lines = 0;
+    GT_TRY(gt__watcher_open(watcher, &arguments->watch, 0, GT_TOPIC_LINES, 0));
+    GT_TRY(check_unique(watcher));
+    GT_TRY(open_file(arguments, watcher->address, path, sizeof path, &file));
+    uint64_t began = gt__now_ns();
+    gt_err err = record(watcher, arguments, file, &lines);
+    double seconds = (double)(gt__now_ns() - began) * 1e-9;
+    bool failed = ferror(file);
+    if (fclose(file) || failed)
+        return gt__fail(GT_ERR_VALUE, "cannot write %s: %s", path, strerror(errno));
+    GT_TRY(err);
+    printf("✓ Trace saved to: %s\n  Events: %llu\n  Duration: %.3fs\n", path, (unsigned long long)lines, seconds);
+    if (watcher->lost)
+        printf("  Lost: %llu (more than could be recorded)\n", (unsigned long long)watcher->lost);
+    return GT_OK;
+}
+
+int gt__command_trace(int argc, char **argv)
+{
+    trace_arguments arguments = {.directory = "."};
+    int status = parse(argc, argv, &arguments);
+    if (status >= 0)
+        return status;
+    gt_watcher watcher = {0};
+    atomic_store(&stop_requested, false);
+    gt__signals_catch(stop, &stop_requested);
+    gt_err err = trace(&watcher, &arguments);
+    gt__signals_restore();
+    gt__watcher_close(&watcher);
+    fflush(stdout);
+    if (err == GT_OK)
+        return 0;
+    fprintf(stderr, "gt trace: %s\n", gt_error_text());
+    return 1;
+}

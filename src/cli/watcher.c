@@ -1,0 +1,146 @@
+/* watcher.c: see watcher.h. Used by top.c and trace.c. */
+#include "watcher.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "address.h"
+#include "array.h"
+#include "hello.h"
+
+enum { MOST_BYTES = 64 << 20, PROBE_MS = 1000 }; /* of one message; for a dispatcher to answer */
+
+static int by_port(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Those that answer: a name may be left of one that was killed. */
+static void find_servers(gt_watcher *watcher)
+{
+    int ports[GT_MAX_SERVERS], count = gt__address_servers(ports, GT_MAX_SERVERS);
+    qsort(ports, (size_t)count, sizeof *ports, by_port);
+    watcher->server_count = 0;
+    for (int k = 0; k < count; k++) {
+        gt_link *link;
+        char address[32];
+        snprintf(address, sizeof address, "memory://localhost:%d", ports[k]);
+        if (gt__address_connect(address, PROBE_MS, &link) != GT_OK)
+            continue;
+        gt__link_close(link);
+        watcher->servers[watcher->server_count++] = ports[k];
+    }
+}
+
+static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *options, unsigned which)
+{
+    int port = options->port;
+    watcher->server_count = 0;
+    if (!port) {
+        find_servers(watcher);
+        if (!watcher->server_count)
+            return gt__fail(GT_ERR_CONNECTION,
+                            "no dispatcher runs here; start a program that uses GT, or `gt server`");
+        port = watcher->servers[which % watcher->server_count];
+    }
+    snprintf(watcher->address, sizeof watcher->address, "%s:%d", options->host ? options->host : "localhost",
+             port);
+    return GT_OK;
+}
+
+static gt_err ask(gt_watcher *watcher, uint64_t topics, int interval_ms)
+{
+    gt_welcome welcome;
+    GT_TRY(gt__hello_send(watcher->link, GT_ROLE_MONITOR, "monitor", NULL));
+    GT_TRY(gt__hello_wait(watcher->link, gt__connect_timeout_ms(0), &welcome));
+    gt_slot *slot = gt__link_reserve(watcher->link, 1);
+    if (!slot)
+        return gt__fail(GT_ERR_CONNECTION, "%s", watcher->link->reason);
+    slot->ins = (gt_instruction){.op = GT_OP_watch};
+    slot->ins.imm[0].u = topics;
+    slot->ins.imm[1].i = interval_ms;
+    gt__link_commit(watcher->link, 1);
+    gt__link_flush(watcher->link);
+    return GT_OK;
+}
+
+gt_err gt__watcher_open(gt_watcher *watcher, const gt_watch_options *options, unsigned which, uint64_t topics,
+                        int interval_ms)
+{
+    gt__watcher_close(watcher);
+    GT_TRY(choose_address(watcher, options, which));
+    gt_err err = gt__address_connect(watcher->address, 0, &watcher->link);
+    if (err != GT_OK) {
+        watcher->link = NULL;
+        return err;
+    }
+    watcher->filled = 0;
+    watcher->lost = 0;
+    err = ask(watcher, topics, interval_ms);
+    if (err != GT_OK)
+        gt__watcher_close(watcher);
+    return err;
+}
+
+void gt__watcher_close(gt_watcher *watcher)
+{
+    if (watcher->link) {
+        gt__goodbye_send(watcher->link, "");
+        gt__link_close(watcher->link);
+    }
+    watcher->link = NULL;
+    free(watcher->text);
+    watcher->text = NULL;
+    watcher->filled = watcher->capacity = 0;
+}
+
+/* Add a piece; true: the message is whole. Pieces of a text that lost its beginning are dropped. */
+static bool take_piece(gt_watcher *watcher, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    size_t bytes = (size_t)ins->imm[1].u;
+    if (ins->imm[0].u == 0)
+        watcher->filled = 0;
+    if (ins->imm[0].u != watcher->filled || bytes > ins->tail * sizeof(gt_slot) || watcher->filled > MOST_BYTES)
+        return false;
+    while (watcher->capacity < watcher->filled + bytes + 1)
+        gt__array_room((void **)&watcher->text, watcher->capacity, &watcher->capacity, 1);
+    memcpy(watcher->text + watcher->filled, record + 1, bytes);
+    watcher->filled += bytes;
+    watcher->text[watcher->filled] = 0;
+    return ins->flags & GT_FLAG_LAST;
+}
+
+gt_err gt__watcher_next(gt_watcher *watcher, int timeout_ms, uint64_t *topic)
+{
+    uint64_t deadline = gt__deadline_ns(timeout_ms);
+    for (;;) {
+        size_t available;
+        const gt_slot *slots;
+        while ((slots = gt__link_peek(watcher->link, &available))) {
+            gt_slot record[1 + GT_MAX_TAIL];
+            unsigned length;
+            record[0] = slots[0];
+            GT_TRY(gt__instruction_check(record, available, &length));
+            memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
+            gt__link_consume(watcher->link, length);
+            if (record->ins.op == GT_OP_goodbye)
+                return gt__fail(GT_ERR_CONNECTION, "the server is stopping");
+            if (record->ins.op != GT_OP_reply || !take_piece(watcher, record))
+                continue;
+            watcher->lost = record->ins.operand[0];
+            watcher->filled = 0;
+            *topic = record->ins.result;
+            return GT_OK;
+        }
+        if (watcher->link->dead)
+            return gt__fail(GT_ERR_CONNECTION, "%s", watcher->link->reason);
+        int remaining = gt__remaining_ms(deadline);
+        if (remaining == 0)
+            return GT_ERR_TIMEOUT;
+        gt_err err = gt__link_wait(watcher->link, GT_WAIT_READ, remaining);
+        if (err == GT_ERR_INTERRUPTED)
+            return err;
+    }
+}

@@ -1,0 +1,373 @@
+"""gt top: in a real terminal, where keys are typed and the screen is read, and for scripts (--once, --json)."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from support import GT_BINARY, PATIENCE_S, clean_environment, free_port, until
+from terminal import Terminal
+
+# Works until it is told to end (its standard input is nothing, so: until a file appears), and checks its results.
+LOAD = """
+    import os, sys, time
+    import gt
+    if sys.argv[2] != "embedded":
+        gt.connect(f"localhost:{sys.argv[2]}")
+    a, b = gt.randn(192, 192), gt.randn(192, 192)
+    expected = ((a @ b).relu() + 1).sum().item()
+    while not os.path.exists(sys.argv[1]):
+        results = [((a @ b).relu() + 1).sum() for _ in range(8)]
+        assert all(result.item() == expected for result in results)
+        time.sleep(0.001)
+"""
+
+
+class Busy:
+    """A server with workers and clients that keep them busy."""
+
+    def __init__(self, programs, workers=2, clients=2):
+        self.programs = programs
+        self.server = programs.server()
+        self.port = self.server.port
+        self.workers = [programs.worker(self.port, "--name", f"worker_{index}") for index in range(workers)]
+        self.flag = programs.directory / f"end-{self.port}"
+        self.clients = [programs.python(LOAD, self.flag, self.port, name="load") for _ in range(clients)]
+
+    def finish(self):
+        """End the clients; all of them must have got right results."""
+        self.flag.touch()
+        for client in self.clients:
+            assert client.wait() == 0, client.text()
+
+
+@pytest.fixture
+def busy(programs):
+    return Busy(programs)
+
+
+@pytest.fixture
+def terminal(programs):
+    """Start a terminal: terminal(command); all end with the test."""
+    started = []
+
+    def start(*arguments, **options):
+        command = " ".join([GT_BINARY, "top", *map(str, arguments)])
+        started.append(Terminal(command, programs.directory, programs.runtime, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+def top(programs, *arguments, status=0, python=False):
+    program = [sys.executable, "-m", "gt.scripts.top"] if python else [GT_BINARY, "top"]
+    ended = subprocess.run(
+        [*program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE_S,
+        env=clean_environment(programs.runtime),
+    )
+    assert ended.returncode == status, f"status {ended.returncode}:\n{ended.stdout}{ended.stderr}"
+    return ended
+
+
+def settled(programs, *arguments, condition, what):
+    """What `gt top --once --json` says once it satisfies a condition: programs take their time to start."""
+    said = None
+
+    def look():
+        nonlocal said
+        said = json.loads(top(programs, "--once", "--json", *arguments).stdout)
+        return condition(said)
+
+    until(look, what)
+    return said
+
+
+def rows(screen, pattern):
+    return re.findall(pattern, screen, re.M)
+
+
+# ---- for scripts ----------------------------------------------------------------------------------------------
+
+
+def test_json_tells_what_workers_and_clients_do(programs, busy):
+    said = settled(
+        programs,
+        condition=lambda said: len(said["clients"]) == 2
+        and all(client["instructions_per_second"] > 0 for client in said["clients"])
+        and all(worker["activity"].get("MatMul", 0) > 0 for worker in said["workers"]),
+        what="two busy workers and clients",
+    )
+    assert said["address"] == f"localhost:{busy.port}"
+    assert said["instructions_per_second"] > 0 and said["seconds"] > 0
+    assert [worker["name"] for worker in said["workers"]] == ["worker_0", "worker_1"]
+    for worker in said["workers"]:
+        assert worker["engine"] == "cpu" and worker["link"] == "memory"
+        assert 0 <= worker["idle"] <= 1 and sum(worker["activity"].values()) <= 1.001
+        assert sum(worker["activity"].values()) + worker["idle"] == pytest.approx(1, abs=0.02)
+        assert worker["activity"]["MatMul"] == max(worker["activity"].values())
+        assert worker["ops_per_second"] > 0 and worker["bytes_per_second"] > 0
+        assert 0 < worker["memory"] < worker["memory_limit"] and worker["tensors"] > 0 and worker["queue"] >= 0
+    assert sum(client["share"] for client in said["clients"]) == pytest.approx(1, abs=0.01)
+    for client in said["clients"]:
+        assert client["tensors"] >= 2 and client["bytes"] >= 2 * 192 * 192 * 4
+    busy.finish()
+
+
+def test_json_without_once_is_a_line_for_each_look(programs, busy):
+    process = programs.start([GT_BINARY, "top", "--json", "--interval", "0.1"], "top")
+    lines = until(
+        lambda: (text := process.output.read_text().splitlines()) and len(text) >= 4 and text, "four lines"
+    )
+    seconds = [json.loads(line)["seconds"] for line in lines[:4]]
+    assert seconds == sorted(set(seconds))
+    process.signal(signal.SIGINT)
+    assert process.wait() == 0
+    busy.finish()
+
+
+def test_once_prints_a_table(programs, busy):
+    settled(
+        programs,
+        condition=lambda said: len(said["clients"]) == 2 and len(said["workers"]) == 2,
+        what="all parties",
+    )
+    for python in (False, True):
+        text = top(programs, "--once", python=python).stdout
+        assert f"localhost:{busy.port}" in text.splitlines()[0]
+        assert re.search(r"^WORKER +ENGINE +IDLE +OPS/S +BYTES/S +MEMORY +LIMIT +QUEUE +ACTIVITY$", text, re.M)
+        assert re.search(r"^CLIENT +NAME +SHARE +TENSORS +BYTES +INSTR/S$", text, re.M)
+        assert rows(text, r"^(worker_\d) +cpu +\d+%") == ["worker_0", "worker_1"]
+        assert rows(text, r"^([12]) .* +\d+%") == ["1", "2"]
+    busy.finish()
+
+
+def test_an_idle_worker_is_idle(programs):
+    server = programs.server()
+    programs.worker(server.port, "--name", "lazy")
+    said = settled(programs, condition=lambda said: said["workers"], what="the worker")
+    (worker,) = said["workers"]
+    assert worker["idle"] > 0.9 and sum(worker["activity"].values()) < 0.1 and said["clients"] == []
+
+
+def test_a_server_inside_a_program_is_found(programs):
+    flag = programs.directory / "end"
+    client = programs.python(LOAD, flag, "embedded", name="embedded")
+    until(lambda: programs_found(programs), "the embedded dispatcher")
+    said = settled(
+        programs, condition=lambda said: said["workers"] and said["clients"], what="its worker and client"
+    )
+    assert len(said["workers"]) == 1 and len(said["clients"]) == 1
+    flag.touch()
+    assert client.wait() == 0, client.text()
+
+
+def programs_found(programs):
+    ended = subprocess.run(
+        [GT_BINARY, "top", "--once", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=clean_environment(programs.runtime),
+    )
+    return ended.returncode == 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "tcp://127.0.0.1", "ipc://localhost"])
+def test_host_and_port(programs, host):
+    server, other = programs.server(), programs.server()
+    for each in (server, other):
+        said = json.loads(top(programs, "--host", host, "--port", each.port, "--once", "--json").stdout)
+        assert said["address"] == f"{host}:{each.port}"
+
+
+def test_mistakes_and_help(programs):
+    assert "no dispatcher runs here" in top(programs, "--once", status=1).stderr
+    assert top(programs, "--once", "--port", free_port(), status=1).stderr.startswith("gt top: ")
+    server = programs.server()
+    assert "not a terminal" in top(programs, "--port", server.port, status=1).stderr
+    for arguments in (["--interval", "0"], ["--interval", "soon"], ["--port", "x"], ["more"], ["--colours"]):
+        assert "try `gt top --help`" in top(programs, *arguments, status=2).stderr
+    text = top(programs, "--help").stdout
+    for option in ("--host", "--port", "--interval", "--once", "--json", "--plain"):
+        assert option in text
+
+
+# ---- in a terminal --------------------------------------------------------------------------------------------
+
+BAR = r"^(worker_\d+) +\[(.*)\] +(\d+)%"
+
+
+def test_a_row_for_each_worker_and_client(busy, terminal):
+    screen = terminal().shows(
+        lambda text: len(rows(text, BAR)) == 2 and len(rows(text, r"^[12] .*\[#* *\] +\d+%")) == 2, "all rows"
+    )
+    assert f"gt top  localhost:{busy.port}" in screen and "2 workers  2 clients" in screen
+    assert re.search(r"WORKER +ACTIVITY +IDLE +OPS/S +BYTES/S +MEMORY +QUEUE", screen)
+    assert re.search(r"CLIENT +NAME +SHARE +TENSORS +BYTES +INSTR/S", screen)
+    busy.finish()
+
+
+def test_activity_is_a_coloured_bar_and_the_legend_names_the_colours(busy, terminal):
+    shown = terminal()
+    shown.shows(lambda text: "MatMul" in text.splitlines()[-2], "the legend")
+    coloured = until(lambda: (text := shown.screen(colours=True)) and "48;5;160m" in text and text, "MatMul's red")
+    worker = next(line for line in coloured.splitlines() if "worker_0" in line)
+    assert "\x1b[48;5;160m" in worker or ";48;5;160m" in worker  # as in the pictures: MatMul is red
+    busy.finish()
+
+
+@pytest.mark.parametrize("how", ["--plain", "NO_COLOR"])
+def test_without_colours_bars_are_letters(busy, terminal, how):
+    shown = terminal("--plain") if how == "--plain" else terminal(NO_COLOR="1")
+    screen = shown.shows(lambda text: any("MM" in bar for _, bar, _ in rows(text, BAR)), "a bar of letters")
+    assert "M MatMul" in screen.splitlines()[-2]
+    assert not re.search(r"\x1b\[[\d;]*[34]8;5", shown.screen(colours=True))
+    busy.finish()
+
+
+def test_sort_and_reverse(programs, terminal):
+    busy = Busy(programs, workers=3, clients=1)  # one client's work is on one worker
+    shown = terminal()
+    names = lambda text: [name for name, _, _ in rows(text, BAR)]
+    shown.shows(lambda text: names(text) == ["worker_0", "worker_1", "worker_2"], "the order of names")
+    assert "sort: name" in shown.screen()
+    shown.keys("r")
+    shown.shows(lambda text: names(text) == ["worker_2", "worker_1", "worker_0"], "the reverse order")
+    shown.keys("r")
+    for order in ("activity", "ops/s", "bytes", "memory", "name"):
+        shown.keys("s")
+        shown.shows(f"sort: {order}", f"sorting by {order}")
+        if order == "activity":
+            shown.shows(
+                lambda text: (idle := [int(row[2]) for row in rows(text, BAR)]) == sorted(idle), "idle ascending"
+            )
+    busy.finish()
+
+
+def test_views_help_pause_and_quit(busy, terminal):
+    shown = terminal("--interval", "0.1")
+    shown.shows("WORKER", "the first view")
+    shown.keys("v")
+    screen = shown.shows(lambda text: re.search(r"^matmul +MatMul +\d+\.\d%", text, re.M), "the operations")
+    assert re.search(r"OPERATION +KIND +TIME +CALLS/S +BYTES/S", screen) and "WORKER" not in screen
+    shown.keys("Tab")
+    shown.shows(lambda text: "CLIENT" in text and "WORKER" not in text and "OPERATION" not in text, "the clients")
+    shown.keys("v")
+    shown.shows("WORKER", "the first view again")
+    shown.keys("h")
+    screen = shown.shows("reverse the order", "the help")
+    for word in ("sort", "switch views", "pause", "quit"):
+        assert word in screen
+    shown.keys("?")
+    shown.shows("WORKER", "no help any more")
+    shown.keys("p")
+    paused = shown.shows("PAUSED", "the pause")
+    # Paused, nothing but what is typed changes the screen: sorting redraws it with the same numbers.
+    shown.keys("s")
+    again = shown.shows("sort: activity", "a key while paused")
+    assert rows(again, r"up \S+") == rows(paused, r"up \S+")
+    assert sorted(rows(again, BAR)) == sorted(rows(paused, BAR))
+    shown.keys("Space")
+    shown.shows(lambda text: "PAUSED" not in text and rows(text, r"up \S+") != rows(paused, r"up \S+"), "going on")
+    shown.keys("q")
+    shown.shows("ended:0", "the end")
+    busy.finish()
+
+
+def test_it_follows_the_size_of_the_terminal(busy, terminal):
+    shown = terminal(width=100, height=20)
+    width = lambda text: len(rows(text, BAR)[0][1]) if rows(text, BAR) else 0
+    screen = shown.shows(width, "a bar")
+    before = width(screen)
+    shown.resize(140, 40)
+    screen = shown.shows(lambda text: width(text) == before + 40, "a longer bar")
+    assert screen.splitlines()[39].startswith("q quit")
+    shown.resize(60, 10)
+    screen = shown.shows(
+        lambda text: text.count("\n") <= 10 and 0 < width(text) < before or "... and" in text, "a short one"
+    )
+    assert screen.splitlines()[9].startswith("q quit")
+    shown.resize(100, 20)
+    shown.shows(lambda text: width(text) == before, "the first size")
+    busy.finish()
+
+
+def test_several_dispatchers(programs, terminal):
+    ports = sorted(server.port for server in (programs.server(), programs.server()))
+    shown = terminal()
+    shown.shows(f"localhost:{ports[0]} (1 of 2)", "the first")
+    shown.keys("n")
+    shown.shows(f"localhost:{ports[1]} (2 of 2)", "the second")
+    shown.keys("n")
+    shown.shows(f"localhost:{ports[0]} (1 of 2)", "the first again")
+
+
+def test_it_outlives_the_dispatcher_and_finds_the_next(programs, terminal):
+    server = programs.server()
+    shown = terminal()
+    shown.shows(f"localhost:{server.port}", "the dispatcher")
+    server.end()
+    shown.shows(
+        lambda text: "no dispatcher runs here" in text or "stopping" in text or "gone" in text, "that it is gone"
+    )
+    other = programs.server()
+    shown.shows(lambda text: f"localhost:{other.port}  up" in text and "no dispatcher" not in text, "the next one")
+
+
+def test_a_dumb_terminal_is_told(programs):
+    programs.server()
+    shown = Terminal(f"env TERM=nothing-known {GT_BINARY} top", programs.directory, programs.runtime)
+    try:
+        assert "not known; try --once" in shown.shows("ended:1", "the end")
+    finally:
+        shown.end()
+
+
+# ---- under load -----------------------------------------------------------------------------------------------
+
+
+def test_attaching_and_detaching_under_load(programs, busy):
+    """Monitors come, go politely and are killed, while clients work: nobody gets a wrong result or waits for them."""
+    for round in range(6):
+        watchers = [programs.start([GT_BINARY, "top", "--json", "--interval", "0.05"], "top") for _ in range(2)]
+        watchers.append(
+            programs.start([GT_BINARY, "trace", "-s", "60", "--dir", programs.directory / "traces"], "trace")
+        )
+        for watcher in watchers[:2]:
+            until(lambda: watcher.output.read_text().count("\n") >= 2, "two looks")
+        for watcher, number in zip(
+            watchers, (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL if round % 2 else signal.SIGINT)
+        ):
+            watcher.signal(number)
+        for watcher in watchers:
+            watcher.wait()
+    assert busy.server.alive and all(worker.alive for worker in busy.workers)
+    said = json.loads(top(programs, "--once", "--json").stdout)
+    assert len(said["workers"]) == 2
+    busy.finish()
+
+
+def test_a_stopped_monitor_holds_nobody_up(programs, busy):
+    """It does not take what it asked for; the dispatcher drops it and goes on."""
+    watcher = programs.start([GT_BINARY, "trace", "-s", "60", "--dir", programs.directory / "traces"], "trace")
+    until(lambda: list((programs.directory / "traces").glob("trace_*.log")), "the trace's file")
+    watcher.signal(signal.SIGSTOP)
+    before = settled(programs, condition=lambda said: len(said["clients"]) == 2, what="the clients")
+    settled(
+        programs,
+        condition=lambda said: said["seconds"] > before["seconds"] + 1
+        and all(client["instructions_per_second"] > 0 for client in said["clients"]),
+        what="clients that go on",
+    )
+    watcher.signal(signal.SIGCONT)
+    watcher.signal(signal.SIGINT)
+    assert watcher.wait() == 0
+    busy.finish()
