@@ -138,12 +138,15 @@ GT_API gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replaceme
 #define BINARY(name, types, expr, grad)                                                                        \
     GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out);                                      \
     GT_API gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out);
+#define BINARY_PQ(name, types, expr, grad)                                                                     \
+    GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out);
+#define TERNARY(name, types, expr, grad)                                                                       \
+    GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor *c, gt_tensor **out);
 /* axes: bit k set means axis k; 0 means all of them. */
 #define REDUCE(name, types, grad)                                                                              \
     GT_API gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out);
 #include "gt/ops.def"
 
-GT_API gt_err gt_where(gt_tensor *condition, gt_tensor *a, gt_tensor *b, gt_tensor **out);
 GT_API gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out); /* axis -1: of all elements */
 GT_API gt_err gt_argmin(gt_tensor *a, int axis, bool keepdims, gt_tensor **out);
 GT_API gt_err gt_cumsum(gt_tensor *a, int axis, gt_tensor **out);

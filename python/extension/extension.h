@@ -81,6 +81,13 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted);
 /* A new object of the same value, without a gradient. */
 PyObject *gt__py_detached(PyObject *self);
 
+/* ---- operators.c ------------------------------------------------------------------------------------------ */
+
+/* x op y, as the operators do it. */
+PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
+/* self.name_(...): what self.name(...) gave (taken; NULL: its exception) becomes self's value, if it fits. Returns self. */
+PyObject *gt__py_adopt(PyObject *self, PyObject *result);
+
 /* ---- connect.c: clients, waiting, errors ----------------------------------------------------------------- */
 
 /* Raise the exception of a failed call; returns NULL. */
@@ -195,7 +202,7 @@ int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
 
 /* ---- tables that tensor.c and module.c collect ----------------------------------------------------------- */
 
-extern PyMethodDef gt__py_operator_methods[], gt__py_reduce_methods[], gt__py_shape_methods[];
+extern PyMethodDef gt__py_operator_methods[], gt__py_number_methods[], gt__py_reduce_methods[], gt__py_shape_methods[];
 extern PyMethodDef gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
 extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_random_functions[];

@@ -323,7 +323,8 @@ static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *v
         keep(scratch, scalar);
     }
     gt_tensor *mixed;
-    GT_TRY(gt__emit_where(mask, scalar, value->kind, value->number, a, GT_LITERAL_NONE, (gt_imm){.i = 0}, &mixed));
+    GT_TRY(gt__emit_ternary(GT_OP_where, mask, scalar, value->kind, value->number, a, GT_LITERAL_NONE,
+                            (gt_imm){.i = 0}, &mixed));
     keep(scratch, mixed);
     *out = gt_tensor_retain(mixed);
     if (mixed->meta.dtype == a->meta.dtype)

@@ -168,7 +168,7 @@ static PyObject *where(PyObject *const *objects)
         found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
     PyObject *result = NULL;
     if (found == 1) {
-        gt_err err = gt__emit_where(condition, a, kinds[0], values[0], b, kinds[1], values[1], &out);
+        gt_err err = gt__emit_ternary(GT_OP_where, condition, a, kinds[0], values[0], b, kinds[1], values[1], &out);
         result = gt__py_result(err, out);
     } else if (found == 0)
         PyErr_SetString(PyExc_TypeError, "where() takes Tensors and numbers");

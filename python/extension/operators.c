@@ -4,11 +4,9 @@
  * `a + b` on two tensors is the hot path of a program that emits small instructions: two type checks, one call
  * into the client, one recycled object. Everything else (NumPy operands, subclasses, reflected operands) is in
  * binary_slow. A new UNARY or BINARY row of ops.def is a method here without another line: name() and the
- * in-place name_().
+ * in-place name_(). Rows that take numbers besides are in numbers.c.
  */
 #include "extension.h"
-
-#include <math.h>
 
 /* ---- binary operators ------------------------------------------------------------------------------------ */
 
@@ -73,6 +71,11 @@ OPERATOR(multiply, GT_OP_mul)
 OPERATOR(true_divide, GT_OP_div)
 OPERATOR(floor_divide, GT_OP_floor_divide)
 OPERATOR(remainder, GT_OP_remainder)
+OPERATOR(and, GT_OP_bitwise_and)
+OPERATOR(or, GT_OP_bitwise_or)
+OPERATOR(xor, GT_OP_bitwise_xor)
+OPERATOR(lshift, GT_OP_bitwise_left_shift)
+OPERATOR(rshift, GT_OP_bitwise_right_shift)
 #undef OPERATOR
 
 static PyObject *unary(gt_opcode op, PyObject *self)
@@ -134,34 +137,6 @@ static PyObject *tensor_richcompare(PyObject *x, PyObject *y, int operation)
     return binary(opcodes[operation], x, y);
 }
 
-/* & | ^ are the logical operations; on integers they would be bitwise, which the op table does not have. */
-static PyObject *bitwise(gt_opcode op, const char *symbol, PyObject *x, PyObject *y)
-{
-    PyObject *operands[] = {x, y};
-    for (int k = 0; k < 2; k++) {
-        bool is_bool = gt__py_is_tensor(operands[k]) ? ((TensorObject *)operands[k])->tensor->meta.dtype == GT_BOOL
-                                                     : !PyLong_Check(operands[k]) || PyBool_Check(operands[k]);
-        if (!is_bool)
-            return PyErr_Format(PyExc_TypeError, "%s is supported for bool tensors only", symbol);
-    }
-    return binary(op, x, y);
-}
-
-static PyObject *number_and(PyObject *x, PyObject *y)
-{
-    return bitwise(GT_OP_logical_and, "&", x, y);
-}
-
-static PyObject *number_or(PyObject *x, PyObject *y)
-{
-    return bitwise(GT_OP_logical_or, "|", x, y);
-}
-
-static PyObject *number_xor(PyObject *x, PyObject *y)
-{
-    return bitwise(GT_OP_logical_xor, "^", x, y);
-}
-
 /* ---- unary operators ------------------------------------------------------------------------------------- */
 
 static PyObject *number_negative(PyObject *self)
@@ -181,15 +156,7 @@ static PyObject *number_positive(PyObject *self)
 
 static PyObject *number_invert(PyObject *self)
 {
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
-    if (a->meta.dtype == GT_BOOL)
-        return unary(GT_OP_logical_not, self);
-    if (gt__dtype_is_float((gt_dtype)a->meta.dtype))
-        return PyErr_Format(PyExc_TypeError, "~ is supported for integer and bool tensors only");
-    gt_err err = gt__emit_binary_literal(GT_OP_sub, a, GT_LITERAL_INT, (gt_imm){.i = -1}, true, &out);
-    return gt__py_result(err, out);
+    return unary(GT_OP_bitwise_not, self);
 }
 
 /* ---- in place -------------------------------------------------------------------------------------------- */
@@ -255,6 +222,11 @@ INPLACE(multiply, GT_OP_mul)
 INPLACE(true_divide, GT_OP_div)
 INPLACE(floor_divide, GT_OP_floor_divide)
 INPLACE(remainder, GT_OP_remainder)
+INPLACE(and, GT_OP_bitwise_and)
+INPLACE(or, GT_OP_bitwise_or)
+INPLACE(xor, GT_OP_bitwise_xor)
+INPLACE(lshift, GT_OP_bitwise_left_shift)
+INPLACE(rshift, GT_OP_bitwise_right_shift)
 #undef INPLACE
 
 static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulus)
@@ -264,7 +236,7 @@ static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulu
 
 /* ---- methods of the table -------------------------------------------------------------------------------- */
 
-/* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //. */
+/* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
 static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
 {
     PyObject *other = values[0], *alpha = values[1], *rounding = values[2];
@@ -281,7 +253,10 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
         return binary(op, self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
         return binary(GT_OP_floor_divide, self, other);
-    return PyErr_Format(PyExc_ValueError, "div() supports rounding_mode None or 'floor', not %R", rounding);
+    if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
+        return binary(GT_OP_trunc_divide, self, other);
+    return PyErr_Format(PyExc_RuntimeError,
+                        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found %R", rounding);
 }
 
 static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
@@ -305,78 +280,18 @@ static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, g
                         Py_TYPE(values[0])->tp_name);
 }
 
-/* self.name_(...): what self.name(...) gives becomes self's value. */
-static PyObject *adopt(PyObject *self, PyObject *result)
+PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y)
+{
+    return binary(op, x, y);
+}
+
+PyObject *gt__py_adopt(PyObject *self, PyObject *result)
 {
     if (!result)
         return NULL;
     gt_tensor *tensor = gt_tensor_retain(((TensorObject *)result)->tensor);
     Py_DECREF(result);
     return assign_result(self, GT_OK, tensor);
-}
-
-/* A bound of clamp: a number, or a tensor, for which it is minimum or maximum. */
-typedef struct Bound {
-    bool is_tensor;
-    gt_literal kind; /* NONE: open */
-    double value;
-} Bound;
-
-static int bound_from(PyObject *object, double open, Bound *bound)
-{
-    *bound = (Bound){.value = open};
-    if (!object || object == Py_None)
-        return 0;
-    bound->is_tensor = gt__py_is_tensor(object);
-    if (bound->is_tensor)
-        return 0;
-    gt_literal kind;
-    gt_imm value;
-    if (gt__py_number(object, &kind, &value) < 0)
-        return -1;
-    bound->value = gt__py_literal_double(kind, value);
-    bound->kind = kind;
-    return 0;
-}
-
-typedef gt_err unary_pq(gt_tensor *a, double p, double q, gt_tensor **out);
-
-static PyObject *bounds_tensors(PyObject *self, PyObject *low, PyObject *high)
-{
-    PyObject *result = Py_NewRef(self);
-    if (low && low != Py_None)
-        Py_SETREF(result, binary(GT_OP_maximum, result, low));
-    if (result && high && high != Py_None)
-        Py_SETREF(result, binary(GT_OP_minimum, result, high));
-    return result;
-}
-
-static PyObject *pq_method(unary_pq *function, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
-                           PyObject *kwnames)
-{
-    static const char *const names[] = {"min|a_min|p", "max|a_max|q"};
-    PyObject *values[2];
-    Bound low, high;
-    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0 ||
-        bound_from(values[0], -INFINITY, &low) < 0 || bound_from(values[1], INFINITY, &high) < 0)
-        return NULL;
-    if ((!values[0] || values[0] == Py_None) && (!values[1] || values[1] == Py_None))
-        return PyErr_Format(PyExc_RuntimeError, "%s(): at least one of 'min' or 'max' must not be None", name);
-    if (low.is_tensor || high.is_tensor)
-        return bounds_tensors(self, values[0], values[1]);
-    gt_tensor *a = gt__py_use(self), *out = NULL, *wide = NULL;
-    if (!a)
-        return NULL;
-    gt_literal widest = low.kind > high.kind ? low.kind : high.kind;
-    gt_err err = GT_OK;
-    if (widest == GT_LITERAL_FLOAT && !gt__dtype_is_float((gt_dtype)a->meta.dtype))
-        err = gt_cast(a, GT_FLOAT32, &wide);
-    else if (widest == GT_LITERAL_INT && a->meta.dtype == GT_BOOL)
-        err = gt_cast(a, GT_INT64, &wide);
-    if (err == GT_OK)
-        err = function(wide ? wide : a, low.value, high.value, &out);
-    gt_tensor_release(wide);
-    return gt__py_result(err, out);
 }
 
 #define UNARY(name, types, expr, grad)                                                                            \
@@ -388,17 +303,7 @@ static PyObject *pq_method(unary_pq *function, const char *name, PyObject *self,
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
         (void)unused;                                                                                             \
-        return adopt(self, unary(GT_OP_##name, self));                                                            \
-    }
-#define UNARY_PQ(name, types, expr, grad)                                                                         \
-    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
-    {                                                                                                             \
-        return pq_method(gt_##name, #name, self, args, nargs, kwnames);                                           \
-    }                                                                                                             \
-    static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
-                                             PyObject *kwnames)                                                   \
-    {                                                                                                             \
-        return adopt(self, method_##name(self, args, nargs, kwnames));                                            \
+        return gt__py_adopt(self, unary(GT_OP_##name, self));                                                            \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
@@ -408,7 +313,7 @@ static PyObject *pq_method(unary_pq *function, const char *name, PyObject *self,
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
-        return adopt(self, method_##name(self, args, nargs, kwnames));                                            \
+        return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                            \
     }
 #include "ops.def"
 
@@ -416,26 +321,19 @@ PyMethodDef gt__py_operator_methods[] = {
 #define UNARY(name, types, expr, grad)                                                                            \
     NOARGS(#name, method_##name, #name "(): elementwise."),                                                       \
         NOARGS(#name "_", method_##name##_inplace, #name "_(): in place."),
-#define UNARY_PQ(name, types, expr, grad)                                                                         \
-    FAST(#name, method_##name, #name "(min=None, max=None): elementwise."),                                       \
-        FAST(#name "_", method_##name##_inplace, #name "_(min=None, max=None): in place."),
 #define BINARY(name, types, expr, grad)                                                                           \
     FAST(#name, method_##name, #name "(other): elementwise, broadcast."),                                         \
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
 #include "ops.def"
     /* other names of the same things */
-    FAST("clip", method_clamp, "clip(min=None, max=None): clamp."),
-    FAST("subtract", method_sub, "subtract(other): sub."),
-    FAST("multiply", method_mul, "multiply(other): mul."),
-    FAST("divide", method_div, "divide(other): div."),
-    FAST("true_divide", method_div, "true_divide(other): div."),
-    FAST("not_equal", method_ne, "not_equal(other): ne."),
-    FAST("less", method_lt, "less(other): lt."),
-    FAST("less_equal", method_le, "less_equal(other): le."),
-    FAST("greater", method_gt, "greater(other): gt."),
-    FAST("greater_equal", method_ge, "greater_equal(other): ge."),
-    NOARGS("negative", method_neg, "negative(): neg."),
-    NOARGS("absolute", method_abs, "absolute(): abs."),
+#define TOO(alias, name) FAST(#alias, method_##name, #alias ": " #name), FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
+#define TOO_UNARY(alias, name)                                                                                    \
+    NOARGS(#alias, method_##name, #alias ": " #name), NOARGS(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
+    TOO(subtract, sub) TOO(multiply, mul) TOO(divide, div) TOO(true_divide, div) TOO(not_equal, ne) TOO(less, lt)
+    TOO(less_equal, le) TOO(greater, gt) TOO(greater_equal, ge) TOO(arctan2, atan2)
+    TOO_UNARY(negative, neg) TOO_UNARY(absolute, abs) TOO_UNARY(fix, trunc) TOO_UNARY(arcsin, asin)
+    TOO_UNARY(arccos, acos) TOO_UNARY(arctan, atan) TOO_UNARY(arcsinh, asinh) TOO_UNARY(arccosh, acosh)
+    TOO_UNARY(arctanh, atanh)
     {.ml_name = NULL},
 };
 
@@ -455,6 +353,8 @@ const PyType_Slot gt__py_number_slots[] = {
     SLOT(Py_nb_and, number_and),
     SLOT(Py_nb_or, number_or),
     SLOT(Py_nb_xor, number_xor),
+    SLOT(Py_nb_lshift, number_lshift),
+    SLOT(Py_nb_rshift, number_rshift),
     SLOT(Py_nb_inplace_add, inplace_add),
     SLOT(Py_nb_inplace_subtract, inplace_subtract),
     SLOT(Py_nb_inplace_multiply, inplace_multiply),
@@ -462,6 +362,11 @@ const PyType_Slot gt__py_number_slots[] = {
     SLOT(Py_nb_inplace_floor_divide, inplace_floor_divide),
     SLOT(Py_nb_inplace_remainder, inplace_remainder),
     SLOT(Py_nb_inplace_power, inplace_power),
+    SLOT(Py_nb_inplace_and, inplace_and),
+    SLOT(Py_nb_inplace_or, inplace_or),
+    SLOT(Py_nb_inplace_xor, inplace_xor),
+    SLOT(Py_nb_inplace_lshift, inplace_lshift),
+    SLOT(Py_nb_inplace_rshift, inplace_rshift),
     SLOT(Py_tp_richcompare, tensor_richcompare),
     {.slot = 0},
 };

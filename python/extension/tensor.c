@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-enum { METHOD_LIMIT = 400, ATTRIBUTE_LIMIT = 50, SLOT_LIMIT = 100 };
+enum { METHOD_LIMIT = 800, ATTRIBUTE_LIMIT = 50, SLOT_LIMIT = 100 };
 
 PyTypeObject *gt__py_tensor_type;
 TensorObject *gt__py_spares[GT_PY_SPARES];
@@ -345,7 +345,7 @@ static void collect_attributes(void)
 
 static void collect_methods(void)
 {
-    PyMethodDef *const tables[] = {own_methods,           gt__py_operator_methods, gt__py_reduce_methods,
+    PyMethodDef *const tables[] = {own_methods,           gt__py_operator_methods, gt__py_number_methods, gt__py_reduce_methods,
                                    gt__py_shape_methods,  gt__py_movement_methods, gt__py_index_methods,
                                    gt__py_interop_methods, gt__py_autograd_methods};
     int count = 0;
@@ -397,8 +397,5 @@ int gt__py_tensor_init(PyObject *module)
     };
     gt__py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
     PyObject *type = (PyObject *)gt__py_tensor_type;
-    /* NumPy looks for this in the type: None makes it leave `array + tensor` to us. */
-    if (!type || PyObject_SetAttrString(type, "__array_ufunc__", Py_None) < 0)
-        return -1;
-    return PyModule_AddObjectRef(module, "Tensor", type);
+    return type ? PyModule_AddObjectRef(module, "Tensor", type) : -1;
 }

@@ -104,9 +104,12 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
                      gt_imm value, gt_tensor **out);
 gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start, gt_imm step,
                        gt_tensor **out);
-/* where(condition, a, b) with a and b tensors or literals (tensor NULL: the literal). */
-gt_err gt__emit_where(gt_tensor *condition, gt_tensor *a, gt_literal a_kind, gt_imm a_literal, gt_tensor *b,
-                      gt_literal b_kind, gt_imm b_literal, gt_tensor **out);
+/* A ternary row: of b and c, a NULL tensor means the literal. */
+gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_kind, gt_imm b_literal, gt_tensor *c,
+                        gt_literal c_kind, gt_imm c_literal, gt_tensor **out);
+/* _PQ rows, with the numbers p and q. */
+gt_err gt__emit_numbers(gt_opcode op, gt_tensor *a, double p, double q, gt_tensor **out);
+gt_err gt__emit_binary_numbers(gt_opcode op, gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out);
 /* assign with a literal source, or a tensor; `consume`: the caller will only release a, so if nobody else holds it the
  * worker may write into it. */
 gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,

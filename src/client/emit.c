@@ -311,6 +311,8 @@ gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
     gt_instruction prototype = {.op = (uint16_t)op, .operand = {a->id}};
     if (keeps_dtype(op, (gt_dtype)a->meta.dtype))
         return emit_like(a, &prototype, &a, 1, out);
+    if (op == GT_OP_bitwise_not && a->meta.dtype == GT_BOOL)
+        prototype.op = GT_OP_logical_not; /* of one bit they are the same, and of the byte that holds it not */
     return gt__emit(a->client, prototype, NULL, &a, 1, out);
 }
 
@@ -331,7 +333,7 @@ gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_i
     prototype.operand[tensor_at] = a->id;
     prototype.literal[literal_at] = literal;
     gt_dtype dtype = (gt_dtype)a->meta.dtype;
-    bool fits = gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL);
+    bool fits = kind != GT_LITERAL_BOOL && (gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL));
     gt_tensor *in[2] = {NULL, NULL};
     in[tensor_at] = a;
     if (fits && op != GT_OP_pow && keeps_dtype(op, dtype))

@@ -73,6 +73,12 @@ static gt_tensor *number_first(frame *f, gt_opcode op, double value, gt_tensor *
     STEP(gt__emit_binary_literal(op, a, GT_LITERAL_FLOAT, (gt_imm){.f = value}, true, &result_));
 }
 
+/* A _PQ row with the numbers p and q. */
+static gt_tensor *binary_numbers(frame *f, gt_opcode op, gt_tensor *a, gt_tensor *b, double p, double q)
+{
+    STEP(gt__emit_binary_numbers(op, a, b, p, q, &result_));
+}
+
 static gt_tensor *reduce(frame *f, gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims)
 {
     STEP(gt__emit_reduce(op, a, axes, keepdims, 0, &result_));
@@ -81,12 +87,14 @@ static gt_tensor *reduce(frame *f, gt_opcode op, gt_tensor *a, uint32_t axes, bo
 /* condition ? a : 0, and condition ? 0 : a */
 static gt_tensor *where_or_zero(frame *f, gt_tensor *condition, gt_tensor *a)
 {
-    STEP(gt__emit_where(condition, a, GT_LITERAL_NONE, (gt_imm){0}, NULL, GT_LITERAL_INT, (gt_imm){0}, &result_));
+    STEP(gt__emit_ternary(GT_OP_where, condition, a, GT_LITERAL_NONE, (gt_imm){0}, NULL, GT_LITERAL_INT, (gt_imm){0},
+                          &result_));
 }
 
 static gt_tensor *zero_where(frame *f, gt_tensor *condition, gt_tensor *a)
 {
-    STEP(gt__emit_where(condition, NULL, GT_LITERAL_INT, (gt_imm){0}, a, GT_LITERAL_NONE, (gt_imm){0}, &result_));
+    STEP(gt__emit_ternary(GT_OP_where, condition, NULL, GT_LITERAL_INT, (gt_imm){0}, a, GT_LITERAL_NONE, (gt_imm){0},
+                          &result_));
 }
 
 static gt_tensor *where_tensors(frame *f, gt_tensor *condition, gt_tensor *a, gt_tensor *b)
@@ -173,6 +181,7 @@ static gt_tensor *flip(frame *f, gt_tensor *a, int64_t axis)
 #define SCALE(a, number_) number(f, GT_OP_mul, a, number_)
 #define PLUS(a, number_) number(f, GT_OP_add, a, number_)
 #define ONE_MINUS(a) number_first(f, GT_OP_sub, 1, a)
+#define SQUARE(a) unary(f, GT_OP_square, a)
 
 /* ---- operands that may be literals ------------------------------------------------------------------------- */
 
@@ -195,6 +204,15 @@ static bool is_literal(const frame *f, unsigned k)
     return gt__literal(&f->node->ins, k) != GT_LITERAL_NONE;
 }
 
+/* Operand k, or where it is a literal a tensor full of it, as large as `like`. */
+static gt_tensor *operand_tensor(frame *f, unsigned k, gt_tensor *saved, gt_tensor *like)
+{
+    if (!is_literal(f, k))
+        return saved;
+    double value = literal_value(&f->node->ins, k);
+    STEP(gt_full(f->node->client, (gt_dtype)like->meta.dtype, like->meta.rank, like->meta.shape, value, &result_));
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 /* RULE(name, what to save) { body }: f is the frame; set gx/gy/gz through GX, GY, GZ. */
@@ -205,6 +223,9 @@ static bool is_literal(const frame *f, unsigned k)
 #define Y GT_SAVE_1
 #define Z GT_SAVE_2
 #define OUT GT_SAVE_OUT
+/* The numbers of a _PQ row. */
+#define P (f->node->ins.imm[0].f)
+#define Q (f->node->ins.imm[1].f)
 
 /* Deliver operand k's gradient, if it is wanted and every step so far worked. */
 #define GRADIENT(k, value)                                                                                     \

@@ -16,39 +16,175 @@ RULE(sqrt, OUT) { GX(DIV(f->g, SCALE(f->out, 2))); }
 RULE(rsqrt, OUT) { GX(MUL(f->g, SCALE(MUL(f->out, MUL(f->out, f->out)), -0.5))); }
 RULE(reciprocal, OUT) { GX(MUL(f->g, NEG(MUL(f->out, f->out)))); }
 RULE(exp, OUT) { GX(MUL(f->g, f->out)); }
+RULE(exp2, OUT) { GX(MUL(f->g, SCALE(f->out, M_LN2))); }
 RULE(expm1, OUT) { GX(MUL(f->g, PLUS(f->out, 1))); }
 RULE(log, X) { GX(DIV(f->g, f->x)); }
+RULE(log2, X) { GX(DIV(f->g, SCALE(f->x, M_LN2))); }
+RULE(log10, X) { GX(DIV(f->g, SCALE(f->x, M_LN10))); }
 RULE(log1p, X) { GX(DIV(f->g, PLUS(f->x, 1))); }
-RULE(sin, X) { GX(MUL(f->g, unary(f, GT_OP_cos, f->x))); }
-RULE(cos, X) { GX(MUL(f->g, NEG(unary(f, GT_OP_sin, f->x)))); }
-RULE(tanh, OUT) { GX(MUL(f->g, ONE_MINUS(MUL(f->out, f->out)))); }
-RULE(sigmoid, OUT) { GX(MUL(f->g, MUL(f->out, ONE_MINUS(f->out)))); }
-RULE(erf, X) { GX(MUL(f->g, SCALE(unary(f, GT_OP_exp, NEG(MUL(f->x, f->x))), M_2_SQRTPI))); }
-RULE(relu, OUT) { GX(where_or_zero(f, number(f, GT_OP_gt, f->out, 0), f->g)); }
-RULE(softplus, X) { GX(MUL(f->g, unary(f, GT_OP_sigmoid, f->x))); }
+RULE(erf, X) { GX(MUL(f->g, SCALE(unary(f, GT_OP_exp, NEG(SQUARE(f->x))), M_2_SQRTPI))); }
 RULE(floor, 0) { GX(zeros(f, &f->node->out)); }
 RULE(ceil, 0) { GX(zeros(f, &f->node->out)); }
 RULE(round, 0) { GX(zeros(f, &f->node->out)); }
+RULE(trunc, 0) { GX(zeros(f, &f->node->out)); }
+RULE(frac, 0) { GX(f->g); }
 
-/* Phi(x) + x phi(x) */
-RULE(gelu, X)
+/* ---- angles ------------------------------------------------------------------------------------------------- */
+
+RULE(sin, X) { GX(MUL(f->g, unary(f, GT_OP_cos, f->x))); }
+RULE(cos, X) { GX(MUL(f->g, NEG(unary(f, GT_OP_sin, f->x)))); }
+RULE(tan, OUT) { GX(MUL(f->g, PLUS(SQUARE(f->out), 1))); }
+RULE(asin, X) { GX(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x))))); }
+RULE(acos, X) { GX(NEG(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x)))))); }
+RULE(atan, X) { GX(DIV(f->g, PLUS(SQUARE(f->x), 1))); }
+RULE(sinh, X) { GX(MUL(f->g, unary(f, GT_OP_cosh, f->x))); }
+RULE(cosh, X) { GX(MUL(f->g, unary(f, GT_OP_sinh, f->x))); }
+RULE(tanh, OUT) { GX(binary(f, GT_OP_tanh_backward, f->g, f->out)); }
+RULE(asinh, X) { GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), 1)))); }
+RULE(acosh, X) { GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), -1)))); }
+RULE(atanh, X) { GX(DIV(f->g, ONE_MINUS(SQUARE(f->x)))); }
+
+/* (cos(pi x) - sinc(x)) / x, and 0 at 0 */
+RULE(sinc, X | OUT)
 {
-    gt_tensor *cdf = SCALE(PLUS(unary(f, GT_OP_erf, SCALE(f->x, M_SQRT1_2)), 1), 0.5);
-    gt_tensor *density = SCALE(unary(f, GT_OP_exp, SCALE(MUL(f->x, f->x), -0.5)), 0.5 * M_2_SQRTPI * M_SQRT1_2);
-    GX(MUL(f->g, ADD(cdf, MUL(f->x, density))));
+    gt_tensor *slope = DIV(SUB(unary(f, GT_OP_cos, SCALE(f->x, M_PI)), f->out), f->x);
+    GX(zero_where(f, number(f, GT_OP_eq, f->x, 0), MUL(f->g, slope)));
 }
 
-RULE(silu, X)
+/* ---- activations: one instruction each, and one more rule for its own gradient ------------------------------ */
+
+RULE(relu, OUT) { GX(binary(f, GT_OP_relu_backward, f->g, f->out)); }
+RULE(sigmoid, OUT) { GX(binary(f, GT_OP_sigmoid_backward, f->g, f->out)); }
+RULE(gelu, X) { GX(binary(f, GT_OP_gelu_backward, f->g, f->x)); }
+RULE(gelu_tanh, X) { GX(binary(f, GT_OP_gelu_tanh_backward, f->g, f->x)); }
+RULE(silu, X) { GX(binary(f, GT_OP_silu_backward, f->g, f->x)); }
+RULE(softplus, X) { GX(binary(f, GT_OP_softplus_backward, f->g, f->x)); }
+RULE(logsigmoid, X) { GX(binary(f, GT_OP_logsigmoid_backward, f->g, f->x)); }
+RULE(mish, X) { GX(binary(f, GT_OP_mish_backward, f->g, f->x)); }
+RULE(hardsigmoid, X) { GX(binary(f, GT_OP_hardsigmoid_backward, f->g, f->x)); }
+RULE(hardswish, X) { GX(binary(f, GT_OP_hardswish_backward, f->g, f->x)); }
+RULE(softsign, X) { GX(DIV(f->g, SQUARE(PLUS(unary(f, GT_OP_abs, f->x), 1)))); }
+RULE(relu6, X) { GX(binary_numbers(f, GT_OP_hardtanh_backward, f->g, f->x, 0, 6)); }
+RULE(hardtanh, X) { GX(binary_numbers(f, GT_OP_hardtanh_backward, f->g, f->x, P, Q)); }
+RULE(clamp, X) { GX(binary_numbers(f, GT_OP_clamp_backward, f->g, f->x, P, Q)); }
+RULE(leaky_relu, X) { GX(binary_numbers(f, GT_OP_leaky_relu_backward, f->g, f->x, P, 0)); }
+RULE(elu, X) { GX(binary_numbers(f, GT_OP_elu_backward, f->g, f->x, P, Q)); }
+
+RULE(selu, X)
 {
-    gt_tensor *s = unary(f, GT_OP_sigmoid, f->x);
-    GX(MUL(f->g, MUL(s, PLUS(MUL(f->x, ONE_MINUS(s)), 1))));
+    const double scale = 1.0507009873554804934, alpha = 1.6732632423543772848;
+    GX(SCALE(binary_numbers(f, GT_OP_elu_backward, f->g, f->x, alpha, 1), scale));
 }
 
-RULE(clamp, X)
+/*
+ * What these rows compute is linear in the gradient x, so its own gradient is the same row again. Through y it needs the
+ * second derivative of the activation, which is zero for those made of straight lines.
+ */
+#define SAME_ROW(gradient) with_operand(f, (gt_opcode)f->node->op, gradient, 1)
+#define PRODUCT with_operand(f, GT_OP_mul, f->g, 0)
+#define SAME_ROW_NUMBERS(gradient) binary_numbers(f, (gt_opcode)f->node->op, gradient, f->y, P, Q)
+
+static void straight_rule(frame *f, gt_tensor *same_row)
 {
-    gt_tensor *above = number(f, GT_OP_ge, f->x, f->node->ins.imm[0].f);
-    gt_tensor *below = number(f, GT_OP_le, f->x, f->node->ins.imm[1].f);
-    GX(where_or_zero(f, binary(f, GT_OP_logical_and, above, below), f->g));
+    GX(same_row);
+    GY(zeros(f, &f->node->operands[1].meta));
+}
+
+RULE(relu_backward, Y) { straight_rule(f, SAME_ROW(f->g)); }
+RULE(hardsigmoid_backward, Y) { straight_rule(f, SAME_ROW(f->g)); }
+RULE(clamp_backward, Y) { straight_rule(f, SAME_ROW_NUMBERS(f->g)); }
+RULE(hardtanh_backward, Y) { straight_rule(f, SAME_ROW_NUMBERS(f->g)); }
+RULE(leaky_relu_backward, Y) { straight_rule(f, SAME_ROW_NUMBERS(f->g)); }
+
+RULE(tanh_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    GY(MUL(PRODUCT, SCALE(f->y, -2)));
+}
+
+RULE(sigmoid_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    GY(MUL(PRODUCT, PLUS(SCALE(f->y, -2), 1)));
+}
+
+/* phi(y) (2 - y^2) */
+RULE(gelu_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    if (f->wanted[1]) {
+        gt_tensor *square = SQUARE(f->y);
+        gt_tensor *density = SCALE(unary(f, GT_OP_exp, SCALE(square, -0.5)), 0.5 * M_2_SQRTPI * M_SQRT1_2);
+        GY(MUL(PRODUCT, MUL(density, number_first(f, GT_OP_sub, 2, square))));
+    }
+}
+
+/* With s = sigmoid(y): s (1 - s) (2 + y (1 - 2 s)). */
+RULE(silu_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    if (f->wanted[1]) {
+        gt_tensor *s = unary(f, GT_OP_sigmoid, f->y);
+        gt_tensor *bend = PLUS(MUL(f->y, PLUS(SCALE(s, -2), 1)), 2);
+        GY(MUL(binary(f, GT_OP_sigmoid_backward, PRODUCT, s), bend));
+    }
+}
+
+/* With u = a y + b y^3 and s = sigmoid(u): s (1 - s) (2 u' + y u'' + y u'^2 (1 - 2 s)). */
+RULE(gelu_tanh_backward, X | Y)
+{
+    const double a = 1.5957691216057308, b = 0.07135481627260025;
+    GX(SAME_ROW(f->g));
+    if (f->wanted[1]) {
+        gt_tensor *square = SQUARE(f->y);
+        gt_tensor *s = unary(f, GT_OP_sigmoid, MUL(f->y, PLUS(SCALE(square, b), a)));
+        gt_tensor *slope = PLUS(SCALE(square, 3 * b), a);
+        gt_tensor *straight = PLUS(SCALE(square, 12 * b), 2 * a); /* 2 u' + y u'' */
+        gt_tensor *bend = MUL(f->y, MUL(SQUARE(slope), PLUS(SCALE(s, -2), 1)));
+        GY(MUL(binary(f, GT_OP_sigmoid_backward, PRODUCT, s), ADD(straight, bend)));
+    }
+}
+
+RULE(softplus_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    GY(binary(f, GT_OP_sigmoid_backward, PRODUCT, unary(f, GT_OP_sigmoid, f->y)));
+}
+
+RULE(logsigmoid_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    GY(NEG(binary(f, GT_OP_sigmoid_backward, PRODUCT, unary(f, GT_OP_sigmoid, f->y))));
+}
+
+/* With s = sigmoid(y), t = tanh(softplus(y)) and u = s (1 - t^2): u (2 + y (1 - s - 2 s t)). */
+RULE(mish_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    if (f->wanted[1]) {
+        gt_tensor *s = unary(f, GT_OP_sigmoid, f->y);
+        gt_tensor *t = unary(f, GT_OP_tanh, unary(f, GT_OP_softplus, f->y));
+        gt_tensor *u = MUL(s, ONE_MINUS(SQUARE(t)));
+        gt_tensor *turn = MUL(f->y, SUB(ONE_MINUS(s), SCALE(MUL(s, t), 2)));
+        GY(MUL(PRODUCT, MUL(u, PLUS(turn, 2))));
+    }
+}
+
+/* 1/3 between -3 and 3 */
+RULE(hardswish_backward, X | Y)
+{
+    GX(SAME_ROW(f->g));
+    GY(SCALE(binary_numbers(f, GT_OP_hardtanh_backward, PRODUCT, f->y, -3, 3), 1.0 / 3));
+}
+
+/* Below 0 it has itself as derivative, q times. */
+RULE(elu_backward, X | Y)
+{
+    GX(SAME_ROW_NUMBERS(f->g));
+    if (f->wanted[1]) {
+        gt_tensor *product = PRODUCT;
+        GY(zero_where(f, number(f, GT_OP_gt, f->y, 0), SCALE(SAME_ROW_NUMBERS(product), Q)));
+    }
 }
 
 /* ---- two and three operands -------------------------------------------------------------------------------- */
@@ -86,7 +222,7 @@ static gt_tensor *power_gradient_base(frame *f)
             return zeros(f, &f->node->operands[0].meta);
         return MUL(f->g, SCALE(number(f, GT_OP_pow, f->x, exponent - 1), exponent));
     }
-    gt_tensor *base = is_literal(f, 0) ? number(f, GT_OP_add, SCALE(f->y, 0), literal_value(&f->node->ins, 0)) : f->x;
+    gt_tensor *base = operand_tensor(f, 0, f->x, f->y);
     gt_tensor *slope = MUL(f->y, binary(f, GT_OP_pow, base, PLUS(f->y, -1)));
     return MUL(f->g, zero_where(f, number(f, GT_OP_eq, f->y, 0), slope));
 }
@@ -130,16 +266,58 @@ RULE(minimum, X | Y) { pick_rule(f, GT_OP_gt, GT_OP_lt); }
 RULE(remainder, X | Y)
 {
     GX(f->g);
-    if (f->wanted[1]) {
-        gt_tensor *base = is_literal(f, 0) ? number(f, GT_OP_add, SCALE(f->y, 0), literal_value(&f->node->ins, 0)) : f->x;
-        GY(NEG(MUL(f->g, binary(f, GT_OP_floor_divide, base, f->y))));
-    }
+    GY(NEG(MUL(f->g, binary(f, GT_OP_floor_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
+}
+
+RULE(fmod, X | Y)
+{
+    GX(f->g);
+    GY(NEG(MUL(f->g, binary(f, GT_OP_trunc_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
+}
+
+/* x / (x^2 + y^2) and y / (x^2 + y^2) */
+RULE(atan2, X | Y)
+{
+    gt_tensor *x = operand_tensor(f, 0, f->x, f->y), *y = operand_tensor(f, 1, f->y, f->x);
+    gt_tensor *share = DIV(f->g, ADD(SQUARE(x), SQUARE(y)));
+    GX(MUL(share, y));
+    GY(NEG(MUL(share, x)));
+}
+
+RULE(hypot, X | Y | OUT)
+{
+    gt_tensor *share = DIV(f->g, f->out);
+    GX(MUL(share, f->x));
+    GY(MUL(share, f->y));
+}
+
+/* The sign that x was given, times its own; none at 0. */
+RULE(copysign, X | OUT)
+{
+    GX(MUL(f->g, zero_where(f, number(f, GT_OP_eq, f->x, 0), DIV(f->out, f->x))));
+    GY(zeros(f, &f->node->operands[1].meta));
+}
+
+RULE(logaddexp, X | Y | OUT)
+{
+    GX(MUL(f->g, unary(f, GT_OP_exp, SUB(f->x, f->out))));
+    GY(MUL(f->g, unary(f, GT_OP_exp, SUB(f->y, f->out))));
 }
 
 RULE(where, X)
 {
     GY(where_or_zero(f, f->x, f->g));
     GZ(zero_where(f, f->x, f->g));
+}
+
+/* x + z (y - x); y and z may be literals */
+RULE(lerp, X | Y | Z)
+{
+    bool number_weight = is_literal(f, 2);
+    double weight = number_weight ? literal_value(&f->node->ins, 2) : 0;
+    GX(number_weight ? SCALE(f->g, 1 - weight) : MUL(f->g, ONE_MINUS(f->z)));
+    GY(number_weight ? SCALE(f->g, weight) : MUL(f->g, f->z));
+    GZ(MUL(f->g, SUB(operand_tensor(f, 1, f->y, f->x), f->x)));
 }
 
 #endif

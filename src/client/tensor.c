@@ -67,6 +67,39 @@ static gt_err emit_one(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, 
     return gt__emit(a->client, prototype, NULL, &a, 1, out);
 }
 
+gt_err gt__emit_numbers(gt_opcode op, gt_tensor *a, double p, double q, gt_tensor **out)
+{
+    return emit_one(op, a, imm_f(p), imm_f(q), 0, out);
+}
+
+gt_err gt__emit_binary_numbers(gt_opcode op, gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_f(p), imm_f(q)}};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
+}
+
+gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_kind, gt_imm b_literal, gt_tensor *c,
+                        gt_literal c_kind, gt_imm c_literal, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op};
+    if (!b)
+        prototype.literals |= (uint8_t)(b_kind << 2);
+    if (!c)
+        prototype.literals |= (uint8_t)(c_kind << 4);
+    prototype.literal[1] = b_literal;
+    prototype.literal[2] = c_literal;
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b, c}, 3, out);
+}
+
+/* Bits are integers: there the number is taken as one. */
+static gt_err emit_scalar(gt_opcode op, gt_tensor *a, double value, gt_tensor **out)
+{
+    bool bits = gt__op_table[op].types == GT_TYPES_BITS || gt__op_table[op].types == GT_TYPES_INT;
+    if (bits)
+        return gt__emit_binary_literal(op, a, GT_LITERAL_INT, imm_i((int64_t)value), false, out);
+    return gt__emit_binary_literal(op, a, GT_LITERAL_FLOAT, imm_f(value), false, out);
+}
+
 #define UNARY(name, types, expr, grad)                                                                         \
     gt_err gt_##name(gt_tensor *a, gt_tensor **out)                                                            \
     {                                                                                                          \
@@ -75,7 +108,7 @@ static gt_err emit_one(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, 
 #define UNARY_PQ(name, types, expr, grad)                                                                      \
     gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out)                                        \
     {                                                                                                          \
-        return emit_one(GT_OP_##name, a, imm_f(p), imm_f(q), 0, out);                                          \
+        return gt__emit_numbers(GT_OP_##name, a, p, q, out);                                                   \
     }
 #define BINARY(name, types, expr, grad)                                                                        \
     gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out)                                              \
@@ -84,7 +117,17 @@ static gt_err emit_one(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, 
     }                                                                                                          \
     gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out)                                         \
     {                                                                                                          \
-        return gt__emit_binary_literal(GT_OP_##name, a, GT_LITERAL_FLOAT, imm_f(b), false, out);               \
+        return emit_scalar(GT_OP_##name, a, b, out);                                                           \
+    }
+#define BINARY_PQ(name, types, expr, grad)                                                                     \
+    gt_err gt_##name(gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out)                          \
+    {                                                                                                          \
+        return gt__emit_binary_numbers(GT_OP_##name, a, b, p, q, out);                                         \
+    }
+#define TERNARY(name, types, expr, grad)                                                                       \
+    gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor *c, gt_tensor **out)                                \
+    {                                                                                                          \
+        return gt__emit_ternary(GT_OP_##name, a, b, GT_LITERAL_NONE, imm_i(0), c, GT_LITERAL_NONE, imm_i(0), out); \
     }
 #define REDUCE(name, types, grad)                                                                              \
     gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out)                              \
@@ -92,24 +135,6 @@ static gt_err emit_one(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, 
         return gt__emit_reduce(GT_OP_##name, a, axes, keepdims, 1.0, out);                                     \
     }
 #include "ops.def"
-
-gt_err gt__emit_where(gt_tensor *condition, gt_tensor *a, gt_literal a_kind, gt_imm a_literal, gt_tensor *b,
-                      gt_literal b_kind, gt_imm b_literal, gt_tensor **out)
-{
-    gt_instruction prototype = {.op = GT_OP_where};
-    if (!a)
-        prototype.literals |= (uint8_t)(a_kind << 2);
-    if (!b)
-        prototype.literals |= (uint8_t)(b_kind << 4);
-    prototype.literal[1] = a_literal;
-    prototype.literal[2] = b_literal;
-    return gt__emit(condition->client, prototype, NULL, (gt_tensor *[]){condition, a, b}, 3, out);
-}
-
-gt_err gt_where(gt_tensor *condition, gt_tensor *a, gt_tensor *b, gt_tensor **out)
-{
-    return gt__emit_where(condition, a, GT_LITERAL_NONE, imm_i(0), b, GT_LITERAL_NONE, imm_i(0), out);
-}
 
 gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
 {

@@ -1,7 +1,8 @@
 /*
  * kernel_math.h: the functions that kernel expressions in ops.def may call: EXP(x), SELECT(c, a, b), ...
  *
- * Each works on float, double and (where it makes sense) int64_t and is picked by the type of its first argument.
+ * Each works on float, double and (where it makes sense) int32_t and int64_t and is picked by the type of its first
+ * argument.
  * The float versions are branch-free arithmetic on 32-bit lanes, so that a plain loop around them becomes vector
  * code on every instruction set; their errors stay below 2 units in the last place (with fused multiply-add), and
  * infinities, NaN, denormals and signed zeros come out as in C's <math.h>. The double versions call <math.h>.
@@ -27,7 +28,7 @@
 #define GT_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* SIN and COS of a float beyond this (or any, without fused multiply-add) are for sinf and cosf to answer. */
+/* SIN, COS and TAN of a float beyond this (or any, without fused multiply-add) are for the C library to answer. */
 #define GT_SIN_LIMIT_F32 (GT_FUSED ? 65536.0f : -1.0f)
 
 GT_MATH uint32_t gt__bits_f32(float x)
@@ -79,11 +80,6 @@ GT_MATH double gt__select_f64(int condition, double a, double b)
     return gt__from_bits_f64((gt__bits_f64(a) & mask) | (gt__bits_f64(b) & ~mask));
 }
 
-GT_MATH int64_t gt__select_i64(int condition, int64_t a, int64_t b)
-{
-    return condition ? a : b;
-}
-
 /* 2^n for -126 <= n <= 127; any other n gives some number, no undefined behaviour. */
 GT_MATH float gt__exp2i_f32(int32_t n)
 {
@@ -130,6 +126,18 @@ GT_MATH float gt__exp_f32(float x)
     return gt__select_f32(x < -104.0f, 0.0f, y);
 }
 
+/* 2^x: x is split into a whole number and the rest exactly. */
+GT_MATH float gt__exp2_f32(float x)
+{
+    const float magic = 12583166.0f;
+    float t = x + magic;
+    uint32_t m = gt__bits_f32(t), half = m >> 1;
+    float p = gt__exp_tail_f32((x - (t - magic)) * 0.693147182f) + 1.0f;
+    float y = p * gt__from_bits_f32(half << 23) * gt__from_bits_f32((m - half) << 23);
+    y = gt__select_f32(x > 129.0f, HUGE_VALF, y);
+    return gt__select_f32(x < -151.0f, 0.0f, y);
+}
+
 /* 2^n (e^r - 1) + (2^n - 1), with 2^(n-1) in place of 2^n so that n = 128 does not overflow early. */
 GT_MATH float gt__expm1_f32(float x)
 {
@@ -174,13 +182,37 @@ GT_MATH float gt__log_special_f32(float x, float least, float y)
     return gt__select_f32(x < HUGE_VALF, finite, x);
 }
 
+/* The exponent of x and, in *f, its significand less 1; denormals are brought into the normal range first. */
+GT_MATH float gt__log_split_f32(float x, float *f)
+{
+    int tiny = x < 1.17549435e-38f;
+    int32_t k = gt__log_reduce_f32(x * gt__select_f32(tiny, 8388608.0f, 1.0f), f);
+    return (float)k - gt__select_f32(tiny, 23.0f, 0.0f);
+}
+
 GT_MATH float gt__log_f32(float x)
 {
     float f;
-    int tiny = x < 1.17549435e-38f; /* denormals are brought into the normal range */
-    int32_t k = gt__log_reduce_f32(x * gt__select_f32(tiny, 8388608.0f, 1.0f), &f);
-    float exponent = (float)k - gt__select_f32(tiny, 23.0f, 0.0f);
+    float exponent = gt__log_split_f32(x, &f);
     return gt__log_special_f32(x, 0.0f, gt__log_tail_f32(f, exponent));
+}
+
+/* The logarithm to another base: the exponent's share, a constant in two parts, is added last. */
+GT_MATH float gt__log2_f32(float x)
+{
+    float f;
+    float exponent = gt__log_split_f32(x, &f);
+    float y = gt__log_tail_f32(f, 0.0f);
+    return gt__log_special_f32(x, 0.0f, GT_FMA_F32(y, 1.44269502f, GT_FMA_F32(y, 1.92596303e-8f, exponent)));
+}
+
+GT_MATH float gt__log10_f32(float x)
+{
+    float f;
+    float exponent = gt__log_split_f32(x, &f);
+    float y = gt__log_tail_f32(f, 0.0f);
+    float low = GT_FMA_F32(exponent, 4.6050390e-6f, y * -1.01030501e-8f);
+    return gt__log_special_f32(x, 0.0f, GT_FMA_F32(exponent, 0.301025391f, GT_FMA_F32(y, 0.434294492f, low)));
 }
 
 /* The exponent is that of 1 + x, but f is formed from x itself, whose low bits 1 + x has lost. */
@@ -195,17 +227,6 @@ GT_MATH float gt__log1p_f32(float x)
     float f = GT_FMA_F32(scaled, shrink, one * shrink - 1.0f);
     float y = gt__log_tail_f32(f, (float)k + gt__select_f32(large, 64.0f, 0.0f));
     return gt__select_f32(x == 0.0f, x, gt__log_special_f32(x, -1.0f, y));
-}
-
-/* With t = e^(2|x|) - 1: tanh |x| = t / (t + 2), which is 1 in float long before t reaches e^30. */
-GT_MATH float gt__tanh_f32(float x)
-{
-    uint32_t m;
-    float a = 2.0f * __builtin_fabsf(x);
-    float r = gt__exp_reduce_f32(gt__select_f32(a > 30.0f, 30.0f, a), &m);
-    float scale = gt__from_bits_f32((m - 127) << 23);
-    float t = GT_FMA_F32(scale, gt__exp_tail_f32(r), scale - 1.0f);
-    return __builtin_copysignf(t / (t + 2.0f), x);
 }
 
 /* Below 1 an odd polynomial; above, 1 - e^(q(|x|)) where q approximates log(erfc). */
@@ -233,49 +254,29 @@ GT_MATH float gt__erf_f32(float x)
     return gt__select_f32(a < 1.0f, GT_FMA_F32(x, p, x), large);
 }
 
-/* x = n pi/2 + r; pi/2 in three parts, each product fused, so r keeps its relative accuracy near its zeros. */
-GT_MATH float gt__sin_reduce_f32(float x, uint32_t *n)
-{
-    const float magic = 12582912.0f;
-    float t = GT_FMA_F32(x, 0.636619747f, magic);
-    *n = gt__bits_f32(t) - 0x4b400000u;
-    float k = t - magic;
-    float r = GT_FMA_F32(k, -1.57079637f, x);
-    r = GT_FMA_F32(k, 4.37113883e-08f, r);
-    return GT_FMA_F32(k, 1.71512451e-15f, r);
-}
+/* tanh(log(1 + e^x)) is n / (n + 2) for n = e^x (e^x + 2), and 1 long before that overflows. */
+#define GT_MATH_GATES(suffix, T, exponential, limit)                                                                      \
+    GT_MATH T gt__mish_##suffix(T x)                                                                              \
+    {                                                                                                             \
+        T e = exponential(gt__select_##suffix(x > 20, 20, x)), n = e * (e + 2);                                   \
+        return x * (n / (n + 2));                                                                                 \
+    }                                                                                                             \
+    GT_MATH T gt__mish_slope_##suffix(T x)                                                                        \
+    {                                                                                                             \
+        T a = gt__select_##suffix(x > 20, 20, x), e = exponential(a), n = e * (e + 2), inverse = 1 / (n + 2);     \
+        return inverse * (n + 4 * a * e * (e + 1) * inverse);                                                     \
+    }                                                                                                             \
+    /* The slope of x sigmoid(u): w is x times the slope of u. With e^-u finite, 1 - s needs no difference. */     \
+    GT_MATH T gt__gate_slope_##suffix(T u, T w)                                                                   \
+    {                                                                                                             \
+        T e = exponential(gt__select_##suffix(u < -limit, limit, -u)), s = 1 / (1 + e);                           \
+        return s * (1 + w * (e * s));                                                                             \
+    }
+GT_MATH_GATES(f32, float, gt__exp_f32, 80)
+GT_MATH_GATES(f64, double, exp, 700)
+#undef GT_MATH_GATES
 
-/* sin(r + n pi/2) */
-GT_MATH float gt__sin_tail_f32(float r, uint32_t n)
-{
-    float s = r * r;
-    float p = 2.72438115e-06f;
-    p = GT_FMA_F32(p, s, -0.00019840039f);
-    p = GT_FMA_F32(p, s, 0.00833333191f);
-    p = GT_FMA_F32(p, s, -0.166666672f);
-    float sine = GT_FMA_F32(p * s, r, r);
-    float q = -2.72958573e-07f;
-    q = GT_FMA_F32(q, s, 2.48005599e-05f);
-    q = GT_FMA_F32(q, s, -0.00138888881f);
-    q = GT_FMA_F32(q, s, 0.0416666679f);
-    float cosine = GT_FMA_F32(q * s, s, GT_FMA_F32(s, -0.5f, 1.0f));
-    float y = gt__select_f32(n & 1, cosine, sine);
-    return gt__from_bits_f32(gt__bits_f32(y) ^ ((n & 2) << 30));
-}
-
-GT_MATH float gt__sin_f32(float x)
-{
-    uint32_t n;
-    float r = gt__sin_reduce_f32(x, &n);
-    return gt__select_f32(x == 0.0f, x, gt__sin_tail_f32(r, n));
-}
-
-GT_MATH float gt__cos_f32(float x)
-{
-    uint32_t n;
-    float r = gt__sin_reduce_f32(x, &n);
-    return gt__sin_tail_f32(r, n + 1);
-}
+#include "kernel_math_angles.h"
 
 /* log2 of |x|, as a double good to 2^-44; zero and infinity become numbers beyond any float's logarithm. */
 GT_MATH double gt__pow_log2(float x)
@@ -330,23 +331,22 @@ GT_MATH float gt__pow_f32(float x, float y)
     return gt__select_f32(one, 1.0f, gt__select_f32(undefined, NAN, magnitude * sign));
 }
 
-/* PyTorch's integer power: wraps, and a negative exponent gives 0 except for the bases 1 and -1. */
-GT_MATH int64_t gt__pow_i64(int64_t x, int64_t y)
+/*
+ * The remainder of two floats by way of double: while the quotient is below 2^28 it is on the right side of each whole
+ * number, and its product with y is exact. The remainder has the dividend's sign, that of zero too.
+ */
+GT_MATH float gt__fmod_f32(float x, float y)
 {
-    uint64_t power = 1, base = (uint64_t)x;
-    if (y < 0)
-        return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
-    for (uint64_t left = (uint64_t)y; left; left >>= 1) {
-        power = left & 1 ? power * base : power;
-        base *= base;
-    }
-    return (int64_t)power;
+    double quotient = __builtin_trunc((double)x / (double)y);
+    if (__builtin_expect(!(__builtin_fabs(quotient) < 0x1p28) | !(__builtin_fabsf(y) < HUGE_VALF), 0))
+        return fmodf(x, y);
+    return __builtin_copysignf((float)((double)x - quotient * (double)y), x);
 }
 
 /* Python's sign rules: the remainder has the divisor's sign, the quotient is rounded down. */
 GT_MATH float gt__remainder_f32(float x, float y)
 {
-    float r = fmodf(x, y);
+    float r = gt__fmod_f32(x, y);
     return ((r != 0.0f) & ((r < 0.0f) != (y < 0.0f))) ? r + y : r;
 }
 
@@ -354,15 +354,6 @@ GT_MATH double gt__remainder_f64(double x, double y)
 {
     double r = fmod(x, y);
     return ((r != 0.0) & ((r < 0.0) != (y < 0.0))) ? r + y : r;
-}
-
-/* Division by zero gives 0 here, without a trap: whoever runs integer kernels looks for zero divisors first. */
-GT_MATH int64_t gt__remainder_i64(int64_t x, int64_t y)
-{
-    if (y == 0 || y == -1)
-        return 0;
-    int64_t r = x % y;
-    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 
 GT_MATH double gt__floor_divide_f64(double x, double y)
@@ -379,31 +370,92 @@ GT_MATH double gt__floor_divide_f64(double x, double y)
     return quotient - whole > 0.5 ? whole + 1.0 : whole;
 }
 
-/* In double the quotient of two floats is exact enough to be rounded once. */
+/* In double the quotient of two floats is exact enough to be rounded down at once, except where it is huge. */
 GT_MATH float gt__floor_divide_f32(float x, float y)
 {
-    return (float)gt__floor_divide_f64((double)x, (double)y);
+    double quotient = (double)x / (double)y;
+    if (__builtin_expect(!(__builtin_fabs(quotient) < 0x1p28) | !(__builtin_fabsf(y) < HUGE_VALF), 0))
+        return (float)gt__floor_divide_f64((double)x, (double)y);
+    return (float)__builtin_floor(quotient);
 }
 
-GT_MATH int64_t gt__floor_divide_i64(int64_t x, int64_t y)
+GT_MATH float gt__trunc_divide_f32(float x, float y)
 {
-    if (y == 0)
-        return 0;
-    if (y == -1)
-        return (int64_t)(0 - (uint64_t)x);
-    int64_t quotient = x / y;
-    return x % y != 0 && (x < 0) != (y < 0) ? quotient - 1 : quotient;
+    return (float)__builtin_trunc((double)x / (double)y);
 }
 
-GT_MATH int64_t gt__abs_i64(int64_t x)
+GT_MATH double gt__trunc_divide_f64(double x, double y)
 {
-    return x < 0 ? (int64_t)(0 - (uint64_t)x) : x;
+    return __builtin_trunc(x / y);
 }
 
-GT_MATH int64_t gt__same_i64(int64_t x)
-{
-    return x;
-}
+/*
+ * Integers of T's width (U: unsigned), wrapping around. The power is PyTorch's: a negative exponent gives 0 except for
+ * the bases 1 and -1. Division by zero gives 0, without a trap: whoever runs integer kernels looks for zero divisors
+ * first. Shifts by a negative number or by the whole width and more leave nothing but the sign.
+ */
+#define GT_MATH_INTEGER(suffix, T, U)                                                                             \
+    GT_MATH T gt__select_##suffix(int condition, T a, T b)                                                        \
+    {                                                                                                             \
+        return condition ? a : b;                                                                                 \
+    }                                                                                                             \
+    GT_MATH T gt__same_##suffix(T x)                                                                              \
+    {                                                                                                             \
+        return x;                                                                                                 \
+    }                                                                                                             \
+    GT_MATH int gt__never_##suffix(T x)                                                                           \
+    {                                                                                                             \
+        (void)x;                                                                                                  \
+        return 0;                                                                                                 \
+    }                                                                                                             \
+    GT_MATH T gt__abs_##suffix(T x)                                                                               \
+    {                                                                                                             \
+        return x < 0 ? (T)(0 - (U)x) : x;                                                                         \
+    }                                                                                                             \
+    GT_MATH T gt__pow_##suffix(T x, T y)                                                                          \
+    {                                                                                                             \
+        U power = 1, base = (U)x;                                                                                 \
+        if (y < 0)                                                                                                \
+            return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;                                                   \
+        for (U left = (U)y; left; left >>= 1) {                                                                   \
+            power = left & 1 ? power * base : power;                                                              \
+            base *= base;                                                                                         \
+        }                                                                                                         \
+        return (T)power;                                                                                          \
+    }                                                                                                             \
+    GT_MATH T gt__fmod_##suffix(T x, T y)                                                                         \
+    {                                                                                                             \
+        return y == 0 || y == -1 ? 0 : x % y;                                                                     \
+    }                                                                                                             \
+    GT_MATH T gt__remainder_##suffix(T x, T y)                                                                    \
+    {                                                                                                             \
+        T r = gt__fmod_##suffix(x, y);                                                                            \
+        return r != 0 && (r < 0) != (y < 0) ? r + y : r;                                                          \
+    }                                                                                                             \
+    GT_MATH T gt__trunc_divide_##suffix(T x, T y)                                                                 \
+    {                                                                                                             \
+        return y == 0 ? 0 : y == -1 ? (T)(0 - (U)x) : x / y;                                                      \
+    }                                                                                                             \
+    GT_MATH T gt__floor_divide_##suffix(T x, T y)                                                                 \
+    {                                                                                                             \
+        if (y == 0 || y == -1)                                                                                    \
+            return gt__trunc_divide_##suffix(x, y);                                                               \
+        T quotient = x / y;                                                                                       \
+        return x - quotient * y != 0 && (x < 0) != (y < 0) ? quotient - 1 : quotient;                             \
+    }                                                                                                             \
+    GT_MATH T gt__shift_left_##suffix(T x, T y)                                                                   \
+    {                                                                                                             \
+        const T width = 8 * (T)sizeof(T);                                                                         \
+        return (y < 0) | (y >= width) ? 0 : (T)((U)x << (y & (width - 1)));                                       \
+    }                                                                                                             \
+    GT_MATH T gt__shift_right_##suffix(T x, T y)                                                                  \
+    {                                                                                                             \
+        const T width = 8 * (T)sizeof(T);                                                                         \
+        return x >> ((y < 0) | (y >= width) ? width - 1 : y);                                                     \
+    }
+GT_MATH_INTEGER(i32, int32_t, uint32_t)
+GT_MATH_INTEGER(i64, int64_t, uint64_t)
+#undef GT_MATH_INTEGER
 
 /* NaN wins over everything in maximum and minimum; a clamp keeps it. */
 #define GT_MATH_ORDER(suffix, T)                                                                                  \
@@ -422,35 +474,84 @@ GT_MATH int64_t gt__same_i64(int64_t x)
     }
 GT_MATH_ORDER(f32, float)
 GT_MATH_ORDER(f64, double)
+GT_MATH_ORDER(i32, int32_t)
 GT_MATH_ORDER(i64, int64_t)
 #undef GT_MATH_ORDER
+
+GT_MATH int gt__isnan_f32(float x)
+{
+    return x != x;
+}
+
+GT_MATH int gt__isnan_f64(double x)
+{
+    return x != x;
+}
+
+GT_MATH int gt__isinf_f32(float x)
+{
+    return __builtin_fabsf(x) == HUGE_VALF;
+}
+
+GT_MATH int gt__isinf_f64(double x)
+{
+    return __builtin_fabs(x) == HUGE_VAL;
+}
 
 #define GT_FLOAT_FUNCTION(x, float_version, double_version)                                                       \
     _Generic((x), float : float_version, double : double_version)
 #define GT_NUMBER_FUNCTION(x, float_version, double_version, integer_version)                                     \
-    _Generic((x), float : float_version, double : double_version, int64_t : integer_version)
+    _Generic((x), float                                                                                           \
+             : float_version, double                                                                              \
+             : double_version, int32_t                                                                            \
+             : integer_version##_i32, int64_t                                                                     \
+             : integer_version##_i64)
 
 #define SELECT(condition, a, b)                                                                                   \
-    GT_NUMBER_FUNCTION(a, gt__select_f32, gt__select_f64, gt__select_i64)(condition, a, b)
+    GT_NUMBER_FUNCTION(a, gt__select_f32, gt__select_f64, gt__select)(condition, a, b)
 #define EXP(x) GT_FLOAT_FUNCTION(x, gt__exp_f32, exp)(x)
+#define EXP2(x) GT_FLOAT_FUNCTION(x, gt__exp2_f32, exp2)(x)
 #define EXPM1(x) GT_FLOAT_FUNCTION(x, gt__expm1_f32, expm1)(x)
 #define LOG(x) GT_FLOAT_FUNCTION(x, gt__log_f32, log)(x)
+#define LOG2(x) GT_FLOAT_FUNCTION(x, gt__log2_f32, log2)(x)
+#define LOG10(x) GT_FLOAT_FUNCTION(x, gt__log10_f32, log10)(x)
 #define LOG1P(x) GT_FLOAT_FUNCTION(x, gt__log1p_f32, log1p)(x)
 #define SIN(x) GT_FLOAT_FUNCTION(x, gt__sin_f32, sin)(x)
 #define COS(x) GT_FLOAT_FUNCTION(x, gt__cos_f32, cos)(x)
+#define TAN(x) GT_FLOAT_FUNCTION(x, gt__tan_f32, tan)(x)
+#define ASIN(x) GT_FLOAT_FUNCTION(x, gt__asin_f32, asin)(x)
+#define ACOS(x) GT_FLOAT_FUNCTION(x, gt__acos_f32, acos)(x)
+#define ATAN(x) GT_FLOAT_FUNCTION(x, gt__atan_f32, atan)(x)
+#define ATAN2(x, y) GT_FLOAT_FUNCTION(x, gt__atan2_f32, atan2)(x, y)
+#define SINH(x) GT_FLOAT_FUNCTION(x, gt__sinh_f32, sinh)(x)
+#define COSH(x) GT_FLOAT_FUNCTION(x, gt__cosh_f32, cosh)(x)
 #define TANH(x) GT_FLOAT_FUNCTION(x, gt__tanh_f32, tanh)(x)
+#define ASINH(x) GT_FLOAT_FUNCTION(x, gt__asinh_f32, asinh)(x)
+#define ACOSH(x) GT_FLOAT_FUNCTION(x, gt__acosh_f32, acosh)(x)
+#define ATANH(x) GT_FLOAT_FUNCTION(x, gt__atanh_f32, atanh)(x)
+#define HYPOT(x, y) GT_FLOAT_FUNCTION(x, gt__hypot_f32, hypot)(x, y)
 #define ERF(x) GT_FLOAT_FUNCTION(x, gt__erf_f32, erf)(x)
+#define MISH(x) GT_FLOAT_FUNCTION(x, gt__mish_f32, gt__mish_f64)(x)
+#define MISH_SLOPE(x) GT_FLOAT_FUNCTION(x, gt__mish_slope_f32, gt__mish_slope_f64)(x)
+#define GATE_SLOPE(u, w) GT_FLOAT_FUNCTION(u, gt__gate_slope_f32, gt__gate_slope_f64)(u, w)
 #define SQRT(x) GT_FLOAT_FUNCTION(x, __builtin_sqrtf, __builtin_sqrt)(x)
-#define POW(x, y) GT_NUMBER_FUNCTION(x, gt__pow_f32, pow, gt__pow_i64)(x, y)
-#define FLOOR(x) GT_NUMBER_FUNCTION(x, __builtin_floorf, __builtin_floor, gt__same_i64)(x)
-#define CEIL(x) GT_NUMBER_FUNCTION(x, __builtin_ceilf, __builtin_ceil, gt__same_i64)(x)
-#define ROUND(x) GT_NUMBER_FUNCTION(x, __builtin_rintf, __builtin_rint, gt__same_i64)(x) /* halves to even */
-#define ABS(x) GT_NUMBER_FUNCTION(x, __builtin_fabsf, __builtin_fabs, gt__abs_i64)(x)
-#define MAXIMUM(x, y) GT_NUMBER_FUNCTION(x, gt__maximum_f32, gt__maximum_f64, gt__maximum_i64)(x, y)
-#define MINIMUM(x, y) GT_NUMBER_FUNCTION(x, gt__minimum_f32, gt__minimum_f64, gt__minimum_i64)(x, y)
-#define CLAMP(x, p, q) GT_NUMBER_FUNCTION(x, gt__clamp_f32, gt__clamp_f64, gt__clamp_i64)(x, p, q)
-#define REMAINDER(x, y) GT_NUMBER_FUNCTION(x, gt__remainder_f32, gt__remainder_f64, gt__remainder_i64)(x, y)
-#define FLOOR_DIVIDE(x, y)                                                                                        \
-    GT_NUMBER_FUNCTION(x, gt__floor_divide_f32, gt__floor_divide_f64, gt__floor_divide_i64)(x, y)
+#define COPYSIGN(x, y) GT_FLOAT_FUNCTION(x, __builtin_copysignf, __builtin_copysign)(x, y)
+#define POW(x, y) GT_NUMBER_FUNCTION(x, gt__pow_f32, pow, gt__pow)(x, y)
+#define FLOOR(x) GT_NUMBER_FUNCTION(x, __builtin_floorf, __builtin_floor, gt__same)(x)
+#define CEIL(x) GT_NUMBER_FUNCTION(x, __builtin_ceilf, __builtin_ceil, gt__same)(x)
+#define ROUND(x) GT_NUMBER_FUNCTION(x, __builtin_rintf, __builtin_rint, gt__same)(x) /* halves to even */
+#define TRUNC(x) GT_NUMBER_FUNCTION(x, __builtin_truncf, __builtin_trunc, gt__same)(x)
+#define ABS(x) GT_NUMBER_FUNCTION(x, __builtin_fabsf, __builtin_fabs, gt__abs)(x)
+#define ISNAN(x) GT_NUMBER_FUNCTION(x, gt__isnan_f32, gt__isnan_f64, gt__never)(x)
+#define ISINF(x) GT_NUMBER_FUNCTION(x, gt__isinf_f32, gt__isinf_f64, gt__never)(x)
+#define MAXIMUM(x, y) GT_NUMBER_FUNCTION(x, gt__maximum_f32, gt__maximum_f64, gt__maximum)(x, y)
+#define MINIMUM(x, y) GT_NUMBER_FUNCTION(x, gt__minimum_f32, gt__minimum_f64, gt__minimum)(x, y)
+#define CLAMP(x, p, q) GT_NUMBER_FUNCTION(x, gt__clamp_f32, gt__clamp_f64, gt__clamp)(x, p, q)
+#define FMOD(x, y) GT_NUMBER_FUNCTION(x, gt__fmod_f32, fmod, gt__fmod)(x, y)
+#define REMAINDER(x, y) GT_NUMBER_FUNCTION(x, gt__remainder_f32, gt__remainder_f64, gt__remainder)(x, y)
+#define FLOOR_DIVIDE(x, y) GT_NUMBER_FUNCTION(x, gt__floor_divide_f32, gt__floor_divide_f64, gt__floor_divide)(x, y)
+#define TRUNC_DIVIDE(x, y) GT_NUMBER_FUNCTION(x, gt__trunc_divide_f32, gt__trunc_divide_f64, gt__trunc_divide)(x, y)
+#define SHIFT_LEFT(x, y) _Generic((x), int32_t : gt__shift_left_i32, int64_t : gt__shift_left_i64)(x, y)
+#define SHIFT_RIGHT(x, y) _Generic((x), int32_t : gt__shift_right_i32, int64_t : gt__shift_right_i64)(x, y)
 
 #endif

@@ -31,8 +31,8 @@ typedef enum gt_opcode {
  *
  *   form        operands      imm[0]              imm[1]        tail slots (64 bytes each)
  *   UNARY       a             p.f                 q.f
- *   BINARY      a b
- *   TERNARY     c a b
+ *   BINARY      a b           p.f                 q.f
+ *   TERNARY     a b c                                           (where: a is the condition)
  *   REDUCE      a             axes mask.i         correction.f (var)            GT_FLAG_KEEPDIM
  *   ARGREDUCE   a             axis.i, -1 = all                                  GT_FLAG_KEEPDIM
  *   SCAN        a             axis.i
@@ -99,6 +99,8 @@ typedef enum gt_types {
     GT_TYPES_ARITH,
     GT_TYPES_FLT,
     GT_TYPES_BOOL,
+    GT_TYPES_BITS,
+    GT_TYPES_INT,
     GT_TYPES_SUM,
     GT_TYPES_INDEX,
     GT_TYPES_SAME,

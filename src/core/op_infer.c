@@ -92,6 +92,11 @@ static gt_err result_dtype(inference *s, gt_dtype promoted)
     case GT_TYPES_BOOL:
         result = GT_BOOL;
         break;
+    case GT_TYPES_BITS:
+    case GT_TYPES_INT:
+        if (gt__dtype_is_float(promoted) || (promoted == GT_BOOL && s->row->types == GT_TYPES_INT))
+            return gt__fail(GT_ERR_TYPE, "%s is not supported for %s tensors", s->row->name, gt__dtype_name(promoted));
+        break;
     case GT_TYPES_SUM:
         if (!gt__dtype_is_float(promoted))
             compute = result = GT_INT64;
@@ -181,9 +186,21 @@ static gt_err check_integer_power(const inference *s, gt_dtype promoted)
     return GT_OK;
 }
 
+/* PyTorch refuses a bool on either side of a minus, whatever the other operand is. */
+static gt_err check_subtraction(const inference *s)
+{
+    for (unsigned k = 0; k < 2; k++)
+        if (s->in[k] ? s->in[k]->dtype == GT_BOOL : gt__literal(s->ins, k) == GT_LITERAL_BOOL)
+            return gt__fail(GT_ERR_TYPE, "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+                                         "trying to invert a mask, use the `~` or `logical_not()` operator instead.");
+    return GT_OK;
+}
+
 static gt_err infer_binary(inference *s)
 {
     const gt_meta *a = s->in[0], *b = s->in[1];
+    if (s->ins->op == GT_OP_sub)
+        GT_TRY(check_subtraction(s));
     if (a && b) {
         if (gt__meta_same_shape(a, b))
             copy_shape(s->out, a);
@@ -203,16 +220,18 @@ static gt_err infer_binary(inference *s)
     return result_dtype(s, promoted);
 }
 
+/* Of where, operand 0 is a condition, which has no part in the dtype. */
 static gt_err infer_ternary(inference *s)
 {
-    const gt_meta *condition = s->in[0];
-    if (!condition)
-        return gt__fail(GT_ERR_VALUE, "%s needs a tensor as its condition", s->row->name);
-    if (condition->dtype != GT_BOOL)
+    const gt_meta *first = s->in[0];
+    bool conditional = s->ins->op == GT_OP_where;
+    if (conditional && first->dtype != GT_BOOL)
         return gt__fail(GT_ERR_TYPE, "%s expected condition to be a bool tensor, but got %s", s->row->name,
-                        gt__dtype_name((gt_dtype)condition->dtype));
-    gt_meta shape = *condition;
+                        gt__dtype_name((gt_dtype)first->dtype));
+    gt_meta shape = *first;
     promotion p = {0};
+    if (!conditional)
+        promotion_add_operand(&p, s, 0);
     for (unsigned k = 1; k < 3; k++) {
         promotion_add_operand(&p, s, k);
         if (s->in[k]) {

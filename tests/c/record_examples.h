@@ -30,9 +30,16 @@ static inline void set_words(gt_slot *slot, int64_t a, int64_t b, int64_t c)
     slot->i64[2] = c;
 }
 
-/* What a float32 operand becomes. */
+static inline bool on_bits(const gt_op_row *row)
+{
+    return row->types == GT_TYPES_BITS || row->types == GT_TYPES_INT;
+}
+
+/* What a float32 operand becomes (int32, of rows on bits). */
 static inline gt_dtype dtype_by_row(const gt_op_row *row)
 {
+    if (on_bits(row))
+        return GT_INT32;
     return row->types == GT_TYPES_BOOL ? GT_BOOL : row->types == GT_TYPES_INDEX ? GT_INT64 : GT_FLOAT32;
 }
 
@@ -96,6 +103,8 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
     default:
         break;
     }
+    if (on_bits(&gt__op_table[ins->op]))
+        a->dtype = b->dtype = GT_INT32;
 }
 
 static inline void example_move(gt_form form, example *e)

@@ -11,71 +11,88 @@ typedef double T;
 #define ABS(x) fabs(x)
 #define SQRT(x) sqrt(x)
 #define EXP(x) exp(x)
+#define EXP2(x) exp2(x)
 #define EXPM1(x) expm1(x)
 #define LOG(x) log(x)
+#define LOG2(x) log2(x)
+#define LOG10(x) log10(x)
 #define LOG1P(x) log1p(x)
 #define SIN(x) sin(x)
 #define COS(x) cos(x)
+#define TAN(x) tan(x)
+#define ASIN(x) asin(x)
+#define ACOS(x) acos(x)
+#define ATAN(x) atan(x)
+#define ATAN2(x, y) atan2(x, y)
+#define SINH(x) sinh(x)
+#define COSH(x) cosh(x)
 #define TANH(x) tanh(x)
+#define ASINH(x) asinh(x)
+#define ACOSH(x) acosh(x)
+#define ATANH(x) atanh(x)
+#define HYPOT(x, y) hypot(x, y)
+#define COPYSIGN(x, y) copysign(x, y)
+#define MISH(x) ((x)*tanh(log1p(exp(x))))
+#define SIGMOID(x) (1 / (1 + exp(-(x))))
+#define MISH_SLOPE(x) (tanh(log1p(exp(x))) + (x)*SIGMOID(x) / pow(cosh(log1p(exp(x))), 2))
+#define GATE_SLOPE(u, w) (SIGMOID(u) * (1 + (w)*SIGMOID(-(u))))
+#define ISNAN(x) (isnan(x) != 0)
+#define ISINF(x) (isinf(x) != 0)
 #define ERF(x) erf(x)
 #define FLOOR(x) floor(x)
 #define CEIL(x) ceil(x)
 #define ROUND(x) rint(x)
+#define TRUNC(x) trunc(x)
 #define SELECT(c, x, y) ((c) ? (x) : (y))
 #define MAXIMUM(x, y) fmax(x, y)
 #define MINIMUM(x, y) fmin(x, y)
 #define CLAMP(x, p, q) fmin(fmax(x, p), q)
 #define POW(x, y) pow(x, y)
+#define FMOD(x, y) fmod(x, y)
+#define TRUNC_DIVIDE(x, y) trunc((x) / (y))
 #define FLOOR_DIVIDE(x, y) floor((x) / (y))
 #define REMAINDER(x, y) ((x)-floor((x) / (y)) * (y))
 
-#define UNARY(name, types, expr, grad)                                                                            \
-    static double c_##name(double x)                                                                              \
+/* Rows on bits have no meaning in double: test_bits has them. */
+#define ON_BITS(...)
+#define ON_NUMBERS(...) __VA_ARGS__
+#define ROWS_NUM ON_NUMBERS
+#define ROWS_ARITH ON_NUMBERS
+#define ROWS_FLT ON_NUMBERS
+#define ROWS_BOOL ON_NUMBERS
+#define ROWS_BITS ON_BITS
+#define ROWS_INT ON_BITS
+
+#define FUNCTION(name, expr)                                                                                      \
+    static double c_##name(double x, double y, double p, double q)                                                \
     {                                                                                                             \
+        (void)x, (void)y, (void)p, (void)q;                                                                       \
         return (double)(expr);                                                                                    \
     }
-#define UNARY_PQ(name, types, expr, grad)                                                                         \
-    static double c_##name(double x, double p, double q)                                                          \
-    {                                                                                                             \
-        return (double)(expr);                                                                                    \
-    }
-#define BINARY(name, types, expr, grad)                                                                           \
-    static double c_##name(double x, double y)                                                                    \
-    {                                                                                                             \
-        return (double)(expr);                                                                                    \
-    }
+#define UNARY(name, types, expr, grad) ROWS_##types(FUNCTION(name, expr))
+#define UNARY_PQ(name, types, expr, grad) ROWS_##types(FUNCTION(name, expr))
+#define BINARY(name, types, expr, grad) ROWS_##types(FUNCTION(name, expr))
+#define BINARY_PQ(name, types, expr, grad) ROWS_##types(FUNCTION(name, expr))
 #include "gt/ops.def"
 
-typedef struct unary_row {
+typedef struct elementwise_row {
     const char *name;
-    gt_err (*run)(gt_tensor *a, gt_tensor **out);
-    double (*c)(double x);
-} unary_row;
+    gt_err (*unary)(gt_tensor *a, gt_tensor **out);
+    gt_err (*unary_pq)(gt_tensor *a, double p, double q, gt_tensor **out);
+    gt_err (*binary)(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+    gt_err (*binary_scalar)(gt_tensor *a, double b, gt_tensor **out);
+    gt_err (*binary_pq)(gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out);
+    double (*c)(double x, double y, double p, double q);
+} elementwise_row;
 
-typedef struct clamping_row {
-    const char *name;
-    gt_err (*run)(gt_tensor *a, double p, double q, gt_tensor **out);
-    double (*c)(double x, double p, double q);
-} clamping_row;
-
-typedef struct binary_row {
-    const char *name;
-    gt_err (*run)(gt_tensor *a, gt_tensor *b, gt_tensor **out);
-    gt_err (*run_scalar)(gt_tensor *a, double b, gt_tensor **out);
-    double (*c)(double x, double y);
-} binary_row;
-
-static const unary_row unary_rows[] = {
-#define UNARY(row, types, expr, grad) {.name = #row, .run = gt_##row, .c = c_##row},
-#include "gt/ops.def"
-};
-static const clamping_row clamping_rows[] = {
-#define UNARY_PQ(row, types, expr, grad) {.name = #row, .run = gt_##row, .c = c_##row},
-#include "gt/ops.def"
-};
-static const binary_row binary_rows[] = {
+#define ENTRY(...) {__VA_ARGS__},
+static const elementwise_row elementwise_rows[] = {
+#define UNARY(row, types, expr, grad) ROWS_##types(ENTRY(.name = #row, .unary = gt_##row, .c = c_##row))
+#define UNARY_PQ(row, types, expr, grad) ROWS_##types(ENTRY(.name = #row, .unary_pq = gt_##row, .c = c_##row))
 #define BINARY(row, types, expr, grad)                                                                            \
-    {.name = #row, .run = gt_##row, .run_scalar = gt_##row##_scalar, .c = c_##row},
+    ROWS_##types(ENTRY(.name = #row, .binary = gt_##row, .c = c_##row))                                           \
+    ROWS_##types(ENTRY(.name = #row ", a number", .binary_scalar = gt_##row##_scalar, .c = c_##row))
+#define BINARY_PQ(row, types, expr, grad) ROWS_##types(ENTRY(.name = #row, .binary_pq = gt_##row, .c = c_##row))
 #include "gt/ops.def"
 };
 
@@ -93,42 +110,64 @@ static gt_tensor *from_doubles(gt_client *client, const double *values)
     return tensor;
 }
 
-static void check_row(const char *name, bool right)
+static gt_err run_row(const elementwise_row *r, gt_tensor *x, gt_tensor *y, double number, double p, double q, gt_tensor **out)
 {
-    if (!right)
-        fprintf(stderr, "  in the row of %s\n", name);
+    if (r->unary)
+        return r->unary(x, out);
+    if (r->unary_pq)
+        return r->unary_pq(x, p, q, out);
+    if (r->binary_pq)
+        return r->binary_pq(x, y, p, q, out);
+    return r->binary ? r->binary(x, y, out) : r->binary_scalar(x, number, out);
 }
 
 static void test_elementwise(const void *argument)
 {
+    const double number = 1.75, p = -1.5, q = 2;
     (void)argument;
     gt_client *client = open_client(1);
     gt_tensor *x = from_doubles(client, samples), *y = from_doubles(client, divisors), *out;
     double expected[SAMPLES];
-    for (size_t row = 0; row < sizeof unary_rows / sizeof unary_rows[0]; row++) {
-        for (int k = 0; k < SAMPLES; k++)
-            expected[k] = unary_rows[row].c(samples[k]);
-        check_row(unary_rows[row].name,
-                  OK(unary_rows[row].run(x, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
-    }
-    for (size_t row = 0; row < sizeof clamping_rows / sizeof clamping_rows[0]; row++) {
-        for (int k = 0; k < SAMPLES; k++)
-            expected[k] = clamping_rows[row].c(samples[k], -1.5, 2);
-        check_row(clamping_rows[row].name,
-                  OK(clamping_rows[row].run(x, -1.5, 2, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
-    }
-    for (size_t row = 0; row < sizeof binary_rows / sizeof binary_rows[0]; row++) {
-        for (int k = 0; k < SAMPLES; k++)
-            expected[k] = binary_rows[row].c(samples[k], divisors[k]);
-        check_row(binary_rows[row].name,
-                  OK(binary_rows[row].run(x, y, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
-        for (int k = 0; k < SAMPLES; k++)
-            expected[k] = binary_rows[row].c(samples[k], 1.75);
-        check_row(binary_rows[row].name,
-                  OK(binary_rows[row].run_scalar(x, 1.75, &out)) && holds(out, SHAPE(SAMPLES), SAMPLES, expected));
+    for (size_t k = 0; k < sizeof elementwise_rows / sizeof elementwise_rows[0]; k++) {
+        const elementwise_row *r = &elementwise_rows[k];
+        for (int i = 0; i < SAMPLES; i++)
+            expected[i] = r->c(samples[i], r->binary_scalar ? number : divisors[i], p, q);
+        if (!OK(run_row(r, x, y, number, p, q, &out)) || !holds(out, SHAPE(SAMPLES), SAMPLES, expected))
+            fprintf(stderr, "  in the row of %s\n", r->name);
     }
     gt_tensor_release(x);
     gt_tensor_release(y);
+    gt_client_close(&client);
+}
+
+static void test_bits(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *a, *b, *flag, *real, *out;
+    OK(gt_from_data(client, GT_INT32, SHAPE(4), (int32_t[]){12, -7, 1, INT32_MIN}, &a));
+    OK(gt_from_data(client, GT_INT32, SHAPE(4), (int32_t[]){10, 3, 31, 40}, &b));
+    OK(gt_from_data(client, GT_BOOL, SHAPE(2), (uint8_t[]){0, 1}, &flag));
+    OK(gt_cast(a, GT_FLOAT32, &real));
+    OK(gt_bitwise_and(a, b, &out));
+    holds(out, SHAPE(4), VALUES(8, 1, 1, 0));
+    OK(gt_bitwise_or(a, b, &out));
+    holds(out, SHAPE(4), VALUES(14, -5, 31, (double)INT32_MIN + 40));
+    OK(gt_bitwise_xor_scalar(a, -1, &out));
+    holds(out, SHAPE(4), VALUES(-13, 6, -2, INT32_MAX));
+    OK(gt_bitwise_not(a, &out));
+    holds(out, SHAPE(4), VALUES(-13, 6, -2, INT32_MAX));
+    OK(gt_bitwise_not(flag, &out));
+    CHECK_EQ(gt_tensor_dtype(out), GT_BOOL);
+    holds(out, SHAPE(2), VALUES(1, 0));
+    OK(gt_bitwise_left_shift(a, b, &out));
+    holds(out, SHAPE(4), VALUES(12288, -56, INT32_MIN, 0));
+    OK(gt_bitwise_right_shift(a, b, &out));
+    holds(out, SHAPE(4), VALUES(0, -1, 0, -1));
+    CHECK_EQ(gt_bitwise_and(a, real, &out), GT_ERR_TYPE);
+    CHECK_EQ(gt_bitwise_not(real, &out), GT_ERR_TYPE);
+    CHECK_EQ(gt_bitwise_left_shift(flag, flag, &out), GT_ERR_TYPE);
+    gt_tensor_release(a), gt_tensor_release(b), gt_tensor_release(flag), gt_tensor_release(real);
     gt_client_close(&client);
 }
 
@@ -384,6 +423,7 @@ int main(int argc, char **argv)
 {
     check_begin(argc, argv);
     check_run("elementwise", test_elementwise, NULL);
+    check_run("bits", test_bits, NULL);
     check_run("reductions", test_reductions, NULL);
     check_run("creation", test_creation, NULL);
     check_run("movement", test_movement, NULL);

@@ -64,6 +64,11 @@ static double exact_silu(double x)
     return x / (1 + exp(-x));
 }
 
+static double exact_mish(double x)
+{
+    return x * tanh(log1p(exp(x)));
+}
+
 static const function functions[] = {
     {.name = "exp", .op = GT_OP_exp, .exact = exp, .low = -110, .high = 89, .ulps = 1.5},
     {.name = "expm1", .op = GT_OP_expm1, .exact = expm1, .low = -100, .high = 89, .ulps = 2},
@@ -71,6 +76,19 @@ static const function functions[] = {
     {.name = "log1p", .op = GT_OP_log1p, .exact = log1p, .low = -1, .high = 3e38f, .ulps = 2},
     {.name = "sin", .op = GT_OP_sin, .exact = sin, .low = -3e38f, .high = 3e38f, .ulps = 2},
     {.name = "cos", .op = GT_OP_cos, .exact = cos, .low = -3e38f, .high = 3e38f, .ulps = 2},
+    {.name = "exp2", .op = GT_OP_exp2, .exact = exp2, .low = -151, .high = 128, .ulps = 1.5},
+    {.name = "log2", .op = GT_OP_log2, .exact = log2, .low = 0, .high = 3e38f, .ulps = 2.5},
+    {.name = "log10", .op = GT_OP_log10, .exact = log10, .low = 0, .high = 3e38f, .ulps = 2.5},
+    {.name = "tan", .op = GT_OP_tan, .exact = tan, .low = -3e38f, .high = 3e38f, .ulps = 4},
+    {.name = "asin", .op = GT_OP_asin, .exact = asin, .low = -1, .high = 1, .ulps = 2.5},
+    {.name = "acos", .op = GT_OP_acos, .exact = acos, .low = -1, .high = 1, .ulps = 2.5},
+    {.name = "atan", .op = GT_OP_atan, .exact = atan, .low = -3e38f, .high = 3e38f, .ulps = 2.5},
+    {.name = "sinh", .op = GT_OP_sinh, .exact = sinh, .low = -89.4f, .high = 89.4f, .ulps = 2.5},
+    {.name = "cosh", .op = GT_OP_cosh, .exact = cosh, .low = -89.4f, .high = 89.4f, .ulps = 2.5},
+    {.name = "asinh", .op = GT_OP_asinh, .exact = asinh, .low = -3e38f, .high = 3e38f, .ulps = 3},
+    {.name = "acosh", .op = GT_OP_acosh, .exact = acosh, .low = 1, .high = 3e38f, .ulps = 3},
+    {.name = "atanh", .op = GT_OP_atanh, .exact = atanh, .low = -1, .high = 1, .ulps = 3},
+    {.name = "mish", .op = GT_OP_mish, .exact = exact_mish, .low = -80, .high = 80, .ulps = 5},
     {.name = "tanh", .op = GT_OP_tanh, .exact = tanh, .low = -50, .high = 50, .ulps = 2.5},
     {.name = "erf", .op = GT_OP_erf, .exact = erf, .low = -10, .high = 10, .ulps = 2},
     {.name = "sigmoid", .op = GT_OP_sigmoid, .exact = exact_sigmoid, .low = -87, .high = 100, .ulps = 2.5},
@@ -165,7 +183,8 @@ static float apply_two(const gt_kernels *kernels, gt_opcode op, float x, float y
 static void test_special_values(const void *argument)
 {
     const gt_kernels *k = gt__kernels_choose();
-    static const gt_opcode odd[] = {GT_OP_expm1, GT_OP_log1p, GT_OP_sin, GT_OP_tanh, GT_OP_erf};
+    static const gt_opcode odd[] = {GT_OP_expm1, GT_OP_log1p, GT_OP_sin,   GT_OP_tan,   GT_OP_tanh, GT_OP_erf,
+                                    GT_OP_asin,  GT_OP_atan,  GT_OP_asinh, GT_OP_atanh, GT_OP_sinh};
     (void)argument;
     for (int i = 0; i < COUNT(odd); i++) {
         CHECK(same(apply(k, odd[i], -0.0f), -0.0f) && same(apply(k, odd[i], 0.0f), 0.0f));
@@ -183,6 +202,16 @@ static void test_special_values(const void *argument)
     CHECK(apply(k, GT_OP_log1p, INFINITY) == INFINITY);
     CHECK(apply(k, GT_OP_tanh, INFINITY) == 1 && apply(k, GT_OP_tanh, -INFINITY) == -1);
     CHECK(apply(k, GT_OP_erf, INFINITY) == 1 && apply(k, GT_OP_erf, -INFINITY) == -1);
+    CHECK(apply(k, GT_OP_exp2, INFINITY) == INFINITY && apply(k, GT_OP_exp2, -INFINITY) == 0);
+    CHECK(apply(k, GT_OP_exp2, 10) == 1024 && apply(k, GT_OP_exp2, 128) == INFINITY);
+    CHECK(apply(k, GT_OP_log2, 8) == 3 && apply(k, GT_OP_log2, 0) == -INFINITY && isnan(apply(k, GT_OP_log2, -1)));
+    CHECK(apply(k, GT_OP_log10, INFINITY) == INFINITY && apply(k, GT_OP_log10, 1) == 0);
+    CHECK(isnan(apply(k, GT_OP_asin, 1.5f)) && isnan(apply(k, GT_OP_acos, -1.5f)) && apply(k, GT_OP_acos, 1) == 0);
+    CHECK(apply(k, GT_OP_atan, INFINITY) == (float)M_PI_2 && apply(k, GT_OP_atan, -INFINITY) == (float)-M_PI_2);
+    CHECK(apply(k, GT_OP_sinh, -INFINITY) == -INFINITY && apply(k, GT_OP_cosh, -INFINITY) == INFINITY);
+    CHECK(apply(k, GT_OP_cosh, 0) == 1 && apply(k, GT_OP_asinh, -INFINITY) == -INFINITY);
+    CHECK(isnan(apply(k, GT_OP_acosh, 0.5f)) && apply(k, GT_OP_acosh, INFINITY) == INFINITY);
+    CHECK(apply(k, GT_OP_atanh, 1) == INFINITY && isnan(apply(k, GT_OP_atanh, 2)) && isnan(apply(k, GT_OP_tan, INFINITY)));
     CHECK(isnan(apply(k, GT_OP_sin, INFINITY)) && isnan(apply(k, GT_OP_cos, -INFINITY)));
     CHECK(isnan(apply(k, GT_OP_relu, NAN)) && same(apply(k, GT_OP_relu, -0.0f), 0.0f));
     CHECK(apply(k, GT_OP_sign, NAN) == 0 && same(apply(k, GT_OP_abs, -0.0f), 0.0f));
@@ -194,6 +223,35 @@ static void test_special_values(const void *argument)
     CHECK(apply_two(k, GT_OP_remainder, -1, INFINITY) == INFINITY && isnan(apply_two(k, GT_OP_remainder, 1, 0)));
     CHECK(apply_two(k, GT_OP_floor_divide, -5, 3) == -2 && apply_two(k, GT_OP_floor_divide, 1, 0) == INFINITY);
     CHECK(same(apply_two(k, GT_OP_floor_divide, 0, -3), -0.0f));
+}
+
+/* Two operands: every pair of these as the C library has it, and pairs of moderate numbers closely. */
+static void check_pairs(gt_opcode op, float (*library)(float, float), double (*exact)(double, double), double ulps)
+{
+    static const float special[] = {0, -0.0f, INFINITY, -INFINITY, NAN, 1, -1, 2, -3.5f, 1e-45f, 1e30f, -1e-30f, 3e38f};
+    const gt_kernels *k = gt__kernels_choose();
+    const char *name = gt__op_table[op].name;
+    for (int i = 0; i < COUNT(special); i++)
+        for (int j = 0; j < COUNT(special); j++) {
+            float x = special[i], y = special[j], got = apply_two(k, op, x, y), want = library(x, y);
+            if (!CHECK(same(got, want) || error_ulps(got, exact((double)x, (double)y)) <= ulps))
+                fprintf(stderr, "  %s(%g, %g): got %g, want %g\n", name, (double)x, (double)y, (double)got, (double)want);
+        }
+    double worst = 0;
+    for (int i = 0; i < 200000; i++) {
+        float x = (float)(draw(-1, 1) * exp(draw(-9, 9))), y = (float)(draw(-1, 1) * exp(draw(-9, 9)));
+        worst = fmax(worst, error_ulps(apply_two(k, op, x, y), exact((double)x, (double)y)));
+    }
+    if (!CHECK(worst <= ulps))
+        fprintf(stderr, "  %s: %.3f ulps\n", name, worst);
+}
+
+static void test_two_operands(const void *argument)
+{
+    (void)argument;
+    check_pairs(GT_OP_atan2, atan2f, atan2, 2.5);
+    check_pairs(GT_OP_hypot, hypotf, hypot, 2);
+    check_pairs(GT_OP_fmod, fmodf, fmod, 0);
 }
 
 static void test_pow(const void *argument)
@@ -397,6 +455,7 @@ int main(int argc, char **argv)
     }
     check_run("special values", test_special_values, NULL);
     check_run("pow", test_pow, NULL);
+    check_run("atan2, hypot, fmod", test_two_operands, NULL);
     check_run("long sums", test_long_sums, NULL);
     check_run("products", test_products, NULL);
     check_run("integer division", test_integer_division, NULL);

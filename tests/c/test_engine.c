@@ -74,22 +74,32 @@ static const shape pairs[][2] = {
     {{2, 5, 6}, {0}},
 };
 
+/* Gradient rows multiply a number with a slope that is a small difference of large numbers in places. */
+static bool is_slope(gt_opcode op)
+{
+    return strstr(gt__op_table[op].name, "_backward") != NULL;
+}
+
 static void binary_case(gt_opcode op, const int64_t *size_a, const int64_t *size_b, gt_dtype dtype_a,
                         gt_dtype dtype_b, layout how)
 {
-    tensor a = tensor_new(dtype_a, size_a, how, how % 2 ? PLAIN : ANY);
+    bool slope = is_slope(op);
+    tensor a = tensor_new(dtype_a, size_a, how, how % 2 || slope ? PLAIN : ANY);
     /* Both engines refuse to divide integers by zero; mostly they should not have to. */
-    tensor b = tensor_new(dtype_b, size_b, (layout)((how * 2 + 1) % LAYOUTS), how == CONTIGUOUS ? ANY : NONZERO);
+    tensor b = tensor_new(dtype_b, size_b, (layout)((how * 2 + 1) % LAYOUTS), how == CONTIGUOUS && !slope ? ANY : NONZERO);
     operation o = operation_new(op, 2, &a, &b, NULL);
+    o.ins.imm[0].f = 0.5;
+    o.ins.imm[1].f = draw_integer(0, 4) ? 2 : INFINITY;
+    o.terms = slope ? 16 : o.terms;
     run_case(&o);
     for (unsigned k = 0; k < 2; k++) {
-        operation literal = operation_new(op, 2, &a, &b, NULL);
+        operation literal = o;
         set_literal(&literal, k, GT_LITERAL_INT, (gt_imm){.i = 3});
         run_case(&literal);
-        literal = operation_new(op, 2, &a, &b, NULL);
+        literal = o;
         set_literal(&literal, k, GT_LITERAL_FLOAT, (gt_imm){.f = -1.5});
         run_case(&literal);
-        literal = operation_new(op, 2, &a, &b, NULL);
+        literal = o;
         set_literal(&literal, k, GT_LITERAL_BOOL, (gt_imm){.i = 1});
         run_case(&literal);
     }
@@ -110,9 +120,10 @@ static void generate_binary(gt_opcode op)
     for (int k = 0; k < COUNT(large_cases); k++) {
         static const shape row = {1, 301}, column = {2, 263, 1};
         const int64_t *other[] = {large, row, column};
-        tensor a = tensor_new(large_cases[k].dtype, large, large_cases[k].how, ANY);
+        tensor a = tensor_new(large_cases[k].dtype, large, large_cases[k].how, is_slope(op) ? PLAIN : ANY);
         tensor b = tensor_new(large_cases[k].dtype, other[k % 3], CONTIGUOUS, NONZERO);
         operation o = operation_new(op, 2, &a, &b, NULL);
+        o.terms = is_slope(op) ? 16 : o.terms;
         run_case(&o);
         tensor_free(&a);
         tensor_free(&b);
@@ -121,7 +132,7 @@ static void generate_binary(gt_opcode op)
 
 static void ternary_case(gt_opcode op, const int64_t *size_a, const int64_t *size_b, gt_dtype dtype, layout how)
 {
-    tensor condition = tensor_new(GT_BOOL, size_b, how, FEW);
+    tensor condition = tensor_new(op == GT_OP_where ? GT_BOOL : dtype, size_b, how, FEW);
     tensor a = tensor_new(dtype, size_a, (layout)((how + 1) % LAYOUTS), ANY);
     tensor b = tensor_new(how == STEPPED ? (gt_dtype)draw_integer(0, GT_DTYPE_COUNT) : dtype, size_b, how, ANY);
     operation o = operation_new(op, 3, &condition, &a, &b);

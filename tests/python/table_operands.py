@@ -50,7 +50,50 @@ SUM_TOLERANCE = {
 
 # Rows that PyTorch keeps elsewhere than torch.<name> and torch.nn.functional.<name>, or is not exact enough at:
 # its float32 gelu on x86-64 is off by a thousandth far out, and nan at infinity.
+aten, INFINITY = torch.ops.aten, float("inf")
+
+
+def trunc_divide(x, y):
+    """torch rounds the quotient to the dtype before it cuts it, and so gets 3 out of 2.9998 in float16."""
+    kind = torch.result_type(x, y)
+    if kind.is_floating_point:
+        return torch.div(x.to(kind).double(), y.to(kind).double(), rounding_mode="trunc").to(kind)
+    return torch.div(x, y, rounding_mode="trunc")
+
+
+def slope(function):
+    """One of aten's gradients, which want floats of one dtype and shape; computed in float32 at least."""
+
+    def run(g, x, *numbers):
+        kind = torch.result_type(g, x)
+        kind = kind if kind.is_floating_point else torch.float32
+        wide = torch.float64 if kind == torch.float64 else torch.float32
+        g, x = torch.broadcast_tensors(g.to(kind).to(wide), x.to(kind).to(wide))
+        return function(g, x, *numbers).to(kind)
+
+    return run
+
+
 ELSEWHERE = {
+    "softsign": lambda x: torch.nn.functional.softsign(x if x.is_floating_point() else x.float()),  # 1 + |x| overflows
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "trunc_divide": trunc_divide,
+    "elu": lambda x, alpha=1.0, input_scale=1.0: aten.elu(x, alpha, 1, input_scale),
+    "relu_backward": slope(lambda g, y: aten.threshold_backward(g, y, 0)),
+    "tanh_backward": slope(aten.tanh_backward),
+    "sigmoid_backward": slope(aten.sigmoid_backward),
+    "gelu_backward": slope(lambda g, x: aten.gelu_backward(g.double(), x.double()).to(g.dtype)),
+    "gelu_tanh_backward": slope(lambda g, x: aten.gelu_backward(g.double(), x.double(), approximate="tanh").to(g.dtype)),
+    "silu_backward": slope(aten.silu_backward),
+    "softplus_backward": slope(lambda g, x: aten.softplus_backward(g, x, 1, 20)),
+    "logsigmoid_backward": slope(lambda g, x: g * torch.sigmoid(-x)),
+    "mish_backward": slope(aten.mish_backward),
+    "hardsigmoid_backward": slope(lambda g, x: torch.where(x.abs() < 3, g / 6, 0)),  # torch has 1/6 as a float32
+    "hardswish_backward": slope(aten.hardswish_backward),
+    "clamp_backward": slope(lambda g, x, low=-INFINITY, high=INFINITY: torch.where((x >= low) & (x <= high), g, 0)),
+    "hardtanh_backward": slope(lambda g, x, low=-1, high=1: aten.hardtanh_backward(g, x, low, high)),
+    "leaky_relu_backward": slope(lambda g, x, slope=0.01: aten.leaky_relu_backward(g, x, slope, False)),
+    "elu_backward": slope(lambda g, x, alpha=1, scale=1: aten.elu_backward(g, alpha, 1, scale, False, x)),
     "gelu": lambda x: torch.nn.functional.gelu(x.double() if x.is_floating_point() else x).to(x.dtype),
 }
 

@@ -15,7 +15,9 @@ ROWS = {name: (form, types) for name, form, types, grad in _gt.op_table() if gra
 # Where a function is not smooth, or has a domain: inputs to differentiate at.
 DOMAINS = {
     'sqrt': (0.3, 3.0), 'rsqrt': (0.3, 3.0), 'log': (0.3, 3.0), 'reciprocal': (0.5, 3.0), 'log1p': (-0.5, 3.0),
-    'pow': (0.4, 2.0), 'div': (0.5, 3.0), 'remainder': (1.1, 1.9),
+    'pow': (0.4, 2.0), 'div': (0.5, 3.0), 'remainder': (1.1, 1.9), 'fmod': (1.1, 1.9), 'log2': (0.3, 3.0),
+    'log10': (0.3, 3.0), 'tan': (-1.2, 1.2), 'asin': (-0.8, 0.8), 'acos': (-0.8, 0.8), 'atanh': (-0.8, 0.8),
+    'acosh': (1.2, 3.0),
 }
 
 
@@ -55,8 +57,23 @@ def domain(name):
     return DOMAINS.get(name, (-2.0, 2.0))
 
 
+def with_numbers(name, *values):
+    check(lambda g, x: getattr(g, name)(x, *values), numbers((2, 3), 1), numbers((2, 3), 2))
+
+
 SPECIAL = {
     'clamp': lambda: check(lambda x: x.clamp(-0.7, 0.9), numbers((2, 3), 1)),
+    'hardtanh': lambda: check(lambda x: x.hardtanh(-0.7, 0.9), numbers((2, 3), 1)),
+    'leaky_relu': lambda: check(lambda x: x.leaky_relu(0.2), numbers((2, 3), 1)),
+    'elu': lambda: check(lambda x: x.elu(1.5, 0.6), numbers((2, 3), 1)),
+    'clamp_backward': lambda: with_numbers('clamp_backward', -0.7, 0.9),
+    'hardtanh_backward': lambda: with_numbers('hardtanh_backward', -0.7, 0.9),
+    'leaky_relu_backward': lambda: with_numbers('leaky_relu_backward', 0.2),
+    'elu_backward': lambda: with_numbers('elu_backward', 1.5, 0.6),
+    'lerp': lambda: [
+        check(gt.lerp, numbers((2, 3), 1), numbers((2, 3), 2), numbers((3,), 3)),
+        check(lambda x, y: x.lerp(y, 0.3), numbers((2, 1), 1), numbers((2, 3), 2)),
+        check(lambda x, w: x.lerp(1.5, w), numbers((2, 3), 1), numbers((3,), 2))],
     'matmul': lambda: [
         check(lambda a, b: a @ b, numbers(s, 1), numbers(t, 2))
         for s, t in [((2, 3), (3, 2)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 2, 3), (3, 2)),

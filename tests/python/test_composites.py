@@ -95,8 +95,8 @@ def test_alias(name):
 
 
 def test_every_function_is_one_of_torch_too():
-    """A name of GT's own needs a reason: these are NumPy's."""
-    numpy_names = {"take_along_axis"}
+    """A name of GT's own needs a reason: NumPy's, and rows that torch keeps as aten operators or options of others."""
+    numpy_names = {"take_along_axis", "gelu_tanh", "trunc_divide"} | {n for n in FUNCTIONS if n.endswith("_backward")}
     own = {name for name in FUNCTIONS if not hasattr(torch, name) and not hasattr(torch.nn.functional, name)}
     own = {name for name in own if not hasattr(torch.Tensor, name)}
     assert own <= numpy_names, own - numpy_names
@@ -108,13 +108,15 @@ def test_in_place_variant(name):
     """t.name_() is t.name(), stored in t with t's dtype."""
     reference = getattr(torch.Tensor, f"{name}_", None)
     if reference is None:
-        assert name in ("maximum", "minimum", "gelu", "silu", "softplus"), f"torch has no {name}_"
+        assert hasattr(gt.Tensor, f"{name}_")  # GT has one for every row
         return
     if not hasattr(gt.Tensor, f"{name}_"):
         assert name in ("logical_not",), f"gt has no {name}_"
         return
-    form = next(row[1] for row in op_table() if row[0] == name)
+    form, types = next(row[1:3] for row in op_table() if row[0] == name)
     x, y = values((3, 4), "float32", 1), values((4,), "float32", 2)
+    if types in ("BITS", "INT"):
+        x, y = values((3, 4), "int32", 1), values((4,), "int32", 2)
     arguments = {"clamp": (-1, 1)}.get(name, ()) if form == "UNARY" else (y,)
     t = to_gt(x)
     result = getattr(t, f"{name}_")(*[to_gt(a) if isinstance(a, torch.Tensor) else a for a in arguments])
@@ -138,6 +140,52 @@ def test_more_in_place():
     assert t.min().item() >= 2 and t.max().item() <= 3 and abs(t.mean().item() - 2.5) < 0.05
     t.normal_(5, 0.1)
     assert abs(t.mean().item() - 5) < 0.02 and abs(t.std().item() - 0.1) < 0.01
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "bool"])
+def test_nan_to_num(dtype):
+    x = torch.tensor([1.5, float("nan"), float("inf"), -float("inf"), -0.0])
+    x = (x if dtype.startswith(("float", "bfloat")) else torch.tensor([1, 0, 3])).to(getattr(torch, dtype))
+    for options in ({}, dict(nan=2.0), dict(nan=1.0, posinf=7.0), dict(posinf=5.0, neginf=-6.0)):
+        check(gt.nan_to_num(to_gt(x), **options), torch.nan_to_num(x, **options), str(options))
+
+
+def test_clamp_min_and_max_celu():
+    x = values((3, 4), "float32", 1)
+    check(to_gt(x).clamp_min(0.3), x.clamp_min(0.3))
+    check(to_gt(x).clamp_max(to_gt(x[0])), x.clamp_max(x[0]))
+    t = to_gt(x)
+    assert t.clamp_min_(0.5) is t
+    check(t, x.clamp_min(0.5))
+    check(gt.celu(to_gt(x), 2.0), torch.celu(x, 2.0))
+    raises(RuntimeError, lambda: gt.celu(to_gt(x), 0), "alpha")
+
+
+@pytest.mark.parametrize("weight", ["number", "tensor", "broadcast"])
+def test_lerp(weight):
+    x, y = values((3, 4), "float32", 1), values((3, 4), "float32", 2)
+    w = {"number": 0.7, "tensor": values((3, 4), "float32", 3), "broadcast": values((4,), "float32", 4)}[weight]
+    t = to_gt(x)
+    v = to_gt(w) if isinstance(w, torch.Tensor) else w
+    check(gt.lerp(t, to_gt(y), v), torch.lerp(x, y, w))
+    assert t.lerp_(to_gt(y), v) is t
+    check(t, torch.lerp(x, y, w))
+    raises(TypeError, lambda: t.lerp(to_gt(y)), "weight")
+
+
+def test_isclose():
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([1.0, 1.0, 1.0, inf, inf, nan, nan, 0.0, 1e-9])
+    y = torch.tensor([1.0, 1.0 + 1e-6, 1.1, inf, -inf, nan, 1.0, -0.0, 0.0])
+    for options in ({}, dict(equal_nan=True), dict(rtol=0.2), dict(atol=0.2), dict(rtol=0, atol=0)):
+        for dtype in (torch.float32, torch.float64):
+            a, b = x.to(dtype), y.to(dtype)
+            check(gt.isclose(to_gt(a), to_gt(b), **options), torch.isclose(a, b, **options), str(options))
+            assert gt.allclose(to_gt(a), to_gt(b), **options) is torch.allclose(a, b, **options)
+    a, b = torch.tensor([10, 11]), torch.tensor([10, 12])
+    check(gt.isclose(to_gt(a), to_gt(b), atol=1), torch.isclose(a, b, atol=1))
+    raises(RuntimeError, lambda: gt.isclose(to_gt(a), to_gt(b), rtol=-1), "zero")
+    raises(RuntimeError, lambda: gt.isclose(to_gt(a), to_gt(b.float())), "match")
 
 
 def test_predicates():

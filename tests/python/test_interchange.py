@@ -140,3 +140,36 @@ def test_64_mib_there_and_back():
 def test_dtype_from_others():
     for name in NUMPY_DTYPES:
         assert gt.from_numpy(np.zeros(1, name)).dtype == gt_dtype(name)
+
+
+def test_numpy_functions_take_tensors_and_give_tensors():
+    """As with torch: np.exp(t) converts, computes and gives a tensor back; operators stay GT's."""
+    t, x = gt.tensor([[1.0, 4.0], [9.0, 16.0]]), np.array([[1.0, 4.0], [9.0, 16.0]], np.float32)
+    for function in (np.exp, np.sqrt, np.isnan, np.negative):
+        result = function(t)
+        assert isinstance(result, gt.Tensor)
+        np.testing.assert_array_equal(result.numpy(), function(x))
+    whole, part = np.divmod(t, 3.0)
+    assert isinstance(whole, gt.Tensor) and part.tolist() == np.divmod(x, 3.0)[1].tolist()
+    assert np.add.reduce(t).tolist() == x.sum(0).tolist()
+    out = np.zeros((2, 2), np.float32)
+    assert np.exp(t, out=out) is out and np.array_equal(out, np.exp(x))
+    out += t
+    assert np.array_equal(out, np.exp(x) + x)
+    assert np.sin(gt.tensor([1, 2])).dtype == gt.float64
+    with pytest.raises(TypeError):
+        np.exp(x, out=t)
+
+
+def test_operators_with_arrays_stay_gt_operations():
+    a = np.array([1.0, 2.0], np.float32)
+    t = gt.tensor([3.0, 5.0], requires_grad=True)
+    for result, wanted in [
+        (a + t, [4, 7]), (a - t, [-2, -3]), (a * t, [3, 10]), (a / t, [1 / 3, 0.4]), (a < t, [True, True]),
+        (np.float32(2) * t, [6, 10]), (np.add(a, t), [4, 7]), (np.power(a, t), [1, 32]), (a @ t, 13.0),
+        (np.array(2.0, np.float32) - t, [-1, -3]), (t % a, [0, 1]),
+    ]:
+        assert isinstance(result, gt.Tensor)
+        np.testing.assert_allclose(result.detach().numpy(), wanted, rtol=1e-6)
+    (a * t).sum().backward()
+    assert t.grad.tolist() == [1, 2]

@@ -39,7 +39,18 @@ BROADCASTS = [
 
 # Arguments after the tensor, for the unary rows that take numbers.
 PARAMETERS = {
+    "hardtanh": [dict(min_val=-1, max_val=1), dict(min_val=0, max_val=3)],
+    "leaky_relu": [dict(), dict(negative_slope=0.3)],
+    "elu": [dict(), dict(alpha=0.7), dict(alpha=2.0, input_scale=0.5)],
     "clamp": [dict(min=-1, max=2), dict(min=1), dict(max=1), dict(min=0.5, max=1.5), dict(min=3, max=-3)],
+}
+
+# And for those binary rows.
+NUMBERS = {
+    "clamp_backward": (-1.0, 1.5),
+    "hardtanh_backward": (-0.5, 1.5),
+    "leaky_relu_backward": (0.3,),
+    "elu_backward": (2.0, 0.5),
 }
 
 # Operands where the general values would leave an op's domain: integer division by zero is an error in PyTorch,
@@ -47,6 +58,8 @@ PARAMETERS = {
 SECOND_OPERAND = {
     "remainder": lambda y: torch.where(y == 0, torch.ones_like(y), y),
     "floor_divide": lambda y: torch.where(y == 0, torch.ones_like(y), y),
+    "fmod": lambda y: torch.where(y == 0, torch.ones_like(y), y),
+    "trunc_divide": lambda y: torch.where(y == 0, torch.ones_like(y), y),
     "pow": lambda y: y if y.is_floating_point() or y.dtype == torch.bool else y.abs() % 5,
 }
 
@@ -78,8 +91,10 @@ SPECIAL_FLOATS = [
 ]
 
 
-def refuses_bool(types, dtype):
-    return types == "ARITH" and dtype == "bool"
+def refused_dtype(types, dtype):
+    """The rule of the types column: ops.def."""
+    without_bool, without_floats = types in ("ARITH", "INT"), types in ("BITS", "INT")
+    return (without_bool and dtype == "bool") or (without_floats and dtype in FLOATS)
 
 
 def seed_of(name):
@@ -102,8 +117,8 @@ def unary_operands(dtype, seed):
 
 def check_unary(name, types, dtype, cases):
     function = getattr(gt, name)
-    if refuses_bool(types, dtype):
-        raises((TypeError, RuntimeError), lambda: function(to_gt(values((3,), dtype))), "bool")
+    if refused_dtype(types, dtype) and (name, dtype) != ("bitwise_not", "bool"):
+        raises((TypeError, RuntimeError), lambda: function(to_gt(values((3,), dtype))), dtype)
         cases.true("refused", True)
         return
     for options in PARAMETERS.get(name, [{}]):
@@ -142,27 +157,33 @@ def binary_operands(name, dtype):
     yield "large and column", to_gt(x), to_gt(y[:, :1]), x, y[:, :1]
     if dtype in FLOATS:
         specials = torch.tensor(SPECIAL_FLOATS, dtype=torch.float64).to(torch_dtype(dtype))
+        if name.endswith("_backward"):
+            specials = specials[specials.isfinite() & (specials.abs() < 21)]  # slopes are of results or moderate numbers
         yield "special values", to_gt(specials[:, None]), to_gt(specials[None]), specials[:, None], specials[None]
 
 
 def check_binary(name, types, dtype, cases):
     function = getattr(gt, name)
-    if refuses_bool(types, dtype):
+    if refused_dtype(types, dtype):
         t = to_gt(values((3,), dtype))
-        raises((TypeError, RuntimeError), lambda: function(t, t), "bool")
+        raises((TypeError, RuntimeError), lambda: function(t, t), dtype if name != "sub" else "bool")
         cases.true("refused", True)
         return
+    numbers = NUMBERS.get(name, ())
     for what, s, t, x, y in binary_operands(name, dtype):
-        cases.same(f"gt.{name}({what})", lambda: function(s, t), torch_result(name, types, x, y))
+        cases.same(f"gt.{name}({what})", lambda: function(s, t, *numbers), torch_result(name, types, x, y, *numbers))
+    if numbers:
+        return
     x, y = values((4, 3), dtype, 8), SECOND_OPERAND.get(name, lambda y: y)(values((4, 3), dtype, 9))
     cases.same(f"a.{name}(b)", lambda: getattr(to_gt(x), name)(to_gt(y)), torch_result(name, types, x, y))
-    for number in (2, 1.5) if types == "ARITH" else (2, 1.5, True):
+    for number in (2,) if types in ("BITS", "INT") else (2, 1.5) if types == "ARITH" else (2, 1.5, True):
         expected = torch_result(name, types, x, torch.tensor(number))
         cases.same(f"gt.{name}(t, {number})", lambda: function(to_gt(x), number), expected)
 
 
 def check_ternary(name, types, dtype, cases):
-    function, reference = getattr(gt, name), torch_function(name)
+    function, reference = getattr(gt, name), lambda *operands: torch_result(name, types, *operands)
+    first_dtype = "bool" if name == "where" else dtype
     shapes = [
         ((), (), ()),
         ((4,), (4,), (4,)),
@@ -173,7 +194,7 @@ def check_ternary(name, types, dtype, cases):
         (LARGE, LARGE, LARGE),
     ]
     for first, second, third in shapes:
-        c, x, y = values(first, "bool", 1), values(second, dtype, 2), values(third, dtype, 3)
+        c, x, y = values(first, first_dtype, 1), values(second, dtype, 2), values(third, dtype, 3)
         cases.same(
             f"gt.{name}({first}, {second}, {third})",
             lambda: function(to_gt(c), to_gt(x), to_gt(y)),
@@ -181,7 +202,7 @@ def check_ternary(name, types, dtype, cases):
         )
     for what, shape, torch_view, gt_view in VIEWS:
         view = gt_view or torch_view
-        c, x, y = values(shape, "bool", 4), values(shape, dtype, 5), values(shape, dtype, 6)
+        c, x, y = values(shape, first_dtype, 4), values(shape, dtype, 5), values(shape, dtype, 6)
         cases.same(
             f"gt.{name}({what})",
             lambda: function(view(to_gt(c)), view(to_gt(x)), view(to_gt(y))),
@@ -313,7 +334,10 @@ def test_the_table_is_whole():
         neg abs sign sqrt rsqrt exp log log1p expm1 sin cos tanh sigmoid relu gelu silu softplus erf floor ceil
         round reciprocal clamp add sub mul div pow maximum minimum eq ne lt le gt ge where sum prod mean var any
         all argmax argmin cumsum matmul reshape permute expand slice cast copy cat tril triu gather scatter argsort
-        topk rand randn randint"""
+        topk rand randn randint tan asin acos atan atan2 sinh cosh asinh acosh atanh exp2 log2 log10 copysign lerp trunc
+        fmod remainder floor_divide square isnan isinf isfinite bitwise_and bitwise_or bitwise_xor bitwise_not
+        bitwise_left_shift bitwise_right_shift leaky_relu elu selu relu6 hardtanh hardswish hardsigmoid mish softsign
+        logsigmoid logaddexp hypot sinc frac"""
     assert set(wanted.split()) <= set(ROWS)
 
 

@@ -7,10 +7,24 @@ import torch
 
 import gt
 from gt._gt import op_table
+from table_operands import torch_function
 from support import DTYPES, FLOATS, INTEGERS, Collector, check, raises, to_gt, torch_dtype, torch_promotion, values
 
 BINARY = {name: types for name, form, types, _ in op_table() if form == "BINARY"}
-DIVISIONS = ("remainder", "floor_divide", "pow")
+DIVISIONS = ("remainder", "floor_divide", "trunc_divide", "fmod", "pow")
+
+
+def refused(name, left, right):
+    """Pairs that a row refuses: what the types column says, and a minus with any bool."""
+    kind = torch_promotion(torch_dtype(left), torch_dtype(right))
+    if name == "sub" and "bool" in (left, right):
+        return True
+    without_bool, without_floats = BINARY[name] in ("ARITH", "INT"), BINARY[name] in ("BITS", "INT")
+    return (without_bool and kind == torch.bool) or (without_floats and kind.is_floating_point)
+
+
+# Rows that torch has for floats only.
+WANTS_FLOATS = ("logaddexp", "hypot")
 
 # GT has no int16, PyTorch's promotion of these two: int32 stands in for it.
 WITHOUT_INT16 = [("uint8", "int8"), ("int8", "uint8")]
@@ -59,13 +73,14 @@ def test_all_pairs(name):
         for right in DTYPES:
             x, y = operand(name, (2, 3), left, 1), operand(name, (2, 3), right, 2)
             call = f"gt.{name}({left}, {right})"
-            if types == "ARITH" and "bool" in (left, right):
-                continue  # torch refuses; what GT does with two bools is in test_ops_table.py
-            if left == right == "bool" and name in DIVISIONS:
-                continue  # no kernel in torch; in test_ops_table.py too
+            if refused(name, left, right):
+                raises((TypeError, RuntimeError), lambda: function(to_gt(x), to_gt(y)))
+                continue
+            if name in WANTS_FLOATS and not torch_promotion(x.dtype, y.dtype).is_floating_point:
+                continue  # no kernel in torch; in test_ops_table.py
             kind = torch_promotion(x.dtype, y.dtype)
-            reference = expected(getattr(torch, name), x, y)
-            if types in ("NUM", "ARITH"):
+            reference = expected(torch_function(name), x, y)
+            if types in ("NUM", "ARITH", "BITS", "INT"):
                 cases.true(f"the reference of {call} is {kind}", reference.dtype == kind)
             cases.same(call, lambda: function(to_gt(x), to_gt(y)), reference)
     cases.finish()
@@ -74,20 +89,22 @@ def test_all_pairs(name):
 @pytest.mark.parametrize("name", BINARY)
 def test_a_0d_tensor_promotes_between_categories_only(name):
     """PyTorch's dimension rule: bool < integers < floats; within its category a 0-d tensor follows the other."""
-    cases, function, types = Collector(), getattr(gt, name), BINARY[name]
+    cases, function = Collector(), getattr(gt, name)
     for left in DTYPES:
         for right in DTYPES:
-            if "bool" in (left, right) and (types == "ARITH" or name in DIVISIONS):
+            if refused(name, left, right):
+                continue
+            if name in WANTS_FLOATS and not torch_promotion(torch_dtype(left), torch_dtype(right)).is_floating_point:
                 continue
             x, y = operand(name, (3,), left, 1), operand(name, (), right, 2)
-            reference = expected(getattr(torch, name), x, y)
+            reference = expected(torch_function(name), x, y)
             cases.same(f"gt.{name}({left}, 0-d {right})", lambda: function(to_gt(x), to_gt(y)), reference)
             x = operand(name, (), left, 3)
             y = operand(name, (3,), right, 4)
             cases.same(
                 f"gt.{name}(0-d {left}, {right})",
                 lambda: function(to_gt(x), to_gt(y)),
-                expected(getattr(torch, name), x, y),
+                expected(torch_function(name), x, y),
             )
     cases.finish()
 
@@ -148,6 +165,70 @@ def test_logical_operators():
     cases.same("& True", lambda: s & True, x & True)
     cases.same("| False", lambda: s | False, x | False)
     cases.finish()
+
+
+BITS = {"&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift}
+
+
+@pytest.mark.parametrize("symbol", BITS)
+@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+def test_operators_on_bits(symbol, dtype):
+    """Tensors of one and of two dtypes, numbers on either side, in place; what torch refuses, GT refuses."""
+    cases, function = Collector(), BITS[symbol]
+    x, y = values((4, 1), dtype, 1), values((3,), dtype, 2, low=0)
+    pairs = [(x, y), (x, y.long()), (y.long(), x.abs() if dtype != "bool" else x), (x, 3), (2, y), (x, True)]
+    for left, right in pairs:
+        run = lambda: function(*(to_gt(t) if isinstance(t, torch.Tensor) else t for t in (left, right)))  # noqa: E731
+        try:
+            reference = function(left, right)
+        except (RuntimeError, NotImplementedError):
+            raises((RuntimeError, TypeError), run)
+            continue
+        cases.same(f"{left!r} {symbol} {right!r}", run, reference)
+    raises((RuntimeError, TypeError), lambda: function(to_gt(x), 1.5), "float32")
+    raises((RuntimeError, TypeError), lambda: function(to_gt(x.float()), to_gt(y)), "float32")
+    if dtype != "bool":
+        t, reference = to_gt(x), x.clone()
+        t = getattr(operator, "i" + {"&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}[symbol])(t, 2)
+        cases.same(f"{symbol}=", lambda: t, function(reference, 2))
+        cases.same("~", lambda: ~to_gt(x), ~x)
+    cases.finish()
+
+
+def test_shifts_beyond_the_width():
+    cases = Collector()
+    for dtype in INTEGERS:
+        x = torch.tensor([1, 5, 127, 0], dtype=torch_dtype(dtype))
+        x = x if dtype == "uint8" else torch.cat([x, -x])
+        for count in (7, 8, 31, 32, 63, 64, 100):
+            y = torch.full_like(x, count)
+            cases.same(f"{dtype} << {count}", lambda: to_gt(x) << to_gt(y), x << y)
+            cases.same(f"{dtype} >> {count}", lambda: to_gt(x) >> to_gt(y), x >> y)
+    cases.finish()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize("mode", [None, "floor", "trunc"])
+def test_div_rounding_mode(dtype, mode):
+    cases = Collector()
+    x = torch.tensor([7, 6, 5, 3, 0, 1], dtype=torch_dtype(dtype))
+    y = torch.tensor([2, 3, 4, 5, 7, 1], dtype=torch_dtype(dtype))
+    signs = [1] if dtype == "uint8" else [1, -1]
+    for a in signs:
+        for b in signs:
+            cases.same(
+                f"{a} {b}",
+                lambda: gt.div(to_gt(x * a), to_gt(y * b), rounding_mode=mode),
+                torch.div(x * a, y * b, rounding_mode=mode),
+            )
+    raises((RuntimeError, ValueError), lambda: gt.div(to_gt(x), to_gt(y), rounding_mode="up"), "rounding_mode")
+    cases.finish()
+
+
+def test_a_minus_with_a_bool_is_refused():
+    t, b = gt.tensor([1, 2]), gt.tensor([True, False])
+    for run in (lambda: t - True, lambda: t - b, lambda: b - t, lambda: b - 1, lambda: True - t, lambda: b - 1.5):
+        raises((RuntimeError, TypeError), run, "Subtraction")
 
 
 def test_unary_operators():

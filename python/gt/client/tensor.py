@@ -105,6 +105,53 @@ def topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
     return ValuesIndices('topk', self.gather(dim, indices), indices)
 
 
+# ---- elementwise ---------------------------------------------------------------------------------------------
+
+
+@method
+def clamp_min(self, min):
+    """clamp_min(min): at least min."""
+    return self.clamp(min=min)
+
+
+@method
+def clamp_max(self, max):
+    """clamp_max(max): at most max."""
+    return self.clamp(max=max)
+
+
+@method
+def nan_to_num(self, nan=None, posinf=None, neginf=None):
+    """nan_to_num(nan=0.0, posinf=None, neginf=None): NaN and infinities replaced, by default by the ends of the range."""
+    if not self.is_floating_point():
+        return self.clone()
+    largest = {'float64': 1.7976931348623157e308, 'float16': 65504.0, 'bfloat16': 3.3895313892515355e38}
+    end = largest.get(self.dtype.name, 3.4028234663852886e38)
+    result = where(self.isnan(), 0.0 if nan is None else nan, self)
+    result = where(self == float('inf'), end if posinf is None else posinf, result)
+    return where(self == -float('inf'), -end if neginf is None else neginf, result)
+
+
+@method
+def celu(self, alpha=1.0):
+    """celu(alpha=1.0): x where positive, else alpha * (exp(x / alpha) - 1)."""
+    if alpha == 0:
+        raise RuntimeError('ZeroDivisionError: alpha cannot be 0 for CELU')
+    return self.elu(alpha, 1 / alpha)
+
+
+def _in_place(name):
+    """name_(...): what name(...) gives becomes the tensor's value."""
+    def run(self, *args, **keywords):
+        return self.copy_(getattr(self, name)(*args, **keywords))
+    run.__name__, run.__doc__ = name + '_', f'{name}_(...): {name} in place.'
+    return method(run)
+
+
+for _name in ('clamp_min', 'clamp_max', 'nan_to_num', 'celu'):
+    _in_place(_name)
+
+
 # ---- normalised exponentials ---------------------------------------------------------------------------------
 
 
@@ -332,29 +379,20 @@ def embedding(input, weight):
 
 
 @method
-def isnan(self):
-    """isnan(): where an element is not a number."""
-    return self != self
-
-
-@method
-def isinf(self):
-    """isinf(): where an element is an infinity."""
-    return self.abs() == float('inf')
-
-
-@method
-def isfinite(self):
-    """isfinite(): where an element is neither an infinity nor NaN."""
-    return self.abs() < float('inf') if self.is_floating_point() else self == self
-
-
-@method
 def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """isclose(other, rtol=1e-05, atol=1e-08): |self - other| <= atol + rtol * |other|, elementwise."""
-    a, b = self.double(), other.double()
-    close = (a == b) | (((a - b).abs() <= atol + rtol * b.abs()) & b.isfinite())
-    return close | (self.isnan() & other.isnan()) if equal_nan else close
+    if rtol < 0 or atol < 0:
+        raise RuntimeError('rtol and atol must be greater than or equal to zero')
+    if self.dtype != other.dtype:
+        raise RuntimeError(f'{self.dtype} did not match {other.dtype}')
+    close = self == other
+    if equal_nan and self.is_floating_point():
+        close = close | (self.isnan() & other.isnan())
+    if rtol == 0 and atol == 0:
+        return close
+    a, b = (self, other) if self.is_floating_point() else (self.double(), other.double())
+    error = (a - b).abs()
+    return close | (error.isfinite() & (error <= (b * rtol).abs() + atol))
 
 
 @method
@@ -469,10 +507,40 @@ Tensor.moveaxis = movedim
 Tensor.is_cuda = False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
+# NumPy's functions of two operands that Python's operators stand for: these stay GT's operations.
+_OPERATORS = {
+    'add': 'add', 'subtract': 'sub', 'multiply': 'mul', 'divide': 'truediv', 'true_divide': 'truediv',
+    'floor_divide': 'floordiv', 'remainder': 'mod', 'power': 'pow', 'matmul': 'matmul', 'bitwise_and': 'and',
+    'bitwise_or': 'or', 'bitwise_xor': 'xor', 'left_shift': 'lshift', 'right_shift': 'rshift'}
+_COMPARISONS = {'equal': ('eq', 'eq'), 'not_equal': ('ne', 'ne'), 'less': ('lt', 'gt'), 'less_equal': ('le', 'ge'),
+                'greater': ('gt', 'lt'), 'greater_equal': ('ge', 'le')}
+
+
+def _array_ufunc(self, ufunc, method, *inputs, **options):
+    """NumPy's functions on tensors: `array + tensor` is a GT operation; others are computed by NumPy, on copies.
+
+    As with PyTorch, np.exp(tensor) gives a tensor, and arrays where out= asks for them.
+    """
+    name = ufunc.__name__
+    if method == '__call__' and not options and len(inputs) == 2 and (name in _OPERATORS or name in _COMPARISONS):
+        first = isinstance(inputs[0], Tensor)
+        forward, reflected = _COMPARISONS.get(name) or (_OPERATORS[name], 'r' + _OPERATORS.get(name, ''))
+        operator = getattr(Tensor, f'__{forward if first else reflected}__')
+        return operator(*inputs) if first else operator(inputs[1], inputs[0])
+    if any(isinstance(out, Tensor) for out in options.get('out', ())):
+        return NotImplemented
+    result = getattr(ufunc, method)(*[x.numpy() if isinstance(x, Tensor) else x for x in inputs], **options)
+    if 'out' in options or result is None:
+        return result
+    return tuple(map(as_tensor, result)) if isinstance(result, tuple) else as_tensor(result)
+
+
+Tensor.__array_ufunc__ = _array_ufunc
+
 # Methods of Tensor that the package offers as functions.
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
 FUNCTIONS = _rows + tuple(name for name in _names if not name.endswith('_') and name != 'type_as') + (
-    'clip', 'subtract', 'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater',
+    'clip', 'lerp', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract', 'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater',
     'greater_equal', 'negative', 'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'matmul', 'mm', 'bmm', 'mv',
     'dot', 'clone', 'tril', 'triu', 'argsort', 'gather', 'index_select', 'scatter', 'scatter_add',
     'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose', 'swapaxes',

@@ -26,12 +26,12 @@ def relu(input, inplace=False):
 
 def relu6(input, inplace=False):
     """min(max(x, 0), 6)."""
-    return _stored(input, input.relu().clamp(max=6.0), inplace)
+    return input.relu6_() if inplace else input.relu6()
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
     """x where positive, else negative_slope * x."""
-    return _stored(input, where(input > 0, input, input * negative_slope), inplace)
+    return input.leaky_relu_(negative_slope) if inplace else input.leaky_relu(negative_slope)
 
 
 def prelu(input, weight):
@@ -43,27 +43,24 @@ def prelu(input, weight):
 
 def elu(input, alpha=1.0, inplace=False):
     """x where positive, else alpha * (exp(x) - 1)."""
-    return _stored(input, input.relu() + input.clamp(max=0.0).expm1() * alpha, inplace)
+    return input.elu_(alpha) if inplace else input.elu(alpha)
 
 
 def celu(input, alpha=1.0, inplace=False):
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
-    return _stored(input, input.relu() + (input.clamp(max=0.0) / alpha).expm1() * alpha, inplace)
+    return input.celu_(alpha) if inplace else input.celu(alpha)
 
 
 def selu(input, inplace=False):
     """elu, scaled so that networks of it keep mean 0 and variance 1."""
-    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
-    return _stored(input, elu(input, alpha) * scale, inplace)
+    return input.selu_() if inplace else input.selu()
 
 
 def gelu(input, approximate='none'):
     """x times the normal distribution function of x, or its approximation by 'tanh'."""
-    if approximate == 'none':
-        return input.gelu()
-    if approximate != 'tanh':
-        raise RuntimeError("approximate argument must be either none or tanh.")
-    return input * 0.5 * ((input + input * input.square() * 0.044715) * math.sqrt(2 / math.pi)).tanh().add(1.0)
+    if approximate not in ('none', 'tanh'):
+        raise RuntimeError('approximate argument must be either none or tanh.')
+    return input.gelu() if approximate == 'none' else input.gelu_tanh()
 
 
 def silu(input, inplace=False):
@@ -73,7 +70,7 @@ def silu(input, inplace=False):
 
 def mish(input, inplace=False):
     """x * tanh(softplus(x))."""
-    return _stored(input, input * input.softplus().tanh(), inplace)
+    return input.mish_() if inplace else input.mish()
 
 
 def softplus(input, beta=1.0, threshold=20.0):
@@ -86,27 +83,27 @@ def softplus(input, beta=1.0, threshold=20.0):
 
 def softsign(input):
     """x / (1 + |x|)."""
-    return input / (input.abs() + 1.0)
+    return input.softsign()
 
 
 def logsigmoid(input):
     """log(sigmoid(x)), computed stably."""
-    return -(-input).softplus()
+    return input.logsigmoid()
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     """x, kept between two bounds."""
-    return _stored(input, input.clamp(min_val, max_val), inplace)
+    return input.hardtanh_(min_val, max_val) if inplace else input.hardtanh(min_val, max_val)
 
 
 def hardsigmoid(input, inplace=False):
     """min(max(x / 6 + 1/2, 0), 1)."""
-    return _stored(input, (input / 6.0 + 0.5).clamp(0.0, 1.0), inplace)
+    return input.hardsigmoid_() if inplace else input.hardsigmoid()
 
 
 def hardswish(input, inplace=False):
     """x * hardsigmoid(x)."""
-    return _stored(input, input * hardsigmoid(input), inplace)
+    return input.hardswish_() if inplace else input.hardswish()
 
 
 def glu(input, dim=-1):

@@ -19,7 +19,17 @@
         return (T)(expr);
 #define INTEGER_ARITH(name, expr) INTEGER_NUM(name, expr)
 #define INTEGER_BOOL(name, expr) INTEGER_NUM(name, expr)
+#define INTEGER_BITS(name, expr) INTEGER_NUM(name, expr)
+#define INTEGER_INT(name, expr) INTEGER_NUM(name, expr)
 #define INTEGER_FLT(name, expr)
+
+/* And BITS and INT rows none for floats. */
+#define REAL_NUM(name, expr) INTEGER_NUM(name, expr)
+#define REAL_ARITH(name, expr) INTEGER_NUM(name, expr)
+#define REAL_BOOL(name, expr) INTEGER_NUM(name, expr)
+#define REAL_FLT(name, expr) INTEGER_NUM(name, expr)
+#define REAL_BITS(name, expr)
+#define REAL_INT(name, expr)
 
 /* A NaN on either side wins. */
 static double real_maximum(double x, double y)
@@ -50,6 +60,26 @@ static double real_floor_divide(double x, double y)
     return quotient == 0 ? copysign(0, x / y) : nearbyint(quotient);
 }
 
+static double real_mish(double x)
+{
+    return x * tanh(log1p(exp(x)));
+}
+
+/* With s and t the sigmoid and tanh(softplus) of x: t + x s (1 - t^2). */
+static double real_mish_slope(double x)
+{
+    double s = 1 / (1 + exp(-x)), t = tanh(log1p(exp(x)));
+    if (x > 100)
+        return 1;
+    return t + x * s * (1 - t * t);
+}
+
+static double real_gate_slope(double u, double w)
+{
+    double s = 1 / (1 + exp(-u));
+    return s * (1 + w * (1 - s));
+}
+
 static double real_compute(gt_opcode op, double x, double y, double z, double p, double q)
 {
     typedef double T;
@@ -58,27 +88,49 @@ static double real_compute(gt_opcode op, double x, double y, double z, double p,
 #define ABS(x) fabs(x)
 #define SQRT(x) sqrt(x)
 #define EXP(x) exp(x)
+#define EXP2(x) exp2(x)
 #define EXPM1(x) expm1(x)
 #define LOG(x) log(x)
+#define LOG2(x) log2(x)
+#define LOG10(x) log10(x)
 #define LOG1P(x) log1p(x)
 #define SIN(x) sin(x)
 #define COS(x) cos(x)
+#define TAN(x) tan(x)
+#define ASIN(x) asin(x)
+#define ACOS(x) acos(x)
+#define ATAN(x) atan(x)
+#define ATAN2(x, y) atan2(x, y)
+#define SINH(x) sinh(x)
+#define COSH(x) cosh(x)
 #define TANH(x) tanh(x)
+#define ASINH(x) asinh(x)
+#define ACOSH(x) acosh(x)
+#define ATANH(x) atanh(x)
+#define HYPOT(x, y) hypot(x, y)
+#define COPYSIGN(x, y) copysign(x, y)
+#define MISH(x) real_mish(x)
+#define MISH_SLOPE(x) real_mish_slope(x)
+#define GATE_SLOPE(u, w) real_gate_slope(u, w)
+#define ISNAN(x) (isnan(x) != 0)
+#define ISINF(x) (isinf(x) != 0)
 #define ERF(x) erf(x)
 #define FLOOR(x) floor(x)
 #define CEIL(x) ceil(x)
 #define ROUND(x) nearbyint(x)
+#define TRUNC(x) trunc(x)
 #define POW(x, y) pow(x, y)
+#define FMOD(x, y) fmod(x, y)
+#define TRUNC_DIVIDE(x, y) trunc((x) / (y))
 #define REMAINDER(x, y) real_remainder(x, y)
 #define FLOOR_DIVIDE(x, y) real_floor_divide(x, y)
 #define CLAMP(x, p, q) real_minimum(real_maximum(x, p), q)
     switch (op) {
-#define UNARY(name, types, expr, grad)                                                                            \
-    case GT_OP_##name:                                                                                            \
-        return (T)(expr);
-#define UNARY_PQ(name, types, expr, grad) UNARY(name, types, expr, grad)
-#define BINARY(name, types, expr, grad) UNARY(name, types, expr, grad)
-#define TERNARY(name, types, expr, grad) UNARY(name, types, expr, grad)
+#define UNARY(name, types, expr, grad) REAL_##types(name, expr)
+#define UNARY_PQ(name, types, expr, grad) REAL_##types(name, expr)
+#define BINARY(name, types, expr, grad) REAL_##types(name, expr)
+#define BINARY_PQ(name, types, expr, grad) REAL_##types(name, expr)
+#define TERNARY(name, types, expr, grad) REAL_##types(name, expr)
 #include "ops.def"
     default:
         return NAN;
@@ -89,7 +141,12 @@ static double real_compute(gt_opcode op, double x, double y, double z, double p,
 #undef FLOOR
 #undef CEIL
 #undef ROUND
+#undef TRUNC
 #undef POW
+#undef FMOD
+#undef TRUNC_DIVIDE
+#undef ISNAN
+#undef ISINF
 #undef REMAINDER
 #undef FLOOR_DIVIDE
 #undef CLAMP
@@ -118,6 +175,28 @@ static int64_t integer_remainder(int64_t x, int64_t y)
     return y == -1 ? 0 : x - integer_floor_divide(x, y) * y;
 }
 
+/* Towards zero. y is not 0. */
+static int64_t integer_trunc_divide(int64_t x, int64_t y)
+{
+    return y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+}
+
+static int64_t integer_fmod(int64_t x, int64_t y)
+{
+    return y == -1 ? 0 : x % y;
+}
+
+/* All bits leave on the left; on the right the sign stays. */
+static int64_t integer_shift_left(int64_t x, int64_t y)
+{
+    return y < 0 || y > 63 ? 0 : (int64_t)((uint64_t)x << y);
+}
+
+static int64_t integer_shift_right(int64_t x, int64_t y)
+{
+    return x >> (y < 0 || y > 63 ? 63 : y);
+}
+
 /* Modulo 2^64; a negative exponent is a division by that power, rounded towards zero. */
 static int64_t integer_power(int64_t x, int64_t y)
 {
@@ -140,7 +219,14 @@ static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, do
 #define FLOOR(x) (x)
 #define CEIL(x) (x)
 #define ROUND(x) (x)
+#define TRUNC(x) (x)
+#define ISNAN(x) 0
+#define ISINF(x) 0
 #define POW(x, y) integer_power(x, y)
+#define FMOD(x, y) integer_fmod(x, y)
+#define TRUNC_DIVIDE(x, y) integer_trunc_divide(x, y)
+#define SHIFT_LEFT(x, y) integer_shift_left(x, y)
+#define SHIFT_RIGHT(x, y) integer_shift_right(x, y)
 #define REMAINDER(x, y) integer_remainder(x, y)
 #define FLOOR_DIVIDE(x, y) integer_floor_divide(x, y)
 #define CLAMP(x, p, q) integer_minimum(integer_maximum(x, p), q)
@@ -148,6 +234,7 @@ static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, do
 #define UNARY(name, types, expr, grad) INTEGER_##types(name, expr)
 #define UNARY_PQ(name, types, expr, grad) INTEGER_##types(name, expr)
 #define BINARY(name, types, expr, grad) INTEGER_##types(name, expr)
+#define BINARY_PQ(name, types, expr, grad) INTEGER_##types(name, expr)
 #define TERNARY(name, types, expr, grad) INTEGER_##types(name, expr)
 #include "ops.def"
     default:
@@ -174,6 +261,11 @@ static int64_t operand_integer(const gt_call *call, const gt_view *from, int64_t
     return gt__reference_integer(&rounded, 0);
 }
 
+static bool divides(gt_opcode op)
+{
+    return op == GT_OP_remainder || op == GT_OP_floor_divide || op == GT_OP_fmod || op == GT_OP_trunc_divide;
+}
+
 static gt_err elementwise(const gt_call *call)
 {
     double p = call->ins->imm[0].f, q = call->ins->imm[1].f;
@@ -190,7 +282,7 @@ static gt_err elementwise(const gt_call *call)
             int64_t x[GT_MAX_OPERANDS] = {0};
             for (unsigned k = 0; k < call->operands; k++)
                 x[k] = operand_integer(call, &in[k], flat);
-            if ((call->op == GT_OP_remainder || call->op == GT_OP_floor_divide) && x[1] == 0)
+            if (divides(call->op) && x[1] == 0)
                 return gt__fail(GT_ERR_VALUE, "ZeroDivisionError: integer division or remainder by zero");
             gt__reference_put_integer(call->out, flat, integer_compute(call->op, x[0], x[1], x[2], p, q));
         }

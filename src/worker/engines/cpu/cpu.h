@@ -4,7 +4,7 @@
  * cpu.c holds the vtable and hands each call to one function below by its form. Every one of them works the same
  * way: collapse the dimensions it walks (loop.c), take a direct path when memory is contiguous and already of the
  * compute type, and otherwise go through tiles in the L1 cache: load (gather and convert), compute, store.
- * Kernels (kernels.h) exist only for the three compute types. parallel.h splits big calls over threads.
+ * Kernels (kernels.h) exist only for the compute types. parallel.h splits big calls over threads.
  */
 #ifndef GT_CPU_H
 #define GT_CPU_H
@@ -59,7 +59,7 @@ static inline gt_compute gt__cpu_compute(gt_dtype dtype)
 /* Size of one element of a compute type. */
 static inline size_t gt__compute_size(gt_compute compute)
 {
-    return compute == GT_COMPUTE_F32 ? sizeof(float) : sizeof(double);
+    return compute == GT_COMPUTE_F32 || compute == GT_COMPUTE_I32 ? sizeof(float) : sizeof(double);
 }
 
 /* ---- loops over several views at once ---------------------------------------------------------------------- */

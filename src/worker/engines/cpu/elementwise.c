@@ -21,11 +21,22 @@ typedef union scalar {
     float f32;
     double f64;
     int64_t i64;
+    int32_t i32;
 } scalar;
+
+/* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. */
+static gt_compute compute_of(gt_dtype dtype)
+{
+    return dtype < GT_INT64 ? GT_COMPUTE_I32 : gt__cpu_compute(dtype);
+}
 
 static gt_dtype native_dtype(gt_compute compute)
 {
-    return compute == GT_COMPUTE_F32 ? GT_FLOAT32 : compute == GT_COMPUTE_F64 ? GT_FLOAT64 : GT_INT64;
+    static const gt_dtype natives[] = {[GT_COMPUTE_F32] = GT_FLOAT32,
+                                       [GT_COMPUTE_F64] = GT_FLOAT64,
+                                       [GT_COMPUTE_I64] = GT_INT64,
+                                       [GT_COMPUTE_I32] = GT_INT32};
+    return natives[compute];
 }
 
 static double scalar_value(gt_compute compute, const void *value)
@@ -35,6 +46,8 @@ static double scalar_value(gt_compute compute, const void *value)
         return (double)*(const float *)value;
     case GT_COMPUTE_F64:
         return *(const double *)value;
+    case GT_COMPUTE_I32:
+        return (double)*(const int32_t *)value;
     default:
         return (double)*(const int64_t *)value;
     }
@@ -51,12 +64,12 @@ static gt_elementwise_kernel choose_power(const gt_kernels *kernels, gt_compute 
     return kernels->elementwise[op][compute][0]; /* none for roots and inverses of integers */
 }
 
-/* `y`: the second operand if it is constant. */
+/* `y`: the second operand if it is one number for all; NULL if not. */
 static gt_elementwise_kernel choose_kernel(const gt_kernels *kernels, gt_opcode op, gt_compute compute,
                                            unsigned constants, const void *y)
 {
     gt_elementwise_kernel special = NULL;
-    if (op == GT_OP_pow && constants == GT_CONSTANT_Y)
+    if (op == GT_OP_pow && constants == GT_CONSTANT_Y && y)
         special = choose_power(kernels, compute, scalar_value(compute, y));
     else if (compute == GT_COMPUTE_F32)
         special = kernels->guarded[op];
@@ -78,14 +91,22 @@ static int64_t grain_of(gt_opcode op)
 /* Integer kernels do not trap on a zero divisor, so somebody has to look. */
 static bool divides(gt_opcode op, gt_compute compute)
 {
-    return compute == GT_COMPUTE_I64 && (op == GT_OP_remainder || op == GT_OP_floor_divide);
+    return (compute == GT_COMPUTE_I64 || compute == GT_COMPUTE_I32) &&
+           (op == GT_OP_remainder || op == GT_OP_floor_divide || op == GT_OP_fmod || op == GT_OP_trunc_divide);
 }
 
-static bool has_zero(const gt_cpu *cpu, const void *divisors, int64_t count)
+static bool has_zero(const void *divisors, gt_compute compute, int64_t count)
 {
-    int64_t all = 1;
-    cpu->kernels->fold_row[GT_FOLD_ALL][GT_COMPUTE_I64](&all, divisors, count, NULL);
-    return all == 0;
+    const int64_t *wide = divisors;
+    const int32_t *narrow = divisors;
+    bool found = false;
+    if (compute == GT_COMPUTE_I64)
+        for (int64_t i = 0; i < count; i++)
+            found |= wide[i] == 0;
+    else
+        for (int64_t i = 0; i < count; i++)
+            found |= narrow[i] == 0;
+    return found;
 }
 
 static gt_err zero_division(void)
@@ -146,7 +167,7 @@ static gt_err elementwise_direct(gt_cpu *cpu, const gt_call *call, gt_compute co
 {
     int64_t count = call->out->meta.numel, grain = grain_of(call->op);
     double pq[2] = {call->ins->imm[0].f, call->ins->imm[1].f};
-    if (divides(call->op, compute) && has_zero(cpu, in[1], constants & GT_CONSTANT_Y ? 1 : count))
+    if (divides(call->op, compute) && has_zero(in[1], compute, constants & GT_CONSTANT_Y ? 1 : count))
         return zero_division();
     gt_elementwise_kernel kernel = choose_kernel(cpu->kernels, call->op, compute, constants, in[1]);
     if (count <= grain) {
@@ -188,6 +209,7 @@ typedef struct general {
     int64_t row;  /* elements in a row */
     int64_t segment;
     int64_t segments; /* in a row */
+    bool one_number; /* operand 1 */
     bool checks_zero;
     atomic_bool zero;
 } general;
@@ -209,9 +231,10 @@ static void run_segment(general *g, const int64_t *offset, int64_t start, int64_
             in[k] = t->in[k];
         }
     }
-    if (g->checks_zero && has_zero(g->cpu, in[1], g->in[1].constant ? 1 : count))
+    if (g->checks_zero && has_zero(in[1], g->compute, g->in[1].constant ? 1 : count))
         atomic_store_explicit(&g->zero, true, memory_order_relaxed);
-    gt_elementwise_kernel kernel = choose_kernel(g->cpu->kernels, g->op, g->compute, g->constants, in[1]);
+    const void *number = g->one_number ? in[1] : NULL; /* what is constant along this row may differ in the next */
+    gt_elementwise_kernel kernel = choose_kernel(g->cpu->kernels, g->op, g->compute, g->constants, number);
     char *to = g->out.data + (offset[g->operands] + start * g->out.stride) * (int64_t)g->out.size;
     if (g->out.in_place) {
         kernel(to, in[0], in[1], in[2], g->pq, count);
@@ -299,6 +322,7 @@ static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute c
     g.pq[0] = call->ins->imm[0].f;
     g.pq[1] = call->ins->imm[1].f;
     g.checks_zero = divides(call->op, compute);
+    g.one_number = call->operands == 2 && call->in[1]->meta.numel == 1;
     gt__loop_start(&g.loop, &call->out->meta);
     for (unsigned k = 0; k < call->operands; k++)
         gt__loop_add(&g.loop, call->in[k]);
@@ -336,7 +360,7 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
 {
     if (elementwise_small(cpu, call))
         return GT_OK;
-    gt_compute compute = gt__cpu_compute(call->compute);
+    gt_compute compute = compute_of(call->compute);
     const void *in[3] = {NULL, NULL, NULL};
     scalar value[3];
     unsigned constants;
@@ -352,7 +376,7 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
  */
 static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
 {
-    gt_compute compute = gt__cpu_compute(call->compute);
+    gt_compute compute = compute_of(call->compute);
     const gt_view *in[3];
     gt_view narrow[3];
     scalar wide, value[3];
@@ -377,6 +401,7 @@ gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call)
     gt_cpu *cpu = gt__cpu(engine);
     if (call->out->meta.numel == 0)
         return GT_OK;
-    bool full = call->compute == GT_FLOAT32 || call->compute == GT_FLOAT64 || call->compute == GT_INT64;
+    bool full = call->compute == GT_FLOAT32 || call->compute == GT_FLOAT64 || call->compute == GT_INT64 ||
+                call->compute == GT_INT32;
     return full ? elementwise(cpu, call) : elementwise_narrow(cpu, call);
 }

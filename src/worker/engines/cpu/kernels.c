@@ -63,12 +63,18 @@ static inline int64_t from_double_i64(double value)
     return gt__double_to_int64(value);
 }
 
+static inline int32_t from_double_i32(double value)
+{
+    return gt__double_to_int32(value);
+}
+
 #define T float
 #define ACCUMULATOR double
 #define SUFFIX f32
 #define LEAST (-HUGE_VALF)
 #define MOST HUGE_VALF
 #define INTEGER 0
+#define FOLDS 1
 #define TO_COMPUTE(value) GT_STORE_FROM(float32, value)
 #include "kernels_typed.h"
 
@@ -78,6 +84,7 @@ static inline int64_t from_double_i64(double value)
 #define LEAST (-HUGE_VAL)
 #define MOST HUGE_VAL
 #define INTEGER 0
+#define FOLDS 1
 #define TO_COMPUTE(value) GT_STORE_FROM(float64, value)
 #include "kernels_typed.h"
 
@@ -87,7 +94,18 @@ static inline int64_t from_double_i64(double value)
 #define LEAST INT64_MIN
 #define MOST INT64_MAX
 #define INTEGER 1
+#define FOLDS 1
 #define TO_COMPUTE(value) GT_STORE_FROM(int64, value)
+#include "kernels_typed.h"
+
+#define T int32_t
+#define ACCUMULATOR int64_t
+#define SUFFIX i32
+#define LEAST INT32_MIN
+#define MOST INT32_MAX
+#define INTEGER 1
+#define FOLDS 0
+#define TO_COMPUTE(value) GT_STORE_FROM(int32, value)
 #include "kernels_typed.h"
 
 /* ---- float functions with a fast loop for moderate arguments ----------------------------------------------- */
@@ -164,6 +182,12 @@ static void by_tiles(gt_elementwise_kernel fast, gt_elementwise_kernel slow, flo
     }
 }
 
+static float library_sinc(float x)
+{
+    float angle = x * 3.14159274f;
+    return x == 0.0f ? 1.0f : sinf(angle) / angle;
+}
+
 #define LIBRARY(name, function)                                                                                   \
     static void name##_library(void *out, const void *x, const void *y, const void *z, const double *pq,          \
                                int64_t count)                                                                     \
@@ -174,6 +198,8 @@ static void by_tiles(gt_elementwise_kernel fast, gt_elementwise_kernel slow, flo
     }
 LIBRARY(sin, sinf)
 LIBRARY(cos, cosf)
+LIBRARY(tan, tanf)
+LIBRARY(sinc, library_sinc)
 
 #define GUARDED(name, fast, slow, limit)                                                                          \
     static void name##_guarded(void *out, const void *x, const void *y, const void *z, const double *pq,          \
@@ -184,6 +210,8 @@ LIBRARY(cos, cosf)
     }
 GUARDED(sin, sin_f32, sin_library, GT_SIN_LIMIT_F32)
 GUARDED(cos, cos_f32, cos_library, GT_SIN_LIMIT_F32)
+GUARDED(tan, tan_f32, tan_library, GT_SIN_LIMIT_F32)
+GUARDED(sinc, sinc_f32, sinc_library, GT_SIN_LIMIT_F32 / 4)
 GUARDED(exp, exp_moderate, exp_f32, EXP_LIMIT)
 GUARDED(sigmoid, sigmoid_moderate, sigmoid_f32, EXP_LIMIT)
 GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
@@ -208,7 +236,11 @@ GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
 #define ENTRIES_NUM(ENTRY, name)                                                                                  \
     [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32),                                                        \
                       [GT_COMPUTE_F64] = ENTRY(name, f64),                                                        \
-                      [GT_COMPUTE_I64] = ENTRY(name, i64)},
+                      [GT_COMPUTE_I64] = ENTRY(name, i64),                                                        \
+                      [GT_COMPUTE_I32] = ENTRY(name, i32)},
+#define ENTRIES_BITS(ENTRY, name)                                                                                 \
+    [GT_OP_##name] = {[GT_COMPUTE_I64] = ENTRY(name, i64), [GT_COMPUTE_I32] = ENTRY(name, i32)},
+#define ENTRIES_INT ENTRIES_BITS
 #define ENTRIES_ARITH ENTRIES_NUM
 #define ENTRIES_BOOL ENTRIES_NUM
 
@@ -216,8 +248,13 @@ GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
     {                                                                                                             \
         [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64, [GT_COMPUTE_I64] = name##_i64               \
     }
-#define LOAD_ENTRY(name, dtype, type) [dtype] = BY_COMPUTE(load_##name),
-#define STORE_ENTRY(name, dtype, type) [dtype] = BY_COMPUTE(store_##name),
+#define BY_EVERY_COMPUTE(name)                                                                                    \
+    {                                                                                                             \
+        [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64, [GT_COMPUTE_I64] = name##_i64,              \
+        [GT_COMPUTE_I32] = name##_i32                                                                             \
+    }
+#define LOAD_ENTRY(name, dtype, type) [dtype] = BY_EVERY_COMPUTE(load_##name),
+#define STORE_ENTRY(name, dtype, type) [dtype] = BY_EVERY_COMPUTE(store_##name),
 #define FOLD_ENTRIES(kind)                                                                                        \
     {                                                                                                             \
         [GT_FOLD_SUM] = BY_COMPUTE(kind##_sum), [GT_FOLD_PROD] = BY_COMPUTE(kind##_prod),                         \
@@ -233,12 +270,15 @@ const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
 #define UNARY(name, types, expr, grad) ENTRIES_##types(UNARY_ENTRY, name)
 #define UNARY_PQ(name, types, expr, grad) ENTRIES_##types(UNARY_ENTRY, name)
 #define BINARY(name, types, expr, grad) ENTRIES_##types(BINARY_ENTRY, name)
+#define BINARY_PQ(name, types, expr, grad) ENTRIES_##types(BINARY_ENTRY, name)
 #define TERNARY(name, types, expr, grad) ENTRIES_##types(TERNARY_ENTRY, name)
 #include "ops.def"
         },
-    .cube = BY_COMPUTE(cube),
+    .cube = BY_EVERY_COMPUTE(cube),
     .guarded = {[GT_OP_sin] = sin_guarded,
                 [GT_OP_cos] = cos_guarded,
+                [GT_OP_tan] = tan_guarded,
+                [GT_OP_sinc] = sinc_guarded,
                 [GT_OP_exp] = exp_guarded,
                 [GT_OP_sigmoid] = sigmoid_guarded,
                 [GT_OP_silu] = silu_guarded},

@@ -2,8 +2,8 @@
  * kernels_typed.h: the inner loops for one compute type; kernels.c includes it once for each.
  *
  * The includer defines T (the compute type), ACCUMULATOR (what reductions of it accumulate in), SUFFIX, LEAST and
- * MOST (the ends of T's range), TO_COMPUTE(value) (any number as T), and INTEGER (1 for int64_t, for which rows of
- * types FLT do not exist).
+ * MOST (the ends of T's range), TO_COMPUTE(value) (any number as T), INTEGER (1 where rows of types FLT do not exist,
+ * and those of BITS and INT do) and FOLDS (0: elementwise only).
  */
 
 #define KERNEL(name) GLUE(name, SUFFIX)
@@ -30,13 +30,18 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
 #define CONSTANT(v) const T v = *(const T *)v##s
 
 #define UNARY_LOOPS(name, OUT, expr) LOOP(name, OUT, expr, , VARIABLE(x))
-#define UNARY_PQ_LOOPS(name, OUT, expr)                                                                           \
-    LOOP(name, OUT, expr, const T p = KERNEL(from_double)(pq[0]);                                                 \
-         const T q = KERNEL(from_double)(pq[1]), VARIABLE(x))
+#define NUMBERS                                                                                                   \
+    const T p = KERNEL(from_double)(pq[0]), q = KERNEL(from_double)(pq[1]);                                       \
+    UNUSED(p), UNUSED(q)
+#define UNARY_PQ_LOOPS(name, OUT, expr) LOOP(name, OUT, expr, NUMBERS, VARIABLE(x))
 #define BINARY_LOOPS(name, OUT, expr)                                                                             \
     LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y))                                                             \
     LOOP(name##_x, OUT, expr, CONSTANT(x), VARIABLE(y))                                                           \
     LOOP(name##_y, OUT, expr, CONSTANT(y), VARIABLE(x))
+#define BINARY_PQ_LOOPS(name, OUT, expr)                                                                          \
+    LOOP(name, OUT, expr, NUMBERS, VARIABLE(x); VARIABLE(y))                                                      \
+    LOOP(name##_x, OUT, expr, NUMBERS; CONSTANT(x), VARIABLE(y))                                                  \
+    LOOP(name##_y, OUT, expr, NUMBERS; CONSTANT(y), VARIABLE(x))
 #define TERNARY_LOOPS(name, OUT, expr)                                                                            \
     LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y); VARIABLE(z))                                                \
     LOOP(name##_y, OUT, expr, CONSTANT(y), VARIABLE(x); VARIABLE(z))                                              \
@@ -48,16 +53,20 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
 #define LOOPS_BOOL(FORM, name, expr) FORM(name, uint8_t, expr)
 #if INTEGER
 #define LOOPS_FLT(FORM, name, expr)
+#define LOOPS_BITS(FORM, name, expr) FORM(name, T, expr)
 #else
 #define LOOPS_FLT(FORM, name, expr) FORM(name, T, expr)
+#define LOOPS_BITS(FORM, name, expr)
 #endif
+#define LOOPS_INT LOOPS_BITS
 
 #define UNARY(name, types, expr, grad) LOOPS_##types(UNARY_LOOPS, name, expr)
 #define UNARY_PQ(name, types, expr, grad) LOOPS_##types(UNARY_PQ_LOOPS, name, expr)
 #define BINARY(name, types, expr, grad) LOOPS_##types(BINARY_LOOPS, name, expr)
+#define BINARY_PQ(name, types, expr, grad) LOOPS_##types(BINARY_PQ_LOOPS, name, expr)
 #define TERNARY(name, types, expr, grad) LOOPS_##types(TERNARY_LOOPS, name, expr)
 #include "ops.def"
-LOOP(cube, T, x *x *x, , VARIABLE(x))
+LOOP(cube, T, x * x * x, , VARIABLE(x))
 
 /* ---- tiles: gather and convert, convert and store ---------------------------------------------------------- */
 
@@ -84,6 +93,7 @@ LOOP(cube, T, x *x *x, , VARIABLE(x))
     }
 GT_STORED_TYPES(TILES)
 
+#if FOLDS
 /* ---- reductions -------------------------------------------------------------------------------------------- */
 
 /* step_<fold>(a, x, c): a with one more element x (c: the center); works on T and, but for any/all, on vectors. */
@@ -262,6 +272,8 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
     return KERNEL(find)(x, count, KERNEL(block_min)(x, count, 0));
 }
 
+#endif
+
 #undef KERNEL
 #undef VECTOR
 #undef LANES
@@ -269,13 +281,17 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
 #undef VARIABLE
 #undef CONSTANT
 #undef UNARY_LOOPS
+#undef NUMBERS
 #undef UNARY_PQ_LOOPS
 #undef BINARY_LOOPS
+#undef BINARY_PQ_LOOPS
 #undef TERNARY_LOOPS
 #undef LOOPS_NUM
 #undef LOOPS_ARITH
 #undef LOOPS_BOOL
 #undef LOOPS_FLT
+#undef LOOPS_BITS
+#undef LOOPS_INT
 #undef TILES
 #undef FOLD_ROW
 #undef FOLD_COLUMN
@@ -285,4 +301,5 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
 #undef LEAST
 #undef MOST
 #undef INTEGER
+#undef FOLDS
 #undef TO_COMPUTE

@@ -1,0 +1,181 @@
+/*
+ * numbers.c: methods of the elementwise rows that take numbers besides their tensors (_PQ), and of those with three
+ * operands. clamp, whose bounds may be tensors, and lerp have methods of their own; the others follow from the table
+ * of names and defaults below. Read operators.c first.
+ */
+#include "extension.h"
+
+#include <math.h>
+
+/* ---- clamp ------------------------------------------------------------------------------------------------ */
+
+/* A bound of clamp: a number, or a tensor, for which it is minimum or maximum. */
+typedef struct Bound {
+    bool is_tensor;
+    gt_literal kind; /* NONE: open */
+    double value;
+} Bound;
+
+static int bound_from(PyObject *object, double open, Bound *bound)
+{
+    *bound = (Bound){.value = open};
+    if (!object || object == Py_None)
+        return 0;
+    bound->is_tensor = gt__py_is_tensor(object);
+    if (bound->is_tensor)
+        return 0;
+    gt_literal kind;
+    gt_imm value;
+    if (gt__py_number(object, &kind, &value) < 0)
+        return -1;
+    bound->value = gt__py_literal_double(kind, value);
+    bound->kind = kind;
+    return 0;
+}
+
+static PyObject *bounds_tensors(PyObject *self, PyObject *low, PyObject *high)
+{
+    PyObject *result = Py_NewRef(self);
+    if (low && low != Py_None)
+        Py_SETREF(result, gt__py_binary(GT_OP_maximum, result, low));
+    if (result && high && high != Py_None)
+        Py_SETREF(result, gt__py_binary(GT_OP_minimum, result, high));
+    return result;
+}
+
+static PyObject *clamp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"min|a_min", "max|a_max"};
+    PyObject *values[2];
+    Bound low, high;
+    if (gt__py_parse("clamp", args, nargs, kwnames, names, 2, 2, values) < 0 ||
+        bound_from(values[0], -INFINITY, &low) < 0 || bound_from(values[1], INFINITY, &high) < 0)
+        return NULL;
+    if ((!values[0] || values[0] == Py_None) && (!values[1] || values[1] == Py_None))
+        return PyErr_Format(PyExc_RuntimeError, "clamp(): at least one of 'min' or 'max' must not be None");
+    if (low.is_tensor || high.is_tensor)
+        return bounds_tensors(self, values[0], values[1]);
+    gt_tensor *a = gt__py_use(self), *out = NULL, *wide = NULL;
+    if (!a)
+        return NULL;
+    gt_literal widest = low.kind > high.kind ? low.kind : high.kind;
+    gt_err err = GT_OK;
+    if (widest == GT_LITERAL_FLOAT && !gt__dtype_is_float((gt_dtype)a->meta.dtype))
+        err = gt_cast(a, GT_FLOAT32, &wide);
+    else if (widest == GT_LITERAL_INT && a->meta.dtype == GT_BOOL)
+        err = gt_cast(a, GT_INT64, &wide);
+    if (err == GT_OK)
+        err = gt_clamp(wide ? wide : a, low.value, high.value, &out);
+    gt_tensor_release(wide);
+    return gt__py_result(err, out);
+}
+
+/* ---- the others ------------------------------------------------------------------------------------------- */
+
+/* What a row's p and q are called, and their defaults. */
+static const struct {
+    const char *names[2];
+    double defaults[2];
+} parameters[GT_OP_COUNT] = {
+    [GT_OP_hardtanh] = {.names = {"min_val", "max_val"}, .defaults = {-1, 1}},
+    [GT_OP_leaky_relu] = {.names = {"negative_slope", "unused"}, .defaults = {0.01, 0}},
+    [GT_OP_elu] = {.names = {"alpha", "input_scale"}, .defaults = {1, 1}},
+    [GT_OP_clamp_backward] = {.names = {"min", "max"}, .defaults = {-INFINITY, INFINITY}},
+    [GT_OP_hardtanh_backward] = {.names = {"min_val", "max_val"}, .defaults = {-1, 1}},
+    [GT_OP_leaky_relu_backward] = {.names = {"negative_slope", "unused"}, .defaults = {0.01, 0}},
+    [GT_OP_elu_backward] = {.names = {"alpha", "input_scale"}, .defaults = {1, 1}},
+};
+
+/* self, `tensors` more, then p and q. */
+static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
+                                int tensors)
+{
+    const char *function = gt__op_table[op].name;
+    const char *names[3] = {"other", parameters[op].names[0], parameters[op].names[1]};
+    PyObject *values[3] = {NULL};
+    double number[2] = {parameters[op].defaults[0], parameters[op].defaults[1]};
+    if (op == GT_OP_clamp)
+        return clamp(self, args, nargs, kwnames);
+    if (gt__py_parse(function, args, nargs, kwnames, names + 1 - tensors, 2 + tensors, 2 + tensors, values) < 0)
+        return NULL;
+    if (tensors && (!values[0] || !gt__py_is_tensor(values[0])))
+        return PyErr_Format(PyExc_TypeError, "%s(): argument 'other' must be Tensor", function);
+    for (int k = 0; k < 2; k++) {
+        gt_literal kind;
+        gt_imm value;
+        if (!values[tensors + k])
+            continue;
+        if (gt__py_number(values[tensors + k], &kind, &value) < 0)
+            return NULL;
+        number[k] = gt__py_literal_double(kind, value);
+    }
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = tensors ? gt__emit_binary_numbers(op, a, ((TensorObject *)values[0])->tensor, number[0], number[1], &out)
+                         : gt__emit_numbers(op, a, number[0], number[1], &out);
+    return gt__py_result(err, out);
+}
+
+/* lerp(end, weight): end is a tensor, weight too or a number. */
+static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"end", "weight"};
+    PyObject *values[2];
+    gt_tensor *tensors[2] = {NULL}, *out = NULL;
+    gt_literal kinds[2] = {GT_LITERAL_NONE};
+    gt_imm numbers[2] = {{.i = 0}};
+    if (gt__py_parse("lerp", args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "lerp() needs end and weight");
+    gt_tensor *a = gt__py_use(self);
+    if (!a)
+        return NULL;
+    gt_tensor_retain(a); /* converting the others may run code that rebinds self */
+    int found = 1;
+    for (int k = 0; found == 1 && k < 2; k++)
+        found = gt__py_operand(values[k], a->client, &tensors[k], &kinds[k], &numbers[k]);
+    gt_err err = GT_OK;
+    if (found == 1)
+        err = gt__emit_ternary(GT_OP_lerp, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1], &out);
+    gt_tensor_release(a);
+    gt_tensor_release(tensors[0]);
+    gt_tensor_release(tensors[1]);
+    if (found == 0)
+        PyErr_SetString(PyExc_TypeError, "lerp() takes Tensors and numbers");
+    return found == 1 ? gt__py_result(err, out) : NULL;
+}
+
+/* ---- the methods ------------------------------------------------------------------------------------------ */
+
+#define INPLACE(name)                                                                                             \
+    static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
+                                             PyObject *kwnames)                                                   \
+    {                                                                                                             \
+        return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
+    }
+#define METHOD(name, tensors)                                                                                     \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
+    {                                                                                                             \
+        return numbers_method(GT_OP_##name, self, args, nargs, kwnames, tensors);                                 \
+    }                                                                                                             \
+    INPLACE(name)
+#define UNARY_PQ(name, types, expr, grad) METHOD(name, 0)
+#define BINARY_PQ(name, types, expr, grad) METHOD(name, 1)
+#include "ops.def"
+INPLACE(lerp)
+
+/* where's method is in movement.c: its first operand is the condition, not self. */
+PyMethodDef gt__py_number_methods[] = {
+#define BOTH(name, arguments)                                                                                     \
+    FAST(#name, method_##name, #name arguments ": elementwise."),                                                 \
+        FAST(#name "_", method_##name##_inplace, #name "_" arguments ": in place."),
+#define UNARY_PQ(name, types, expr, grad) BOTH(name, "(...)")
+#define BINARY_PQ(name, types, expr, grad) BOTH(name, "(other, ...)")
+#include "ops.def"
+    BOTH(lerp, "(end, weight)")
+    FAST("clip", method_clamp, "clip(min=None, max=None): clamp."),
+    FAST("clip_", method_clamp_inplace, "clip_(min=None, max=None): clamp_."),
+    {.ml_name = NULL},
+};
