@@ -24,6 +24,9 @@ from gt.client.tensor import embedding, is_tensor  # noqa: F401
 
 __version__ = '0.1.0'
 
+# Errors that surface later name the line that issued the operation: the user's, not one of these files.
+_gt._site_package(__file__.rpartition('__init__')[0])
+
 # Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp().
 globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS})
 

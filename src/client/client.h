@@ -57,6 +57,7 @@ struct gt_client {
     unsigned generation; /* of gt__fork_generation, when it was opened */
     uint64_t next_ticket;
     bool segments;      /* bulk data may go through shared memory */
+    uint32_t sites_told; /* the server knows the names of so many */
     uint64_t seed;
     uint64_t stream;    /* counts random tensors since the seed */
     gt_transfer *transfers;
@@ -83,6 +84,17 @@ typedef struct gt_wait_hooks {
     bool (*interrupted)(void);
 } gt_wait_hooks;
 extern gt_wait_hooks gt__wait_hooks;
+
+/*
+ * Where the user's code is: a language binding numbers the places that issue ops, from 1 on, and can name them ("file:line";
+ * returns the length, cut at the front to fit). Both may be NULL. The numbers go into the records, the names to the server
+ * once, for its log and tape; an error that surfaces later names the place.
+ */
+typedef struct gt_site_hooks {
+    uint32_t (*current)(void); /* 0: unknown */
+    size_t (*name)(uint32_t site, char *text, size_t size);
+} gt_site_hooks;
+extern gt_site_hooks gt__site_hooks;
 
 /* ---- emitting: emit.c -------------------------------------------------------------------------------------- */
 

@@ -189,6 +189,32 @@ void gt__client_flush(gt_client *client)
     client->work = 0;
 }
 
+/* ---- places ------------------------------------------------------------------------------------------------ */
+
+gt_site_hooks gt__site_hooks;
+
+/* Tell the server the names of new places, as far as there is room now: the rest later. */
+static __attribute__((noinline)) void tell_sites(gt_client *client, uint32_t site)
+{
+    gt_slot *slots;
+    while (client->sites_told < site && client->sites_told < GT_MAX_SITES && (slots = room_now(client, 1 + GT_SITE_TAIL))) {
+        memset(slots, 0, (1 + GT_SITE_TAIL) * sizeof *slots);
+        slots->ins.op = GT_OP_site;
+        slots->ins.tail = GT_SITE_TAIL;
+        slots->ins.imm[0].u = ++client->sites_told;
+        gt__site_hooks.name(client->sites_told, (char *)slots[1].bytes, GT_SITE_TAIL * sizeof *slots);
+        commit(client, 1 + GT_SITE_TAIL, 0);
+    }
+}
+
+static inline uint32_t site_now(gt_client *client)
+{
+    uint32_t site = gt__site_hooks.current ? gt__site_hooks.current() : 0;
+    if (__builtin_expect(site > client->sites_told, 0))
+        tell_sites(client, site);
+    return site;
+}
+
 /* ---- ops --------------------------------------------------------------------------------------------------- */
 
 static gt_err check_same_client(gt_client *client, gt_tensor *const *in, unsigned count)
@@ -251,6 +277,7 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     gt_meta meta;
     gt_dtype compute;
     GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
+    prototype.site = site_now(client);
     gt_slot *slots = room_now(client, 1u + prototype.tail);
     if (!slots)
         return emit_after_wait(client, prototype, tail, in, count, out);
@@ -292,6 +319,7 @@ static inline gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt
                                gt_tensor **out)
 {
     gt_client *client = a->client;
+    uint32_t site = site_now(client);
     gt_slot *slot = room_now(client, 1);
     if (__builtin_expect(!slot, 0))
         return gt__emit(client, *prototype, NULL, in, count, out);
@@ -301,6 +329,7 @@ static inline gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt
     result->meta = a->meta;
     slot->ins = *prototype;
     slot->ins.result = result->id;
+    slot->ins.site = site;
     debug_record(&slot->ins);
     commit(client, 1, a->meta.numel);
     return finish(prototype, NULL, in, count, result, out);

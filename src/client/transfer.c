@@ -5,6 +5,7 @@
  * segments where the link has them (one copy, no fresh pages in steady state), and as pieces in the stream otherwise.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,12 +108,26 @@ static gt_err receive(sink *to, const gt_slot *record)
     return GT_OK;
 }
 
+/* Where the instruction that failed came from: ", issued at train.py:12, instruction #0042 of the log"; may be "". */
+static void origin_text(const gt_instruction *failed, char *text, size_t size)
+{
+    char place[512];
+    size_t used = 0;
+    text[0] = 0;
+    if (failed->site && gt__site_hooks.name && gt__site_hooks.name(failed->site, place, sizeof place))
+        used += (size_t)snprintf(text, size, ", issued at %s", place);
+    if (failed->operand[1] && used < size)
+        snprintf(text + used, size - used, ", instruction #%04llu of the log", (unsigned long long)failed->operand[1]);
+}
+
 static gt_err failure(const gt_slot *record)
 {
     size_t bytes = record->ins.imm[1].u;
     int64_t code = record->ins.imm[0].i;
     gt_err err = code > GT_OK && code <= GT_ERR_INTERNAL ? (gt_err)code : GT_ERR_INTERNAL;
-    return gt__fail(err, "%.*s", (int)bytes, (const char *)(record + 1));
+    char origin[640];
+    origin_text(&record->ins, origin, sizeof origin);
+    return gt__fail(err, "%.*s%s", (int)bytes, (const char *)(record + 1), origin);
 }
 
 /* An answer that nobody waits for any more, or news. */

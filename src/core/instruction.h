@@ -83,6 +83,8 @@ enum {
     GT_MAX_CAT = 256,                                    /* operands of one cat */
     GT_HELLO_TAIL = 2,                                   /* slots: the names of a peer */
     GT_GOODBYE_TAIL = 2,                                 /* slots: a reason */
+    GT_SITE_TAIL = 2,                                    /* slots: file:line */
+    GT_MAX_SITES = 1 << 16,                              /* of a client that are named */
     GT_MAX_TIMINGS = 256,                                /* instructions one timing record tells of */
 };
 
@@ -109,6 +111,7 @@ enum {
  *                                Where an instruction failed: operand[0] its op, operand[1] its number in the worker's
  *                                stream (to the client: in the log, 0 if there is none), scope and site are its own.
  *                                GT_FLAG_UNASKED: no ticket; told when it happens, while the dispatcher watches
+ *   site     client -> disp.     imm[0] a number that the `site` of later records has, tail: its file:line as text
  *   watch    disp. -> worker     imm[0] 1: tell how long each record takes, 0: no more
  *            monitor -> disp.    imm[0] topics, imm[1] milliseconds between statistics (monitor.h)
  *   timing   worker -> disp.     result: the number of the first record told of, imm[1] how many,

@@ -117,6 +117,8 @@ struct gt_session {
     gt_download *downloads; /* in the order asked for; the first gets its parts */
     gt_slot *overflow; /* answers the client has not made room for yet */
     size_t overflow_first, overflow_count, overflow_capacity; /* slots: sent already, in all, room for */
+    char **sites; /* places in the client's code, by number minus one */
+    uint32_t site_count;
     uint64_t instructions;
     unsigned next_length; /* slots of the record that comes next */
 };
@@ -169,6 +171,8 @@ void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err
 void gt__session_answer_stats(gt_session *session, uint64_t ticket);
 /* Whether the session's worker has room for the record that comes next. */
 bool gt__session_has_room(gt_session *session);
+/* "train.py:12": a place in the client's code; NULL: unknown. */
+const char *gt__session_site(const gt_session *session, uint32_t site);
 /* Give a session without a worker one, if there is one, and tell the client. */
 void gt__session_find_home(gt_session *session);
 /* `worker` is gone: its tensors are lost. */

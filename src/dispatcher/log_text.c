@@ -218,6 +218,15 @@ char *gt__log_line_number(char *at, const char *key, uint64_t sequence)
     return put_number(at, sequence, 4);
 }
 
+char *gt__log_place(char *at, const char *place)
+{
+    const char *slash = strrchr(place, '/');
+    at = PUT(at, " at=");
+    for (place = slash ? slash + 1 : place; *place; place++)
+        *at++ = (unsigned char)*place <= ' ' || *place == '|' || *place == 127 ? '_' : *place;
+    return at;
+}
+
 char *gt__log_word(char *at, const char *text)
 {
     return put_text(at, text);

@@ -65,6 +65,8 @@ char *gt__log_seconds(char *at, const char *key, uint64_t ns); /* " start=1.6081
 char *gt__log_number(char *at, const char *key, uint64_t value);
 /* "instruction=#0011": a line of this log. */
 char *gt__log_line_number(char *at, const char *key, uint64_t sequence);
+/* " at=train.py:12", without the directories. */
+char *gt__log_place(char *at, const char *place);
 char *gt__log_word(char *at, const char *text);
 /* ' key="text"', with what would break a line replaced. */
 char *gt__log_quoted(char *at, const char *key, const char *text, size_t length);

@@ -89,13 +89,15 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     }
     observer->record = record;
     observer->session = session;
-    if (!dispatcher->watching || record->ins.op == GT_OP_goodbye) /* its leaving is told of in a moment */
+    if (!dispatcher->watching || record->ins.op == GT_OP_goodbye || record->ins.op == GT_OP_site)
         return;
     char *begin = line_begin(observer);
     char *at = head(dispatcher, begin, GT_EVENT_RECV, &session->source, (gt_opcode)record->ins.op,
                     record_bytes(&record->ins));
     observer->received = observer->sequence;
-    line_end(dispatcher, begin, gt__log_received(at, record));
+    at = gt__log_received(at, record);
+    const char *site = gt__session_site(session, record->ins.site);
+    line_end(dispatcher, begin, site ? gt__log_place(at, site) : at);
 }
 
 void gt__observe_handled(gt_dispatcher *dispatcher)

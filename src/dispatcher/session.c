@@ -226,7 +226,30 @@ static bool has_room_for(gt_session *session, unsigned slots)
 /* Records that the dispatcher answers by itself: a worker that is busy does not hold them up. */
 static bool needs_worker(const gt_instruction *ins)
 {
-    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye;
+    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye && ins->op != GT_OP_site;
+}
+
+/* The client names a place in its code: numbers come in order. */
+static gt_err learn_site(gt_session *session, const gt_slot *record)
+{
+    if (record->ins.imm[0].u != session->site_count + 1 || session->site_count == GT_MAX_SITES)
+        return gt__fail(GT_ERR_PROTOCOL, "site %llu is not the next one", (unsigned long long)record->ins.imm[0].u);
+    if (!(session->site_count & (session->site_count + 1))) { /* full: 0, 1, 3, 7, ... */
+        char **sites = realloc(session->sites, 2 * (size_t)(session->site_count + 1) * sizeof *sites);
+        if (!sites)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        session->sites = sites;
+    }
+    char *name = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
+    if (!name)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    session->sites[session->site_count++] = name;
+    return GT_OK;
+}
+
+const char *gt__session_site(const gt_session *session, uint32_t site)
+{
+    return site && site <= session->site_count ? session->sites[site - 1] : NULL;
 }
 
 /* A record with a tail, or one that does not compute. *later: it must wait for the worker to catch up. */
@@ -252,6 +275,8 @@ static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *late
             return gt__reports_inquire(session, record->ins.result);
         gt__session_answer_stats(session, record->ins.result);
         return GT_OK;
+    case GT_OP_site:
+        return learn_site(session, record);
     case GT_OP_forget:
         forget_segment(session, record->ins.imm[0].u);
         return GT_OK;
@@ -458,6 +483,9 @@ void gt__session_free(gt_session *session, const char *reason)
         session->relays = next;
     }
     session->peer->session = NULL;
+    for (uint32_t k = 0; k < session->site_count; k++)
+        free(session->sites[k]);
+    free(session->sites);
     gt__handles_free(&session->handles);
     free(session->overflow);
     free(session);

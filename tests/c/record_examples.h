@@ -201,6 +201,9 @@ static inline void example_control(example *e)
         ins->imm[1].u = 5;
         ins->tail = 2;
         break;
+    case GT_OP_site:
+        ins->tail = GT_SITE_TAIL;
+        break;
     case GT_OP_hello:
         ins->tail = GT_HELLO_TAIL;
         break;

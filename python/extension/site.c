@@ -1,0 +1,166 @@
+/*
+ * site.c: which line of the user's code issues an instruction: a number in its record, and file:line when asked for.
+ *
+ * The client asks for every op it emits (gt__site_hooks), so this is on the hot path: the frame that runs now and the
+ * instruction it is at are one pointer, which a small table turns into the number. Only a new place takes longer. Frames of
+ * this package's own Python files are passed over: who calls model(x) hears of that line, or of the forward() he wrote.
+ */
+#include "extension.h"
+
+#include <string.h>
+
+#if PY_VERSION_HEX < 0x030C0000
+#define Py_BUILD_CORE
+#include <internal/pycore_frame.h>
+#include <internal/pycore_pystate.h>
+#define FRAMES_IN_PLACE 1
+#endif
+
+enum {
+    SITES = 1 << 16, /* places that are told apart; more are unknown */
+    CACHED = 1 << 10,
+    OURS = UINT32_MAX, /* not a place of the user's */
+};
+
+/* A place, kept for good: so its address stays its own. */
+typedef struct Site {
+    PyCodeObject *code; /* strong */
+    int offset;         /* of the instruction, in bytes */
+} Site;
+
+static Site *sites; /* number minus one; grows */
+static uint32_t site_count, site_capacity;
+static struct {
+    const void *at; /* the instruction */
+    uint32_t site;
+} cache[CACHED];
+static const char *package; /* the directory of gt's own Python files */
+static size_t package_length;
+
+/* Hash table over sites, for what the cache does not have: open addressing, at most half full. */
+static uint32_t buckets[2 * SITES];
+
+static uint32_t hash_of(const PyCodeObject *code, int offset)
+{
+    uint64_t key = (uint64_t)(uintptr_t)code * 31 + (uint64_t)offset;
+    return (uint32_t)(key * 0x9E3779B97F4A7C15u >> 47); /* 17 bits: 2 * SITES */
+}
+
+static bool is_ours(PyCodeObject *code)
+{
+    const char *file = PyUnicode_AsUTF8(code->co_filename);
+    if (!file) {
+        PyErr_Clear();
+        return false;
+    }
+    return package && strncmp(file, package, package_length) == 0;
+}
+
+/* The number of a place, made now if it is new; 0: there are too many. */
+static uint32_t intern(PyCodeObject *code, int offset)
+{
+    uint32_t bucket = hash_of(code, offset);
+    for (; buckets[bucket]; bucket = (bucket + 1) % (2 * SITES)) {
+        const Site *site = &sites[buckets[bucket] - 1];
+        if (site->code == code && site->offset == offset)
+            return buckets[bucket];
+    }
+    if (site_count == SITES)
+        return 0;
+    if (site_count == site_capacity) {
+        uint32_t capacity = site_capacity ? 2 * site_capacity : 256;
+        Site *grown = PyMem_Realloc(sites, capacity * sizeof *grown);
+        if (!grown)
+            return 0;
+        sites = grown;
+        site_capacity = capacity;
+    }
+    sites[site_count++] = (Site){.code = (PyCodeObject *)Py_NewRef((PyObject *)code), .offset = offset};
+    return buckets[bucket] = site_count;
+}
+
+static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void *at, int offset)
+{
+    uint32_t site = intern(code, offset), where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
+    bool ours = is_ours(code);
+    if (site) { /* which keeps the code: its address will not be something else's */
+        cache[where].at = at;
+        cache[where].site = ours ? OURS : site;
+    }
+    return ours ? OURS : site;
+}
+
+#ifdef FRAMES_IN_PLACE
+
+static uint32_t current_site(void)
+{
+    const _PyInterpreterFrame *frame = _PyThreadState_GET()->cframe->current_frame;
+    for (; frame; frame = frame->previous) {
+        const void *at = frame->prev_instr;
+        uint32_t where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
+        uint32_t site = cache[where].site;
+        if (UNLIKELY(cache[where].at != at))
+            site = look_up(frame->f_code, at, _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT));
+        if (LIKELY(site != OURS))
+            return site;
+    }
+    return 0;
+}
+
+#else
+
+/* Frame objects are made on demand in later versions, and kept while their function runs. */
+static uint32_t current_site(void)
+{
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    uint32_t site = 0;
+    while (frame) {
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        int offset = PyFrame_GetLasti(frame);
+        const char *at = (const char *)code + offset; /* as good as the instruction's own address */
+        uint32_t where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
+        site = cache[where].at == at ? cache[where].site : look_up(code, at, offset);
+        Py_DECREF(code);
+        PyFrameObject *next = site == OURS ? PyFrame_GetBack(frame) : NULL;
+        Py_DECREF(frame);
+        frame = next;
+        site = site == OURS ? 0 : site;
+    }
+    return site;
+}
+
+#endif
+
+static size_t site_name(uint32_t number, char *text, size_t size)
+{
+    if (!number || number > site_count)
+        return 0;
+    const Site *site = &sites[number - 1];
+    const char *file = PyUnicode_AsUTF8(site->code->co_filename);
+    if (!file)
+        PyErr_Clear();
+    char whole[4096];
+    int length = snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", PyCode_Addr2Line(site->code, site->offset));
+    size_t bytes = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1, skip = bytes < size ? 0 : bytes - size + 1;
+    memcpy(text, whole + skip, bytes - skip + 1); /* the end says more than the beginning */
+    return bytes - skip;
+}
+
+/* site_package(directory): where gt's own files are, which are not the user's. Called once by the package. */
+static PyObject *py_site_package(PyObject *module, PyObject *directory)
+{
+    (void)module;
+    const char *text = PyUnicode_AsUTF8(directory);
+    if (!text)
+        return NULL;
+    Py_INCREF(directory); /* for good */
+    package = text;
+    package_length = strlen(text);
+    gt__site_hooks = (gt_site_hooks){.current = current_site, .name = site_name};
+    Py_RETURN_NONE;
+}
+
+PyMethodDef gt__py_site_functions[] = {
+    {.ml_name = "_site_package", .ml_meth = py_site_package, .ml_flags = METH_O},
+    {.ml_name = NULL},
+};

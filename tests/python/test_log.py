@@ -1,0 +1,334 @@
+"""The instruction log: golden logs of small programs, its options, and that what fails says where it came from."""
+
+import re
+import textwrap
+
+import pytest
+
+from support import until
+
+LINE = re.compile(
+    r"(?P<elapsed>\d+\.\d{6})s \| #(?P<seq>\d{4,}) \| (?P<event>[A-Z_]+) *\| (?P<source>(CLIENT|WORKER) \S+) *\| "
+    r"(?P<command>\w+) *\| *(?P<size>\d+(\.\d)?(B|KB|MB|GB)) \| (?P<details>.*)"
+)
+
+
+def parse(text):
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = LINE.fullmatch(line)
+        assert match, f"line {number} is not a line of a log: {line!r}"
+        fields = match.groupdict()
+        assert int(fields["seq"]) == number, line
+        lines.append(fields)
+    elapsed = [float(line["elapsed"]) for line in lines]
+    assert elapsed == sorted(elapsed), "time goes back"
+    return lines
+
+
+def details(line):
+    """The details as a dictionary; a quoted text, which comes last, keeps its spaces."""
+    return {key: value.strip('"') for key, value in re.findall(r'(\w+)=("[^"]*"|\S+)', line["details"])}
+
+
+def golden(lines):
+    """What does not depend on time: event, source, command, size, details."""
+    untimed = [re.sub(r" start=\S+ duration=\S+", "", line["details"]) for line in lines]
+    return "\n".join(
+        f"{line['event']} {line['source']} {line['command']} {line['size']} {text}" for line, text in zip(lines, untimed)
+    )
+
+
+def logged(programs, source, **environment):
+    log = programs.directory / "instructions.log"
+    output = programs.run(source, GT_INSTRUCTION_LOG=log, **environment)
+    return parse(log.read_text()), output
+
+
+def test_a_golden_log(programs):
+    """Records leave the client together, so the lines of one kind come in one order; the kinds interleave freely."""
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        a = gt.full((2, 3), 2.0)
+        b = gt.arange(3)
+        c = (a * b + 1.5).relu()
+        d = c.sum(dim=1)
+        print(gt.where(d > 2, d, 0.0).tolist())
+        """,
+    )
+
+    def of(event):
+        return golden([line for line in lines if line["event"] == event])
+
+    assert of("RECV") == textwrap.dedent(
+        """\
+        RECV CLIENT 1 CreateTensor 128B tensor_id=1 op=full shape=(2,3) dtype=float32 at=0-program.py:3
+        RECV CLIENT 1 CreateTensor 128B tensor_id=2 op=arange shape=(3) dtype=int64 at=0-program.py:4
+        RECV CLIENT 1 BinaryOp 64B result=3 op=mul left=1 right=2 at=0-program.py:5
+        RECV CLIENT 1 BinaryOp 64B result=4 op=add left=3 right=1.5 at=0-program.py:5
+        RECV CLIENT 1 UnaryOp 64B result=5 op=relu input=4 at=0-program.py:5
+        RECV CLIENT 1 UnaryOp 64B result=6 op=sum input=5 axes=1 at=0-program.py:6
+        RECV CLIENT 1 BinaryOp 64B result=7 op=gt left=6 right=2 at=0-program.py:7
+        RECV CLIENT 1 TernaryOp 64B result=8 op=where condition=7 left=6 right=0 at=0-program.py:7
+        RECV CLIENT 1 GetData 64B tensor_id=8
+        RECV CLIENT 1 FreeTensor 64B tensor_id=7,4,3"""
+    )
+    assert of("WORKER_SEND").startswith(
+        textwrap.dedent(
+            """\
+            WORKER_SEND WORKER auto_worker WorkerCreateTensor 128B op=full result=1_1
+            WORKER_SEND WORKER auto_worker WorkerCreateTensor 128B op=arange result=1_2
+            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=mul result=1_3
+            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=add result=1_4
+            WORKER_SEND WORKER auto_worker WorkerUnaryOp 64B op=relu result=1_5
+            WORKER_SEND WORKER auto_worker WorkerUnaryOp 64B op=sum result=1_6
+            WORKER_SEND WORKER auto_worker WorkerBinaryOp 64B op=gt result=1_7
+            WORKER_SEND WORKER auto_worker WorkerTernaryOp 64B op=where result=1_8
+            WORKER_SEND WORKER auto_worker WorkerGetData 64B tensor_id=1_8"""
+        )
+    )
+    assert of("WORKER_RECV").startswith(
+        textwrap.dedent(
+            """\
+            WORKER_RECV WORKER auto_worker WorkerCreateTensor 16B success=True op=full result=1_1
+            WORKER_RECV WORKER auto_worker WorkerCreateTensor 16B success=True op=arange result=1_2
+            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=mul result=1_3
+            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=add result=1_4
+            WORKER_RECV WORKER auto_worker WorkerUnaryOp 16B success=True op=relu result=1_5
+            WORKER_RECV WORKER auto_worker WorkerUnaryOp 16B success=True op=sum result=1_6
+            WORKER_RECV WORKER auto_worker WorkerBinaryOp 16B success=True op=gt result=1_7
+            WORKER_RECV WORKER auto_worker WorkerTernaryOp 16B success=True op=where result=1_8
+            WORKER_RECV WORKER auto_worker WorkerGetData 8B success=True tensor_id=1_8"""
+        )
+    )
+    assert of("SEND") == "SEND CLIENT 1 GetData 8B success=True tensor_id=8"
+    assert of("DISCONNECT").startswith('DISCONNECT CLIENT 1 Disconnect 192B reason="the client said goodbye"')
+
+
+def test_a_workers_times_are_on_the_logs_clock(programs):
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        a = gt.randn(400, 400)
+        for _ in range(20):
+            a = (a @ a).tanh()
+        a.sum().item()
+        """,
+    )
+    sent = {}
+    spans = []
+    for line in lines:
+        fields = details(line)
+        if line["event"] == "WORKER_SEND" and "result" in fields:
+            sent[fields["result"]] = float(line["elapsed"])
+        if line["event"] == "WORKER_RECV" and "start" in fields:
+            start, duration = (float(fields[key].rstrip("s")) for key in ("start", "duration"))
+            assert start + duration <= float(line["elapsed"]) + 1e-6, line
+            if "result" in fields:
+                assert start + 1e-6 >= sent[fields["result"]], line
+            spans.append((start, duration, fields.get("op")))
+    assert spans == sorted(spans), "a worker executes one at a time, in order"
+    assert all(a[0] + a[1] <= b[0] + 1e-9 for a, b in zip(spans, spans[1:]))
+    products = [duration for _, duration, op in spans if op == "matmul"]
+    assert len(products) == 20 and min(products) > 1e-5
+
+
+@pytest.mark.parametrize("link", ["memory", "ipc", "tcp"])
+def test_a_server_logs_clients_and_workers(programs, link):
+    log = programs.directory / "server.log"
+    server = programs.server("--log", log)
+    worker = programs.worker(server.port, "--name", "first", host=f"{link}://localhost")
+    program = """
+        import sys, gt
+        gt.connect(sys.argv[1])
+        print((gt.ones(4) + 1).sum().item())
+    """
+    assert programs.run(program, f"{link}://localhost:{server.port}") == "8.0\n"
+    assert programs.run(program, f"{link}://localhost:{server.port}") == "8.0\n"
+    worker.end()
+    until(lambda: "DISCONNECT   | WORKER first" in log.read_text(), "the worker's leaving in the log")
+    server.end()
+    lines = parse(log.read_text())
+    events = [(line["event"], line["source"]) for line in lines]
+    for event in ("CONNECT", "DISCONNECT"):
+        for source in ("WORKER first", "CLIENT 1", "CLIENT 2"):
+            assert events.count((event, source)) == 1
+    adds = [details(line) for line in lines if line["event"] == "WORKER_RECV" and "op=add" in line["details"]]
+    assert [fields["result"] for fields in adds] == ["1_2", "2_2"]
+    assert all(0 <= float(fields["duration"].rstrip("s")) < 10 for fields in adds)
+    assert all(0 <= float(fields["start"].rstrip("s")) < 600 for fields in adds), "on the dispatcher's clock"
+
+
+def test_large_arrays_are_counted(programs):
+    lines, _ = logged(
+        programs,
+        """
+        import gt, numpy
+        x = gt.from_numpy(numpy.ones((512, 1024), dtype=numpy.float32))
+        x.numpy()
+        """,
+    )
+    sizes = {(line["event"], line["command"]): line["size"] for line in lines}
+    assert sizes["RECV", "CreateTensor"] == sizes["WORKER_SEND", "WorkerCreateTensor"] == "2.0MB"
+
+
+def test_the_log_is_rotated_by_size(programs):
+    log = programs.directory / "instructions.log"
+    programs.run(
+        """
+        import gt
+        a = gt.ones(4)
+        for _ in range(20000):
+            b = a + 1
+        gt.synchronize()
+        """,
+        GT_INSTRUCTION_LOG=log,
+        GT_INSTRUCTION_LOG_SIZE="1M",
+    )
+    files = sorted(path.name for path in programs.directory.iterdir() if path.name.startswith("instructions.log"))
+    assert files == ["instructions.log", *(f"instructions.log.{k}" for k in range(1, 5))], "four old ones are kept"
+    last = 0
+    for name in [*(f"instructions.log.{k}" for k in range(4, 0, -1)), "instructions.log"]:
+        path = programs.directory / name
+        assert path.stat().st_size <= 1 << 20
+        for line in path.read_text().splitlines():
+            match = LINE.fullmatch(line)
+            assert match, f"a line was parted: {line!r}"
+            sequence = int(match["seq"])
+            assert sequence == last + 1 or last == 0
+            last = sequence
+    assert last > 60000
+
+
+def test_a_full_disk_stops_the_log_and_not_the_work(programs):
+    process = programs.python(
+        """
+        import gt
+        a = gt.ones(4)
+        for k in range(20000):
+            b = a + k
+        print(b.sum().item())
+        """,
+        GT_INSTRUCTION_LOG="/dev/full",
+    )
+    assert process.wait() == 0, process.text()
+    assert process.output.read_text() == "80000.0\n"
+    assert process.errors.read_text().count("the instruction log stops: /dev/full: No space left on device") == 1
+
+
+def test_a_log_that_cannot_be_written(programs):
+    path = programs.directory / "no" / "such" / "log"
+    process = programs.python("import gt; gt.ones(1).item()", GT_INSTRUCTION_LOG=path)
+    assert process.wait() != 0
+    assert f"cannot write the instruction log to {path}: No such file or directory" in process.text()
+
+
+def test_a_dispatcher_object_writes_its_log_file_and_console(programs):
+    log = programs.directory / "object.log"
+    process = programs.python(
+        """
+        import sys, threading
+        import gt
+        from gt.dispatcher.dispatcher import Dispatcher
+        from gt.worker.worker import Worker
+        dispatcher = Dispatcher(host="localhost", port=0, log_file=sys.argv[1], console_log=True)
+        serving = threading.Thread(target=dispatcher.start)
+        serving.start()
+        working = threading.Thread(target=Worker("w").connect_to_dispatcher, kwargs={"dispatcher_port": dispatcher.port})
+        working.start()
+        gt.connect(f"localhost:{dispatcher.port}")
+        (gt.ones(3) * 2).sum().item()
+        gt.disconnect()
+        dispatcher.stop()
+        serving.join()
+        working.join()
+        """,
+        log,
+    )
+    assert process.wait() == 0, process.text()
+    assert process.output.read_text() == log.read_text()
+    assert "op=mul" in log.read_text()
+    parse(log.read_text())
+
+
+# ---- where failures come from -----------------------------------------------------------------------------------
+
+
+def test_an_error_names_its_line_its_worker_and_its_instruction(programs):
+    lines, output = logged(
+        programs,
+        """
+        import gt
+        table = gt.ones(3)
+
+        def look_up(index):
+            return table[gt.tensor([index])]
+
+        wrong = look_up(7)
+        later = (wrong + 1).sum()
+        try:
+            later.item()
+        except IndexError as error:
+            print(error)
+        print(table.sum().item())
+        """,
+    )
+    match = re.fullmatch(
+        r"indexing: index 7 is out of bounds for dimension 0 with size 3 \(on auto_worker\), "
+        r"issued at (.*)/0-program.py:6, instruction #(\d+) of the log\n3.0\n",
+        output,
+    )
+    assert match, output
+    named = lines[int(match[2]) - 1]
+    assert named["event"] == "RECV" and "op=wrap_index" in named["details"]
+    errors = [line for line in lines if line["event"] == "ERROR"]
+    assert [details(line)["instruction"] for line in errors] == ["#" + match[2]]
+    assert "index 7 is out of bounds" in errors[0]["details"]
+    failed = [details(line) for line in lines if line["event"] == "WORKER_RECV" and "success=False" in line["details"]]
+    assert [fields.get("op") for fields in failed] == ["wrap_index", "take", "add", "sum", None]
+
+
+def test_without_a_log_an_error_still_names_its_line(programs):
+    output = programs.run(
+        """
+        import gt
+        from gt import nn
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding = nn.Embedding(10, 4)
+
+            def forward(self, x):
+                return self.embedding(x)
+
+        output = Model()(gt.tensor([3, 12]))
+        try:
+            print(output)
+        except IndexError as error:
+            print(error)
+        """
+    )
+    assert "12" in output and output.endswith("0-program.py:11\n"), "the user's line, not one of gt.nn"
+
+
+def test_lines_are_told_apart_and_forgotten_code_is_not_confused(programs):
+    output = programs.run(
+        """
+        import gt
+        table = gt.ones(3)
+        for k in range(3000):           # more code objects than any cache has room for, at recycled addresses
+            scope = {'table': table, 'gt': gt}
+            code = compile('\\n' * (k % 100) + 'bad = table[gt.tensor([5])]', f'generated_{k}.py', 'exec')
+            exec(code, scope)
+            if k % 500 == 499:
+                try:
+                    scope['bad'].item()
+                except IndexError as error:
+                    print(str(error).rpartition(' at ')[2])
+        """
+    )
+    assert output == "".join(f"generated_{k}.py:{k % 100 + 1}\n" for k in range(499, 3000, 500))
