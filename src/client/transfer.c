@@ -252,8 +252,7 @@ static void transfer_drop(gt_client *client, gt_transfer *transfer)
 
 static bool transfer_idle(const gt_transfer *transfer)
 {
-    return !transfer->lent && !transfer->abandoned &&
-           atomic_load_explicit(transfer->segment->busy, memory_order_acquire) == 0;
+    return !transfer->lent && !transfer->abandoned && !gt__segment_busy(transfer->segment);
 }
 
 /* A segment of at least `bytes`, known to the server. NULL: not to be had (descriptors, memory): do without. */
@@ -326,12 +325,12 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
     memcpy(tail[0].i64, meta.shape, sizeof tail[0].i64);
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
     if (transfer) {
-        atomic_store_explicit(transfer->segment->busy, 1, memory_order_relaxed);
         memcpy(transfer->segment->data, data, bytes);
+        gt__segment_give(transfer->segment);
         upload.imm[1].u = transfer->segment->id;
         gt_err err = gt__emit(client, upload, tail, NULL, 0, out);
         if (err != GT_OK)
-            atomic_store_explicit(transfer->segment->busy, 0, memory_order_relaxed);
+            gt__segment_done(transfer->segment);
         return err;
     }
     size_t first = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
@@ -373,11 +372,15 @@ static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
     uint64_t ticket = 0;
     transfer->lent = true; /* ours alone, from here on */
     gt_err err = ask(client, question, &nothing, &ticket);
-    if (err == GT_OK)
+    if (err == GT_OK) {
+        gt__segment_busy(transfer->segment); /* the worker wrote the data before it cleared the word */
         return GT_OK;
+    }
     transfer->lent = false;
     if (err == GT_ERR_INTERRUPTED)
         transfer->abandoned = ticket;
+    else if (err == GT_ERR_CONNECTION) /* a worker that was given up may wake, and write to it yet */
+        transfer_drop(client, transfer);
     return err;
 }
 

@@ -183,7 +183,8 @@ static void segment_put(memory_link *m, uint64_t id, int fd)
 {
     gt_segment *segment, **grown;
     if (m->segment_count >= MAX_SEGMENTS) {
-        close(fd);
+        if (fd >= 0)
+            close(fd);
         gt__link_kill(&m->base, "protocol error: %s shared more than %d segments", m->base.peer, MAX_SEGMENTS);
         return;
     }
@@ -214,7 +215,7 @@ static void socket_drain(memory_link *m)
         if (got == GT_MEMORY_GONE) {
             gt__link_lose(&m->base, "%s closed the connection", m->base.peer);
             epoll_ctl(m->base.fd, EPOLL_CTL_DEL, m->socket, NULL);
-        } else if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_SEGMENT && fd >= 0) {
+        } else if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_SEGMENT) { /* fd < 0: it got lost */
             segment_put(m, message.value, fd);
         } else {
             if (fd >= 0)
@@ -454,7 +455,7 @@ static gt_err memory_share(gt_link *link, gt_segment *segment)
     if (!grown)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     m->shared_ids = grown;
-    GT_TRY(gt__memory_send(m->socket, GT_MEMORY_SEGMENT, segment->id, &segment->fd, 1));
+    GT_TRY(gt__memory_send(m->socket, GT_MEMORY_SEGMENT, segment->id, &segment->fd, segment->fd >= 0));
     m->shared_ids[m->shared_count++] = segment->id;
     return GT_OK;
 }

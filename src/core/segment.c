@@ -62,7 +62,8 @@ static gt_err handle_new(uint64_t id, int fd, size_t bytes, gt_segment **out)
 {
     gt_segment *segment = calloc(1, sizeof *segment);
     if (!segment) {
-        close(fd);
+        if (fd >= 0)
+            close(fd);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
     segment->id = id;
@@ -104,6 +105,8 @@ gt_err gt__segment_new(size_t bytes, gt_segment **out)
 gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **out)
 {
     struct stat info;
+    if (fd < 0)
+        return handle_new(id, fd, 0, out);
     int seals = fcntl(fd, F_GET_SEALS);
     int needed = F_SEAL_SHRINK | F_SEAL_GROW; /* the mapping is found by inode: its size must never change */
     if (seals < 0 || (seals & needed) != needed || fstat(fd, &info) || !S_ISREG(info.st_mode) ||
@@ -150,6 +153,8 @@ gt_err gt__segment_map(gt_segment *segment)
     struct stat info;
     if (segment->data)
         return GT_OK;
+    if (segment->fd < 0)
+        return gt__fail(GT_ERR_MEMORY, "too many open files: a shared segment got lost (see ulimit -n)");
     if (fstat(segment->fd, &info))
         return system_failure("map", segment->bytes);
     table_lock();
@@ -169,6 +174,16 @@ gt_err gt__segment_map(gt_segment *segment)
         segment->fd = -1;
     }
     return GT_OK;
+}
+
+void gt__segment_give(gt_segment *segment)
+{
+    atomic_store_explicit(segment->busy, 1, memory_order_release);
+}
+
+bool gt__segment_busy(const gt_segment *segment)
+{
+    return atomic_load_explicit(segment->busy, memory_order_acquire) != 0;
 }
 
 void gt__segment_done(gt_segment *segment)

@@ -100,6 +100,7 @@ typedef struct gt_relay {
     struct gt_relay *next;
     uint64_t client_id, id;
     gt_dispatch_worker *shared_with; /* NULL: nobody yet */
+    bool orphaned;                   /* the worker it was shared with is gone, perhaps before it was done with the data */
 } gt_relay;
 
 struct gt_session {
@@ -114,6 +115,7 @@ struct gt_session {
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: no worker is there */
     char lost[160];           /* why tensors without a worker are lost */
     gt_relay *relays;
+    bool orphans; /* among them */
     gt_download *downloads; /* in the order asked for; the first gets its parts */
     gt_slot *overflow; /* answers the client has not made room for yet */
     size_t overflow_first, overflow_count, overflow_capacity; /* slots: sent already, in all, room for */

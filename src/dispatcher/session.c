@@ -164,9 +164,23 @@ static gt_err share_segment(gt_session *session, uint64_t client_id, bool *later
     gt_err err = worker->link->ops->share(worker->link, &renamed);
     /* A worker that is gone will leave in a moment; that ends no session. */
     *later = err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || (err != GT_OK && worker->link->gone);
-    if (err == GT_OK)
+    if (err == GT_OK) {
         relay->shared_with = worker;
+        relay->orphaned = false;
+    }
     return *later ? GT_OK : err;
+}
+
+/* What a worker that is gone had of the client's, the client may use again: but not before all that it had sent until
+ * then was read, for an upload for the next worker may be among it. */
+static void release_orphans(gt_session *session)
+{
+    session->orphans = false;
+    for (gt_relay *relay = session->relays; relay; relay = relay->next)
+        if (relay->orphaned) {
+            relay->orphaned = false;
+            gt__session_unused(session, relay->client_id);
+        }
 }
 
 static void relay_free(gt_relay *relay)
@@ -341,7 +355,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
     size_t available, left = budget;
-    const gt_slot *slots;
+    const gt_slot *slots = NULL;
     if (session->overflow_count && flush_overflow(session)) {
         *progress = true;
         gt__download_continue(session);
@@ -374,6 +388,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     }
     if (dispatcher->observing)
         gt__observe_handled(dispatcher);
+    if (__builtin_expect(session->orphans, 0) && !slots)
+        release_orphans(session);
     *progress |= left < budget;
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
 }
@@ -408,8 +424,10 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
         if (handle->worker == worker->index)
             handle->worker = GT_NO_WORKER;
     for (gt_relay *relay = session->relays; relay; relay = relay->next)
-        if (relay->shared_with == worker)
+        if (relay->shared_with == worker) {
             relay->shared_with = NULL;
+            relay->orphaned = session->orphans = true;
+        }
     if (session->home != worker)
         return;
     snprintf(session->lost, sizeof session->lost, "%s", reason);

@@ -75,7 +75,8 @@ static gt_err resolve(gt_worker *worker, const gt_instruction *ins, const gt_slo
 /* ---- uploads ----------------------------------------------------------------------------------------------- */
 
 /* Small uploads are copied out of the segment at once, and so are all beyond a number, so that a few segments serve any
- * number of tensors: each one in use costs its client and the dispatcher a descriptor. */
+ * number of tensors: each one in use costs its client and the dispatcher a descriptor. So are integers and masks: the
+ * client could still change them, and an index must stay what it was when it was checked. */
 enum { ADOPT_BYTES = 1 << 20, MAX_ADOPTED = 128 };
 
 /* Memory for the view, filled with the first `bytes` of it. */
@@ -102,12 +103,16 @@ static gt_err upload_from_segment(gt_worker *worker, uint64_t id, gt_view *view,
     gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, id) : NULL;
     if (!segment)
         return gt__fail(GT_ERR_INTERNAL, "upload: the segment is missing");
-    bool adopt = worker->engine->ops->host_memory && bytes >= ADOPT_BYTES && worker->store->adopted < MAX_ADOPTED;
-    gt_err err = segment->bytes < bytes ? gt__fail(GT_ERR_INTERNAL, "upload: the segment is too small")
-                                        : gt__segment_map(segment);
-    if (err == GT_OK)
+    bool adopt = worker->engine->ops->host_memory && bytes >= ADOPT_BYTES && worker->store->adopted < MAX_ADOPTED &&
+                 gt__dtype_is_float((gt_dtype)view->meta.dtype);
+    gt_err err = gt__segment_map(segment);
+    if (err == GT_OK && segment->bytes < bytes)
+        err = gt__fail(GT_ERR_INTERNAL, "upload: the segment is too small");
+    if (err == GT_OK) {
+        gt__segment_busy(segment); /* the client wrote the data before it set the word */
         err = adopt ? upload_adopt(worker, segment, view, buffer)
                     : upload_copy(worker, segment->data, bytes, view, buffer);
+    }
     if (err != GT_OK || !adopt)
         gt__segment_done(segment);
     return err;

@@ -25,7 +25,10 @@ static int patience_ms(const gt_worker_options *options)
     return options->stop_poll_ms ? options->stop_poll_ms : -1;
 }
 
-enum { RETRY_MS = 50 }; /* between attempts to reach a server that is not there yet */
+enum {
+    RETRY_MS = 50,     /* between attempts to reach a server that is not there yet */
+    ATTEMPT_MS = 1000, /* of one that does not answer: as long as nobody looks at *stop */
+};
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
@@ -100,10 +103,12 @@ static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *vi
 static gt_err fetch_into_segment(gt_worker *worker, const gt_instruction *ins, const gt_view *view, size_t bytes)
 {
     gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, ins->imm[0].u) : NULL;
+    if (segment)
+        GT_TRY(gt__segment_map(segment));
     if (!segment || ins->imm[1].u > segment->bytes || bytes > segment->bytes - ins->imm[1].u)
         return gt__fail(GT_ERR_INTERNAL, "fetch: the segment is missing or too small");
-    GT_TRY(gt__segment_map(segment));
     GT_TRY(worker->engine->ops->read(worker->engine, view->data, segment->data + ins->imm[1].u, bytes));
+    gt__segment_done(segment);
     return answer_piece(worker, ins->result, view, 0, 0, true);
 }
 
@@ -272,10 +277,14 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
     GT_TRY(gt__hello_send(worker->link, GT_ROLE_WORKER, worker->name, worker->engine->ops->name));
+    uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     gt_err err;
-    while ((err = gt__hello_wait(worker->link, options->timeout_ms, &welcome)) == GT_ERR_INTERRUPTED)
-        if (stopping(options))
+    do {
+        int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
+        err = gt__hello_wait(worker->link, look_ms > 0 && left > look_ms ? look_ms : left > 0 ? left : 1, &welcome);
+        if (err != GT_OK && stopping(options))
             return GT_OK;
+    } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
     gt__timing_init(&worker->timing);
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
@@ -289,8 +298,11 @@ static gt_err connect_patiently(const gt_worker_options *options, gt_link **link
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     for (;;) {
-        gt_err err = gt__address_connect(options->address, options->timeout_ms, link);
-        if (err != GT_ERR_CONNECTION || stopping(options) || gt__remaining_ms(deadline) == 0)
+        int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
+        gt_err err = gt__address_connect(options->address,
+                                         look_ms > 0 && left > ATTEMPT_MS ? ATTEMPT_MS : left > 0 ? left : 1, link);
+        bool again = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
+        if (!again || stopping(options) || gt__remaining_ms(deadline) == 0)
             return err;
         poll(NULL, 0, RETRY_MS);
     }

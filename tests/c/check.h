@@ -19,6 +19,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Sanitizers make everything an order of magnitude slower: tests that move much data move less under them. */
+#if defined(__has_feature)
+#define CHECK_HAS_FEATURE(name) __has_feature(name)
+#else
+#define CHECK_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || CHECK_HAS_FEATURE(address_sanitizer) ||      \
+    CHECK_HAS_FEATURE(thread_sanitizer)
+#define CHECK_SANITIZED 1
+#else
+#define CHECK_SANITIZED 0
+#endif
+
 static struct {
     char **filters;
     int filter_count, passed, failed;

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -619,6 +620,41 @@ static void test_segments_flow(const void *argument)
     ends_close(&e);
 }
 
+/* A process that may have no more descriptors loses the one that comes, and not the link. */
+static void test_segment_lost(const void *argument)
+{
+    ends e;
+    gt_segment *mine, *theirs;
+    struct rlimit before, none;
+    if (!ends_open(&e, argument) || !CHECK_EQ(gt__segment_new(100, &mine), GT_OK))
+        return;
+    CHECK_EQ(e.client->ops->share(e.client, mine), GT_OK);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    theirs = e.server->ops->segment(e.server, mine->id);
+    setrlimit(RLIMIT_NOFILE, &before);
+    if (CHECK(theirs)) {
+        CHECK_EQ(gt__segment_map(theirs), GT_ERR_MEMORY);
+        CHECK(strstr(gt_error_text(), "too many open files"));
+    }
+    /* The next one is as good as ever, and the lost one can be passed on as lost. */
+    e.client->ops->forget(e.client, mine->id);
+    CHECK_EQ(e.client->ops->share(e.client, mine), GT_OK);
+    CHECK_EQ(e.server->ops->share(e.server, theirs), GT_OK);
+    gt_segment *passed = e.client->ops->segment(e.client, theirs->id);
+    CHECK(passed && gt__segment_map(passed) == GT_ERR_MEMORY);
+    send_record(e.client, 1);
+    CHECK(gt__link_wait(e.server, GT_WAIT_READ, PATIENCE_MS) == GT_OK && read_record(e.server, 1));
+    e.server->ops->forget(e.server, mine->id);
+    theirs = e.server->ops->segment(e.server, mine->id);
+    CHECK(theirs && gt__segment_map(theirs) == GT_OK);
+    CHECK(!e.server->dead && !e.client->dead);
+    gt__segment_release(mine);
+    ends_close(&e);
+}
+
 /* A reader that lags behind a writer on its own processor moves to another, and may run anywhere again afterwards. */
 static void test_crowded(const void *argument)
 {
@@ -705,6 +741,7 @@ int main(int argc, char **argv)
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
         {.name = "segments", .run = test_segments, .which = RINGS},
         {.name = "segment flow", .run = test_segments_flow, .which = RINGS},
+        {.name = "segment lost", .run = test_segment_lost, .which = RINGS},
         {.name = "crowded", .run = test_crowded, .which = RINGS},
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
     };

@@ -197,6 +197,14 @@ static void upload_segment(gt_link *link, gt_segment *segment, uint64_t id)
     send_slots(link, upload, 2);
 }
 
+static bool becomes_idle(const gt_segment *segment)
+{
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (gt__segment_busy(segment) && gt__remaining_ms(deadline))
+        poll(NULL, 0, 1);
+    return !gt__segment_busy(segment);
+}
+
 /* Clients leave, one of them while it is held up, and the worker has no room to be told: it hears of it later. */
 static void test_leaving_a_full_ring(const void *argument)
 {
@@ -439,6 +447,7 @@ static void test_segments_end(const void *argument)
     CHECK(receive(client, record) && record->ins.op == GT_OP_welcome);
     CHECK_EQ(record->ins.imm[1].i, 1);
     CHECK_EQ(record->ins.flags & GT_FLAG_SEGMENTS, 0);
+    CHECK(becomes_idle(segment)); /* the worker that had it is gone */
     upload_segment(client, segment, 2);
     for (uint64_t id = 1; id <= 2; id++) {
         CHECK_EQ(fetch_text(client, id, id, text, sizeof text), GT_ERR_CONNECTION);

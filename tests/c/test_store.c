@@ -3,6 +3,7 @@
  * Views are compared with lists of element numbers, which need no strides.
  */
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -595,12 +596,15 @@ static gt_err failing_run(gt_engine *engine, const gt_call *call)
     return gt__fail(GT_ERR_INTERNAL, "the device did not compute");
 }
 
-static gt_entry *upload_segment(gt_worker *worker, uint64_t slot, int64_t bytes)
+static gt_entry *upload_segment(gt_worker *worker, gt_dtype dtype, uint64_t slot, int64_t bytes)
 {
-    gt_slot upload[8] = {{.ins = {.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .tail = 1, .result = slot}}};
-    upload->ins.imm[0].i = upload[1].i64[0] = bytes;
+    gt_slot upload[8] = {
+        {.ins = {.op = GT_OP_upload, .dtype = (uint8_t)dtype, .rank = 1, .tail = 1, .result = slot}}};
+    upload->ins.imm[0].i = bytes;
+    upload[1].i64[0] = bytes / (int64_t)gt__dtype_size(dtype);
     upload->ins.imm[1].u = 1;
-    atomic_store(only_segment->busy, 1);
+    if (only_segment->busy)
+        gt__segment_give(only_segment);
     return execute(worker, upload);
 }
 
@@ -618,7 +622,7 @@ static void test_failed_uploads(const void *argument)
     failing.write = failing_write;
     CHECK_EQ(start_upload(&worker, 1, 2 * GT_MAX_CHUNK)->state, GT_ENTRY_FILLING);
     gt__store_clear(worker.store, gt__store_entry(worker.store, 1));
-    CHECK_EQ(upload_segment(&worker, 2, BYTES)->state, GT_ENTRY_TENSOR);
+    CHECK_EQ(upload_segment(&worker, GT_UINT8, 2, BYTES)->state, GT_ENTRY_TENSOR);
     CHECK_EQ(atomic_load(only_segment->busy), 0); /* copied */
     gt__store_clear(worker.store, gt__store_entry(worker.store, 2));
     const gt_engine_ops *works = worker.engine->ops;
@@ -627,10 +631,10 @@ static void test_failed_uploads(const void *argument)
     append(&worker, 3, GT_MAX_CHUNK, GT_MAX_CHUNK, 2);
     CHECK_EQ(gt__store_entry(worker.store, 3)->state, GT_ENTRY_POISON);
     CHECK_EQ(start_upload(&worker, 4, 2 * GT_MAX_CHUNK)->state, GT_ENTRY_POISON);
-    CHECK_EQ(upload_segment(&worker, 5, BYTES)->state, GT_ENTRY_POISON);
+    CHECK_EQ(upload_segment(&worker, GT_UINT8, 5, BYTES)->state, GT_ENTRY_POISON);
     CHECK_EQ(atomic_load(only_segment->busy), 0);
     worker.engine->ops = works;
-    CHECK_EQ(upload_segment(&worker, 6, 100 * BYTES)->state, GT_ENTRY_POISON);
+    CHECK_EQ(upload_segment(&worker, GT_UINT8, 6, 100 * BYTES)->state, GT_ENTRY_POISON);
     CHECK_EQ(atomic_load(only_segment->busy), 0);
     CHECK_EQ(stats_of(worker.store).bytes_used, 0);
     /* A copy for a fetch that fails is given back once. */
@@ -649,6 +653,48 @@ static void test_failed_uploads(const void *argument)
     worker.engine->ops = works;
     worker_close(&worker);
     gt__segment_release(only_segment);
+}
+
+/* A segment whose descriptor did not arrive: its owner hears of it, and the worker lives. */
+static void test_lost_segment(const void *argument)
+{
+    (void)argument;
+    static const gt_link_ops link_ops = {.segment = find_only_segment};
+    gt_link link = {.ops = &link_ops};
+    gt_worker worker;
+    if (!worker_open(&worker) || !CHECK_EQ(gt__segment_adopt(1, -1, &only_segment), GT_OK))
+        return;
+    worker.link = &link;
+    const gt_entry *entry = upload_segment(&worker, GT_FLOAT32, 1, 2 << 20);
+    CHECK(entry->state == GT_ENTRY_POISON && entry->poison->err == GT_ERR_MEMORY);
+    CHECK(strstr(entry->poison->text, "too many open files"));
+    CHECK_EQ(execute_arange(&worker, 2, 6)->state, GT_ENTRY_TENSOR);
+    worker_close(&worker);
+    gt__segment_release(only_segment);
+}
+
+/* Poison that there is no memory for is another, which says so. */
+static void test_no_memory_for_poison(const void *argument)
+{
+    (void)argument;
+    if (CHECK_SANITIZED) {
+        puts("skipped: a sanitizer ends the program where malloc would fail");
+        return;
+    }
+    struct rlimit before, none;
+    static char text[64 << 20];
+    memset(text, 'x', sizeof text - 1);
+    getrlimit(RLIMIT_AS, &before);
+    none = before;
+    none.rlim_cur = 1 << 20;
+    setrlimit(RLIMIT_AS, &none);
+    gt_poison *first = gt__poison_new(GT_ERR_INDEX, text), *second = gt__poison_new(GT_ERR_INDEX, text);
+    setrlimit(RLIMIT_AS, &before);
+    CHECK(first->err == GT_ERR_MEMORY && strstr(first->text, "out of memory"));
+    CHECK(first == second);
+    for (int k = 0; k < 2; k++)
+        gt__poison_release(first);
+    CHECK(strstr(first->text, "out of memory"));
 }
 
 /* A segment is used in place, but not by any number of tensors: each one in use is a descriptor with its client. */
@@ -672,7 +718,7 @@ static void test_adopted_segments(const void *argument)
     CHECK_EQ(gt__segment_map(only_segment), GT_OK);
     CHECK_EQ(only_segment->fd, -1);
     for (uint64_t slot = 1; slot <= MOST + 2; slot++) {
-        const gt_entry *entry = upload_segment(&worker, slot, BYTES);
+        const gt_entry *entry = upload_segment(&worker, GT_FLOAT32, slot, BYTES);
         bool in_place = slot <= MOST;
         CHECK_EQ(atomic_load(made->busy), in_place);
         CHECK((entry->view.data == only_segment->data) == in_place);
@@ -680,7 +726,15 @@ static void test_adopted_segments(const void *argument)
     }
     gt__store_clear(worker.store, gt__store_entry(worker.store, 1));
     CHECK_EQ(atomic_load(made->busy), 0);
-    CHECK(upload_segment(&worker, 1, BYTES)->view.data == only_segment->data);
+    CHECK(upload_segment(&worker, GT_FLOAT16, 1, BYTES)->view.data == only_segment->data);
+    /* What can be an index or a mask is copied, so that it stays what it was when it was checked. */
+    gt__store_clear(worker.store, gt__store_entry(worker.store, 1));
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+        if (gt__dtype_is_float((gt_dtype)dtype))
+            continue;
+        CHECK(upload_segment(&worker, (gt_dtype)dtype, 1, BYTES)->view.data != only_segment->data);
+        CHECK_EQ(atomic_load(made->busy), 0);
+    }
     worker_close(&worker);
     gt__segment_release(only_segment);
     gt__segment_release(made);
@@ -699,6 +753,8 @@ int main(int argc, char **argv)
     check_run("in place", test_in_place, NULL);
     check_run("uploads in pieces", test_uploads_in_pieces, NULL);
     check_run("failed uploads", test_failed_uploads, NULL);
+    check_run("lost segment", test_lost_segment, NULL);
+    check_run("no memory for poison", test_no_memory_for_poison, NULL);
     check_run("adopted segments", test_adopted_segments, NULL);
     return check_end();
 }

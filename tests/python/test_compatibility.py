@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 import gt
 from support import free_port
 
@@ -183,3 +185,36 @@ def test_each_thread_has_its_current_client(programs):
         server.port,
     )
     assert text == "True\n"
+
+
+@pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
+def test_a_worker_can_be_stopped_while_nobody_greets_it(programs, transport):
+    """A server that listens and does not serve: stop() ends the wait long before the timeout."""
+    text = programs.run(
+        """
+        import sys, threading, time
+        from gt.dispatcher.dispatcher import Dispatcher
+        from gt.worker.worker import Worker
+        silent = Dispatcher(port=0)
+        worker = Worker(worker_id="patient")
+        failures = []
+        def work():
+            try:
+                worker.connect_to_dispatcher(f"{sys.argv[1]}://localhost", silent.port, timeout=60)
+            except ConnectionError as error:
+                failures.append(error)
+        thread = threading.Thread(target=work)
+        thread.start()
+        def asleep():
+            with open(f"/proc/self/task/{thread.native_id}/stat") as stat:
+                return stat.read().rpartition(")")[2].split()[0] == "S"
+        while not asleep():
+            time.sleep(0.001)
+        worker.stop()
+        start = time.monotonic()
+        thread.join(20)
+        print(thread.is_alive(), time.monotonic() - start < 10)
+    """,
+        transport,
+    )
+    assert text == "False True\n"
