@@ -143,8 +143,10 @@ static void handle_other(gt_client *client, const gt_slot *record)
         gt__link_kill(client->link, "the server closed the connection: %s", reason);
     } else if (record->ins.op == GT_OP_failure || record->ins.flags & GT_FLAG_LAST) {
         for (gt_transfer *transfer = client->transfers; transfer; transfer = transfer->next)
-            if (transfer->abandoned == record->ins.result)
+            if (transfer->abandoned == record->ins.result) {
                 transfer->abandoned = 0;
+                gt__segment_done(transfer->segment);
+            }
     }
 }
 
@@ -370,17 +372,20 @@ static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
     gt_instruction question = {.op = GT_OP_fetch, .operand = {tensor->id}};
     question.imm[0].u = transfer->segment->id;
     uint64_t ticket = 0;
-    transfer->lent = true; /* ours alone, from here on */
+    transfer->lent = true; /* this fetch's alone, from here on */
+    gt__segment_give(transfer->segment);
     gt_err err = ask(client, question, &nothing, &ticket);
     if (err == GT_OK) {
         gt__segment_busy(transfer->segment); /* the worker wrote the data before it cleared the word */
         return GT_OK;
     }
     transfer->lent = false;
-    if (err == GT_ERR_INTERRUPTED)
+    if (err == GT_ERR_INTERRUPTED && ticket)
         transfer->abandoned = ticket;
     else if (err == GT_ERR_CONNECTION) /* a worker that was given up may wake, and write to it yet */
         transfer_drop(client, transfer);
+    else
+        gt__segment_done(transfer->segment);
     return err;
 }
 

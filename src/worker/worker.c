@@ -107,6 +107,7 @@ static gt_err fetch_into_segment(gt_worker *worker, const gt_instruction *ins, c
         GT_TRY(gt__segment_map(segment));
     if (!segment || ins->imm[1].u > segment->bytes || bytes > segment->bytes - ins->imm[1].u)
         return gt__fail(GT_ERR_INTERNAL, "fetch: the segment is missing or too small");
+    gt__segment_busy(segment); /* the client gave it to us to fill */
     GT_TRY(worker->engine->ops->read(worker->engine, view->data, segment->data + ins->imm[1].u, bytes));
     gt__segment_done(segment);
     return answer_piece(worker, ins->result, view, 0, 0, true);
