@@ -268,6 +268,45 @@ def test_a_worker_with_little_memory_recovers(programs):
     assert text.strip() == str(float(1 << 20))
 
 
+@pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
+def test_what_is_too_large_is_its_owners_error_alone(programs, transport):
+    """Computed, uploaded or needed on the way: MemoryError each time; the worker lives, and another client works."""
+    server = programs.server()
+    worker = programs.worker(server.port, GT_WORKER_MEMORY="64M")
+    text = programs.run(
+        """
+        import sys
+        import numpy as np
+        import gt
+        from gt import _gt
+        mine, other = _gt.open(sys.argv[1]), _gt.open(sys.argv[1])
+        _gt.use(other)
+        witness = gt.arange(5)
+        _gt.use(mine)
+        tries = {
+            "full": lambda: gt.zeros(10**6, 10**6),
+            "upload": lambda: gt.from_numpy(np.ones(15_000_000, np.int64)),
+            "matmul": lambda: gt.ones(5000, 1) @ gt.ones(1, 5000),
+            "cat": lambda: gt.cat([gt.ones(2_000_000)] * 20),
+            "sort": lambda: gt.ones(6_000_000).sort()[0],
+            "what comes of it": lambda: (gt.zeros(10**6, 10**6) + 1)[0],
+        }
+        for name, make in tries.items():
+            try:
+                print(name, make().sum().item())
+            except MemoryError as error:
+                assert "allocate" in str(error), error
+            _gt.use(other)
+            assert (witness * 2).tolist() == [0, 2, 4, 6, 8]
+            _gt.use(mine)
+        print(gt.ones(3).sum().item())
+    """,
+        f"{transport}://localhost:{server.port}",
+    )
+    assert text == "3.0\n"
+    assert worker.alive and server.alive
+
+
 def test_recursion_and_long_chains():
     """A chain of many thousands of instructions without a read in between."""
     t = gt.zeros(4)
