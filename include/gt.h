@@ -154,6 +154,8 @@ GT_API gt_err gt_cumsum(gt_tensor *a, int axis, gt_tensor **out);
 /* ---- everything else ---------------------------------------------------------------------------------------- */
 
 GT_API gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* Mean 0 and variance 1 over axis `first` and those after it, times weight, plus bias (their shape; either may be NULL). */
+GT_API gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps, gt_tensor **out);
 GT_API gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out);
 GT_API gt_err gt_copy(gt_tensor *a, gt_tensor **out);
 GT_API gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out); /* one size may be -1 */

@@ -202,6 +202,40 @@ static PyObject *method_cumsum(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return gt__py_result(err, out);
 }
 
+/* Borrowed; NULL for None. *err is -1 where it is neither None nor a tensor. */
+static gt_tensor *optional_tensor(PyObject *object, int *err)
+{
+    if (!object || object == Py_None)
+        return NULL;
+    if (gt__py_is_tensor(object))
+        return gt__py_use(object);
+    PyErr_Format(PyExc_TypeError, "layer_norm(): weight and bias must be tensors or None, not %s",
+                 Py_TYPE(object)->tp_name);
+    *err = -1;
+    return NULL;
+}
+
+/* What nn.functional's layer_norm and group_norm stand on. */
+static PyObject *method_layer_norm(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dims", "weight", "bias", "eps"};
+    PyObject *values[4];
+    int64_t dims = 1;
+    int bad = 0;
+    if (gt__py_parse("_layer_norm", args, nargs, kwnames, names, 4, 4, values) < 0 ||
+        (values[0] && gt__py_int64(values[0], &dims) < 0))
+        return NULL;
+    double eps = values[3] ? PyFloat_AsDouble(values[3]) : 1e-5;
+    if (eps == -1 && PyErr_Occurred())
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *weight = optional_tensor(values[1], &bad), *bias = optional_tensor(values[2], &bad);
+    gt_tensor *out = NULL;
+    if (!a || bad || PyErr_Occurred())
+        return NULL;
+    gt_err err = gt_layer_norm(a, weight, bias, (int)(a->meta.rank - dims), eps, &out);
+    return gt__py_result(err, out);
+}
+
 PyMethodDef gt__py_reduce_methods[] = {
 #define REDUCE(name, types, grad)                                                                                 \
     FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
@@ -209,6 +243,7 @@ PyMethodDef gt__py_reduce_methods[] = {
     FAST("std", method_std, "std(dim=None, *, correction=1, keepdim=False): the standard deviation."),
     FAST("argmax", method_argmax, "argmax(dim=None, keepdim=False): where the largest element is."),
     FAST("argmin", method_argmin, "argmin(dim=None, keepdim=False): where the smallest element is."),
+    FAST("_layer_norm", method_layer_norm, "_layer_norm(dims, weight, bias, eps): over the last `dims` dimensions."),
     FAST("cumsum", method_cumsum, "cumsum(dim, *, dtype=None): the running sum along a dimension."),
     {.ml_name = NULL},
 };

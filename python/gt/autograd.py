@@ -1,8 +1,9 @@
-"""Which operations are recorded for gradients: no_grad() and its kin, as context managers or decorators."""
+"""grad(), and which operations are recorded: no_grad() and its kin, as context managers or decorators."""
 
 import functools
 
 from gt import _gt
+from gt._gt import grad  # noqa: F401
 
 
 class set_grad_enabled:

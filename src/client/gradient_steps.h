@@ -19,6 +19,7 @@ typedef struct frame {
     gt_node *node;
     gt_tensor *g, *x, *y, *z, *out;
     const bool *wanted;
+    bool create_graph; /* the gradient will be differentiated itself: rules may not use rows without one */
     gt_tensor **results;
     gt_tensor *temporary[MAX_TEMPORARIES];
     unsigned count;

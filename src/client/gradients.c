@@ -6,6 +6,7 @@
  */
 #include "gradients_elementwise.h"
 #include "gradients_move.h"
+#include "gradients_norm.h"
 #include "gradients_reduce.h"
 
 #define ENTRY_DIFF(name) [GT_OP_##name] = {.rule = rule_##name, .saves = saves_##name},
@@ -31,7 +32,7 @@ static gt_tensor *retain_saved(gt_tensor *saved)
 gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph,
                          gt_tensor **results)
 {
-    frame f = {.node = node, .g = gradient, .wanted = wanted, .results = results};
+    frame f = {.node = node, .g = gradient, .wanted = wanted, .create_graph = create_graph, .results = results};
     /* References of our own: a step may wait for room, and another thread's pass drop what the node saved. */
     f.x = retain_saved(node->saved[0]);
     f.y = retain_saved(node->saved[1]);

@@ -136,6 +136,22 @@ static gt_err emit_scalar(gt_opcode op, gt_tensor *a, double value, gt_tensor **
     }
 #include "ops.def"
 
+gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(first), imm_f(eps)}};
+    for (unsigned k = 1; k < 3; k++)
+        if (!in[k]) { /* no weight is a weight of one, no bias one of zero */
+            prototype.literals |= (uint8_t)(GT_LITERAL_FLOAT << (2 * k));
+            prototype.literal[k] = imm_f(op == GT_OP_layer_norm && k == 2 ? 0 : 1);
+        }
+    return gt__emit(in[0]->client, prototype, NULL, in, 3, out);
+}
+
+gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps, gt_tensor **out)
+{
+    return gt__emit_layer_norm(GT_OP_layer_norm, (gt_tensor *[]){a, weight, bias}, first, eps, out);
+}
+
 gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
 {
     return emit_one(GT_OP_argmax, a, imm_i(axis), imm_i(0), keepdims ? GT_FLAG_KEEPDIM : 0, out);

@@ -37,6 +37,8 @@ typedef enum gt_opcode {
  *   ARGREDUCE   a             axis.i, -1 = all                                  GT_FLAG_KEEPDIM
  *   SCAN        a             axis.i
  *   MATMUL      a b
+ *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
+ *                                                               have, unless they are literals; backward: g x w
  *   RESHAPE     a                                               shape
  *   EXPAND      a                                               shape (leading axes may be new)
  *   PERMUTE     a             axes, a byte each
@@ -69,6 +71,7 @@ typedef enum gt_form {
     GT_FORM_ARGREDUCE,
     GT_FORM_SCAN,
     GT_FORM_MATMUL,
+    GT_FORM_LAYER_NORM,
     GT_FORM_RESHAPE,
     GT_FORM_PERMUTE,
     GT_FORM_EXPAND,

@@ -579,6 +579,44 @@ static gt_err infer_sample(inference *s)
     return gt__meta_set(s->out, GT_INT64, a->rank, shape);
 }
 
+/* ---- normalisation ----------------------------------------------------------------------------------------- */
+
+/* The operand is one of x's dtype and of shape `meta`. */
+static gt_err check_layer_norm_operand(const inference *s, unsigned k, const gt_meta *meta)
+{
+    const gt_meta *operand = s->in[k];
+    if (operand->dtype != meta->dtype)
+        return gt__fail(GT_ERR_TYPE, "%s: expected operands of one dtype, but got %s and %s", s->row->name,
+                        gt__dtype_name((gt_dtype)meta->dtype), gt__dtype_name((gt_dtype)operand->dtype));
+    if (gt__meta_same_shape(operand, meta))
+        return GT_OK;
+    char wanted[128], got[128];
+    return gt__fail(GT_ERR_VALUE, "%s: expected an operand of shape %s, but got one of shape %s", s->row->name,
+                    gt__shape_text(meta->rank, meta->shape, wanted, sizeof wanted),
+                    gt__shape_text(operand->rank, operand->shape, got, sizeof got));
+}
+
+static gt_err infer_layer_norm(inference *s)
+{
+    bool forward = s->ins->op == GT_OP_layer_norm;
+    const gt_meta *x = forward ? s->in[0] : s->in[1];
+    int64_t first = s->ins->imm[0].i;
+    GT_TRY(check_axis(s, first, x->rank));
+    if (!gt__dtype_is_float((gt_dtype)x->dtype))
+        return gt__fail(GT_ERR_TYPE, "%s needs a floating dtype, not %s", s->row->name,
+                        gt__dtype_name((gt_dtype)x->dtype));
+    gt_meta line;
+    GT_TRY(gt__meta_set(&line, (gt_dtype)x->dtype, x->rank - (unsigned)first, x->shape + first));
+    if (!forward)
+        GT_TRY(check_layer_norm_operand(s, 0, x));
+    for (unsigned k = forward ? 1 : 2; k < 3; k++)
+        if (s->in[k])
+            GT_TRY(check_layer_norm_operand(s, k, &line));
+    s->compute = (gt_dtype)x->dtype;
+    *s->out = s->ins->op == GT_OP_layer_norm_backward_weight ? line : *x;
+    return GT_OK;
+}
+
 /* ---- creation ---------------------------------------------------------------------------------------------- */
 
 static gt_err infer_eye(inference *s)
@@ -627,6 +665,7 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_ARGREDUCE] = infer_argreduce,
     [GT_FORM_SCAN] = infer_scan,
     [GT_FORM_MATMUL] = infer_matmul,
+    [GT_FORM_LAYER_NORM] = infer_layer_norm,
     [GT_FORM_RESHAPE] = infer_reshape,
     [GT_FORM_PERMUTE] = infer_permute,
     [GT_FORM_EXPAND] = infer_expand,
@@ -681,6 +720,8 @@ static bool literal_allowed(const gt_op_row *row, unsigned k)
     case GT_FORM_TERNARY:
     case GT_FORM_ASSIGN:
         return k >= 1;
+    case GT_FORM_LAYER_NORM:
+        return row == &gt__op_table[GT_OP_layer_norm] ? k >= 1 : k == 2;
     case GT_FORM_SCATTER:
         return k == 2;
     default:

@@ -88,6 +88,16 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(b, GT_FLOAT32, 4, 5);
         META(&e->expected, dtype, 2, 3, 5);
         break;
+    case GT_FORM_LAYER_NORM:
+        META(b, GT_FLOAT32, 2, 3, 4);
+        META(c, GT_FLOAT32, 3, 4);
+        if (ins->op == GT_OP_layer_norm)
+            *b = *c;
+        if (ins->op == GT_OP_layer_norm_backward_weight)
+            expect_shape(e, dtype, c);
+        ins->imm[0].i = 1;
+        ins->imm[1].f = 1e-5;
+        break;
     case GT_FORM_SAMPLE:
         META(a, GT_FLOAT32, 3, 4);
         set_words(&e->record[1], 2, 0, 0);
@@ -230,7 +240,7 @@ static inline void example_make(gt_opcode op, example *e)
     for (unsigned k = 0; k < row->operands; k++)
         e->record->ins.operand[k] = 1 + k;
     bool creates = form >= GT_FORM_FULL,
-         computes = form <= GT_FORM_MATMUL || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK ||
+         computes = form <= GT_FORM_LAYER_NORM || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK ||
                     form == GT_FORM_SAMPLE;
     if (creates)
         example_create(form, e);

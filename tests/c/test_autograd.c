@@ -222,6 +222,11 @@ static gt_err run_power_literal(gt_tensor **in, gt_tensor **out)
     return gt_pow_scalar(in[0], 2.5, out);
 }
 
+static gt_err run_layer_norm(gt_tensor **in, gt_tensor **out)
+{
+    return gt_layer_norm(in[0], in[1], in[2], 1, 0.1, out);
+}
+
 static gt_err run_matmul(gt_tensor **in, gt_tensor **out)
 {
     return gt_matmul(in[0], in[1], out);
@@ -359,6 +364,7 @@ static const function others[] = {
     {.name = "matmul", .run = run_matmul, .inputs = {{2, {2, 3}}, {2, {3, 4}}}},
     {.name = "matmul, batches", .run = run_matmul, .inputs = {{3, {2, 2, 3}}, {2, {3, 2}}}},
     {.name = "matmul, vector", .run = run_matmul, .inputs = {{2, {2, 3}}, {1, {3}}}},
+    {.name = "layer_norm", .run = run_layer_norm, .inputs = {{3, {2, 2, 3}}, {2, {2, 3}}, {2, {2, 3}}}},
     {.name = "reshape", .run = run_reshape, .inputs = {{2, {2, 3}}}},
     {.name = "permute", .run = run_permute, .inputs = {{3, {2, 3, 2}}}},
     {.name = "expand", .run = run_expand, .inputs = {{2, {2, 1}}}},

@@ -494,6 +494,41 @@ static void generate_mask_index(gt_opcode op)
     each_tensor(op, PLAIN, mask_index_case);
 }
 
+/* ---- normalisation ------------------------------------------------------------------------------------------ */
+
+static void layer_norm_case(gt_opcode op, const tensor *a)
+{
+    const gt_meta *meta = &a->view.meta;
+    for (int64_t first = 0; first < meta->rank; first++) {
+        shape line = {meta->rank - first}, whole = {meta->rank};
+        for (int k = 0; k < meta->rank; k++) {
+            whole[k + 1] = meta->shape[k];
+            if (k >= first)
+                line[k + 1 - first] = meta->shape[k];
+        }
+        layout how = (layout)draw_integer(0, LAYOUTS);
+        tensor weight = tensor_new((gt_dtype)meta->dtype, line, how, PLAIN);
+        tensor bias = tensor_new((gt_dtype)meta->dtype, line, how, PLAIN);
+        tensor gradient = tensor_new((gt_dtype)meta->dtype, whole, how, PLAIN);
+        bool forward = op == GT_OP_layer_norm;
+        operation o = forward ? operation_new(op, 3, a, &weight, &bias) : operation_new(op, 3, &gradient, a, &weight);
+        o.ins.imm[0].i = first;
+        o.ins.imm[1].f = 0.1;
+        o.terms = (double)meta->numel + 64; /* of what cancels */
+        run_case(&o);
+        set_literal(&o, 2, GT_LITERAL_FLOAT, (gt_imm){.f = 0.5});
+        run_case(&o);
+        tensor_free(&weight);
+        tensor_free(&bias);
+        tensor_free(&gradient);
+    }
+}
+
+static void generate_layer_norm(gt_opcode op)
+{
+    each_tensor(op, PLAIN, layer_norm_case);
+}
+
 /* ---- sorting ------------------------------------------------------------------------------------------------ */
 
 static void argsort_case(gt_opcode op, const tensor *a)
@@ -629,6 +664,7 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_ARGREDUCE] = generate_argreduce,
     [GT_FORM_SCAN] = generate_scan,
     [GT_FORM_MATMUL] = generate_matmul,
+    [GT_FORM_LAYER_NORM] = generate_layer_norm,
     [GT_FORM_RESHAPE] = generate_copy,
     [GT_FORM_CAST] = generate_cast,
     [GT_FORM_COPY] = generate_copy,

@@ -9,6 +9,36 @@ import gt
 from support import DTYPES, FLOATS, gt_dtype, raises, to_gt, to_torch, torch_dtype, torch_promotion, values
 from table_operands import LARGE, SHAPES, SUM_TOLERANCE, operands, torch_function
 
+# ---- normalisation ---------------------------------------------------------------------------------------------
+
+
+def check_layer_norm(name, types, dtype, cases):
+    """All three rows: the two of the backward pass through gradients."""
+    if dtype not in FLOATS:
+        t = to_gt(values((3, 3), dtype))
+        raises((TypeError, RuntimeError), lambda: t._layer_norm(1, None, None, 1e-5), "floating")
+        cases.true("refused", True)
+        return
+    rtol, atol = SUM_TOLERANCE[dtype]
+    for what, t, x in operands(dtype, 1):
+        if x.dim() == 0 or (x.numel() == 0 and x.shape[-1] == 0):
+            continue  # nothing to normalise
+        for dims in range(1, x.dim() + 1):
+            shape = tuple(x.shape[-dims:])
+            arrays = [x.clone(), values(shape, dtype, 2), values(shape, dtype, 3)]
+            theirs = [a.requires_grad_() for a in arrays]
+            ours = [t.detach().requires_grad_(), *(to_gt(a.detach()).requires_grad_() for a in arrays[1:])]
+            expected = torch.nn.functional.layer_norm(theirs[0], shape, theirs[1], theirs[2], eps=0.01)
+            result = gt.nn.functional.layer_norm(ours[0], shape, ours[1], ours[2], eps=0.01)
+            cases.same(f"layer_norm({what}, {shape})", lambda: result.detach(), expected.detach(), rtol=rtol, atol=atol)
+            expected.sum().backward() if expected.numel() == 0 else (expected * expected.detach()).sum().backward()
+            (result * result.detach()).sum().backward()
+            for which, got, wanted in zip(("input", "weight", "bias"), ours, theirs):
+                scale = float(wanted.grad.abs().max()) if wanted.grad.numel() else 0.0
+                cases.same(f"gradient of {which}, {what}, {shape}", lambda: got.grad, wanted.grad, rtol=rtol * 4,
+                           atol=atol * max(1.0, scale))
+
+
 # ---- products, views, data movement ---------------------------------------------------------------------------
 
 
@@ -520,6 +550,9 @@ def check_upload(name, types, dtype, cases):
 # Rows of the other forms, each with its own test.
 CHECKS = {
     "matmul": check_matmul,
+    "layer_norm": check_layer_norm,
+    "layer_norm_backward": check_layer_norm,
+    "layer_norm_backward_weight": check_layer_norm,
     "reshape": check_reshape,
     "permute": check_permute,
     "expand": check_expand,

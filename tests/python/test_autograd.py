@@ -78,6 +78,9 @@ SPECIAL = {
         check(lambda a, b: a @ b, numbers(s, 1), numbers(t, 2))
         for s, t in [((2, 3), (3, 2)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 2, 3), (3, 2)),
                      ((2, 1, 2, 3), (3, 3, 1)), ((2, 2, 3), (3,)), ((3,), (2, 3, 2))]],
+    'layer_norm': lambda: [
+        check(lambda x, w, b: x._layer_norm(dims, w, b, 0.1), numbers((2, 2, 4), 1), numbers(shape, 2), numbers(shape, 3))
+        for dims, shape in [(1, (4,)), (2, (2, 4)), (3, (2, 2, 4))]],
     'reshape': lambda: check(lambda x: x.reshape(3, 2) * 2, numbers((2, 3), 1)),
     'permute': lambda: check(lambda x: x.permute(2, 0, 1) * 2, numbers((2, 3, 2), 1)),
     'expand': lambda: check(lambda x: x.expand(4, 2, 3), numbers((2, 1), 1)),
@@ -171,6 +174,20 @@ def test_second_derivatives(name):
     expected, = torch.autograd.grad(function(t).sum(), t, create_graph=True)
     expected, = torch.autograd.grad(expected.sum(), t)
     np.testing.assert_allclose(second.numpy(), expected.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_second_derivatives_of_layer_norm():
+    arrays = numbers((3, 4), 1), numbers((4,), 2), numbers((4,), 3)
+
+    def second(lib, tensors):
+        y = lib.nn.functional.layer_norm(tensors[0], (4,), tensors[1], tensors[2])
+        first = lib.autograd.grad(y.square().sum(), tensors, create_graph=True)
+        return lib.autograd.grad(sum(g.square().sum() for g in first), tensors)
+
+    ours = second(gt, [gt.tensor(a, dtype=gt.float64, requires_grad=True) for a in arrays])
+    theirs = second(torch, [torch.tensor(a, requires_grad=True) for a in arrays])
+    for got, expected in zip(ours, theirs):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-8, atol=1e-9)
 
 
 def test_gradients_accumulate_and_can_be_cleared():

@@ -183,12 +183,6 @@ def dropout(input, p=0.5, training=True, inplace=False):
 # ---- normalisation -------------------------------------------------------------------------------------------
 
 
-def _standardised(input, dims, eps):
-    """x with mean 0 and variance 1 over dimensions."""
-    centered = input - input.mean(dims, True)
-    return centered * (centered.square().mean(dims, True) + eps).rsqrt()
-
-
 def _affine(input, weight, bias):
     if weight is not None:
         input = input * weight
@@ -205,7 +199,7 @@ def _trailing(input, normalized_shape):
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Mean 0 and variance 1 over the last dimensions, times weight, plus bias."""
-    return _affine(_standardised(input, _trailing(input, normalized_shape), eps), weight, bias)
+    return input._layer_norm(len(_trailing(input, normalized_shape)), weight, bias, eps)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
@@ -226,7 +220,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     if input.shape[1] % num_groups:
         raise RuntimeError(f'Expected number of channels in input to be divisible by num_groups, but got input of '
                            f'shape {list(input.shape)} and num_groups={num_groups}')
-    groups = _standardised(input.reshape(input.shape[0], num_groups, -1), -1, eps)
+    groups = input.reshape(input.shape[0], num_groups, -1)._layer_norm(1, None, None, eps)
     return _affine(groups.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input))
 
 

@@ -203,6 +203,7 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call)
         [GT_FORM_ARGREDUCE] = gt__reference_argreduce,
         [GT_FORM_SCAN] = gt__reference_scan,
         [GT_FORM_MATMUL] = gt__reference_matmul,
+        [GT_FORM_LAYER_NORM] = gt__reference_layer_norm,
         [GT_FORM_RESHAPE] = gt__reference_copy,
         [GT_FORM_CAST] = gt__reference_copy,
         [GT_FORM_COPY] = gt__reference_copy,

@@ -39,6 +39,7 @@ gt_err gt__reference_reduce(const gt_call *call);
 gt_err gt__reference_argreduce(const gt_call *call);
 gt_err gt__reference_scan(const gt_call *call);
 gt_err gt__reference_matmul(const gt_call *call);
+gt_err gt__reference_layer_norm(const gt_call *call);
 
 /* reference_move.c: movement, indexing, sorting, creation */
 gt_err gt__reference_copy(const gt_call *call);

@@ -5,6 +5,7 @@
  * double or, modulo 2^64, in integers.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "convert.h"
 #include "reference.h"
@@ -507,5 +508,82 @@ gt_err gt__reference_matmul(const gt_call *call)
         else
             gt__reference_put_integer(call->out, flat, (int64_t)integer_sum);
     }
+    return GT_OK;
+}
+
+/* ---- normalisation ------------------------------------------------------------------------------------------ */
+
+/* A line of n elements from `first` on: (x - mean) * scale is what layer_norm calls h. */
+typedef struct line {
+    int64_t first, n;
+    double mean, scale;
+} line;
+
+static line line_at(const gt_call *call, const gt_view *x, int64_t first, int64_t n)
+{
+    return (line){.first = first,
+                  .n = n,
+                  .mean = sum_real(x, first, n) / (double)n,
+                  .scale = 1 / sqrt(variance(x, first, n, 0) + call->ins->imm[1].f)};
+}
+
+static double standardised(const line *l, const gt_view *x, int64_t j)
+{
+    return (gt__reference_real(x, l->first + j) - l->mean) * l->scale;
+}
+
+/* Element j of a weight or bias; a literal is the same everywhere. */
+static double along_line(const gt_view *view, int64_t j)
+{
+    return gt__reference_real(view, view->meta.rank ? j : 0);
+}
+
+static void layer_norm_line(const gt_call *call, const line *l)
+{
+    for (int64_t j = 0; j < l->n; j++)
+        gt__reference_put_real(call->out, l->first + j,
+                               standardised(l, call->in[0], j) * along_line(call->in[1], j) + along_line(call->in[2], j));
+}
+
+/* Each element's own share less what the mean and the variance of its line take. */
+static void layer_norm_backward_line(const gt_call *call, const line *l)
+{
+    const gt_view *g = call->in[0], *x = call->in[1], *weight = call->in[2];
+    double sum = 0, product = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        double gw = gt__reference_real(g, l->first + j) * along_line(weight, j);
+        sum += gw;
+        product += gw * standardised(l, x, j);
+    }
+    for (int64_t j = 0; j < l->n; j++) {
+        double gw = gt__reference_real(g, l->first + j) * along_line(weight, j);
+        double taken = sum / (double)l->n + standardised(l, x, j) * product / (double)l->n;
+        gt__reference_put_real(call->out, l->first + j, (gw - taken) * l->scale);
+    }
+}
+
+gt_err gt__reference_layer_norm(const gt_call *call)
+{
+    const gt_view *x = call->in[call->op == GT_OP_layer_norm ? 0 : 1];
+    int64_t n = 1;
+    for (int64_t axis = call->ins->imm[0].i; axis < x->meta.rank; axis++)
+        n *= x->meta.shape[axis];
+    double *sums = calloc((size_t)n + 1, sizeof *sums); /* backward_weight: over all lines */
+    if (!sums)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (int64_t first = 0; first < x->meta.numel; first += n) {
+        line l = line_at(call, x, first, n);
+        if (call->op == GT_OP_layer_norm)
+            layer_norm_line(call, &l);
+        else if (call->op == GT_OP_layer_norm_backward)
+            layer_norm_backward_line(call, &l);
+        else
+            for (int64_t j = 0; j < n; j++)
+                sums[j] += gt__reference_real(call->in[0], first + j) * standardised(&l, x, j);
+    }
+    if (call->op == GT_OP_layer_norm_backward_weight)
+        for (int64_t j = 0; j < n; j++)
+            gt__reference_put_real(call->out, j, sums[j]);
+    free(sums);
     return GT_OK;
 }

@@ -182,6 +182,7 @@ static const run_form forms[] = {
     [GT_FORM_ARGREDUCE] = gt__cpu_argreduce,
     [GT_FORM_SCAN] = gt__cpu_scan,
     [GT_FORM_MATMUL] = gt__cpu_matmul,
+    [GT_FORM_LAYER_NORM] = gt__cpu_layer_norm,
     [GT_FORM_RESHAPE] = gt__cpu_copy,
     [GT_FORM_CAST] = gt__cpu_copy,
     [GT_FORM_COPY] = gt__cpu_copy,

@@ -110,6 +110,8 @@ gt_err gt__cpu_eye(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_random(gt_engine *engine, const gt_call *call);
 /* sample.c */
 gt_err gt__cpu_sample(gt_engine *engine, const gt_call *call);
+/* norm.c */
+gt_err gt__cpu_layer_norm(gt_engine *engine, const gt_call *call);
 /* scan.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
 
