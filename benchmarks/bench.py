@@ -14,6 +14,7 @@ import sys
 import time
 
 import figures
+import monitoring  # noqa: F401: its figures join those of figures.py
 import report
 from processes import HERE, Child, Failure, Server
 

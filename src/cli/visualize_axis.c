@@ -127,6 +127,19 @@ static double round_step(double about)
     return 10 * power;
 }
 
+/* A tick, unless it would touch the one before, which ends at *last. */
+static bool add_tick(gt_picture *picture, double time, double shown, int decimals, double *last)
+{
+    gt_tick tick = {.x = gt__picture_x(picture, time)};
+    snprintf(tick.text, sizeof tick.text, "%.*f", decimals, shown);
+    double half = 0.5 * gt__text_width(tick.text, 0.9 * picture->font) + 0.3 * picture->font;
+    if (tick.x - half < *last)
+        return false;
+    *last = tick.x + half;
+    *GT_PUSH(picture->ticks, picture->tick_count, picture->tick_capacity) = tick;
+    return true;
+}
+
 void gt__picture_ticks(gt_picture *picture)
 {
     double width = picture->right - picture->left, f = picture->font;
@@ -141,14 +154,11 @@ void gt__picture_ticks(gt_picture *picture)
     for (int k = 0; k < picture->stretch_count; k++) {
         const gt_stretch *stretch = &picture->stretches[k];
         double first = ceil(stretch->begin * factor / step - 1e-9), number = floor(stretch->end * factor / step);
-        for (double at = fmax(first, 0); at <= number; at++) {
-            gt_tick tick = {.x = gt__picture_x(picture, at * step / factor)};
-            snprintf(tick.text, sizeof tick.text, "%.*f", decimals, at * step);
-            double half = 0.5 * gt__text_width(tick.text, 0.9 * f) + 0.3 * f;
-            if (tick.x - half < last)
-                continue;
-            last = tick.x + half;
-            *GT_PUSH(picture->ticks, picture->tick_count, picture->tick_capacity) = tick;
-        }
+        bool any = false;
+        for (double at = fmax(first, 0); at <= number; at++)
+            any |= add_tick(picture, at * step / factor, at * step, decimals, &last);
+        double middle = 0.5 * (stretch->begin + stretch->end);
+        if (!any) /* a short one between two round times */
+            add_tick(picture, middle, middle * factor, decimals, &last);
     }
 }

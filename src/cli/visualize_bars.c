@@ -159,7 +159,7 @@ void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
 
 /* ---- markers ------------------------------------------------------------------------------------------------ */
 
-enum { HEAP = 3 }; /* markers in one place that are still drawn one by one */
+enum { FEW_EVENTS = 150, SWARM = 9, HEAP = 3 }; /* in a picture; markers in one place drawn one by one, there and else */
 
 double gt__marker_time(const gt_timeline *timeline, const gt_timeline_event *event)
 {
@@ -178,7 +178,7 @@ double gt__dispatcher_y(const gt_picture *picture, bool worker_side)
 
 static double marker_radius(const gt_picture *picture, uint64_t bytes)
 {
-    return picture->font * (0.26 + 0.045 * log10(1 + (double)bytes / 64));
+    return picture->font * (0.29 + 0.045 * log10(1 + (double)bytes / 64));
 }
 
 static bool is_worker_side(const gt_timeline_event *event)
@@ -212,14 +212,14 @@ static bool place(const gt_picture *picture, const gt_timeline *timeline, const 
 }
 
 /* Columns on a base line whose heights tell the numbers, as square roots: small ones stay visible. */
-static void add_heaps(gt_picture *picture, int32_t lane_index, double base, double room, double width, bool echo,
+static void add_heaps(gt_picture *picture, int32_t lane_index, double base, double room, double width, size_t limit,
                       const sums *columns, size_t count)
 {
     size_t most = 0;
     for (size_t k = 0; k < count; k++)
         most = columns[k].total > most ? columns[k].total : most;
     for (size_t k = 0; k < count; k++) {
-        if (columns[k].total <= HEAP)
+        if (columns[k].total <= limit)
             continue;
         double y = base, height = room * fmax(0.15, sqrt((double)columns[k].total / (double)most));
         for (int category = 0; category < GT_CATEGORY_COUNT; category++) {
@@ -235,7 +235,7 @@ static void add_heaps(gt_picture *picture, int32_t lane_index, double base, doub
                 .height = part,
                 .count = number,
                 .category = (uint8_t)category,
-                .echo = echo,
+                .echo = picture->lanes[lane_index].kind == GT_PARTY_DISPATCHER,
             };
             if (y == base)
                 snprintf(picture->markers[picture->marker_count - 1].id, sizeof picture->markers->id,
@@ -284,18 +284,20 @@ static void add_ids(gt_picture *picture)
     free(last);
 }
 
-/* Neighbours that would hide each other step aside. */
+/* Neighbours that would hide each other step aside: three above each other, the next three beside them. `last` is the
+ * one before, where it really was. */
 static void step_aside(const gt_picture *picture, gt_marker *marker, gt_marker *last)
 {
+    static const double rows[] = {0, -1, 1};
     double step = 0.4 * picture->font * (picture->lanes[marker->lane].height / (5.2 * picture->font));
-    if (marker->x - last->x < marker->radius + last->radius) {
-        static const double offsets[] = {0, -1, 1};
-        last->count = (last->count + 1) % 3;
-        marker->y += step * offsets[last->count];
-    } else
-        last->count = 0;
+    double distance = marker->x - last->x;
+    last->count = distance >= marker->radius + last->radius ? 0 : last->count + 1;
+    if (distance > 0.5 * marker->radius)
+        last->count %= 3; /* not the same moment: it stays where it is */
     last->x = marker->x;
     last->radius = marker->radius;
+    marker->y += step * rows[last->count % 3];
+    marker->x += 2.1 * marker->radius * (double)(last->count / 3 % 3);
 }
 
 /* The two sides of a lane: the dispatcher's towards clients and towards workers, else events and nothing. */
@@ -311,7 +313,7 @@ static void lane_side(const gt_picture *picture, size_t lane_index, int side, do
 void gt__picture_markers(gt_picture *picture, const gt_timeline *timeline)
 {
     double width = 0.8 * picture->font;
-    size_t count;
+    size_t count, limit = timeline->count <= FEW_EVENTS ? SWARM : HEAP;
     sums *columns[2] = {columns_new(picture, width, &count), columns_new(picture, width, &count)};
     gt_marker *last = gt__zeroed(2 * picture->lane_count, sizeof *last), marker;
     for (int pass = 0; pass < 2; pass++)
@@ -327,7 +329,7 @@ void gt__picture_markers(gt_picture *picture, const gt_timeline *timeline)
                 at->first = at->total++ ? at->first : event->sequence;
                 at->last = event->sequence;
             }
-            if (pass == 0 || (at->total > HEAP && !alone))
+            if (pass == 0 || (at->total > limit && !alone))
                 continue;
             step_aside(picture, &marker, &last[2 * marker.lane + side]);
             *GT_PUSH(picture->markers, picture->marker_count, picture->marker_capacity) = marker;
@@ -336,8 +338,7 @@ void gt__picture_markers(gt_picture *picture, const gt_timeline *timeline)
         for (int side = 0; side < 2; side++) {
             double base, room;
             lane_side(picture, lane, side, &base, &room);
-            add_heaps(picture, (int32_t)lane, base, room, width, picture->lanes[lane].kind == GT_PARTY_DISPATCHER,
-                      columns[side] + lane * count, count);
+            add_heaps(picture, (int32_t)lane, base, room, width, limit, columns[side] + lane * count, count);
         }
     add_ids(picture);
     free(last);
