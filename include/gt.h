@@ -149,7 +149,15 @@ GT_API gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replaceme
 
 GT_API gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out); /* axis -1: of all elements */
 GT_API gt_err gt_argmin(gt_tensor *a, int axis, bool keepdims, gt_tensor **out);
+/* The norm of order p: (sum |x|^p)^(1/p), and its limits at 0 and the infinities. */
+GT_API gt_err gt_norm(gt_tensor *a, double p, uint32_t axes, bool keepdims, gt_tensor **out);
 GT_API gt_err gt_cumsum(gt_tensor *a, int axis, gt_tensor **out);
+GT_API gt_err gt_cumprod(gt_tensor *a, int axis, gt_tensor **out);
+GT_API gt_err gt_logcumsumexp(gt_tensor *a, int axis, gt_tensor **out);
+GT_API gt_err gt_cummax(gt_tensor *a, int axis, gt_tensor **out); /* indices: where the largest so far is */
+GT_API gt_err gt_cummin(gt_tensor *a, int axis, gt_tensor **out);
+GT_API gt_err gt_softmax(gt_tensor *a, int axis, gt_tensor **out);
+GT_API gt_err gt_log_softmax(gt_tensor *a, int axis, gt_tensor **out);
 
 /* ---- everything else ---------------------------------------------------------------------------------------- */
 
@@ -175,6 +183,14 @@ GT_API gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 GT_API gt_err gt_gather(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out);
 GT_API gt_err gt_scatter(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out);
 GT_API gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out);
+/* src combined with a at index; reduction: 0 sum, 1 prod, 2 mean, 3 amax, 4 amin; include_self: a's element counts too. */
+GT_API gt_err gt_scatter_reduce(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int reduction,
+                                bool include_self, gt_tensor **out);
+/* Where in a sorted tensor each value would go, before (or, right, behind) its equals. */
+GT_API gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, gt_tensor **out);
+/* Views: the diagonal of two axes, as the last axis; the windows of `size` along an axis, `step` apart. */
+GT_API gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out);
+GT_API gt_err gt_unfold(gt_tensor *a, int axis, int64_t size, int64_t step, gt_tensor **out);
 GT_API gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out);
 GT_API gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out); /* indices, best first */
 

@@ -93,16 +93,28 @@ static bool is_leaf(PyObject *object)
     return true;
 }
 
+/* Strings are sequences, of strings. */
+static bool is_text(PyObject *object)
+{
+    return PyUnicode_Check(object) || PyBytes_Check(object);
+}
+
+static int refuse_text(PyObject *object)
+{
+    PyErr_Format(PyExc_TypeError, "cannot make a tensor from %s %R: expected a number", Py_TYPE(object)->tp_name, object);
+    return -1;
+}
+
 /* The shape is that of the first element of the first element and so on. */
 static int nest_shape(PyObject *object, Nest *nest)
 {
     Py_INCREF(object);
     for (nest->rank = 0; !is_leaf(object); nest->rank++) {
-        if (nest->rank == GT_MAX_RANK || PyUnicode_Check(object) || PyBytes_Check(object)) {
+        if (nest->rank == GT_MAX_RANK || is_text(object)) {
             if (nest->rank == GT_MAX_RANK)
                 PyErr_Format(PyExc_ValueError, "too many dimensions: tensors have at most %d", GT_MAX_RANK);
             else
-                PyErr_Format(PyExc_TypeError, "cannot make a tensor from %s", Py_TYPE(object)->tp_name);
+                refuse_text(object);
             Py_DECREF(object);
             return -1;
         }
@@ -171,6 +183,8 @@ static int visit_leaf(PyObject *object, Nest *nest)
 /* Walk every element: look at its kind, or store it. */
 static int visit(PyObject *object, int axis, Nest *nest)
 {
+    if (is_text(object))
+        return refuse_text(object);
     if (axis == nest->rank) {
         if (is_leaf(object))
             return visit_leaf(object, nest);

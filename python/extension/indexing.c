@@ -435,7 +435,8 @@ static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *posit
     return GT_OK;
 }
 
-static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, gt_tensor **out)
+static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value, bool accumulate, Scratch *scratch,
+                               gt_tensor **out)
 {
     gt_tensor *positions, *source, *flat;
     int64_t numel = a->meta.numel;
@@ -446,7 +447,7 @@ static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value,
     keep(scratch, positions);
     GT_TRY(gt_reshape(a, 1, &numel, &flat));
     keep(scratch, flat);
-    GT_TRY(gt_scatter(flat, positions, source, 0, &flat));
+    GT_TRY((accumulate ? gt_scatter_add : gt_scatter)(flat, positions, source, 0, &flat));
     keep(scratch, flat);
     return gt_reshape(flat, a->meta.rank, a->meta.shape, out);
 }
@@ -473,7 +474,7 @@ static gt_err assign_key(gt_tensor *a, const Key *key, const Value *value, bool 
         return assign_basic(a, key, value, scratch, consume, out);
     if (mask >= 0 && (!value->tensor || value->tensor->meta.numel == 1))
         return assign_masked(a, key, mask, value, scratch, out);
-    return assign_scattered(a, key, value, scratch, out);
+    return assign_scattered(a, key, value, false, scratch, out);
 }
 
 static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *value_object)
@@ -505,6 +506,55 @@ static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *valu
         return -1;
     }
     return gt__py_rebind(self, out);
+}
+
+/* self._index_put(key, value, accumulate): what self would be after self[key] = value, or += where indices repeat. */
+static PyObject *method_index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"indices", "values", "accumulate"};
+    PyObject *values[3];
+    bool accumulate = false;
+    if (gt__py_parse("index_put", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_flag(values[2], &accumulate) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "index_put() needs indices and values");
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    Key key;
+    Value value = {.tensor = NULL};
+    if (!a)
+        return NULL;
+    Scratch scratch = {.count = 0};
+    keep(&scratch, gt_tensor_retain(a));
+    int status = gt__py_key_parse(values[0], a, &key);
+    if (status == 0)
+        status = value_from(values[1], a, &value);
+    gt_err err = GT_OK;
+    if (status == 0 && accumulate && key.advanced)
+        err = assign_scattered(a, &key, &value, true, &scratch, &out);
+    else if (status == 0)
+        err = accumulate ? gt__fail(GT_ERR_VALUE, "index_put: indices must be tensors")
+                         : assign_key(a, &key, &value, false, &scratch, &out);
+    scratch_clear(&scratch);
+    gt_tensor_release(value.tensor);
+    gt__py_key_clear(&key);
+    return status < 0 ? NULL : gt__py_result(err, out);
+}
+
+/* Flat positions of a mask's true elements; waits for their number. */
+static PyObject *method_positions(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *mask = gt__py_use(self), *out = NULL;
+    if (!mask)
+        return NULL;
+    Scratch scratch = {.count = 0};
+    keep(&scratch, gt_tensor_retain(mask));
+    gt_err err = mask->meta.dtype == GT_BOOL ? mask_positions(mask, &scratch, &out)
+                                             : gt__fail(GT_ERR_TYPE, "a mask must be a bool tensor");
+    if (err == GT_OK)
+        gt_tensor_retain(out);
+    scratch_clear(&scratch);
+    return gt__py_result(err, out);
 }
 
 /* ---- the rest of the container protocol ------------------------------------------------------------------ */
@@ -562,6 +612,8 @@ static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs
 
 PyMethodDef gt__py_index_methods[] = {
     FAST("select", method_select, "select(dim, index): one slice of a dimension, which goes."),
+    FAST("_index_put", method_index_put, "_index_put(indices, values, accumulate=False)."),
+    NOARGS("_positions", method_positions, "_positions(): where in the flat tensor a mask is True."),
     {.ml_name = NULL},
 };
 

@@ -271,6 +271,28 @@ static int drop_empties(gt_tensor **tensors, int count)
     return kept;
 }
 
+/* What stack was given, in its own words: its operands have the new axis by now. */
+static gt_err check_equal_sizes(gt_tensor *const *tensors, int count, int axis)
+{
+    for (int k = 1; k < count; k++) {
+        const gt_meta *metas[] = {&tensors[0]->meta, &tensors[k]->meta};
+        char texts[2][128];
+        if (gt__meta_same_shape(metas[0], metas[1]))
+            continue;
+        for (int which = 0; which < 2; which++) {
+            int64_t shape[GT_MAX_RANK];
+            unsigned rank = 0;
+            for (int j = 0; j < metas[which]->rank; j++)
+                if (j != axis)
+                    shape[rank++] = metas[which]->shape[j];
+            gt__shape_text(rank, shape, texts[which], sizeof texts[which]);
+        }
+        return gt__fail(GT_ERR_VALUE, "stack expects each tensor to be equal size, but got %s at entry 0 and %s at entry %d",
+                        texts[0], texts[1], k);
+    }
+    return GT_OK;
+}
+
 static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"tensors|arrays", "dim|axis"};
@@ -292,7 +314,8 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
         PyErr_Format(PyExc_RuntimeError, "%s() expected a non-empty list of Tensors", name);
     } else if (join_operands(name, stacks, sequence, dim, tensors, &axis) == 0) {
         int used = stacks ? (int)count : drop_empties(tensors, (int)count);
-        gt_err err = gt_cat(tensors, used, axis, &out);
+        gt_err err = stacks ? check_equal_sizes(tensors, used, axis) : GT_OK;
+        err = err == GT_OK ? gt_cat(tensors, used, axis, &out) : err;
         result = gt__py_result(err, out);
     }
     for (Py_ssize_t k = 0; tensors && k < count; k++)
@@ -472,6 +495,24 @@ static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t na
     return gather("take", gt_take, self, args, nargs, kwnames);
 }
 
+/* self._pick(dim, index): gather where the index is ours, of an op that makes them: neither negative nor too large. */
+static PyObject *method_pick(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim", "index"};
+    PyObject *values[2];
+    int64_t dim = 0;
+    int axis;
+    if (gt__py_parse("gather", args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_dim(values[0], &dim) < 0)
+        return NULL;
+    if (!values[1] || !gt__py_is_tensor(values[1]))
+        return PyErr_Format(PyExc_TypeError, "gather() needs an index");
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
+        return NULL;
+    gt_err err = a->meta.rank ? gt_gather(a, ((TensorObject *)values[1])->tensor, axis, &out) : gt_copy(a, &out);
+    return gt__py_result(err, out);
+}
+
 /* src is a tensor, cast to a's dtype, or a number, expanded to the index's shape. */
 static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
 {
@@ -530,6 +571,82 @@ static PyObject *method_scatter_add(PyObject *self, gt_py_args args, Py_ssize_t 
     return scatter("scatter_add", gt_scatter_add, self, args, nargs, kwnames);
 }
 
+/* self._place(dim, index, value): scatter of a number where negative indices are as wrong as too large ones. */
+static PyObject *method_place(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim", "index", "value"};
+    PyObject *values[3];
+    int64_t dim = 0;
+    Addressing at = {.a = NULL};
+    if (gt__py_parse("scatter", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dim(values[0], &dim) < 0)
+        return NULL;
+    if (!values[1] || !gt__py_is_tensor(values[1]) || !values[2])
+        return PyErr_Format(PyExc_TypeError, "scatter() needs an index and a value");
+    if (!(at.a = gt__py_use(self)) || gt__py_wrap_axis(dim, at.a->meta.rank, &at.axis) < 0)
+        return NULL;
+    gt_tensor_retain(at.a);
+    at.index = gt_tensor_retain(((TensorObject *)values[1])->tensor);
+    gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
+    gt_err err = src ? gt_scatter(at.a, at.index, src, at.axis, &out) : GT_OK;
+    PyObject *result = src ? gt__py_result(err, out) : NULL;
+    gt_tensor_release(src);
+    address_clear(&at);
+    return result;
+}
+
+static int reduction_from(PyObject *object)
+{
+    static const char *const names[] = {"sum", "prod", "mean", "amax", "amin"};
+    for (int k = 0; k < GT_SCATTER_KINDS; k++)
+        if (PyUnicode_Check(object) && PyUnicode_CompareWithASCIIString(object, names[k]) == 0)
+            return k;
+    PyErr_Format(PyExc_RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got %S.", object);
+    return -1;
+}
+
+static PyObject *method_scatter_reduce(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim|axis", "index", "src", "reduce", "include_self"};
+    PyObject *values[5];
+    Addressing at;
+    bool include_self = true;
+    if (gt__py_parse("scatter_reduce", args, nargs, kwnames, names, 5, 4, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1] || !values[2] || !values[3])
+        return PyErr_Format(PyExc_TypeError, "scatter_reduce() needs dim, index, src and reduce");
+    int reduction = reduction_from(values[3]);
+    if (reduction < 0 || gt__py_flag(values[4], &include_self) < 0 || address(self, values[0], values[1], &at) < 0)
+        return NULL;
+    gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
+    gt_err err = src ? gt_scatter_reduce(at.a, at.index, src, at.axis, reduction, include_self, &out) : GT_OK;
+    PyObject *result = src ? gt__py_result(err, out) : NULL;
+    gt_tensor_release(src);
+    address_clear(&at);
+    return result;
+}
+
+/* The row alone: sorted._search(values, right); searchsorted in client/picking.py fits dtypes and options. */
+static PyObject *method_search(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"values", "right"};
+    PyObject *values[2];
+    bool right = false;
+    if (gt__py_parse("searchsorted", args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_flag(values[1], &right) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *other, *out = NULL;
+    if (!a)
+        return NULL;
+    gt_tensor_retain(a);
+    if (gt__py_tensor_argument(values[0] ? values[0] : Py_None, a->client, "values", &other) < 0) {
+        gt_tensor_release(a);
+        return NULL;
+    }
+    gt_err err = gt_searchsorted(a, other, right, &out);
+    gt_tensor_release(a);
+    gt_tensor_release(other);
+    return gt__py_result(err, out);
+}
+
 PyMethodDef gt__py_movement_functions[] = {
     FAST("where", py_where, "where(condition, input, other): input where condition holds, else other."),
     FAST("cat", py_cat, "cat(tensors, dim=0): join along a dimension."),
@@ -576,5 +693,10 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("index_select", method_take_rows, "index_select(dim, index): whole slices picked along a dimension."),
     FAST("scatter", method_scatter, "scatter(dim, index, src): a copy with src written at index."),
     FAST("scatter_add", method_scatter_add, "scatter_add(dim, index, src): a copy with src added at index."),
+    FAST("scatter_reduce", method_scatter_reduce,
+         "scatter_reduce(dim, index, src, reduce, include_self=True): sum, prod, mean, amax or amin of what meets."),
+    FAST("_pick", method_pick, "_pick(dim, index): gather by the indices of argmax, argsort and the like."),
+    FAST("_place", method_place, "_place(dim, index, value): scatter without negative indices."),
+    FAST("_search", method_search, "_search(values, right): searchsorted of one dtype."),
     {.ml_name = NULL},
 };

@@ -294,6 +294,14 @@ PyObject *gt__py_adopt(PyObject *self, PyObject *result)
     return assign_result(self, GT_OK, tensor);
 }
 
+/* self._become(value): the last step of an in-place method that is written in Python. */
+static PyObject *method_become(PyObject *self, PyObject *value)
+{
+    if (!gt__py_is_tensor(value))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
+    return gt__py_adopt(self, Py_NewRef(value));
+}
+
 #define UNARY(name, types, expr, grad)                                                                            \
     static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
     {                                                                                                             \
@@ -325,6 +333,7 @@ PyMethodDef gt__py_operator_methods[] = {
     FAST(#name, method_##name, #name "(other): elementwise, broadcast."),                                         \
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
 #include "ops.def"
+    {.ml_name = "_become", .ml_meth = method_become, .ml_flags = METH_O, .ml_doc = "_become(value): in place."},
     /* other names of the same things */
 #define TOO(alias, name) FAST(#alias, method_##name, #alias ": " #name), FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
 #define TOO_UNARY(alias, name)                                                                                    \

@@ -172,17 +172,19 @@ static PyObject *method_argmin(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return arg_reduce(gt_argmin, "argmin", self, args, nargs, kwnames);
 }
 
-static PyObject *method_cumsum(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+/* A row of form SCAN or SOFTMAX: name(dim, dtype=None). */
+static PyObject *along(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                       PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis", "dtype"};
     PyObject *values[2];
     int64_t dim;
     int axis;
     gt_dtype dtype = GT_FLOAT32;
-    if (gt__py_parse("cumsum", args, nargs, kwnames, names, 2, 1, values) < 0)
+    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0)
         return NULL;
     if (!values[0])
-        return PyErr_Format(PyExc_TypeError, "cumsum() missing required argument 'dim'");
+        return PyErr_Format(PyExc_TypeError, "%s() missing required argument 'dim'", name);
     if (gt__py_int64(values[0], &dim) < 0 || gt__py_dtype(values[1], &dtype) < 0)
         return NULL;
     gt_tensor *a = gt__py_use(self), *input = NULL, *out = NULL;
@@ -195,9 +197,9 @@ static PyObject *method_cumsum(PyObject *self, gt_py_args args, Py_ssize_t nargs
     else
         input = gt_tensor_retain(a);
     if (err == GT_OK)
-        err = input->meta.rank ? gt_cumsum(input, axis, &out) : gt_sum(input, 0, false, &out);
+        err = gt__emit_along(op, input, NULL, axis, &out);
     gt_tensor_release(input);
-    if (err == GT_OK)
+    if (err == GT_OK && gt__op_table[op].types == GT_TYPES_SUM)
         err = narrow_result(has_dtype, dtype, &out);
     return gt__py_result(err, out);
 }
@@ -236,6 +238,42 @@ static PyObject *method_layer_norm(PyObject *self, gt_py_args args, Py_ssize_t n
     return gt__py_result(err, out);
 }
 
+#define ALONG(name)                                                                                               \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
+    {                                                                                                             \
+        return along(GT_OP_##name, #name, self, args, nargs, kwnames);                                            \
+    }
+ALONG(cumsum)
+ALONG(cumprod)
+ALONG(logcumsumexp)
+ALONG(cummax)
+ALONG(cummin)
+ALONG(softmax)
+ALONG(log_softmax)
+#undef ALONG
+
+/* The vector norm alone; matrix norms and other spellings are in client/linear.py. */
+static PyObject *method_vector_norm(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"p", "dim", "keepdim"};
+    PyObject *values[3];
+    int64_t dims[GT_MAX_RANK];
+    int count;
+    uint32_t axes;
+    bool keepdim = false;
+    if (gt__py_parse("norm", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dims(values[1], &count, dims) < 0 ||
+        gt__py_flag(values[2], &keepdim) < 0)
+        return NULL;
+    double p = values[0] ? PyFloat_AsDouble(values[0]) : 2;
+    if (p == -1 && PyErr_Occurred())
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_wrap_axes(dims, count, a->meta.rank, &axes) < 0)
+        return NULL;
+    gt_err err = gt_norm(a, p, axes, keepdim, &out);
+    return gt__py_result(err, out);
+}
+
 PyMethodDef gt__py_reduce_methods[] = {
 #define REDUCE(name, types, grad)                                                                                 \
     FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
@@ -245,5 +283,12 @@ PyMethodDef gt__py_reduce_methods[] = {
     FAST("argmin", method_argmin, "argmin(dim=None, keepdim=False): where the smallest element is."),
     FAST("_layer_norm", method_layer_norm, "_layer_norm(dims, weight, bias, eps): over the last `dims` dimensions."),
     FAST("cumsum", method_cumsum, "cumsum(dim, *, dtype=None): the running sum along a dimension."),
+    FAST("cumprod", method_cumprod, "cumprod(dim, *, dtype=None): the running product along a dimension."),
+    FAST("logcumsumexp", method_logcumsumexp, "logcumsumexp(dim): the logarithm of the running sum of exponentials."),
+    FAST("_cummax_indices", method_cummax, "_cummax_indices(dim): where the largest so far is."),
+    FAST("_cummin_indices", method_cummin, "_cummin_indices(dim): where the smallest so far is."),
+    FAST("softmax", method_softmax, "softmax(dim, dtype=None): exp(x) normalised to sum 1 along a dimension."),
+    FAST("log_softmax", method_log_softmax, "log_softmax(dim, dtype=None): the logarithm of softmax, stable."),
+    FAST("_vector_norm", method_vector_norm, "_vector_norm(p=2, dim=None, keepdim=False)."),
     {.ml_name = NULL},
 };

@@ -314,6 +314,45 @@ static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return gt__py_result(err, out);
 }
 
+/* ---- views that only strides can tell ---------------------------------------------------------------------- */
+
+static PyObject *method_diagonal(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"offset", "dim1|axis1", "dim2|axis2"};
+    PyObject *values[3];
+    int64_t offset = 0, given[2] = {0, 1};
+    int axis1, axis2;
+    if (gt__py_parse("diagonal", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dim(values[0], &offset) < 0 ||
+        gt__py_dim(values[1], &given[0]) < 0 || gt__py_dim(values[2], &given[1]) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_wrap_axis(given[0], a->meta.rank, &axis1) < 0 ||
+        gt__py_wrap_axis(given[1], a->meta.rank, &axis2) < 0)
+        return NULL;
+    gt_err err = gt_diagonal(a, offset, axis1, axis2, &out);
+    return gt__py_result(err, out);
+}
+
+static PyObject *method_unfold(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dimension|dim|axis", "size", "step"};
+    PyObject *values[3];
+    int64_t given, size, step;
+    int axis;
+    if (gt__py_parse("unfold", args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1] || !values[2])
+        return PyErr_Format(PyExc_TypeError, "unfold() needs dimension, size and step");
+    if (gt__py_int64(values[0], &given) < 0 || gt__py_int64(values[1], &size) < 0 ||
+        gt__py_int64(values[2], &step) < 0)
+        return NULL;
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a || gt__py_wrap_axis(given, a->meta.rank, &axis) < 0)
+        return NULL;
+    gt_err err = gt_unfold(a, axis, size, step, &out);
+    return gt__py_result(err, out);
+}
+
 PyMethodDef gt__py_shape_methods[] = {
     FAST("reshape", method_reshape, "reshape(*shape): the same elements in another shape; one size may be -1."),
     FAST("view", method_view, "view(*shape): reshape."),
@@ -336,5 +375,7 @@ PyMethodDef gt__py_shape_methods[] = {
     {.ml_name = "expand_as", .ml_meth = method_expand_as, .ml_flags = METH_O, .ml_doc = "expand_as(other)."},
     FAST("flip", method_flip, "flip(*dims): reverse the order along dimensions."),
     FAST("narrow", method_narrow, "narrow(dim, start, length): a slice of one dimension."),
+    FAST("diagonal", method_diagonal, "diagonal(offset=0, dim1=0, dim2=1): a diagonal of two dimensions, as the last."),
+    FAST("unfold", method_unfold, "unfold(dimension, size, step): windows; their elements are the last dimension."),
     {.ml_name = NULL},
 };

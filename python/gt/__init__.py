@@ -20,7 +20,8 @@ from gt.client import tensor as _tensor
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
 from gt.client.random import (  # noqa: F401
     Generator, bernoulli, get_rng_state, initial_seed, multinomial, normal, randperm, seed, set_rng_state)
-from gt.client.tensor import embedding, is_tensor  # noqa: F401
+from gt.client.registry import functions as _functions
+from gt.client.tensor import is_tensor  # noqa: F401
 
 __version__ = '0.1.0'
 
@@ -28,7 +29,7 @@ __version__ = '0.1.0'
 _gt._site_package(__file__.rpartition('__init__')[0])
 
 # Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp().
-globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS})
+globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS}, **_functions)
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32)

@@ -13,7 +13,7 @@
 
 #include "autograd.h"
 
-enum { MAX_TEMPORARIES = 24 };
+enum { MAX_TEMPORARIES = 40 };
 
 typedef struct frame {
     gt_node *node;
@@ -148,9 +148,31 @@ static gt_tensor *wrap_index(frame *f, gt_tensor *index, int64_t size)
     STEP(gt__emit_wrap_index(index, size, &result_));
 }
 
+static gt_tensor *filled(frame *f, const gt_meta *meta, double value)
+{
+    STEP(gt_full(f->node->client, (gt_dtype)meta->dtype, meta->rank, meta->shape, value, &result_));
+}
+
 static gt_tensor *zeros(frame *f, const gt_meta *meta)
 {
-    STEP(gt_full(f->node->client, (gt_dtype)meta->dtype, meta->rank, meta->shape, 0, &result_));
+    return filled(f, meta, 0);
+}
+
+static gt_tensor *permute(frame *f, gt_tensor *a, const int *axes)
+{
+    STEP(gt_permute(a, axes, &result_));
+}
+
+/* start + i * step for i < count, int64 */
+static gt_tensor *ramp(frame *f, int64_t count, int64_t step)
+{
+    STEP(gt__emit_arange(f->node->client, GT_INT64, count, GT_LITERAL_INT, (gt_imm){.i = 0}, (gt_imm){.i = step}, &result_));
+}
+
+/* A row of form SCAN or SOFTMAX. */
+static gt_tensor *along(frame *f, gt_opcode op, gt_tensor *a, int64_t axis)
+{
+    STEP(gt__emit_along(op, a, NULL, (int)axis, &result_));
 }
 
 static gt_tensor *assign(frame *f, gt_tensor *a, const gt_slot *spec, gt_tensor *src)
@@ -172,6 +194,12 @@ static gt_tensor *flip(frame *f, gt_tensor *a, int64_t axis)
         spec[2].i64[d] = a->meta.shape[d];
     }
     return slice(f, a, spec);
+}
+
+/* A scan from the end. */
+static gt_tensor *along_reversed(frame *f, gt_opcode op, gt_tensor *a, int64_t axis)
+{
+    return flip(f, along(f, op, flip(f, a, axis), axis), axis);
 }
 
 #define NEG(a) unary(f, GT_OP_neg, a)

@@ -74,12 +74,95 @@ static void extreme_rule(frame *f)
 RULE(amax, X | OUT) { extreme_rule(f); }
 RULE(amin, X | OUT) { extreme_rule(f); }
 
-RULE(cumsum, 0)
+RULE(logsumexp, X | OUT) { GX(MUL(stretch(f, f->g), unary(f, GT_OP_exp, SUB(f->x, stretch(f, f->out))))); }
+
+/* sign(x) |x|^(p-1) g / norm^(p-1), and 0 where there is no slope: at the origin. */
+static gt_tensor *norm_slope(frame *f, double p)
+{
+    gt_tensor *sign = unary(f, GT_OP_sign, f->x), *norm = stretch(f, f->out), *g = stretch(f, f->g);
+    if (p == 1)
+        return MUL(g, sign);
+    if (isinf(p)) { /* shared between all that reach it */
+        gt_tensor *equal = binary(f, GT_OP_eq, unary(f, GT_OP_abs, f->x), norm);
+        gt_tensor *reached = cast(f, equal, (gt_dtype)f->g->meta.dtype);
+        gt_tensor *share = DIV(reached, reduce(f, GT_OP_sum, reached, reduced_axes(f), true));
+        return MUL(g, MUL(sign, share));
+    }
+    gt_tensor *nowhere = number(f, GT_OP_eq, norm, 0);
+    if (p == 2)
+        return zero_where(f, nowhere, MUL(g, DIV(f->x, norm)));
+    gt_tensor *power = number(f, GT_OP_pow, unary(f, GT_OP_abs, f->x), p - 1);
+    gt_tensor *slope = MUL(sign, zero_where(f, number(f, GT_OP_eq, f->x, 0), power));
+    return zero_where(f, nowhere, MUL(DIV(g, number(f, GT_OP_pow, norm, p - 1)), slope));
+}
+
+RULE(norm, X | OUT)
+{
+    double p = f->node->ins.imm[1].f;
+    GX(p == 0 ? zeros(f, &f->node->operands[0].meta) : norm_slope(f, p));
+}
+
+/* ---- along an axis ----------------------------------------------------------------------------------------- */
+
+RULE(cumsum, 0) { GX(along_reversed(f, GT_OP_cumsum, f->g, f->node->ins.imm[0].i)); }
+
+/*
+ * Before the first zero: the sum of g_j out_j over what comes after, divided by x. At it: the same with that zero taken
+ * out of the products. Behind it every product has it as a factor.
+ */
+RULE(cumprod, X | OUT)
 {
     int64_t axis = f->node->ins.imm[0].i;
-    gt_tensor *reversed = flip(f, f->g, axis), *summed = NULL;
-    gt_err err = f->err == GT_OK ? gt_cumsum(reversed, (int)axis, &summed) : f->err;
-    GX(flip(f, keep(f, err, summed), axis));
+    gt_tensor *is_zero = number(f, GT_OP_eq, f->x, 0), *before = along(f, GT_OP_cumsum, is_zero, axis);
+    gt_tensor *first = binary(f, GT_OP_logical_and, is_zero, number(f, GT_OP_eq, before, 1));
+    gt_tensor *ones = filled(f, &f->node->operands[0].meta, 1);
+    gt_tensor *without = along(f, GT_OP_cumprod, where_tensors(f, first, ones, f->x), axis);
+    gt_tensor *at_zero = along_reversed(f, GT_OP_cumsum, MUL(f->g, without), axis);
+    gt_tensor *elsewhere = DIV(along_reversed(f, GT_OP_cumsum, MUL(f->g, f->out), axis),
+                               where_tensors(f, is_zero, ones, f->x));
+    GX(where_tensors(f, number(f, GT_OP_eq, before, 0), elsewhere, where_or_zero(f, first, at_zero)));
+}
+
+/* sum over j >= i of g_j exp(x_i - out_j) for the positive (or, negated, the negative) g, in logarithms. */
+static gt_tensor *log_scan_slope(frame *f, bool positive)
+{
+    int64_t axis = f->node->ins.imm[0].i;
+    gt_tensor *g = positive ? f->g : NEG(f->g), *none = filled(f, &f->node->out, -INFINITY);
+    gt_tensor *logs = where_tensors(f, number(f, GT_OP_gt, g, 0), unary(f, GT_OP_log, unary(f, GT_OP_abs, g)), none);
+    gt_tensor *sums = along_reversed(f, GT_OP_logcumsumexp, SUB(logs, f->out), axis);
+    return unary(f, GT_OP_exp, ADD(sums, f->x));
+}
+
+RULE(logcumsumexp, X | OUT) { GX(SUB(log_scan_slope(f, true), log_scan_slope(f, false))); }
+
+static gt_tensor *softmax_backward(frame *f, gt_opcode op, gt_tensor *g, gt_tensor *out)
+{
+    STEP(gt__emit_along(op, g, out, (int)f->node->ins.imm[0].i, &result_));
+}
+
+static gt_tensor *line_sum(frame *f, gt_tensor *a)
+{
+    return reduce(f, GT_OP_sum, a, f->node->out.rank ? 1u << f->node->ins.imm[0].i : 0, true);
+}
+
+RULE(softmax, OUT) { GX(softmax_backward(f, GT_OP_softmax_backward, f->g, f->out)); }
+RULE(log_softmax, OUT) { GX(softmax_backward(f, GT_OP_log_softmax_backward, f->g, f->out)); }
+
+/* of y (x - sum(x y)) by x, the first gradient, and y, the first result */
+RULE(softmax_backward, X | Y)
+{
+    GX(softmax_backward(f, GT_OP_softmax_backward, f->g, f->y));
+    if (f->wanted[1])
+        GY(SUB(MUL(f->g, SUB(f->x, line_sum(f, MUL(f->x, f->y)))), MUL(f->x, line_sum(f, MUL(f->g, f->y)))));
+}
+
+/* of x - exp(y) sum(x) */
+RULE(log_softmax_backward, X | Y)
+{
+    gt_tensor *product = MUL(f->g, unary(f, GT_OP_exp, f->y));
+    GX(SUB(f->g, line_sum(f, product)));
+    if (f->wanted[1])
+        GY(NEG(MUL(product, line_sum(f, f->x))));
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------- */

@@ -162,10 +162,30 @@ gt_err gt_argmin(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
     return emit_one(GT_OP_argmin, a, imm_i(axis), imm_i(0), keepdims ? GT_FLAG_KEEPDIM : 0, out);
 }
 
-gt_err gt_cumsum(gt_tensor *a, int axis, gt_tensor **out)
+gt_err gt_norm(gt_tensor *a, double p, uint32_t axes, bool keepdims, gt_tensor **out)
 {
-    return emit_one(GT_OP_cumsum, a, imm_i(axis), imm_i(0), 0, out);
+    return gt__emit_reduce(GT_OP_norm, a, axes, keepdims, p, out);
 }
+
+gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis)}};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, b ? 2 : 1, out);
+}
+
+#define ALONG(name)                                                                                            \
+    gt_err gt_##name(gt_tensor *a, int axis, gt_tensor **out)                                                  \
+    {                                                                                                          \
+        return gt__emit_along(GT_OP_##name, a, NULL, axis, out);                                               \
+    }
+ALONG(cumsum)
+ALONG(cumprod)
+ALONG(logcumsumexp)
+ALONG(cummax)
+ALONG(cummin)
+ALONG(softmax)
+ALONG(log_softmax)
+#undef ALONG
 
 /* ---- creation ---------------------------------------------------------------------------------------------- */
 
@@ -470,6 +490,36 @@ gt_err gt_scatter(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_t
 gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
 {
     return emit_indexed(GT_OP_scatter_add, a, index, src, axis, out);
+}
+
+gt_err gt_scatter_reduce(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int reduction, bool include_self,
+                         gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_scatter_reduce};
+    prototype.imm[0].i = axis;
+    prototype.imm[1].i = reduction | (include_self ? 0 : GT_SCATTER_WITHOUT_SELF);
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index, src}, 3, out);
+}
+
+gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_searchsorted, .imm = {imm_i(right)}};
+    return gt__emit(sorted->client, prototype, NULL, (gt_tensor *[]){sorted, values}, 2, out);
+}
+
+gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out)
+{
+    if (axis1 < 0 || axis2 < 0 || axis1 >= a->meta.rank || axis2 >= a->meta.rank)
+        return gt__fail(GT_ERR_INDEX, "diagonal: axes %d and %d are out of range for a tensor of %u dimensions", axis1, axis2,
+                        a->meta.rank);
+    return emit_one(GT_OP_diagonal, a, imm_i(offset), imm_i(axis1 | axis2 << 8), 0, out);
+}
+
+gt_err gt_unfold(gt_tensor *a, int axis, int64_t size, int64_t step, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = GT_OP_unfold, .tail = 1};
+    gt_slot tail = {.i64 = {axis, size, step}};
+    return gt__emit(a->client, prototype, &tail, &a, 1, out);
 }
 
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, gt_tensor **out)

@@ -13,12 +13,16 @@
 #define OPERANDS_REDUCE 1
 #define OPERANDS_ARGREDUCE 1
 #define OPERANDS_SCAN 1
+#define OPERANDS_SOFTMAX 1
+#define OPERANDS_SOFTMAX_BACKWARD 2
 #define OPERANDS_MATMUL 2
 #define OPERANDS_LAYER_NORM 3
 #define OPERANDS_RESHAPE 1
 #define OPERANDS_PERMUTE 1
 #define OPERANDS_EXPAND 1
 #define OPERANDS_SLICE 1
+#define OPERANDS_DIAGONAL 1
+#define OPERANDS_UNFOLD 1
 #define OPERANDS_CAST 1
 #define OPERANDS_COPY 1
 #define OPERANDS_CAT 0
@@ -32,6 +36,7 @@
 #define OPERANDS_ARGSORT 1
 #define OPERANDS_TOPK 1
 #define OPERANDS_SAMPLE 1
+#define OPERANDS_SEARCH 2
 #define OPERANDS_FULL 0
 #define OPERANDS_ARANGE 0
 #define OPERANDS_EYE 0
@@ -40,7 +45,7 @@
 
 #define TAIL_OF(form)                                                                                          \
     ((form) == GT_FORM_RESHAPE || (form) == GT_FORM_EXPAND || (form) == GT_FORM_FULL || (form) == GT_FORM_ARANGE || \
-             (form) == GT_FORM_EYE || (form) == GT_FORM_SAMPLE                                                 \
+             (form) == GT_FORM_EYE || (form) == GT_FORM_SAMPLE || (form) == GT_FORM_UNFOLD                     \
          ? 1                                                                                                   \
      : (form) == GT_FORM_RANDOM                                  ? 2                                           \
      : (form) == GT_FORM_SLICE || (form) == GT_FORM_ASSIGN       ? 3                                           \

@@ -33,9 +33,11 @@ typedef enum gt_opcode {
  *   UNARY       a             p.f                 q.f
  *   BINARY      a b           p.f                 q.f
  *   TERNARY     a b c                                           (where: a is the condition)
- *   REDUCE      a             axes mask.i         correction.f (var)            GT_FLAG_KEEPDIM
+ *   REDUCE      a             axes mask.i         correction.f (var), p.f (norm)  GT_FLAG_KEEPDIM
  *   ARGREDUCE   a             axis.i, -1 = all                                  GT_FLAG_KEEPDIM
  *   SCAN        a             axis.i
+ *   SOFTMAX     a             axis.i
+ *   SOFTMAX_BACKWARD  g out   axis.i              the gradient of a, from that of the result and the result
  *   MATMUL      a b
  *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
  *                                                               have, unless they are literals; backward: g x w
@@ -43,19 +45,23 @@ typedef enum gt_opcode {
  *   EXPAND      a                                               shape (leading axes may be new)
  *   PERMUTE     a             axes, a byte each
  *   SLICE       a                                               start, step, count (one slot each, by axis)
+ *   DIAGONAL    a             offset.i            two axes, a byte each; they go, the diagonal is the last axis
+ *   UNFOLD      a                                               axis, size, step: windows; their elements are the last axis
  *   CAST        a                                               (dtype field)
  *   COPY        a
  *   CAT         (in the tail) axis.i              count.i       count operand ids, 8 to a slot
  *   TRIANGLE    a             diagonal.i
  *   TAKE        a index       axis.i              out = a[:axis] + index.shape + a[axis+1:]
  *   GATHER      a index       axis.i              out[..i..] = a[..index[..i..]..]
- *   SCATTER     a index src   axis.i              a with a[..index..] = src (or +=)
+ *   SCATTER     a index src   axis.i              a with a[..index..] = src (or +=); scatter_reduce: imm[1] is a
+ *                                                 gt_scatter_kind, and GT_SCATTER_WITHOUT_SELF where a does not count
  *   ASSIGN      a src                                           start, step, count: a with that slice = src
  *   WRAP_INDEX  index         size.i              negative indices wrapped, all checked against size
  *   MASK_INDEX  mask          count.i             flat positions of the count true elements
  *   ARGSORT     a             axis.i              1 = descending; stable
  *   TOPK        a             axis.i              k.i; largest first, GT_FLAG_SMALLEST: smallest first
  *   SAMPLE      a             seed.i              stream.i      {samples, 1 = with replacement} (multinomial)
+ *   SEARCH      sorted values 1 = right           where the values would go in the (last axis of the) sorted tensor
  *   FULL                      value (.i or .f)                  shape
  *   ARANGE                    start (.i or .f)    step          shape: start + i * step, in int64 or double
  *   EYE                                                         shape (rank 2)
@@ -70,12 +76,16 @@ typedef enum gt_form {
     GT_FORM_REDUCE,
     GT_FORM_ARGREDUCE,
     GT_FORM_SCAN,
+    GT_FORM_SOFTMAX,
+    GT_FORM_SOFTMAX_BACKWARD,
     GT_FORM_MATMUL,
     GT_FORM_LAYER_NORM,
     GT_FORM_RESHAPE,
     GT_FORM_PERMUTE,
     GT_FORM_EXPAND,
     GT_FORM_SLICE,
+    GT_FORM_DIAGONAL,
+    GT_FORM_UNFOLD,
     GT_FORM_CAST,
     GT_FORM_COPY,
     GT_FORM_CAT,
@@ -89,6 +99,7 @@ typedef enum gt_form {
     GT_FORM_ARGSORT,
     GT_FORM_TOPK,
     GT_FORM_SAMPLE,
+    GT_FORM_SEARCH,
     GT_FORM_FULL,
     GT_FORM_ARANGE,
     GT_FORM_EYE,
@@ -96,6 +107,17 @@ typedef enum gt_form {
     GT_FORM_UPLOAD,
     GT_FORM_CONTROL,
 } gt_form;
+
+/* How scatter_reduce combines what meets at one element. */
+typedef enum gt_scatter_kind {
+    GT_SCATTER_SUM,
+    GT_SCATTER_PROD,
+    GT_SCATTER_MEAN,
+    GT_SCATTER_AMAX,
+    GT_SCATTER_AMIN,
+    GT_SCATTER_KINDS,
+    GT_SCATTER_WITHOUT_SELF = 8, /* added to the kind: elements that are written to start afresh */
+} gt_scatter_kind;
 
 typedef enum gt_types {
     GT_TYPES_NUM,

@@ -198,6 +198,8 @@ static gt_err compute_result(gt_worker *worker, const gt_instruction *ins, const
     case GT_FORM_PERMUTE:
     case GT_FORM_EXPAND:
     case GT_FORM_SLICE:
+    case GT_FORM_DIAGONAL:
+    case GT_FORM_UNFOLD:
         if (gt__view_of(o->view[0], ins, tail, view)) {
             *buffer = gt__store_entry(worker->store, ins->operand[0])->buffer;
             (*buffer)->references++;

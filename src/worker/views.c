@@ -1,4 +1,4 @@
-/* views.c: stride arithmetic for reshape, permute, expand and slice. */
+/* views.c: stride arithmetic for reshape, permute, expand, slice, diagonal and unfold. */
 #include "views.h"
 
 #include <string.h>
@@ -72,6 +72,29 @@ static void slice_strides(const gt_view *from, const gt_slot *tail, gt_view *out
         out->data = (uint8_t *)from->data + offset * (int64_t)gt__dtype_size((gt_dtype)from->meta.dtype);
 }
 
+/* The two axes become one, the last, that walks both. */
+static void diagonal_strides(const gt_view *from, const gt_instruction *ins, gt_view *out)
+{
+    unsigned axis1 = ins->imm[1].u & 0xff, axis2 = ins->imm[1].u >> 8 & 0xff, to = 0;
+    int64_t offset = ins->imm[0].i;
+    for (unsigned axis = 0; axis < from->meta.rank; axis++)
+        if (axis != axis1 && axis != axis2)
+            out->stride[to++] = from->stride[axis];
+    out->stride[to] = from->stride[axis1] + from->stride[axis2];
+    int64_t start = offset >= 0 ? offset * from->stride[axis2] : -offset * from->stride[axis1];
+    out->data = (uint8_t *)from->data + start * (int64_t)gt__dtype_size((gt_dtype)from->meta.dtype);
+}
+
+static void unfold_strides(const gt_view *from, const int64_t *spec, gt_view *out)
+{
+    int64_t axis = spec[0], step = spec[2];
+    for (unsigned k = 0; k < from->meta.rank; k++)
+        out->stride[k] = from->stride[k];
+    out->stride[from->meta.rank] = from->meta.rank ? from->stride[axis] : 1;
+    if (from->meta.rank && out->meta.shape[axis] > 1) /* else the step may be too large to multiply */
+        out->stride[axis] *= step;
+}
+
 bool gt__view_of(const gt_view *from, const gt_instruction *ins, const gt_slot *tail, gt_view *out)
 {
     out->data = from->data;
@@ -86,6 +109,15 @@ bool gt__view_of(const gt_view *from, const gt_instruction *ins, const gt_slot *
         break;
     case GT_FORM_SLICE:
         slice_strides(from, tail, out);
+        break;
+    case GT_FORM_DIAGONAL:
+        if (out->meta.numel) /* an empty diagonal may lie outside */
+            diagonal_strides(from, ins, out);
+        else
+            gt__view_set_contiguous(out);
+        break;
+    case GT_FORM_UNFOLD:
+        unfold_strides(from, tail[0].i64, out);
         break;
     default:
         return false;

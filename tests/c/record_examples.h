@@ -81,8 +81,13 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(&e->expected, dtype, 2, 4);
         break;
     case GT_FORM_SCAN:
+    case GT_FORM_SOFTMAX:
     case GT_FORM_ARGSORT:
         ins->imm[0].i = 2;
+        break;
+    case GT_FORM_SOFTMAX_BACKWARD:
+        ins->imm[0].i = 2;
+        META(b, GT_FLOAT32, 2, 3, 4);
         break;
     case GT_FORM_MATMUL:
         META(b, GT_FLOAT32, 4, 5);
@@ -141,6 +146,19 @@ static inline void example_move(gt_form form, example *e)
     case GT_FORM_SLICE:
         example_slice(e);
         META(&e->expected, GT_FLOAT32, 1, 3, 2);
+        break;
+    case GT_FORM_DIAGONAL:
+        ins->imm[0].i = -1;
+        ins->imm[1].u = 0x0201;
+        META(&e->expected, GT_FLOAT32, 2, 2);
+        break;
+    case GT_FORM_UNFOLD:
+        set_words(&e->record[1], 2, 3, 1);
+        META(&e->expected, GT_FLOAT32, 2, 3, 2, 3);
+        break;
+    case GT_FORM_SEARCH:
+        META(b, GT_FLOAT32, 2, 3, 7);
+        META(&e->expected, GT_INT64, 2, 3, 7);
         break;
     case GT_FORM_ASSIGN:
         example_slice(e);

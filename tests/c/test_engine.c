@@ -163,11 +163,12 @@ static void generate_ternary(gt_opcode op)
 
 static void reduce_case(gt_opcode op, const tensor *a)
 {
+    static const double orders[] = {0, 1, 2, 3, 0.5, -1, INFINITY, -INFINITY};
     const gt_meta *meta = &a->view.meta;
     for (int64_t mask = 0; mask < (1 << meta->rank); mask++) {
         operation o = operation_new(op, 1, a, NULL, NULL);
         o.ins.imm[0].i = mask;
-        o.ins.imm[1].f = (double)draw_integer(0, 3);
+        o.ins.imm[1].f = op == GT_OP_norm ? orders[draw_integer(0, COUNT(orders))] : (double)draw_integer(0, 3);
         o.ins.flags = draw_integer(0, 2) ? GT_FLAG_KEEPDIM : 0;
         for (int axis = 0; axis < meta->rank; axis++)
             o.terms *= mask >> axis & 1 || !mask ? (double)meta->shape[axis] + 1 : 1;
@@ -209,9 +210,11 @@ static void scan_case(gt_opcode op, const tensor *a)
 
 static void generate_scan(gt_opcode op)
 {
-    each_tensor(op, PLAIN, scan_case);
+    each_tensor(op, op == GT_OP_cumprod ? NEAR_ONE : PLAIN, scan_case);
     each_tensor(op, FEW, scan_case);
 }
+
+#include "engine_lines.h"
 
 /* ---- products ----------------------------------------------------------------------------------------------- */
 
@@ -444,6 +447,7 @@ static void scatter_case(gt_opcode op, const tensor *a)
         tensor src = tensor_new((gt_dtype)meta->dtype, sizes, (layout)draw_integer(0, LAYOUTS), PLAIN);
         operation o = operation_new(op, 3, a, &index, &src);
         o.ins.imm[0].i = axis;
+        o.ins.imm[1].i = draw_integer(0, GT_SCATTER_KINDS) + (draw_integer(0, 2) ? GT_SCATTER_WITHOUT_SELF : 0);
         o.exact = true; /* the same additions in the same order */
         o.in_place = a->view.contiguous && draw_integer(0, 2);
         run_case(&o);
@@ -663,6 +667,8 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_REDUCE] = generate_reduce,
     [GT_FORM_ARGREDUCE] = generate_argreduce,
     [GT_FORM_SCAN] = generate_scan,
+    [GT_FORM_SOFTMAX] = generate_softmax,
+    [GT_FORM_SOFTMAX_BACKWARD] = generate_softmax_backward,
     [GT_FORM_MATMUL] = generate_matmul,
     [GT_FORM_LAYER_NORM] = generate_layer_norm,
     [GT_FORM_RESHAPE] = generate_copy,
@@ -679,6 +685,7 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_ARGSORT] = generate_argsort,
     [GT_FORM_TOPK] = generate_topk,
     [GT_FORM_SAMPLE] = generate_sample,
+    [GT_FORM_SEARCH] = generate_search,
     [GT_FORM_FULL] = generate_creation,
     [GT_FORM_ARANGE] = generate_creation,
     [GT_FORM_EYE] = generate_creation,
@@ -688,8 +695,8 @@ static void (*const generators[])(gt_opcode) = {
 /* The worker answers these itself. */
 static bool needs_no_engine(gt_form form)
 {
-    return form == GT_FORM_PERMUTE || form == GT_FORM_EXPAND || form == GT_FORM_SLICE || form == GT_FORM_UPLOAD ||
-           form == GT_FORM_CONTROL;
+    return form == GT_FORM_PERMUTE || form == GT_FORM_EXPAND || form == GT_FORM_SLICE || form == GT_FORM_DIAGONAL ||
+           form == GT_FORM_UNFOLD || form == GT_FORM_UPLOAD || form == GT_FORM_CONTROL;
 }
 
 static void test_row(const void *argument)

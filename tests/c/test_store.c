@@ -298,11 +298,56 @@ static unsigned random_factors(numbers *n, int64_t numel, int64_t *shape)
     return rank;
 }
 
+static void random_diagonal(numbers *n, const gt_meta *from, gt_instruction *ins)
+{
+    uint64_t axis1 = numbers_below(n, from->rank), axis2 = numbers_below(n, from->rank - 1u);
+    axis2 += axis2 >= axis1;
+    ins->imm[1].u = axis1 | axis2 << 8;
+    ins->imm[0].i = (int64_t)numbers_below(n, 7) - 3;
+    if (numbers_below(n, 16) == 0)
+        ins->imm[0].i = numbers_below(n, 2) ? INT64_MAX : INT64_MIN; /* empty */
+}
+
+static void random_windows(numbers *n, const gt_meta *from, gt_slot *tail)
+{
+    int64_t axis = from->rank ? (int64_t)numbers_below(n, from->rank) : 0, size = from->rank ? from->shape[axis] : 1;
+    tail->i64[0] = axis;
+    tail->i64[1] = (int64_t)numbers_below(n, (uint64_t)(size < 3 ? size : 3) + 1);
+    tail->i64[2] = numbers_below(n, 16) ? 1 + (int64_t)numbers_below(n, 4) : INT64_MAX;
+    if (from->numel >= MOST_ELEMENTS / 4)
+        tail->i64[2] = INT64_MAX; /* one window: overlapping ones would be too many elements */
+}
+
+/* Where an element of a diagonal, or of a window, came from. */
+static void source_of(const gt_instruction *ins, const gt_slot *tail, const gt_meta *in, const int64_t *index,
+                      int64_t *source)
+{
+    unsigned axis1 = ins->imm[1].u & 0xff, axis2 = ins->imm[1].u >> 8 & 0xff, from = 0;
+    int64_t offset = ins->imm[0].i;
+    for (unsigned axis = 0; axis < in->rank; axis++)
+        if (ins->op == GT_OP_unfold)
+            source[axis] = axis == tail->i64[0] ? index[axis] * (index[axis] ? tail->i64[2] : 0) + index[in->rank]
+                                                : index[axis];
+        else if (axis != axis1 && axis != axis2)
+            source[axis] = index[from++];
+    if (ins->op == GT_OP_diagonal) {
+        source[axis1] = index[from] + (offset < 0 ? -offset : 0);
+        source[axis2] = index[from] + (offset > 0 ? offset : 0);
+    }
+}
+
 static void random_op(numbers *n, const gt_meta *from, gt_instruction *ins, gt_slot *tail)
 {
-    static const gt_opcode ops[] = {GT_OP_reshape, GT_OP_permute, GT_OP_expand, GT_OP_slice};
+    static const gt_opcode ops[] = {GT_OP_reshape, GT_OP_permute,  GT_OP_expand,
+                                    GT_OP_slice,   GT_OP_diagonal, GT_OP_unfold};
     memset(tail, 0, 3 * sizeof *tail);
-    *ins = (gt_instruction){.op = (uint16_t)ops[numbers_below(n, 4)]};
+    *ins = (gt_instruction){.op = (uint16_t)ops[numbers_below(n, 6)]};
+    if ((ins->op == GT_OP_diagonal && from->rank < 2) || (ins->op == GT_OP_unfold && from->rank == GT_MAX_RANK))
+        ins->op = GT_OP_permute;
+    if (ins->op == GT_OP_diagonal)
+        random_diagonal(n, from, ins);
+    if (ins->op == GT_OP_unfold)
+        random_windows(n, from, tail);
     if (ins->op == GT_OP_reshape)
         ins->rank = (uint8_t)random_factors(n, from->numel, tail->i64);
     if (ins->op == GT_OP_expand) {
@@ -349,6 +394,8 @@ static void apply_to_list(const gt_instruction *ins, const gt_slot *tail, const 
                 source[axis] = tail[0].i64[axis] + (index[axis] ? index[axis] * tail[1].i64[axis] : 0);
             else if (ins->op == GT_OP_expand)
                 source[axis] = in->shape[axis] == 1 ? 0 : index[axis + out->rank - in->rank];
+        if (ins->op == GT_OP_diagonal || ins->op == GT_OP_unfold)
+            source_of(ins, tail, in, index, source);
         for (unsigned axis = 0; ins->op == GT_OP_permute && axis < in->rank; axis++)
             source[ins->imm[0].u >> (8 * axis) & 0xff] = index[axis];
         to->list[position] = from->list[ins->op == GT_OP_reshape ? position : element_of(source, in)];

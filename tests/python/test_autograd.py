@@ -100,7 +100,35 @@ SPECIAL = {
     'where': lambda: check(lambda a, b: gt.where(gt.tensor([[True], [False]]), a, b), numbers((2, 3), 1),
                            numbers((3,), 2)),
     'cumsum': lambda: check(lambda x: x.cumsum(1), numbers((2, 4), 1)),
+    'cumprod': lambda: check(lambda x: x.cumprod(1), numbers((2, 4), 1)),
+    'logcumsumexp': lambda: check(lambda x: x.logcumsumexp(1), numbers((2, 4), 1)),
+    'softmax': lambda: [check(lambda x: x.softmax(axis), numbers((2, 4, 2), 1)) for axis in (0, 1, -1)],
+    'log_softmax': lambda: [check(lambda x: x.log_softmax(axis), numbers((2, 4, 2), 1)) for axis in (0, 1, -1)],
+    'softmax_backward': lambda: check(first_derivative(lambda x: x.softmax(1)), numbers((2, 3), 1)),
+    'log_softmax_backward': lambda: check(first_derivative(lambda x: x.log_softmax(1)), numbers((2, 3), 1)),
+    'norm': lambda: [check(lambda x: x.norm(p, dim, True), numbers((2, 3, 2), 1))
+                     for p in (0, 0.5, 1, 1.5, 2, 3, float('inf'), -float('inf')) for dim in (None, 1, (0, 2))],
+    'diagonal': lambda: [check(lambda x: x.diagonal(offset, *dims), numbers((2, 3, 4), 1))
+                         for offset, dims in ((0, (0, 1)), (1, (1, 2)), (-1, (2, 0)), (9, (0, 1)))],
+    'unfold': lambda: [check(lambda x: x.unfold(axis, size, step), numbers((3, 5), 1))
+                       for axis, size, step in ((1, 3, 1), (1, 2, 2), (0, 2, 1), (1, 5, 7), (0, 0, 1))],
+    'scatter_reduce': lambda: [
+        check(lambda x, s: x.scatter_reduce(1, gt.tensor([[0, 0], [2, 1]]), s, reduce, include_self=include_self),
+              numbers((2, 3), 1), numbers((2, 3), 2))
+        for reduce in ('sum', 'prod', 'mean', 'amax', 'amin') for include_self in (True, False)],
 }
+
+
+def first_derivative(function):
+    def derivative(x):
+        if not x.requires_grad:
+            x = x.detach()
+            x.requires_grad = True
+        with gt.enable_grad():
+            y = function(x)
+            weights = gt.arange(y.numel(), dtype=gt.float64).reshape(y.shape) + 1
+            return gt.grad((y * weights).sum(), x, create_graph=True)[0]
+    return derivative
 
 
 def assigned(x, value):

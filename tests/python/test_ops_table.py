@@ -12,11 +12,13 @@ import pytest
 import torch
 
 import gt
+import table_lines
+import table_movement
 from gt._gt import op_table
 from support import DTYPES, FLOATS, INTEGERS, Collector, check, raises, to_gt, torch_dtype, values
-from table_movement import CHECKS
 from table_operands import LARGE, SUM_TOLERANCE, VIEWS, operands, torch_function, torch_result, views
 
+CHECKS = {**table_movement.CHECKS, **table_lines.CHECKS}
 ROWS = {row[0]: row for row in op_table() if row[1] != "CONTROL"}
 
 BROADCASTS = [
@@ -259,8 +261,8 @@ def check_reduce(name, types, dtype, cases):
                 cases.same(call, run, expected, rtol=rtol, atol=atol)
     x = values((4, 5), dtype, 4, scale=scale)
     cases.same(
-        f"t.{name}(1)",
-        lambda: getattr(to_gt(x), name)(1),
+        f"t.{name}(dim=1)",
+        lambda: getattr(to_gt(x), name)(dim=1),
         reduce_with_torch(name, types, x, (1,), False),
         rtol=rtol,
         atol=atol,

@@ -30,6 +30,11 @@ def train(lib, model, make_optimizer, batches, classes):
     return [loss.item() for loss in losses]
 
 
+def without_keys(bias):
+    queries, _, values = numpy.split(bias, 3)
+    return numpy.concatenate([queries, values])
+
+
 def compare(make_model, make_optimizer, batches, classes):
     ours, theirs = make_model(gt), make_model(torch)
     losses = train(gt, ours, make_optimizer, batches, classes)
@@ -38,7 +43,12 @@ def compare(make_model, make_optimizer, batches, classes):
     assert expected[-1] < expected[0] * 0.9  # it did learn something
     weights = {name: tensor.numpy() for name, tensor in ours.state_dict().items()}
     for name, tensor in theirs.state_dict().items():
-        numpy.testing.assert_allclose(weights[name], tensor.numpy(), rtol=2e-3, atol=2e-4, err_msg=name)
+        ours_now, theirs_now = weights[name], tensor.numpy()
+        if name.endswith('attention.bias'):
+            # Softmax does not see what is added to all scores of a row: the gradient of the keys' bias is rounding and
+            # nothing else, which AdamW makes steps of.
+            ours_now, theirs_now = without_keys(ours_now), without_keys(theirs_now)
+        numpy.testing.assert_allclose(ours_now, theirs_now, rtol=2e-3, atol=2e-4, err_msg=name)
 
 
 def images(steps):

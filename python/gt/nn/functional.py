@@ -4,6 +4,8 @@ import math
 
 import gt
 from gt import Tensor, _gt, where
+from gt.client.arrangement import pad  # noqa: F401
+from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.losses import (  # noqa: F401
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss)
@@ -160,9 +162,17 @@ def embedding(input, weight, padding_idx=None):
 
 def one_hot(input, num_classes=-1):
     """1 at the index, 0 elsewhere, along a new last dimension; without num_classes it waits for the largest."""
+    if input.is_floating_point() or input.dtype == _gt.bool:
+        raise RuntimeError('one_hot is only applicable to index tensor of type LongTensor.')
     if num_classes < 0:
-        num_classes = int(input.amax()) + 1
-    return (input.unsqueeze(-1) == gt.arange(num_classes)).long()
+        if not input.numel():
+            raise RuntimeError('Can not infer total number of classes from empty tensor.')
+        least, most = gt.stack([input.amin(), input.amax()]).tolist()
+        if least < 0:
+            raise RuntimeError('Class values must be non-negative.')
+        num_classes = most + 1
+    index = input.long().unsqueeze(-1)
+    return gt.zeros(*input.shape, num_classes, dtype=_gt.int64)._place(-1, index, 1)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
@@ -254,19 +264,36 @@ def masked(scores, mask):
     return scores + mask
 
 
+def _query_groups(query, key, value):
+    """How many query heads share a head of keys and values."""
+    heads, shared = query.shape[-3], key.shape[-3]
+    if shared != value.shape[-3] or heads % shared:
+        raise RuntimeError(f'scaled_dot_product_attention: with enable_gqa the number of heads of key and value must be '
+                           f'equal and divide that of query, but got {heads}, {shared} and {value.shape[-3]}')
+    return heads // shared
+
+
+def _grouped(x, groups):
+    """(..., H, L, D) as (..., H / groups, groups * L, D): the heads of a group follow each other, so nothing moves."""
+    if groups == 1:
+        return x
+    return x.reshape(*x.shape[:-3], x.shape[-3] // groups, groups * x.shape[-2], x.shape[-1])
+
+
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
                                  enable_gqa=False):
     """softmax(query @ key.T * scale + mask) @ value over the last two dimensions."""
     if is_causal and attn_mask is not None:
         raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
-    if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    groups = _query_groups(query, key, value) if enable_gqa else 1
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = (query * scale) @ key.transpose(-2, -1)
+    scores = _grouped(query * scale, groups) @ key.transpose(-2, -1)
+    if groups > 1:
+        scores = scores.reshape(*query.shape[:-1], key.shape[-2])
     if is_causal:
         attn_mask = gt.ones(query.shape[-2], key.shape[-2], dtype=_gt.bool).tril()
     if attn_mask is not None:
         scores = masked(scores, attn_mask)
     weights = scores.softmax(-1)
-    return (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
+    return output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output

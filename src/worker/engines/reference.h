@@ -2,8 +2,7 @@
  * reference.h: the reference engine's own view of a tensor: a list of numbers in row-major order.
  *
  * Elements are named by their flat index in the view's shape, whatever the strides; they are read as a double or
- * as an int64_t and rounded to the view's dtype when written. Private to reference.c, reference_compute.c and
- * reference_move.c.
+ * as an int64_t and rounded to the view's dtype when written. Private to the files reference*.c.
  */
 #ifndef GT_WORKER_ENGINES_REFERENCE_H
 #define GT_WORKER_ENGINES_REFERENCE_H
@@ -37,9 +36,14 @@ gt_err gt__reference_binary(const gt_call *call);
 gt_err gt__reference_ternary(const gt_call *call);
 gt_err gt__reference_reduce(const gt_call *call);
 gt_err gt__reference_argreduce(const gt_call *call);
-gt_err gt__reference_scan(const gt_call *call);
 gt_err gt__reference_matmul(const gt_call *call);
 gt_err gt__reference_layer_norm(const gt_call *call);
+
+/* reference_lines.c: what runs along an axis */
+gt_err gt__reference_scan(const gt_call *call);
+gt_err gt__reference_softmax(const gt_call *call);
+gt_err gt__reference_softmax_backward(const gt_call *call);
+gt_err gt__reference_search(const gt_call *call);
 
 /* reference_move.c: movement, indexing, sorting, creation */
 gt_err gt__reference_copy(const gt_call *call);

@@ -1,5 +1,5 @@
 /*
- * reference_compute.c: what the arithmetic ops mean: elementwise, reductions, scans, products.
+ * reference_compute.c: what the arithmetic ops mean: elementwise, reductions, products.
  *
  * The expressions of ops.def are pasted with T = double and with T = int64_t, on libm. Reductions accumulate in
  * double or, modulo 2^64, in integers.
@@ -376,6 +376,32 @@ static int64_t best(const gt_view *in, int64_t first, int64_t count, bool greate
     return found;
 }
 
+static double log_sum_exp(const gt_view *in, int64_t first, int64_t count)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < count; k++)
+        most = real_maximum(most, gt__reference_real(in, first + k));
+    if (isinf(most) || isnan(most))
+        return most;
+    for (int64_t k = 0; k < count; k++)
+        sum += exp(gt__reference_real(in, first + k) - most);
+    return most + log(sum);
+}
+
+/* (sum |x|^p)^(1/p), and its limits: the number of nonzeros, the greatest, the least. */
+static double norm(const gt_view *in, int64_t first, int64_t count, double p)
+{
+    double total = p == -INFINITY ? INFINITY : 0;
+    for (int64_t k = 0; k < count; k++) {
+        double x = fabs(gt__reference_real(in, first + k));
+        if (isinf(p))
+            total = p > 0 ? real_maximum(total, x) : real_minimum(total, x);
+        else
+            total += p == 0 ? x != 0 : pow(x, p);
+    }
+    return isinf(p) || p == 0 ? total : pow(total, 1 / p);
+}
+
 gt_err gt__reference_reduce(const gt_call *call)
 {
     const gt_view *out = call->out;
@@ -408,6 +434,12 @@ gt_err gt__reference_reduce(const gt_call *call)
         case GT_OP_amin:
             gt__reference_move(out, k, &in, first + best(&in, first, count, call->op == GT_OP_amax));
             break;
+        case GT_OP_logsumexp:
+            gt__reference_put_real(out, k, log_sum_exp(&in, first, count));
+            break;
+        case GT_OP_norm:
+            gt__reference_put_real(out, k, norm(&in, first, count, call->ins->imm[1].f));
+            break;
         case GT_OP_any:
             gt__reference_put_integer(out, k, count_true(&in, first, count) > 0);
             break;
@@ -428,28 +460,6 @@ gt_err gt__reference_argreduce(const gt_call *call)
     gt_view in = gt__reference_axes_last(call->in[0], axis < 0 ? UINT64_MAX : UINT64_C(1) << axis, &count);
     for (int64_t k = 0; k < call->out->meta.numel; k++)
         gt__reference_put_integer(call->out, k, best(&in, k * count, count, call->op == GT_OP_argmax));
-    return GT_OK;
-}
-
-gt_err gt__reference_scan(const gt_call *call)
-{
-    uint64_t axis = UINT64_C(1) << call->ins->imm[0].i;
-    int64_t count;
-    gt_view in = gt__reference_axes_last(call->in[0], axis, &count);
-    gt_view out = gt__reference_axes_last(call->out, axis, &count);
-    for (int64_t first = 0; first < out.meta.numel; first += count) {
-        double sum = 0;
-        uint64_t integer_sum = 0;
-        for (int64_t k = first; k < first + count; k++) {
-            if (gt__dtype_is_float(out.meta.dtype)) {
-                sum += gt__reference_real(&in, k);
-                gt__reference_put_real(&out, k, sum);
-            } else {
-                integer_sum += (uint64_t)gt__reference_integer(&in, k);
-                gt__reference_put_integer(&out, k, (int64_t)integer_sum);
-            }
-        }
-    }
     return GT_OK;
 }
 

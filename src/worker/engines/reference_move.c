@@ -4,6 +4,7 @@
  * Each function says where element `flat` of the result comes from. Indices are checked before anything is
  * written.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,81 @@ gt_err gt__reference_gather(const gt_call *call)
     return GT_OK;
 }
 
+/* ---- scatter ------------------------------------------------------------------------------------------------ */
+
+/* What an element becomes when src meets it. */
+static void combine(const gt_view *out, int64_t to, const gt_view *src, int64_t from, gt_scatter_kind kind)
+{
+    bool real = gt__dtype_is_float(out->meta.dtype);
+    if (kind == GT_SCATTER_AMAX || kind == GT_SCATTER_AMIN) {
+        double a = gt__reference_real(out, to), b = gt__reference_real(src, from);
+        int64_t i = gt__reference_integer(out, to), j = gt__reference_integer(src, from);
+        bool greater = real ? b > a : j > i, less = real ? b < a : j < i;
+        if ((real && b != b) || (kind == GT_SCATTER_AMAX ? greater : less))
+            gt__reference_move(out, to, src, from);
+    } else if (real) {
+        double a = gt__reference_real(out, to), b = gt__reference_real(src, from);
+        gt__reference_put_real(out, to, kind == GT_SCATTER_PROD ? a * b : a + b);
+    } else {
+        uint64_t a = (uint64_t)gt__reference_integer(out, to), b = (uint64_t)gt__reference_integer(src, from);
+        gt__reference_put_integer(out, to, (int64_t)(kind == GT_SCATTER_PROD ? a * b : a + b));
+    }
+}
+
+/* Before the first of them meets it, where the old value does not count. */
+static void start_afresh(const gt_view *out, int64_t to, gt_scatter_kind kind)
+{
+    static const int64_t least[] = {[GT_INT8] = INT8_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
+    static const int64_t most[] = {
+        [GT_BOOL] = 1, [GT_UINT8] = 255, [GT_INT8] = INT8_MAX, [GT_INT32] = INT32_MAX, [GT_INT64] = INT64_MAX};
+    gt_dtype dtype = (gt_dtype)out->meta.dtype;
+    if (kind == GT_SCATTER_PROD || kind == GT_SCATTER_SUM || kind == GT_SCATTER_MEAN)
+        gt__reference_put_integer(out, to, kind == GT_SCATTER_PROD);
+    else if (gt__dtype_is_float(dtype))
+        gt__reference_put_real(out, to, kind == GT_SCATTER_AMAX ? -INFINITY : INFINITY);
+    else
+        gt__reference_put_integer(out, to,
+                                  kind == GT_SCATTER_AMIN ? most[dtype] : dtype < GT_INT8 ? 0 : least[dtype]);
+}
+
+static gt_err divide(const gt_view *out, const int64_t *counts)
+{
+    for (int64_t k = 0; k < out->meta.numel; k++) {
+        if (counts[k] < 2)
+            continue;
+        int64_t integer = gt__reference_integer(out, k);
+        if (gt__dtype_is_float(out->meta.dtype))
+            gt__reference_put_real(out, k, gt__reference_real(out, k) / (double)counts[k]);
+        else
+            gt__reference_put_integer(out, k, integer / counts[k] - (integer % counts[k] < 0));
+    }
+    return GT_OK;
+}
+
+static gt_err scatter_reduce(const gt_call *call, const gt_view *src)
+{
+    const gt_view *out = call->out, *index = call->in[1];
+    int64_t axis = call->ins->imm[0].i, position[GT_MAX_RANK];
+    bool alone = call->ins->imm[1].i & GT_SCATTER_WITHOUT_SELF;
+    gt_scatter_kind kind = (gt_scatter_kind)(call->ins->imm[1].i & ~GT_SCATTER_WITHOUT_SELF);
+    int64_t *counts = malloc((size_t)(out->meta.numel + 1) * sizeof *counts);
+    if (!counts)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (int64_t k = 0; k < out->meta.numel; k++)
+        counts[k] = !alone;
+    for (int64_t flat = 0; alone && flat < index->meta.numel; flat++)
+        start_afresh(out, named_element(&out->meta, index, flat, axis), kind);
+    for (int64_t flat = 0; flat < index->meta.numel; flat++) {
+        int64_t to = named_element(&out->meta, index, flat, axis);
+        gt__reference_index(&index->meta, flat, position);
+        combine(out, to, src, gt__reference_flat(&src->meta, position), kind);
+        counts[to]++;
+    }
+    gt_err err = kind == GT_SCATTER_MEAN ? divide(out, counts) : GT_OK;
+    free(counts);
+    return err;
+}
+
 gt_err gt__reference_scatter(const gt_call *call)
 {
     const gt_view *out = call->out, *index = call->in[1];
@@ -161,18 +237,16 @@ gt_err gt__reference_scatter(const gt_call *call)
     gt_view src = *call->in[2];
     if (src.meta.rank == 0)
         src = gt__reference_broadcast(&src, &index->meta);
+    if (call->op == GT_OP_scatter_reduce)
+        return scatter_reduce(call, &src);
     for (int64_t flat = 0; flat < index->meta.numel; flat++) {
         int64_t to = named_element(&out->meta, index, flat, axis);
         gt__reference_index(&index->meta, flat, position);
         int64_t from = gt__reference_flat(&src.meta, position);
         if (call->op == GT_OP_scatter)
             gt__reference_move(out, to, &src, from);
-        else if (gt__dtype_is_float(out->meta.dtype))
-            gt__reference_put_real(out, to, gt__reference_real(out, to) + gt__reference_real(&src, from));
         else
-            gt__reference_put_integer(
-                out, to,
-                (int64_t)((uint64_t)gt__reference_integer(out, to) + (uint64_t)gt__reference_integer(&src, from)));
+            combine(out, to, &src, from, GT_SCATTER_SUM);
     }
     return GT_OK;
 }

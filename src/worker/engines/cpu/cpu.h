@@ -112,7 +112,9 @@ gt_err gt__cpu_random(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_sample(gt_engine *engine, const gt_call *call);
 /* norm.c */
 gt_err gt__cpu_layer_norm(gt_engine *engine, const gt_call *call);
-/* scan.c */
+/* scan.c; softmax.c: SOFTMAX and SOFTMAX_BACKWARD; search.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_search(gt_engine *engine, const gt_call *call);
 
 #endif

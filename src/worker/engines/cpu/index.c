@@ -1,10 +1,11 @@
 /*
- * index.c: take, gather, scatter, scatter_add, and the two ops that make indices.
+ * index.c: take, gather, scatter, scatter_add, scatter_reduce, and the two ops that make indices.
  *
  * Indices are read as int64_t and checked before anything else happens, so a bad one never reaches memory. Gather
  * and scatter work on lines along the indexed axis: two lines never touch the same element, so threads share lines
  * out and a scatter_add gives the same sum, in the same order, whatever their number. Read movement.h first.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,6 +99,41 @@ static inline int64_t add_integers(int64_t a, int64_t b)
                     GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(ADD_KERNEL)
 
+static inline int64_t multiply_integers(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+#define MULTIPLY(a, b)                                                                                            \
+    _Generic((a), float : (a) * (b), double : (a) * (b), default : multiply_integers((int64_t)(a), (int64_t)(b)))
+#define GREATEST(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* NaN wins, and stays */
+#define LEAST(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+#define COMBINE_KERNELS(name, dtype, type)                                                                        \
+    SPAN_KERNEL(multiply_##name, type,                                                                            \
+                t[*n * s->axis] =                                                                                 \
+                    GT_STORE_FROM(name, MULTIPLY(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))         \
+    SPAN_KERNEL(greatest_##name, type,                                                                            \
+                t[*n * s->axis] =                                                                                 \
+                    GT_STORE_FROM(name, GREATEST(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))         \
+    SPAN_KERNEL(least_##name, type,                                                                               \
+                t[*n * s->axis] =                                                                                 \
+                    GT_STORE_FROM(name, LEAST(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))
+GT_STORED_TYPES(COMBINE_KERNELS)
+
+/* scatter_reduce: by kind and dtype; a mean starts as a sum. */
+static span_kernel choose_combination(gt_scatter_kind kind, gt_dtype dtype)
+{
+    static const span_kernel kernels[GT_SCATTER_KINDS][GT_DTYPE_COUNT] = {
+#define COMBINE_ENTRIES(name, dtype, type)                                                                        \
+    [GT_SCATTER_SUM][dtype] = add_##name, [GT_SCATTER_PROD][dtype] = multiply_##name,                             \
+    [GT_SCATTER_MEAN][dtype] = add_##name, [GT_SCATTER_AMAX][dtype] = greatest_##name,                            \
+    [GT_SCATTER_AMIN][dtype] = least_##name,
+        GT_STORED_TYPES(COMBINE_ENTRIES)
+#undef COMBINE_ENTRIES
+    };
+    return kernels[kind][dtype];
+}
+
 static span_kernel choose_kernel(gt_opcode op, gt_dtype dtype)
 {
     static const span_kernel add[] = {
@@ -180,7 +216,7 @@ static void set_number_strides(gt_view *numbers, const gt_view *index, const gt_
 }
 
 /* gather: to = out, from = a (indexed).  scatter: to = out (indexed), from = src. */
-static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, const gt_view *from)
+static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, const gt_view *from, span_kernel kernel)
 {
     const gt_view *index = call->in[1];
     const gt_view *indexed = call->op == GT_OP_gather ? from : to;
@@ -192,7 +228,7 @@ static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, co
         .dtype = (gt_dtype)to->meta.dtype,
         .to = to->data,
         .from = from->data,
-        .kernel = choose_kernel(call->op, (gt_dtype)to->meta.dtype),
+        .kernel = kernel,
     };
     void *scratch;
     GT_TRY(gt__cpu_read_index(cpu, &once, 0, axis, indexed->meta.shape[axis], &x.numbers, &scratch));
@@ -215,7 +251,70 @@ static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, co
 
 gt_err gt__cpu_gather(gt_engine *engine, const gt_call *call)
 {
-    return index_move(gt__cpu(engine), call, call->out, call->in[0]);
+    return index_move(gt__cpu(engine), call, call->out, call->in[0], choose_kernel(call->op, (gt_dtype)call->out->meta.dtype));
+}
+
+/* What combining starts from: 0, 1, or the least or greatest number of a dtype. */
+static void first_of_kind(gt_scatter_kind kind, gt_dtype dtype, void *to)
+{
+    static const int64_t least[] = {[GT_INT8] = INT8_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
+    static const int64_t most[] = {[GT_BOOL] = 1, [GT_UINT8] = 255, [GT_INT8] = INT8_MAX, [GT_INT32] = INT32_MAX,
+                                   [GT_INT64] = INT64_MAX};
+    bool real = gt__dtype_is_float(dtype);
+    double number = kind == GT_SCATTER_AMAX ? -HUGE_VAL : kind == GT_SCATTER_AMIN ? HUGE_VAL : kind == GT_SCATTER_PROD;
+    int64_t integer = kind == GT_SCATTER_PROD   ? 1
+                      : real                    ? 0
+                      : kind == GT_SCATTER_AMAX ? dtype < GT_INT8 ? 0 : least[dtype]
+                      : kind == GT_SCATTER_AMIN ? most[dtype]
+                                                : 0;
+    gt__cpu_row_mover(dtype, real ? GT_FLOAT64 : GT_INT64)(to, 1, real ? (void *)&number : (void *)&integer, 1, 1);
+}
+
+/* A mean is the sum divided by how many there were: floats exactly, integers rounded down. */
+static gt_err divide_by_count(gt_cpu *cpu, const gt_call *call, bool with_self)
+{
+    int64_t one = 1, numel = call->out->meta.numel;
+    gt_view ones = {.data = &one, .meta = {.numel = 1, .dtype = GT_INT64}, .contiguous = true}, counts = *call->out;
+    gt_dtype dtype = (gt_dtype)call->out->meta.dtype;
+    GT_TRY(gt__cpu_scratch(cpu, (size_t)numel * sizeof(int64_t), &counts.data));
+    counts.meta.dtype = GT_INT64;
+    for (int64_t k = 0; k < numel; k++)
+        ((int64_t *)counts.data)[k] = with_self;
+    gt_err err = index_move(cpu, call, &counts, &ones, add_int64);
+    gt_row_mover load = gt__cpu_row_mover(GT_FLOAT64, dtype), store = gt__cpu_row_mover(dtype, GT_FLOAT64);
+    gt_row_mover load_integer = gt__cpu_row_mover(GT_INT64, dtype), store_integer = gt__cpu_row_mover(dtype, GT_INT64);
+    for (int64_t k = 0; err == GT_OK && k < numel; k++) {
+        int64_t count = ((int64_t *)counts.data)[k], integer;
+        void *at = gt__at(call->out->data, dtype, k);
+        double number;
+        if (count < 2)
+            continue;
+        if (gt__dtype_is_float(dtype)) {
+            load(&number, 1, at, 1, 1);
+            number /= (double)count;
+            store(at, 1, &number, 1, 1);
+        } else {
+            load_integer(&integer, 1, at, 1, 1);
+            integer = integer / count - (integer % count < 0);
+            store_integer(at, 1, &integer, 1, 1);
+        }
+    }
+    free(counts.data);
+    return err;
+}
+
+static gt_err scatter_reduce(gt_cpu *cpu, const gt_call *call, const gt_view *src)
+{
+    uint64_t bits = 0;
+    gt_dtype dtype = (gt_dtype)call->out->meta.dtype;
+    gt_scatter_kind kind = (gt_scatter_kind)(call->ins->imm[1].i & ~GT_SCATTER_WITHOUT_SELF);
+    bool with_self = !(call->ins->imm[1].i & GT_SCATTER_WITHOUT_SELF);
+    gt_view first = {.data = &bits, .meta = {.numel = 1, .dtype = call->out->meta.dtype}, .contiguous = true};
+    first_of_kind(kind, dtype, &bits);
+    if (!with_self)
+        GT_TRY(index_move(cpu, call, call->out, &first, choose_kernel(GT_OP_scatter, dtype)));
+    GT_TRY(index_move(cpu, call, call->out, src, choose_combination(kind, dtype)));
+    return kind == GT_SCATTER_MEAN ? divide_by_count(cpu, call, with_self) : GT_OK;
 }
 
 gt_err gt__cpu_scatter(gt_engine *engine, const gt_call *call)
@@ -230,7 +329,9 @@ gt_err gt__cpu_scatter(gt_engine *engine, const gt_call *call)
     }
     if (call->out->data != call->in[0]->data)
         gt__cpu_move(cpu, call->out, call->in[0]);
-    return index_move(cpu, call, call->out, src);
+    if (call->op == GT_OP_scatter_reduce)
+        return scatter_reduce(cpu, call, src);
+    return index_move(cpu, call, call->out, src, choose_kernel(call->op, (gt_dtype)call->out->meta.dtype));
 }
 
 /* ---- take --------------------------------------------------------------------------------------------------- */

@@ -216,6 +216,48 @@ GUARDED(exp, exp_moderate, exp_f32, EXP_LIMIT)
 GUARDED(sigmoid, sigmoid_moderate, sigmoid_f32, EXP_LIMIT)
 GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
 
+/* ---- softmax ----------------------------------------------------------------------------------------------- */
+
+/*
+ * out[i] = exp(x[i] - shift) where that is at most 1; returns the sum. At most GT_TILE elements. wide_exp is for moderate
+ * arguments: what is smaller gives 0, NaN stays NaN.
+ */
+static float exps_below_f32(float *out, const float *x, int64_t count, float shift)
+{
+    wide sums[2] = {0};
+    float sum = 0;
+    int64_t i = 0;
+    for (; i + 2 * WIDE <= count; i += 2 * WIDE) {
+        for (int k = 0; k < 2; k++) {
+            wide d = *(const wide *)(x + i + k * WIDE) - shift;
+            wide_ints ordinary = d >= -EXP_LIMIT, nan = d != d;
+            wide e = wide_exp((wide)(((wide_ints)d & ordinary) | ((wide_ints)((wide){0} - EXP_LIMIT) & ~ordinary)));
+            e = (wide)(((wide_ints)e & ordinary) | ((wide_ints)d & nan));
+            sums[k] += e;
+            *(wide *)(out + i + k * WIDE) = e;
+        }
+    }
+    for (int lane = 0; lane < WIDE; lane++)
+        sum += sums[0][lane] + sums[1][lane];
+    for (; i < count; i++)
+        sum += out[i] = gt__exp_f32(x[i] - shift);
+    return sum;
+}
+
+static double exps_below_f64(double *out, const double *x, int64_t count, double shift)
+{
+    INDEPENDENT for (int64_t i = 0; i < count; i++) out[i] = exp(x[i] - shift);
+    return block_sum_f64(out, count, 0);
+}
+
+#define T float
+#define SUFFIX f32
+#include "kernels_softmax.h"
+
+#define T double
+#define SUFFIX f64
+#include "kernels_softmax.h"
+
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 #define UNARY_ENTRY(name, suffix)                                                                                 \
@@ -248,6 +290,10 @@ GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
     {                                                                                                             \
         [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64, [GT_COMPUTE_I64] = name##_i64               \
     }
+#define FLOATS(name)                                                                                              \
+    {                                                                                                             \
+        [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64                                              \
+    }
 #define BY_EVERY_COMPUTE(name)                                                                                    \
     {                                                                                                             \
         [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64, [GT_COMPUTE_I64] = name##_i64,              \
@@ -260,7 +306,10 @@ GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
         [GT_FOLD_SUM] = BY_COMPUTE(kind##_sum), [GT_FOLD_PROD] = BY_COMPUTE(kind##_prod),                         \
         [GT_FOLD_MAX] = BY_COMPUTE(kind##_max), [GT_FOLD_MIN] = BY_COMPUTE(kind##_min),                           \
         [GT_FOLD_ANY] = BY_COMPUTE(kind##_any), [GT_FOLD_ALL] = BY_COMPUTE(kind##_all),                           \
-        [GT_FOLD_SQUARES] = BY_COMPUTE(kind##_squares),                                                           \
+        [GT_FOLD_SQUARES] = BY_COMPUTE(kind##_squares), [GT_FOLD_ABS] = FLOATS(kind##_abs),                       \
+        [GT_FOLD_ABS_MAX] = FLOATS(kind##_abs_max), [GT_FOLD_ABS_MIN] = FLOATS(kind##_abs_min),                   \
+        [GT_FOLD_NONZERO] = FLOATS(kind##_nonzero), [GT_FOLD_POWERS] = FLOATS(kind##_powers),                     \
+        [GT_FOLD_EXPS] = FLOATS(kind##_exps),                                                                     \
     }
 
 const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
@@ -288,4 +337,7 @@ const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
     .fold_column = FOLD_ENTRIES(column),
     .argmax = BY_COMPUTE(argmax),
     .argmin = BY_COMPUTE(argmin),
+    .softmax_row = FLOATS(softmax_row),
+    .softmax_column = FLOATS(softmax_column),
+    .softmax_backward_row = FLOATS(softmax_backward_row),
 };

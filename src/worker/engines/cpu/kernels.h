@@ -33,6 +33,13 @@ typedef enum gt_fold {
     GT_FOLD_ANY,
     GT_FOLD_ALL,
     GT_FOLD_SQUARES, /* the sum of (x - center)^2 */
+    /* the others exist for f32 and f64 only */
+    GT_FOLD_ABS, /* the sum of |x| */
+    GT_FOLD_ABS_MAX,
+    GT_FOLD_ABS_MIN,
+    GT_FOLD_NONZERO, /* how many are not 0 */
+    GT_FOLD_POWERS,  /* the sum of |x|^center */
+    GT_FOLD_EXPS,    /* the sum of exp(x - center) */
     GT_FOLD_COUNT
 } gt_fold;
 
@@ -43,6 +50,14 @@ typedef void (*gt_fold_column_kernel)(void *accumulator, const void *x, int64_t 
                                       int64_t count, const double *center);
 /* The first position at which x is its own maximum (or minimum), NaN counting as the extreme; count > 0. */
 typedef int64_t (*gt_arg_kernel)(const void *x, int64_t count);
+
+/* softmax of a line, or its logarithm; out may be x. Of `width` lines side by side: rows are `stride` elements apart. */
+typedef void (*gt_softmax_row_kernel)(void *out, const void *x, int64_t count, bool logarithm);
+typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const void *x, int64_t stride, int64_t rows,
+                                         int64_t width, bool logarithm);
+/* The gradient of x from that of the result, g, and the result y; out may be g. All with the same strides but out. */
+typedef void (*gt_softmax_backward_row_kernel)(void *out, const void *g, const void *y, int64_t count, bool logarithm);
+enum { GT_SOFTMAX_COLUMNS = 64 };
 
 typedef struct gt_kernels {
     const char *name;
@@ -56,6 +71,9 @@ typedef struct gt_kernels {
     gt_fold_column_kernel fold_column[GT_FOLD_COUNT][GT_COMPUTE_COUNT];
     gt_arg_kernel argmax[GT_COMPUTE_COUNT];
     gt_arg_kernel argmin[GT_COMPUTE_COUNT];
+    gt_softmax_row_kernel softmax_row[GT_COMPUTE_COUNT]; /* f32 and f64, as the next two */
+    gt_softmax_column_kernel softmax_column[GT_COMPUTE_COUNT];
+    gt_softmax_backward_row_kernel softmax_backward_row[GT_COMPUTE_COUNT];
 } gt_kernels;
 
 extern const gt_kernels gt__kernels_baseline;

@@ -109,16 +109,28 @@ static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
     return (VECTOR)(((__typeof__(take))x & take) | ((__typeof__(take))a & ~take));
 }
 
+static inline VECTOR KERNEL(vector_abs)(VECTOR x)
+{
+    __typeof__(x < x) negative = x < 0;
+    return (VECTOR)(((__typeof__(negative))-x & negative) | ((__typeof__(negative))x & ~negative));
+}
+
 #define VECTOR_STEP_sum(a, x, c) ((a) + (x))
 #define VECTOR_STEP_prod(a, x, c) ((a) * (x))
 #define VECTOR_STEP_max(a, x, c) KERNEL(vector_max)(a, x)
 #define VECTOR_STEP_min(a, x, c) KERNEL(vector_min)(a, x)
 #define VECTOR_STEP_squares(a, x, c) ((a) + ((x) - (c)) * ((x) - (c)))
+#define VECTOR_STEP_abs(a, x, c) ((a) + KERNEL(vector_abs)(x))
+#define VECTOR_STEP_abs_max(a, x, c) KERNEL(vector_max)(a, KERNEL(vector_abs)(x))
+#define VECTOR_STEP_abs_min(a, x, c) KERNEL(vector_min)(a, KERNEL(vector_abs)(x))
 #define VECTOR_MERGE_sum(a, b) ((a) + (b))
 #define VECTOR_MERGE_prod(a, b) ((a) * (b))
 #define VECTOR_MERGE_max(a, b) KERNEL(vector_max)(a, b)
 #define VECTOR_MERGE_min(a, b) KERNEL(vector_min)(a, b)
 #define VECTOR_MERGE_squares(a, b) ((a) + (b))
+#define VECTOR_MERGE_abs(a, b) ((a) + (b))
+#define VECTOR_MERGE_abs_max(a, b) KERNEL(vector_max)(a, b)
+#define VECTOR_MERGE_abs_min(a, b) KERNEL(vector_min)(a, b)
 
 #define STEP_sum(a, x, c) ((a) + (x))
 #define STEP_prod(a, x, c) ((a) * (x))
@@ -127,6 +139,12 @@ static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
 #define STEP_any(a, x, c) ((T)(((a) != 0) | ((x) != 0)))
 #define STEP_all(a, x, c) ((T)(((a) != 0) & ((x) != 0)))
 #define STEP_squares(a, x, c) ((a) + ((x) - (c)) * ((x) - (c)))
+#define STEP_abs(a, x, c) ((a) + ABS(x))
+#define STEP_abs_max(a, x, c) MAXIMUM(ABS(x), a)
+#define STEP_abs_min(a, x, c) MINIMUM(ABS(x), a)
+#define STEP_nonzero(a, x, c) ((a) + (T)((x) != 0))
+#define STEP_powers(a, x, c) ((a) + POW(ABS(x), c))
+#define STEP_exps(a, x, c) ((a) + EXP((x) - (c)))
 
 #define MERGE_sum(a, b) ((a) + (b))
 #define MERGE_prod(a, b) ((a) * (b))
@@ -135,6 +153,12 @@ static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
 #define MERGE_any(a, b) (((a) != 0) | ((b) != 0))
 #define MERGE_all(a, b) (((a) != 0) & ((b) != 0))
 #define MERGE_squares(a, b) ((a) + (b))
+#define MERGE_abs(a, b) ((a) + (b))
+#define MERGE_abs_max(a, b) MAXIMUM(b, a)
+#define MERGE_abs_min(a, b) MINIMUM(b, a)
+#define MERGE_nonzero(a, b) ((a) + (b))
+#define MERGE_powers(a, b) ((a) + (b))
+#define MERGE_exps(a, b) ((a) + (b))
 
 /*
  * A row is folded in blocks: several vectors of partial results inside a block, the accumulator (wider than float)
@@ -183,6 +207,27 @@ FOLD_ROW(prod, 1)
 FOLD_ROW(max, LEAST)
 FOLD_ROW(min, MOST)
 FOLD_ROW(squares, 0)
+#if !INTEGER
+FOLD_ROW(abs, 0)
+FOLD_ROW(abs_max, 0)
+FOLD_ROW(abs_min, MOST)
+
+/* The sum of a function: of a tile of its values. */
+#define SUM_ROW(name, value)                                                                                      \
+    static void KERNEL(row_##name)(void *accumulator, const void *xs, int64_t count, const double *center)        \
+    {                                                                                                             \
+        T tile[GT_TILE], c = center ? (T)*center : 0;                                                             \
+        UNUSED(c);                                                                                                \
+        for (const T *x = xs; count > 0; x += GT_TILE, count -= GT_TILE) {                                        \
+            int64_t part = count < GT_TILE ? count : GT_TILE;                                                     \
+            INDEPENDENT for (int64_t i = 0; i < part; i++) tile[i] = value;                                       \
+            *(double *)accumulator += (double)KERNEL(block_sum)(tile, part, 0);                                   \
+        }                                                                                                         \
+    }
+SUM_ROW(nonzero, (T)(x[i] != 0))
+SUM_ROW(powers, POW(ABS(x[i]), c))
+SUM_ROW(exps, EXP(x[i] - c))
+#endif
 
 static void KERNEL(row_any)(void *accumulator, const void *xs, int64_t count, const double *center)
 {
@@ -241,6 +286,14 @@ FOLD_COLUMN(min, MOST)
 FOLD_COLUMN(any, 0)
 FOLD_COLUMN(all, 1)
 FOLD_COLUMN(squares, 0)
+#if !INTEGER
+FOLD_COLUMN(abs, 0)
+FOLD_COLUMN(abs_max, 0)
+FOLD_COLUMN(abs_min, MOST)
+FOLD_COLUMN(nonzero, 0)
+FOLD_COLUMN(powers, 0)
+FOLD_COLUMN(exps, 0)
+#endif
 
 /* Blocks are searched whole, without a way out in the middle, so that the search is vector code too. */
 static int64_t KERNEL(find)(const T *x, int64_t count, T value)
@@ -295,6 +348,7 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
 #undef TILES
 #undef FOLD_ROW
 #undef FOLD_COLUMN
+#undef SUM_ROW
 #undef T
 #undef ACCUMULATOR
 #undef SUFFIX

@@ -1,5 +1,5 @@
 /*
- * reduce.c: runs the REDUCE rows of the op table: sum, prod, mean, var, amax, amin, any, all.
+ * reduce.c: runs the REDUCE rows of the op table: sum, prod, mean, var, amax, amin, any, all, logsumexp, norm.
  *
  * The axes of the input fall into two loops: the kept ones, in the order of the result, and the reduced ones.
  * Results are made in tiles, each with its accumulators in the L1 cache, in one of two ways: by row (each result
@@ -29,6 +29,7 @@ typedef struct reduction {
     const gt_cpu *cpu;
     gt_opcode op;
     gt_fold fold;
+    gt_fold second; /* of those that look twice */
     gt_compute compute;
     const char *data;
     gt_dtype dtype;
@@ -39,6 +40,7 @@ typedef struct reduction {
     int64_t results;
     int64_t elements; /* to each result */
     double divisor;   /* mean, var */
+    double parameter; /* norm: p */
     bool by_column;
     int64_t tile; /* results in a tile; a tile never leaves its row of the last kept axis */
     int64_t row;  /* of the last kept axis (by row: all results) */
@@ -46,7 +48,7 @@ typedef struct reduction {
     int64_t parts; /* of the reduced elements */
     const gt_view *out;
     accumulator *partial; /* (parts, results), when there are several parts */
-    const double *center; /* (results), second pass of var in parts */
+    const double *center; /* (results): in parts, second pass of var and logsumexp; norm: p */
 } reduction;
 
 static bool is_integer(const reduction *r)
@@ -64,6 +66,7 @@ static accumulator first_value(const reduction *r, gt_fold fold)
     case GT_FOLD_MAX:
         return integer ? (accumulator){.i = INT64_MIN} : (accumulator){.f = -HUGE_VAL};
     case GT_FOLD_MIN:
+    case GT_FOLD_ABS_MIN:
         return integer ? (accumulator){.i = INT64_MAX} : (accumulator){.f = HUGE_VAL};
     default:
         return integer ? (accumulator){.i = 0} : (accumulator){.f = 0};
@@ -148,13 +151,38 @@ static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t r
 
 /* ---- results ----------------------------------------------------------------------------------------------- */
 
-static void store_results(const reduction *r, int64_t first, int64_t results, accumulator *total)
+/* var and logsumexp look twice: at the distances from the mean, at the exponentials below the maximum. */
+static bool looks_twice(const reduction *r)
+{
+    return r->op == GT_OP_var || r->op == GT_OP_logsumexp;
+}
+
+/* What the second look is relative to. An infinite maximum would leave nothing but NaN. */
+static double center_from(const reduction *r, double total)
+{
+    if (r->op == GT_OP_logsumexp)
+        return isinf(total) ? 0 : total;
+    return total / (double)r->elements;
+}
+
+static double root(double total, double p)
+{
+    return p == 2 ? sqrt(total) : p == 1 || p == 0 || isinf(p) ? total : pow(total, 1 / p);
+}
+
+static void store_results(const reduction *r, int64_t first, int64_t results, accumulator *total, const double *center)
 {
     gt_dtype dtype = (gt_dtype)r->out->meta.dtype;
     char *to = (char *)r->out->data + first * (int64_t)gt__dtype_size(dtype);
     if (r->op == GT_OP_mean || r->op == GT_OP_var)
         for (int64_t j = 0; j < results; j++)
             total[j].f /= r->divisor;
+    if (r->op == GT_OP_logsumexp)
+        for (int64_t j = 0; j < results; j++)
+            total[j].f = log(total[j].f) + center[j];
+    if (r->op == GT_OP_norm)
+        for (int64_t j = 0; j < results; j++)
+            total[j].f = root(total[j].f, r->parameter);
     gt__cpu_store_tile(r->cpu, is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64, dtype, total, to, 1, results);
 }
 
@@ -162,13 +190,15 @@ static void whole_tile(const reduction *r, int64_t first, int64_t results)
 {
     accumulator total[GT_TILE];
     double center[GT_TILE];
-    fold_tile(r, r->fold, first, results, 0, r->elements, NULL, total);
-    if (r->op == GT_OP_var) {
+    for (int64_t j = 0; r->fold == GT_FOLD_POWERS && j < results; j++)
+        center[j] = r->parameter;
+    fold_tile(r, r->fold, first, results, 0, r->elements, r->fold == GT_FOLD_POWERS ? center : NULL, total);
+    if (looks_twice(r)) {
         for (int64_t j = 0; j < results; j++)
-            center[j] = total[j].f / (double)r->elements;
-        fold_tile(r, GT_FOLD_SQUARES, first, results, 0, r->elements, center, total);
+            center[j] = center_from(r, total[j].f);
+        fold_tile(r, r->second, first, results, 0, r->elements, center, total);
     }
-    store_results(r, first, results, total);
+    store_results(r, first, results, total, center);
 }
 
 static void part_tile(const reduction *r, int64_t part, int64_t first, int64_t results)
@@ -200,7 +230,9 @@ static void merge(const reduction *r, accumulator *total, const accumulator *par
     static const gt_opcode merging[GT_FOLD_COUNT] = {
         [GT_FOLD_SUM] = GT_OP_add,     [GT_FOLD_PROD] = GT_OP_mul,    [GT_FOLD_MAX] = GT_OP_maximum,
         [GT_FOLD_MIN] = GT_OP_minimum, [GT_FOLD_ANY] = GT_OP_maximum, [GT_FOLD_ALL] = GT_OP_minimum,
-        [GT_FOLD_SQUARES] = GT_OP_add,
+        [GT_FOLD_SQUARES] = GT_OP_add, [GT_FOLD_ABS] = GT_OP_add,     [GT_FOLD_ABS_MAX] = GT_OP_maximum,
+        [GT_FOLD_NONZERO] = GT_OP_add, [GT_FOLD_POWERS] = GT_OP_add,  [GT_FOLD_ABS_MIN] = GT_OP_minimum,
+        [GT_FOLD_EXPS] = GT_OP_add,
     };
     gt_compute compute = is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64;
     r->cpu->kernels->elementwise[merging[r->fold]][compute][0](total, total, part, NULL, NULL, results);
@@ -216,34 +248,46 @@ static void run_parts(reduction *r)
 
 static gt_err reduce_in_parts(reduction *r)
 {
-    double *center = NULL;
-    r->partial = calloc((size_t)(r->parts * r->results), sizeof *r->partial);
-    if (!r->partial)
+    size_t results = (size_t)r->results;
+    double *center = malloc(results * (size_t)r->parts * sizeof *r->partial + results * sizeof *center);
+    if (!center)
         return gt__fail(GT_ERR_MEMORY, "no memory for the partial results of %s", gt__op_table[r->op].name);
+    r->partial = (accumulator *)(center + results);
+    for (int64_t j = 0; j < r->results; j++)
+        center[j] = r->parameter;
+    r->center = r->fold == GT_FOLD_POWERS ? center : NULL;
     run_parts(r);
-    if (r->op == GT_OP_var) {
-        center = calloc((size_t)r->results, sizeof *center);
-        if (!center) {
-            free(r->partial);
-            return gt__fail(GT_ERR_MEMORY, "no memory for the means of %s", gt__op_table[r->op].name);
-        }
+    if (looks_twice(r)) {
         for (int64_t j = 0; j < r->results; j++)
-            center[j] = r->partial[j].f / (double)r->elements;
-        r->fold = GT_FOLD_SQUARES;
+            center[j] = center_from(r, r->partial[j].f);
+        r->fold = r->second;
         r->center = center;
         run_parts(r);
     }
-    store_results(r, 0, r->results, r->partial);
+    store_results(r, 0, r->results, r->partial, center);
     free(center);
-    free(r->partial);
     return GT_OK;
 }
 
 /* ---- planning ---------------------------------------------------------------------------------------------- */
 
-static gt_fold fold_of(gt_opcode op)
+static gt_fold fold_of_norm(double p)
+{
+    return p == 2           ? GT_FOLD_SQUARES
+           : p == 1         ? GT_FOLD_ABS
+           : p == 0         ? GT_FOLD_NONZERO
+           : p == HUGE_VAL  ? GT_FOLD_ABS_MAX
+           : p == -HUGE_VAL ? GT_FOLD_ABS_MIN
+                            : GT_FOLD_POWERS;
+}
+
+static gt_fold fold_of(gt_opcode op, double parameter)
 {
     switch (op) {
+    case GT_OP_norm:
+        return fold_of_norm(parameter);
+    case GT_OP_logsumexp:
+        return GT_FOLD_MAX;
     case GT_OP_prod:
         return GT_FOLD_PROD;
     case GT_OP_amax:
@@ -314,7 +358,10 @@ static void plan_tasks(reduction *r)
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call)
 {
     const gt_view *in = call->in[0];
-    reduction r = {.cpu = gt__cpu(engine), .op = call->op, .fold = fold_of(call->op), .out = call->out};
+    double parameter = call->ins->imm[1].f;
+    reduction r = {.cpu = gt__cpu(engine), .op = call->op, .parameter = parameter, .out = call->out};
+    r.fold = fold_of(call->op, parameter);
+    r.second = call->op == GT_OP_var ? GT_FOLD_SQUARES : GT_FOLD_EXPS;
     uint64_t all = ((uint64_t)1 << in->meta.rank) - 1, mask = call->ins->imm[0].u;
     mask = mask ? mask : all;
     r.data = in->data;
@@ -322,12 +369,12 @@ gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call)
     r.size = gt__dtype_size(r.dtype);
     r.compute = gt__cpu_compute(r.dtype);
     /* The mean or variance of integers is computed in double. */
-    if (r.compute == GT_COMPUTE_I64 && (call->op == GT_OP_mean || call->op == GT_OP_var))
+    if (r.compute == GT_COMPUTE_I64 && gt__op_table[call->op].types == GT_TYPES_FLT)
         r.compute = GT_COMPUTE_F64;
     r.native = r.dtype == GT_FLOAT32 || r.dtype == GT_FLOAT64 || (r.dtype == GT_INT64 && is_integer(&r));
     r.results = select_axes(&r.kept, in, all & ~mask);
     r.elements = select_axes(&r.reduced, in, mask);
-    r.divisor = (double)r.elements - (call->op == GT_OP_var ? call->ins->imm[1].f : 0.0);
+    r.divisor = (double)r.elements - (call->op == GT_OP_var ? parameter : 0.0);
     r.divisor = r.divisor > 0 ? r.divisor : 0; /* too few elements: infinity or NaN, as PyTorch has it */
     if (r.results == 0)
         return GT_OK;

@@ -1,0 +1,278 @@
+"""Tensor methods about order: extremes with their places, sorting, medians, distinct elements, searches.
+
+Everything that sorts is stable. Results whose size depends on the elements (unique) wait once, for that size.
+"""
+
+from gt import _gt, return_types
+from gt._gt import Tensor, arange, cat, full, where
+from gt.client.registry import axis_of, function, method
+
+
+# ---- extremes ------------------------------------------------------------------------------------------------
+
+
+def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search):
+    if other is None and isinstance(dim, Tensor):
+        dim, other = None, dim
+    if other is not None:
+        return elementwise(self, other)
+    if dim is None:
+        return reduce(self, keepdim=keepdim)
+    if not hasattr(dim, '__index__'):
+        return reduce(self, dim, keepdim)
+    indices = search(self, dim, True)
+    return _reduced(kind, self._pick(dim, indices), indices, dim, keepdim)
+
+
+def _reduced(kind, values, indices, dim, keepdim):
+    """A result of size 1 along a dimension, or without that."""
+    return kind(values, indices) if keepdim else kind(values.squeeze(dim), indices.squeeze(dim))
+
+
+@method
+def max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False):
+    """max(): the largest element; max(dim): (values, indices); max(other): maximum; max((0, 1)): over several."""
+    dim = axis if dim is None else dim
+    return _extremum(return_types.max, self, dim, keepdim or keepdims, other, Tensor.maximum, Tensor.amax,
+                     Tensor.argmax)
+
+
+@method
+def min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False):
+    """min(): the smallest element; min(dim): (values, indices); min(other): minimum; min((0, 1)): over several."""
+    dim = axis if dim is None else dim
+    return _extremum(return_types.min, self, dim, keepdim or keepdims, other, Tensor.minimum, Tensor.amin,
+                     Tensor.argmin)
+
+
+@method
+def aminmax(self, *, dim=None, keepdim=False):
+    """aminmax(dim=None, keepdim=False): (min, max)."""
+    return return_types.aminmax(self.amin(dim, keepdim), self.amax(dim, keepdim))
+
+
+@method
+def cummax(self, dim):
+    """cummax(dim): (values, indices) of the largest element so far."""
+    indices = self._cummax_indices(dim)
+    return return_types.cummax(self._pick(dim, indices), indices)
+
+
+@method
+def cummin(self, dim):
+    """cummin(dim): (values, indices) of the smallest element so far."""
+    indices = self._cummin_indices(dim)
+    return return_types.cummin(self._pick(dim, indices), indices)
+
+
+# ---- sorting -------------------------------------------------------------------------------------------------
+
+
+@method
+def sort(self, dim=-1, descending=False, stable=False, *, axis=None):
+    """sort(dim=-1, descending=False, stable=False): (values, indices); always stable."""
+    dim = dim if axis is None else axis
+    indices = self.argsort(dim, descending)
+    return return_types.sort(self._pick(dim, indices), indices)
+
+
+@method
+def msort(self):
+    """msort(): sorted along the first dimension."""
+    return self.sort(0).values
+
+
+@method
+def topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
+    """topk(k, dim=-1, largest=True): (values, indices) of the k largest or smallest, best first."""
+    dim = dim if axis is None else axis
+    indices = self._topk_indices(k, dim, largest)
+    return return_types.topk(self._pick(dim, indices), indices)
+
+
+def _size(self, dim):
+    return self.shape[dim] if self.ndim else 1
+
+
+@method
+def kthvalue(self, k, dim=-1, keepdim=False):
+    """kthvalue(k, dim=-1, keepdim=False): (values, indices) of the k-th smallest, counted from 1."""
+    dim, size = axis_of(self, dim), _size(self, axis_of(self, dim))
+    if not 1 <= k <= size:
+        raise RuntimeError('kthvalue(): selected number k out of range for dimension %d' % dim)
+    indices = self._topk_indices(k, dim, False)
+    indices = indices.narrow(dim, k - 1, 1) if self.ndim else indices
+    return _reduced(return_types.kthvalue, self._pick(dim, indices), indices, dim, keepdim)
+
+
+@method
+def median(self, dim=None, keepdim=False):
+    """median(): the median element, the lower of two; median(dim): (values, indices). NaN makes it NaN."""
+    if dim is None:
+        return self.flatten().median(0).values if self.numel() else self.sum() / 0
+    dim = axis_of(self, dim)
+    indices = self._topk_indices((_size(self, dim) + 1) // 2, dim, False)
+    indices = indices.narrow(dim, indices.shape[dim] - 1, 1) if self.ndim else indices
+    if self.is_floating_point():  # NaN is the largest to argmax too
+        indices = where(self.isnan().any(dim, True), self.argmax(dim, True), indices)
+    return _reduced(return_types.median, self._pick(dim, indices), indices, dim, keepdim)
+
+
+@method
+def nanmedian(self, dim=None, keepdim=False):
+    """nanmedian(): the median of the elements that are numbers; nanmedian(dim): (values, indices)."""
+    if dim is None:
+        return self.flatten().nanmedian(0).values
+    if not self.is_floating_point():
+        return return_types.nanmedian(*self.median(dim, keepdim))
+    dim = axis_of(self, dim)
+    order = self.argsort(dim)
+    middle = (((~self.isnan()).sum(dim, True) - 1).clamp(min=0) // 2)
+    indices = order._pick(dim, middle)
+    return _reduced(return_types.nanmedian, self._pick(dim, indices), indices, dim, keepdim)
+
+
+@method
+def quantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
+    """quantile(q, dim=None, keepdim=False, interpolation='linear'): what a fraction q of the elements is below."""
+    if dim is None:
+        flat = self.flatten().quantile(q, 0, interpolation=interpolation)
+        return flat.reshape(flat.shape + (1,) * self.ndim) if keepdim else flat
+    dim = axis_of(self, dim)
+    q = q if isinstance(q, Tensor) else _gt.tensor(q, dtype=self.dtype)
+    size = _size(self, dim)
+    ordered = self.sort(dim).values.movedim(dim, -1) if self.ndim else self.reshape(1)
+    place = (q.flatten() * (size - 1)).expand(*ordered.shape[:-1], q.numel())
+    low, high = place.floor(), place.ceil()
+    if interpolation != 'linear':
+        chosen = {'lower': lambda: low, 'higher': lambda: high, 'nearest': place.round,
+                  'midpoint': lambda: place}[interpolation]
+        place = (low + high) / 2 if interpolation == 'midpoint' else chosen()
+    below, above = (ordered.gather(-1, place.floor().long()), ordered.gather(-1, place.ceil().long()))
+    value = below + (above - below) * (place - place.floor())
+    value = where(ordered.isnan().any(-1, True), ordered.sum(-1, True), value)
+    value = value.movedim(-1, 0)
+    value = value.unsqueeze(dim + 1) if keepdim and self.ndim else value
+    return value if q.ndim else value.squeeze(0)
+
+
+@method
+def mode(self, dim=-1, keepdim=False):
+    """mode(dim=-1, keepdim=False): (values, indices) of the most frequent element, the smallest of several."""
+    if self.ndim == 0:
+        return return_types.mode(self.clone(), _gt.zeros((), dtype=_gt.int64))
+    dim = axis_of(self, dim)
+    order = self.argsort(dim)
+    ordered = self._pick(dim, order)
+    size = self.shape[dim]
+    shape = [size if d == dim else 1 for d in range(self.ndim)]
+    places = arange(size).reshape(shape).expand(self.shape)
+    starts = cat([full([1 if d == dim else s for d, s in enumerate(self.shape)], True, dtype=_gt.bool),
+                  ordered.narrow(dim, 1, size - 1) != ordered.narrow(dim, 0, size - 1)], dim)
+    run = places - where(starts, places, 0).cummax(dim).values  # how many equals come before
+    indices = order._pick(dim, run.argmax(dim, True))
+    return _reduced(return_types.mode, self._pick(dim, indices), indices, dim, keepdim)
+
+
+# ---- distinct elements ---------------------------------------------------------------------------------------
+
+
+def _runs(items, differs, order, return_inverse, return_counts):
+    """Runs of equal items: [the first of each], and where asked, the run of every item and the lengths of the runs."""
+    count = items.shape[0]
+    starts = cat([full((1,), True, dtype=_gt.bool), differs]) if count else differs
+    firsts = starts._positions()
+    results = [items.index_select(0, firsts)]
+    if return_inverse:
+        runs = starts.cumsum(0) - 1
+        results.append(runs if order is None else _gt.zeros_like(runs).scatter(0, order, runs))
+    if return_counts:
+        ends = cat([firsts, full((1,), count, dtype=_gt.int64)])
+        results.append(ends.narrow(0, 1, firsts.shape[0]) - firsts)
+    return results
+
+
+def _lexicographic(rows):
+    """The order that sorts rows (n, k): by the last column, then, keeping that order among equals, the one before."""
+    order = arange(rows.shape[0])
+    for column in reversed(range(rows.shape[1])):
+        order = order._pick(0, rows.select(1, column)._pick(0, order).argsort(0))
+    return order
+
+
+def _distinct(self, sort, return_inverse, return_counts, dim):
+    if dim is None:
+        items, order = self.flatten(), None
+        if sort:
+            order = items.argsort(0)
+            items = items._pick(0, order)
+        n = items.shape[0]
+        differs = items.narrow(0, 1, n - 1) != items.narrow(0, 0, n - 1) if n else items != items
+        results = _runs(items, differs, order, return_inverse, return_counts)
+        if return_inverse:
+            results[1] = results[1].reshape(self.shape)
+    else:
+        dim = axis_of(self, dim)
+        moved = self.movedim(dim, 0)
+        rows, order = moved.reshape(moved.shape[0], -1) if moved.numel() else moved.reshape(moved.shape[0], 0), None
+        if sort:
+            order = _lexicographic(rows)
+            rows = rows.index_select(0, order)
+        n = rows.shape[0]
+        differs = ((rows.narrow(0, 1, n - 1) != rows.narrow(0, 0, n - 1)).any(1) if n
+                   else _gt.zeros(0, dtype=_gt.bool))
+        results = _runs(rows, differs, order, return_inverse, return_counts)
+        results[0] = results[0].reshape(-1 if moved.numel() else 0, *moved.shape[1:]).movedim(0, dim)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+@method
+def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """unique(sorted=True, return_inverse=False, return_counts=False, dim=None): the distinct elements, or slices along
+    a dimension, in order; where each element went, and how many there were of each. Waits for their number."""
+    return _distinct(self, True, return_inverse, return_counts, dim)
+
+
+@method
+def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """unique_consecutive(...): as unique, but of equal neighbours only; nothing is sorted."""
+    return _distinct(self, False, return_inverse, return_counts, dim)
+
+
+# ---- searches ------------------------------------------------------------------------------------------------
+
+
+@method
+def searchsorted(self, input, *, out_int32=False, right=False, side=None, sorter=None):
+    """searchsorted(values, right=False): where each value would go in the sorted last dimension."""
+    if side not in (None, 'left', 'right'):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == 'left' and right:
+        raise RuntimeError('torch.searchsorted(): side and right can\'t be set to opposites, got side of left while '
+                           'right was True')
+    boundaries = self if sorter is None else self.gather(-1, sorter)
+    values = input if isinstance(input, Tensor) else _gt.tensor(input)
+    if values.dtype != boundaries.dtype:
+        both = (boundaries.reshape(-1)[:0] + values.reshape(-1)[:0]).dtype
+        boundaries, values = boundaries.to(both), values.to(both)
+    found = boundaries.detach()._search(values.detach(), bool(right or side == 'right'))
+    return found.to(_gt.int32) if out_int32 else found
+
+
+@method
+def bucketize(self, boundaries, *, out_int32=False, right=False):
+    """bucketize(boundaries, right=False): which of the intervals between sorted boundaries an element lies in."""
+    boundaries = boundaries if isinstance(boundaries, Tensor) else _gt.tensor(boundaries)
+    return boundaries.searchsorted(self, out_int32=out_int32, right=right)
+
+
+@function
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    """isin(elements, test_elements, invert=False): which elements are among the others."""
+    elements, tests = (x if isinstance(x, Tensor) else _gt.tensor(x) for x in (elements, test_elements))
+    if not tests.numel():
+        return full(elements.shape, invert, dtype=_gt.bool)
+    ordered = tests.flatten().sort().values
+    place = ordered.searchsorted(elements).clamp(max=tests.numel() - 1)
+    found = ordered._pick(0, place.flatten()).reshape(elements.shape) == elements
+    return ~found if invert else found

@@ -1,0 +1,265 @@
+"""Tensor methods that pick elements by index or mask, write at indices, and count by value.
+
+Results whose size depends on the elements (masked_select, nonzero, bincount) wait once, for that size.
+"""
+
+from gt import _gt
+from gt._gt import Tensor, full, stack, zeros
+from gt.client.registry import axis_of, function, in_place, method
+
+
+# ---- reading -------------------------------------------------------------------------------------------------
+
+
+@method
+def take_along_dim(self, indices, dim=None):
+    """take_along_dim(indices, dim=None): gather with indices broadcast; without dim, from the flattened tensor."""
+    if dim is None:
+        return self.flatten().gather(0, indices.flatten())
+    dim = axis_of(self, dim)
+    if indices.ndim != self.ndim:
+        raise RuntimeError(f'take_along_dim(): input and indices should have the same number of dimensions, but '
+                           f'got {self.ndim} for input and {indices.ndim} for indices')
+    shape = [i if s == 1 else s for s, i in zip(self.shape, indices.shape)]
+    mine, theirs = list(shape), list(shape)
+    mine[dim], theirs[dim] = self.shape[dim], indices.shape[dim]
+    return self.expand(mine).gather(dim, indices.expand(theirs))
+
+
+@method
+def take_along_axis(self, indices, axis):
+    """take_along_axis(indices, axis): NumPy's name of take_along_dim."""
+    return self.take_along_dim(indices, axis)
+
+
+@method
+def take(self, indices, axis=None):
+    """take(indices): elements of the flattened tensor; take(indices, axis): slices along a dimension."""
+    return self.flatten().index_select(0, indices) if axis is None else self.index_select(axis, indices)
+
+
+@function
+def embedding(input, weight):
+    """embedding(input, weight): rows of weight (V, D) for each index of input (...): a tensor (..., D)."""
+    return weight.index_select(0, input)
+
+
+# ---- masks ---------------------------------------------------------------------------------------------------
+
+
+def _broadcast_mask(self, mask):
+    if mask.dtype != _gt.bool:
+        raise RuntimeError(f'expected a bool tensor as mask, but got {mask.dtype}')
+    if mask.shape == self.shape:
+        return self, mask
+    both = (mask | (self != self)).shape
+    return self.expand(both), mask.expand(both)
+
+
+@method
+def masked_select(self, mask):
+    """masked_select(mask): the elements where a (broadcast) mask holds, flat."""
+    self, mask = _broadcast_mask(self, mask)
+    return self[mask]
+
+
+@method
+def masked_scatter(self, mask, source):
+    """masked_scatter(mask, source): the elements where a mask holds are replaced by those of source, in order."""
+    self, mask = _broadcast_mask(self, mask)
+    positions = mask._positions()
+    count = positions.shape[0]
+    if count > source.numel():
+        raise RuntimeError(f'masked_scatter: expected self and source to have same dtypes and source to have at least '
+                           f'{count} elements, but got {source.numel()}')
+    return self.flatten().scatter(0, positions, source.flatten().narrow(0, 0, count)).reshape(self.shape)
+
+
+@method
+def nonzero(self, as_tuple=False):
+    """nonzero(as_tuple=False): the indices of nonzero elements, a row each, or a tensor for each dimension."""
+    if as_tuple and self.ndim == 0:
+        return self.reshape(1).nonzero(as_tuple=True)
+    flat = (self if self.dtype == _gt.bool else self != 0)._positions()
+    columns = []
+    for size in reversed(self.shape[1:]):
+        columns.append(flat % size)
+        flat = flat // size
+    columns = [flat, *reversed(columns)] if self.ndim else []
+    if as_tuple:
+        return tuple(columns)
+    return stack(columns, 1) if columns else zeros(flat.numel(), 0, dtype=_gt.int64)
+
+
+@method
+def argwhere(self):
+    """argwhere(): the indices of nonzero elements, a row each."""
+    return self.nonzero()
+
+
+@method
+def count_nonzero(self, dim=None):
+    """count_nonzero(dim=None): how many elements are not zero."""
+    return (self != 0).sum(dim)
+
+
+# ---- writing at indices --------------------------------------------------------------------------------------
+
+
+def _spread(self, dim, index, shape):
+    """A one-dimensional index along a dimension, as an index of every element of a tensor of this shape."""
+    if index.ndim > 1:
+        raise IndexError('Index is supposed to be a vector, but got dim: %d' % index.ndim)
+    lines = [index.numel() if d == dim else 1 for d in range(len(shape))]
+    return index.reshape(lines).expand(shape)
+
+
+def _indexed(name, self, dim, index, source, write):
+    if self.ndim == 0:
+        return _indexed(name, self.reshape(1), 0, index.reshape(-1), source.reshape(-1), write).reshape(())
+    dim = axis_of(self, dim)
+    wanted = [index.numel() if d == dim else s for d, s in enumerate(self.shape)]
+    if list(source.shape) != wanted:
+        raise RuntimeError(f'{name}(): expected source of shape {tuple(wanted)} for an index of {index.numel()} elements, '
+                           f'but got {tuple(source.shape)}')
+    return write(self, dim, _spread(self, dim, index, source.shape), source)
+
+
+@method
+def index_add(self, dim, index, source, *, alpha=1):
+    """index_add(dim, index, source, alpha=1): alpha times the slices of source, added to those the index names."""
+    return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, Tensor.scatter_add)
+
+
+@method
+def index_copy(self, dim, index, source):
+    """index_copy(dim, index, source): the slices that the index names become those of source."""
+    return _indexed('index_copy', self, dim, index, source, Tensor.scatter)
+
+
+@method
+def index_reduce(self, dim, index, source, reduce, *, include_self=True):
+    """index_reduce(dim, index, source, reduce, include_self=True): prod, mean, amax or amin of the slices that meet."""
+    return _indexed('index_reduce', self, dim, index, source,
+                    lambda a, d, i, s: a.scatter_reduce(d, i, s, reduce, include_self=include_self))
+
+
+@method
+def index_fill(self, dim, index, value):
+    """index_fill(dim, index, value): the slices that the index names become one value."""
+    if self.ndim == 0:
+        return self.reshape(1).index_fill(0, index, value).reshape(())
+    dim = axis_of(self, dim)
+    shape = [index.numel() if d == dim else s for d, s in enumerate(self.shape)]
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(f'index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} '
+                               f'dimension(s).')
+        value = value.to(self.dtype).expand(shape)
+    return self.scatter(dim, _spread(self, dim, index, shape), value)
+
+
+@method
+def index_put(self, indices, values, accumulate=False):
+    """index_put(indices, values, accumulate=False): what self would be after self[indices] = values, or +=, where
+    elements that are named twice are added twice."""
+    return self._index_put(tuple(indices), values, accumulate)
+
+
+@method
+def put(self, index, source, accumulate=False):
+    """put(index, source, accumulate=False): elements of the flattened tensor replaced, or added to."""
+    write = Tensor.scatter_add if accumulate else Tensor.scatter
+    return write(self.flatten(), 0, index.flatten(), source.flatten()).reshape(self.shape)
+
+
+in_place('masked_fill', 'masked_scatter', 'scatter_add', 'scatter_reduce', 'index_add', 'index_copy', 'index_reduce',
+         'index_fill', 'index_put', 'put')
+
+
+@method
+def scatter_(self, dim, index, src=None, *, value=None):
+    """scatter_(dim, index, src): scatter in place."""
+    return self._become(self.scatter(dim, index, value if src is None else src))
+
+
+# ---- counting by value ---------------------------------------------------------------------------------------
+
+
+@method
+def bincount(self, weights=None, minlength=0):
+    """bincount(weights=None, minlength=0): how often each number occurs, or the sum of its weights. Waits for the
+    largest."""
+    if self.ndim != 1 or self.is_floating_point() or self.dtype == _gt.bool:
+        raise RuntimeError('bincount only supports 1-d non-negative integral inputs.')
+    if minlength < 0:
+        raise RuntimeError('minlength should be >= 0')
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError('weights should be 1-d and have the same length as input')
+    least, most = stack([self.amin(), self.amax()]).tolist() if self.numel() else (0, -1)
+    if least < 0:
+        raise RuntimeError('bincount only supports 1-d non-negative integral inputs.')
+    if weights is None:
+        weights = full((), 1, dtype=_gt.int64).expand(self.shape)
+    elif not weights.is_floating_point():
+        weights = weights.double()
+    size = most + 1 if most + 1 > minlength else minlength
+    return zeros(size, dtype=weights.dtype).scatter_add(0, self.long(), weights)
+
+
+@method
+def histc(self, bins=100, min=0, max=0):
+    """histc(bins=100, min=0, max=0): how many elements lie in each of `bins` equal parts of [min, max]; with equal
+    bounds, of the elements' own range, for which it waits."""
+    flat = self.flatten().detach()
+    if bins <= 0:
+        raise RuntimeError('bins must be > 0')
+    if min == max and flat.numel():
+        min, max = stack([flat.amin(), flat.amax()]).tolist()
+    if min == max:
+        min, max = min - 1, max + 1
+    inside = (flat >= min) & (flat <= max)
+    place = ((flat.double() - min) * (bins / (max - min))).floor().clamp(0, bins - 1)
+    place = place.masked_fill(~inside, 0).long()
+    return zeros(bins, dtype=self.dtype).scatter_add(0, place, inside.to(self.dtype))
+
+
+# ---- triangles by index --------------------------------------------------------------------------------------
+
+
+@function
+def tril_indices(row, col, offset=0, *, dtype=_gt.int64, device=None, layout=None):
+    """tril_indices(row, col, offset=0): rows and columns of the elements of a lower triangle, (2, count)."""
+    return _triangle((full((row, col), True, dtype=_gt.bool)).tril(offset), dtype)
+
+
+@function
+def triu_indices(row, col, offset=0, *, dtype=_gt.int64, device=None, layout=None):
+    """triu_indices(row, col, offset=0): rows and columns of the elements of an upper triangle, (2, count)."""
+    return _triangle((full((row, col), True, dtype=_gt.bool)).triu(offset), dtype)
+
+
+def _triangle(mask, dtype):
+    return stack(mask.nonzero(as_tuple=True)).to(dtype)
+
+
+@function
+def combinations(input, r=2, with_replacement=False):
+    """combinations(input, r=2, with_replacement=False): the choices of r elements of a vector, a row each."""
+    import itertools
+    if input.ndim != 1:
+        raise RuntimeError(f'Expect a 1D vector, but got shape {list(input.shape)}')
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(input.shape[0]), r))
+    if not rows or not r:
+        return zeros(0, dtype=input.dtype) if not r else zeros(0, r, dtype=input.dtype)
+    return input[_gt.tensor(rows)]
+
+
+@function
+def cartesian_prod(*tensors):
+    """cartesian_prod(*tensors): every choice of one element of each vector, a row each."""
+    if len(tensors) == 1:
+        return tensors[0]
+    from gt.client.arrangement import meshgrid
+    return stack([grid.flatten() for grid in meshgrid(*tensors, indexing='ij')], 1)

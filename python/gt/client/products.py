@@ -1,0 +1,351 @@
+"""Products of tensors: einsum, tensordot, and the named ones. All of them end in matmul, or in one multiplication."""
+
+import math
+import string
+
+from gt._gt import Tensor
+from gt.client.registry import axes_of, axis_of, function, in_place, method
+
+
+# ---- vectors and matrices ------------------------------------------------------------------------------------
+
+
+@method
+def outer(self, vec2):
+    """outer(vec2): the outer product of two vectors."""
+    if self.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f'outer: expected two vectors, got tensors of {self.ndim} and {vec2.ndim} dimensions')
+    return self.unsqueeze(1) * vec2.unsqueeze(0)
+
+
+@method
+def ger(self, vec2):
+    """ger(vec2): outer."""
+    return self.outer(vec2)
+
+
+@method
+def inner(self, other):
+    """inner(other): products summed over the last dimension of both."""
+    if self.ndim == 0 or other.ndim == 0:
+        return self * other
+    return tensordot(self, other, ([-1], [-1]))
+
+
+@method
+def vdot(self, other):
+    """vdot(other): the inner product of two vectors."""
+    return self.dot(other)
+
+
+def _scaled_sum(self, product, beta, alpha):
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:  # nothing of self counts, not even NaN
+        return product
+    return (self if beta == 1 else self * beta) + product
+
+
+def _checked(name, product, self):
+    """self must broadcast to the product's shape, and no further."""
+    sizes = self.shape[::-1]
+    if self.ndim > product.ndim or any(s not in (1, p) for s, p in zip(sizes, product.shape[::-1])):
+        raise RuntimeError(f'{name}: a tensor of shape {tuple(self.shape)} cannot be expanded to '
+                           f'{tuple(product.shape)}')
+    return product
+
+
+@method
+def addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    """addmm(mat1, mat2): beta * self + alpha * (mat1 @ mat2)."""
+    return _scaled_sum(self, _checked('addmm', mat1.mm(mat2), self), beta, alpha)
+
+
+@method
+def addmv(self, mat, vec, *, beta=1, alpha=1):
+    """addmv(mat, vec): beta * self + alpha * (mat @ vec)."""
+    return _scaled_sum(self, _checked('addmv', mat.mv(vec), self), beta, alpha)
+
+
+@method
+def addr(self, vec1, vec2, *, beta=1, alpha=1):
+    """addr(vec1, vec2): beta * self + alpha * outer(vec1, vec2)."""
+    return _scaled_sum(self, _checked('addr', vec1.outer(vec2), self), beta, alpha)
+
+
+@method
+def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
+    """baddbmm(batch1, batch2): beta * self + alpha * bmm(batch1, batch2)."""
+    return _scaled_sum(self, _checked('baddbmm', batch1.bmm(batch2), self), beta, alpha)
+
+
+@method
+def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
+    """addbmm(batch1, batch2): beta * self + alpha * the sum of the products of a batch."""
+    if batch1.ndim != 3 or batch2.ndim != 3:
+        raise RuntimeError('addbmm: batch1 and batch2 must be 3D tensors')
+    product = batch1.transpose(0, 1).flatten(1) @ batch2.flatten(0, 1)
+    return _scaled_sum(self, _checked('addbmm', product, self), beta, alpha)
+
+
+@method
+def addcmul(self, tensor1, tensor2, *, value=1):
+    """addcmul(tensor1, tensor2, value=1): self + value * tensor1 * tensor2."""
+    product = tensor1 * tensor2
+    return self + (product if value == 1 else product * value)
+
+
+@method
+def addcdiv(self, tensor1, tensor2, *, value=1):
+    """addcdiv(tensor1, tensor2, value=1): self + value * tensor1 / tensor2."""
+    quotient = tensor1 / tensor2
+    return self + (quotient if value == 1 else quotient * value)
+
+
+in_place('addmm', 'addmv', 'addr', 'baddbmm', 'addbmm', 'addcmul', 'addcdiv')
+
+
+@method
+def cross(self, other, dim=None):
+    """cross(other, dim=None): the vector product along a dimension of size 3; without dim, the first of that size."""
+    if dim is None:
+        dim = next((d for d, size in enumerate(self.shape) if size == 3), None)
+        if dim is None:
+            raise RuntimeError('no dimension of size 3 in input')
+    shape = (self.reshape(self.shape) * other).shape if self.shape != other.shape else self.shape
+    a, b = self.expand(shape), other.expand(shape)
+    dim = axis_of(a, dim)
+    if shape[dim] != 3:
+        raise RuntimeError(f'linalg.cross: inputs dimension {dim} must have length 3. Got {self.shape[dim]} and '
+                           f'{other.shape[dim]}')
+    return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
+
+
+@method
+def kron(self, other):
+    """kron(other): the Kronecker product."""
+    rank = max(self.ndim, other.ndim)
+    a = self.reshape((1,) * (rank - self.ndim) + self.shape)
+    b = other.reshape((1,) * (rank - other.ndim) + other.shape)
+    product = a.reshape([n for s in a.shape for n in (s, 1)]) * b.reshape([n for s in b.shape for n in (1, s)])
+    return product.reshape([s * t for s, t in zip(a.shape, b.shape)])
+
+
+@function
+def chain_matmul(*matrices):
+    """chain_matmul(*matrices): their product, multiplied in the cheapest order."""
+    letters = string.ascii_letters
+    terms = ','.join(letters[k] + letters[k + 1] for k in range(len(matrices)))
+    return einsum(f'{terms}->{letters[0]}{letters[len(matrices)]}', *matrices)
+
+
+@method
+def cdist(self, x2, p=2.0, compute_mode=None):
+    """cdist(x2, p=2): the p-norm distance of each pair of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
+    if self.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(f'X1 and X2 must have the same number of columns. X1: {self.shape[-1]} X2: {x2.shape[-1]}')
+    return (self.unsqueeze(-2) - x2.unsqueeze(-3))._vector_norm(p, -1)
+
+
+# ---- tensordot and einsum ------------------------------------------------------------------------------------
+
+
+@function
+def tensordot(a, b, dims=2):
+    """tensordot(a, b, dims=2): products summed over the last dims of a and the first of b, or over pairs of lists."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if hasattr(dims, '__index__'):
+        if not 0 <= dims <= min(a.ndim, b.ndim):
+            raise RuntimeError(f'tensordot expects dims >= 0 and at most the dimensions of both, but got dims={dims}')
+        dims = (list(range(a.ndim - dims, a.ndim)), list(range(dims)))
+    left, right = axes_of(a, dims[0]), axes_of(b, dims[1])
+    if len(left) != len(right):
+        raise RuntimeError('both dimension lists should have same length')
+    for i, j in zip(left, right):
+        if a.shape[i] != b.shape[j] and 1 not in (a.shape[i], b.shape[j]):
+            raise RuntimeError(f'contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and '
+                               f'second has size {b.shape[j]} in dim {j}')
+    names = iter(range(a.ndim + b.ndim))
+    a_labels = [next(names) for _ in a.shape]
+    b_labels = [a_labels[left[right.index(d)]] if d in right else next(names) for d in range(b.ndim)]
+    kept = [n for d, n in enumerate(a_labels) if d not in left] + [
+        n for d, n in enumerate(b_labels) if d not in right]
+    result, labels = _contract(a, a_labels, b, b_labels, set(kept))
+    return _ordered(result, labels, kept)
+
+
+def _letters(text, position):
+    """'ab...c' as a list of labels, '...' being one of them."""
+    labels, k = [], 0
+    while k < len(text):
+        if text.startswith('...', k):
+            if '...' in labels:
+                raise RuntimeError(f"einsum(): found '.' for operand {position} for which an ellipsis was already found")
+            labels.append('...')
+            k += 3
+        elif text[k] in string.ascii_letters:
+            labels.append(text[k])
+            k += 1
+        else:
+            raise RuntimeError(f'einsum(): invalid subscript given at index {k} in the equation string, subscripts must '
+                               f'be in [a-zA-Z]')
+    return labels
+
+
+def _parse(arguments):
+    """(labels of each operand, labels of the result or None, operands), from either way of writing them."""
+    if isinstance(arguments[0], str):
+        equation, operands = arguments[0].replace(' ', ''), arguments[1:]
+        if len(operands) == 1 and not isinstance(operands[0], Tensor):
+            operands = tuple(operands[0])
+        left, arrow, right = equation.partition('->')
+        terms = [_letters(term, k) for k, term in enumerate(left.split(','))]
+        result = _letters(right, 'output') if arrow else None
+    else:  # operand, [labels], operand, [labels], ..., [labels of the result]
+        operands, lists = arguments[0::2], arguments[1::2]
+        result = None
+        if len(arguments) % 2:
+            operands, result = operands[:-1], ['...' if n is Ellipsis else n for n in arguments[-1]]
+        terms = [['...' if n is Ellipsis else n for n in labels] for labels in lists]
+    if len(terms) != len(operands):
+        raise RuntimeError(f'einsum(): {"fewer" if len(operands) > len(terms) else "more"} operands were provided in the '
+                           f'equation than as arguments: {len(terms)} and {len(operands)}')
+    return terms, result, operands
+
+
+def _without_ellipsis(terms, result, operands):
+    """Every '...' written out: ('...', k) is the k-th broadcast dimension, counted from the last."""
+    widest = 0
+    for position, (labels, operand) in enumerate(zip(terms, operands)):
+        covered = operand.ndim - (len(labels) - ('...' in labels))
+        if covered < 0 or covered and '...' not in labels:
+            raise RuntimeError(f'einsum(): the number of subscripts in the equation ({len(labels) - ("..." in labels)}) '
+                               f'does not match the number of dimensions ({operand.ndim}) for operand {position} and no '
+                               f'ellipsis was given')
+        if '...' in labels:
+            at = labels.index('...')
+            labels[at:at + 1] = [('...', k) for k in reversed(range(covered))]
+            widest = max(widest, covered)
+    broadcast = [('...', k) for k in reversed(range(widest))]
+    if result is None:
+        seen = [n for labels in terms for n in labels if not isinstance(n, tuple)]
+        return terms, broadcast + sorted(n for n in set(seen) if seen.count(n) == 1)
+    if '...' in result:
+        at = result.index('...')
+        result[at:at + 1] = broadcast
+    return terms, result
+
+
+def _check_result(result, terms):
+    known = {n for labels in terms for n in labels}
+    for label in result:
+        if result.count(label) > 1:
+            raise RuntimeError(f'einsum(): output subscript {label} appears more than once in the output')
+        if label not in known:
+            raise RuntimeError(f'einsum(): output subscript {label} does not appear in the equation for any input operand')
+
+
+def _take_diagonals(operand, labels, position):
+    """A label that an operand has twice is the diagonal of both dimensions."""
+    labels = list(labels)
+    for label in {n for n in labels if labels.count(n) > 1}:
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            if operand.shape[first] != operand.shape[second]:
+                raise RuntimeError(f'einsum(): subscript {label} is repeated for operand {position} but the sizes don\'t '
+                                   f'match, {operand.shape[second]} != {operand.shape[first]}')
+            operand = operand.diagonal(0, first, second)
+            labels = labels[:first] + labels[first + 1:second] + labels[second + 1:] + [label]
+    return operand, labels
+
+
+def _summed(operand, labels, kept):
+    """Without the labels that nobody else has."""
+    gone = [d for d, n in enumerate(labels) if n not in kept]
+    return (operand.sum(gone) if gone else operand), [n for n in labels if n in kept]
+
+
+def _ordered(operand, labels, order):
+    return operand if labels == order else operand.permute([labels.index(n) for n in order])
+
+
+def _aligned(operand, labels, order):
+    """Its dimensions in an order in which some are missing: those have size 1."""
+    operand = _ordered(operand, labels, [n for n in order if n in labels])
+    sizes = iter(operand.shape)
+    return operand.reshape([next(sizes) if n in labels else 1 for n in order])
+
+
+def _contract(a, a_labels, b, b_labels, kept):
+    """The product of two, summed over what is not kept: (result, its labels)."""
+    a, a_labels = _drop_ones(a, a_labels, b, b_labels)
+    b, b_labels = _drop_ones(b, b_labels, a, a_labels)
+    a, a_labels = _summed(a, a_labels, kept | set(b_labels))
+    b, b_labels = _summed(b, b_labels, kept | set(a_labels))
+    batch = [n for n in a_labels if n in b_labels and n in kept]
+    inner = [n for n in a_labels if n in b_labels and n not in kept]
+    rows, columns = [n for n in a_labels if n not in b_labels], [n for n in b_labels if n not in a_labels]
+    labels = batch + rows + columns
+    if not inner:
+        return _aligned(a, a_labels, labels) * _aligned(b, b_labels, labels), labels
+    sizes = dict(zip(a_labels, a.shape)) | dict(zip(b_labels, b.shape))
+
+    def volume(names):
+        return math.prod(sizes[n] for n in names)
+    leading = [volume(batch)] if batch else []
+    left = _ordered(a, a_labels, batch + rows + inner).reshape(*leading, volume(rows), volume(inner))
+    right = _ordered(b, b_labels, batch + inner + columns).reshape(*leading, volume(inner), volume(columns))
+    return (left @ right).reshape([sizes[n] for n in labels]), labels
+
+
+def _drop_ones(a, a_labels, b, b_labels):
+    """A size of 1 against a longer one is broadcast: it need not be there."""
+    dropped = [d for d, n in enumerate(a_labels) if a.shape[d] == 1 and n in b_labels]
+    if not dropped:
+        return a, a_labels
+    return a.squeeze(tuple(dropped)), [n for d, n in enumerate(a_labels) if d not in dropped]
+
+
+def _cheapest_pair(items, kept):
+    """The two whose product grows the least over what they take up themselves."""
+    def growth(i, j):
+        (a, x), (b, y) = items[i], items[j]
+        others = kept.union(*(labels for k, (_, labels) in enumerate(items) if k not in (i, j)))
+        sizes = dict(zip(x, a.shape))
+        sizes.update((n, s) for n, s in zip(y, b.shape) if s != 1 or n not in sizes)
+        return math.prod(s for n, s in sizes.items() if n in others) - a.numel() - b.numel()
+    pairs = [(i, j) for i in range(len(items)) for j in range(i + 1, len(items))]
+    return min(pairs, key=lambda pair: growth(*pair))
+
+
+def _check_sizes(items):
+    sizes = {}
+    for operand, labels in items:
+        for label, size in zip(labels, operand.shape):
+            known = sizes.get(label, 1)
+            if size != known and 1 not in (size, known):
+                raise RuntimeError(f'einsum(): operands do not broadcast with remapped shapes: subscript {label} has size '
+                                   f'{size} and {known}')
+            sizes[label] = max(size, known) if 0 not in (size, known) else 0
+
+
+@function
+def einsum(*arguments):
+    """einsum(equation, *operands): products of elements, summed over the labels that the result does not have."""
+    if len(arguments) < 2:
+        raise ValueError('einsum(): must specify the equation string and at least one operand, or at least one operand and '
+                         'its subscripts list')
+    terms, result, operands = _parse(arguments)
+    terms, result = _without_ellipsis(terms, result, operands)
+    _check_result(result, terms)
+    items = [_take_diagonals(t, labels, k) for k, (t, labels) in enumerate(zip(operands, terms))]
+    _check_sizes(items)
+    kept = set(result)
+    while len(items) > 1:
+        i, j = _cheapest_pair(items, kept) if len(items) > 2 else (0, 1)
+        (a, x), (b, y) = items[i], items[j]
+        items = [item for k, item in enumerate(items) if k not in (i, j)]
+        items.append(_contract(a, x, b, y, kept.union(*(labels for _, labels in items))))
+    operand, labels = _summed(*items[0], kept)
+    return _ordered(operand, labels, result)

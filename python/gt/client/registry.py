@@ -1,0 +1,57 @@
+"""How functions written in Python become methods of Tensor and functions of the package.
+
+The families (ordering, picking, arrangement, products, statistics) and tensor.py mark theirs with these.
+"""
+
+from gt._gt import Tensor
+
+methods = []  # names of methods written in Python; those without a trailing _ are functions of the package too
+functions = {}  # functions that are no methods
+
+
+def method(function):
+    """Make a function a method of Tensor."""
+    setattr(Tensor, function.__name__, function)
+    methods.append(function.__name__)
+    return function
+
+
+def function(function):
+    """Make a function one of the package, but no method."""
+    functions[function.__name__] = function
+    return function
+
+
+def in_place(*names):
+    """Give each method a variant name_() that stores its result in the tensor itself."""
+    for name in names:
+        def stored(self, *arguments, _name=name, **options):
+            return self._become(getattr(self, _name)(*arguments, **options))
+        stored.__name__, stored.__doc__ = name + '_', f'{name}_(...): {name}, in place.'
+        method(stored)
+
+
+def axis_of(self, dim):
+    """A dimension, counted from the start; PyTorch's error where there is no such one."""
+    limit = self.ndim or 1
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f'Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})')
+    return dim % limit
+
+
+def axes_of(self, dims):
+    """Dimensions, counted from the start; None is all of them."""
+    if dims is None:
+        return list(range(self.ndim))
+    return [axis_of(self, d) for d in ([dims] if hasattr(dims, '__index__') else dims)]
+
+
+def sizes_of(sizes):
+    """Sizes that were given one by one, or as one sequence."""
+    return tuple(sizes[0]) if len(sizes) == 1 and not hasattr(sizes[0], '__index__') else sizes
+
+
+def tensors_of(tensors):
+    """Tensors that were given one by one, or as one sequence."""
+    return tuple(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors

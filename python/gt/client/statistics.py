@@ -1,0 +1,145 @@
+"""Tensor methods that sum up: norms, moments, reductions that skip NaN, differences, covariances."""
+
+from gt._gt import cat, where
+from gt.client.registry import axis_of, function, method
+
+
+# ---- norms ---------------------------------------------------------------------------------------------------
+
+
+@method
+def norm(self, p='fro', dim=None, keepdim=False, dtype=None, *, axis=None, keepdims=False):
+    """norm(p=2, dim=None, keepdim=False): the p-norm of the elements, over one or several dimensions; p may be any
+    number, an infinity, or 'fro'."""
+    dim = axis if dim is None else dim
+    if p == 'nuc':
+        raise NotImplementedError('norm: the nuclear norm is the sum of the singular values: gt.linalg.svdvals(x).sum()')
+    if isinstance(p, str) and p != 'fro':
+        raise RuntimeError(f'norm: only the string arguments fro and nuc are valid, got {p}')
+    self = self if dtype is None else self.to(dtype)
+    order = 2.0 if p is None or p == 'fro' else float(p)
+    return self._vector_norm(order, None if dim == () else dim, bool(keepdim or keepdims))
+
+
+@method
+def dist(self, other, p=2):
+    """dist(other, p=2): the p-norm of the difference."""
+    return (self - other)._vector_norm(float(p))
+
+
+@method
+def renorm(self, p, dim, maxnorm):
+    """renorm(p, dim, maxnorm): slices along a dimension, scaled down where their p-norm exceeds maxnorm."""
+    dim = axis_of(self, dim)
+    others = [d for d in range(self.ndim) if d != dim]
+    norms = self._vector_norm(float(p), others, True)
+    return self * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+
+
+# ---- moments -------------------------------------------------------------------------------------------------
+
+
+@method
+def var_mean(self, dim=None, unbiased=True, keepdim=False, *, correction=None):
+    """var_mean(dim=None, correction=1, keepdim=False): (variance, mean)."""
+    correction = (1 if unbiased else 0) if correction is None else correction
+    return self.var(dim, correction=correction, keepdim=keepdim), self.mean(dim, keepdim)
+
+
+@method
+def std_mean(self, dim=None, unbiased=True, keepdim=False, *, correction=None):
+    """std_mean(dim=None, correction=1, keepdim=False): (standard deviation, mean)."""
+    variance, mean = self.var_mean(dim, unbiased, keepdim, correction=correction)
+    return variance.sqrt(), mean
+
+
+@method
+def nansum(self, dim=None, keepdim=False, *, dtype=None):
+    """nansum(dim=None, keepdim=False): the sum of the elements that are numbers."""
+    numbers = where(self.isnan(), 0, self) if self.is_floating_point() else self
+    return numbers.sum(dim, keepdim) if dtype is None else numbers.sum(dim, keepdim, dtype=dtype)
+
+
+@method
+def nanmean(self, dim=None, keepdim=False, *, dtype=None):
+    """nanmean(dim=None, keepdim=False): the mean of the elements that are numbers."""
+    self = self if dtype is None else self.to(dtype)
+    return self.nansum(dim, keepdim) / (~self.isnan()).sum(dim, keepdim)
+
+
+@method
+def cov(self, *, correction=1, fweights=None, aweights=None):
+    """cov(correction=1, fweights=None, aweights=None): covariances of variables, a row each; a column is one
+    observation, that fweights counts often and aweights weighs."""
+    if self.ndim > 2:
+        raise RuntimeError(f'cov(): expected input to have two or fewer dimensions but got an input with {self.ndim} '
+                           f'dimensions')
+    rows = self.reshape(1, -1) if self.ndim < 2 else self
+    rows = rows if rows.is_floating_point() else rows.float()
+    weights = aweights if fweights is None else fweights if aweights is None else fweights * aweights
+    if weights is None:
+        centred = rows - rows.mean(1, True)
+        product, total = centred @ centred.T, rows.shape[1] - correction
+        return _shaped(self, product / (total if total > 0 else 0))
+    weights = weights.to(rows.dtype)
+    total = weights.sum()
+    centred = rows - (rows * weights).sum(1, True) / total
+    if aweights is not None:
+        total = total - correction * (weights * aweights).sum() / total
+    else:
+        total = total - correction
+    return _shaped(self, (centred * weights) @ centred.T / total.clamp(min=0))
+
+
+def _shaped(self, matrix):
+    return matrix.reshape(()) if self.ndim < 2 else matrix
+
+
+@method
+def corrcoef(self):
+    """corrcoef(): correlations of variables, a row each."""
+    covariances = self.cov()
+    if covariances.ndim == 0:
+        return covariances / covariances
+    deviations = covariances.diagonal().sqrt()
+    return (covariances / deviations.unsqueeze(1) / deviations.unsqueeze(0)).clamp(-1.0, 1.0)
+
+
+# ---- differences ---------------------------------------------------------------------------------------------
+
+
+@method
+def diff(self, n=1, dim=-1, prepend=None, append=None):
+    """diff(n=1, dim=-1, prepend=None, append=None): differences of neighbours, n times over."""
+    if self.ndim == 0:
+        raise RuntimeError('diff expects input to be at least one-dimensional')
+    if n < 0:
+        raise RuntimeError(f'order must be non-negative but got {n}')
+    dim = axis_of(self, dim)
+    parts = [t for t in (prepend, self, append) if t is not None]
+    self = cat(parts, dim) if len(parts) > 1 else self
+    for _ in range(n if n < self.shape[dim] else self.shape[dim]):
+        later, earlier = self.narrow(dim, 1, self.shape[dim] - 1), self.narrow(dim, 0, self.shape[dim] - 1)
+        self = later ^ earlier if self.dtype.name == 'bool' else later - earlier
+    return self
+
+
+@function
+def trapezoid(y, x=None, *, dx=None, dim=-1):
+    """trapezoid(y, x) or trapezoid(y, dx=1): the integral along a dimension by the trapezoidal rule."""
+    dim = axis_of(y, dim)
+    size = y.shape[dim]
+    heights = (y.narrow(dim, 1, size - 1) + y.narrow(dim, 0, size - 1)) / 2
+    if x is None:
+        return heights.sum(dim) * (1 if dx is None else dx)
+    widths = x.diff(dim=-1 if x.ndim == 1 else dim)
+    if x.ndim == 1:
+        widths = widths.reshape([size - 1 if d == dim else 1 for d in range(y.ndim)])
+    return (heights * widths).sum(dim)
+
+
+@function
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """cosine_similarity(x1, x2, dim=1, eps=1e-8): the cosine of the angle between vectors along a dimension."""
+    lengths = x1._vector_norm(2.0, dim, True).clamp(min=eps), x2._vector_norm(2.0, dim, True).clamp(min=eps)
+    return ((x1 / lengths[0]) * (x2 / lengths[1])).sum(dim)

@@ -1,0 +1,27 @@
+"""What functions with several results return: tuples whose elements have names, as torch.return_types.
+
+They are real tuples of tensors that were all computed: the values of max, sort and the others are picked by their
+indices, so those cost nothing more (and gradients go to the elements that were picked, as in PyTorch).
+"""
+
+from collections import namedtuple
+
+
+def _named(name, *fields):
+    def __repr__(self):
+        return f'gt.return_types.{name}(\n' + ',\n'.join(f'{f}={v!r}' for f, v in zip(fields, self)) + ')'
+    base = namedtuple(name, fields)
+    return type(name, (base,), {'__slots__': (), '__repr__': __repr__, '__module__': __name__})
+
+
+max = _named('max', 'values', 'indices')
+min = _named('min', 'values', 'indices')
+sort = _named('sort', 'values', 'indices')
+topk = _named('topk', 'values', 'indices')
+kthvalue = _named('kthvalue', 'values', 'indices')
+median = _named('median', 'values', 'indices')
+nanmedian = _named('nanmedian', 'values', 'indices')
+mode = _named('mode', 'values', 'indices')
+cummax = _named('cummax', 'values', 'indices')
+cummin = _named('cummin', 'values', 'indices')
+aminmax = _named('aminmax', 'min', 'max')

@@ -1,0 +1,353 @@
+/*
+ * op_infer_move.h: inference of views, data movement, indexing, sorting, samples and creation. Included by op_infer.c alone,
+ * which has the helpers and the rest.
+ */
+#ifndef GT_CORE_OP_INFER_MOVE_H
+#define GT_CORE_OP_INFER_MOVE_H
+
+/* ---- views ------------------------------------------------------------------------------------------------- */
+
+static gt_err infer_reshape(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    GT_TRY(gt__meta_set(s->out, (gt_dtype)a->dtype, s->ins->rank, s->tail[0].i64));
+    if (s->out->numel != a->numel) {
+        char text[128];
+        return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
+                        gt__shape_text(s->out->rank, s->out->shape, text, sizeof text), (long long)a->numel);
+    }
+    return GT_OK;
+}
+
+static gt_err infer_permute(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    uint64_t packed = s->ins->imm[0].u;
+    unsigned seen = 0;
+    copy_shape(s->out, a);
+    s->out->dtype = a->dtype;
+    for (unsigned axis = 0; axis < a->rank; axis++) {
+        unsigned from = packed >> (8 * axis) & 0xff;
+        if (from >= a->rank || seen >> from & 1)
+            return gt__fail(GT_ERR_VALUE, "permute: the axes must be each of the %u dimensions once", a->rank);
+        seen |= 1u << from;
+        s->out->shape[axis] = a->shape[from];
+    }
+    return GT_OK;
+}
+
+static gt_err infer_expand(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    GT_TRY(gt__meta_set(s->out, (gt_dtype)a->dtype, s->ins->rank, s->tail[0].i64));
+    bool fits = s->out->rank >= a->rank;
+    for (unsigned axis = 0; fits && axis < a->rank; axis++) {
+        int64_t size = a->shape[axis];
+        fits = size == 1 || size == s->out->shape[axis + s->out->rank - a->rank];
+    }
+    if (!fits) {
+        char from[128], to[128];
+        return gt__fail(GT_ERR_VALUE, "a tensor of shape %s cannot be expanded to %s",
+                        gt__shape_text(a->rank, a->shape, from, sizeof from),
+                        gt__shape_text(s->out->rank, s->out->shape, to, sizeof to));
+    }
+    return GT_OK;
+}
+
+static gt_err infer_slice(inference *s)
+{
+    return slice_shape(s, s->in[0], s->out);
+}
+
+static gt_err infer_diagonal(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    uint64_t packed = s->ins->imm[1].u;
+    unsigned axis1 = packed & 0xff, axis2 = packed >> 8 & 0xff, rank = 0;
+    int64_t offset = s->ins->imm[0].i, shape[GT_MAX_RANK];
+    GT_TRY(check_axis(s, axis1, a->rank));
+    GT_TRY(check_axis(s, axis2, a->rank));
+    if (axis1 == axis2 || packed >> 16)
+        return gt__fail(GT_ERR_VALUE, "diagonal dimensions cannot be identical %u, %u", axis1, axis2);
+    for (unsigned axis = 0; axis < a->rank; axis++)
+        if (axis != axis1 && axis != axis2)
+            shape[rank++] = a->shape[axis];
+    /* (i, i + offset), or (i - offset, i): as many as both axes have */
+    int64_t rows = a->shape[axis1], columns = a->shape[axis2], left = 0;
+    if (offset >= 0)
+        left = columns > offset ? columns - offset : 0;
+    else
+        left = rows > -(offset + 1) ? rows + offset : 0;
+    int64_t other = offset >= 0 ? rows : columns;
+    shape[rank++] = left < other ? left : other;
+    return gt__meta_set(s->out, (gt_dtype)a->dtype, rank, shape);
+}
+
+static gt_err infer_unfold(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    int64_t axis = s->tail[0].i64[0], size = s->tail[0].i64[1], step = s->tail[0].i64[2];
+    int64_t shape[GT_MAX_RANK + 1], length = 1;
+    if (a->rank || axis != 0)
+        GT_TRY(check_axis(s, axis, a->rank));
+    length = a->rank ? a->shape[axis] : 1;
+    if (size < 0 || size > length)
+        return gt__fail(GT_ERR_VALUE, "maximum size for tensor at dimension %lld is %lld but size is %lld",
+                        (long long)axis, (long long)length, (long long)size);
+    if (step <= 0)
+        return gt__fail(GT_ERR_VALUE, "unfold: step is %lld but must be > 0", (long long)step);
+    memcpy(shape, a->shape, a->rank * sizeof shape[0]);
+    if (a->rank)
+        shape[axis] = (length - size) / step + 1;
+    shape[a->rank] = size;
+    return gt__meta_set(s->out, (gt_dtype)a->dtype, a->rank + 1u, shape);
+}
+
+/* ---- data movement ----------------------------------------------------------------------------------------- */
+
+static gt_err infer_cast(inference *s)
+{
+    copy_shape(s->out, s->in[0]);
+    s->out->dtype = s->ins->dtype;
+    return GT_OK;
+}
+
+static gt_err infer_copy(inference *s)
+{
+    *s->out = *s->in[0];
+    return GT_OK;
+}
+
+static gt_err infer_cat(inference *s)
+{
+    int64_t axis = s->ins->imm[0].i, total = 0, count = s->ins->imm[1].i;
+    const gt_meta *first = s->in[0];
+    GT_TRY(check_axis(s, axis, first->rank));
+    promotion p = {0};
+    for (int64_t k = 0; k < count; k++) {
+        const gt_meta *a = s->in[k];
+        bool fits = a->rank == first->rank;
+        for (unsigned d = 0; fits && d < first->rank; d++)
+            fits = d == axis || a->shape[d] == first->shape[d];
+        if (!fits) {
+            char text_a[128], text_b[128];
+            return gt__fail(GT_ERR_VALUE, "cat: shapes %s and %s differ in more than dimension %lld",
+                            gt__shape_text(first->rank, first->shape, text_a, sizeof text_a),
+                            gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
+        }
+        if (__builtin_add_overflow(total, a->shape[axis], &total))
+            return gt__fail(GT_ERR_MEMORY, "cat: the result is too large");
+        promotion_add_meta(&p, a);
+    }
+    int64_t shape[GT_MAX_RANK];
+    memcpy(shape, first->shape, sizeof shape);
+    shape[axis] = total;
+    GT_TRY(result_dtype(s, promotion_result(&p)));
+    return gt__meta_set(s->out, (gt_dtype)s->out->dtype, first->rank, shape);
+}
+
+static gt_err infer_triangle(inference *s)
+{
+    if (s->in[0]->rank < 2)
+        return gt__fail(GT_ERR_VALUE, "%s: the input tensor must have at least 2 dimensions", s->row->name);
+    return infer_copy(s);
+}
+
+static gt_err infer_take(inference *s)
+{
+    const gt_meta *a = s->in[0], *index = s->in[1];
+    int64_t axis = s->ins->imm[0].i, shape[2 * GT_MAX_RANK];
+    GT_TRY(check_axis(s, axis, a->rank));
+    GT_TRY(check_index_dtype(s, index));
+    unsigned rank = 0;
+    for (unsigned d = 0; d < a->rank; d++)
+        if (d != axis)
+            shape[rank++] = a->shape[d];
+        else
+            for (unsigned k = 0; k < index->rank; k++)
+                shape[rank++] = index->shape[k];
+    return gt__meta_set(s->out, (gt_dtype)a->dtype, rank, shape);
+}
+
+/* Except along `axis`, an index may not reach past the tensor it indexes. */
+static gt_err check_index_shape(const inference *s, const gt_meta *index, const gt_meta *a, int64_t axis)
+{
+    bool fits = index->rank == a->rank;
+    for (unsigned d = 0; fits && d < a->rank; d++)
+        fits = d == axis || index->shape[d] <= a->shape[d];
+    if (!fits) {
+        char text_a[128], text_b[128];
+        return gt__fail(GT_ERR_VALUE, "%s: index of shape %s does not fit a tensor of shape %s apart from dimension %lld",
+                        s->row->name, gt__shape_text(index->rank, index->shape, text_a, sizeof text_a),
+                        gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
+    }
+    return GT_OK;
+}
+
+static gt_err infer_gather(inference *s)
+{
+    const gt_meta *a = s->in[0], *index = s->in[1];
+    GT_TRY(check_axis(s, s->ins->imm[0].i, a->rank));
+    GT_TRY(check_index_dtype(s, index));
+    GT_TRY(check_index_shape(s, index, a, s->ins->imm[0].i));
+    copy_shape(s->out, index);
+    s->out->dtype = a->dtype;
+    return GT_OK;
+}
+
+static gt_err infer_scatter(inference *s)
+{
+    const gt_meta *a = s->in[0], *index = s->in[1], *src = s->in[2];
+    if (s->ins->op == GT_OP_scatter_reduce && (s->ins->imm[1].u & ~(uint64_t)GT_SCATTER_WITHOUT_SELF) >= GT_SCATTER_KINDS)
+        return gt__fail(GT_ERR_VALUE, "scatter_reduce: unknown reduction %lld", (long long)s->ins->imm[1].i);
+    GT_TRY(check_axis(s, s->ins->imm[0].i, a->rank));
+    GT_TRY(check_index_dtype(s, index));
+    GT_TRY(check_index_shape(s, index, a, s->ins->imm[0].i));
+    if (src) {
+        GT_TRY(check_index_shape(s, index, src, -1));
+        if (src->dtype != a->dtype)
+            return gt__fail(GT_ERR_TYPE, "%s: expected self and src to have the same dtype, but got %s and %s",
+                            s->row->name, gt__dtype_name((gt_dtype)a->dtype), gt__dtype_name((gt_dtype)src->dtype));
+    }
+    return infer_copy(s);
+}
+
+static gt_err infer_assign(inference *s)
+{
+    gt_meta slice = {0}, wide = {0};
+    GT_TRY(slice_shape(s, s->in[0], &slice));
+    if (s->in[1]) {
+        if (gt__meta_broadcast(&slice, s->in[1], &wide) != GT_OK || !gt__meta_same_shape(&wide, &slice)) {
+            char text_a[128], text_b[128];
+            return gt__fail(GT_ERR_VALUE, "a value of shape %s cannot be broadcast into a slice of shape %s",
+                            gt__shape_text(s->in[1]->rank, s->in[1]->shape, text_a, sizeof text_a),
+                            gt__shape_text(slice.rank, slice.shape, text_b, sizeof text_b));
+        }
+    }
+    return infer_copy(s);
+}
+
+static gt_err infer_wrap_index(inference *s)
+{
+    GT_TRY(check_index_dtype(s, s->in[0]));
+    if (s->ins->imm[0].i < 0)
+        return gt__fail(GT_ERR_VALUE, "wrap_index: negative size");
+    return infer_unary(s);
+}
+
+static gt_err infer_mask_index(inference *s)
+{
+    const gt_meta *mask = s->in[0];
+    int64_t count = s->ins->imm[0].i;
+    if (mask->dtype != GT_BOOL)
+        return gt__fail(GT_ERR_TYPE, "a mask must be a bool tensor, not %s", gt__dtype_name((gt_dtype)mask->dtype));
+    if (count < 0 || count > mask->numel)
+        return gt__fail(GT_ERR_VALUE, "mask_index: %lld of %lld elements", (long long)count, (long long)mask->numel);
+    return gt__meta_set(s->out, GT_INT64, 1, &count);
+}
+
+static gt_err infer_argsort(inference *s)
+{
+    if (s->in[0]->rank || s->ins->imm[0].i != 0)
+        GT_TRY(check_axis(s, s->ins->imm[0].i, s->in[0]->rank));
+    return infer_unary(s);
+}
+
+static gt_err infer_topk(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    int64_t axis = s->ins->imm[0].i, k = s->ins->imm[1].i, shape[GT_MAX_RANK] = {0};
+    if (a->rank || axis != 0)
+        GT_TRY(check_axis(s, axis, a->rank));
+    if (k < 0 || k > (a->rank ? a->shape[axis] : 1))
+        return gt__fail(GT_ERR_VALUE, "topk: selected index k out of range");
+    memcpy(shape, a->shape, a->rank * sizeof shape[0]);
+    if (a->rank)
+        shape[axis] = k;
+    return gt__meta_set(s->out, GT_INT64, a->rank, shape);
+}
+
+/* Messages are PyTorch's. */
+static gt_err infer_sample(inference *s)
+{
+    const gt_meta *a = s->in[0];
+    int64_t samples = s->tail[0].i64[0], shape[2] = {samples, samples};
+    if (!gt__dtype_is_float((gt_dtype)a->dtype))
+        return gt__fail(GT_ERR_TYPE, "%s only supports floating-point dtypes for input, got: %s", s->row->name,
+                        gt__dtype_name((gt_dtype)a->dtype));
+    if (s->ins->op == GT_OP_bernoulli)
+        return infer_copy(s);
+    if (a->rank < 1 || a->rank > 2)
+        return gt__fail(GT_ERR_VALUE, "prob_dist must be 1 or 2 dim");
+    if (samples <= 0)
+        return gt__fail(GT_ERR_VALUE, "cannot sample n_sample <= 0 samples");
+    if (a->shape[a->rank - 1] == 0)
+        return gt__fail(GT_ERR_VALUE, "multinomial: there are no categories to sample from");
+    if (!s->tail[0].i64[1] && samples > a->shape[a->rank - 1])
+        return gt__fail(GT_ERR_VALUE, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    if (a->rank == 2)
+        shape[0] = a->shape[0];
+    return gt__meta_set(s->out, GT_INT64, a->rank, shape);
+}
+
+/* A 1-d sorted tensor serves all values; otherwise each line of values has a line of its own. */
+static gt_err infer_search(inference *s)
+{
+    const gt_meta *sorted = s->in[0], *values = s->in[1];
+    bool fits = sorted->rank == 1 || (sorted->rank > 1 && values->rank == sorted->rank);
+    for (unsigned axis = 0; fits && axis + 1 < sorted->rank; axis++)
+        fits = sorted->shape[axis] == values->shape[axis];
+    if (!fits) {
+        char text_a[128], text_b[128];
+        return gt__fail(GT_ERR_VALUE, "searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+                        "boundaries %s and values %s must match",
+                        gt__shape_text(sorted->rank, sorted->shape, text_a, sizeof text_a),
+                        gt__shape_text(values->rank, values->shape, text_b, sizeof text_b));
+    }
+    if (sorted->dtype != values->dtype)
+        return gt__fail(GT_ERR_TYPE, "searchsorted: boundaries and values should have the same dtype, but got %s and %s",
+                        gt__dtype_name((gt_dtype)sorted->dtype), gt__dtype_name((gt_dtype)values->dtype));
+    copy_shape(s->out, values);
+    s->out->dtype = GT_INT64;
+    return GT_OK;
+}
+
+/* ---- creation ---------------------------------------------------------------------------------------------- */
+
+static gt_err infer_eye(inference *s)
+{
+    if (s->ins->rank != 2)
+        return gt__fail(GT_ERR_VALUE, "eye: the result has two dimensions");
+    return shape_from_tail(s);
+}
+
+static gt_err infer_arange(inference *s)
+{
+    if (s->ins->rank != 1)
+        return gt__fail(GT_ERR_VALUE, "arange: the result has one dimension");
+    return shape_from_tail(s);
+}
+
+static gt_err infer_random(inference *s)
+{
+    bool is_float = gt__dtype_is_float((gt_dtype)s->ins->dtype);
+    if (s->ins->op != GT_OP_randint && !is_float)
+        return gt__fail(GT_ERR_TYPE, "%s needs a floating dtype, not %s", s->row->name,
+                        gt__dtype_name((gt_dtype)s->ins->dtype));
+    const int64_t *range = s->tail[1].i64;
+    if (s->ins->op == GT_OP_randint && range[0] >= range[1])
+        return gt__fail(GT_ERR_VALUE, "randint expects low < high, but got %lld >= %lld", (long long)range[0],
+                        (long long)range[1]);
+    return shape_from_tail(s);
+}
+
+static gt_err infer_upload(inference *s)
+{
+    GT_TRY(shape_from_tail(s));
+    if (s->ins->imm[0].u != gt__meta_bytes(s->out))
+        return gt__fail(GT_ERR_PROTOCOL, "upload: %lld bytes for a tensor of %zu", (long long)s->ins->imm[0].i,
+                        gt__meta_bytes(s->out));
+    return GT_OK;
+}
+
+#endif
