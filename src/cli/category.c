@@ -22,6 +22,9 @@ static gt_category of_form(gt_form form)
     case GT_FORM_REDUCE:
     case GT_FORM_ARGREDUCE:
     case GT_FORM_SCAN:
+    case GT_FORM_SOFTMAX:
+    case GT_FORM_SOFTMAX_BACKWARD:
+    case GT_FORM_LAYER_NORM:
         return GT_CATEGORY_REDUCE;
     case GT_FORM_MATMUL:
         return GT_CATEGORY_MATMUL;
@@ -29,6 +32,8 @@ static gt_category of_form(gt_form form)
     case GT_FORM_PERMUTE:
     case GT_FORM_EXPAND:
     case GT_FORM_SLICE:
+    case GT_FORM_DIAGONAL:
+    case GT_FORM_UNFOLD:
     case GT_FORM_CAST:
     case GT_FORM_COPY:
         return GT_CATEGORY_VIEW;
@@ -42,11 +47,13 @@ static gt_category of_form(gt_form form)
     case GT_FORM_MASK_INDEX:
     case GT_FORM_ARGSORT:
     case GT_FORM_TOPK:
+    case GT_FORM_SEARCH:
         return GT_CATEGORY_INDEX;
     case GT_FORM_FULL:
     case GT_FORM_ARANGE:
     case GT_FORM_EYE:
     case GT_FORM_RANDOM:
+    case GT_FORM_SAMPLE:
     case GT_FORM_UPLOAD:
         return GT_CATEGORY_CREATE;
     default:
@@ -54,63 +61,98 @@ static gt_category of_form(gt_form form)
     }
 }
 
+/* What begins with one of these, whatever its case; the first that fits. */
+typedef struct name_row {
+    const char *beginning;
+    gt_category category;
+} name_row;
+
+static bool find_name(const name_row *rows, size_t count, const char *name, gt_category *category)
+{
+    for (size_t k = 0; k < count; k++)
+        if (strncasecmp(name, rows[k].beginning, strlen(rows[k].beginning)) == 0) {
+            *category = rows[k].category;
+            return true;
+        }
+    return false;
+}
+
+/* Ops that their names tell more of than their forms. */
+static const name_row op_names[] = {
+    {"relu", GT_CATEGORY_RELU},
+    {"sum", GT_CATEGORY_SUM},
+    {"mean", GT_CATEGORY_MEAN},
+    {"data", GT_CATEGORY_CREATE},
+    {"fetch", GT_CATEGORY_GET_DATA},
+    {"free", GT_CATEGORY_FREE},
+    {"forget", GT_CATEGORY_FREE},
+    {"sync", GT_CATEGORY_SYNC},
+    {"conv", GT_CATEGORY_CONV},
+    {"max_pool", GT_CATEGORY_CONV},
+    {"avg_pool", GT_CATEGORY_CONV},
+    {"im2col", GT_CATEGORY_CONV},
+    {"col2im", GT_CATEGORY_CONV},
+    {"resample", GT_CATEGORY_CONV},
+    {"inverse", GT_CATEGORY_LINALG},
+    {"pinv", GT_CATEGORY_LINALG},
+    {"cofactor", GT_CATEGORY_LINALG},
+    {"det", GT_CATEGORY_LINALG},
+    {"slogdet", GT_CATEGORY_LINALG},
+    {"cholesky", GT_CATEGORY_LINALG},
+    {"qr", GT_CATEGORY_LINALG},
+    {"svd", GT_CATEGORY_LINALG},
+    {"eigh", GT_CATEGORY_LINALG},
+    {"solve", GT_CATEGORY_LINALG},
+    {"send", GT_CATEGORY_MOVE},
+    {"recv", GT_CATEGORY_MOVE},
+    {"broadcast", GT_CATEGORY_MOVE},
+    {"all_to_all", GT_CATEGORY_MOVE},
+    {"all_reduce", GT_CATEGORY_ALL_REDUCE},
+    {"reduce_scatter", GT_CATEGORY_ALL_REDUCE},
+    {"all_gather", GT_CATEGORY_ALL_GATHER},
+};
+
+/* Commands of the log that name no op. */
+static const name_row command_names[] = {
+    {"MatMul", GT_CATEGORY_MATMUL},
+    {"BinaryOp", GT_CATEGORY_BINARY},
+    {"UnaryOp", GT_CATEGORY_UNARY},
+    {"ReLU", GT_CATEGORY_RELU},
+    {"Sum", GT_CATEGORY_SUM},
+    {"Mean", GT_CATEGORY_MEAN},
+    {"Reduce", GT_CATEGORY_REDUCE},
+    {"Create", GT_CATEGORY_CREATE},
+    {"Upload", GT_CATEGORY_CREATE},
+    {"Reshape", GT_CATEGORY_VIEW},
+    {"View", GT_CATEGORY_VIEW},
+    {"Slice", GT_CATEGORY_VIEW},
+    {"Concat", GT_CATEGORY_INDEX},
+    {"Index", GT_CATEGORY_INDEX},
+    {"GetData", GT_CATEGORY_GET_DATA},
+    {"Move", GT_CATEGORY_MOVE},
+    {"AllReduce", GT_CATEGORY_ALL_REDUCE},
+    {"AllGather", GT_CATEGORY_ALL_GATHER},
+    {"Free", GT_CATEGORY_FREE},
+    {"Sync", GT_CATEGORY_SYNC},
+};
+
 gt_category gt__category_of_op(gt_opcode op)
 {
-    switch (op) {
-    case GT_OP_relu:
-        return GT_CATEGORY_RELU;
-    case GT_OP_sum:
-        return GT_CATEGORY_SUM;
-    case GT_OP_mean:
-        return GT_CATEGORY_MEAN;
-    case GT_OP_data:
-        return GT_CATEGORY_CREATE;
-    case GT_OP_fetch:
-        return GT_CATEGORY_GET_DATA;
-    case GT_OP_free:
-    case GT_OP_forget:
-        return GT_CATEGORY_FREE;
-    case GT_OP_sync:
-        return GT_CATEGORY_SYNC;
-    default:
-        return of_form((gt_form)gt__op_table[op].form);
-    }
+    gt_category category;
+    if (find_name(op_names, sizeof op_names / sizeof op_names[0], gt__op_table[op].name, &category))
+        return category;
+    return of_form((gt_form)gt__op_table[op].form);
 }
 
 gt_category gt__category_of_command(const char *command, const char *op)
 {
     gt_opcode opcode;
-    if (op && gt__op_find(op, &opcode))
-        return gt__category_of_op(opcode);
-    static const struct {
-        const char *beginning;
-        gt_category category;
-    } commands[] = {
-        {"MatMul", GT_CATEGORY_MATMUL},
-        {"BinaryOp", GT_CATEGORY_BINARY},
-        {"UnaryOp", GT_CATEGORY_UNARY},
-        {"ReLU", GT_CATEGORY_RELU},
-        {"Sum", GT_CATEGORY_SUM},
-        {"Mean", GT_CATEGORY_MEAN},
-        {"Reduce", GT_CATEGORY_REDUCE},
-        {"Create", GT_CATEGORY_CREATE},
-        {"Upload", GT_CATEGORY_CREATE},
-        {"Reshape", GT_CATEGORY_VIEW},
-        {"View", GT_CATEGORY_VIEW},
-        {"Slice", GT_CATEGORY_VIEW},
-        {"Index", GT_CATEGORY_INDEX},
-        {"GetData", GT_CATEGORY_GET_DATA},
-        {"Move", GT_CATEGORY_MOVE},
-        {"AllReduce", GT_CATEGORY_ALL_REDUCE},
-        {"AllGather", GT_CATEGORY_ALL_GATHER},
-        {"Gather", GT_CATEGORY_ALL_GATHER},
-        {"Free", GT_CATEGORY_FREE},
-        {"Sync", GT_CATEGORY_SYNC},
-    };
+    gt_category category;
     if (strncasecmp(command, "Worker", 6) == 0)
         command += 6;
-    for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
-        if (strncasecmp(command, commands[k].beginning, strlen(commands[k].beginning)) == 0)
-            return commands[k].category;
+    if ((op && gt__op_find(op, &opcode)) || gt__op_find(command, &opcode))
+        return gt__category_of_op(opcode);
+    if (find_name(command_names, sizeof command_names / sizeof command_names[0], command, &category))
+        return category;
     return GT_CATEGORY_OTHER;
 }

@@ -15,6 +15,8 @@
  * colours) */
 #define GT_CATEGORIES(CATEGORY)                                                                                   \
     CATEGORY(MATMUL, "MatMul", 0xd62728, 160, 'M')                                                                \
+    CATEGORY(CONV, "Conv", 0xff7f50, 209, 'K')                                                                    \
+    CATEGORY(LINALG, "LinAlg", 0x556b2f, 58, 'D')                                                                 \
     CATEGORY(BINARY, "BinaryOp", 0x1f77b4, 32, 'B')                                                               \
     CATEGORY(UNARY, "UnaryOp", 0x2ca02c, 34, 'U')                                                                 \
     CATEGORY(RELU, "ReLU", 0x4d4d4d, 240, 'R')                                                                    \

@@ -159,7 +159,11 @@ void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
 
 /* ---- markers ------------------------------------------------------------------------------------------------ */
 
-enum { FEW_EVENTS = 150, SWARM = 9, HEAP = 3 }; /* in a picture; markers in one place drawn one by one, there and else */
+enum {
+    FEW_EVENTS = 150,
+    SWARM = 9,
+    HEAP = 3
+}; /* in a picture; markers in one place drawn one by one, there and else */
 
 double gt__marker_time(const gt_timeline *timeline, const gt_timeline_event *event)
 {
@@ -212,8 +216,8 @@ static bool place(const gt_picture *picture, const gt_timeline *timeline, const 
 }
 
 /* Columns on a base line whose heights tell the numbers, as square roots: small ones stay visible. */
-static void add_heaps(gt_picture *picture, int32_t lane_index, double base, double room, double width, size_t limit,
-                      const sums *columns, size_t count)
+static void add_heaps(gt_picture *picture, int32_t lane_index, double base, double room, double width,
+                      size_t limit, const sums *columns, size_t count)
 {
     size_t most = 0;
     for (size_t k = 0; k < count; k++)
@@ -284,8 +288,8 @@ static void add_ids(gt_picture *picture)
     free(last);
 }
 
-/* Neighbours that would hide each other step aside: three above each other, the next three beside them. `last` is the
- * one before, where it really was. */
+/* Neighbours that would hide each other step aside: three above each other, the next three beside them. `last` is
+ * the one before, where it really was. */
 static void step_aside(const gt_picture *picture, gt_marker *marker, gt_marker *last)
 {
     static const double rows[] = {0, -1, 1};

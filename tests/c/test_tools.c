@@ -242,6 +242,11 @@ static void test_categories(const void *unused)
         if (op < GT_OP_FIRST_CONTROL)
             CHECK_EQ(gt__category_of_command("WorkerUnaryOp", gt__op_table[op].name), category);
     }
+    CHECK_EQ(gt__category_of_op(GT_OP_relu), GT_CATEGORY_RELU);
+    CHECK_EQ(gt__category_of_op(GT_OP_exp), GT_CATEGORY_UNARY);
+    CHECK_EQ(gt__category_of_op(GT_OP_mean), GT_CATEGORY_MEAN);
+    CHECK_EQ(gt__category_of_op(GT_OP_fetch), GT_CATEGORY_GET_DATA);
+    CHECK_EQ(gt__category_of_command("free", NULL), GT_CATEGORY_FREE);
     CHECK_EQ(gt__category_of_command("GetData", NULL), GT_CATEGORY_GET_DATA);
     CHECK_EQ(gt__category_of_command("WorkerFreeTensor", NULL), GT_CATEGORY_FREE);
     CHECK_EQ(gt__category_of_command("BinaryOp", "matmul"), GT_CATEGORY_MATMUL);

@@ -489,6 +489,12 @@ def test_python_module_is_the_same_program(tmp_path):
     assert (tmp_path / "c" / "p.png").read_bytes() == (tmp_path / "python" / "p.png").read_bytes()
 
 
+def test_import_gt_loads_none_of_the_tools_libraries():
+    code = "import gt; gt.ones(2).sum().item(); print(open('/proc/self/maps').read())"
+    maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment()).stdout
+    assert "/_gt." in maps and "libcairo" not in maps and "libncurses" not in maps
+
+
 def test_dpi_scales_the_picture(tmp_path):
     layout = draw(SEED_LINES, tmp_path, "--dpi", 72)
     low = read_png(tmp_path / "log.png").shape
