@@ -7,6 +7,7 @@
 #include "extension.h"
 
 #include "command.h"
+#include "address.h"
 #include "dispatcher.h"
 #include "worker.h"
 
@@ -19,11 +20,19 @@ typedef struct DispatcherObject {
 
 static PyObject *dispatcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"host", "port", "log", "console", NULL};
+    static char *names[] = {"host", "port", "log", "console", "insecure", NULL};
     const char *host = NULL, *log = NULL;
-    int port = 0, console = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|zizp:Dispatcher", names, &host, &port, &log, &console))
+    int port = 0, console = 0, insecure = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|zizpp:Dispatcher", names, &host, &port, &log, &console,
+                                     &insecure))
         return NULL;
+    if (port < 0 || port > 65535)
+        return PyErr_Format(PyExc_ValueError, "a port is a number from 0 to 65535, not %d", port);
+    if (host && !insecure && !gt__address_is_loopback(host))
+        return PyErr_Format(PyExc_ValueError,
+                            "%s can be reached from other machines, and there is no authentication; say "
+                            "insecure=True if that is meant",
+                            host);
     DispatcherObject *self = (DispatcherObject *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
@@ -83,6 +92,8 @@ static PyObject *worker_run(PyObject *object, PyObject *args)
     double seconds = 0;
     if (!PyArg_ParseTuple(args, "s|zzd:run", &address, &name, &backend, &seconds))
         return NULL;
+    if (!(seconds >= 0 && seconds < 1e6))
+        return PyErr_Format(PyExc_ValueError, "timeout must be a number of seconds, not negative");
     gt_worker_options options = {
         .name = name,
         .backend = backend,
@@ -151,7 +162,8 @@ int gt__py_server_init(PyObject *module)
         SLOT(Py_tp_dealloc, dispatcher_dealloc),
         SLOT(Py_tp_methods, dispatcher_methods),
         SLOT(Py_tp_getset, dispatcher_attributes),
-        SLOT(Py_tp_doc, "Dispatcher(host=None, port=0): listens from now on, serves in run()."),
+        SLOT(Py_tp_doc, "Dispatcher(host=None, port=0, log=None, console=False, insecure=False): listens from now "
+                        "on, serves in run()."),
         {.slot = 0},
     };
     static PyType_Spec dispatcher_spec = {

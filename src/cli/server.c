@@ -2,8 +2,8 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
+#include "address.h"
 #include "cli.h"
 #include "dispatcher.h"
 #include "settings.h"
@@ -88,11 +88,6 @@ static int parse(int argc, char **argv, server_arguments *arguments)
     return 2;
 }
 
-static bool is_loopback(const char *host)
-{
-    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
-}
-
 /* Written under another name first, so that whoever waits for the file never reads half a number. */
 static bool write_port_file(const char *path, int port)
 {
@@ -116,7 +111,7 @@ int gt__command_server(int argc, char **argv)
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
-    if (!is_loopback(arguments.host) && !arguments.insecure) {
+    if (!gt__address_is_loopback(arguments.host) && !arguments.insecure) {
         fprintf(stderr, "gt server: %s can be reached from other machines, and there is no authentication; "
                         "say --insecure if that is meant\n", arguments.host);
         return 1;

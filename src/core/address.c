@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -181,6 +182,11 @@ int gt__address_candidate(int attempt)
 {
     /* Processes begin at different places, so they seldom meet. */
     return 20000 + (getpid() * 7 + attempt) % GT_ADDRESS_ATTEMPTS;
+}
+
+bool gt__address_is_loopback(const char *host)
+{
+    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
 }
 
 bool gt__address_is_local(const char *host)

@@ -50,6 +50,9 @@ void gt__address_remove(gt_address_file *file);
 enum { GT_ADDRESS_ATTEMPTS = 20000 };
 int gt__address_candidate(int attempt);
 
+/* Can only this machine reach a server that listens there? */
+bool gt__address_is_loopback(const char *host);
+
 /* Does this name (or address) mean the machine we are on? */
 bool gt__address_is_local(const char *host);
 

@@ -218,3 +218,26 @@ def test_a_worker_can_be_stopped_while_nobody_greets_it(programs, transport):
         transport,
     )
     assert text == "False True\n"
+
+
+def test_bad_arguments_of_the_classes(programs):
+    text = programs.run("""
+        from gt.dispatcher.dispatcher import Dispatcher
+        from gt.worker.worker import Worker
+        tries = {
+            "port 70000": lambda: Dispatcher(port=70000),
+            "port -1": lambda: Dispatcher(port=-1),
+            "open to the network": lambda: Dispatcher(host="0.0.0.0", port=0),
+            "timeout -1": lambda: Worker().connect_to_dispatcher(dispatcher_port=1, timeout=-1),
+            "timeout nan": lambda: Worker().connect_to_dispatcher(dispatcher_port=1, timeout=float("nan")),
+        }
+        for name, run in tries.items():
+            try:
+                run()
+            except ValueError as error:
+                assert str(error), name
+            else:
+                print("accepted", name)
+        print(Dispatcher(host="0.0.0.0", port=0, insecure=True).port > 0)
+    """)
+    assert text == "True\n"

@@ -7,12 +7,14 @@ from gt._blocking import run_until_done
 class Dispatcher:
     """Serves clients and workers on host:port.
 
-    log_file is where its instruction log goes (default: GT_INSTRUCTION_LOG); console_log=True prints it.
+    log_file is where its instruction log goes (default: GT_INSTRUCTION_LOG); console_log=True prints it. A host that
+    other machines can reach needs insecure=True, since anyone there may connect.
     """
 
-    def __init__(self, host='localhost', port=12345, log_file=None, console_log=False):
+    def __init__(self, host='localhost', port=12345, log_file=None, console_log=False, insecure=False):
         self.host = host
-        self._dispatcher = _gt.Dispatcher(host, port, log=None if log_file is None else str(log_file), console=console_log)
+        log = None if log_file is None else str(log_file)
+        self._dispatcher = _gt.Dispatcher(host, port, log=log, console=console_log, insecure=insecure)
         self.port = self._dispatcher.port
 
     def start(self):
