@@ -22,6 +22,8 @@ from gt.client.random import (  # noqa: F401
     Generator, bernoulli, get_rng_state, initial_seed, multinomial, normal, randperm, seed, set_rng_state)
 from gt.client.registry import functions as _functions
 from gt.client.tensor import is_tensor  # noqa: F401
+from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
+from gt import signal  # noqa: F401
 
 __version__ = '0.1.0'
 

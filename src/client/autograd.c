@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "signals.h"
+
 _Thread_local bool gt__grad_enabled = true;
 
 /* ---- nodes ------------------------------------------------------------------------------------------------- */
@@ -449,17 +451,26 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
     return err;
 }
 
+static gt_signal_state node_signal(const gt_node *node)
+{
+    uint32_t scope = node->op == GT_OP_INVALID ? 0 : node->ins.scope;
+    return (gt_signal_state){.scope = scope, .backward = scope != 0};
+}
+
 /* Takes both. */
 static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
 {
     bool leaf = node->op == GT_OP_INVALID;
     gt_err err = run_hooks(node, &gradient);
+    /* What follows belongs to the signal under which the op ran, whatever signal surrounds the call of backward. */
+    gt_signal_state before = gt__signal_replace(node_signal(node));
     if (err == GT_OK && p->input_count)
         err = deliver(p, node, gradient);
     else if (err == GT_OK && (leaf || node->keeps_gradient))
         err = accumulate(p, node, gradient);
     if (err == GT_OK && !leaf)
         err = propagate(p, node, gradient);
+    gt__signal_replace(before);
     gt_tensor_release(gradient);
     gt__node_release(node);
     return err;
@@ -518,8 +529,13 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
         if (!inputs[k]->node)
             return gt__fail(GT_ERR_VALUE, "one of the differentiated tensors does not require grad");
     gt__grad_enabled = options.create_graph;
-    for (unsigned k = 0; k < count && err == GT_OK; k++)
+    for (unsigned k = 0; k < count && err == GT_OK; k++) {
+        gt_signal_state around = gt__signal_current();
+        if (outputs[k]->node)
+            gt__signal_replace(node_signal(outputs[k]->node));
         err = start_output(&p, outputs[k], gradients ? gradients[k] : NULL);
+        gt__signal_replace(around);
+    }
     while (err == GT_OK && p.queue.count) {
         gt_tensor *gradient;
         gt_node *node = next_node(&p, &gradient);

@@ -9,6 +9,7 @@
 #include "autograd.h"
 #include "hello.h"
 #include "log.h"
+#include "signals.h"
 
 unsigned gt__fork_generation;
 
@@ -28,6 +29,7 @@ static gt_err client_new(gt_client **out)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     gt__log_init();
+    GT_TRY(gt__signal_config_init());
     gt_client *client = calloc(1, sizeof *client);
     if (!client)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -59,13 +61,13 @@ void gt__client_maybe_destroy(gt_client *client)
     free(client);
 }
 
-/* Say hello and wait until there is a worker. */
-static gt_err introduce(gt_client *client, int timeout_ms)
+/* Say hello and wait until there are so many workers. */
+static gt_err introduce(gt_client *client, int workers, int timeout_ms)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(timeout_ms));
     gt_welcome welcome = {0};
     GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, "", ""));
-    while (welcome.workers == 0) {
+    while (welcome.workers < workers) {
         int left = gt__remaining_ms(deadline);
         gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome)
                               : gt__fail(GT_ERR_TIMEOUT, "the server did not answer the greeting in time");
@@ -77,9 +79,10 @@ static gt_err introduce(gt_client *client, int timeout_ms)
         GT_TRY(err);
     }
     client->workers = welcome.workers;
+    client->worker_entries = welcome.worker_entries;
     client->segments = welcome.segments;
     client->usable = true;
-    return GT_OK;
+    return gt__signal_introduce(client);
 }
 
 gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **out)
@@ -89,7 +92,7 @@ gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **out)
     snprintf(client->address, sizeof client->address, "%s", address);
     gt_err err = gt__address_connect(address, timeout_ms, &client->link);
     if (err == GT_OK)
-        err = introduce(client, timeout_ms);
+        err = introduce(client, 1, timeout_ms);
     if (err != GT_OK) {
         gt_client_close(&client);
         return err;
@@ -108,7 +111,7 @@ gt_err gt_client_open_embedded(int workers, gt_client **out)
     snprintf(client->address, sizeof client->address, "embedded");
     gt_err err = gt__embedded_start(workers, NULL, &client->embedded, &client->link);
     if (err == GT_OK)
-        err = introduce(client, 0);
+        err = introduce(client, workers, 0);
     if (err != GT_OK) {
         gt_client_close(&client);
         return err;

@@ -62,7 +62,11 @@ struct gt_client {
     uint64_t stream;    /* counts random tensors since the seed */
     gt_transfer *transfers;
     gt_embedded *embedded;
-    int workers;
+    int workers;        /* that are there */
+    int worker_entries; /* the server's numbers of workers are below this */
+    uint32_t scopes_sent; /* signals.c: the server knows scopes up to this, */
+    size_t config_sent;   /* and of this version of the config so many signals */
+    uint64_t config_version;
     char address[96];
     char description[128];
 };
@@ -171,6 +175,8 @@ void gt__lease_end(gt_lease *lease); /* any thread that holds the language's loc
 /* The dispatcher's statistics as JSON text, malloc'ed. With `workers`, after each worker has reported what it did so
  * far; a busy one may take a while. */
 gt_err gt__client_stats(gt_client *client, bool workers, char **json);
+/* Where a tensor lives, "split(axis=0, workers=[0,1])", malloc'ed. */
+gt_err gt__tensor_placement(gt_tensor *tensor, char **text);
 
 /* ---- embedded server: embedded.c ---------------------------------------------------------------------------- */
 

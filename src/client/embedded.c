@@ -28,6 +28,7 @@ struct gt_embedded {
     gt_dispatcher *dispatcher;
     pthread_t thread;
     bool dispatching;
+    gt_board *board;  /* where the workers meet */
     atomic_bool stop; /* workers end after the instruction they are at */
     int workers; /* started */
     embedded_worker worker[];
@@ -87,7 +88,7 @@ static gt_err start_worker(gt_embedded *embedded, const char *backend, int threa
     embedded_worker *worker = &embedded->worker[embedded->workers];
     snprintf(worker->name, sizeof worker->name, embedded->workers ? "auto_worker_%d" : "auto_worker", embedded->workers);
     worker->options = (gt_worker_options){
-        .name = worker->name, .backend = backend, .threads = threads, .stop = &embedded->stop};
+        .number = embedded->workers + 1, .name = worker->name, .backend = backend, .threads = threads, .stop = &embedded->stop, .board = embedded->board};
     GT_TRY(join_dispatcher(embedded, &worker->link));
     gt_err err = start_thread(&worker->thread, worker_main, worker);
     if (err == GT_OK)
@@ -114,7 +115,9 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, g
     *link = NULL;
     gt__descriptors_raise();
     gt_dispatcher_options options = {.listen = false};
-    gt_err err = gt__dispatcher_new(&options, &embedded->dispatcher);
+    embedded->board = gt__board_new();
+    gt_err err = embedded->board ? gt__dispatcher_new(&options, &embedded->dispatcher)
+                                 : gt__fail(GT_ERR_MEMORY, "out of memory");
     for (int k = 0; k < workers && err == GT_OK; k++)
         err = start_worker(embedded, backend, threads_per_worker(workers));
     if (err == GT_OK)
@@ -146,5 +149,6 @@ void gt__embedded_stop(gt_embedded **where)
     gt__dispatcher_free(&embedded->dispatcher); /* closes its ends of the links, which ends the workers */
     for (int k = 0; k < embedded->workers; k++)
         pthread_join(embedded->worker[k].thread, NULL);
+    gt__board_free(embedded->board);
     free(embedded);
 }

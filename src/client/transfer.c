@@ -135,6 +135,7 @@ static void handle_other(gt_client *client, const gt_slot *record)
 {
     if (record->ins.op == GT_OP_welcome) {
         client->workers = (int)record->ins.imm[1].i;
+        client->worker_entries = (int)record->ins.operand[0];
         client->segments = record->ins.flags & GT_FLAG_SEGMENTS;
     } else if (record->ins.op == GT_OP_goodbye) {
         char reason[GT_GOODBYE_TAIL * sizeof(gt_slot)];
@@ -218,18 +219,33 @@ gt_err gt_synchronize(gt_client *client)
     return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing, NULL);
 }
 
-gt_err gt__client_stats(gt_client *client, bool workers, char **json)
+/* Text that answers a question; malloc'ed. */
+static gt_err ask_text(gt_client *client, gt_instruction question, char **out)
 {
     sink text = {.grow = true};
-    gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
     gt_err err = ask(client, question, &text, NULL);
     if (err != GT_OK || !text.memory) {
         free(text.memory);
-        return err != GT_OK ? err : gt__fail(GT_ERR_INTERNAL, "the server sent no statistics");
+        return err != GT_OK ? err : gt__fail(GT_ERR_INTERNAL, "the server sent no text");
     }
     text.memory[text.received] = 0;
-    *json = (char *)text.memory;
+    *out = (char *)text.memory;
     return GT_OK;
+}
+
+gt_err gt__client_stats(gt_client *client, bool workers, char **json)
+{
+    gt_instruction question = {.op = GT_OP_stats, .flags = workers ? GT_FLAG_WORKERS : 0};
+    return ask_text(client, question, json);
+}
+
+gt_err gt__tensor_placement(gt_tensor *tensor, char **text)
+{
+    GT_TRY(gt__client_check(tensor->client));
+    gt_tensor_retain(tensor);
+    gt_err err = ask_text(tensor->client, (gt_instruction){.op = GT_OP_placement, .operand = {tensor->id}}, text);
+    gt_tensor_release(tensor);
+    return err;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------- */

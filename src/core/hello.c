@@ -95,7 +95,8 @@ static void copy_text(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine)
+static gt_err send_hello(gt_link *link, gt_role role, const char *name, const char *engine, const char *listens,
+                         int number)
 {
     gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
     if (!hello)
@@ -105,13 +106,25 @@ gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char 
     hello->ins.tail = GT_HELLO_TAIL;
     hello->ins.flags = (uint8_t)role;
     hello->ins.result = (uint64_t)getpid();
+    hello->ins.operand[0] = (uint64_t)(number + 1);
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
     hello->ins.imm[1].u = gt__op_table_hash();
     copy_text((char *)hello[1].bytes, sizeof hello[1].bytes, name);
     copy_text((char *)hello[2].bytes, sizeof hello[2].bytes, engine);
+    copy_text((char *)hello[3].bytes, sizeof hello[3].bytes, listens);
     gt__link_commit(link, 1 + GT_HELLO_TAIL);
     gt__link_flush(link);
     return GT_OK;
+}
+
+gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine)
+{
+    return send_hello(link, role, name, engine, "", -1);
+}
+
+gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number)
+{
+    return send_hello(link, GT_ROLE_WORKER, name, engine, listens, number);
 }
 
 void gt__goodbye_send(gt_link *link, const char *reason)
@@ -141,6 +154,8 @@ static gt_err read_answer(gt_link *link, const gt_slot *slots, size_t available,
         return gt__fail(GT_ERR_PROTOCOL, "the server did not answer the greeting");
     welcome->number = slots->ins.result;
     welcome->workers = (int)slots->ins.imm[1].i;
+    welcome->worker_entries = (int)slots->ins.operand[0];
+    welcome->key = slots->ins.operand[1];
     welcome->segments = slots->ins.flags & GT_FLAG_SEGMENTS;
     gt__link_consume(link, length);
     return GT_OK;

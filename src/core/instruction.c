@@ -28,6 +28,14 @@ static int64_t control_tail(const gt_instruction *ins)
         return GT_HELLO_TAIL;
     case GT_OP_goodbye:
         return GT_GOODBYE_TAIL;
+    case GT_OP_config:
+        return ins->imm[1].u <= GT_MAX_PARTIES ? 2 * GT_NAME_SLOTS + (ins->imm[1].i + 7) / 8 : -1;
+    case GT_OP_all_reduce:
+    case GT_OP_reduce_scatter:
+    case GT_OP_all_gather:
+    case GT_OP_broadcast:
+    case GT_OP_all_to_all:
+        return ins->imm[1].u >= 1 && ins->imm[1].u <= GT_MAX_PARTIES ? 1 + (ins->imm[1].i + 1) / 2 : -1;
     default:
         return 0;
     }

@@ -28,6 +28,7 @@ enum {
     GT_FLAG_SEGMENTS = 1 << 4, /* welcome: bulk data may go through shared segments */
     GT_FLAG_UNASKED = 1 << 5,  /* failure: an instruction just failed; nobody asked */
     GT_FLAG_WORKERS = 1 << 6,  /* stats: what the workers know, too */
+    GT_FLAG_BACKWARD = 1 << 7, /* a gradient: `scope` is the forward op's, whose backward scope applies */
 };
 
 /* An operand may be a literal: its 64 bits lie in operand[k] itself. Two bits per operand in `literals`. */
@@ -77,11 +78,14 @@ static inline unsigned gt__slots_for(size_t bytes)
 }
 
 enum {
-    GT_PROTOCOL_VERSION = 1,
+    GT_PROTOCOL_VERSION = 2,
     GT_MAX_CHUNK = 32 * 1024,                            /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
     GT_MAX_CAT = 256,                                    /* operands of one cat */
-    GT_HELLO_TAIL = 2,                                   /* slots: the names of a peer */
+    GT_HELLO_TAIL = 3,                                   /* slots: the names of a peer, where a worker listens */
+    GT_NAME_SLOTS = 2,                                   /* slots: the name of a signal */
+    GT_MAX_NAME = GT_NAME_SLOTS * (int)sizeof(gt_slot) - 1,
+    GT_MAX_PARTIES = 256,                                /* workers that one tensor is spread over */
     GT_GOODBYE_TAIL = 2,                                 /* slots: a reason */
     GT_SITE_TAIL = 2,                                    /* slots: file:line */
     GT_MAX_SITES = 1 << 16,                              /* of a client that are named */
@@ -92,8 +96,12 @@ enum {
  * Control records.
  *
  *   hello    peer -> dispatcher  imm[0] version, imm[1] table hash, flags role (gt_role), result: the process id,
- *                                tail: a slot with the peer's name, a slot with a worker's engine (NUL-ended text)
- *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number
+ *                                tail: a slot each with the peer's name, a worker's engine, and where that worker
+ *                                listens for others ("host:port"); NUL-ended text. operand[0]: the number a worker
+ *                                would like, plus one
+ *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
+ *                                operand[0]: entries in the table of workers; operand[1], to workers: the key by
+ *                                which they know each other. Sent again when workers come and go
  *   goodbye  either way          the sender is leaving; tail: a reason, may be empty
  *   data     client -> worker    more bytes for an upload: operand[0] the tensor, imm[0] offset, imm[1] bytes,
  *                                tail: the bytes
@@ -116,10 +124,40 @@ enum {
  *            monitor -> disp.    imm[0] topics, imm[1] milliseconds between statistics (monitor.h)
  *   timing   worker -> disp.     result: the number of the first record told of, imm[1] how many,
  *                                tail: a gt_timing_entry each
+ *   scope    client -> disp.     imm[0] a new scope id, imm[1] the scope around it (0: none), tail: two slots with the
+ *                                signal's name, two with the name of its backward signal (empty: the config's)
+ *   config   client -> disp.     what a signal means: flags gt_config_flags, imm[0] axis, imm[1] workers, tail: two slots
+ *                                with the signal's name, two with its backward signal's, workers, 8 to a slot
+ *   mark     client -> disp.     `scope`: a name to see in the log
+ *   placement client -> disp.    operand[0] the tensor, result: a ticket; the reply's text says where it lives
+ *
+ * Between workers. A tag is a number that no other transfer has.
+ *
+ *   peer     disp. -> worker     result: a worker's index, tail: a slot with its name, one with where it listens
+ *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
+ *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
+ *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all
+ *            disp. -> worker     result and operand[0] tensors, operand[1] which party this worker is, operand[2] axis of
+ *                                the parts before and, in the second byte, after; imm[0] tag, imm[1] parties; dtype,
+ *                                rank, tail: the whole tensor's shape, then gt_partner, two to a slot. broadcast: from
+ *                                party 0. A worker gets them in the same order as the others do
  *
  * The pieces of an answer come in order, and the last may be a failure. Between those of a long one (the dispatcher's
  * download.c) other answers may come, whole.
  */
+enum gt_config_flags {
+    GT_CONFIG_SHARD = 1 << 0,
+    GT_CONFIG_AXIS = 1 << 1,
+    GT_CONFIG_REPLICATED = 1 << 2,
+    GT_CONFIG_COMPILE = 1 << 3,
+    GT_CONFIG_AUTOMATIC = 1 << 4, /* no signal: spread what is large by itself (GT_AUTO_SHARD) */
+};
+
+/* One party of a collective: its worker and where its part starts, before and after, along the axes. */
+typedef struct gt_partner {
+    int64_t worker, start, start_after, unused;
+} gt_partner;
+
 typedef enum gt_role { GT_ROLE_CLIENT = 1, GT_ROLE_WORKER = 2, GT_ROLE_MONITOR = 3 } gt_role;
 
 /* How long one record took, on the worker's clock: 16 bytes, four to a slot. */

@@ -65,8 +65,12 @@ typedef enum gt_opcode {
  *   FULL                      value (.i or .f)                  shape
  *   ARANGE                    start (.i or .f)    step          shape: start + i * step, in int64 or double
  *   EYE                                                         shape (rank 2)
- *   RANDOM                    seed.i              stream.i      shape, {low, high} (randint: .i)
+ *   RANDOM                    seed.i              stream.i      shape, {low, high (randint: .i), first, run, step}
  *   UPLOAD                    bytes.i             segment.i     shape, then the first bytes if segment is 0
+ *
+ * A part of a created tensor, on one of the workers it is split over, is made of the whole one's numbers: the word after
+ * ARANGE's shape is the number of its first element, the word after EYE's the column of the diagonal in its first row; the
+ * elements of RANDOM are numbers first, first + 1, ... and after every `run` of them (0: never) `step` further from there.
  */
 typedef enum gt_form {
     GT_FORM_NONE = 0,

@@ -314,18 +314,37 @@ static gt_err infer_search(inference *s)
 
 /* ---- creation ---------------------------------------------------------------------------------------------- */
 
+/* The shape, and where in a whole tensor this part of it starts: far from overflow. */
+static gt_err check_origin(inference *s, unsigned word)
+{
+    const int64_t origin = s->tail[0].i64[word], limit = (int64_t)1 << 61;
+    if (origin > limit || origin < -limit)
+        return gt__fail(GT_ERR_VALUE, "%s: a part that starts at %lld", s->row->name, (long long)origin);
+    return shape_from_tail(s);
+}
+
 static gt_err infer_eye(inference *s)
 {
     if (s->ins->rank != 2)
         return gt__fail(GT_ERR_VALUE, "eye: the result has two dimensions");
-    return shape_from_tail(s);
+    return check_origin(s, 2);
 }
 
 static gt_err infer_arange(inference *s)
 {
     if (s->ins->rank != 1)
         return gt__fail(GT_ERR_VALUE, "arange: the result has one dimension");
-    return shape_from_tail(s);
+    return check_origin(s, 1);
+}
+
+/* The elements of a part: runs[1] of them from number runs[0] on, then again runs[2] further on; none of it can overflow. */
+static gt_err check_runs(const inference *s, const int64_t *runs)
+{
+    int64_t last, limit = (int64_t)1 << 61;
+    bool bad = runs[0] < 0 || runs[1] < 0 || runs[2] < 0 || runs[0] > limit;
+    if (!bad && runs[1])
+        bad = runs[1] > limit || __builtin_mul_overflow(s->out->numel / runs[1] + 1, runs[2], &last) || last > limit;
+    return bad ? gt__fail(GT_ERR_VALUE, "%s: a part whose elements have no numbers", s->row->name) : GT_OK;
 }
 
 static gt_err infer_random(inference *s)
@@ -338,7 +357,8 @@ static gt_err infer_random(inference *s)
     if (s->ins->op == GT_OP_randint && range[0] >= range[1])
         return gt__fail(GT_ERR_VALUE, "randint expects low < high, but got %lld >= %lld", (long long)range[0],
                         (long long)range[1]);
-    return shape_from_tail(s);
+    GT_TRY(shape_from_tail(s));
+    return check_runs(s, range + 2);
 }
 
 static gt_err infer_upload(inference *s)

@@ -8,6 +8,7 @@
 #ifndef GT_DISPATCHER_DISPATCHER_H
 #define GT_DISPATCHER_DISPATCHER_H
 
+#include "config.h"
 #include "handles.h"
 #include "link.h"
 #include "modifier.h"
@@ -22,6 +23,7 @@ typedef struct gt_dispatcher_options {
     bool listen;           /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
     const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
     gt_observer_options observer;
+    const char *config;    /* YAML: what signals mean where a client does not say; NULL: none */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);
@@ -67,12 +69,15 @@ typedef struct gt_dispatch_worker {
     int32_t index;
     gt_peer *peer; /* NULL: gone; the entry may be reused */
     gt_link *link;
-    char name[64], engine[64];
+    char name[64], engine[64], listens[64];
     uint32_t *free_slots, free_count, free_capacity, next_slot; /* slot numbers to hand out; 0 is never one */
     gt_pending *pending;                                        /* ring */
     uint32_t pending_first, pending_count, pending_capacity;
-    gt_instruction *backlog; /* frees and forgets that its link had no room for */
-    size_t backlog_first, backlog_count, backlog_capacity; /* sent already, in all, room for */
+    gt_slot *outbox; /* records that its link had no room for, in order */
+    size_t outbox_first, outbox_count, outbox_capacity; /* slots: sent already, in all, room for */
+    bool into_outbox;                                   /* where the last reserve was */
+    gt_instruction frees; /* slots to be freed in one record */
+    unsigned free_waiting;
     bool behind; /* something waits for room in its link: gt__worker_catch_up */
     uint64_t instructions, sessions;
     uint64_t records; /* in its stream since it joined: the number of the last one */
@@ -83,6 +88,7 @@ typedef struct gt_dispatch_worker {
     unsigned row_count;
     unsigned reports_due;    /* asked for and not there yet */
     uint64_t clock_error_ns; /* of watched.clock_offset_ns */
+    uint64_t moves, collectives, gathers, bytes_moved; /* to it; gathers: for want of a rule */
 } gt_dispatch_worker;
 
 /* A record of so many slots is written at the end of the worker's stream. */
@@ -112,6 +118,9 @@ struct gt_session {
     gt_log_source source;
     gt_handles handles;
     gt_modifier *chain;
+    struct gt_spreading *spreading; /* spread.h; NULL: all its tensors are at home */
+    char **reasons;                 /* why tensors are lost, by handle->slot minus one; 0: `lost` */
+    uint32_t reason_count;
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: no worker is there */
     char lost[160];           /* why tensors without a worker are lost */
     gt_relay *relays;
@@ -143,6 +152,9 @@ struct gt_dispatcher {
     int port;
     int epoll, stop_fd;
     const char *modifiers;
+    gt_config config;
+    uint64_t worker_key; /* by which workers know each other */
+    uint64_t next_tag;   /* of moves and collectives */
     gt_peer *peers;
     gt_dispatch_worker **workers;
     int32_t worker_count; /* entries, present or not */
@@ -177,6 +189,12 @@ bool gt__session_has_room(gt_session *session);
 const char *gt__session_site(const gt_session *session, uint32_t site);
 /* Give a session without a worker one, if there is one, and tell the client. */
 void gt__session_find_home(gt_session *session);
+/* A worker has come. */
+void gt__session_new_worker(gt_session *session);
+/* Why a handle without a worker is lost. */
+const char *gt__session_lost(const gt_session *session, const gt_handle *handle);
+/* A number for such a reason, for handle->slot. */
+uint32_t gt__session_reason(gt_session *session, const char *text);
 /* `worker` is gone: its tensors are lost. */
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
 gt_relay *gt__session_relay(gt_session *session, uint64_t client_id);
@@ -204,6 +222,17 @@ void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins);
 void gt__worker_wait_for_room(gt_dispatch_worker *worker);
 /* Send what waits for room, as far as there is any; true if something went. */
 bool gt__worker_catch_up(gt_dispatch_worker *worker);
+/* Room for a record in its stream, in the link or else in the outbox, behind what waits there; then put it there. NULL: out
+ * of memory. */
+gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots);
+void gt__worker_put(gt_dispatch_worker *worker, unsigned slots);
+/* Room in the link, unless something waits for it already. */
+gt_slot *gt__worker_room(gt_dispatch_worker *worker, unsigned slots);
+/* Free a slot with the next record that is full of them, or when gt__worker_flush_frees says so. */
+void gt__worker_free_tensor(gt_dispatch_worker *worker, uint32_t slot);
+void gt__worker_flush_frees(gt_dispatch_worker *worker);
+/* Tell a worker that has been welcomed of the others, and them of it. */
+void gt__worker_introduce(gt_dispatch_worker *worker);
 void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
 /* The worker with the fewest sessions; NULL: none. */
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);

@@ -46,11 +46,13 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
                               .element_bytes = (unsigned)gt__dtype_size((gt_dtype)handle->meta.dtype),
                               .elements = handle->meta.numel};
     *end = download;
-    gt_slot *out = gt__link_reserve(worker->link, GT_DOWNLOAD_ROOM);
+    gt_slot *out = gt__worker_reserve(worker, GT_DOWNLOAD_ROOM);
+    if (!out)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
     out[0].ins = (gt_instruction){
         .op = GT_OP_reshape, .rank = 1, .tail = 1, .result = row, .operand = {handle->slot}};
     out[1] = (gt_slot){.i64 = {handle->meta.numel}};
-    gt__worker_commit(worker, GT_DOWNLOAD_ROOM);
+    gt__worker_put(worker, GT_DOWNLOAD_ROOM);
     gt__download_continue(session);
     return GT_OK;
 }
@@ -61,7 +63,7 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     enum { SLICE = 4, FETCH = 1, FREE = 1 };
     gt_dispatch_worker *worker = session->home;
     int64_t left = download->elements - download->asked, count = GT_DOWNLOAD_PART / download->element_bytes;
-    gt_slot *out = gt__link_reserve(worker->link, SLICE + FETCH + FREE);
+    gt_slot *out = gt__worker_room(worker, SLICE + FETCH + FREE);
     if (!out)
         return false;
     uint32_t part = gt__worker_slot_new(worker);

@@ -16,7 +16,7 @@ typedef struct gt_handle {
     gt_meta meta;
 } gt_handle;
 
-enum { GT_NO_WORKER = -1 };
+enum { GT_NO_WORKER = -1, GT_SPREAD = -2 /* over several: spread.h */ };
 #define GT_NO_HANDLE UINT32_MAX /* ends the list of free handles */
 
 typedef struct gt_handle_ref {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "dispatcher.h"
@@ -89,6 +90,7 @@ static void send_welcome(gt_peer *peer, uint64_t number)
     if (!out)
         return;
     out->ins = (gt_instruction){.op = GT_OP_welcome, .result = number};
+    out->ins.operand[1] = peer->dispatcher->worker_key;
     out->ins.imm[0].i = GT_PROTOCOL_VERSION;
     gt__link_commit(peer->link, 1);
 }
@@ -109,6 +111,7 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     GT_TRY(gt__worker_join(peer, hello));
     send_welcome(peer, (uint64_t)peer->worker->index);
     gt__observe_worker(peer->worker, NULL);
+    gt__worker_introduce(peer->worker);
     return GT_OK;
 }
 
@@ -293,7 +296,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     dispatcher->worker_batch = (unsigned)gt__setting(GT_SETTING_WORKER_BATCH_SIZE);
     dispatcher->modifiers = options->modifiers ? options->modifiers : getenv("GT_MODIFIERS");
-    dispatcher->next_session = dispatcher->next_segment = 1;
+    dispatcher->next_session = dispatcher->next_segment = dispatcher->next_tag = 1;
     dispatcher->started_ns = gt__now_ns();
     dispatcher->epoll = epoll_create1(EPOLL_CLOEXEC);
     dispatcher->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -302,6 +305,10 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
                      : watch(dispatcher, dispatcher->stop_fd, &stop_marker);
     if (err == GT_OK)
         err = gt__observer_new(dispatcher, &options->observer);
+    if (err == GT_OK && getrandom(&dispatcher->worker_key, sizeof dispatcher->worker_key, 0) < 0)
+        err = gt__fail(GT_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
+    if (err == GT_OK && options->config)
+        err = gt__config_load(&dispatcher->config, options->config);
     /* A program's own server that cannot be monitored still serves. */
     if (err == GT_OK && open_acceptors(dispatcher, options) != GT_OK && options->listen)
         err = GT_ERR_CONNECTION;
@@ -336,10 +343,11 @@ void gt__dispatcher_free(gt_dispatcher **where)
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         free(dispatcher->workers[index]->free_slots);
         free(dispatcher->workers[index]->pending);
-        free(dispatcher->workers[index]->backlog);
+        free(dispatcher->workers[index]->outbox);
         free(dispatcher->workers[index]);
     }
     free(dispatcher->workers);
+    gt__config_free(&dispatcher->config);
     if (dispatcher->epoll >= 0)
         close(dispatcher->epoll);
     if (dispatcher->stop_fd >= 0)

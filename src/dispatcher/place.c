@@ -3,11 +3,12 @@
  *
  * Every tensor of a session lives on the session's home worker. Client ids become worker slots, results get a handle with
  * the inferred shape, and what refers to a lost worker becomes lost itself. Room in the worker's link was checked before
- * the record entered the chain (session.c).
+ * the record entered the chain (session.c). Sessions that spread tensors over workers leave this road at spread.c.
  */
 #include <string.h>
 
 #include "dispatcher.h"
+#include "spread.h"
 
 static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
 {
@@ -20,16 +21,20 @@ static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
 typedef struct operands {
     const gt_meta *meta[GT_MAX_CAT];
     bool lost;
+    uint32_t reason; /* why */
 } operands;
 
 static gt_err find_operand(gt_session *session, const gt_instruction *ins, uint64_t *id, const gt_meta **meta,
-                           bool *lost)
+                           operands *o)
 {
     const gt_handle *handle = gt__handles_find(&session->handles, *id);
     if (!handle || *id == ins->result)
         return unknown_tensor(ins, *id);
     *meta = &handle->meta;
-    *lost |= handle->worker == GT_NO_WORKER;
+    if (handle->worker == GT_NO_WORKER) {
+        o->lost = true;
+        o->reason = handle->slot;
+    }
     *id = handle->slot;
     return GT_OK;
 }
@@ -39,9 +44,10 @@ static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot 
 {
     const gt_instruction *ins = &record->ins;
     o->lost = false;
+    o->reason = 0;
     if (ins->op == GT_OP_cat) {
         for (int64_t k = 0; k < ins->imm[1].i; k++)
-            GT_TRY(find_operand(session, ins, &out[1 + k / 8].u64[k % 8], &o->meta[k], &o->lost));
+            GT_TRY(find_operand(session, ins, &out[1 + k / 8].u64[k % 8], &o->meta[k], o));
         return GT_OK;
     }
     unsigned count = gt__op_operands((gt_opcode)ins->op);
@@ -49,7 +55,7 @@ static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot 
         if (gt__literal(ins, k) != GT_LITERAL_NONE)
             o->meta[k] = NULL;
         else
-            GT_TRY(find_operand(session, ins, &out->ins.operand[k], &o->meta[k], &o->lost));
+            GT_TRY(find_operand(session, ins, &out->ins.operand[k], &o->meta[k], o));
     return GT_OK;
 }
 
@@ -86,7 +92,7 @@ static bool place_alike(gt_session *session, const gt_slot *record)
     const gt_op_row *row = &gt__op_table[ins->op];
     const gt_meta *metas[2] = {NULL, NULL};
     uint64_t slots[2] = {ins->operand[0], ins->operand[1]};
-    if (!row->alike || ins->flags || !worker || !worker->free_count)
+    if (!row->alike || ins->flags || ins->scope || !worker || !worker->free_count)
         return false;
     for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE)
@@ -130,8 +136,10 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     /* The result's handle first: a table that grows moves the operands'. */
     GT_TRY(gt__handles_insert(&session->handles, ins->result, &handle));
     handle->worker = GT_NO_WORKER;
+    handle->slot = 0;
     handle->meta.rank = 0;
     GT_TRY(find_operands(session, record, out, &o));
+    handle->slot = o.reason;
     GT_TRY(gt__op_infer(ins, record + 1, o.meta, &handle->meta, &compute));
     if (__builtin_expect(ins->op == GT_OP_upload && ins->imm[1].u, 0))
         o.lost |= !name_relay(session, &out->ins.imm[1].u);
@@ -177,16 +185,16 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
 
 static gt_err place_data(gt_session *session, const gt_slot *record)
 {
-    const gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
+    gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
     if (!handle)
         return unknown_tensor(&record->ins, record->ins.operand[0]);
-    if (handle->worker == GT_NO_WORKER)
-        return GT_OK;
+    if (!session->home || handle->worker != session->home->index)
+        return GT_OK; /* complete, and placed elsewhere since: what is there stays */
     gt_slot *out = gt__link_reserve(session->home->link, 1u + record->ins.tail);
     memcpy(out, record, (1u + record->ins.tail) * sizeof *out);
     out->ins.operand[0] = handle->slot;
     gt__worker_commit(session->home, 1u + record->ins.tail);
-    return GT_OK;
+    return session->spreading ? gt__spread_data(session, handle, &record->ins) : GT_OK;
 }
 
 static gt_err expect_answer(gt_session *session, const gt_slot *record)
@@ -198,13 +206,15 @@ static gt_err expect_answer(gt_session *session, const gt_slot *record)
 
 static gt_err place_fetch(gt_session *session, const gt_slot *record)
 {
-    const gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
+    gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
     if (!handle)
         return unknown_tensor(&record->ins, record->ins.operand[0]);
     if (handle->worker == GT_NO_WORKER) {
-        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
+        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, gt__session_lost(session, handle));
         return GT_OK;
     }
+    if (session->spreading)
+        return gt__spread_fetch(session, handle, record);
     if (!record->ins.imm[0].u && gt__meta_bytes(&handle->meta) > GT_DOWNLOAD_PART)
         return gt__download_start(session, handle, record->ins.result);
     gt_slot *out = gt__link_reserve(session->home->link, 1);
@@ -226,6 +236,8 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
         gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
         return GT_OK;
     }
+    if (session->spreading)
+        return gt__spread_sync(session, record);
     gt_slot *out = gt__link_reserve(session->home->link, 1);
     *out = *record;
     GT_TRY(expect_answer(session, record));
@@ -238,7 +250,7 @@ static gt_err step(gt_modifier *modifier, const gt_slot *record)
     gt_session *session = modifier->session;
     switch ((gt_opcode)record->ins.op) {
     case GT_OP_free:
-        return place_free(session, record);
+        return session->spreading ? gt__spread_free(session, record) : place_free(session, record);
     case GT_OP_data:
         return place_data(session, record);
     case GT_OP_fetch:
@@ -246,7 +258,9 @@ static gt_err step(gt_modifier *modifier, const gt_slot *record)
     case GT_OP_sync:
         return place_sync(session, record);
     default:
-        return place_alike(session, record) ? GT_OK : place_compute(session, record);
+        if (place_alike(session, record))
+            return GT_OK;
+        return session->spreading ? gt__spread_compute(session, record) : place_compute(session, record);
     }
 }
 

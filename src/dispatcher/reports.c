@@ -18,7 +18,7 @@ struct gt_inquiry {
 
 static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
 {
-    gt_slot *out = gt__link_reserve(worker->link, 1);
+    gt_slot *out = gt__worker_room(worker, 1); /* answers come in the order of the questions: no overtaking */
     gt_pending pending = {.op = GT_OP_stats, .asked_ns = gt__now_ns(), .inquiry = inquiry};
     if (!out || gt__worker_expect(worker, &pending) != GT_OK)
         return false;

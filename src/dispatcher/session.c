@@ -10,6 +10,7 @@
 
 #include "dispatcher.h"
 #include "log.h"
+#include "spread.h"
 
 enum {
     MAX_OVERFLOW = (64 << 20) / (int)sizeof(gt_slot), /* slots of unread answers a client may leave with us */
@@ -87,10 +88,9 @@ void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err
     gt__session_answer(session, record);
 }
 
-void gt__session_answer_stats(gt_session *session, uint64_t ticket)
+static void answer_text(gt_session *session, uint64_t ticket, const char *text)
 {
-    char *json = gt__dispatcher_stats(session->dispatcher);
-    size_t bytes = json ? strlen(json) : 0, offset = 0;
+    size_t bytes = strlen(text), offset = 0;
     do {
         gt_slot record[1 + GT_MAX_TAIL];
         size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
@@ -99,13 +99,30 @@ void gt__session_answer_stats(gt_session *session, uint64_t ticket)
         record->ins.imm[0].u = offset;
         record->ins.imm[1].u = piece;
         if (piece)
-            memcpy(record + 1, json + offset, piece);
+            memcpy(record + 1, text + offset, piece);
         gt__session_answer(session, record);
         offset += piece;
     } while (offset < bytes);
-    free(json);
+}
+
+void gt__session_answer_stats(gt_session *session, uint64_t ticket)
+{
+    char *json = gt__dispatcher_stats(session->dispatcher);
+    answer_text(session, ticket, json ? json : "");
     if (session->dispatcher->watching)
-        gt__observe_answered(session, GT_OP_stats, 0, bytes, false);
+        gt__observe_answered(session, GT_OP_stats, 0, json ? strlen(json) : 0, false);
+    free(json);
+}
+
+static gt_err answer_placement(gt_session *session, const gt_instruction *ins)
+{
+    const gt_handle *handle = gt__handles_find(&session->handles, ins->operand[0]);
+    char text[4096];
+    if (!handle)
+        return gt__fail(GT_ERR_PROTOCOL, "placement names tensor %llu, which does not exist",
+                        (unsigned long long)ins->operand[0]);
+    answer_text(session, ins->result, gt__spread_text(session, handle, text, sizeof text));
+    return GT_OK;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------- */
@@ -217,15 +234,18 @@ static uint64_t segment_named(const gt_instruction *ins)
 
 bool gt__session_has_room(gt_session *session)
 {
-    gt_link *link = session->home ? session->home->link : NULL;
-    return !link || gt__link_reserve(link, session->next_length); /* a dead link has none until its worker has left */
+    gt_dispatch_worker *home = session->home;
+    if (__builtin_expect(session->spreading != NULL, 0) && !gt__spread_has_room(session))
+        return false;
+    return !home || gt__worker_room(home, session->next_length); /* a dead link has none until its worker has left */
 }
 
 /* Served again when its worker has room, for which that worker's link must be armed before we sleep. */
 static void block(gt_session *session)
 {
     session->peer->blocked = true;
-    session->home->peer->active = true;
+    if (session->home)
+        session->home->peer->active = true;
 }
 
 static bool has_room_for(gt_session *session, unsigned slots)
@@ -240,7 +260,8 @@ static bool has_room_for(gt_session *session, unsigned slots)
 /* Records that the dispatcher answers by itself: a worker that is busy does not hold them up. */
 static bool needs_worker(const gt_instruction *ins)
 {
-    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye && ins->op != GT_OP_site;
+    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye && ins->op != GT_OP_site &&
+           ins->op != GT_OP_placement;
 }
 
 /* The client names a place in its code: numbers come in order. */
@@ -296,15 +317,20 @@ static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *late
         return GT_OK;
     case GT_OP_goodbye:
         return gt__fail(GT_ERR_CONNECTION, "the client said goodbye");
-    case GT_OP_reply:
-    case GT_OP_failure:
-    case GT_OP_hello:
-    case GT_OP_welcome:
-    case GT_OP_watch:
-    case GT_OP_timing:
-        return gt__fail(GT_ERR_PROTOCOL, "a client may not send %s", gt__op_table[record->ins.op].name);
-    default:
+    case GT_OP_scope:
+        return gt__spread_scope(session, record);
+    case GT_OP_config:
+        return gt__spread_config(session, record);
+    case GT_OP_placement:
+        return answer_placement(session, &record->ins);
+    case GT_OP_mark:
+        return GT_OK; /* it has been seen: logs show what comes */
+    case GT_OP_free:
+    case GT_OP_data:
         break;
+    default:
+        if (gt__op_table[record->ins.op].form == GT_FORM_CONTROL)
+            return gt__fail(GT_ERR_PROTOCOL, "a client may not send %s", gt__op_table[record->ins.op].name);
     }
     return session->chain->ops->step(session->chain, record);
 }
@@ -372,7 +398,9 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
             run = run < room ? run : room;
             run = run < flush_at ? run : flush_at;
         }
-        if (!dispatcher->observing)
+        /* What may become several records, or has to wait behind some, is looked at one by one. */
+        bool plain = !session->spreading && !(session->home && session->home->outbox_count);
+        if (plain && !dispatcher->observing)
             GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
         if (!done) {
@@ -391,6 +419,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     if (__builtin_expect(session->orphans, 0) && !slots)
         release_orphans(session);
     *progress |= left < budget;
+    if (__builtin_expect(session->spreading != NULL, 0))
+        gt__spread_turn_over(session);
     return session->link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", session->link->reason) : GT_OK;
 }
 
@@ -403,6 +433,7 @@ static void send_welcome(gt_session *session)
     record.ins.result = session->number;
     record.ins.imm[0].i = GT_PROTOCOL_VERSION;
     record.ins.imm[1].i = gt__worker_present_count(session->dispatcher);
+    record.ins.operand[0] = (uint64_t)session->dispatcher->worker_count;
     if (session->home && session->home->link->ops->share && session->link->ops->segment)
         record.ins.flags = GT_FLAG_SEGMENTS;
     gt__session_answer(session, &record);
@@ -416,13 +447,53 @@ void gt__session_find_home(gt_session *session)
     send_welcome(session);
 }
 
+void gt__session_new_worker(gt_session *session)
+{
+    if (session->spreading)
+        session->spreading->target_valid = false;
+    if (session->home && session->instructions) {
+        send_welcome(session);
+        return;
+    }
+    if (session->home) /* it has nothing there yet: choose again */
+        session->home->sessions--;
+    gt__session_find_home(session);
+}
+
+uint32_t gt__session_reason(gt_session *session, const char *text)
+{
+    for (uint32_t k = 0; k < session->reason_count; k++)
+        if (strcmp(session->reasons[k], text) == 0)
+            return k + 1;
+    char **reasons = realloc(session->reasons, (session->reason_count + 1) * sizeof(*reasons));
+    if (reasons)
+        session->reasons = reasons;
+    if (!reasons || !(reasons[session->reason_count] = strdup(text)))
+        return 0;
+    return ++session->reason_count;
+}
+
+const char *gt__session_lost(const gt_session *session, const gt_handle *handle)
+{
+    return handle->slot && handle->slot <= session->reason_count ? session->reasons[handle->slot - 1] : session->lost;
+}
+
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason)
 {
-    uint32_t cursor = 0;
+    uint32_t cursor = 0, number = 0;
     gt_handle *handle;
-    while ((handle = gt__handles_next(&session->handles, &cursor)))
-        if (handle->worker == worker->index)
-            handle->worker = GT_NO_WORKER;
+    while ((handle = gt__handles_next(&session->handles, &cursor))) {
+        bool lost = handle->worker == worker->index ||
+                    (handle->worker == GT_SPREAD && gt__spread_lose(session, handle, worker->index));
+        if (!lost)
+            continue;
+        if (!number)
+            number = gt__session_reason(session, reason);
+        handle->worker = GT_NO_WORKER;
+        handle->slot = number;
+    }
+    if (session->spreading)
+        session->spreading->target_valid = false;
     for (gt_relay *relay = session->relays; relay; relay = relay->next)
         if (relay->shared_with == worker) {
             relay->shared_with = NULL;
@@ -489,6 +560,7 @@ void gt__session_free(gt_session *session, const char *reason)
     gt__observe_client(session, reason);
     gt__chain_close(&session->chain);
     gt__download_drop_all(session, NULL);
+    gt__spreading_free(session);
     free_tensors(session);
     if (session->home)
         session->home->sessions--;
@@ -505,6 +577,9 @@ void gt__session_free(gt_session *session, const char *reason)
         free(session->sites[k]);
     free(session->sites);
     gt__handles_free(&session->handles);
+    for (uint32_t k = 0; k < session->reason_count; k++)
+        free(session->reasons[k]);
+    free(session->reasons);
     free(session->overflow);
     free(session);
 }

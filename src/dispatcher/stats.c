@@ -60,11 +60,13 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
     write_name(json, worker->engine);
     fprintf(json,
             "\", \"index\": %d, \"instructions\": %llu, \"records\": %llu, \"sessions\": %llu, \"tensors\": %u, "
-            "\"pending\": %u, \"queue\": %llu, \"link\": \"%s\", ",
+            "\"pending\": %u, \"queue\": %llu, \"moves\": %llu, \"collectives\": %llu, \"gathers\": %llu, "
+            "\"bytes_moved\": %llu, \"link\": \"%s\", ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
             (unsigned long long)worker->sessions, worker->next_slot - worker->free_count, worker->pending_count,
             (unsigned long long)(worker->row_count ? worker->records - worker->report.records : 0),
-            gt__link_name(worker->link));
+            (unsigned long long)worker->moves, (unsigned long long)worker->collectives,
+            (unsigned long long)worker->gathers, (unsigned long long)worker->bytes_moved, gt__link_name(worker->link));
     write_report(json, worker);
     fputc('}', json);
 }

@@ -32,55 +32,112 @@ void gt__worker_wait_for_room(gt_dispatch_worker *worker)
     worker->peer->active = true; /* so that its link is armed for room before we sleep */
 }
 
-static bool tell_now(gt_dispatch_worker *worker, const gt_instruction *ins)
+/* Room at the end of the outbox; NULL: out of memory. */
+static gt_slot *outbox_reserve(gt_dispatch_worker *worker, unsigned slots)
 {
-    gt_slot *out = gt__link_reserve(worker->link, 1);
-    if (!out)
-        return false;
-    out->ins = *ins;
-    gt__worker_commit(worker, 1);
+    if (worker->outbox_first > worker->outbox_count / 2) { /* rarely, so that each is moved once or twice */
+        worker->outbox_count -= worker->outbox_first;
+        memmove(worker->outbox, worker->outbox + worker->outbox_first, worker->outbox_count * sizeof *worker->outbox);
+        worker->outbox_first = 0;
+    }
+    if (worker->outbox_count + slots > worker->outbox_capacity) {
+        size_t capacity = worker->outbox_capacity ? worker->outbox_capacity : 64;
+        while (capacity < worker->outbox_count + slots)
+            capacity *= 2;
+        gt_slot *outbox = realloc(worker->outbox, capacity * sizeof *outbox);
+        if (!outbox)
+            return NULL;
+        worker->outbox = outbox;
+        worker->outbox_capacity = capacity;
+    }
+    return worker->outbox + worker->outbox_count;
+}
+
+gt_slot *gt__worker_room(gt_dispatch_worker *worker, unsigned slots)
+{
+    return worker->outbox_count ? NULL : gt__link_reserve(worker->link, slots);
+}
+
+gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots)
+{
+    gt_slot *out = gt__worker_room(worker, slots);
+    worker->into_outbox = !out;
+    return out ? out : outbox_reserve(worker, slots);
+}
+
+void gt__worker_put(gt_dispatch_worker *worker, unsigned slots)
+{
+    if (!worker->into_outbox) {
+        gt__worker_commit(worker, slots);
+        return;
+    }
+    worker->outbox_count += slots;
+    gt__worker_wait_for_room(worker);
+}
+
+/* The slots of a free that is in the link can be handed out again: whoever gets one comes later in the stream. */
+static void slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins)
+{
     const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
                               ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
-    for (size_t k = 0; ins->op == GT_OP_free && k < sizeof slots / sizeof slots[0]; k++)
+    for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++)
         if (slots[k])
             gt__worker_slot_free(worker, (uint32_t)slots[k]);
-    return true;
 }
 
 void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
 {
-    if (!worker->backlog_count && tell_now(worker, ins))
+    gt_slot *out = gt__worker_reserve(worker, 1);
+    if (!out)
+        return; /* the worker keeps the tensors, and their slots are not used again */
+    out->ins = *ins;
+    gt__worker_put(worker, 1);
+    if (ins->op == GT_OP_free && !worker->into_outbox)
+        slots_are_free(worker, ins);
+}
+
+void gt__worker_free_tensor(gt_dispatch_worker *worker, uint32_t slot)
+{
+    gt_instruction *ins = &worker->frees;
+    uint64_t *const ids[] = {&ins->result,     &ins->operand[0], &ins->operand[1],
+                             &ins->operand[2], &ins->imm[0].u,   &ins->imm[1].u};
+    *ids[worker->free_waiting++] = slot;
+    if (worker->free_waiting == sizeof ids / sizeof ids[0])
+        gt__worker_flush_frees(worker);
+}
+
+void gt__worker_flush_frees(gt_dispatch_worker *worker)
+{
+    if (!worker->free_waiting)
         return;
-    if (worker->backlog_first > worker->backlog_count / 2) { /* rarely, so that each is moved once or twice */
-        worker->backlog_count -= worker->backlog_first;
-        memmove(worker->backlog, worker->backlog + worker->backlog_first,
-                worker->backlog_count * sizeof *worker->backlog);
-        worker->backlog_first = 0;
-    }
-    if (worker->backlog_count == worker->backlog_capacity) {
-        size_t capacity = worker->backlog_capacity ? worker->backlog_capacity * 2 : 64;
-        gt_instruction *backlog = realloc(worker->backlog, capacity * sizeof *backlog);
-        if (!backlog)
-            return; /* the worker keeps the tensors, and their slots are not used again */
-        worker->backlog = backlog;
-        worker->backlog_capacity = capacity;
-    }
-    worker->backlog[worker->backlog_count++] = *ins;
-    gt__worker_wait_for_room(worker);
+    worker->frees.op = GT_OP_free;
+    gt__worker_tell(worker, &worker->frees);
+    worker->frees = (gt_instruction){0};
+    worker->free_waiting = 0;
 }
 
 bool gt__worker_catch_up(gt_dispatch_worker *worker)
 {
-    size_t before = worker->backlog_first;
-    while (worker->backlog_first < worker->backlog_count && tell_now(worker, &worker->backlog[worker->backlog_first]))
-        worker->backlog_first++;
-    bool progress = worker->backlog_first > before;
+    size_t before = worker->outbox_first;
+    while (worker->outbox_first < worker->outbox_count) {
+        const gt_slot *record = &worker->outbox[worker->outbox_first];
+        unsigned length = 1u + record->ins.tail;
+        gt_slot *out = gt__link_reserve(worker->link, length);
+        if (!out)
+            break;
+        memcpy(out, record, length * sizeof *out);
+        gt__worker_commit(worker, length);
+        if (record->ins.op == GT_OP_free)
+            slots_are_free(worker, &record->ins);
+        worker->outbox_first += length;
+    }
+    bool progress = worker->outbox_first > before;
     worker->behind = false;
-    if (worker->backlog_first < worker->backlog_count) {
+    if (worker->outbox_first < worker->outbox_count) {
         gt__worker_wait_for_room(worker);
         return progress;
     }
-    worker->backlog_first = worker->backlog_count = 0;
+    worker->outbox_first = worker->outbox_count = 0;
     for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next)
         if (peer->session && peer->session->home == worker)
             gt__download_continue(peer->session);
@@ -204,13 +261,8 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-static gt_err worker_entry(gt_dispatcher *dispatcher, gt_dispatch_worker **out)
+static gt_err add_entry(gt_dispatcher *dispatcher)
 {
-    for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (!dispatcher->workers[index]->peer) {
-            *out = dispatcher->workers[index];
-            return GT_OK;
-        }
     size_t count = (size_t)dispatcher->worker_count + 1;
     gt_dispatch_worker **workers = realloc(dispatcher->workers, count * sizeof(*workers));
     if (workers)
@@ -220,7 +272,25 @@ static gt_err worker_entry(gt_dispatcher *dispatcher, gt_dispatch_worker **out)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     worker->index = dispatcher->worker_count;
     dispatcher->workers[dispatcher->worker_count++] = worker;
-    *out = worker;
+    return GT_OK;
+}
+
+/* The entry with the number the worker would like (plus one; 0: any), or the first that is free. */
+static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, gt_dispatch_worker **out)
+{
+    while (wanted && wanted <= GT_MAX_PARTIES && (uint64_t)dispatcher->worker_count < wanted)
+        GT_TRY(add_entry(dispatcher));
+    if (wanted && wanted <= (uint64_t)dispatcher->worker_count && !dispatcher->workers[wanted - 1]->peer) {
+        *out = dispatcher->workers[wanted - 1];
+        return GT_OK;
+    }
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (!dispatcher->workers[index]->peer) {
+            *out = dispatcher->workers[index];
+            return GT_OK;
+        }
+    GT_TRY(add_entry(dispatcher));
+    *out = dispatcher->workers[dispatcher->worker_count - 1];
     return GT_OK;
 }
 
@@ -228,22 +298,49 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
     gt_dispatch_worker *worker = NULL;
-    GT_TRY(worker_entry(dispatcher, &worker));
+    GT_TRY(worker_entry(dispatcher, hello->ins.operand[0], &worker));
     worker->peer = peer;
     worker->link = peer->link;
     worker->instructions = worker->sessions = worker->records = 0;
     worker->reports_due = worker->row_count = 0;
     worker->clock_error_ns = 0;
     worker->report = (gt_report){0};
+    worker->moves = worker->collectives = worker->gathers = worker->bytes_moved = 0;
     snprintf(worker->name, sizeof worker->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
+    snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
     peer->worker = worker;
     gt__log(GT_LOG_STATUS, "worker %s (%s, %s) joined by %s", worker->name, worker->engine, peer->link->peer,
             gt__link_name(peer->link));
     for (gt_peer *other = dispatcher->peers; other; other = other->next)
-        if (other->session && !other->session->home)
-            gt__session_find_home(other->session);
+        if (other->session)
+            gt__session_new_worker(other->session);
     return GT_OK;
+}
+
+/* Where another worker is to be found. */
+static void introduce_peer(gt_dispatch_worker *worker, const gt_dispatch_worker *other)
+{
+    gt_slot *out = gt__worker_reserve(worker, 3);
+    if (!out)
+        return; /* it will hear that it cannot reach that one */
+    memset(out, 0, 3 * sizeof *out);
+    out->ins = (gt_instruction){.op = GT_OP_peer, .tail = 2, .result = (uint64_t)other->index};
+    memcpy(out + 1, other->name, sizeof other->name);
+    memcpy(out + 2, other->listens, sizeof other->listens);
+    gt__worker_put(worker, 3);
+}
+
+void gt__worker_introduce(gt_dispatch_worker *worker)
+{
+    const gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *other = dispatcher->workers[index];
+        if (!other->peer || other == worker)
+            continue;
+        introduce_peer(worker, other);
+        introduce_peer(other, worker);
+    }
 }
 
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
@@ -266,7 +363,9 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
         if (peer->session)
             gt__session_lose_worker(peer->session, worker, text);
     worker->free_count = worker->next_slot = 0;
-    worker->backlog_first = worker->backlog_count = 0;
+    worker->outbox_first = worker->outbox_count = 0;
+    worker->frees = (gt_instruction){0};
+    worker->free_waiting = 0;
     worker->behind = false;
 }
 

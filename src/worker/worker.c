@@ -186,6 +186,7 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     switch ((gt_opcode)ins->op) {
     case GT_OP_free:
         free_slots(worker, ins);
+        gt__peers_reclaim(worker);
         return true;
     case GT_OP_data:
         gt__worker_append(worker, ins, tail);
@@ -211,7 +212,8 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_goodbye:
         return false;
     default:
-        break;
+        if (gt__peers_handle(worker, ins, tail))
+            return true;
     }
     gt__log_error("worker %s: unexpected %s record", worker->name, gt__op_table[ins->op].name);
     return true;
@@ -277,7 +279,8 @@ static gt_err open_engine(const gt_worker_options *options, gt_engine **engine)
 static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
-    GT_TRY(gt__hello_send(worker->link, GT_ROLE_WORKER, worker->name, worker->engine->ops->name));
+    const char *listens = worker->exchange->ops->address(worker->exchange);
+    GT_TRY(gt__hello_send_worker(worker->link, worker->name, worker->engine->ops->name, listens, options->number - 1));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     gt_err err;
     do {
@@ -288,6 +291,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
     gt__timing_init(&worker->timing);
+    GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.key));
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
     err = run_stream(worker, options);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
@@ -309,6 +313,24 @@ static gt_err connect_patiently(const gt_worker_options *options, gt_link **link
     }
 }
 
+static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
+{
+    GT_TRY(options->board ? gt__exchange_local(options->board, options->stop, &worker->exchange)
+                          : gt__exchange_mesh(options->address, options->stop, &worker->exchange));
+    return gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective);
+}
+
+/* While the store is there: what others still read lies in it. */
+static void leave_peers(gt_worker *worker)
+{
+    if (worker->collective)
+        worker->collective->ops->close(worker->collective);
+    if (!worker->exchange)
+        return;
+    gt__peers_reclaim(worker);
+    worker->exchange->ops->close(worker->exchange);
+}
+
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
 {
     gt__log_init();
@@ -324,7 +346,10 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
     if (err == GT_OK && !worker.link)
         err = connect_patiently(options, &worker.link);
     if (err == GT_OK)
+        err = meet_peers(&worker, options);
+    if (err == GT_OK)
         err = serve(&worker, options);
+    leave_peers(&worker);
     /* The store before the link: buffers may lie in segments that the link maps. */
     gt__store_free(&worker.store);
     if (worker.link)

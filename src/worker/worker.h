@@ -6,7 +6,9 @@
 
 #include <stdatomic.h>
 
+#include "collective.h"
 #include "engine.h"
+#include "exchange.h"
 #include "link.h"
 #include "store.h"
 #include "timing.h"
@@ -18,6 +20,8 @@ typedef struct gt_worker_options {
     int timeout_ms;      /* for the server to appear; 0: the default */
     int threads;         /* 0: let the engine decide */
     atomic_bool *stop;   /* set from anywhere to end the worker after the running instruction; may be NULL */
+    int number;          /* the worker's, plus one, if it may choose; 0: any */
+    gt_board *board;     /* where it meets the other workers of this process; NULL: it meets them by links */
     int stop_poll_ms;    /* how often an idle worker looks at *stop; 0: what sets it also ends the link */
 } gt_worker_options;
 
@@ -32,6 +36,8 @@ struct gt_worker {
     gt_link *link;
     gt_engine *engine;
     gt_store *store;
+    gt_exchange *exchange; /* with other workers */
+    gt_collective *collective;
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
@@ -46,6 +52,10 @@ void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poiso
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* More bytes of an upload. */
 void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* An instruction that involves other workers; false: it is none. peers.c */
+bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* Take back memory that other workers are done with. */
+void gt__peers_reclaim(gt_worker *worker);
 /* A contiguous view of entry's elements: its own, or a copy in *temporary (release it). */
 gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *view, gt_buffer **temporary);
 

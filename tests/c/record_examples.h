@@ -238,7 +238,20 @@ static inline void example_control(example *e)
     case GT_OP_goodbye:
         ins->tail = GT_GOODBYE_TAIL;
         break;
+    case GT_OP_config:
+        ins->imm[1].u = 9;
+        ins->tail = 2 * GT_NAME_SLOTS + 2;
+        break;
+    case GT_OP_all_reduce:
+    case GT_OP_reduce_scatter:
+    case GT_OP_all_gather:
+    case GT_OP_broadcast:
+    case GT_OP_all_to_all:
+        ins->imm[1].u = 3;
+        ins->tail = 1 + 2;
+        break;
     default:
+        ins->tail = (uint16_t)gt__op_table[ins->op].tail;
         break;
     }
 }

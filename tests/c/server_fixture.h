@@ -122,13 +122,15 @@ static inline bool receive(gt_link *link, gt_slot *record)
     size_t available;
     unsigned length;
     gt__link_flush(link);
-    while (!(slots = gt__link_peek(link, &available)))
-        if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
+    do {
+        while (!(slots = gt__link_peek(link, &available)))
+            if (gt__link_wait(link, GT_WAIT_READ, PATIENCE_MS) != GT_OK)
+                return false;
+        if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
             return false;
-    if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
-        return false;
-    memcpy(record, slots, length * sizeof *record);
-    gt__link_consume(link, length);
+        memcpy(record, slots, length * sizeof *record);
+        gt__link_consume(link, length);
+    } while (record->ins.op == GT_OP_peer); /* to a worker, of another one */
     return true;
 }
 

@@ -435,6 +435,7 @@ static void test_segments_end(const void *argument)
     CHECK_EQ(gt__hello_wait(client, PATIENCE_MS, &welcome), GT_OK);
     CHECK(welcome.segments && welcome.workers == 1);
     join_worker(far, "far");
+    CHECK(receive(client, record) && record->ins.op == GT_OP_welcome && record->ins.imm[1].i == 2);
     CHECK_EQ(gt__segment_new(4096, &segment), GT_OK);
     upload_segment(client, segment, 1);
     gt__link_flush(client);

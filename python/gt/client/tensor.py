@@ -129,6 +129,7 @@ def _format(self, spec):
 Tensor.__format__ = _format
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
+Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
 Tensor.moveaxis = movedim
 Tensor.is_cuda = False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas

@@ -315,11 +315,12 @@ gt_err gt__reference_full(const gt_call *call)
 gt_err gt__reference_arange(const gt_call *call)
 {
     gt_imm start = call->ins->imm[0], step = call->ins->imm[1];
+    int64_t origin = call->tail[0].i64[1];
     for (int64_t flat = 0; flat < call->out->meta.numel; flat++) {
         if (gt__dtype_is_float(call->out->meta.dtype))
-            gt__reference_put_real(call->out, flat, start.f + (double)flat * step.f);
+            gt__reference_put_real(call->out, flat, start.f + (double)(origin + flat) * step.f);
         else
-            gt__reference_put_integer(call->out, flat, (int64_t)(start.u + (uint64_t)flat * step.u));
+            gt__reference_put_integer(call->out, flat, (int64_t)(start.u + (uint64_t)(origin + flat) * step.u));
     }
     return GT_OK;
 }
@@ -328,7 +329,7 @@ gt_err gt__reference_eye(const gt_call *call)
 {
     int64_t columns = call->out->meta.shape[1];
     for (int64_t flat = 0; flat < call->out->meta.numel; flat++)
-        gt__reference_put_integer(call->out, flat, flat / columns == flat % columns);
+        gt__reference_put_integer(call->out, flat, flat / columns + call->tail[0].i64[2] == flat % columns);
     return GT_OK;
 }
 
@@ -342,15 +343,17 @@ gt_err gt__reference_random(const gt_call *call)
     for (int64_t flat = 0; flat < out->meta.numel; flat++) {
         float number;
         double wide_number;
-        int64_t integer;
+        int64_t integer, element = range[2] + flat; /* of a part: runs of the whole tensor's elements */
+        if (range[3])
+            element = range[2] + flat / range[3] * range[4] + flat % range[3];
         if (call->op == GT_OP_randint) {
-            gt__random_integer(key, flat, 1, range[0], range[1], &integer);
+            gt__random_integer(key, element, 1, range[0], range[1], &integer);
             gt__reference_put_integer(out, flat, integer);
         } else if (wide) {
-            (normal ? gt__random_normal_double : gt__random_uniform_double)(key, flat, 1, &wide_number);
+            (normal ? gt__random_normal_double : gt__random_uniform_double)(key, element, 1, &wide_number);
             gt__reference_put_real(out, flat, wide_number);
         } else {
-            (normal ? gt__random_normal_float : gt__random_uniform_float)(key, flat, 1, &number);
+            (normal ? gt__random_normal_float : gt__random_uniform_float)(key, element, 1, &number);
             gt__reference_put_real(out, flat, number);
         }
     }

@@ -57,6 +57,7 @@ static void count_up(void *context, int64_t begin, int64_t end)
 {
     const creation *c = context;
     gt_imm start = c->call->ins->imm[0], step = c->call->ins->imm[1];
+    int64_t origin = c->call->tail[0].i64[1];
     union {
         double real[CHUNK];
         int64_t integer[CHUNK];
@@ -65,11 +66,11 @@ static void count_up(void *context, int64_t begin, int64_t end)
         int64_t count = gt__min(CHUNK, end - first);
         if (gt__dtype_is_float(c->dtype)) {
             for (int64_t k = 0; k < count; k++)
-                chunk.real[k] = start.f + (double)(first + k) * step.f;
+                chunk.real[k] = start.f + (double)(origin + first + k) * step.f;
             c->from_double(gt__at(c->to, c->dtype, first), 1, chunk.real, 1, count);
         } else {
             for (int64_t k = 0; k < count; k++)
-                chunk.integer[k] = (int64_t)(start.u + (uint64_t)(first + k) * step.u);
+                chunk.integer[k] = (int64_t)(start.u + (uint64_t)(origin + first + k) * step.u);
             c->from_integer(gt__at(c->to, c->dtype, first), 1, chunk.integer, 1, count);
         }
     }
@@ -87,8 +88,11 @@ static void identity_rows(void *context, int64_t begin, int64_t end)
     int64_t columns = c->call->out->meta.shape[1], one = 1;
     memset(gt__at(c->to, c->dtype, begin * columns), 0,
            (size_t)((end - begin) * columns) * gt__dtype_size(c->dtype));
-    for (int64_t row = begin; row < gt__min(end, columns); row++)
-        c->from_integer(gt__at(c->to, c->dtype, row * columns + row), 1, &one, 1, 1);
+    for (int64_t row = begin; row < end; row++) {
+        int64_t column = row + c->call->tail[0].i64[2];
+        if (column >= 0 && column < columns)
+            c->from_integer(gt__at(c->to, c->dtype, row * columns + column), 1, &one, 1, 1);
+    }
 }
 
 gt_err gt__cpu_eye(gt_engine *engine, const gt_call *call)
@@ -104,15 +108,26 @@ static gt_random random_key(const creation *c)
     return (gt_random){.seed = c->call->ins->imm[0].u, .stream = c->call->ins->imm[1].u};
 }
 
+/* The number of the element at a position, and of how many that follow it the numbers follow, too: op.h, RANDOM. */
+static int64_t element_at(const creation *c, int64_t position, int64_t *count)
+{
+    const int64_t *runs = c->call->tail[1].i64 + 2, first = runs[0], run = runs[1], step = runs[2];
+    if (!run)
+        return first + position;
+    *count = gt__min(*count, run - position % run);
+    return first + position / run * step + position % run;
+}
+
 /* A body that draws with `draw`, straight into the result if that has the drawn dtype. */
 #define RANDOM_BODY(name, type, drawn_dtype, mover, ...)                                                          \
     static void name(void *context, int64_t begin, int64_t end)                                                   \
     {                                                                                                             \
         const creation *c = context;                                                                              \
         type chunk[CHUNK];                                                                                        \
-        for (int64_t first = begin; first < end; first += CHUNK) {                                                \
-            int64_t count = gt__min(CHUNK, end - first);                                                          \
-            void *to = gt__at(c->to, c->dtype, first);                                                            \
+        for (int64_t position = begin, count; position < end; position += count) {                                \
+            count = gt__min(CHUNK, end - position);                                                               \
+            int64_t first = element_at(c, position, &count);                                                      \
+            void *to = gt__at(c->to, c->dtype, position);                                                         \
             type *drawn = c->dtype == drawn_dtype ? to : chunk;                                                   \
             __VA_ARGS__;                                                                                          \
             if (drawn == chunk)                                                                                   \

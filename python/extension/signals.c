@@ -1,0 +1,218 @@
+/*
+ * signals.c: signal scopes, the process's config, and where a tensor lives. python/gt/signal.py and config.py are what users
+ * see; src/client/signals.h is what is behind.
+ */
+#include "extension.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "signals.h"
+
+/* ---- scopes ---------------------------------------------------------------------------------------------- */
+
+static PyObject *py_enter(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *name, *backward = NULL;
+    gt_signal_config unused;
+    if (!PyArg_ParseTuple(args, "s|z:signal_enter", &name, &backward))
+        return NULL;
+    gt_err err = gt__signal_config_init();
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    /* A server is only needed to see whether the workers are there that a config names. */
+    bool named = gt__signal_config_get(name, &unused) || (backward && gt__signal_config_get(backward, &unused));
+    gt_client *client = named ? gt__py_client() : NULL;
+    if (named && !client)
+        return NULL;
+    err = gt__signal_enter(client, name, backward);
+    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
+}
+
+static PyObject *py_exit(PyObject *module, PyObject *name)
+{
+    (void)module;
+    const char *text = PyUnicode_AsUTF8(name);
+    if (!text)
+        return NULL;
+    gt_err err = gt__signal_exit(text);
+    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
+}
+
+static PyObject *py_tensor(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *object;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "O!s:signal_tensor", gt__py_tensor_type, &object, &name))
+        return NULL;
+    gt_tensor *tensor = gt__py_use(object), *copy;
+    if (!tensor)
+        return NULL;
+    gt_tensor_retain(tensor);
+    gt_err err = gt__signal_tensor(tensor, name, &copy);
+    gt_tensor_release(tensor);
+    return gt__py_result(err, copy);
+}
+
+static PyObject *py_mark(PyObject *module, PyObject *name)
+{
+    (void)module;
+    const char *text = PyUnicode_AsUTF8(name);
+    gt_client *client = text ? gt__py_client() : NULL;
+    if (!client)
+        return NULL;
+    gt_err err = gt__signal_mark(client, text);
+    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
+}
+
+static PyObject *py_placement(PyObject *module, PyObject *object)
+{
+    (void)module;
+    if (!gt__py_is_tensor(object))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(object)->tp_name);
+    gt_tensor *tensor = gt__py_use(object);
+    char *text = NULL;
+    if (!tensor)
+        return NULL;
+    gt_err err = gt__tensor_placement(tensor, &text);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    PyObject *result = PyUnicode_FromString(text);
+    free(text);
+    return result;
+}
+
+/* ---- config ---------------------------------------------------------------------------------------------- */
+
+static PyObject *py_load(PyObject *module, PyObject *path)
+{
+    (void)module;
+    PyObject *bytes = NULL;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    gt_err err = gt__signal_config_load(PyBytes_AS_STRING(bytes));
+    Py_DECREF(bytes);
+    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
+}
+
+static int read_workers(PyObject *workers, gt_signal_config *signal)
+{
+    PyObject *sequence = PySequence_Fast(workers, "workers must be a list of numbers");
+    if (!sequence)
+        return -1;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
+    int status = 0;
+    if (count < 1 || count > GT_MAX_PARTIES) {
+        PyErr_Format(PyExc_ValueError, "workers must name 1 to %d workers", GT_MAX_PARTIES);
+        status = -1;
+    }
+    for (Py_ssize_t k = 0; k < count && status == 0; k++) {
+        int64_t worker;
+        status = gt__py_int64(PySequence_Fast_GET_ITEM(sequence, k), &worker);
+        signal->workers[signal->worker_count++] = worker >= 0 && worker <= INT32_MAX ? (int32_t)worker : -1;
+    }
+    Py_DECREF(sequence);
+    return status;
+}
+
+static PyObject *py_set(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *name, *backward;
+    PyObject *shard, *axis = Py_None, *workers = Py_None;
+    int compile, replicated = 0;
+    gt_signal_config signal = {0};
+    if (!PyArg_ParseTuple(args, "sOzp:config_set", &name, &shard, &backward, &compile))
+        return NULL;
+    if (shard != Py_None && !PyArg_ParseTuple(shard, "OOp", &axis, &workers, &replicated))
+        return NULL;
+    if (strlen(name) > GT_MAX_NAME || (backward && strlen(backward) > GT_MAX_NAME))
+        return PyErr_Format(PyExc_ValueError, "the name of a signal has at most %d bytes", GT_MAX_NAME);
+    strcpy(signal.name, name);
+    if (backward)
+        strcpy(signal.backward, backward);
+    signal.flags = (uint8_t)((compile ? GT_CONFIG_COMPILE : 0) | (replicated ? GT_CONFIG_REPLICATED : 0) |
+                             (shard != Py_None ? GT_CONFIG_SHARD : 0));
+    if (axis != Py_None) {
+        if (gt__py_int64(axis, &signal.axis) < 0)
+            return NULL;
+        signal.flags |= GT_CONFIG_AXIS;
+    }
+    if (workers != Py_None && read_workers(workers, &signal) < 0)
+        return NULL;
+    gt_err err = gt__signal_config_set(&signal);
+    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
+}
+
+/* (shard or None, backward or None, compile), shard being (axis or None, workers or None, replicated). */
+static PyObject *py_get(PyObject *module, PyObject *name)
+{
+    (void)module;
+    gt_signal_config signal;
+    const char *text = PyUnicode_AsUTF8(name);
+    if (!text)
+        return NULL;
+    gt_err err = gt__signal_config_init();
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    if (!gt__signal_config_get(text, &signal))
+        Py_RETURN_NONE;
+    PyObject *shard = Py_NewRef(Py_None), *workers = Py_NewRef(Py_None), *axis = Py_NewRef(Py_None);
+    if (signal.worker_count) {
+        Py_SETREF(workers, PyList_New(signal.worker_count));
+        for (unsigned k = 0; workers && k < signal.worker_count; k++)
+            PyList_SET_ITEM(workers, k, PyLong_FromLong(signal.workers[k]));
+    }
+    if (signal.flags & GT_CONFIG_AXIS)
+        Py_SETREF(axis, PyLong_FromLongLong(signal.axis));
+    if (signal.flags & GT_CONFIG_SHARD && workers && axis)
+        Py_SETREF(shard, Py_BuildValue("(OOO)", axis, workers,
+                                       signal.flags & GT_CONFIG_REPLICATED ? Py_True : Py_False));
+    PyObject *result = shard ? Py_BuildValue("(OzO)", shard, *signal.backward ? signal.backward : NULL,
+                                             signal.flags & GT_CONFIG_COMPILE ? Py_True : Py_False)
+                             : NULL;
+    Py_XDECREF(shard);
+    Py_XDECREF(workers);
+    Py_XDECREF(axis);
+    return result;
+}
+
+static PyObject *py_names(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    char name[GT_MAX_NAME + 1];
+    gt_err err = gt__signal_config_init();
+    PyObject *names = err == GT_OK ? PyList_New(0) : gt__py_raise(err);
+    for (size_t k = 0; names && gt__signal_config_name(k, name); k++) {
+        PyObject *text = PyUnicode_FromString(name);
+        if (!text || PyList_Append(names, text) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(text);
+    }
+    return names;
+}
+
+#define ONE(name, function, doc)                                                                                  \
+    {                                                                                                             \
+        .ml_name = name, .ml_meth = function, .ml_flags = METH_O, .ml_doc = doc                                   \
+    }
+#define SOME(name, function, doc)                                                                                 \
+    {                                                                                                             \
+        .ml_name = name, .ml_meth = function, .ml_flags = METH_VARARGS, .ml_doc = doc                             \
+    }
+
+PyMethodDef gt__py_signal_functions[] = {
+    SOME("signal_enter", py_enter, "signal_enter(name, backward=None)"),
+    ONE("signal_exit", py_exit, "signal_exit(name)"),
+    SOME("signal_tensor", py_tensor, "signal_tensor(tensor, name): a copy placed as the signal says."),
+    ONE("signal_mark", py_mark, "signal_mark(name): a mark in the stream, for logs."),
+    ONE("placement", py_placement, "placement(tensor): where it lives, as text; waits for the answer."),
+    ONE("config_load", py_load, "config_load(path): read signals from a YAML file."),
+    SOME("config_set", py_set, "config_set(name, shard, backward, compile)"),
+    ONE("config_get", py_get, "config_get(name): (shard, backward, compile) or None."),
+    NOARGS("config_names", py_names, "config_names(): the signals that have a config."),
+    {.ml_name = NULL},
+};

@@ -1,0 +1,40 @@
+"""Signals: names for parts of a program, which a config turns into places.
+
+    with gt.signal.context('layer1'):       # tensors made and operations run here are placed as `layer1` says
+        y = x @ w
+    x = gt.signal.tensor(x, name='layer1')  # a copy of one tensor, placed so
+
+Without a config for a name (gt.load_config, GT_CONFIG, gt.register_config) the same program runs unsharded. docs/sharding.md
+is the guide.
+"""
+
+from gt import _gt
+
+
+class context:
+    """A scope around code, for `with`. backward names the signal of the gradients of what runs inside."""
+
+    def __init__(self, name, backward=None):
+        self.name, self.backward = name, backward
+
+    def __enter__(self):
+        _gt.signal_enter(self.name, self.backward)
+        return self
+
+    def __exit__(self, *unused):
+        _gt.signal_exit(self.name)
+
+
+def enter(name, backward=None):
+    """Enter a scope; exit(name) leaves it. Each thread has its own scopes."""
+    _gt.signal_enter(name, backward)
+
+
+def exit(name):
+    """Leave the innermost scope, which must have this name."""
+    _gt.signal_exit(name)
+
+
+def tensor(x, name):
+    """A copy of x, placed as the signal says."""
+    return _gt.signal_tensor(x, name)

@@ -1,0 +1,331 @@
+/* signals.c: scopes and the process's config. See signals.h. */
+#include "signals.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SCOPES = 1 << 20, MAX_DEPTH = 256 };
+
+/* What a scope number stands for. */
+typedef struct scope {
+    char name[GT_MAX_NAME + 1], backward[GT_MAX_NAME + 1];
+    uint32_t parent;
+} scope;
+
+typedef struct entered {
+    uint32_t scope;
+    gt_signal_state before;
+} entered;
+
+_Atomic int gt__signals_active;
+static _Thread_local gt_signal_state state;       /* what instructions carry now */
+static _Thread_local entered stack[MAX_DEPTH]; /* the scopes that were entered, and what was before each */
+static _Thread_local unsigned depth;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
+static scope **scopes; /* number minus one */
+static uint32_t scope_count, scope_capacity;
+static gt_config config;
+static bool config_read;
+
+/* ---- scopes ------------------------------------------------------------------------------------------------- */
+
+static gt_err check_name(const char *name)
+{
+    if (!name || !*name)
+        return gt__fail(GT_ERR_VALUE, "a signal needs a name");
+    if (strlen(name) > GT_MAX_NAME)
+        return gt__fail(GT_ERR_VALUE, "the name of a signal has at most %d bytes", GT_MAX_NAME);
+    return GT_OK;
+}
+
+/* With the mutex held. */
+static gt_err scope_number(const char *name, const char *backward, uint32_t parent, uint32_t *number)
+{
+    for (uint32_t k = scope_count; k-- > 0;)
+        if (scopes[k]->parent == parent && strcmp(scopes[k]->name, name) == 0 &&
+            strcmp(scopes[k]->backward, backward) == 0) {
+            *number = k + 1;
+            return GT_OK;
+        }
+    if (scope_count == MAX_SCOPES)
+        return gt__fail(GT_ERR_VALUE, "more than %d different scopes", MAX_SCOPES);
+    if (scope_count == scope_capacity) {
+        uint32_t capacity = scope_capacity ? 2 * scope_capacity : 16;
+        scope **grown = realloc(scopes, capacity * sizeof(*grown));
+        if (!grown)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        scopes = grown;
+        scope_capacity = capacity;
+    }
+    scope *new = calloc(1, sizeof *new);
+    if (!new)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    strcpy(new->name, name);
+    strcpy(new->backward, backward);
+    new->parent = parent;
+    scopes[scope_count++] = new;
+    *number = scope_count;
+    return GT_OK;
+}
+
+gt_signal_state gt__signal_current(void)
+{
+    return state;
+}
+
+gt_signal_state gt__signal_replace(gt_signal_state new)
+{
+    gt_signal_state before = state;
+    gt__signals_active += (new.scope != 0) - (before.scope != 0);
+    state = new;
+    return before;
+}
+
+/* The workers that a config names must be there, or have come by now. */
+static gt_err check_workers(gt_client *client, const gt_signal_config *signal)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        int missing = -1;
+        for (unsigned k = 0; k < signal->worker_count && missing < 0; k++)
+            if (signal->workers[k] >= client->worker_entries)
+                missing = signal->workers[k];
+        if (missing < 0)
+            return GT_OK;
+        if (attempt)
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: worker %d is not there: the server has %d worker%s",
+                            signal->origin, *signal->origin ? ": " : "", signal->name, missing,
+                            client->worker_entries, client->worker_entries == 1 ? "" : "s");
+        GT_TRY(gt_synchronize(client)); /* the news that one has joined comes with answers */
+    }
+    return GT_OK;
+}
+
+static gt_err check_signal(gt_client *client, const char *name)
+{
+    gt_signal_config signal;
+    return gt__signal_config_get(name, &signal) ? check_workers(client, &signal) : GT_OK;
+}
+
+gt_err gt__signal_enter(gt_client *client, const char *name, const char *backward)
+{
+    GT_TRY(check_name(name));
+    if (backward && *backward)
+        GT_TRY(check_name(backward));
+    if (depth == MAX_DEPTH)
+        return gt__fail(GT_ERR_VALUE, "signal scopes are nested more than %d deep", MAX_DEPTH);
+    if (client) {
+        GT_TRY(check_signal(client, name));
+        if (backward && *backward)
+            GT_TRY(check_signal(client, backward));
+    }
+    uint32_t number;
+    pthread_mutex_lock(&mutex);
+    gt_err err = scope_number(name, backward ? backward : "", state.scope, &number);
+    pthread_mutex_unlock(&mutex);
+    GT_TRY(err);
+    stack[depth].scope = number;
+    stack[depth++].before = gt__signal_replace((gt_signal_state){.scope = number});
+    return GT_OK;
+}
+
+gt_err gt__signal_exit(const char *name)
+{
+    bool found = false, innermost = false;
+    char inner[GT_MAX_NAME + 1] = "";
+    GT_TRY(check_name(name));
+    pthread_mutex_lock(&mutex);
+    for (unsigned k = 0; k < depth; k++) {
+        strcpy(inner, scopes[stack[k].scope - 1]->name);
+        innermost = strcmp(inner, name) == 0;
+        found |= innermost;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!found)
+        return gt__fail(GT_ERR_VALUE, "signal '%s' is exited but was never entered", name);
+    if (!innermost)
+        return gt__fail(GT_ERR_VALUE, "signal '%s' is exited inside '%s', which was entered after it", name, inner);
+    gt__signal_replace(stack[--depth].before);
+    return GT_OK;
+}
+
+/* ---- telling the server ------------------------------------------------------------------------------------- */
+
+static gt_err send_record(gt_client *client, const gt_slot *record)
+{
+    gt_slot *slots;
+    unsigned length = 1u + record->ins.tail;
+    GT_TRY(gt__client_reserve(client, length, &slots));
+    memcpy(slots, record, length * sizeof *slots);
+    gt__client_commit(client, length, 0);
+    return GT_OK;
+}
+
+/* What it knows of the scopes up to this one, and the config. Waiting for room lets other threads run: look again. */
+static gt_err tell_server(gt_client *client, uint32_t number)
+{
+    gt_slot record[GT_CONFIG_SLOTS];
+    for (;;) {
+        bool done = true;
+        pthread_mutex_lock(&mutex);
+        if (client->config_sent < config.count || client->config_version != config.version) {
+            if (client->config_version != config.version) {
+                client->config_version = config.version;
+                client->config_sent = 0;
+            }
+            gt__config_write(config.signals[client->config_sent++], record);
+            done = false;
+        } else if (client->scopes_sent < number) {
+            const scope *next = scopes[client->scopes_sent++];
+            memset(record, 0, (1 + 2 * GT_NAME_SLOTS) * sizeof *record);
+            record->ins = (gt_instruction){.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS};
+            record->ins.imm[0].u = client->scopes_sent;
+            record->ins.imm[1].u = next->parent;
+            memcpy(record + 1, next->name, sizeof next->name);
+            memcpy(record + 1 + GT_NAME_SLOTS, next->backward, sizeof next->backward);
+            done = false;
+        }
+        pthread_mutex_unlock(&mutex);
+        if (done)
+            return GT_OK;
+        GT_TRY(send_record(client, record));
+    }
+}
+
+gt_err gt__signal_stamp(gt_client *client, gt_instruction *ins)
+{
+    if (!state.scope)
+        return GT_OK;
+    GT_TRY(tell_server(client, state.scope));
+    ins->scope = state.scope;
+    if (state.backward)
+        ins->flags |= GT_FLAG_BACKWARD;
+    return GT_OK;
+}
+
+/* The config of the innermost scope around `number` that has a shard entry. With the mutex held; NULL: none. */
+static const gt_signal_config *shard_config(uint32_t number)
+{
+    for (; number; number = scopes[number - 1]->parent) {
+        const gt_signal_config *signal = gt__config_find(&config, scopes[number - 1]->name);
+        if (signal && signal->flags & GT_CONFIG_SHARD)
+            return signal;
+    }
+    return NULL;
+}
+
+gt_err gt__signal_check(const gt_instruction *ins, const gt_meta *meta)
+{
+    gt_form form = (gt_form)gt__op_table[ins->op].form;
+    bool places = form == GT_FORM_COPY || form == GT_FORM_FULL || form == GT_FORM_ARANGE || form == GT_FORM_EYE ||
+                  form == GT_FORM_RANDOM || form == GT_FORM_UPLOAD;
+    if (!ins->scope || !places || ins->flags & GT_FLAG_BACKWARD || !meta->rank)
+        return GT_OK;
+    gt_err err = GT_OK;
+    pthread_mutex_lock(&mutex);
+    const gt_signal_config *signal = shard_config(ins->scope);
+    if (signal && signal->flags & GT_CONFIG_AXIS && signal->worker_count != 1 &&
+        (signal->axis >= meta->rank || signal->axis < -(int)meta->rank)) {
+        char shape[128];
+        err = gt__fail(GT_ERR_VALUE, "%s%s%s: axis %lld is out of range for a tensor of shape %s", signal->origin,
+                       *signal->origin ? ": " : "", signal->name, (long long)signal->axis,
+                       gt__shape_text(meta->rank, meta->shape, shape, sizeof shape));
+    }
+    pthread_mutex_unlock(&mutex);
+    return err;
+}
+
+gt_err gt__signal_introduce(gt_client *client)
+{
+    const char *automatic = getenv("GT_AUTO_SHARD");
+    if (!automatic || !*automatic || strcmp(automatic, "0") == 0)
+        return GT_OK;
+    gt_slot record[GT_CONFIG_SLOTS];
+    gt__config_write(&(gt_signal_config){.flags = GT_CONFIG_AUTOMATIC}, record);
+    return send_record(client, record);
+}
+
+/* Run under a scope of its own, whatever is around. */
+static gt_err scoped_state(const char *name, gt_signal_state *alone)
+{
+    GT_TRY(check_name(name));
+    pthread_mutex_lock(&mutex);
+    gt_err err = scope_number(name, "", 0, &alone->scope);
+    pthread_mutex_unlock(&mutex);
+    alone->backward = false;
+    return err;
+}
+
+gt_err gt__signal_tensor(gt_tensor *tensor, const char *name, gt_tensor **out)
+{
+    gt_signal_state alone;
+    GT_TRY(scoped_state(name, &alone));
+    GT_TRY(check_signal(tensor->client, name));
+    gt_signal_state before = gt__signal_replace(alone);
+    gt_err err = gt_copy(tensor, out);
+    gt__signal_replace(before);
+    return err;
+}
+
+gt_err gt__signal_mark(gt_client *client, const char *name)
+{
+    gt_signal_state alone;
+    GT_TRY(scoped_state(name, &alone));
+    gt_slot record = {.ins = {.op = GT_OP_mark}};
+    gt_signal_state before = gt__signal_replace(alone);
+    gt_err err = gt__signal_stamp(client, &record.ins);
+    gt__signal_replace(before);
+    return err == GT_OK ? send_record(client, &record) : err;
+}
+
+/* ---- the process's config ----------------------------------------------------------------------------------- */
+
+gt_err gt__signal_config_init(void)
+{
+    const char *path = getenv("GT_CONFIG");
+    pthread_mutex_lock(&mutex);
+    bool first = !config_read;
+    config_read = true;
+    gt_err err = first && path && *path ? gt__config_load(&config, path) : GT_OK;
+    if (err != GT_OK)
+        config_read = false; /* whoever tries next is told too */
+    pthread_mutex_unlock(&mutex);
+    return err;
+}
+
+gt_err gt__signal_config_load(const char *path)
+{
+    pthread_mutex_lock(&mutex);
+    gt_err err = gt__config_load(&config, path);
+    pthread_mutex_unlock(&mutex);
+    return err;
+}
+
+gt_err gt__signal_config_set(const gt_signal_config *signal)
+{
+    pthread_mutex_lock(&mutex);
+    gt_err err = gt__config_set(&config, signal);
+    pthread_mutex_unlock(&mutex);
+    return err;
+}
+
+bool gt__signal_config_get(const char *name, gt_signal_config *signal)
+{
+    pthread_mutex_lock(&mutex);
+    const gt_signal_config *found = gt__config_find(&config, name);
+    if (found)
+        *signal = *found;
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+bool gt__signal_config_name(size_t index, char name[GT_MAX_NAME + 1])
+{
+    pthread_mutex_lock(&mutex);
+    bool there = index < config.count;
+    if (there)
+        strcpy(name, config.signals[index]->name);
+    pthread_mutex_unlock(&mutex);
+    return there;
+}

@@ -1,0 +1,286 @@
+/* config.c: the table of signals and its YAML. See config.h. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+/* ---- the table --------------------------------------------------------------------------------------------- */
+
+void gt__config_free(gt_config *config)
+{
+    for (size_t k = 0; k < config->count; k++)
+        free(config->signals[k]);
+    free(config->signals);
+    *config = (gt_config){0};
+}
+
+static size_t find(const gt_config *config, const char *name)
+{
+    size_t at = 0;
+    while (at < config->count && strcmp(config->signals[at]->name, name) != 0)
+        at++;
+    return at;
+}
+
+const gt_signal_config *gt__config_find(const gt_config *config, const char *name)
+{
+    size_t at = find(config, name);
+    return at < config->count ? config->signals[at] : NULL;
+}
+
+static gt_err check(const gt_signal_config *signal)
+{
+    const char *place = signal->origin, *gap = *place ? ": " : "";
+    if (!*signal->name)
+        return gt__fail(GT_ERR_VALUE, "%s%sa signal needs a name", place, gap);
+    if (signal->flags & GT_CONFIG_AXIS && signal->flags & GT_CONFIG_REPLICATED)
+        return gt__fail(GT_ERR_VALUE, "%s%s%s: a tensor cannot be replicated and split along an axis", place, gap,
+                        signal->name);
+    if (signal->flags & GT_CONFIG_AXIS && (signal->axis < -GT_MAX_RANK || signal->axis >= GT_MAX_RANK))
+        return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %lld is out of range; tensors have at most %d dimensions", place, gap,
+                        signal->name, (long long)signal->axis, GT_MAX_RANK);
+    for (unsigned k = 0; k < signal->worker_count; k++) {
+        if (signal->workers[k] < 0)
+            return gt__fail(GT_ERR_VALUE, "%s%s%s: worker %d is not a worker's number", place, gap, signal->name,
+                            signal->workers[k]);
+        for (unsigned other = 0; other < k; other++)
+            if (signal->workers[other] == signal->workers[k])
+                return gt__fail(GT_ERR_VALUE, "%s%s%s: worker %d is named twice", place, gap, signal->name,
+                                signal->workers[k]);
+    }
+    return GT_OK;
+}
+
+gt_err gt__config_set(gt_config *config, const gt_signal_config *signal)
+{
+    GT_TRY(check(signal));
+    size_t at = find(config, signal->name);
+    if (at == config->count) {
+        if (config->count == config->capacity) {
+            size_t capacity = config->capacity ? 2 * config->capacity : 16;
+            gt_signal_config **signals = realloc(config->signals, capacity * sizeof(*signals));
+            if (!signals)
+                return gt__fail(GT_ERR_MEMORY, "out of memory");
+            config->signals = signals;
+            config->capacity = capacity;
+        }
+        if (!(config->signals[at] = malloc(sizeof **config->signals)))
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        config->count++;
+    }
+    *config->signals[at] = *signal;
+    config->version++;
+    return GT_OK;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------- */
+
+void gt__config_write(const gt_signal_config *signal, gt_slot *record)
+{
+    unsigned tail = 2 * GT_NAME_SLOTS + (signal->worker_count + 7) / 8;
+    memset(record, 0, (1 + tail) * sizeof *record);
+    record->ins = (gt_instruction){.op = GT_OP_config, .flags = signal->flags, .tail = (uint16_t)tail};
+    record->ins.imm[0].i = signal->axis;
+    record->ins.imm[1].u = signal->worker_count;
+    memcpy(record + 1, signal->name, sizeof signal->name);
+    memcpy(record + 1 + GT_NAME_SLOTS, signal->backward, sizeof signal->backward);
+    for (unsigned k = 0; k < signal->worker_count; k++)
+        record[1 + 2 * GT_NAME_SLOTS + k / 8].i64[k % 8] = signal->workers[k];
+}
+
+gt_err gt__config_read(const gt_slot *record, gt_signal_config *signal)
+{
+    *signal = (gt_signal_config){.flags = record->ins.flags, .axis = record->ins.imm[0].i};
+    memcpy(signal->name, record + 1, GT_MAX_NAME);
+    memcpy(signal->backward, record + 1 + GT_NAME_SLOTS, GT_MAX_NAME);
+    signal->worker_count = (unsigned)record->ins.imm[1].u;
+    for (unsigned k = 0; k < signal->worker_count; k++) {
+        int64_t worker = record[1 + 2 * GT_NAME_SLOTS + k / 8].i64[k % 8];
+        signal->workers[k] = worker >= 0 && worker <= INT32_MAX ? (int32_t)worker : -1;
+    }
+    return signal->flags & GT_CONFIG_AUTOMATIC ? GT_OK : check(signal);
+}
+
+/* ---- YAML -------------------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    yaml_document_t *document;
+    const char *path;
+    gt_config *config;
+    gt_signal_config signal; /* the one being read */
+} reader;
+
+/* "config.yaml:12: forward_layer1: " and what is wrong. */
+static gt_err refuse(const reader *r, const yaml_node_t *node, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static gt_err refuse(const reader *r, const yaml_node_t *node, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return gt__fail(GT_ERR_VALUE, "%s:%zu: %s%s%s", r->path, node->start_mark.line + 1, r->signal.name,
+                    *r->signal.name ? ": " : "", text);
+}
+
+static const char *scalar(const yaml_node_t *node)
+{
+    return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : NULL;
+}
+
+static gt_err read_name(const reader *r, const yaml_node_t *node, const char *what, char *name)
+{
+    const char *text = scalar(node);
+    if (!text || !*text)
+        return refuse(r, node, "%s must be a name", what);
+    if (strlen(text) > GT_MAX_NAME)
+        return refuse(r, node, "%s is longer than %d bytes", what, GT_MAX_NAME);
+    strcpy(name, text);
+    return GT_OK;
+}
+
+static gt_err read_integer(const reader *r, const yaml_node_t *node, const char *what, int64_t *value)
+{
+    const char *text = scalar(node);
+    char *end = NULL;
+    errno = 0;
+    *value = text && *text ? strtoll(text, &end, 10) : 0;
+    if (!end || *end || errno)
+        return refuse(r, node, "%s must be an integer, not '%s'", what, text ? text : "a collection");
+    return GT_OK;
+}
+
+static gt_err read_flag(const reader *r, const yaml_node_t *node, const char *what, uint8_t flag, uint8_t *flags)
+{
+    static const char *const yes[] = {"true", "True", "yes", "on"}, *const no[] = {"false", "False", "no", "off"};
+    const char *text = scalar(node);
+    for (size_t k = 0; text && k < sizeof yes / sizeof yes[0]; k++) {
+        if (strcmp(text, yes[k]) == 0) {
+            *flags |= flag;
+            return GT_OK;
+        }
+        if (strcmp(text, no[k]) == 0)
+            return GT_OK;
+    }
+    return refuse(r, node, "%s must be true or false, not '%s'", what, text ? text : "a collection");
+}
+
+static gt_err read_workers(reader *r, const yaml_node_t *node)
+{
+    gt_signal_config *signal = &r->signal;
+    if (node->type != YAML_SEQUENCE_NODE)
+        return refuse(r, node, "workers must be a list of numbers, like [0, 1]");
+    const yaml_node_item_t *first = node->data.sequence.items.start, *end = node->data.sequence.items.top;
+    if (first == end)
+        return refuse(r, node, "workers is empty; leave it out for all workers");
+    if (end - first > GT_MAX_PARTIES)
+        return refuse(r, node, "more than %d workers", GT_MAX_PARTIES);
+    for (const yaml_node_item_t *item = first; item < end; item++) {
+        const yaml_node_t *number = yaml_document_get_node(r->document, *item);
+        int64_t worker;
+        GT_TRY(read_integer(r, number, "a worker", &worker));
+        if (worker < 0 || worker > INT32_MAX)
+            return refuse(r, number, "worker %lld is not a worker's number", (long long)worker);
+        signal->workers[signal->worker_count++] = (int32_t)worker;
+    }
+    return GT_OK;
+}
+
+/* Calls `read` for each key of a mapping. */
+static gt_err each_key(reader *r, const yaml_node_t *node, const char *what,
+                       gt_err (*read)(reader *r, const yaml_node_t *key, const yaml_node_t *value))
+{
+    if (node->type != YAML_MAPPING_NODE)
+        return refuse(r, node, "%s must be a mapping of keys to values", what);
+    const yaml_node_pair_t *first = node->data.mapping.pairs.start, *end = node->data.mapping.pairs.top;
+    for (const yaml_node_pair_t *pair = first; pair < end; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(r->document, pair->key);
+        if (!scalar(key))
+            return refuse(r, key, "%s: a key must be a name", what);
+        for (const yaml_node_pair_t *before = first; before < pair; before++)
+            if (strcmp(scalar(yaml_document_get_node(r->document, before->key)), scalar(key)) == 0)
+                return refuse(r, key, "'%s' is there twice", scalar(key));
+        GT_TRY(read(r, key, yaml_document_get_node(r->document, pair->value)));
+    }
+    return GT_OK;
+}
+
+static gt_err read_shard_key(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    const char *name = scalar(key);
+    if (strcmp(name, "axis") == 0) {
+        r->signal.flags |= GT_CONFIG_AXIS;
+        return read_integer(r, value, "axis", &r->signal.axis);
+    }
+    if (strcmp(name, "workers") == 0)
+        return read_workers(r, value);
+    if (strcmp(name, "replicated") == 0)
+        return read_flag(r, value, "replicated", GT_CONFIG_REPLICATED, &r->signal.flags);
+    return refuse(r, key, "unknown key '%s' of shard; there are axis, workers and replicated", name);
+}
+
+static gt_err read_signal_key(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    const char *name = scalar(key);
+    if (strcmp(name, "shard") == 0) {
+        r->signal.flags |= GT_CONFIG_SHARD;
+        return each_key(r, value, "shard", read_shard_key);
+    }
+    if (strcmp(name, "backward") == 0)
+        return read_name(r, value, "backward", r->signal.backward);
+    if (strcmp(name, "compile") == 0)
+        return read_flag(r, value, "compile", GT_CONFIG_COMPILE, &r->signal.flags);
+    return refuse(r, key, "unknown key '%s'; there are shard, backward and compile", name);
+}
+
+static gt_err read_signal(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    r->signal = (gt_signal_config){0};
+    GT_TRY(read_name(r, key, "a signal", r->signal.name));
+    GT_TRY(each_key(r, value, "a signal", read_signal_key));
+    snprintf(r->signal.origin, sizeof r->signal.origin, "%s:%zu", r->path, key->start_mark.line + 1);
+    gt_err err = gt__config_set(r->config, &r->signal);
+    *r->signal.name = 0;
+    return err;
+}
+
+static gt_err read_document(gt_config *config, const char *path, FILE *file)
+{
+    yaml_parser_t parser;
+    yaml_document_t document;
+    if (!yaml_parser_initialize(&parser))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    yaml_parser_set_input_file(&parser, file);
+    gt_err err = GT_OK;
+    if (!yaml_parser_load(&parser, &document))
+        err = gt__fail(GT_ERR_VALUE, "%s:%zu: %s", path, parser.problem_mark.line + 1,
+                       parser.problem ? parser.problem : "this is not YAML");
+    else {
+        reader r = {.document = &document, .path = path, .config = config};
+        const yaml_node_t *root = yaml_document_get_root_node(&document);
+        if (root && !(root->type == YAML_SCALAR_NODE && !*scalar(root))) /* an empty file says nothing */
+            err = each_key(&r, root, "the file", read_signal);
+        yaml_document_delete(&document);
+    }
+    yaml_parser_delete(&parser);
+    return err;
+}
+
+gt_err gt__config_load(gt_config *config, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return gt__fail(GT_ERR_VALUE, "cannot read the config %s: %s", path, strerror(errno));
+    gt_config loaded = {0};
+    gt_err err = read_document(&loaded, path, file);
+    fclose(file);
+    for (size_t k = 0; k < loaded.count && err == GT_OK; k++)
+        err = gt__config_set(config, loaded.signals[k]);
+    gt__config_free(&loaded);
+    return err;
+}

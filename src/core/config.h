@@ -1,0 +1,48 @@
+/*
+ * config.h: what signals mean: a table from names to settings, read from YAML or filled by a program.
+ *
+ *     forward_layer1:
+ *       shard:
+ *         axis: 0                  # which dimension is split; negative ones count from the end
+ *         workers: [0, 1, 2, 3]    # over which workers; all of them if left out
+ *         replicated: true         # instead of axis: every worker has the whole tensor
+ *       backward: backward_layer1  # the signal under which gradients are computed; the same if left out
+ *       compile: true              # an engine may compile what runs under it
+ *
+ * A client has a table and sends it to the dispatcher, whose own table is the default. docs/sharding.md tells users.
+ */
+#ifndef GT_CORE_CONFIG_H
+#define GT_CORE_CONFIG_H
+
+#include "instruction.h"
+
+typedef struct gt_signal_config {
+    char name[GT_MAX_NAME + 1];
+    char backward[GT_MAX_NAME + 1]; /* "": none is named */
+    uint8_t flags;                  /* gt_config_flags */
+    int64_t axis;
+    unsigned worker_count; /* 0: all */
+    int32_t workers[GT_MAX_PARTIES];
+    char origin[160]; /* "config.yaml:12", for errors */
+} gt_signal_config;
+
+typedef struct gt_config {
+    gt_signal_config **signals;
+    size_t count, capacity;
+    uint64_t version; /* grows with every change */
+} gt_config;
+
+void gt__config_free(gt_config *config);
+/* Borrowed until the next change of that signal; NULL: there is none of that name. */
+const gt_signal_config *gt__config_find(const gt_config *config, const char *name);
+/* Add or replace a signal, after checking it; copies. */
+gt_err gt__config_set(gt_config *config, const gt_signal_config *signal);
+/* Read a YAML file. On failure the table is unchanged and the error names file, line and signal. */
+gt_err gt__config_load(gt_config *config, const char *path);
+
+/* A signal as a config record, and back. `record` has room for GT_CONFIG_SLOTS. */
+enum { GT_CONFIG_SLOTS = 1 + 2 * GT_NAME_SLOTS + GT_MAX_PARTIES / 8 };
+void gt__config_write(const gt_signal_config *signal, gt_slot *record);
+gt_err gt__config_read(const gt_slot *record, gt_signal_config *signal);
+
+#endif

@@ -1,0 +1,666 @@
+/* spread.c: a session's spread tensors, and one record on them from plan to instructions. See spread.h. */
+#include "spread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gt_err no_memory(void)
+{
+    return gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+static gt_dispatch_worker *worker_at(gt_session *session, int32_t index)
+{
+    return session->dispatcher->workers[index];
+}
+
+/* ---- the table ----------------------------------------------------------------------------------------------- */
+
+gt_layout *gt__spread_alone(gt_session *session, int32_t worker)
+{
+    gt_spreading *s = session->spreading;
+    if (worker >= s->alone_capacity) {
+        int32_t capacity = session->dispatcher->worker_count;
+        gt_layout **alone = realloc(s->alone, (size_t)capacity * sizeof(*alone));
+        if (!alone)
+            return NULL;
+        memset(alone + s->alone_capacity, 0, (size_t)(capacity - s->alone_capacity) * sizeof(*alone));
+        s->alone = alone;
+        s->alone_capacity = capacity;
+    }
+    if (!s->alone[worker])
+        s->alone[worker] = gt__layout_replicated(&worker, 1);
+    return s->alone[worker];
+}
+
+gt_source gt__spread_source(gt_session *session, gt_handle *handle)
+{
+    gt_source source = {.handle = handle, .meta = &handle->meta};
+    if (handle->worker == GT_SPREAD) {
+        source.spread = session->spreading->table[handle->slot];
+        source.layout = source.spread->layout;
+    } else
+        source.layout = gt__spread_alone(session, handle->worker);
+    return source;
+}
+
+/* Frees what a spread tensor has on its workers, with the records of temporaries. */
+static gt_err spread_free(gt_session *session, gt_spread *spread)
+{
+    gt_err err = GT_OK;
+    for (unsigned k = 0; k < spread->layout->count; k++)
+        if (gt__spread_temporary(session, spread->layout->member[k].worker, spread->slot[k]) != GT_OK)
+            err = GT_ERR_MEMORY;
+    while (spread->copies) {
+        gt_whole_copy *copy = spread->copies;
+        if (gt__spread_temporary(session, copy->worker, copy->slot) != GT_OK)
+            err = GT_ERR_MEMORY;
+        spread->copies = copy->next;
+        free(copy);
+    }
+    gt__layout_release(spread->layout);
+    free(spread);
+    return err;
+}
+
+static gt_err table_grow(gt_spreading *s)
+{
+    uint32_t capacity = s->capacity ? 2 * s->capacity : 64;
+    gt_spread **table = realloc(s->table, capacity * sizeof(*table));
+    if (!table)
+        return no_memory();
+    s->table = table;
+    uint32_t *numbers = realloc(s->free_numbers, capacity * sizeof *numbers);
+    if (!numbers)
+        return no_memory();
+    s->free_numbers = numbers;
+    s->capacity = capacity;
+    return GT_OK;
+}
+
+gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout, const uint32_t *slots)
+{
+    gt_spreading *s = session->spreading;
+    bool alone = layout->kind == GT_REPLICATED && layout->count == 1;
+    gt_spread *old = handle->worker == GT_SPREAD ? s->table[handle->slot] : NULL;
+    if (alone && !old && handle->worker == GT_NO_WORKER) {
+        handle->worker = layout->member[0].worker;
+        handle->slot = slots[0];
+        gt__layout_release(layout);
+        return GT_OK;
+    }
+    gt_spread *spread = malloc(sizeof *spread + layout->count * sizeof spread->slot[0]);
+    gt_err err = spread ? GT_OK : no_memory();
+    if (err == GT_OK && !old && !s->free_count && s->count == s->capacity)
+        err = table_grow(s);
+    if (err != GT_OK) {
+        gt__layout_release(layout);
+        free(spread);
+        return err;
+    }
+    spread->layout = layout;
+    spread->copies = NULL;
+    memcpy(spread->slot, slots, layout->count * sizeof slots[0]);
+    uint32_t number = old ? handle->slot : s->free_count ? s->free_numbers[--s->free_count] : s->count++;
+    s->table[number] = spread;
+    handle->worker = GT_SPREAD;
+    handle->slot = number;
+    return old ? spread_free(session, old) : GT_OK;
+}
+
+void gt__spread_drop(gt_session *session, uint32_t number)
+{
+    gt_spreading *s = session->spreading;
+    spread_free(session, s->table[number]);
+    s->table[number] = NULL;
+    s->free_numbers[s->free_count++] = number;
+    gt__spread_free_temporaries(session);
+}
+
+gt_err gt__spreading_new(gt_session *session)
+{
+    if (session->spreading)
+        return GT_OK;
+    session->spreading = calloc(1, sizeof *session->spreading);
+    return session->spreading ? GT_OK : no_memory();
+}
+
+void gt__spread_turn_over(gt_session *session)
+{
+    const gt_spreading *s = session->spreading;
+    for (int32_t worker = 0; worker < s->reached_capacity; worker++)
+        if (s->reached[worker] && worker_at(session, worker)->peer)
+            gt__worker_flush_frees(worker_at(session, worker));
+}
+
+void gt__spreading_free(gt_session *session)
+{
+    gt_spreading *s = session->spreading;
+    if (!s)
+        return;
+    uint32_t cursor = 0;
+    gt_handle *handle;
+    while ((handle = gt__handles_next(&session->handles, &cursor)))
+        if (handle->worker == GT_SPREAD)
+            gt__spread_drop(session, handle->slot);
+        else if (handle->worker != GT_NO_WORKER && handle->worker != (session->home ? session->home->index : -1))
+            gt__worker_free_tensor(worker_at(session, handle->worker), handle->slot);
+    for (int32_t worker = 0; worker < session->dispatcher->worker_count; worker++)
+        if (worker_at(session, worker)->peer)
+            gt__worker_flush_frees(worker_at(session, worker));
+    for (int32_t worker = 0; worker < s->alone_capacity; worker++)
+        gt__layout_release(s->alone[worker]);
+    while (s->unplaced) {
+        gt_unplaced *next = s->unplaced->next;
+        free(s->unplaced);
+        s->unplaced = next;
+    }
+    gt__config_free(&s->config);
+    free(s->table);
+    free(s->free_numbers);
+    free(s->scopes);
+    free(s->reached);
+    free(s->alone);
+    free(s->temporaries);
+    free(s);
+    session->spreading = NULL;
+}
+
+bool gt__spread_has_room(const gt_session *session)
+{
+    const gt_spreading *s = session->spreading;
+    for (int32_t worker = 0; worker < s->reached_capacity; worker++)
+        if (s->reached[worker] && session->dispatcher->workers[worker]->outbox_count)
+            return false;
+    return true;
+}
+
+bool gt__spread_lose(gt_session *session, gt_handle *handle, int32_t worker)
+{
+    gt_spread *spread = session->spreading->table[handle->slot];
+    for (gt_whole_copy **where = &spread->copies; *where;)
+        if ((*where)->worker == worker) {
+            gt_whole_copy *lost = *where;
+            *where = lost->next;
+            free(lost);
+        } else
+            where = &(*where)->next;
+    int member = gt__layout_find(spread->layout, worker);
+    if (member < 0)
+        return false;
+    gt_layout *left = NULL;
+    if (spread->layout->kind == GT_REPLICATED && spread->layout->count > 1)
+        left = gt__layout_new(GT_REPLICATED, 0, spread->layout->count - 1u);
+    if (!left) {
+        gt__spread_drop(session, handle->slot);
+        return true;
+    }
+    for (unsigned k = 0, to = 0; k < spread->layout->count; k++)
+        if (k != (unsigned)member) {
+            left->member[to] = spread->layout->member[k];
+            spread->slot[to++] = spread->slot[k];
+        }
+    gt__layout_release(spread->layout);
+    spread->layout = left;
+    return false;
+}
+
+char *gt__spread_text(gt_session *session, const gt_handle *handle, char *text, size_t size)
+{
+    if (handle->worker == GT_NO_WORKER)
+        snprintf(text, size, "lost");
+    else if (handle->worker != GT_SPREAD)
+        snprintf(text, size, "single(worker=%d)", handle->worker);
+    else
+        gt__layout_text(session->spreading->table[handle->slot]->layout, text, size);
+    return text;
+}
+
+/* ---- one record ---------------------------------------------------------------------------------------------- */
+
+/* A copy of the record for one member in its worker's stream: operands in slots[operand][member]. */
+static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned member, const uint32_t *slots,
+                          uint32_t *result)
+{
+    const gt_instruction *ins = task->ins;
+    unsigned length = 1u + ins->tail, members = plan->result->count;
+    int32_t index = plan->result->member[member].worker;
+    gt_dispatch_worker *worker = worker_at(task->session, index);
+    gt_slot *out;
+    GT_TRY(gt__spread_slot(task->session, index, result));
+    GT_TRY(gt__spread_reserve(task->session, index, length, &out));
+    out[0] = task->record[0];
+    if (length > 1)
+        memcpy(out + 1, task->record + 1, (length - 1) * sizeof *out);
+    out->ins.flags &= (uint8_t)~(GT_FLAG_CONSUMES | GT_FLAG_BACKWARD);
+    for (unsigned k = 0; k < task->count; k++)
+        if (ins->op == GT_OP_cat)
+            out[1 + k / 8].u64[k % 8] = slots[k * members + member];
+        else if (task->source[k].meta)
+            out->ins.operand[k] = slots[k * members + member];
+    if (plan->divide != 0)
+        out->ins.op = GT_OP_sum;
+    if (plan->two_stage)
+        out->ins.flags |= GT_FLAG_KEEPDIM;
+    if (plan->localize)
+        plan->localize(task, plan, member, out);
+    out->ins.result = *result;
+    gt__worker_put(worker, length);
+    worker->instructions++;
+    return GT_OK;
+}
+
+/* The second instruction of some plans: an op on the slot of each member, which becomes a temporary. */
+static gt_err emit_second(const gt_task *task, const gt_plan *plan, const gt_instruction *ins, uint32_t *slots)
+{
+    for (unsigned k = 0; k < plan->result->count; k++) {
+        int32_t worker = plan->result->member[k].worker;
+        uint32_t before = slots[k];
+        gt_slot *out;
+        GT_TRY(gt__spread_temporary(task->session, worker, before));
+        GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
+        GT_TRY(gt__spread_reserve(task->session, worker, 1, &out));
+        out->ins = *ins;
+        out->ins.operand[0] = before;
+        out->ins.result = slots[k];
+        gt__worker_put(worker_at(task->session, worker), 1);
+    }
+    return GT_OK;
+}
+
+static gt_err divide_by(const gt_task *task, const gt_plan *plan, uint32_t *slots)
+{
+    gt_instruction divide = {.op = GT_OP_div, .literals = GT_LITERAL_FLOAT << 2};
+    divide.literal[1].f = plan->divide;
+    return emit_second(task, plan, &divide, slots);
+}
+
+/* The members have reduced what they have to one element along the split axis: gather those and reduce again. */
+static gt_err reduce_again(const gt_task *task, const gt_plan *plan, uint32_t *slots)
+{
+    const gt_layout *from = plan->operand[0];
+    gt_meta rows = *task->source[0].meta;
+    uint64_t mask = task->ins->imm[0].u ? task->ins->imm[0].u : ((uint64_t)1 << rows.rank) - 1;
+    gt_layout *ones = gt__layout_like(from, GT_SPLIT, from->axis);
+    if (!ones)
+        return no_memory();
+    rows.dtype = task->out.dtype;
+    rows.numel = 1;
+    for (unsigned d = 0; d < rows.rank; d++) {
+        if (mask >> d & 1)
+            rows.shape[d] = d == from->axis ? from->count : 1;
+        rows.numel *= rows.shape[d];
+    }
+    gt_err err = GT_OK;
+    for (unsigned k = 0; k < from->count && err == GT_OK; k++) {
+        ones->member[k].start = k;
+        ones->member[k].count = 1;
+        err = gt__spread_temporary(task->session, from->member[k].worker, slots[k]);
+    }
+    uint32_t gathered[GT_MAX_PARTIES];
+    if (err == GT_OK)
+        err = gt__spread_gather_all(task->session, ones, &rows, slots, gathered);
+    gt__layout_release(ones);
+    GT_TRY(err);
+    memcpy(slots, gathered, from->count * sizeof slots[0]);
+    gt_instruction again = *task->ins;
+    again.flags &= GT_FLAG_KEEPDIM;
+    for (unsigned k = 0; k < from->count; k++) { /* the gathered ones are temporaries already */
+        int32_t worker = from->member[k].worker;
+        gt_slot *out;
+        uint32_t before = slots[k];
+        GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
+        GT_TRY(gt__spread_reserve(task->session, worker, 1, &out));
+        out->ins = again;
+        out->ins.operand[0] = before;
+        out->ins.result = slots[k];
+        gt__worker_put(worker_at(task->session, worker), 1);
+    }
+    return GT_OK;
+}
+
+/* All but the first member add to zeros. */
+static gt_err zero_others(const gt_task *task, const gt_plan *plan, uint32_t *slots)
+{
+    const gt_meta *meta = task->source[0].meta;
+    for (unsigned k = 1; k < plan->result->count; k++) {
+        int32_t worker = plan->result->member[k].worker;
+        gt_slot *out;
+        GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
+        GT_TRY(gt__spread_temporary(task->session, worker, slots[k]));
+        GT_TRY(gt__spread_reserve(task->session, worker, 2, &out));
+        out[0].ins = (gt_instruction){
+            .op = GT_OP_full, .tail = 1, .dtype = meta->dtype, .rank = meta->rank, .result = slots[k]};
+        out[1] = (gt_slot){0};
+        memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+        gt__worker_put(worker_at(task->session, worker), 2);
+    }
+    return GT_OK;
+}
+
+/* Bring the operands where the plan wants them: slots[operand][member]. */
+static gt_err arrange_operands(gt_task *task, const gt_plan *plan, uint32_t *slots)
+{
+    unsigned members = plan->result->count;
+    for (unsigned k = 0; k < task->count; k++) {
+        if (!task->source[k].meta)
+            continue;
+        /* The same tensor twice: what happened to it for the first operand counts for the second. */
+        if (task->source[k].handle->worker == GT_SPREAD)
+            task->source[k] = gt__spread_source(task->session, task->source[k].handle);
+        GT_TRY(gt__spread_arrange(task->session, &task->source[k], plan->operand[k], slots + k * members));
+        if (k == 0 && plan->only_first)
+            GT_TRY(zero_others(task, plan, slots));
+    }
+    return GT_OK;
+}
+
+static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
+{
+    uint32_t few[4 * GT_MAX_PARTIES], out[GT_MAX_PARTIES];
+    unsigned members = plan->result->count;
+    size_t needed = (size_t)task->count * members;
+    uint32_t *slots = needed <= sizeof few / sizeof few[0] ? few : malloc(needed * sizeof *slots);
+    gt_err err = slots ? arrange_operands(task, plan, slots) : no_memory();
+    for (unsigned k = 0; k < members && err == GT_OK; k++)
+        err = emit_member(task, plan, k, slots, &out[k]);
+    if (slots != few)
+        free(slots);
+    if (err == GT_OK && plan->divide != 0)
+        err = divide_by(task, plan, out);
+    if (err == GT_OK && plan->two_stage)
+        err = reduce_again(task, plan, out);
+    return err == GT_OK ? gt__spread_set(task->session, result, gt__layout_retain(plan->result), out) : err;
+}
+
+static void plan_release(const gt_task *task, gt_plan *plan)
+{
+    for (unsigned k = 0; k < task->count; k++)
+        gt__layout_release(plan->operand[k]);
+    gt__layout_release(plan->result);
+}
+
+static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
+{
+    return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which does not exist", gt__op_table[ins->op].name,
+                    (unsigned long long)id);
+}
+
+/* Fill the task's operands. *lost: the reason of one that is lost; -1: none is. */
+static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
+{
+    *lost = -1;
+    for (unsigned k = 0; k < task->count; k++) {
+        gt_source *source = &task->source[k];
+        *source = (gt_source){0};
+        metas[k] = NULL;
+        if (task->ins->op != GT_OP_cat && gt__literal(task->ins, k) != GT_LITERAL_NONE)
+            continue;
+        uint64_t id = task->ins->op == GT_OP_cat ? task->record[1 + k / 8].u64[k % 8] : task->ins->operand[k];
+        gt_handle *handle = gt__handles_find(&task->session->handles, id);
+        if (!handle || id == task->ins->result)
+            return unknown_tensor(task->ins, id);
+        metas[k] = &handle->meta;
+        if (handle->worker == GT_NO_WORKER)
+            *lost = handle->slot;
+        else
+            *source = gt__spread_source(task->session, handle);
+        if (handle->worker != GT_NO_WORKER && !source->layout)
+            return no_memory();
+    }
+    return GT_OK;
+}
+
+/* The tensor goes; its slots are freed with the next records. False: there was none. */
+static bool drop_tensor(gt_session *session, uint64_t id)
+{
+    int32_t worker;
+    uint32_t slot;
+    if (!gt__handles_remove(&session->handles, id, &worker, &slot))
+        return false;
+    if (worker == GT_SPREAD)
+        gt__spread_drop(session, slot);
+    else if (worker != GT_NO_WORKER)
+        gt__worker_free_tensor(worker_at(session, worker), slot);
+    return true;
+}
+
+gt_err gt__spread_free(gt_session *session, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    const uint64_t ids[] = {ins->result,     ins->operand[0], ins->operand[1],
+                            ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++)
+        if (ids[k] && !drop_tensor(session, ids[k]))
+            return unknown_tensor(ins, ids[k]);
+    return GT_OK;
+}
+
+static gt_err compute(gt_task *task, gt_handle *result)
+{
+    gt_layout *layouts[GT_MAX_OPERANDS] = {NULL}, **operand = layouts;
+    if (task->count > GT_MAX_OPERANDS && !(operand = calloc(task->count, sizeof(*operand))))
+        return no_memory();
+    gt_plan plan = {.operand = operand};
+    gt_err err = gt__spread_plan(task, &plan);
+    if (err == GT_OK)
+        err = run_plan(task, &plan, result);
+    plan_release(task, &plan);
+    if (operand != layouts)
+        free(operand);
+    return err;
+}
+
+/* ---- uploads --------------------------------------------------------------------------------------------------- */
+
+/* An upload has arrived at the home worker: bring it where its scope wants it. */
+static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_target *target)
+{
+    gt_layout *layout = gt__target_layout(target, &handle->meta);
+    if (!layout)
+        return GT_ERR_VALUE;
+    gt_source source = gt__spread_source(session, handle);
+    if (gt__layout_equal(source.layout, layout)) {
+        gt__layout_release(layout);
+        return GT_OK;
+    }
+    gt_instruction copy = {.op = GT_OP_copy, .result = handle->id, .operand = {handle->id}};
+    gt_slot record = {.ins = copy};
+    gt_task task = {.session = session, .record = &record, .ins = &record.ins, .out = handle->meta, .count = 1};
+    task.source = &source;
+    gt_plan plan = {.operand = (gt_layout *[]){layout}, .result = layout};
+    gt_handle placed = {.id = handle->id, .worker = GT_NO_WORKER, .meta = handle->meta};
+    gt_err err = run_plan(&task, &plan, &placed);
+    gt__layout_release(layout);
+    GT_TRY(err);
+    if (handle->worker == GT_SPREAD) /* copies of it were made on the way */
+        gt__spread_drop(session, handle->slot);
+    else
+        GT_TRY(gt__spread_temporary(session, handle->worker, handle->slot));
+    handle->worker = placed.worker;
+    handle->slot = placed.slot;
+    return GT_OK;
+}
+
+/* The worker's number for a segment; false: it cannot share any. */
+static bool name_relay(gt_session *session, uint64_t *segment)
+{
+    const gt_relay *relay = gt__session_relay(session, *segment);
+    *segment = relay->id;
+    return relay->shared_with == session->home;
+}
+
+static gt_err upload(gt_session *session, const gt_slot *record, const gt_target *target, gt_handle *handle)
+{
+    const gt_instruction *ins = &record->ins;
+    unsigned length = 1u + ins->tail;
+    int32_t home = session->home->index;
+    uint64_t segment = ins->imm[1].u;
+    gt_slot *out;
+    uint32_t slot;
+    if (segment && !name_relay(session, &segment)) {
+        gt__session_unused(session, ins->imm[1].u);
+        return GT_OK;
+    }
+    GT_TRY(gt__spread_slot(session, home, &slot));
+    GT_TRY(gt__spread_reserve(session, home, length, &out));
+    memcpy(out, record, length * sizeof *out);
+    out->ins.result = slot;
+    out->ins.imm[1].u = segment;
+    gt__worker_put(session->home, length);
+    session->home->instructions++;
+    handle->worker = home;
+    handle->slot = slot;
+    if (!target || (target->automatic && gt__meta_bytes(&handle->meta) < ((size_t)4 << 20)))
+        return GT_OK;
+    if (segment || gt__meta_bytes(&handle->meta) <= GT_MAX_CHUNK)
+        return place_upload(session, handle, target);
+    gt_unplaced *unplaced = malloc(sizeof *unplaced);
+    if (!unplaced)
+        return no_memory();
+    *unplaced = (gt_unplaced){.next = session->spreading->unplaced, .id = handle->id, .target = *target};
+    session->spreading->unplaced = unplaced;
+    return GT_OK;
+}
+
+gt_err gt__spread_data(gt_session *session, gt_handle *handle, const gt_instruction *ins)
+{
+    gt_unplaced **where = &session->spreading->unplaced;
+    while (*where && (*where)->id != handle->id)
+        where = &(*where)->next;
+    if (!*where || ins->imm[0].u + ins->imm[1].u < gt__meta_bytes(&handle->meta))
+        return GT_OK;
+    gt_unplaced *unplaced = *where;
+    *where = unplaced->next;
+    gt_err err = place_upload(session, handle, &unplaced->target);
+    gt__spread_free_temporaries(session);
+    free(unplaced);
+    return err == GT_ERR_VALUE ? GT_OK : err; /* it stays where it is */
+}
+
+/* ------------------------------------------------------------------------------------------------------------- */
+
+static gt_err compute_record(gt_session *session, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    gt_source few[GT_MAX_OPERANDS], *sources = few;
+    const gt_meta *metas_few[GT_MAX_OPERANDS], **metas = metas_few;
+    gt_task task = {.session = session, .record = record, .ins = ins, .count = gt__op_operands((gt_opcode)ins->op)};
+    gt_handle *result;
+    gt_dtype unused;
+    int64_t lost;
+    GT_TRY(gt__handles_insert(&session->handles, ins->result, &result)); /* first: a table that grows moves the others */
+    *result = (gt_handle){.id = ins->result, .worker = GT_NO_WORKER};
+    if (ins->op == GT_OP_cat) {
+        task.count = (unsigned)ins->imm[1].u;
+        sources = malloc(task.count * sizeof *sources);
+        metas = malloc(task.count * sizeof(*metas));
+    }
+    task.source = sources;
+    gt_err err = sources && metas ? find_sources(&task, metas, &lost) : no_memory();
+    if (err == GT_OK)
+        err = gt__op_infer(ins, record + 1, metas, &result->meta, &unused);
+    task.out = result->meta;
+    if (err == GT_OK && lost >= 0)
+        result->slot = (uint32_t)lost;
+    else if (err == GT_OK && session->home) {
+        err = gt__spread_target(session, ins, &task.target);
+        if (err == GT_OK)
+            err = ins->op == GT_OP_upload ? upload(session, record, task.target, result) : compute(&task, result);
+        if (err == GT_ERR_VALUE && result->worker == GT_NO_WORKER) { /* what the scope asks for cannot be had */
+            result->slot = gt__session_reason(session, gt_error_text());
+            err = GT_OK;
+        }
+    }
+    if (sources != few)
+        free(sources);
+    if (metas != metas_few)
+        free(metas);
+    return err;
+}
+
+gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
+{
+    gt_err err = compute_record(session, record);
+    gt__spread_free_temporaries(session);
+    if (err == GT_OK && record->ins.flags & GT_FLAG_CONSUMES)
+        drop_tensor(session, record->ins.operand[0]);
+    return err;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------- */
+
+static gt_err expect_answer(gt_session *session, const gt_slot *record)
+{
+    gt_pending pending = {.session = session, .ticket = record->ins.result, .op = (gt_opcode)record->ins.op};
+    pending.tensor = record->ins.operand[0];
+    return gt__worker_expect(session->home, &pending);
+}
+
+gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *record)
+{
+    gt_dispatch_worker *home = session->home;
+    uint32_t slot;
+    gt_source source = gt__spread_source(session, handle);
+    gt_layout *alone = gt__spread_alone(session, home->index);
+    if (!source.layout || !alone)
+        return no_memory();
+    GT_TRY(gt__spread_arrange(session, &source, alone, &slot));
+    gt_handle whole = {.id = handle->id, .worker = home->index, .slot = slot, .meta = handle->meta};
+    uint64_t segment = record->ins.imm[0].u;
+    gt_err err = GT_OK;
+    if (!segment && gt__meta_bytes(&whole.meta) > GT_DOWNLOAD_PART)
+        err = gt__download_start(session, &whole, record->ins.result);
+    else if (segment && !name_relay(session, &segment))
+        gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
+                                   "fetch: the worker that is there now has no shared memory");
+    else {
+        gt_slot *out;
+        err = gt__spread_reserve(session, home->index, 1, &out);
+        if (err == GT_OK)
+            err = expect_answer(session, record);
+        if (err == GT_OK) {
+            *out = *record;
+            out->ins.operand[0] = slot;
+            out->ins.imm[0].u = segment;
+            gt__worker_put(home, 1);
+        }
+    }
+    gt__spread_free_temporaries(session);
+    gt__spread_turn_over(session);
+    return err;
+}
+
+/* Everybody sends the home worker a number when they get here; then it is home's turn to answer. */
+gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
+{
+    gt_spreading *s = session->spreading;
+    gt_dispatch_worker *home = session->home;
+    gt_slot *out;
+    gt_layout *alone = gt__spread_alone(session, home->index);
+    if (!alone)
+        return no_memory();
+    for (int32_t worker = 0; worker < s->reached_capacity; worker++) {
+        if (!s->reached[worker] || worker == home->index || !worker_at(session, worker)->peer)
+            continue;
+        gt_handle token = {.worker = worker, .meta = {.numel = 1, .dtype = GT_BOOL}};
+        uint32_t here;
+        GT_TRY(gt__spread_slot(session, worker, &token.slot));
+        GT_TRY(gt__spread_reserve(session, worker, 2, &out));
+        out[0].ins = (gt_instruction){.op = GT_OP_full, .tail = 1, .dtype = GT_BOOL, .result = token.slot};
+        out[1] = (gt_slot){0};
+        gt__worker_put(worker_at(session, worker), 2);
+        gt_source source = gt__spread_source(session, &token);
+        if (!source.layout)
+            return no_memory();
+        GT_TRY(gt__spread_arrange(session, &source, alone, &here));
+        gt__spread_drop(session, token.slot); /* it has a copy now, so it is a spread tensor */
+    }
+    GT_TRY(gt__spread_reserve(session, home->index, 1, &out));
+    GT_TRY(expect_answer(session, record));
+    *out = *record;
+    gt__worker_put(home, 1);
+    gt__spread_turn_over(session);
+    return GT_OK;
+}

@@ -1,0 +1,404 @@
+/*
+ * spread_move.c: brings tensors from one layout to another, by instructions to their workers.
+ *
+ * Between the same workers a change of layout is one collective: a sum that is owed becomes whole (all_reduce) or parts
+ * (reduce_scatter), parts become whole (all_gather) or other parts (all_to_all), and one whole becomes many (broadcast).
+ * Everything else is made of moves: slices where the data is, a send and a recv for each, and a cat where they arrive.
+ * Whole copies stay with the tensor: what was needed on a worker once tends to be needed there again, and tensors do not
+ * change. Read spread.h first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "spread.h"
+
+static gt_dispatch_worker *worker_at(gt_session *session, int32_t index)
+{
+    return session->dispatcher->workers[index];
+}
+
+static gt_err no_memory(void)
+{
+    return gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------- */
+
+static gt_err reach(gt_session *session, int32_t worker)
+{
+    gt_spreading *s = session->spreading;
+    if (worker >= s->reached_capacity) {
+        int32_t capacity = session->dispatcher->worker_count;
+        bool *reached = realloc(s->reached, (size_t)capacity * sizeof *reached);
+        if (!reached)
+            return no_memory();
+        memset(reached + s->reached_capacity, 0, (size_t)(capacity - s->reached_capacity) * sizeof *reached);
+        s->reached = reached;
+        s->reached_capacity = capacity;
+    }
+    s->reached[worker] = true;
+    return GT_OK;
+}
+
+gt_err gt__spread_reserve(gt_session *session, int32_t index, unsigned slots, gt_slot **out)
+{
+    const gt_spreading *s = session->spreading;
+    if (index >= s->reached_capacity || !s->reached[index])
+        GT_TRY(reach(session, index));
+    *out = gt__worker_reserve(worker_at(session, index), slots);
+    return *out ? GT_OK : no_memory();
+}
+
+gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot)
+{
+    *slot = gt__worker_slot_new(worker_at(session, worker));
+    return *slot ? GT_OK : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker_at(session, worker)->name);
+}
+
+gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
+{
+    gt_spreading *s = session->spreading;
+    if (s->temporary_count == s->temporary_capacity) {
+        size_t capacity = s->temporary_capacity ? 2 * s->temporary_capacity : 64;
+        gt_temporary *temporaries = realloc(s->temporaries, capacity * sizeof *temporaries);
+        if (!temporaries)
+            return no_memory();
+        s->temporaries = temporaries;
+        s->temporary_capacity = capacity;
+    }
+    s->temporaries[s->temporary_count++] = (gt_temporary){.worker = worker, .slot = slot};
+    return GT_OK;
+}
+
+void gt__spread_free_temporaries(gt_session *session)
+{
+    gt_spreading *s = session->spreading;
+    for (size_t k = 0; k < s->temporary_count; k++) {
+        gt_dispatch_worker *worker = worker_at(session, s->temporaries[k].worker);
+        if (worker->peer)
+            gt__worker_free_tensor(worker, s->temporaries[k].slot);
+    }
+    s->temporary_count = 0;
+}
+
+/* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
+static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, unsigned axis,
+                    int64_t start, int64_t count, uint32_t *slot)
+{
+    gt_slot *out;
+    GT_TRY(gt__spread_slot(session, worker, slot));
+    GT_TRY(gt__spread_temporary(session, worker, *slot));
+    GT_TRY(gt__spread_reserve(session, worker, 4, &out));
+    memset(out, 0, 4 * sizeof *out);
+    out[0].ins = (gt_instruction){.op = GT_OP_slice, .tail = 3, .result = *slot, .operand = {from}};
+    for (unsigned d = 0; d < meta->rank; d++) {
+        out[1].i64[d] = d == axis ? start : 0;
+        out[2].i64[d] = 1;
+        out[3].i64[d] = d == axis ? count : meta->shape[d];
+    }
+    gt__worker_put(worker_at(session, worker), 4);
+    return GT_OK;
+}
+
+/* A tensor like `meta` from one worker to another; the new slot is the caller's. */
+static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta, uint32_t *slot)
+{
+    gt_slot *out;
+    uint64_t tag = session->dispatcher->next_tag++;
+    gt_dispatch_worker *sender = worker_at(session, from), *receiver = worker_at(session, to);
+    GT_TRY(gt__spread_slot(session, to, slot));
+    GT_TRY(gt__spread_reserve(session, from, 1, &out));
+    out->ins = (gt_instruction){.op = GT_OP_send, .operand = {from_slot}};
+    out->ins.imm[0].i = to;
+    out->ins.imm[1].u = tag;
+    gt__worker_put(sender, 1);
+    GT_TRY(gt__spread_reserve(session, to, 2, &out));
+    out->ins = (gt_instruction){
+        .op = GT_OP_recv, .tail = 1, .dtype = meta->dtype, .rank = meta->rank, .result = *slot};
+    out->ins.imm[0].i = from;
+    out->ins.imm[1].u = tag;
+    out[1] = (gt_slot){0};
+    memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+    gt__worker_put(receiver, 2);
+    receiver->moves++;
+    receiver->bytes_moved += gt__meta_bytes(meta);
+    return GT_OK;
+}
+
+static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, unsigned count, unsigned axis,
+                  uint32_t *slot)
+{
+    gt_slot *out;
+    unsigned tail = (count + 7) / 8;
+    GT_TRY(gt__spread_slot(session, worker, slot));
+    GT_TRY(gt__spread_temporary(session, worker, *slot));
+    GT_TRY(gt__spread_reserve(session, worker, 1 + tail, &out));
+    memset(out, 0, (1 + tail) * sizeof *out);
+    out->ins = (gt_instruction){.op = GT_OP_cat, .tail = (uint16_t)tail, .result = *slot};
+    out->ins.imm[0].i = axis;
+    out->ins.imm[1].i = count;
+    for (unsigned k = 0; k < count; k++)
+        out[1 + k / 8].u64[k % 8] = slots[k];
+    gt__worker_put(worker_at(session, worker), 1 + tail);
+    return GT_OK;
+}
+
+/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in out[]. */
+static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
+                         const gt_meta *meta, const uint32_t *in, uint32_t *out)
+{
+    uint64_t tag = session->dispatcher->next_tag++;
+    unsigned tail = 1 + (from->count + 1u) / 2;
+    for (unsigned k = 0; k < from->count; k++) {
+        gt_slot *record;
+        int32_t index = from->member[k].worker;
+        gt_dispatch_worker *worker = worker_at(session, index);
+        GT_TRY(gt__spread_slot(session, index, &out[k]));
+        GT_TRY(gt__spread_reserve(session, index, 1 + tail, &record));
+        memset(record, 0, (1 + tail) * sizeof *record);
+        record->ins = (gt_instruction){.op = (uint16_t)op,
+                                       .dtype = meta->dtype,
+                                       .rank = meta->rank,
+                                       .tail = (uint16_t)tail,
+                                       .result = out[k],
+                                       .operand = {in[k], k, from->axis | (uint64_t)to->axis << 8}};
+        record->ins.imm[0].u = tag;
+        record->ins.imm[1].u = from->count;
+        memcpy(record[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+        gt_partner *party = (gt_partner *)(record + 2);
+        for (unsigned other = 0; other < from->count; other++) {
+            int after = gt__layout_find(to, from->member[other].worker);
+            party[other] = (gt_partner){.worker = from->member[other].worker,
+                                      .start = from->member[other].start,
+                                      .start_after = after < 0 ? 0 : to->member[after].start};
+        }
+        gt__worker_put(worker, 1 + tail);
+        worker->collectives++;
+        worker->bytes_moved += gt__meta_bytes(meta);
+    }
+    return GT_OK;
+}
+
+/* ---- whole copies ------------------------------------------------------------------------------------------- */
+
+/* The slot of a whole copy of the tensor on a worker; 0: there is none. */
+static uint32_t whole_on(const gt_source *source, int32_t worker)
+{
+    int member = source->layout->kind == GT_REPLICATED ? gt__layout_find(source->layout, worker) : -1;
+    if (member >= 0)
+        return gt__source_slot(source, (unsigned)member);
+    for (const gt_whole_copy *copy = source->spread ? source->spread->copies : NULL; copy; copy = copy->next)
+        if (copy->worker == worker)
+            return copy->slot;
+    return 0;
+}
+
+/* Keep a copy with the tensor, which becomes a spread one if it was not. */
+static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, uint32_t slot)
+{
+    gt_whole_copy *copy = malloc(sizeof *copy);
+    if (!copy)
+        return no_memory();
+    if (!source->spread) {
+        uint32_t own = source->handle->slot;
+        gt_err err = gt__spread_set(session, source->handle, gt__layout_retain(source->layout), &own);
+        if (err != GT_OK) {
+            free(copy);
+            return err;
+        }
+        *source = gt__spread_source(session, source->handle);
+    }
+    *copy = (gt_whole_copy){.next = source->spread->copies, .worker = worker, .slot = slot};
+    source->spread->copies = copy;
+    return GT_OK;
+}
+
+/* A whole tensor to workers that have none: one move, or a broadcast to several. */
+static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t *missing, unsigned count)
+{
+    int32_t root = source->layout->member[0].worker;
+    if (count == 1) {
+        uint32_t slot;
+        GT_TRY(move(session, root, gt__source_slot(source, 0), missing[0], source->meta, &slot));
+        return keep_copy(session, source, missing[0], slot);
+    }
+    uint32_t in[GT_MAX_PARTIES + 1] = {gt__source_slot(source, 0)}, out[GT_MAX_PARTIES + 1];
+    gt_layout *parties = gt__layout_new(GT_REPLICATED, 0, count + 1);
+    if (!parties)
+        return no_memory();
+    parties->member[0].worker = root;
+    for (unsigned k = 0; k < count; k++)
+        parties->member[1 + k].worker = missing[k];
+    gt_err err = count < GT_MAX_PARTIES ? collective(session, GT_OP_broadcast, parties, parties, source->meta, in, out)
+                                        : gt__fail(GT_ERR_VALUE, "more than %d workers", GT_MAX_PARTIES);
+    if (err == GT_OK)
+        err = gt__spread_temporary(session, root, out[0]); /* the root's result is its operand again */
+    for (unsigned k = 0; k < count && err == GT_OK; k++)
+        err = keep_copy(session, source, missing[k], out[1 + k]);
+    gt__layout_release(parties);
+    return err;
+}
+
+static gt_err replicate(gt_session *session, gt_source *source, const gt_layout *wanted, uint32_t *slots)
+{
+    int32_t missing[GT_MAX_PARTIES];
+    unsigned count = 0;
+    for (unsigned k = 0; k < wanted->count; k++)
+        if (!whole_on(source, wanted->member[k].worker))
+            missing[count++] = wanted->member[k].worker;
+    if (count)
+        GT_TRY(spread_whole(session, source, missing, count));
+    for (unsigned k = 0; k < wanted->count; k++)
+        slots[k] = whole_on(source, wanted->member[k].worker);
+    return GT_OK;
+}
+
+/* ---- from parts --------------------------------------------------------------------------------------------- */
+
+/* The part of `source` that member t of `wanted` needs and member s has: bounds along one axis, relative to the part. */
+typedef struct piece {
+    unsigned axis;
+    int64_t start, count;
+    bool all; /* of what member s has */
+} piece;
+
+static piece overlap(const gt_layout *from, unsigned s, const gt_layout *wanted, unsigned t, const gt_meta *part)
+{
+    if (wanted->kind != GT_SPLIT)
+        return (piece){.count = 1, .all = true};
+    const gt_member *have = &from->member[s], *want = &wanted->member[t];
+    int64_t begin = want->start, end = want->start + want->count;
+    if (from->kind == GT_SPLIT && from->axis == wanted->axis) {
+        begin = begin > have->start ? begin : have->start;
+        end = end < have->start + have->count ? end : have->start + have->count;
+        begin -= have->start;
+        end -= have->start;
+    }
+    return (piece){.axis = wanted->axis,
+                   .start = begin,
+                   .count = end > begin ? end - begin : 0,
+                   .all = begin == 0 && end == part->shape[wanted->axis]};
+}
+
+/* Bring one piece from member s to a worker. */
+static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned s, const piece *p, int32_t to,
+                          uint32_t *slot)
+{
+    int32_t from = source->layout->member[s].worker;
+    gt_meta part;
+    gt__layout_part(source->layout, s, source->meta, &part);
+    *slot = gt__source_slot(source, s);
+    if (!p->all) {
+        GT_TRY(slice(session, from, *slot, &part, p->axis, p->start, p->count, slot));
+        part.numel = part.shape[p->axis] ? part.numel / part.shape[p->axis] * p->count : 0;
+        part.shape[p->axis] = p->count;
+    }
+    if (from == to)
+        return GT_OK;
+    GT_TRY(move(session, from, *slot, to, &part, slot));
+    return gt__spread_temporary(session, to, *slot);
+}
+
+/* What member t of `wanted` needs of a split tensor, put together. */
+static gt_err assemble(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t, uint32_t *slot)
+{
+    uint32_t pieces[GT_MAX_PARTIES];
+    unsigned count = 0;
+    int32_t to = wanted->member[t].worker;
+    for (unsigned s = 0; s < source->layout->count; s++) {
+        gt_meta part;
+        gt__layout_part(source->layout, s, source->meta, &part);
+        piece p = overlap(source->layout, s, wanted, t, &part);
+        if (p.count)
+            GT_TRY(fetch_piece(session, source, s, &p, to, &pieces[count++]));
+    }
+    if (count == 1) {
+        *slot = pieces[0];
+        return GT_OK;
+    }
+    return cat(session, to, pieces, count, source->layout->axis, slot);
+}
+
+/* A part of a tensor that some worker has whole: sliced where it is needed, or sent there. */
+static gt_err cut(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t, uint32_t *slot)
+{
+    const gt_member *member = &wanted->member[t];
+    uint32_t here = whole_on(source, member->worker);
+    if (here)
+        return slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count, slot);
+    unsigned s = t % source->layout->count; /* spread the work of sending */
+    piece p = {.axis = wanted->axis, .start = member->start, .count = member->count};
+    return fetch_piece(session, source, s, &p, member->worker, slot);
+}
+
+/* ---- layouts ------------------------------------------------------------------------------------------------ */
+
+/* A collective whose results, in the order of `wanted`, are temporaries. */
+static gt_err exchange(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *wanted,
+                       const gt_meta *meta, const uint32_t *in, uint32_t *slots)
+{
+    uint32_t out[GT_MAX_PARTIES];
+    GT_TRY(collective(session, op, from, wanted, meta, in, out));
+    for (unsigned k = 0; k < from->count; k++) {
+        int32_t worker = from->member[k].worker;
+        GT_TRY(gt__spread_temporary(session, worker, out[k]));
+        slots[gt__layout_find(wanted, worker)] = out[k];
+    }
+    return GT_OK;
+}
+
+gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                             uint32_t *out)
+{
+    gt_layout *wanted = gt__layout_like(from, GT_REPLICATED, 0);
+    gt_err err = wanted ? exchange(session, GT_OP_all_gather, from, wanted, meta, in, out) : no_memory();
+    gt__layout_release(wanted);
+    return err;
+}
+
+gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted)
+{
+    gt_layout *from = source->layout;
+    uint32_t in[GT_MAX_PARTIES], out[GT_MAX_PARTIES], slots[GT_MAX_PARTIES];
+    if (from->kind != GT_PARTIAL)
+        return GT_OK;
+    bool scatter = wanted && wanted->kind == GT_SPLIT && gt__layout_same_set(from, wanted);
+    gt_layout *after = scatter ? gt__layout_retain(wanted) : gt__layout_like(from, GT_REPLICATED, 0);
+    if (!after)
+        return no_memory();
+    for (unsigned k = 0; k < from->count; k++)
+        in[k] = gt__source_slot(source, k);
+    gt_err err = collective(session, scatter ? GT_OP_reduce_scatter : GT_OP_all_reduce, from, after, source->meta, in, out);
+    for (unsigned k = 0; k < from->count && err == GT_OK; k++)
+        slots[gt__layout_find(after, from->member[k].worker)] = out[k];
+    if (err != GT_OK) {
+        gt__layout_release(after);
+        return err;
+    }
+    GT_TRY(gt__spread_set(session, source->handle, after, slots));
+    *source = gt__spread_source(session, source->handle);
+    return GT_OK;
+}
+
+gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots)
+{
+    if (source->layout->kind == GT_PARTIAL && !gt__layout_equal(source->layout, wanted))
+        GT_TRY(gt__spread_settle(session, source, wanted));
+    const gt_layout *from = source->layout;
+    if (gt__layout_equal(from, wanted)) {
+        for (unsigned k = 0; k < wanted->count; k++)
+            slots[k] = gt__source_slot(source, k);
+        return GT_OK;
+    }
+    if (from->kind == GT_REPLICATED && wanted->kind == GT_REPLICATED)
+        return replicate(session, source, wanted, slots);
+    bool same = from->kind == GT_SPLIT && from->count > 1 && gt__layout_same_set(from, wanted);
+    if (same && wanted->kind == GT_REPLICATED)
+        return exchange(session, GT_OP_all_gather, from, wanted, source->meta, source->spread->slot, slots);
+    if (same && wanted->kind == GT_SPLIT && from->axis != wanted->axis)
+        return exchange(session, GT_OP_all_to_all, from, wanted, source->meta, source->spread->slot, slots);
+    for (unsigned t = 0; t < wanted->count; t++)
+        GT_TRY(from->kind == GT_SPLIT ? assemble(session, source, wanted, t, &slots[t])
+                                      : cut(session, source, wanted, t, &slots[t]));
+    return GT_OK;
+}

@@ -1,0 +1,235 @@
+/*
+ * peers.c: the instructions that involve other workers: send, recv and the collectives.
+ *
+ * Place in the flow: worker.c -> here -> exchange (moves) or collective.h. Poison travels: who receives from a failed tensor
+ * gets its failure.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "worker.h"
+
+/* Buffers that were lent to other workers and are ours alone again. */
+void gt__peers_reclaim(gt_worker *worker)
+{
+    void *buffer;
+    while (worker->exchange && (buffer = worker->exchange->ops->reclaim(worker->exchange)))
+        gt__buffer_release(worker->store, buffer);
+}
+
+static void keep(gt_entry *entry, gt_err err)
+{
+    entry->poison = gt__poison_new(err, gt_error_text());
+    entry->state = GT_ENTRY_POISON;
+}
+
+/* The entry for a result, empty. NULL: the number is absurd. */
+static gt_entry *result_entry(gt_worker *worker, const gt_instruction *ins)
+{
+    gt_entry *entry = gt__store_entry(worker->store, ins->result);
+    if (entry && entry->state != GT_ENTRY_EMPTY)
+        gt__store_clear(worker->store, entry);
+    return entry;
+}
+
+/* ---- moves ----------------------------------------------------------------------------------------------------- */
+
+static gt_err post_tensor(gt_worker *worker, int32_t to, uint64_t tag, const gt_entry *entry)
+{
+    gt_exchange *exchange = worker->exchange;
+    gt_view view;
+    gt_buffer *temporary;
+    GT_TRY(gt__worker_contiguous(worker, entry, &view, &temporary));
+    GT_TRY(worker->engine->ops->sync(worker->engine));
+    size_t bytes = gt__meta_bytes(&view.meta);
+    gt_buffer *lent = temporary ? temporary : entry->buffer;
+    gt_err err;
+    if (worker->engine->ops->host_memory) {
+        lent->references += !temporary; /* the temporary's one reference goes with it */
+        err = exchange->ops->post(exchange, to, tag, 0, GT_OK, view.data, bytes, lent);
+        if (err != GT_OK)
+            gt__buffer_release(worker->store, lent);
+        return err;
+    }
+    void *host = malloc(bytes + 1);
+    err = host ? worker->engine->ops->read(worker->engine, view.data, host, bytes)
+               : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err == GT_OK)
+        err = exchange->ops->post(exchange, to, tag, 0, GT_OK, host, bytes, NULL);
+    free(host);
+    if (temporary)
+        gt__buffer_release(worker->store, temporary);
+    return err;
+}
+
+static void send_tensor(gt_worker *worker, const gt_instruction *ins)
+{
+    gt_exchange *exchange = worker->exchange;
+    const gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
+    int32_t to = (int32_t)ins->imm[0].i;
+    uint64_t tag = ins->imm[1].u;
+    gt_err err = GT_OK;
+    const char *why = "the sender has no such tensor";
+    if (!entry || (entry->state != GT_ENTRY_TENSOR && entry->state != GT_ENTRY_POISON))
+        err = GT_ERR_INTERNAL;
+    else if (entry->state == GT_ENTRY_POISON) {
+        err = entry->poison->err;
+        why = entry->poison->text;
+    } else if ((err = post_tensor(worker, to, tag, entry)) != GT_OK)
+        why = gt_error_text();
+    if (err != GT_OK && exchange->ops->post(exchange, to, tag, 0, err, why, strlen(why) + 1, NULL) != GT_OK)
+        gt__log_error("worker %s cannot send to worker %d: %s", worker->name, to, gt_error_text());
+}
+
+static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
+{
+    gt_exchange *exchange = worker->exchange;
+    gt_message *message;
+    gt_view *view = &entry->view;
+    GT_TRY(gt__meta_set(&view->meta, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
+    GT_TRY(exchange->ops->take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
+    gt_err err = message->err != GT_OK ? gt__fail(message->err, "%s", (const char *)message->data) : GT_OK;
+    if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))
+        err = gt__fail(GT_ERR_PROTOCOL, "recv: %zu bytes came for a tensor of %zu", message->bytes,
+                       gt__meta_bytes(&view->meta));
+    if (err == GT_OK)
+        err = gt__store_allocate(worker->store, view, &entry->buffer);
+    if (err == GT_OK && message->bytes) {
+        err = worker->engine->ops->write(worker->engine, view->data, message->data, message->bytes);
+        if (err != GT_OK)
+            gt__buffer_release(worker->store, entry->buffer);
+    }
+    exchange->ops->done(exchange, message);
+    return err;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------ */
+
+static gt_meta part_of(const gt_collective_call *call, bool after, unsigned axis)
+{
+    gt_meta part = *call->whole;
+    int64_t start, count;
+    gt__party_part(call, call->self, after, axis, &start, &count);
+    part.numel = part.shape[axis] ? part.numel / part.shape[axis] * count : 0;
+    part.shape[axis] = count;
+    return part;
+}
+
+/* What each collective's result is like. */
+static gt_meta result_meta(const gt_collective_call *call)
+{
+    bool parts = call->op == GT_OP_reduce_scatter || call->op == GT_OP_all_to_all;
+    return parts ? part_of(call, true, call->axis_after) : *call->whole;
+}
+
+static gt_err check_call(const gt_collective_call *call)
+{
+    if (call->self >= call->count || (call->whole->rank && (call->axis >= call->whole->rank ||
+                                                            call->axis_after >= call->whole->rank)))
+        return gt__fail(GT_ERR_PROTOCOL, "%s: party %u of %u, axes %u and %u", gt__op_table[call->op].name, call->self,
+                        call->count, call->axis, call->axis_after);
+    return GT_OK;
+}
+
+/* The operand as the call wants it: contiguous, or the reason why there is none. */
+static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_collective_call *call, gt_view *in,
+                           gt_buffer **temporary)
+{
+    bool expected = call->op != GT_OP_broadcast || call->self == 0;
+    const gt_entry *entry = expected ? gt__store_find(worker->store, ins->operand[0]) : NULL;
+    if (!expected)
+        return GT_OK;
+    if (entry && entry->state == GT_ENTRY_POISON)
+        return gt__fail(entry->poison->err, "%s", entry->poison->text);
+    if (!entry || entry->state != GT_ENTRY_TENSOR)
+        return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no such tensor", gt__op_table[call->op].name);
+    GT_TRY(gt__worker_contiguous(worker, entry, in, temporary));
+    call->in = in;
+    call->buffer = *temporary ? *temporary : entry->buffer;
+    return worker->engine->ops->sync(worker->engine);
+}
+
+static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
+{
+    gt_meta whole;
+    gt_view in;
+    gt_buffer *temporary = NULL;
+    GT_TRY(gt__meta_set(&whole, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
+    gt_collective_call call = {.op = (gt_opcode)ins->op,
+                               .tag = ins->imm[0].u,
+                               .self = (unsigned)ins->operand[1],
+                               .count = (unsigned)ins->imm[1].u,
+                               .party = (const gt_partner *)(tail + 1),
+                               .axis = ins->operand[2] & 0xff,
+                               .axis_after = ins->operand[2] >> 8 & 0xff,
+                               .whole = &whole};
+    GT_TRY(check_call(&call));
+    gt_view *out = &entry->view;
+    gt_poison *poison = NULL;
+    gt_err err = take_operand(worker, ins, &call, &in, &temporary);
+    out->meta = result_meta(&call);
+    if (err == GT_OK)
+        err = gt__store_allocate(worker->store, out, &entry->buffer);
+    if (err == GT_OK) {
+        call.out = out;
+        call.out_buffer = entry->buffer;
+    } else
+        call.poison = poison = gt__poison_new(err, gt_error_text());
+    err = worker->collective->ops->run(worker->collective, &call);
+    if (err != GT_OK && call.out)
+        gt__buffer_release(worker->store, entry->buffer);
+    if (poison)
+        gt__poison_release(poison);
+    if (temporary)
+        gt__buffer_release(worker->store, temporary);
+    return err;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    char name[sizeof(gt_slot)], address[sizeof(gt_slot)];
+    memcpy(name, tail, sizeof name);
+    memcpy(address, tail + 1, sizeof address);
+    name[sizeof name - 1] = address[sizeof address - 1] = 0;
+    worker->exchange->ops->introduce(worker->exchange, (int32_t)ins->result, name, address);
+}
+
+bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    gt_entry *entry;
+    gt_err err;
+    gt__peers_reclaim(worker);
+    switch ((gt_opcode)ins->op) {
+    case GT_OP_peer:
+        introduce(worker, ins, tail);
+        return true;
+    case GT_OP_send:
+        send_tensor(worker, ins);
+        return true;
+    case GT_OP_recv:
+        if (!(entry = result_entry(worker, ins)))
+            return true;
+        err = receive_tensor(worker, ins, tail, entry);
+        break;
+    case GT_OP_all_reduce:
+    case GT_OP_reduce_scatter:
+    case GT_OP_all_gather:
+    case GT_OP_broadcast:
+    case GT_OP_all_to_all:
+        if (!(entry = result_entry(worker, ins)))
+            return true;
+        err = run_collective(worker, ins, tail, entry);
+        break;
+    default:
+        return false;
+    }
+    if (err == GT_OK)
+        entry->state = GT_ENTRY_TENSOR;
+    else
+        keep(entry, err);
+    gt__peers_reclaim(worker);
+    return true;
+}

@@ -1,0 +1,363 @@
+"""Tensors spread over workers: placements, signals, configs, and random programs on one worker and on several."""
+
+import os
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import gt
+import sharded_programs
+from gt import _gt
+
+PROGRAMS = int(os.environ.get("GT_TEST_PROGRAMS", "500"))
+BLOCK = 50
+
+
+@pytest.fixture
+def workers():
+    """workers(n): this thread uses an embedded server of n workers until the test ends."""
+    opened = []
+
+    def open(count):
+        opened.append(_gt.open_embedded(count))
+        _gt.use(opened[-1])
+
+    yield open
+    _gt.use(None)
+    for connection in opened:
+        connection.close()
+
+
+def shard(name, axis=None, workers=None, replicated=False, backward=None):
+    gt.register_config(name, gt.SignalConfig(gt.ShardConfig(axis, workers, replicated), backward))
+
+
+def totals(key):
+    return sum(worker[key] for worker in gt.debug.get_worker_stats().values())
+
+
+# ---- random programs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, PROGRAMS, BLOCK))
+def test_random_programs_agree_with_one_worker(first):
+    connections = sharded_programs.Connections()
+    try:
+        for seed in range(first, min(first + BLOCK, PROGRAMS)):
+            report = sharded_programs.run(seed, connections)
+            assert not report, report
+    finally:
+        connections.close()
+
+
+# ---- placements -----------------------------------------------------------------------------------------------
+
+
+def test_a_scope_places_tensors_and_results(workers):
+    workers(4)
+    shard("rows", 0, [0, 1, 2, 3])
+    shard("columns", 1, [2, 0])
+    shard("everywhere", workers=[1, 3], replicated=True)
+    shard("there", workers=[2])
+    outside = gt.zeros(8, 4)
+    with gt.signal.context("rows"):
+        x = gt.randn(100, 64)
+        assert (x * 2).placement == "split(axis=0, workers=[0,1,2,3])"
+        with gt.signal.context("columns"):
+            assert gt.zeros(8, 4).placement == "split(axis=1, workers=[2,0])"
+        with gt.signal.context("unheard of"):
+            assert gt.zeros(8, 4).placement == "split(axis=0, workers=[0,1,2,3])"
+    with gt.signal.context("everywhere"):
+        assert gt.zeros(8, 4).placement == "replicated(workers=[1,3])"
+    with gt.signal.context("there"):
+        assert gt.zeros(8, 4).placement == (outside + 1).placement == "single(worker=2)"
+    assert outside.placement == "single(worker=0)"
+    assert x.T.placement == "split(axis=1, workers=[0,1,2,3])"
+    assert gt.signal.tensor(outside, name="rows").placement == "split(axis=0, workers=[0,1,2,3])"
+
+
+def test_enter_and_exit(workers):
+    workers(2)
+    shard("rows", 0, [0, 1])
+    gt.signal.enter("rows")
+    inside = gt.zeros(4, 2)
+    gt.signal.exit("rows")
+    assert inside.placement == "split(axis=0, workers=[0,1])"
+    assert gt.zeros(4, 2).placement == "single(worker=0)"
+
+
+def test_uneven_parts_and_more_workers_than_rows(workers):
+    workers(5)
+    shard("uneven", 0, [0, 1, 2])
+    shard("many", 0)
+    with gt.signal.context("uneven"):
+        x = gt.arange(100)
+    assert x.placement == "split(axis=0, workers=[0,1,2])"
+    assert np.array_equal(x.numpy(), np.arange(100))
+    with gt.signal.context("many"):
+        few, one, none = gt.arange(3), gt.ones(1, 5), gt.ones(0, 5)
+    assert few.placement == "split(axis=0, workers=[0,1,2])"
+    assert one.placement == none.placement == "single(worker=0)"
+    assert np.array_equal((few + 1).numpy(), [1, 2, 3])
+    assert none.numpy().shape == (0, 5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_random_numbers_do_not_depend_on_the_split(workers, axis, count):
+    workers(count)
+    shard("split", axis)
+    for make in (lambda: gt.randn(30, 21, 17), lambda: gt.rand(30, 21, 17, dtype=gt.float64),
+                 lambda: gt.randint(-9, 9, (30, 21, 17)), lambda: gt.randn(30, 21, 17, dtype=gt.float16)):
+        gt.manual_seed(0)
+        whole = make()
+        gt.manual_seed(0)
+        with gt.signal.context("split"):
+            split = make()
+        assert split.placement.startswith(f"split(axis={axis}")
+        assert np.array_equal(whole.numpy(), split.numpy())
+
+
+def test_a_large_randn_is_the_same_under_any_split(workers):
+    workers(4)
+    shard("rows", 0)
+    shard("columns", 1)
+    gt.manual_seed(0)
+    whole = gt.randn(1000, 1000).numpy()
+    for name in ("rows", "columns"):
+        gt.manual_seed(0)
+        with gt.signal.context(name):
+            assert np.array_equal(gt.randn(1000, 1000).numpy(), whole)
+
+
+# ---- products and sums ------------------------------------------------------------------------------------------
+
+A, B = np.random.default_rng(0).standard_normal((2, 12, 12))
+
+
+@pytest.mark.parametrize("left, right, result, collectives", [
+    ("rows", "whole", "split(axis=0", 0),      # no communication
+    ("whole", "columns", "split(axis=1", 0),
+    ("columns", "rows", "partial(", 0),        # each has its share of the contraction
+    ("rows", "rows", "split(axis=0", 4),       # the right operand is gathered
+    ("columns", "whole", "partial(", 0),
+    ("whole", "rows", "partial(", 0),
+    ("rows", "columns", "split(", 4),
+])
+def test_patterns_of_matmul(workers, left, right, result, collectives):
+    workers(4)
+    shard("rows", 0)
+    shard("columns", 1)
+    shard("whole", replicated=True)
+    a = gt.signal.tensor(gt.tensor(A), name=left)
+    b = gt.signal.tensor(gt.tensor(B), name=right)
+    gt.synchronize()
+    before = totals("collectives")
+    product = a @ b
+    assert product.placement.startswith(result)
+    assert totals("collectives") - before == collectives
+    np.testing.assert_allclose(product.numpy(), A @ B, rtol=1e-12)
+
+
+def test_a_sum_that_is_owed_is_paid_once(workers):
+    workers(3)
+    shard("rows", 0)
+    x = gt.signal.tensor(gt.tensor(A), name="rows")
+    total = x.sum(dim=0)
+    assert total.placement == "partial(workers=[0,1,2])"
+    assert (total + x.sum(dim=0)).placement == "partial(workers=[0,1,2])"
+    before = totals("collectives")
+    np.testing.assert_allclose((total * total).numpy(), A.sum(0) ** 2, rtol=1e-12)
+    assert total.placement == "replicated(workers=[0,1,2])"
+    paid = totals("collectives")
+    assert paid > before
+    np.testing.assert_allclose(total.exp().numpy(), np.exp(A.sum(0)), rtol=1e-12)
+    assert totals("collectives") == paid
+
+
+def test_a_sum_is_left_in_parts_where_parts_are_wanted(workers):
+    """Partial + split is a reduce-scatter: the result stays split."""
+    workers(4)
+    shard("rows", 0)
+    shard("columns", 1)
+    a = gt.signal.tensor(gt.tensor(A), name="columns")
+    product = a @ gt.tensor(B)
+    assert product.placement.startswith("partial")
+    rows = gt.signal.tensor(gt.tensor(B), name="rows")
+    result = product + rows
+    assert result.placement == product.placement == "split(axis=0, workers=[0,1,2,3])"
+    np.testing.assert_allclose(result.numpy(), A @ B + B, rtol=1e-12)
+
+
+def test_what_has_no_rule_is_gathered_and_counted(workers):
+    workers(3)
+    shard("rows", 0)
+    x = gt.signal.tensor(gt.tensor(A), name="rows")
+    assert totals("gathers") == 0
+    np.testing.assert_allclose(x.var(dim=0).numpy(), A.var(0, ddof=1), rtol=1e-12)
+    assert totals("gathers") == 3
+
+
+# ---- gradients ----------------------------------------------------------------------------------------------------
+
+
+def test_gradients_run_under_the_backward_signal(workers):
+    workers(4)
+    shard("stage", 0, [0, 1], backward="stage_backward")
+    shard("stage_backward", 0, [2, 3])
+    w = gt.tensor(A, requires_grad=True)
+    x = gt.tensor(B)
+    with gt.signal.context("stage"):
+        y = (x @ w).relu()
+    assert y.placement == "split(axis=0, workers=[0,1])"
+    y.sum().backward()
+    assert w.grad.placement == "partial(workers=[2,3])"
+    mask = (B @ A > 0).astype(float)
+    np.testing.assert_allclose(w.grad.numpy(), B.T @ mask, rtol=1e-12)
+
+
+def test_a_context_may_name_the_backward_signal(workers):
+    workers(3)
+    shard("forward", workers=[1])
+    shard("backward", workers=[2])
+    w = gt.tensor(A, requires_grad=True)
+    with gt.signal.context("forward", backward="backward"):
+        y = (w * w).sum()
+    assert y.placement == "single(worker=1)"
+    y.backward()
+    assert w.grad.placement == "single(worker=2)"
+    np.testing.assert_allclose(w.grad.numpy(), 2 * A, rtol=1e-12)
+
+
+def test_scopes_belong_to_their_thread(workers):
+    workers(2)
+    shard("rows", 0, [0, 1])
+    connection, seen = _gt.current(), []
+
+    def other():
+        _gt.use(connection)
+        seen.append(gt.zeros(4, 2).placement)
+
+    with gt.signal.context("rows"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert gt.zeros(4, 2).placement == "split(axis=0, workers=[0,1])"
+    assert seen == ["single(worker=0)"]
+
+
+# ---- configs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_config_file(workers, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(textwrap.dedent("""
+        from_file:            # a comment
+          shard:
+            axis: 1
+            workers: [1, 0]
+          backward: from_file_backward
+        from_file_backward:
+          shard: {replicated: true}
+          compile: true
+    """))
+    gt.load_config(path)
+    assert gt.get_config("from_file") == gt.SignalConfig(gt.ShardConfig(1, [1, 0]), "from_file_backward")
+    assert gt.get_config("from_file_backward") == gt.SignalConfig(gt.ShardConfig(None, None, True), None, True)
+    assert "from_file" in gt.get_config()
+    assert gt.get_config("no such signal") is None
+    workers(2)
+    with gt.signal.context("from_file"):
+        assert gt.zeros(4, 4).placement == "split(axis=1, workers=[1,0])"
+
+
+@pytest.mark.parametrize("text, line, words", [
+    ("a:\n  shards: {axis: 0}\n", 2, "a: unknown key 'shards'"),
+    ("a:\n  shard:\n    axle: 0\n", 3, "a: unknown key 'axle'"),
+    ("a:\n  shard:\n    axis: first\n", 3, "a: axis must be an integer, not 'first'"),
+    ("a:\n  shard:\n    workers: 3\n", 3, "a: workers must be a list"),
+    ("a:\n  shard:\n    workers: [0, one]\n", 3, "a: a worker must be an integer, not 'one'"),
+    ("a:\n  shard:\n    workers: [0, -1]\n", 3, "a: worker -1"),
+    ("a:\n  shard:\n    workers: [0, 1, 0]\n", 1, "a: worker 0 is named twice"),
+    ("a:\n  shard:\n    axis: 0\n    replicated: true\n", 1, "a: a tensor cannot be replicated and split"),
+    ("a:\n  shard:\n    replicated: perhaps\n", 3, "a: replicated must be true or false"),
+    ("a:\n  backward: [b]\n", 2, "a: backward must be a name"),
+    ("a:\n  compile: 7\n", 2, "a: compile must be true or false"),
+    ("a:\n  shard: {axis: 0}\na:\n  shard: {axis: 1}\n", 3, "'a' is there twice"),
+    ("a: 5\n", 1, "a: a signal must be a mapping"),
+    ("a:\n  shard: {axis: 0\n", 3, ""),
+    ("- a\n", 1, "the file must be a mapping"),
+])
+def test_what_is_wrong_with_a_config_is_told_with_its_place(tmp_path, text, line, words):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    before = gt.get_config()
+    with pytest.raises(gt.GtError, match=f"bad.yaml:{line}: .*{words.replace('[', '.')}"):
+        gt.load_config(str(path))
+    assert gt.get_config() == before
+
+
+def test_a_missing_config_file(tmp_path):
+    with pytest.raises(gt.GtError, match="no_such.yaml: No such file"):
+        gt.load_config(str(tmp_path / "no_such.yaml"))
+
+
+# ---- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_not_there(workers):
+    workers(4)
+    shard("too many", 0, [0, 7])
+    with pytest.raises(gt.GtError, match="too many: worker 7 is not there: the server has 4 workers"):
+        with gt.signal.context("too many"):
+            pass
+    with pytest.raises(gt.GtError, match="worker 7 is not there"):
+        gt.signal.tensor(gt.zeros(4), name="too many")
+
+
+def test_an_axis_out_of_range(workers):
+    workers(2)
+    shard("deep", 2)
+    with gt.signal.context("deep"):
+        with pytest.raises(gt.GtError, match=r"deep: axis 2 is out of range for a tensor of shape \(4,4\)"):
+            gt.zeros(4, 4)
+        assert gt.zeros(2, 2, 2).numpy().sum() == 0
+    with pytest.raises(gt.GtError, match="axis 2 is out of range"):
+        gt.signal.tensor(gt.zeros(4), name="deep")
+
+
+def test_scopes_that_contradict_each_other():
+    with pytest.raises(gt.GtError, match="'never' is exited but was never entered"):
+        gt.signal.exit("never")
+    gt.signal.enter("outer")
+    gt.signal.enter("inner")
+    with pytest.raises(gt.GtError, match="'outer' is exited inside 'inner'"):
+        gt.signal.exit("outer")
+    gt.signal.exit("inner")
+    gt.signal.exit("outer")
+    with pytest.raises(gt.GtError, match="a signal needs a name"):
+        gt.signal.enter("")
+    with pytest.raises(gt.GtError, match="replicated and split"):
+        shard("both", axis=0, replicated=True)
+
+
+def test_poison_travels(workers):
+    """A failure on one worker is what every reader of the spread result gets; the session goes on."""
+    workers(3)
+    shard("rows", 0)
+    index = gt.signal.tensor(gt.tensor([0, 1, 99, 2, 1, 0]), name="rows")
+    bad = gt.tensor(A)[index].sum(dim=0)
+    with pytest.raises(Exception, match="99"):
+        (bad * 2).numpy()
+    assert gt.ones(3).sum().item() == 3
+
+
+def test_marks_are_accepted(workers):
+    workers(1)
+    from gt.signals import signal
+    signal("START_FORWARD")
+    assert gt.ones(3).sum().item() == 3
+    with pytest.raises(gt.GtError, match="at most 127 bytes"):
+        signal("x" * 500)
