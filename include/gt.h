@@ -194,6 +194,47 @@ GT_API gt_err gt_unfold(gt_tensor *a, int axis, int64_t size, int64_t step, gt_t
 GT_API gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out);
 GT_API gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out); /* indices, best first */
 
+/* ---- windows: convolutions, pooling, interpolation ----------------------------------------------------------- */
+
+/*
+ * These slide over the last `spatial` axes, 1 to 3; kernel, stride, padding, dilation and size hold a number for each. Sizes
+ * and results are PyTorch's. Convolutions: x is (N, C, ...), weight (Cout, C / groups, ...), bias (Cout) or NULL; transposed
+ * ones take a weight (C, Cout / groups, ...).
+ */
+GT_API gt_err gt_conv(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride,
+                      const int64_t *padding, const int64_t *dilation, int64_t groups, gt_tensor **out);
+GT_API gt_err gt_conv_transpose(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride,
+                                const int64_t *padding, const int64_t *output_padding, int64_t groups,
+                                const int64_t *dilation, gt_tensor **out);
+GT_API gt_err gt_max_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
+                          const int64_t *dilation, bool ceil_mode, gt_tensor **out);
+/* Where the maxima are: flat positions in the last `spatial` axes. */
+GT_API gt_err gt_max_pool_index(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride,
+                                const int64_t *padding, const int64_t *dilation, bool ceil_mode, gt_tensor **out);
+GT_API gt_err gt_avg_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
+                          bool ceil_mode, bool count_include_pad, int64_t divisor_override, gt_tensor **out);
+/* Windows that divide each axis into `size` parts. */
+GT_API gt_err gt_adaptive_avg_pool(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out);
+GT_API gt_err gt_adaptive_max_pool(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out);
+GT_API gt_err gt_adaptive_max_pool_index(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out);
+/* (N, C, ...) to (N, C * kernel, windows): each window a column; and back, where overlaps add up. */
+GT_API gt_err gt_im2col(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
+                        const int64_t *dilation, gt_tensor **out);
+GT_API gt_err gt_col2im(gt_tensor *columns, int spatial, const int64_t *size, const int64_t *kernel,
+                        const int64_t *stride, const int64_t *padding, const int64_t *dilation, gt_tensor **out);
+
+typedef enum gt_resample_mode {
+    GT_RESAMPLE_NEAREST,       /* element floor(o * step) of the source */
+    GT_RESAMPLE_NEAREST_EXACT, /* floor((o + 1/2) * step) */
+    GT_RESAMPLE_LINEAR,
+    GT_RESAMPLE_CUBIC, /* Keys' kernel with a = -3/4 */
+    GT_RESAMPLE_COUNT
+} gt_resample_mode;
+
+/* One axis with `size` elements instead. scale, if not 0, is the one to compute positions with: size / old size, unrounded. */
+GT_API gt_err gt_resample(gt_tensor *a, int axis, int64_t size, gt_resample_mode mode, bool align_corners, double scale,
+                          gt_tensor **out);
+
 /* ---- gradients ---------------------------------------------------------------------------------------------- */
 
 /*

@@ -8,6 +8,7 @@
 #include "gradients_move.h"
 #include "gradients_norm.h"
 #include "gradients_reduce.h"
+#include "gradients_window.h"
 
 #define ENTRY_DIFF(name) [GT_OP_##name] = {.rule = rule_##name, .saves = saves_##name},
 #define ENTRY_NONE(name)

@@ -17,6 +17,13 @@
 #define OPERANDS_SOFTMAX_BACKWARD 2
 #define OPERANDS_MATMUL 2
 #define OPERANDS_LAYER_NORM 3
+#define OPERANDS_CONV 3
+#define OPERANDS_CONV_WEIGHT 2
+#define OPERANDS_MAX_POOL 2
+#define OPERANDS_MAX_INDEX 1
+#define OPERANDS_POOL 1
+#define OPERANDS_IM2COL 1
+#define OPERANDS_RESAMPLE 1
 #define OPERANDS_RESHAPE 1
 #define OPERANDS_PERMUTE 1
 #define OPERANDS_EXPAND 1
@@ -45,10 +52,12 @@
 
 #define TAIL_OF(form)                                                                                          \
     ((form) == GT_FORM_RESHAPE || (form) == GT_FORM_EXPAND || (form) == GT_FORM_FULL || (form) == GT_FORM_ARANGE || \
-             (form) == GT_FORM_EYE || (form) == GT_FORM_SAMPLE || (form) == GT_FORM_UNFOLD                     \
+             (form) == GT_FORM_EYE || (form) == GT_FORM_SAMPLE || (form) == GT_FORM_UNFOLD ||                  \
+             (form) == GT_FORM_RESAMPLE                                                                        \
          ? 1                                                                                                   \
      : (form) == GT_FORM_RANDOM                                  ? 2                                           \
      : (form) == GT_FORM_SLICE || (form) == GT_FORM_ASSIGN       ? 3                                           \
+     : (form) >= GT_FORM_CONV && (form) <= GT_FORM_IM2COL        ? 3 /* a window */                            \
      : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD         ? -1                                          \
                                                                  : 0)
 

@@ -41,6 +41,14 @@ typedef enum gt_opcode {
  *   MATMUL      a b
  *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
  *                                                               have, unless they are literals; backward: g x w
+ *   CONV        x weight bias                                   window (window.h); rank spatial axes; x is (N,C,...), weight
+ *                                                               (Cout,C/groups,...), bias (Cout) or a literal 0
+ *   CONV_WEIGHT y x                                             window; the result is a weight
+ *   MAX_POOL    a x                                             window; axes before the spatial ones are kept
+ *   MAX_INDEX   x                                               window; flat positions in x's spatial axes
+ *   POOL        a                                               window
+ *   IM2COL      a                                               window; (N,C,...) <-> (N,C*kernel,windows)
+ *   RESAMPLE    a             axis, mode << 8     step.f        size; 1: corners are aligned. See window.h
  *   RESHAPE     a                                               shape
  *   EXPAND      a                                               shape (leading axes may be new)
  *   PERMUTE     a             axes, a byte each
@@ -84,6 +92,13 @@ typedef enum gt_form {
     GT_FORM_SOFTMAX_BACKWARD,
     GT_FORM_MATMUL,
     GT_FORM_LAYER_NORM,
+    GT_FORM_CONV,
+    GT_FORM_CONV_WEIGHT,
+    GT_FORM_MAX_POOL,
+    GT_FORM_MAX_INDEX,
+    GT_FORM_POOL,
+    GT_FORM_IM2COL,
+    GT_FORM_RESAMPLE,
     GT_FORM_RESHAPE,
     GT_FORM_PERMUTE,
     GT_FORM_EXPAND,

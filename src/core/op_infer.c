@@ -2,25 +2,16 @@
  * op_infer.c: the one place that says what shape and dtype an instruction's result has, and refuses what is wrong.
  *
  * Client, dispatcher and worker all run it (see op.h), so it trusts nothing in the instruction or its tail: every
- * axis, count and size is checked here. One function a form, in two files; the table at
- * the end lists them.
+ * axis, count and size is checked here. One function a form, in three files; the table at the end lists them.
  */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "instruction.h"
-#include "op.h"
+#include "op_infer.h"
 
-typedef struct inference {
-    const gt_instruction *ins;
-    const gt_slot *tail;
-    const gt_op_row *row;
-    const gt_meta *const *in;
-    gt_meta *out;
-    gt_dtype compute;
-} inference;
+typedef gt_inference inference;
 
 /* ---- dtypes ------------------------------------------------------------------------------------------------ */
 
@@ -404,6 +395,13 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_SOFTMAX_BACKWARD] = infer_softmax_backward,
     [GT_FORM_MATMUL] = infer_matmul,
     [GT_FORM_LAYER_NORM] = infer_layer_norm,
+    [GT_FORM_CONV] = gt__infer_window,
+    [GT_FORM_CONV_WEIGHT] = gt__infer_window,
+    [GT_FORM_MAX_POOL] = gt__infer_window,
+    [GT_FORM_MAX_INDEX] = gt__infer_window,
+    [GT_FORM_POOL] = gt__infer_window,
+    [GT_FORM_IM2COL] = gt__infer_window,
+    [GT_FORM_RESAMPLE] = gt__infer_resample,
     [GT_FORM_RESHAPE] = infer_reshape,
     [GT_FORM_PERMUTE] = infer_permute,
     [GT_FORM_EXPAND] = infer_expand,
@@ -452,7 +450,7 @@ static gt_err check_numbers(const inference *s)
     return GT_OK;
 }
 
-/* Only these operands may be literals: elementwise ones, and the source of assign and scatter. */
+/* Only these operands may be literals: elementwise ones, the source of assign and scatter, and a bias (it is 0). */
 static bool literal_allowed(const gt_op_row *row, unsigned k)
 {
     switch ((gt_form)row->form) {
@@ -464,6 +462,7 @@ static bool literal_allowed(const gt_op_row *row, unsigned k)
     case GT_FORM_LAYER_NORM:
         return row == &gt__op_table[GT_OP_layer_norm] ? k >= 1 : k == 2;
     case GT_FORM_SCATTER:
+    case GT_FORM_CONV:
         return k == 2;
     default:
         return false;

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "instruction.h"
+#include "window.h"
 
 enum { EXAMPLE_SLOTS = 8, EXAMPLE_CAT = 9 };
 
@@ -201,6 +202,46 @@ static inline void example_move(gt_form form, example *e)
     }
 }
 
+/* Windows of 2, two apart, over the last axis of (2,3,4), with one element of padding before it: two or three of them. */
+static inline void example_window(gt_opcode op, gt_form form, example *e)
+{
+    gt_instruction *ins = &e->record->ins;
+    gt_meta *a = &e->operand[0], *b = &e->operand[1], *c = &e->operand[2];
+    gt_window w = {.kernel = {2}, .stride = {2}, .padding = {1}, .dilation = {1}, .size = {3}, .groups = 1};
+    bool backward = op == GT_OP_max_pool_input || op == GT_OP_avg_pool_input || op == GT_OP_resample_input;
+    ins->rank = 1;
+    META(a, GT_FLOAT32, 2, 3, backward ? 3 : 4);
+    META(&e->expected, form == GT_FORM_MAX_INDEX ? GT_INT64 : GT_FLOAT32, 2, 3, backward ? 4 : 3);
+    w.size[0] = backward ? 4 : 3;
+    switch (form) {
+    case GT_FORM_CONV:
+        META(b, GT_FLOAT32, 3, 3, 2);
+        META(c, GT_FLOAT32, 3);
+        break;
+    case GT_FORM_CONV_WEIGHT:
+        META(b, GT_FLOAT32, 2, 5, 4);
+        META(&e->expected, GT_FLOAT32, 3, 5, 3);
+        break;
+    case GT_FORM_MAX_POOL:
+        META(b, GT_FLOAT32, 2, 3, 4);
+        break;
+    case GT_FORM_IM2COL:
+        w.from[0] = 4;
+        META(a, GT_FLOAT32, 2, 6, 4);
+        META(&e->expected, GT_FLOAT32, 2, op == GT_OP_im2col ? 12 : 3, 3);
+        break;
+    case GT_FORM_RESAMPLE:
+        ins->imm[0].i = 2 | GT_RESAMPLE_LINEAR << 8;
+        ins->imm[1].f = 0.5;
+        ins->rank = 0;
+        set_words(&e->record[1], w.size[0], 1, 0);
+        return;
+    default:
+        break;
+    }
+    gt__window_write(&e->record[1], &w);
+}
+
 static inline void example_create(gt_form form, example *e)
 {
     gt_instruction *ins = &e->record->ins;
@@ -275,6 +316,8 @@ static inline void example_make(gt_opcode op, example *e)
                     form == GT_FORM_SAMPLE;
     if (creates)
         example_create(form, e);
+    else if (form >= GT_FORM_CONV && form <= GT_FORM_RESAMPLE)
+        example_window(op, form, e);
     else if (computes)
         example_compute(form, e, dtype_by_row(row));
     else

@@ -5,6 +5,7 @@
  * with PyTorch.
  */
 #include "autograd.h"
+#include "autograd_windows.h"
 #include "client_fixture.h"
 
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))

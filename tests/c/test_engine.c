@@ -658,6 +658,8 @@ static void generate_creation(gt_opcode op)
     }
 }
 
+#include "engine_windows.h"
+
 /* ---- the table ---------------------------------------------------------------------------------------------- */
 
 static void (*const generators[])(gt_opcode) = {
@@ -671,6 +673,13 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_SOFTMAX_BACKWARD] = generate_softmax_backward,
     [GT_FORM_MATMUL] = generate_matmul,
     [GT_FORM_LAYER_NORM] = generate_layer_norm,
+    [GT_FORM_CONV] = generate_conv,
+    [GT_FORM_CONV_WEIGHT] = generate_conv,
+    [GT_FORM_MAX_POOL] = generate_pool,
+    [GT_FORM_MAX_INDEX] = generate_pool,
+    [GT_FORM_POOL] = generate_pool,
+    [GT_FORM_IM2COL] = generate_im2col,
+    [GT_FORM_RESAMPLE] = generate_resample,
     [GT_FORM_RESHAPE] = generate_copy,
     [GT_FORM_CAST] = generate_cast,
     [GT_FORM_COPY] = generate_copy,

@@ -8,6 +8,7 @@ import torch
 import gt
 from support import DTYPES, FLOATS, gt_dtype, raises, to_gt, to_torch, torch_dtype, torch_promotion, values
 from table_operands import LARGE, SHAPES, SUM_TOLERANCE, operands, torch_function
+from table_windows import WINDOW_CHECKS
 
 # ---- normalisation ---------------------------------------------------------------------------------------------
 
@@ -549,6 +550,7 @@ def check_upload(name, types, dtype, cases):
 
 # Rows of the other forms, each with its own test.
 CHECKS = {
+    **WINDOW_CHECKS,
     "matmul": check_matmul,
     "layer_norm": check_layer_norm,
     "layer_norm_backward": check_layer_norm,

@@ -9,6 +9,7 @@ import torch
 
 import gt
 from gt import _gt
+from table_windows import DIFFERENTIATED
 
 ROWS = {name: (form, types) for name, form, types, grad in _gt.op_table() if grad == 'DIFF'}
 
@@ -143,6 +144,9 @@ def test_every_differentiable_row_against_finite_differences(name):
     form = ROWS[name][0]
     if name in SPECIAL:
         SPECIAL[name]()
+    elif name in DIFFERENTIATED:
+        function, *shapes = DIFFERENTIATED[name]
+        check(function, *(numbers(shape, seed) for seed, shape in enumerate(shapes, 1)))
     elif form == 'UNARY':
         check(getattr(gt, name), numbers((2, 3), 1, *domain(name)))
     elif form == 'BINARY':

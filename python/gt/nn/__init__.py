@@ -9,6 +9,8 @@ from gt.nn.activations import (  # noqa: F401
     ReLU, ReLU6, Sigmoid, SiLU, Softmax, Softmin, Softplus, Softsign, Tanh)
 from gt.nn.attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer  # noqa: F401
 from gt.nn.containers import ModuleDict, ModuleList, Sequential  # noqa: F401
+from gt.nn.conv import (  # noqa: F401
+    Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 from gt.nn.functional import gelu, log_softmax, relu, sigmoid, silu, softmax, tanh  # noqa: F401
 from gt.nn.layers import Bilinear, Dropout, Embedding, Flatten, Identity, Linear, Unflatten  # noqa: F401
 from gt.nn.losses import (  # noqa: F401
@@ -17,6 +19,9 @@ from gt.nn.losses import (  # noqa: F401
 from gt.nn.module import Module  # noqa: F401
 from gt.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm  # noqa: F401
 from gt.nn.parameter import Parameter  # noqa: F401
+from gt.nn.pooling import (  # noqa: F401
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
+    AvgPool1d, AvgPool2d, AvgPool3d, Fold, MaxPool1d, MaxPool2d, MaxPool3d, Unfold, Upsample)
 from gt.nn.recurrent import GRUCell, LSTMCell, RNNCell  # noqa: F401
 from gt.optim import SGD, Adagrad, Adam, AdamW, RMSprop  # noqa: F401
 

@@ -9,6 +9,10 @@ from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.losses import (  # noqa: F401
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss)
+from gt.nn.spatial import (  # noqa: F401
+    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d,
+    adaptive_max_pool3d, avg_pool1d, avg_pool2d, avg_pool3d, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d,
+    conv_transpose3d, fold, interpolate, max_pool1d, max_pool2d, max_pool3d, unfold, upsample)
 
 sigmoid, tanh = Tensor.sigmoid, Tensor.tanh
 

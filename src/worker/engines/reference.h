@@ -45,6 +45,13 @@ gt_err gt__reference_softmax(const gt_call *call);
 gt_err gt__reference_softmax_backward(const gt_call *call);
 gt_err gt__reference_search(const gt_call *call);
 
+/* reference_window.c: convolutions (with their gradients), pooling, im2col, resample */
+gt_err gt__reference_conv(const gt_call *call);
+gt_err gt__reference_average(const gt_call *call);
+gt_err gt__reference_max_pool(const gt_call *call);
+gt_err gt__reference_im2col(const gt_call *call);
+gt_err gt__reference_resample(const gt_call *call);
+
 /* reference_move.c: movement, indexing, sorting, creation */
 gt_err gt__reference_copy(const gt_call *call);
 gt_err gt__reference_cat(const gt_call *call);

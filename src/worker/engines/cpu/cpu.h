@@ -89,6 +89,13 @@ gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
+/* conv.c; conv_weight.c; pool.c: MAX_POOL and MAX_INDEX, POOL; resample.c: IM2COL, RESAMPLE. */
+gt_err gt__cpu_conv(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_conv_weight(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_max_pool(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_average(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_im2col(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_resample(gt_engine *engine, const gt_call *call);
 /* movement.c: copy is CAST, COPY, and a RESHAPE that must copy. */
 gt_err gt__cpu_copy(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_cat(gt_engine *engine, const gt_call *call);

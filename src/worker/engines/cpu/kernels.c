@@ -45,6 +45,16 @@
 #define VECTOR_BYTES 16
 #endif
 
+/* Channels that an inner loop of a convolution computes at once: with three vectors each, as many as there are registers. */
+#if defined(__aarch64__) || defined(__AVX512F__)
+#define GT_CONV_CHANNELS 8
+#else
+#define GT_CONV_CHANNELS 4
+#endif
+/* The same where channels are the lanes. */
+#define DOT_CHANNELS(type)                                                                                         \
+    ((int)(VECTOR_BYTES / sizeof(type) > GT_CONV_CHANNELS ? VECTOR_BYTES / sizeof(type) : GT_CONV_CHANNELS))
+
 enum { ROW_VECTORS = 8, ROW_BLOCK = 4096, COLUMN_BLOCK = 64 };
 
 /* p and q of a row, as the compute type; integers saturate. */
@@ -312,6 +322,12 @@ static double exps_below_f64(double *out, const double *x, int64_t count, double
         [GT_FOLD_EXPS] = FLOATS(kind##_exps),                                                                     \
     }
 
+#define CONV_ENTRIES(name)                                                                                         \
+    {                                                                                                              \
+        [GT_COMPUTE_F32] = {name##_f32, name##_one_f32}, [GT_COMPUTE_F64] = {name##_f64, name##_one_f64},          \
+        [GT_COMPUTE_I64] = {name##_i64, name##_one_i64},                                                           \
+    }
+
 const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
     .name = TEXT(GT_KERNELS),
     .elementwise =
@@ -340,4 +356,14 @@ const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
     .softmax_row = FLOATS(softmax_row),
     .softmax_column = FLOATS(softmax_column),
     .softmax_backward_row = FLOATS(softmax_backward_row),
+    .vector_bytes = VECTOR_BYTES,
+    .conv_channels = GT_CONV_CHANNELS,
+    .conv_dot_channels = {[GT_COMPUTE_F32] = DOT_CHANNELS(float),
+                          [GT_COMPUTE_F64] = DOT_CHANNELS(double),
+                          [GT_COMPUTE_I64] = DOT_CHANNELS(int64_t)},
+    .conv_panel = CONV_ENTRIES(conv_panel),
+    .conv_dot = CONV_ENTRIES(conv_dot),
+    .pool_max = BY_COMPUTE(pool_max),
+    .pool_sum = BY_COMPUTE(pool_sum),
+    .pool_spread = BY_COMPUTE(pool_spread),
 };

@@ -58,6 +58,67 @@ typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const vo
 /* The gradient of x from that of the result, g, and the result y; out may be g. All with the same strides but out. */
 typedef void (*gt_softmax_backward_row_kernel)(void *out, const void *g, const void *y, int64_t count, bool logarithm);
 enum { GT_SOFTMAX_COLUMNS = 64 };
+/* Convolutions (conv.h). One vector of neighbouring elements: where it is in the planes (tap 0) and in the result, or in the other factor. */
+typedef struct gt_conv_place {
+    int64_t source;
+    int64_t out;
+    int32_t lanes; /* of them, so many are elements */
+} gt_conv_place;
+
+/* out[channel][place] = start[channel] + sum over taps of weights[tap][channel] * source[offsets[tap] + place] */
+typedef struct gt_conv_panel {
+    const void *weights; /* (taps, conv_channels), or (taps) for one channel */
+    const int64_t *offsets; /* in bytes; all else counts in elements */
+    int64_t taps;
+    const void *source;
+    const gt_conv_place *places;
+    int64_t vectors;
+    const void *start; /* conv_channels or 1 numbers, or NULL: 0 */
+    void *out;
+    int64_t channel_stride, step; /* of out: between channels, and between the elements of a vector */
+    int channels;                 /* to store */
+    bool add;                     /* to what is in out */
+} gt_conv_panel;
+
+/*
+ * out[channel][tap] += the sum over places and their lanes of gradient * source[offsets[tap] + place.source + lane], where the
+ * gradient is at (place.out + lane, channel) of (positions, conv_dot_channels); positions that are none are zero.
+ */
+typedef struct gt_conv_dot {
+    const void *gradient;
+    int channels; /* to store */
+    const void *source;
+    const int64_t *offsets; /* in bytes */
+    int64_t taps;
+    const gt_conv_place *places;
+    int64_t vectors;
+    void *out;
+    int64_t out_stride; /* between channels */
+} gt_conv_dot;
+
+/* [0]: conv_channels (conv_dot_channels) channels at a time; [1]: one */
+typedef void (*gt_conv_panel_kernel)(const gt_conv_panel *panel);
+typedef void (*gt_conv_dot_kernel)(const gt_conv_dot *dot);
+
+/*
+ * Pooling (pool.c). Windows of one axis: window o has the positions begin[o], begin[o] + step, ... before end[o], all inside.
+ * Where they are evenly spaced, position o * step_between + start[k] belongs to tap k of window o, for low[k] <= o < high[k].
+ */
+typedef struct gt_pool_axis {
+    int64_t in, out;
+    const int64_t *begin, *end;
+    int64_t step;
+    bool even;
+    int64_t stride, taps;
+    const int64_t *start, *low, *high;
+} gt_pool_axis;
+
+/* One plane x (in[0], in[1], in[2]) and its windows y (out[0], out[1], out[2]). */
+/* best[o] = the largest of the window, arg[o] its flat position; -1, and the least number, for an empty one. arg may be NULL. */
+typedef void (*gt_pool_max_kernel)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg);
+/* y[o] = the sum of the window; or, the other way, x[i] += y[o] for every window o that i is in. */
+typedef void (*gt_pool_sum_kernel)(const gt_pool_axis *axes, const void *x, void *y);
+typedef void (*gt_pool_spread_kernel)(const gt_pool_axis *axes, void *x, const void *y);
 
 typedef struct gt_kernels {
     const char *name;
@@ -74,6 +135,12 @@ typedef struct gt_kernels {
     gt_softmax_row_kernel softmax_row[GT_COMPUTE_COUNT]; /* f32 and f64, as the next two */
     gt_softmax_column_kernel softmax_column[GT_COMPUTE_COUNT];
     gt_softmax_backward_row_kernel softmax_backward_row[GT_COMPUTE_COUNT];
+    int vector_bytes, conv_channels, conv_dot_channels[GT_COMPUTE_COUNT];
+    gt_conv_panel_kernel conv_panel[GT_COMPUTE_COUNT][2];
+    gt_conv_dot_kernel conv_dot[GT_COMPUTE_COUNT][2];
+    gt_pool_max_kernel pool_max[GT_COMPUTE_COUNT];
+    gt_pool_sum_kernel pool_sum[GT_COMPUTE_COUNT];
+    gt_pool_spread_kernel pool_spread[GT_COMPUTE_COUNT];
 } gt_kernels;
 
 extern const gt_kernels gt__kernels_baseline;

@@ -325,6 +325,8 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
     return KERNEL(find)(x, count, KERNEL(block_min)(x, count, 0));
 }
 
+#include "kernels_conv.h"
+#include "kernels_pool.h"
 #endif
 
 #undef KERNEL

@@ -201,6 +201,44 @@ void gt__cpu_copy_view(gt_cpu *cpu, const gt_view *view, gt_dtype dtype, void *t
     gt__cpu_move(cpu, &target, view);
 }
 
+static gt_dtype dense_dtype(gt_compute compute)
+{
+    return compute == GT_COMPUTE_F32 ? GT_FLOAT32 : compute == GT_COMPUTE_F64 ? GT_FLOAT64 : GT_INT64;
+}
+
+gt_err gt__dense_read(gt_cpu *cpu, const gt_view *view, gt_compute compute, gt_dense *dense)
+{
+    gt_dtype dtype = dense_dtype(compute);
+    *dense = (gt_dense){.data = view->data};
+    if (view->meta.dtype == dtype && view->contiguous)
+        return GT_OK;
+    GT_TRY(gt__cpu_scratch(cpu, (size_t)view->meta.numel * gt__dtype_size(dtype), &dense->scratch));
+    gt__cpu_copy_view(cpu, view, dtype, dense->scratch);
+    dense->data = dense->scratch;
+    return GT_OK;
+}
+
+gt_err gt__dense_result(gt_cpu *cpu, const gt_view *out, gt_compute compute, gt_dense *dense)
+{
+    gt_dtype dtype = dense_dtype(compute);
+    *dense = (gt_dense){.data = out->data};
+    if (out->meta.dtype == dtype)
+        return GT_OK;
+    GT_TRY(gt__cpu_scratch(cpu, (size_t)out->meta.numel * gt__dtype_size(dtype), &dense->scratch));
+    dense->data = dense->scratch;
+    return GT_OK;
+}
+
+void gt__dense_finish(gt_cpu *cpu, const gt_view *out, gt_compute compute, const gt_dense *dense)
+{
+    if (!dense->scratch)
+        return;
+    gt_view view = *out;
+    view.data = dense->scratch;
+    view.meta.dtype = (uint8_t)dense_dtype(compute);
+    gt__cpu_copy_view(cpu, &view, (gt_dtype)out->meta.dtype, out->data);
+}
+
 gt_err gt__cpu_copy(gt_engine *engine, const gt_call *call)
 {
     gt__cpu_copy_view(gt__cpu(engine), call->in[0], (gt_dtype)call->out->meta.dtype, call->out->data);

@@ -21,6 +21,19 @@ void gt__cpu_move(gt_cpu *cpu, const gt_view *to, const gt_view *from);
 void gt__cpu_copy_view(gt_cpu *cpu, const gt_view *view, gt_dtype dtype, void *to);
 
 /*
+ * For ops that work on contiguous memory of their compute type: operands as that (their own memory, or a copy in scratch), and
+ * a result to be computed as that. gt__dense_finish converts it where it is not in place. The caller frees scratch (or NULL).
+ */
+typedef struct gt_dense {
+    void *data;
+    void *scratch;
+} gt_dense;
+
+gt_err gt__dense_read(gt_cpu *cpu, const gt_view *view, gt_compute compute, gt_dense *dense);
+gt_err gt__dense_result(gt_cpu *cpu, const gt_view *out, gt_compute compute, gt_dense *dense);
+void gt__dense_finish(gt_cpu *cpu, const gt_view *out, gt_compute compute, const gt_dense *dense);
+
+/*
  * The numbers of an index tensor, row-major, as an int64_t array: its own memory if that is what it is, or a copy
  * in *scratch, to be freed by the caller (NULL otherwise). Fails if one lies outside [low, size); negative ones
  * stay. `axis` is for the message.

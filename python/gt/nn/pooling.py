@@ -1,0 +1,204 @@
+"""Pooling, upsampling, fold and unfold as layers. Their functions are in spatial.py."""
+
+from gt.nn import functional as F
+from gt.nn.module import Module
+
+
+class _MaxPool(Module):
+    """The largest element of each window."""
+
+    function = None
+
+    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.dilation = padding, dilation
+        self.return_indices, self.ceil_mode = return_indices, ceil_mode
+
+    def forward(self, input):
+        return self.function(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
+                             self.return_indices)
+
+    def extra_repr(self):
+        return (f'kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, '
+                f'dilation={self.dilation}, ceil_mode={self.ceil_mode}')
+
+
+class MaxPool1d(_MaxPool):
+    """max_pool1d."""
+
+    function = staticmethod(F.max_pool1d)
+
+
+class MaxPool2d(_MaxPool):
+    """max_pool2d."""
+
+    function = staticmethod(F.max_pool2d)
+
+
+class MaxPool3d(_MaxPool):
+    """max_pool3d."""
+
+    function = staticmethod(F.max_pool3d)
+
+
+class AvgPool1d(Module):
+    """avg_pool1d: the average of each window along the last dimension."""
+
+    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+        super().__init__()
+        stride = kernel_size if stride is None else stride
+        self.kernel_size, self.stride, self.padding = (
+            (value,) if hasattr(value, '__index__') else tuple(value) for value in (kernel_size, stride, padding))
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+
+    def forward(self, input):
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+    def extra_repr(self):
+        return f'kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}'
+
+
+class _AvgPool(Module):
+    """The average of each window."""
+
+    function = None
+
+    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+                 divisor_override=None):
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.ceil_mode = padding, ceil_mode
+        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
+
+    def forward(self, input):
+        return self.function(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+                             self.divisor_override)
+
+    def extra_repr(self):
+        return f'kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}'
+
+
+class AvgPool2d(_AvgPool):
+    """avg_pool2d."""
+
+    function = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPool):
+    """avg_pool3d."""
+
+    function = staticmethod(F.avg_pool3d)
+
+
+class _Adaptive(Module):
+    """As many windows as the output is to have."""
+
+    function = None
+
+    def __init__(self, output_size):
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input):
+        return self.function(input, self.output_size)
+
+    def extra_repr(self):
+        return f'output_size={self.output_size}'
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """adaptive_avg_pool1d."""
+
+    function = staticmethod(F.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """adaptive_avg_pool2d."""
+
+    function = staticmethod(F.adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool3d(_Adaptive):
+    """adaptive_avg_pool3d."""
+
+    function = staticmethod(F.adaptive_avg_pool3d)
+
+
+class _AdaptiveMax(_Adaptive):
+    """Maxima, and where they are if asked."""
+
+    def __init__(self, output_size, return_indices=False):
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input):
+        return self.function(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMax):
+    """adaptive_max_pool1d."""
+
+    function = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMax):
+    """adaptive_max_pool2d."""
+
+    function = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMax):
+    """adaptive_max_pool3d."""
+
+    function = staticmethod(F.adaptive_max_pool3d)
+
+
+class Upsample(Module):
+    """interpolate, to a size or by a factor."""
+
+    def __init__(self, size=None, scale_factor=None, mode='nearest', align_corners=None, recompute_scale_factor=None):
+        super().__init__()
+        self.size, self.mode, self.align_corners = size, mode, align_corners
+        self.recompute_scale_factor = recompute_scale_factor
+        self.scale_factor = (tuple(map(float, scale_factor)) if isinstance(scale_factor, tuple) else
+                             float(scale_factor) if scale_factor else None)
+
+    def forward(self, input):
+        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners,
+                             self.recompute_scale_factor)
+
+    def extra_repr(self):
+        given = (f'scale_factor={self.scale_factor!r}' if self.scale_factor is not None else f'size={self.size!r}')
+        return f'{given}, mode={self.mode!r}'
+
+
+class Unfold(Module):
+    """unfold: each window of an image as a column."""
+
+    def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
+        super().__init__()
+        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
+
+    def forward(self, input):
+        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self):
+        return (f'kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, '
+                f'stride={self.stride}')
+
+
+class Fold(Module):
+    """fold: columns added up to an image."""
+
+    def __init__(self, output_size, kernel_size, dilation=1, padding=0, stride=1):
+        super().__init__()
+        self.output_size, self.kernel_size = output_size, kernel_size
+        self.dilation, self.padding, self.stride = dilation, padding, stride
+
+    def forward(self, input):
+        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self):
+        return (f'output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, '
+                f'padding={self.padding}, stride={self.stride}')
