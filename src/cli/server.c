@@ -1,6 +1,7 @@
 /* server.c: `gt server`. */
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "address.h"
@@ -15,6 +16,7 @@ static const char help[] =
     "\n"
     "  -p, --port PORT     port to listen on (default 12345; 0 picks a free one)\n"
     "      --host HOST     address to listen on (default localhost)\n"
+    "      --config FILE   YAML: what signals mean to clients that do not say it themselves (also GT_CONFIG)\n"
     "      --insecure      allow an address that other machines can reach: anyone there may connect\n"
     "      --log FILE      write the instruction log to FILE (also GT_INSTRUCTION_LOG)\n"
     "      --log-size N    begin a new log when it has N bytes (64M, 1G); the last four are kept as FILE.1 ...\n"
@@ -22,10 +24,10 @@ static const char help[] =
     "  -q, --quiet         do not print where the server listens\n"
     "  -h, --help          this text\n";
 
-enum { OPTION_HOST = 256, OPTION_INSECURE, OPTION_LOG, OPTION_LOG_SIZE, OPTION_PORT_FILE };
+enum { OPTION_HOST = 256, OPTION_CONFIG, OPTION_INSECURE, OPTION_LOG, OPTION_LOG_SIZE, OPTION_PORT_FILE };
 
 typedef struct server_arguments {
-    const char *host, *port_file;
+    const char *host, *port_file, *config;
     gt_observer_options observer;
     int port;
     bool insecure, quiet;
@@ -37,6 +39,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
     static const struct option options[] = {
         {.name = "port", .has_arg = required_argument, .val = 'p'},
         {.name = "host", .has_arg = required_argument, .val = OPTION_HOST},
+        {.name = "config", .has_arg = required_argument, .val = OPTION_CONFIG},
         {.name = "insecure", .val = OPTION_INSECURE},
         {.name = "log", .has_arg = required_argument, .val = OPTION_LOG},
         {.name = "log-size", .has_arg = required_argument, .val = OPTION_LOG_SIZE},
@@ -55,6 +58,9 @@ static int parse(int argc, char **argv, server_arguments *arguments)
             break;
         case OPTION_HOST:
             arguments->host = optarg;
+            break;
+        case OPTION_CONFIG:
+            arguments->config = optarg;
             break;
         case OPTION_INSECURE:
             arguments->insecure = true;
@@ -120,6 +126,7 @@ int gt__command_server(int argc, char **argv)
     gt_dispatcher *dispatcher;
     gt_dispatcher_options options = {.host = arguments.host, .port = arguments.port, .listen = true};
     options.observer = arguments.observer;
+    options.config = arguments.config ? arguments.config : getenv("GT_CONFIG");
     if (gt__dispatcher_new(&options, &dispatcher) != GT_OK) {
         fprintf(stderr, "gt server: %s\n", gt_error_text());
         return 1;

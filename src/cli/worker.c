@@ -14,7 +14,7 @@ static const char help[] =
     "\n"
     "      --host HOST     the server's host, also as memory://HOST, ipc://HOST or tcp://HOST (default localhost)\n"
     "  -p, --port PORT     the server's port (default 12345)\n"
-    "      --backend B     engine: cpu (default) or reference; also GT_BACKEND\n"
+    "      --backend B     engine: cpu (default), reference, or null, which computes nothing; also GT_BACKEND\n"
     "      --name NAME     what the server calls this worker (default worker_<pid>)\n"
     "      --threads N     threads of the engine (default: the cores)\n"
     "      --timeout S     seconds to wait for the server (default GT_CONNECT_TIMEOUT, else 10)\n"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "settings.h"
+
 enum { MAX_SCOPES = 1 << 20, MAX_DEPTH = 256 };
 
 /* What a scope number stands for. */
@@ -238,8 +240,7 @@ gt_err gt__signal_check(const gt_instruction *ins, const gt_meta *meta)
 
 gt_err gt__signal_introduce(gt_client *client)
 {
-    const char *automatic = getenv("GT_AUTO_SHARD");
-    if (!automatic || !*automatic || strcmp(automatic, "0") == 0)
+    if (gt__setting(GT_SETTING_AUTO_SHARD) == 0)
         return GT_OK;
     gt_slot record[GT_CONFIG_SLOTS];
     gt__config_write(&(gt_signal_config){.flags = GT_CONFIG_AUTOMATIC}, record);

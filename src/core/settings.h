@@ -10,6 +10,7 @@
 
 /* X(name, variable, what it is, least, most, default). The kinds: seconds, a whole number, bytes (with K, M, G, T). */
 #define GT_SETTINGS(X)                                                                                            \
+    X(AUTO_SHARD, "GT_AUTO_SHARD", COUNT, 0, 1, 0)                                                                \
     X(TIMEOUT, "GT_TIMEOUT", SECONDS, 1, 1e6, 60)                                                                 \
     X(CONNECT_TIMEOUT, "GT_CONNECT_TIMEOUT", SECONDS, 0.001, 1e6, 10)                                             \
     X(INSTRUCTION_LOG_SIZE, "GT_INSTRUCTION_LOG_SIZE", BYTES, 4096, 9e18, 0)                                      \

@@ -307,7 +307,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         err = gt__observer_new(dispatcher, &options->observer);
     if (err == GT_OK && getrandom(&dispatcher->worker_key, sizeof dispatcher->worker_key, 0) < 0)
         err = gt__fail(GT_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
-    if (err == GT_OK && options->config)
+    if (err == GT_OK && options->config && *options->config)
         err = gt__config_load(&dispatcher->config, options->config);
     /* A program's own server that cannot be monitored still serves. */
     if (err == GT_OK && open_acceptors(dispatcher, options) != GT_OK && options->listen)

@@ -54,7 +54,7 @@ gt_layout *gt__layout_even(unsigned axis, int64_t extent, const int32_t *workers
 
 gt_layout *gt__layout_like(const gt_layout *like, gt_layout_kind kind, unsigned axis)
 {
-    gt_layout *layout = gt__layout_new(kind, axis, like->count);
+    gt_layout *layout = gt__layout_new(kind, kind == GT_SPLIT ? axis : 0, like->count);
     for (unsigned k = 0; layout && k < like->count; k++) {
         layout->member[k].worker = like->member[k].worker;
         if (kind == GT_SPLIT)

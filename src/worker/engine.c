@@ -8,6 +8,7 @@
 static const gt_engine_ops *const engines[] = {
     &gt__engine_cpu,
     &gt__engine_reference,
+    &gt__engine_null,
 };
 
 /* Names that earlier programs use for engines that are not here: what answers to them instead. */
@@ -32,5 +33,5 @@ gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
             *ops = engines[k];
             return GT_OK;
         }
-    return gt__fail(GT_ERR_VALUE, "unknown backend '%s'; there are cpu and reference", name);
+    return gt__fail(GT_ERR_VALUE, "unknown backend '%s'; there are cpu, reference and null", name);
 }

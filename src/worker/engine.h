@@ -55,8 +55,9 @@ struct gt_engine {
 
 extern const gt_engine_ops gt__engine_cpu;
 extern const gt_engine_ops gt__engine_reference;
+extern const gt_engine_ops gt__engine_null;
 
-/* "cpu", "reference"; NULL or "" means the default. Unknown names fail with the list of known ones. */
+/* "cpu", "reference", "null"; NULL or "" means the default. Unknown names fail with the list of known ones. */
 gt_err gt__engine_find(const char *name, const gt_engine_ops **ops);
 
 #endif
