@@ -1,12 +1,15 @@
 """Every elementwise row of the op table against PyTorch: GT's time over torch's, by dtype, at a million elements.
 
-    python benchmarks/rows.py [dtype ...] [--rows name,name] [--size n]
+    python benchmarks/rows.py [dtype ...] [--rows name,name] [--size n] [--cpu]
+
+--cpu counts processor time on one thread each, for a machine that is busy with other things (GT_NUM_THREADS=1).
 
 Both sides are measured in turn, the best of several rounds each. A dash: torch refuses that dtype. Rows above the
 bound (1.0 in float32, 1.5 elsewhere) are marked.
 """
 
 import argparse
+import os
 import time
 
 import torch
@@ -35,6 +38,7 @@ TORCH = {
     "gelu_backward": lambda g, x: aten.gelu_backward(g, x),
     "gelu_tanh_backward": lambda g, x: aten.gelu_backward(g, x, approximate="tanh"),
 }
+POSITIVE = ("sqrt", "rsqrt", "log", "log2", "log10", "pow", "acosh")
 NUMBERS = {"clamp": (0, 1), "clamp_backward": (0, 1)}
 
 
@@ -45,11 +49,11 @@ def torch_function(name):
 
 
 def operand(dtype, size, seed):
-    """Numbers in (0, 1), where every function is defined; small positive integers."""
+    """Numbers in (-1, 1), small positive integers."""
     generator = torch.Generator().manual_seed(seed)
     kind = getattr(torch, dtype)
     if kind.is_floating_point:
-        return (torch.rand(size, generator=generator) * 0.98 + 0.01).to(kind)
+        return (torch.rand(size, generator=generator) * 1.98 - 0.99).to(kind)
     return torch.randint(0 if dtype == "bool" else 1, 2 if dtype == "bool" else 6, (size,), generator=generator).to(kind)
 
 
@@ -57,24 +61,24 @@ def to_gt(x):
     return gt.from_numpy(x.float().numpy()).to(gt.bfloat16) if x.dtype == torch.bfloat16 else gt.from_numpy(x.numpy())
 
 
-def timed(run, finish):
+def timed(clock, run, finish):
     run()
     finish()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(CALLS):
         run()
     finish()
-    return (time.perf_counter() - start) / CALLS
+    return (clock() - start) / CALLS
 
 
-def measure(name, form, dtype, size):
+def measure(name, form, dtype, size, clock):
     """(GT's seconds, torch's seconds), or None where torch or the row refuses the dtype."""
     count = {"UNARY": 1, "BINARY": 2, "TERNARY": 3}[form]
     inputs = [operand(dtype, size, k) for k in range(count)]
     if name == "where":
         inputs[0] = inputs[0] > inputs[0].float().mean()
-    if name == "acosh":
-        inputs[0] = inputs[0] + 1
+    if name in POSITIVE and dtype != "bool":
+        inputs = [x.abs() + (name == "acosh") for x in inputs]
     theirs, reference = [to_gt(x) for x in inputs], torch_function(name)
     function, numbers = getattr(gt, name), NUMBERS.get(name, ())
     try:
@@ -86,8 +90,8 @@ def measure(name, form, dtype, size):
     best = [float("inf")] * 2
     for _ in range(ROUNDS):
         with torch.no_grad():
-            best[1] = min(best[1], timed(lambda: reference(*inputs), lambda: None))
-        best[0] = min(best[0], timed(lambda: function(*theirs, *numbers), gt.synchronize))
+            best[1] = min(best[1], timed(clock, lambda: reference(*inputs), lambda: None))
+        best[0] = min(best[0], timed(clock, lambda: function(*theirs, *numbers), gt.synchronize))
     return best
 
 
@@ -95,9 +99,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("dtypes", nargs="*", default=DTYPES)
     parser.add_argument("--rows", default="")
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--size", type=int, default=1 << 20)
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1 if options.cpu else len(os.sched_getaffinity(0)))
+    clock = time.process_time if options.cpu else time.perf_counter
     wanted = set(filter(None, options.rows.split(",")))
     missed = []
     print(f"{'GT / torch':22}" + "".join(f"{dtype:>10}" for dtype in options.dtypes))
@@ -106,7 +112,7 @@ def main():
             continue
         line = f"{name:22}"
         for dtype in options.dtypes:
-            result = measure(name, form, dtype, options.size)
+            result = measure(name, form, dtype, options.size, clock)
             ratio = result and result[0] / result[1]
             line += f"{ratio:10.2f}" if result else f"{'-':>10}"
             if ratio and ratio > (1.0 if dtype == "float32" else 1.5):

@@ -3,7 +3,8 @@
  *
  * float16 is IEEE binary16, bfloat16 is the high half of a float32; both round to nearest even, overflow to
  * infinity and keep NaNs. No branches, only selects: a loop over any of these becomes vector code. Every engine on
- * the host uses these and nothing else, so a cast gives the same bits everywhere. Next: convert.h.
+ * the host uses these and nothing else, so a cast gives the same bits everywhere (of a NaN, its payload may differ).
+ * Next: convert.h.
  */
 #ifndef GT_CORE_HALF_H
 #define GT_CORE_HALF_H
@@ -24,6 +25,26 @@ static inline float gt__float_from_bits(uint32_t bits)
     memcpy(&value, &bits, sizeof value);
     return value;
 }
+
+#if defined(__aarch64__)
+
+/* Every processor of this kind has instructions for it, which compilers vectorise. */
+static inline float gt__half_to_float(uint16_t half)
+{
+    __fp16 value;
+    memcpy(&value, &half, sizeof value);
+    return (float)value;
+}
+
+static inline uint16_t gt__float_to_half(float value)
+{
+    __fp16 half = (__fp16)value;
+    uint16_t bits;
+    memcpy(&bits, &half, sizeof bits);
+    return bits;
+}
+
+#else
 
 static inline float gt__half_to_float(uint16_t half)
 {
@@ -51,6 +72,8 @@ static inline uint16_t gt__float_to_half(float value)
     half = magnitude > 0x7f800000u ? nan : half;
     return (uint16_t)(half | sign);
 }
+
+#endif
 
 static inline float gt__bfloat16_to_float(uint16_t value)
 {

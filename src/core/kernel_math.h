@@ -4,7 +4,7 @@
  * Each works on float, double and (where it makes sense) int32_t and int64_t and is picked by the type of its first
  * argument.
  * The float versions are branch-free arithmetic on 32-bit lanes, so that a plain loop around them becomes vector
- * code on every instruction set; their errors stay below 2 units in the last place (with fused multiply-add), and
+ * code on every instruction set; their errors stay below 2 or 3 units in the last place (with fused multiply-add), and
  * infinities, NaN, denormals and signed zeros come out as in C's <math.h>. The double versions call <math.h>.
  * Compile users with -fno-math-errno -fno-trapping-math -fwrapv. A GPU engine, whose compiler sees the same
  * expressions as text, defines the same names over its own functions. Read kernels.c of the CPU engine next.
@@ -229,27 +229,26 @@ GT_MATH float gt__log1p_f32(float x)
     return gt__select_f32(x == 0.0f, x, gt__log_special_f32(x, -1.0f, y));
 }
 
-/* Below 1 an odd polynomial; above, 1 - e^(q(|x|)) where q approximates log(erfc). */
+/* Below 1 an odd polynomial; above, 1 less one that approximates erfc around 2.5; beyond 3.925, 1. */
 GT_MATH float gt__erf_f32(float x)
 {
-    uint32_t m;
     float a = __builtin_fabsf(x);
-    float s = x * x; /* meaningless in the other half, and not used there */
-    float s2 = s * s;
+    float s = x * x, s2 = s * s; /* each half is meaningless where the other is used */
     float p0 = GT_FMA_F32(s, -0.37612626f, 0.128379166f);
     float p2 = GT_FMA_F32(s, -0.0268542115f, 0.112835944f);
     float p4 = GT_FMA_F32(s, -0.00080168643f, 0.00518908724f);
     float p = GT_FMA_F32(GT_FMA_F32(GT_FMA_F32(s2, 7.87587487e-05f, p4), s2, p2), s2, p0);
-    float c = gt__select_f32(a > 4.0f, 4.0f, a);
-    float c2 = c * c, c4 = c2 * c2;
-    float q0 = GT_FMA_F32(c, -1.13023102f, 0.000318539649f);
-    float q2 = GT_FMA_F32(c, -0.110087164f, -0.631823897f);
-    float q4 = GT_FMA_F32(c, -0.00476262579f, 0.0264276378f);
-    float q6 = GT_FMA_F32(c, -4.61638592e-05f, 0.000597585749f);
-    float low = GT_FMA_F32(q2, c2, q0), high = GT_FMA_F32(q6, c2, q4);
-    float q = GT_FMA_F32(GT_FMA_F32(c4, 1.64306368e-06f, high), c4, low);
-    float r = gt__exp_reduce_f32(q, &m); /* -19 < q < 0: no need for gt__exp_f32's care at the ends */
-    float complement = (gt__exp_tail_f32(r) + 1.0f) * gt__from_bits_f32((m - 127) << 23);
+    float t = a - 2.5f, t2 = t * t, t4 = t2 * t2;
+    float q0 = GT_FMA_F32(t, -0.00217810646f, 0.000406958483f);
+    float q2 = GT_FMA_F32(t, -0.00835285801f, 0.00544575043f);
+    float q4 = GT_FMA_F32(t, -0.00610458525f, 0.00862024166f);
+    float q6 = GT_FMA_F32(t, -0.00056856632f, 0.00280831126f);
+    float q8 = GT_FMA_F32(t, 0.000277880259f, -0.00027754248f);
+    float q10 = GT_FMA_F32(t, -2.08366509e-05f, -6.56558987e-05f);
+    float low = GT_FMA_F32(GT_FMA_F32(q6, t2, q4), t4, GT_FMA_F32(q2, t2, q0));
+    float high = GT_FMA_F32(t4, 9.72077123e-06f, GT_FMA_F32(q10, t2, q8));
+    float complement = GT_FMA_F32(high, t4 * t4, low);
+    complement = gt__select_f32(a > 3.925f, 0.0f, complement);
     float large = __builtin_copysignf(1.0f - complement, x);
     return gt__select_f32(a < 1.0f, GT_FMA_F32(x, p, x), large);
 }
@@ -347,7 +346,7 @@ GT_MATH float gt__fmod_f32(float x, float y)
 GT_MATH float gt__remainder_f32(float x, float y)
 {
     float r = gt__fmod_f32(x, y);
-    return ((r != 0.0f) & ((r < 0.0f) != (y < 0.0f))) ? r + y : r;
+    return gt__select_f32((r != 0.0f) & ((r < 0.0f) != (y < 0.0f)), r + y, r);
 }
 
 GT_MATH double gt__remainder_f64(double x, double y)

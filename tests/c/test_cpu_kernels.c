@@ -90,7 +90,7 @@ static const function functions[] = {
     {.name = "atanh", .op = GT_OP_atanh, .exact = atanh, .low = -1, .high = 1, .ulps = 3},
     {.name = "mish", .op = GT_OP_mish, .exact = exact_mish, .low = -80, .high = 80, .ulps = 5},
     {.name = "tanh", .op = GT_OP_tanh, .exact = tanh, .low = -50, .high = 50, .ulps = 2.5},
-    {.name = "erf", .op = GT_OP_erf, .exact = erf, .low = -10, .high = 10, .ulps = 2},
+    {.name = "erf", .op = GT_OP_erf, .exact = erf, .low = -10, .high = 10, .ulps = 2.1},
     {.name = "sigmoid", .op = GT_OP_sigmoid, .exact = exact_sigmoid, .low = -87, .high = 100, .ulps = 2.5},
     {.name = "silu", .op = GT_OP_silu, .exact = exact_silu, .low = -80, .high = 80, .ulps = 3.5},
     {.name = "sqrt", .op = GT_OP_sqrt, .exact = sqrt, .low = 0, .high = 3e38f, .ulps = 0.51},

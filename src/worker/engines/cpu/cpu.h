@@ -59,7 +59,9 @@ static inline gt_compute gt__cpu_compute(gt_dtype dtype)
 /* Size of one element of a compute type. */
 static inline size_t gt__compute_size(gt_compute compute)
 {
-    return compute == GT_COMPUTE_F32 || compute == GT_COMPUTE_I32 ? sizeof(float) : sizeof(double);
+    return compute == GT_COMPUTE_I8 || compute == GT_COMPUTE_U8     ? 1
+           : compute == GT_COMPUTE_F32 || compute == GT_COMPUTE_I32 ? sizeof(float)
+                                                                    : sizeof(double);
 }
 
 /* ---- loops over several views at once ---------------------------------------------------------------------- */

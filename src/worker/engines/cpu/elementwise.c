@@ -22,12 +22,25 @@ typedef union scalar {
     double f64;
     int64_t i64;
     int32_t i32;
+    int8_t i8;
+    uint8_t u8;
 } scalar;
 
-/* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. */
+/* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. Bool
+ * has no memory type of its own: any number but 0 is stored as 1, which takes a tile. */
 static gt_compute compute_of(gt_dtype dtype)
 {
-    return dtype < GT_INT64 ? GT_COMPUTE_I32 : gt__cpu_compute(dtype);
+    switch (dtype) {
+    case GT_INT8:
+        return GT_COMPUTE_I8;
+    case GT_UINT8:
+        return GT_COMPUTE_U8;
+    case GT_BOOL:
+    case GT_INT32:
+        return GT_COMPUTE_I32;
+    default:
+        return gt__cpu_compute(dtype);
+    }
 }
 
 static gt_dtype native_dtype(gt_compute compute)
@@ -35,7 +48,9 @@ static gt_dtype native_dtype(gt_compute compute)
     static const gt_dtype natives[] = {[GT_COMPUTE_F32] = GT_FLOAT32,
                                        [GT_COMPUTE_F64] = GT_FLOAT64,
                                        [GT_COMPUTE_I64] = GT_INT64,
-                                       [GT_COMPUTE_I32] = GT_INT32};
+                                       [GT_COMPUTE_I32] = GT_INT32,
+                                       [GT_COMPUTE_I8] = GT_INT8,
+                                       [GT_COMPUTE_U8] = GT_UINT8};
     return natives[compute];
 }
 
@@ -48,6 +63,10 @@ static double scalar_value(gt_compute compute, const void *value)
         return *(const double *)value;
     case GT_COMPUTE_I32:
         return (double)*(const int32_t *)value;
+    case GT_COMPUTE_I8:
+        return (double)*(const int8_t *)value;
+    case GT_COMPUTE_U8:
+        return (double)*(const uint8_t *)value;
     default:
         return (double)*(const int64_t *)value;
     }
@@ -91,7 +110,7 @@ static int64_t grain_of(gt_opcode op)
 /* Integer kernels do not trap on a zero divisor, so somebody has to look. */
 static bool divides(gt_opcode op, gt_compute compute)
 {
-    return (compute == GT_COMPUTE_I64 || compute == GT_COMPUTE_I32) &&
+    return compute != GT_COMPUTE_F32 && compute != GT_COMPUTE_F64 &&
            (op == GT_OP_remainder || op == GT_OP_floor_divide || op == GT_OP_fmod || op == GT_OP_trunc_divide);
 }
 
@@ -99,13 +118,17 @@ static bool has_zero(const void *divisors, gt_compute compute, int64_t count)
 {
     const int64_t *wide = divisors;
     const int32_t *narrow = divisors;
+    const int8_t *bytes = divisors;
     bool found = false;
     if (compute == GT_COMPUTE_I64)
         for (int64_t i = 0; i < count; i++)
             found |= wide[i] == 0;
-    else
+    else if (compute == GT_COMPUTE_I32)
         for (int64_t i = 0; i < count; i++)
             found |= narrow[i] == 0;
+    else
+        for (int64_t i = 0; i < count; i++)
+            found |= bytes[i] == 0;
     return found;
 }
 

@@ -2,7 +2,7 @@
  * kernels.c: every inner loop of the CPU engine, compiled once per instruction set into one table each.
  *
  * The elementwise loops are the expressions of ops.def, pasted; the conversions are those of convert.h; nothing
- * here names a vector instruction. The build compiles this file as
+ * here names a vector instruction, but for one conversion. The build compiles this file as
  *     -DGT_KERNELS=baseline                                                                      everywhere
  *     -DGT_KERNELS=avx2   -mavx2 -mfma -mf16c                                                    on x86-64
  *     -DGT_KERNELS=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
@@ -14,6 +14,10 @@
 #pragma clang diagnostic ignored "-Wpass-failed" /* loops around libm calls stay scalar, and may */
 #endif
 #pragma GCC diagnostic ignored "-Wtautological-compare" /* x != x asks for NaN, which integers never are */
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #include "kernels.h"
 
@@ -78,7 +82,11 @@ static inline int32_t from_double_i32(double value)
     return gt__double_to_int32(value);
 }
 
+#define from_double_i8 from_double_i32
+#define from_double_u8 from_double_i32
+
 #define T float
+#define STORED float
 #define ACCUMULATOR double
 #define SUFFIX f32
 #define LEAST (-HUGE_VALF)
@@ -89,6 +97,7 @@ static inline int32_t from_double_i32(double value)
 #include "kernels_typed.h"
 
 #define T double
+#define STORED double
 #define ACCUMULATOR double
 #define SUFFIX f64
 #define LEAST (-HUGE_VAL)
@@ -99,6 +108,7 @@ static inline int32_t from_double_i32(double value)
 #include "kernels_typed.h"
 
 #define T int64_t
+#define STORED int64_t
 #define ACCUMULATOR int64_t
 #define SUFFIX i64
 #define LEAST INT64_MIN
@@ -109,6 +119,7 @@ static inline int32_t from_double_i32(double value)
 #include "kernels_typed.h"
 
 #define T int32_t
+#define STORED int32_t
 #define ACCUMULATOR int64_t
 #define SUFFIX i32
 #define LEAST INT32_MIN
@@ -116,6 +127,28 @@ static inline int32_t from_double_i32(double value)
 #define INTEGER 1
 #define FOLDS 0
 #define TO_COMPUTE(value) GT_STORE_FROM(int32, value)
+#include "kernels_typed.h"
+
+#define T int32_t
+#define STORED int8_t
+#define ACCUMULATOR int64_t
+#define SUFFIX i8
+#define LEAST INT8_MIN
+#define MOST INT8_MAX
+#define INTEGER 1
+#define FOLDS 0
+#define TO_COMPUTE(value) GT_STORE_FROM(int8, value)
+#include "kernels_typed.h"
+
+#define T int32_t
+#define STORED uint8_t
+#define ACCUMULATOR int64_t
+#define SUFFIX u8
+#define LEAST 0
+#define MOST UINT8_MAX
+#define INTEGER 1
+#define FOLDS 0
+#define TO_COMPUTE(value) GT_STORE_FROM(uint8, value)
 #include "kernels_typed.h"
 
 /* ---- float functions with a fast loop for moderate arguments ----------------------------------------------- */
@@ -268,6 +301,25 @@ static double exps_below_f64(double *out, const double *x, int64_t count, double
 #define SUFFIX f64
 #include "kernels_softmax.h"
 
+/* ---- halves ------------------------------------------------------------------------------------------------ */
+
+#if defined(__aarch64__)
+/* The one place that names a vector instruction: gcc 12 narrows floats to halves one at a time otherwise. */
+static void store_halves(void *to, int64_t stride, const void *tile, int64_t count)
+{
+    const float *source = tile;
+    uint16_t *target = to;
+    int64_t i = 0;
+    if (stride == 1)
+        for (; i + 8 <= count; i += 8) {
+            float16x8_t halves = vcvt_high_f16_f32(vcvt_f16_f32(vld1q_f32(source + i)), vld1q_f32(source + i + 4));
+            vst1q_u16(target + i, vreinterpretq_u16_f16(halves));
+        }
+    store_float16_f32(target + i * stride, stride, source + i, count - i);
+}
+#define store_float16_f32 store_halves /* in the table below */
+#endif
+
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 #define UNARY_ENTRY(name, suffix)                                                                                 \
@@ -289,9 +341,14 @@ static double exps_below_f64(double *out, const double *x, int64_t count, double
     [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32),                                                        \
                       [GT_COMPUTE_F64] = ENTRY(name, f64),                                                        \
                       [GT_COMPUTE_I64] = ENTRY(name, i64),                                                        \
-                      [GT_COMPUTE_I32] = ENTRY(name, i32)},
+                      [GT_COMPUTE_I32] = ENTRY(name, i32),                                                        \
+                      [GT_COMPUTE_I8] = ENTRY(name, i8),                                                          \
+                      [GT_COMPUTE_U8] = ENTRY(name, u8)},
 #define ENTRIES_BITS(ENTRY, name)                                                                                 \
-    [GT_OP_##name] = {[GT_COMPUTE_I64] = ENTRY(name, i64), [GT_COMPUTE_I32] = ENTRY(name, i32)},
+    [GT_OP_##name] = {[GT_COMPUTE_I64] = ENTRY(name, i64),                                                        \
+                      [GT_COMPUTE_I32] = ENTRY(name, i32),                                                        \
+                      [GT_COMPUTE_I8] = ENTRY(name, i8),                                                          \
+                      [GT_COMPUTE_U8] = ENTRY(name, u8)},
 #define ENTRIES_INT ENTRIES_BITS
 #define ENTRIES_ARITH ENTRIES_NUM
 #define ENTRIES_BOOL ENTRIES_NUM
@@ -307,7 +364,7 @@ static double exps_below_f64(double *out, const double *x, int64_t count, double
 #define BY_EVERY_COMPUTE(name)                                                                                    \
     {                                                                                                             \
         [GT_COMPUTE_F32] = name##_f32, [GT_COMPUTE_F64] = name##_f64, [GT_COMPUTE_I64] = name##_i64,              \
-        [GT_COMPUTE_I32] = name##_i32                                                                             \
+        [GT_COMPUTE_I32] = name##_i32, [GT_COMPUTE_I8] = name##_i8, [GT_COMPUTE_U8] = name##_u8                   \
     }
 #define LOAD_ENTRY(name, dtype, type) [dtype] = BY_EVERY_COMPUTE(load_##name),
 #define STORE_ENTRY(name, dtype, type) [dtype] = BY_EVERY_COMPUTE(store_##name),

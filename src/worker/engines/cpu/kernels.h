@@ -2,15 +2,23 @@
  * kernels.h: the table of inner loops, one table per instruction set, chosen once when the engine opens.
  *
  * A kernel works on contiguous memory of one compute type: f32 (for float32, float16, bfloat16), f64, i64 (for every
- * integer and bool) or, elementwise and twice as fast, i32 (for all of them but int64). kernels.c is compiled once per
- * table; read it next.
+ * integer and bool) or, elementwise and faster, i32 (for int32 and bool), i8 and u8 (whose memory is of 8 bits, and whose
+ * arithmetic of 32). kernels.c is compiled once per table; read it next.
  */
 #ifndef GT_CPU_KERNELS_H
 #define GT_CPU_KERNELS_H
 
 #include "op.h"
 
-typedef enum gt_compute { GT_COMPUTE_F32, GT_COMPUTE_F64, GT_COMPUTE_I64, GT_COMPUTE_I32, GT_COMPUTE_COUNT } gt_compute;
+typedef enum gt_compute {
+    GT_COMPUTE_F32,
+    GT_COMPUTE_F64,
+    GT_COMPUTE_I64,
+    GT_COMPUTE_I32,
+    GT_COMPUTE_I8,
+    GT_COMPUTE_U8,
+    GT_COMPUTE_COUNT
+} gt_compute;
 
 /* Elements in a tile: four tiles of the widest type stay in a 32 KiB L1 cache. */
 enum { GT_TILE = 1024 };

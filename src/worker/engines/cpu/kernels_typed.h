@@ -1,7 +1,7 @@
 /*
  * kernels_typed.h: the inner loops for one compute type; kernels.c includes it once for each.
  *
- * The includer defines T (the compute type), ACCUMULATOR (what reductions of it accumulate in), SUFFIX, LEAST and
+ * The includer defines T (the compute type), STORED (what it is in memory), ACCUMULATOR (what reductions of it accumulate in), SUFFIX, LEAST and
  * MOST (the ends of T's range), TO_COMPUTE(value) (any number as T), INTEGER (1 where rows of types FLT do not exist,
  * and those of BITS and INT do) and FOLDS (0: elementwise only).
  */
@@ -26,8 +26,8 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
             ((OUT *)out)[i] = (OUT)(expr);                                                                        \
         }                                                                                                         \
     }
-#define VARIABLE(v) const T v = ((const T *)v##s)[i]
-#define CONSTANT(v) const T v = *(const T *)v##s
+#define VARIABLE(v) const T v = ((const STORED *)v##s)[i]
+#define CONSTANT(v) const T v = *(const STORED *)v##s
 
 #define UNARY_LOOPS(name, OUT, expr) LOOP(name, OUT, expr, , VARIABLE(x))
 #define NUMBERS                                                                                                   \
@@ -48,14 +48,14 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
     LOOP(name##_z, OUT, expr, CONSTANT(z), VARIABLE(x); VARIABLE(y))                                              \
     LOOP(name##_yz, OUT, expr, CONSTANT(y); CONSTANT(z), VARIABLE(x))
 
-#define LOOPS_NUM(FORM, name, expr) FORM(name, T, expr)
-#define LOOPS_ARITH(FORM, name, expr) FORM(name, T, expr)
+#define LOOPS_NUM(FORM, name, expr) FORM(name, STORED, expr)
+#define LOOPS_ARITH(FORM, name, expr) FORM(name, STORED, expr)
 #define LOOPS_BOOL(FORM, name, expr) FORM(name, uint8_t, expr)
 #if INTEGER
 #define LOOPS_FLT(FORM, name, expr)
-#define LOOPS_BITS(FORM, name, expr) FORM(name, T, expr)
+#define LOOPS_BITS(FORM, name, expr) FORM(name, STORED, expr)
 #else
-#define LOOPS_FLT(FORM, name, expr) FORM(name, T, expr)
+#define LOOPS_FLT(FORM, name, expr) FORM(name, STORED, expr)
 #define LOOPS_BITS(FORM, name, expr)
 #endif
 #define LOOPS_INT LOOPS_BITS
@@ -66,7 +66,7 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
 #define BINARY_PQ(name, types, expr, grad) LOOPS_##types(BINARY_PQ_LOOPS, name, expr)
 #define TERNARY(name, types, expr, grad) LOOPS_##types(TERNARY_LOOPS, name, expr)
 #include "ops.def"
-LOOP(cube, T, x * x * x, , VARIABLE(x))
+LOOP(cube, STORED, x * x * x, , VARIABLE(x))
 
 /* ---- tiles: gather and convert, convert and store ---------------------------------------------------------- */
 
@@ -74,7 +74,7 @@ LOOP(cube, T, x * x * x, , VARIABLE(x))
     static void KERNEL(load_##name)(void *tile, const void *from, int64_t stride, int64_t count)                  \
     {                                                                                                             \
         const type *source = from;                                                                                \
-        T *target = tile;                                                                                         \
+        STORED *target = tile;                                                                                    \
         if (stride == 1)                                                                                          \
             INDEPENDENT for (int64_t i = 0; i < count; i++) target[i] = TO_COMPUTE(gt__load_##name(source[i]));   \
         else                                                                                                      \
@@ -83,7 +83,7 @@ LOOP(cube, T, x * x * x, , VARIABLE(x))
     }                                                                                                             \
     static void KERNEL(store_##name)(void *to, int64_t stride, const void *tile, int64_t count)                   \
     {                                                                                                             \
-        const T *source = tile;                                                                                   \
+        const STORED *source = tile;                                                                              \
         type *target = to;                                                                                        \
         if (stride == 1)                                                                                          \
             INDEPENDENT for (int64_t i = 0; i < count; i++) target[i] = GT_STORE_FROM(name, source[i]);           \
@@ -352,6 +352,7 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
 #undef FOLD_COLUMN
 #undef SUM_ROW
 #undef T
+#undef STORED
 #undef ACCUMULATOR
 #undef SUFFIX
 #undef LEAST
