@@ -2,8 +2,8 @@
  * argreduce.c: runs argmax and argmin: where along an axis (or in the whole tensor) the extreme element is.
  *
  * The first of equals wins, and NaN counts as the extreme, as in PyTorch. Each result is one line of elements; a
- * line is searched tile by tile, in place where it is contiguous and of the compute type. A long single line is
- * split over the threads. reduce.c is the sibling for everything that yields values.
+ * line is searched tile by tile, in place where it is contiguous and of the compute type; lines that lie side by side
+ * are searched together, row by row. A long single line is split over the threads. reduce.c is the sibling for everything that yields values.
  */
 #include <stdlib.h>
 
@@ -102,6 +102,51 @@ static void search_lines(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* Lines side by side: the best of each so far, and where it was. `place` is as wide as the values, for the compiler's sake. */
+enum { COLUMNS = 64 };
+
+#define SEARCH_COLUMNS(name, type, place)                                                                         \
+    static void columns_##name(const type *x, int64_t stride, int64_t rows, int64_t width, bool largest,          \
+                               int64_t *out)                                                                      \
+    {                                                                                                             \
+        type most[COLUMNS];                                                                                       \
+        place found[COLUMNS] = {0};                                                                               \
+        for (int64_t j = 0; j < width; j++)                                                                       \
+            most[j] = x[j];                                                                                       \
+        for (int64_t i = 1; i < rows; i++) {                                                                      \
+            const type *row = x + i * stride;                                                                     \
+            for (int64_t j = 0; j < width; j++) {                                                                 \
+                bool better = BEATS(most[j], row[j], largest);                                                    \
+                most[j] = better ? row[j] : most[j];                                                              \
+                found[j] = better ? (place)i : found[j];                                                          \
+            }                                                                                                     \
+        }                                                                                                         \
+        for (int64_t j = 0; j < width; j++)                                                                       \
+            out[j] = found[j];                                                                                    \
+    }
+SEARCH_COLUMNS(f32, float, int32_t)
+SEARCH_COLUMNS(f64, double, int64_t)
+SEARCH_COLUMNS(i64, int64_t, int64_t)
+
+static void search_side_by_side(void *context, int64_t begin, int64_t end)
+{
+    const search *s = context;
+    int last = s->lines.rank - 1;
+    int64_t base, row = s->lines.shape[last], stride = s->line.stride[0][0];
+    for (int64_t width; begin < end; begin += width) {
+        width = row - begin % row < COLUMNS ? row - begin % row : COLUMNS;
+        width = end - begin < width ? end - begin : width;
+        gt__loop_offsets(&s->lines, s->lines.rank, begin, &base);
+        const void *x = s->data + base * (int64_t)s->size;
+        if (s->compute == GT_COMPUTE_F32)
+            columns_f32(x, stride, s->length, width, s->largest, s->out + begin);
+        else if (s->compute == GT_COMPUTE_F64)
+            columns_f64(x, stride, s->length, width, s->largest, s->out + begin);
+        else
+            columns_i64(x, stride, s->length, width, s->largest, s->out + begin);
+    }
+}
+
 static void search_pieces(void *context, int64_t begin, int64_t end)
 {
     const search *s = context;
@@ -157,6 +202,9 @@ gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call)
     if (results == 1 && s.length > 2 * PIECE)
         return search_long_line(&s);
     int64_t grain = GT_CPU_GRAIN / s.length;
-    gt__parallel_for(s.cpu->parallel, results, grain > 0 ? grain : 1, search_lines, &s);
+    bool side_by_side = s.native && s.line.rank == 1 && s.line.stride[0][0] != 1 && s.length < INT32_MAX &&
+                        s.lines.stride[0][s.lines.rank - 1] == 1;
+    grain = side_by_side && grain < COLUMNS ? COLUMNS : grain > 0 ? grain : 1;
+    gt__parallel_for(s.cpu->parallel, results, grain, side_by_side ? search_side_by_side : search_lines, &s);
     return GT_OK;
 }

@@ -261,30 +261,38 @@ GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 
-/*
- * out[i] = exp(x[i] - shift) where that is at most 1; returns the sum. At most GT_TILE elements. wide_exp is for moderate
- * arguments: what is smaller gives 0, NaN stays NaN.
- */
+/* The elements of a tile that wide_exp is not for: what is too small becomes 0, NaN stays NaN. */
+static void repair_exps(float *out, const float *x, int64_t count, float shift)
+{
+    INDEPENDENT for (int64_t i = 0; i < count; i++)
+    {
+        float d = x[i] - shift;
+        out[i] = d >= -EXP_LIMIT ? out[i] : d != d ? d : 0.0f;
+    }
+}
+
+/* out[i] = exp(x[i] - shift), which is at most 1; returns the sum. At most GT_TILE elements; out is not x. */
 static float exps_below_f32(float *out, const float *x, int64_t count, float shift)
 {
-    wide sums[2] = {0};
-    float sum = 0;
+    wide_ints all = ~(wide_ints){0};
     int64_t i = 0;
-    for (; i + 2 * WIDE <= count; i += 2 * WIDE) {
-        for (int k = 0; k < 2; k++) {
+    for (; i + 4 * WIDE <= count; i += 4 * WIDE) {
+        for (int k = 0; k < 4; k++) {
             wide d = *(const wide *)(x + i + k * WIDE) - shift;
-            wide_ints ordinary = d >= -EXP_LIMIT, nan = d != d;
-            wide e = wide_exp((wide)(((wide_ints)d & ordinary) | ((wide_ints)((wide){0} - EXP_LIMIT) & ~ordinary)));
-            e = (wide)(((wide_ints)e & ordinary) | ((wide_ints)d & nan));
-            sums[k] += e;
-            *(wide *)(out + i + k * WIDE) = e;
+            wide_ints ordinary = d >= -EXP_LIMIT;
+            all &= ordinary;
+            d = (wide)(((wide_ints)d & ordinary) | ((wide_ints)((wide){0} - EXP_LIMIT) & ~ordinary));
+            *(wide *)(out + i + k * WIDE) = wide_exp(d);
         }
     }
+    int32_t fine = -1;
     for (int lane = 0; lane < WIDE; lane++)
-        sum += sums[0][lane] + sums[1][lane];
+        fine &= all[lane];
+    if (!fine)
+        repair_exps(out, x, i, shift);
     for (; i < count; i++)
-        sum += out[i] = gt__exp_f32(x[i] - shift);
-    return sum;
+        out[i] = gt__exp_f32(x[i] - shift);
+    return block_sum_f32(out, count, 0);
 }
 
 static double exps_below_f64(double *out, const double *x, int64_t count, double shift)

@@ -59,7 +59,7 @@ typedef void (*gt_fold_column_kernel)(void *accumulator, const void *x, int64_t 
 /* The first position at which x is its own maximum (or minimum), NaN counting as the extreme; count > 0. */
 typedef int64_t (*gt_arg_kernel)(const void *x, int64_t count);
 
-/* softmax of a line, or its logarithm; out may be x. Of `width` lines side by side: rows are `stride` elements apart. */
+/* softmax of a line, or its logarithm; out is not x. Of `width` lines side by side: rows are `stride` elements apart. */
 typedef void (*gt_softmax_row_kernel)(void *out, const void *x, int64_t count, bool logarithm);
 typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const void *x, int64_t stride, int64_t rows,
                                          int64_t width, bool logarithm);

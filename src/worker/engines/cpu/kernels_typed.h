@@ -117,16 +117,16 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 
 #define VECTOR_STEP_sum(a, x, c) ((a) + (x))
 #define VECTOR_STEP_prod(a, x, c) ((a) * (x))
-#define VECTOR_STEP_max(a, x, c) KERNEL(vector_max)(a, x)
-#define VECTOR_STEP_min(a, x, c) KERNEL(vector_min)(a, x)
+#define VECTOR_STEP_nan_max(a, x, c) KERNEL(vector_max)(a, x)
+#define VECTOR_STEP_nan_min(a, x, c) KERNEL(vector_min)(a, x)
 #define VECTOR_STEP_squares(a, x, c) ((a) + ((x) - (c)) * ((x) - (c)))
 #define VECTOR_STEP_abs(a, x, c) ((a) + KERNEL(vector_abs)(x))
 #define VECTOR_STEP_abs_max(a, x, c) KERNEL(vector_max)(a, KERNEL(vector_abs)(x))
 #define VECTOR_STEP_abs_min(a, x, c) KERNEL(vector_min)(a, KERNEL(vector_abs)(x))
 #define VECTOR_MERGE_sum(a, b) ((a) + (b))
 #define VECTOR_MERGE_prod(a, b) ((a) * (b))
-#define VECTOR_MERGE_max(a, b) KERNEL(vector_max)(a, b)
-#define VECTOR_MERGE_min(a, b) KERNEL(vector_min)(a, b)
+#define VECTOR_MERGE_nan_max(a, b) KERNEL(vector_max)(a, b)
+#define VECTOR_MERGE_nan_min(a, b) KERNEL(vector_min)(a, b)
 #define VECTOR_MERGE_squares(a, b) ((a) + (b))
 #define VECTOR_MERGE_abs(a, b) ((a) + (b))
 #define VECTOR_MERGE_abs_max(a, b) KERNEL(vector_max)(a, b)
@@ -136,6 +136,8 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 #define STEP_prod(a, x, c) ((a) * (x))
 #define STEP_max(a, x, c) MAXIMUM(x, a)
 #define STEP_min(a, x, c) MINIMUM(x, a)
+#define STEP_nan_max(a, x, c) MAXIMUM(x, a)
+#define STEP_nan_min(a, x, c) MINIMUM(x, a)
 #define STEP_any(a, x, c) ((T)(((a) != 0) | ((x) != 0)))
 #define STEP_all(a, x, c) ((T)(((a) != 0) & ((x) != 0)))
 #define STEP_squares(a, x, c) ((a) + ((x) - (c)) * ((x) - (c)))
@@ -150,6 +152,8 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 #define MERGE_prod(a, b) ((a) * (b))
 #define MERGE_max(a, b) MAXIMUM(b, a)
 #define MERGE_min(a, b) MINIMUM(b, a)
+#define MERGE_nan_max(a, b) MAXIMUM(b, a)
+#define MERGE_nan_min(a, b) MINIMUM(b, a)
 #define MERGE_any(a, b) (((a) != 0) | ((b) != 0))
 #define MERGE_all(a, b) (((a) != 0) & ((b) != 0))
 #define MERGE_squares(a, b) ((a) + (b))
@@ -189,7 +193,8 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
         for (; i < count; i++)                                                                                    \
             result = STEP_##fold(result, x[i], c);                                                                \
         return result;                                                                                            \
-    }                                                                                                             \
+    }
+#define BLOCKS(fold)                                                                                              \
     static void KERNEL(row_##fold)(void *accumulator, const void *xs, int64_t count, const double *center)        \
     {                                                                                                             \
         ACCUMULATOR total = *(ACCUMULATOR *)accumulator;                                                          \
@@ -204,13 +209,63 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
     }
 FOLD_ROW(sum, 0)
 FOLD_ROW(prod, 1)
-FOLD_ROW(max, LEAST)
-FOLD_ROW(min, MOST)
+BLOCKS(sum)
+BLOCKS(prod)
+FOLD_ROW(nan_max, LEAST)
+FOLD_ROW(nan_min, MOST)
+
+/*
+ * The extreme of a block, quickly: without a thought for NaN, which the sum of the block tells of: it is no number either.
+ * (Nor is that of two infinities, or of too large numbers: then the careful loop finds none.)
+ */
+#define EXTREME_ROW(fold, first, compare)                                                                         \
+    static T KERNEL(block_##fold)(const T *x, int64_t count, T c)                                                 \
+    {                                                                                                             \
+        T result = first, total;                                                                                  \
+        int64_t i = 0;                                                                                            \
+        VECTOR part[ROW_VECTORS], sum[2] = {0};                                                                   \
+        for (int v = 0; v < ROW_VECTORS; v++)                                                                     \
+            part[v] = (VECTOR){0} + (T)(first);                                                                   \
+        for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES) {                                      \
+            __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES);                                                 \
+            __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES + ROW_VECTORS * LANES / 2);                       \
+            for (int v = 0; v < ROW_VECTORS; v++) {                                                               \
+                VECTOR y = *(const VECTOR *)(x + i + v * LANES);                                                  \
+                __typeof__(y compare y) take = y compare part[v];                                                 \
+                part[v] = (VECTOR)(((__typeof__(take))y & take) | ((__typeof__(take))part[v] & ~take));           \
+                sum[v % 2] += y;                                                                                  \
+            }                                                                                                     \
+        }                                                                                                         \
+        for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                                     \
+            for (int v = 0; v < half; v++) {                                                                      \
+                __typeof__(*part compare *part) take = part[v + half] compare part[v];                            \
+                part[v] = (VECTOR)(((__typeof__(take))part[v + half] & take) | ((__typeof__(take))part[v] & ~take)); \
+            }                                                                                                     \
+        total = 0;                                                                                                \
+        sum[0] += sum[1];                                                                                         \
+        for (int lane = 0; lane < LANES; lane++) {                                                                \
+            total += sum[0][lane];                                                                                \
+            result = part[0][lane] compare result ? part[0][lane] : result;                                       \
+        }                                                                                                         \
+        for (; i < count; i++) {                                                                                  \
+            result = x[i] compare result ? x[i] : result;                                                         \
+            total += x[i];                                                                                        \
+        }                                                                                                         \
+        return total == total ? result : KERNEL(block_nan_##fold)(x, count, c);                                   \
+    }
+EXTREME_ROW(max, LEAST, >)
+EXTREME_ROW(min, MOST, <)
+BLOCKS(max)
+BLOCKS(min)
 FOLD_ROW(squares, 0)
+BLOCKS(squares)
 #if !INTEGER
 FOLD_ROW(abs, 0)
 FOLD_ROW(abs_max, 0)
 FOLD_ROW(abs_min, MOST)
+BLOCKS(abs)
+BLOCKS(abs_max)
+BLOCKS(abs_min)
 
 /* The sum of a function: of a tile of its values. */
 #define SUM_ROW(name, value)                                                                                      \
@@ -349,6 +404,8 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
 #undef LOOPS_INT
 #undef TILES
 #undef FOLD_ROW
+#undef BLOCKS
+#undef EXTREME_ROW
 #undef FOLD_COLUMN
 #undef SUM_ROW
 #undef T

@@ -143,6 +143,13 @@ static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t r
         fold_by_column(r, fold, total, results, base, begin, end, center);
         return;
     }
+    if (r->native && r->kept.rank == 1 && r->reduced.rank == 1 && r->reduced.stride[0][0] == 1) { /* rows of a matrix */
+        gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
+        for (int64_t j = 0; j < results; j++)
+            kernel(&total[j], r->data + ((first + j) * r->kept.stride[0][0] + begin) * (int64_t)r->size, end - begin,
+                   center ? &center[j] : NULL);
+        return;
+    }
     for (int64_t j = 0; j < results; j++) {
         gt__loop_offsets(&r->kept, r->kept.rank, first + j, &base);
         fold_by_row(r, fold, &total[j], base, begin, end, center ? &center[j] : NULL);

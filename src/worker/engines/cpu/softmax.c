@@ -35,14 +35,14 @@ static void run_row(const softmaxing *s, void *out, const void *x, const void *y
         s->cpu->kernels->softmax_backward_row[s->compute](out, x, y, s->n, s->logarithm);
 }
 
-/* One line, through tiles of the compute type: scratch holds `operands` lines. */
+/* One line, through tiles of the compute type: scratch holds the result's line and one for each operand. */
 static void gather_line(const softmaxing *s, const int64_t *offset, char *scratch)
 {
     size_t bytes = (size_t)s->n * gt__compute_size(s->compute);
     for (int k = 1; k <= s->operands; k++)
         gt__cpu_load_tile(s->cpu, s->compute, s->dtype[k], gt__at(s->data[k], s->dtype[k], offset[k]), s->stride[k], s->n,
-                          scratch + (size_t)(k - 1) * bytes);
-    run_row(s, scratch, scratch, scratch + bytes);
+                          scratch + (size_t)k * bytes);
+    run_row(s, scratch, scratch + bytes, scratch + 2 * bytes);
     gt__cpu_store_tile(s->cpu, s->compute, s->dtype[0], scratch, gt__at(s->data[0], s->dtype[0], offset[0]), s->stride[0],
                        s->n);
 }
@@ -51,7 +51,7 @@ static void gather_line(const softmaxing *s, const int64_t *offset, char *scratc
 static void gathered_lines(void *context, int64_t begin, int64_t end)
 {
     softmaxing *s = context;
-    char *scratch = malloc((size_t)s->operands * (size_t)s->n * gt__compute_size(s->compute));
+    char *scratch = malloc((size_t)(s->operands + 1) * (size_t)s->n * gt__compute_size(s->compute));
     if (!scratch) {
         atomic_store(&s->out_of_memory, true);
         return;
