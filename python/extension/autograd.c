@@ -57,7 +57,7 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
 {
     gt_tensor *old = ((TensorObject *)self)->tensor;
     if (UNLIKELY(old->node && is_leaf(old))) {
-        if (gt__grad_enabled) {
+        if (gt__grad_enabled()) {
             gt_tensor_release(tensor);
             PyErr_SetString(PyExc_RuntimeError,
                             "a leaf Variable that requires grad is being used in an in-place operation.");
@@ -422,18 +422,15 @@ static PyObject *py_remove_hook(PyObject *module, PyObject *capsule)
 static PyObject *py_set_grad_enabled(PyObject *module, PyObject *value)
 {
     (void)module;
-    bool wanted = true, before = gt__grad_enabled;
-    if (gt__py_flag(value, &wanted) < 0)
-        return NULL;
-    gt__grad_enabled = wanted;
-    return PyBool_FromLong(before);
+    bool wanted = true;
+    return gt__py_flag(value, &wanted) < 0 ? NULL : PyBool_FromLong(gt__grad_enable(wanted));
 }
 
 static PyObject *py_is_grad_enabled(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    return PyBool_FromLong(gt__grad_enabled);
+    return PyBool_FromLong(gt__grad_enabled());
 }
 
 /* One node: (number, op name or "leaf", shape, operand numbers, consumed). */

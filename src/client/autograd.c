@@ -6,7 +6,16 @@
 
 #include "signals.h"
 
-_Thread_local bool gt__grad_enabled = true;
+_Thread_local bool gt__grad_enabled_here = true;
+_Atomic int gt__grad_disabled_threads;
+
+bool gt__grad_enable(bool enabled)
+{
+    bool before = gt__grad_enabled_here;
+    gt__grad_enabled_here = enabled;
+    atomic_fetch_add_explicit(&gt__grad_disabled_threads, before - enabled, memory_order_relaxed);
+    return before;
+}
 
 /* ---- nodes ------------------------------------------------------------------------------------------------- */
 
@@ -161,11 +170,35 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
     return GT_OK;
 }
 
+/* Whether a gradient can be asked for: the result of a differentiable op on floats. */
+static bool worth_recording(gt_opcode op, const gt_tensor *result)
+{
+    return gt__op_table[op].differentiable && gt__dtype_is_float((gt_dtype)result->meta.dtype);
+}
+
+/* Fill a new node, all but the instruction, and hang it on the result. Takes the node, also on failure. */
+static gt_err node_finish(gt_node *node, gt_tensor *const *in, unsigned count, gt_tensor **out)
+{
+    gt__meta_copy(&node->out, &(*out)->meta);
+    for (unsigned k = 0; k < count; k++) {
+        node->operands[k].node = in[k] && in[k]->node ? gt__node_retain(in[k]->node) : NULL;
+        if (in[k])
+            gt__meta_copy(&node->operands[k].meta, &in[k]->meta);
+    }
+    node->count = count;
+    gt_err err = save_values(node, gt__gradient_saves((gt_opcode)node->op), in, out);
+    if (err != GT_OK)
+        gt__node_release(node);
+    else
+        (*out)->node = node;
+    return err;
+}
+
 gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
                            gt_tensor **out)
 {
     gt_opcode op = (gt_opcode)ins->op;
-    if (!gt__op_table[op].differentiable || !gt__dtype_is_float((gt_dtype)(*out)->meta.dtype))
+    if (!worth_recording(op, *out))
         return GT_OK;
     gt_node *node = node_new((*out)->client, op);
     if (!node)
@@ -176,22 +209,21 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
     node->ins = *ins;
-    node->out = (*out)->meta;
-    for (unsigned k = 0; k < count; k++) {
-        node->operands[k].node = in[k] && in[k]->node ? gt__node_retain(in[k]->node) : NULL;
-        if (in[k])
-            node->operands[k].meta = in[k]->meta;
-    }
-    node->count = count;
     if (op != GT_OP_cat && ins->tail && ins->tail <= 3)
         memcpy(node->tail, tail, ins->tail * sizeof *tail);
-    gt_err err = save_values(node, gt__gradient_saves(op), in, out);
-    if (err != GT_OK) {
-        gt__node_release(node);
-        return err;
-    }
-    (*out)->node = node;
-    return GT_OK;
+    return node_finish(node, in, count, out);
+}
+
+gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
+                                       gt_tensor *const *in, unsigned count, gt_tensor **out)
+{
+    if (!worth_recording(op, *out))
+        return GT_OK;
+    gt_node *node = node_new((*out)->client, op);
+    if (!node)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    node->ins = (gt_instruction){.op = (uint16_t)op, .literals = literals, .operand = {first, second}};
+    return node_finish(node, in, count, out);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------- */
@@ -523,12 +555,11 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
                         gt_backward_options options)
 {
     pass p = {.inputs = inputs, .input_count = input_count, .results = results, .options = options};
-    bool before = gt__grad_enabled;
     gt_err err = GT_OK;
     for (unsigned k = 0; k < input_count; k++)
         if (!inputs[k]->node)
             return gt__fail(GT_ERR_VALUE, "one of the differentiated tensors does not require grad");
-    gt__grad_enabled = options.create_graph;
+    bool before = gt__grad_enable(options.create_graph);
     for (unsigned k = 0; k < count && err == GT_OK; k++) {
         gt_signal_state around = gt__signal_current();
         if (outputs[k]->node)
@@ -541,7 +572,7 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
         gt_node *node = next_node(&p, &gradient);
         err = process(&p, node, gradient);
     }
-    gt__grad_enabled = before;
+    gt__grad_enable(before);
     pass_end(&p);
     for (unsigned k = 0; k < input_count && err == GT_OK; k++)
         if (!results[k] && !options.allow_unused)

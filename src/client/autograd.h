@@ -67,11 +67,25 @@ struct gt_node {
 };
 
 /* Whether new ops are recorded, on this thread. */
-extern _Thread_local bool gt__grad_enabled;
+extern _Thread_local bool gt__grad_enabled_here;
+/* Threads on which they are not: while there is none, nobody need look at the variable above, which takes a call. */
+extern _Atomic int gt__grad_disabled_threads;
+
+static inline bool gt__grad_enabled(void)
+{
+    return !atomic_load_explicit(&gt__grad_disabled_threads, memory_order_relaxed) || gt__grad_enabled_here;
+}
+
+/* Returns what it was. */
+bool gt__grad_enable(bool enabled);
 
 /* Record that *out was computed by `ins`; called by emit.c when an operand has a node. May replace *out by an alias. */
 gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
                            gt_tensor **out);
+
+/* The same for an elementwise op whose record has nothing but operands: ids or literals. */
+gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
+                                       gt_tensor *const *in, unsigned count, gt_tensor **out);
 
 gt_node *gt__node_retain(gt_node *node);
 void gt__node_release(gt_node *node);

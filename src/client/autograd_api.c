@@ -72,7 +72,5 @@ gt_err gt_grad(gt_tensor *const *outputs, gt_tensor *const *output_gradients, in
 
 bool gt_set_grad_enabled(bool enabled)
 {
-    bool before = gt__grad_enabled;
-    gt__grad_enabled = enabled;
-    return before;
+    return gt__grad_enable(enabled);
 }

@@ -233,7 +233,7 @@ static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *
     bool tracked = false;
     for (unsigned k = 0; k < count; k++)
         tracked |= in[k] && in[k]->node;
-    if (tracked && gt__grad_enabled) {
+    if (tracked && gt__grad_enabled()) {
         gt_err err = gt__autograd_record(ins, tail, in, count, &result);
         if (err != GT_OK) {
             gt_tensor_release(result);
@@ -319,58 +319,72 @@ static bool keeps_dtype(gt_opcode op, gt_dtype dtype)
     }
 }
 
-/* The fast path: the result's metadata is that of `a`, one of the operands. */
-static inline gt_err emit_like(gt_tensor *a, const gt_instruction *prototype, gt_tensor *const *in, unsigned count,
-                               gt_tensor **out)
+/* An elementwise op, its operands ids or literals. */
+static inline gt_instruction elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second)
+{
+    return (gt_instruction){.op = (uint16_t)op, .literals = literals, .operand = {first, second}};
+}
+
+/*
+ * The fast path: the result's metadata is that of `a`, one of the operands. The record is written where it goes, field by
+ * field: a copy of one that was just written elsewhere would wait for those writes.
+ */
+static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
+                               gt_tensor *const *in, unsigned count, gt_tensor **out)
 {
     gt_client *client = a->client;
     uint32_t site = site_now(client);
-    gt_slot *slot = __builtin_expect(gt__signals_active, 0) ? NULL : room_now(client, 1);
+    bool signals = atomic_load_explicit(&gt__signals_active, memory_order_relaxed);
+    gt_slot *slot = __builtin_expect(signals, 0) ? NULL : room_now(client, 1);
     if (__builtin_expect(!slot, 0))
-        return gt__emit(client, *prototype, NULL, in, count, out);
+        return gt__emit(client, elementwise(op, literals, first, second), NULL, in, count, out);
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    result->meta = a->meta;
-    slot->ins = *prototype;
-    slot->ins.result = result->id;
-    slot->ins.site = site;
+    gt__meta_copy(&result->meta, &a->meta);
+    slot->ins = (gt_instruction){.op = (uint16_t)op,
+                                 .literals = literals,
+                                 .result = result->id,
+                                 .operand = {first, second},
+                                 .site = site};
     debug_record(&slot->ins);
     commit(client, 1, a->meta.numel);
-    return finish(prototype, NULL, in, count, result, out);
+    *out = result;
+    bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node);
+    if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())
+        return GT_OK;
+    gt_err err = gt__autograd_record_elementwise(op, literals, first, second, in, count, out);
+    if (err != GT_OK)
+        gt_tensor_release(*out);
+    return err;
 }
 
 gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
 {
-    gt_instruction prototype = {.op = (uint16_t)op, .operand = {a->id}};
     if (keeps_dtype(op, (gt_dtype)a->meta.dtype))
-        return emit_like(a, &prototype, &a, 1, out);
+        return emit_like(a, op, 0, a->id, 0, &a, 1, out);
     if (op == GT_OP_bitwise_not && a->meta.dtype == GT_BOOL)
-        prototype.op = GT_OP_logical_not; /* of one bit they are the same, and of the byte that holds it not */
-    return gt__emit(a->client, prototype, NULL, &a, 1, out);
+        op = GT_OP_logical_not; /* of one bit they are the same, and of the byte that holds it not */
+    return gt__emit(a->client, elementwise(op, 0, a->id, 0), NULL, &a, 1, out);
 }
 
 gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
-    gt_instruction prototype = {.op = (uint16_t)op, .operand = {a->id, b->id}};
     if (a->meta.dtype == b->meta.dtype && gt__meta_same_shape(&a->meta, &b->meta) && a->client == b->client &&
         keeps_dtype(op, (gt_dtype)a->meta.dtype))
-        return emit_like(a, &prototype, (gt_tensor *[]){a, b}, 2, out);
-    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
+        return emit_like(a, op, 0, a->id, b->id, (gt_tensor *[]){a, b}, 2, out);
+    return gt__emit(a->client, elementwise(op, 0, a->id, b->id), NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out)
 {
-    unsigned tensor_at = literal_first, literal_at = !literal_first;
-    gt_instruction prototype = {.op = (uint16_t)op, .literals = (uint8_t)(kind << (2 * literal_at))};
-    prototype.operand[tensor_at] = a->id;
-    prototype.literal[literal_at] = literal;
+    uint8_t literals = (uint8_t)(kind << (literal_first ? 0 : 2));
+    uint64_t first = literal_first ? literal.u : a->id, second = literal_first ? a->id : literal.u;
     gt_dtype dtype = (gt_dtype)a->meta.dtype;
     bool fits = kind != GT_LITERAL_BOOL && (gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL));
-    gt_tensor *in[2] = {NULL, NULL};
-    in[tensor_at] = a;
+    gt_tensor *in[2] = {literal_first ? NULL : a, literal_first ? a : NULL};
     if (fits && op != GT_OP_pow && keeps_dtype(op, dtype))
-        return emit_like(a, &prototype, in, 2, out);
-    return gt__emit(a->client, prototype, NULL, in, 2, out);
+        return emit_like(a, op, literals, first, second, in, 2, out);
+    return gt__emit(a->client, elementwise(op, literals, first, second), NULL, in, 2, out);
 }

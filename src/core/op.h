@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "error.h"
 
@@ -212,6 +213,15 @@ typedef struct gt_meta {
     uint8_t rank;
     int64_t shape[GT_MAX_RANK];
 } gt_meta;
+
+/* *to = *from, without the sizes that do not exist: most tensors have few, and metadata is copied for every instruction. */
+static inline void gt__meta_copy(gt_meta *to, const gt_meta *from)
+{
+    if (__builtin_expect(from->rank <= 2, 1))
+        memcpy(to, from, offsetof(gt_meta, shape) + 2 * sizeof from->shape[0]);
+    else
+        *to = *from;
+}
 
 /* Rank at most GT_MAX_RANK, no negative size, and the byte size fits in 62 bits; fills meta. */
 gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t *shape);

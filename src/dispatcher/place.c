@@ -115,7 +115,7 @@ static bool place_alike(gt_session *session, const gt_slot *record)
     out->ins.operand[1] = slots[1];
     result->worker = worker->index;
     result->slot = slot;
-    result->meta = *like;
+    gt__meta_copy(&result->meta, like);
     gt__worker_commit(worker, 1);
     worker->instructions++;
     return true;

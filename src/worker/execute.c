@@ -269,7 +269,12 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
     gt_buffer *buffer = gt__store_reuse(worker->store, gt__store_class(gt__meta_bytes(&like->meta)));
     if (!buffer)
         return false;
-    result->view = *like;
+    gt__meta_copy(&result->view.meta, &like->meta);
+    if (like->meta.rank <= 2)
+        memcpy(result->view.stride, like->stride, 2 * sizeof like->stride[0]);
+    else
+        memcpy(result->view.stride, like->stride, sizeof like->stride);
+    result->view.contiguous = true;
     result->view.data = buffer->memory;
     result->buffer = buffer;
     gt_call call = {.op = (gt_opcode)ins->op,
