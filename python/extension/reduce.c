@@ -252,7 +252,7 @@ ALONG(softmax)
 ALONG(log_softmax)
 #undef ALONG
 
-/* The vector norm alone; matrix norms and other spellings are in client/linear.py. */
+/* The norm of a number p; other spellings are in client/statistics.py. */
 static PyObject *method_vector_norm(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"p", "dim", "keepdim"};
