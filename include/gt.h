@@ -45,6 +45,7 @@ extern "C" {
     E(ERR_TIMEOUT, "timed out")                                                                                \
     E(ERR_PROTOCOL, "protocol error")                                                                          \
     E(ERR_INTERRUPTED, "interrupted")                                                                          \
+    E(ERR_LINALG, "linear algebra failed")                                                                     \
     E(ERR_UNSUPPORTED, "unsupported")                                                                          \
     E(ERR_INTERNAL, "internal error")
 
@@ -234,6 +235,35 @@ typedef enum gt_resample_mode {
 /* One axis with `size` elements instead. scale, if not 0, is the one to compute positions with: size / old size, unrounded. */
 GT_API gt_err gt_resample(gt_tensor *a, int axis, int64_t size, gt_resample_mode mode, bool align_corners, double scale,
                           gt_tensor **out);
+
+/* ---- linear algebra ------------------------------------------------------------------------------------------ */
+
+/*
+ * On the last two axes of a, (..., m, n), the others being a batch; float32 and float64. What only the numbers tell
+ * (a singular matrix) is found when the result is read: GT_ERR_LINALG.
+ */
+
+GT_API gt_err gt_inverse(gt_tensor *a, gt_tensor **out);
+/* The pseudo-inverse (..., n, m): singular values up to the larger of atol and rtol * the largest count as 0. A negative
+ * rtol means max(m, n) times the dtype's precision. */
+GT_API gt_err gt_pinv(gt_tensor *a, double rtol, double atol, gt_tensor **out);
+GT_API gt_err gt_det(gt_tensor *a, gt_tensor **out);
+/* det(a) = sign * exp(logabsdet) */
+GT_API gt_err gt_slogdet(gt_tensor *a, gt_tensor **sign, gt_tensor **logabsdet);
+/* The lower triangular L with a = L L^T; only a's lower triangle is read. */
+GT_API gt_err gt_cholesky(gt_tensor *a, gt_tensor **out);
+/* a = q r, r (k, n) upper triangular; k = min(m, n), or m if complete. */
+GT_API gt_err gt_qr(gt_tensor *a, bool complete, gt_tensor **q, gt_tensor **r);
+/* a = u diag(s) vh, s descending; u (m, k), vh (k, n) with k = min(m, n), or square if full. */
+GT_API gt_err gt_svd(gt_tensor *a, bool full, gt_tensor **u, gt_tensor **s, gt_tensor **vh);
+GT_API gt_err gt_svdvals(gt_tensor *a, gt_tensor **s);
+/* a = v diag(w) v^T of symmetric a, w ascending; only the lower triangle is read, or the upper one. */
+GT_API gt_err gt_eigh(gt_tensor *a, bool upper, gt_tensor **w, gt_tensor **v);
+GT_API gt_err gt_eigvalsh(gt_tensor *a, bool upper, gt_tensor **w);
+/* The x with a x = b; b (..., n, k), or vectors (n) or (..., n) as many as a has matrices. Batches broadcast. */
+GT_API gt_err gt_solve(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* The same for triangular a, the rest of which is not read; unitriangular: nor its diagonal, which is 1. */
+GT_API gt_err gt_solve_triangular(gt_tensor *a, gt_tensor *b, bool upper, bool unitriangular, gt_tensor **out);
 
 /* ---- gradients ---------------------------------------------------------------------------------------------- */
 

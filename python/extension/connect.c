@@ -28,7 +28,7 @@ static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
 static bool default_opening; /* some thread starts the default client's server */
-static PyObject *value_error, *type_error, *connection_error, *timeout_error, *current_key;
+static PyObject *value_error, *type_error, *linalg_error, *connection_error, *timeout_error, *current_key;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
 
@@ -57,6 +57,9 @@ PyObject *gt__py_raise(gt_err err)
         break;
     case GT_ERR_INTERRUPTED:
         type = PyExc_KeyboardInterrupt;
+        break;
+    case GT_ERR_LINALG:
+        type = linalg_error;
         break;
     case GT_ERR_UNSUPPORTED:
         type = PyExc_NotImplementedError;
@@ -596,6 +599,7 @@ int gt__py_connect_init(PyObject *module)
      * in time is a connection that failed. */
     if (add_exception(module, "GtError", PyExc_RuntimeError, PyExc_ValueError, &value_error) < 0 ||
         add_exception(module, "GtTypeError", PyExc_TypeError, PyExc_RuntimeError, &type_error) < 0 ||
+        add_exception(module, "LinAlgError", PyExc_RuntimeError, PyExc_ValueError, &linalg_error) < 0 ||
         add_exception(module, "GtConnectionError", PyExc_ConnectionError, PyExc_RuntimeError, &connection_error) <
             0 ||
         add_exception(module, "GtTimeoutError", connection_error, PyExc_TimeoutError, &timeout_error) < 0)

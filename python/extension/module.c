@@ -45,6 +45,7 @@ static int module_exec(PyObject *module)
     PyMethodDef *const tables[] = {own_functions,
                                    gt__py_create_functions,
                                    gt__py_random_functions,
+                                   gt__py_linalg_functions,
                                    gt__py_autograd_functions,
                                    gt__py_movement_functions,
                                    gt__py_interop_functions,

@@ -111,8 +111,7 @@ int gt__py_generator_enter(PyObject *generator, gt_client *client)
 
 int gt__py_generator_leave(PyObject *generator, gt_client *client, gt_random ours)
 {
-    PyObject *state =
-        Py_BuildValue("(KK)", (unsigned long long)client->seed, (unsigned long long)client->stream);
+    PyObject *state = Py_BuildValue("(KK)", (unsigned long long)client->seed, (unsigned long long)client->stream);
     client->seed = ours.seed;
     client->stream = ours.stream;
     int status = state ? PyObject_SetAttrString(generator, "_state", state) : -1;
@@ -128,7 +127,8 @@ PyMethodDef gt__py_random_functions[] = {
      .ml_doc = "bernoulli(input): 1 with probability input, elementwise, else 0."},
     FAST("multinomial", py_multinomial,
          "multinomial(input, num_samples, replacement=False): positions drawn by their weights, for each row."),
-    NOARGS("_random_state", py_random_state, "_random_state(): the seed, and how many random tensors it has given."),
+    NOARGS("_random_state", py_random_state,
+           "_random_state(): the seed, and how many random tensors it has given."),
     {.ml_name = "_set_random_state",
      .ml_meth = py_set_random_state,
      .ml_flags = METH_VARARGS,

@@ -16,10 +16,9 @@ from gt._gt import (  # noqa: F401
     full_like, gpu_workers, grad, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from gt import linalg  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
-from gt.client.random import (  # noqa: F401
-    Generator, bernoulli, get_rng_state, initial_seed, multinomial, normal, randperm, seed, set_rng_state)
 from gt.client.registry import functions as _functions
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401

@@ -13,7 +13,7 @@
 
 #include "autograd.h"
 
-enum { MAX_TEMPORARIES = 40 };
+enum { MAX_TEMPORARIES = 64 };
 
 typedef struct frame {
     gt_node *node;

@@ -5,6 +5,7 @@
  * compile.
  */
 #include "gradients_elementwise.h"
+#include "gradients_linalg.h"
 #include "gradients_move.h"
 #include "gradients_norm.h"
 #include "gradients_reduce.h"

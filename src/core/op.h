@@ -50,6 +50,8 @@ typedef enum gt_opcode {
  *   POOL        a                                               window
  *   IM2COL      a                                               window; (N,C,...) <-> (N,C*kernel,windows)
  *   RESAMPLE    a             axis, mode << 8     step.f        size; 1: corners are aligned. See window.h
+ *   MATRIX      a             (linalg.h)          (linalg.h)
+ *   SOLVE       a b           gt_triangle.i (solve_triangular)                  a x = b
  *   RESHAPE     a                                               shape
  *   EXPAND      a                                               shape (leading axes may be new)
  *   PERMUTE     a             axes, a byte each
@@ -100,6 +102,8 @@ typedef enum gt_form {
     GT_FORM_POOL,
     GT_FORM_IM2COL,
     GT_FORM_RESAMPLE,
+    GT_FORM_MATRIX,
+    GT_FORM_SOLVE,
     GT_FORM_RESHAPE,
     GT_FORM_PERMUTE,
     GT_FORM_EXPAND,
@@ -264,6 +268,9 @@ static inline const gt_meta *gt__op_result_like(gt_opcode op, unsigned count, co
 
 struct gt_instruction;
 union gt_slot;
+
+/* op_infer_linalg.c: gt__op_infer's part for the forms MATRIX and SOLVE, whose operands are tensors. */
+gt_err gt__infer_linalg(const struct gt_instruction *ins, const gt_meta *const *in, gt_meta *out);
 
 /*
  * Infer the result of one computing instruction. in[k] is operand k's metadata, NULL for a literal; CAT has

@@ -380,6 +380,11 @@ static gt_err infer_layer_norm(inference *s)
     return GT_OK;
 }
 
+static gt_err infer_linalg(inference *s)
+{
+    return gt__infer_linalg(s->ins, s->in, s->out);
+}
+
 #include "op_infer_move.h" /* views, movement, indexing, creation */
 
 /* ------------------------------------------------------------------------------------------------------------ */
@@ -402,6 +407,8 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_POOL] = gt__infer_window,
     [GT_FORM_IM2COL] = gt__infer_window,
     [GT_FORM_RESAMPLE] = gt__infer_resample,
+    [GT_FORM_MATRIX] = infer_linalg,
+    [GT_FORM_SOLVE] = infer_linalg,
     [GT_FORM_RESHAPE] = infer_reshape,
     [GT_FORM_PERMUTE] = infer_permute,
     [GT_FORM_EXPAND] = infer_expand,

@@ -5,6 +5,8 @@
 #ifndef GT_TESTS_AUTOGRAD_FUNCTIONS_H
 #define GT_TESTS_AUTOGRAD_FUNCTIONS_H
 
+#include "autograd_linalg.h"
+
 static gt_err run_power_literal(gt_tensor **in, gt_tensor **out)
 {
     return gt_pow_scalar(in[0], 2.5, out);
@@ -205,6 +207,7 @@ static gt_err run_shared(gt_tensor **in, gt_tensor **out)
 }
 
 static const function others[] = {
+    LINALG_FUNCTIONS
     {.name = "power of a literal", .run = run_power_literal, .inputs = {{2, {2, 3}}}},
     {.name = "layer_norm", .run = run_layer_norm, .inputs = {{3, {2, 2, 3}}, {2, {2, 3}}, {2, {2, 3}}}},
     {.name = "matmul", .run = run_matmul, .inputs = {{2, {2, 3}}, {2, {3, 4}}}},

@@ -57,6 +57,38 @@ static inline void example_slice(example *e)
     set_words(&e->record[3], 1, 3, 2);
 }
 
+static inline void example_matrix(example *e)
+{
+    META(&e->operand[0], GT_FLOAT32, 2, 3, 3);
+    switch ((gt_opcode)e->record->ins.op) {
+    case GT_OP_det:
+        META(&e->expected, GT_FLOAT32, 2);
+        break;
+    case GT_OP_slogdet:
+        META(&e->expected, GT_FLOAT32, 2, 2);
+        break;
+    case GT_OP_qr:
+        META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
+        META(&e->expected, GT_FLOAT32, 2, 7, 3);
+        break;
+    case GT_OP_svd:
+        e->record->ins.imm[0].i = 1; /* all vectors */
+        META(&e->operand[0], GT_FLOAT32, 2, 3, 4);
+        META(&e->expected, GT_FLOAT32, 2, 8, 4);
+        break;
+    case GT_OP_eigh:
+        META(&e->expected, GT_FLOAT32, 2, 4, 3);
+        break;
+    case GT_OP_pinv:
+        META(&e->operand[0], GT_FLOAT32, 2, 3, 4);
+        META(&e->expected, GT_FLOAT32, 2, 4, 3);
+        break;
+    default:
+        META(&e->expected, GT_FLOAT32, 2, 3, 3);
+        break;
+    }
+}
+
 static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
 {
     gt_instruction *ins = &e->record->ins;
@@ -110,6 +142,14 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         expect_shape(e, dtype, a);
         if (ins->op == GT_OP_multinomial)
             META(&e->expected, dtype, 3, 2);
+        break;
+    case GT_FORM_MATRIX:
+        example_matrix(e);
+        break;
+    case GT_FORM_SOLVE:
+        META(a, GT_FLOAT64, 3, 3);
+        META(b, GT_FLOAT64, 2, 3, 5);
+        META(&e->expected, GT_FLOAT64, 2, 3, 5);
         break;
     case GT_FORM_TOPK:
         ins->imm[0].i = 2;
@@ -312,7 +352,7 @@ static inline void example_make(gt_opcode op, example *e)
     for (unsigned k = 0; k < row->operands; k++)
         e->record->ins.operand[k] = 1 + k;
     bool creates = form >= GT_FORM_FULL,
-         computes = form <= GT_FORM_LAYER_NORM || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK ||
+         computes = form <= GT_FORM_SOLVE || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK ||
                     form == GT_FORM_SAMPLE;
     if (creates)
         example_create(form, e);

@@ -8,6 +8,7 @@
  */
 #include "check.h"
 #include "engine_fixture.h"
+#include "engine_linalg.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -680,6 +681,8 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_POOL] = generate_pool,
     [GT_FORM_IM2COL] = generate_im2col,
     [GT_FORM_RESAMPLE] = generate_resample,
+    [GT_FORM_MATRIX] = generate_matrix,
+    [GT_FORM_SOLVE] = generate_solve,
     [GT_FORM_RESHAPE] = generate_copy,
     [GT_FORM_CAST] = generate_cast,
     [GT_FORM_COPY] = generate_copy,
@@ -806,6 +809,7 @@ int main(int argc, char **argv)
         if (!needs_no_engine((gt_form)gt__op_table[op].form))
             check_run(gt__op_table[op].name, test_row, &op);
     check_run("bad indices", test_bad_indices, NULL);
+    check_run("matrices without a result", test_no_result, NULL);
     check_run("threads", test_threads, NULL);
     fixture_now.tested->ops->close(fixture_now.tested);
     fixture_now.reference->ops->close(fixture_now.reference);

@@ -130,6 +130,49 @@ def first_derivative(function):
             weights = gt.arange(y.numel(), dtype=gt.float64).reshape(y.shape) + 1
             return gt.grad((y * weights).sum(), x, create_graph=True)[0]
     return derivative
+def regular(x):
+    """Far from singular."""
+    return x * 0.3 + gt.eye(x.shape[-1], dtype=gt.float64) * 2
+
+
+def positive(x):
+    return x @ x.mT + gt.eye(x.shape[-1], dtype=gt.float64)
+
+
+def singular(x):
+    """Something of all factors, whatever signs the vectors have."""
+    u, s, vh = gt.linalg.svd(x, full_matrices=False)
+    return (u.abs() * s.unsqueeze(-2)) @ vh.abs()
+
+
+def proper(x):
+    w, v = gt.linalg.eigh(positive(x))
+    return (v.abs() * w.unsqueeze(-2)) @ v.mT.abs()
+
+
+def factors(x):
+    q, r = gt.linalg.qr(x)
+    return q.sin() @ r.cos()
+
+
+SPECIAL.update({
+    'inverse': lambda: check(lambda x: gt.inverse(regular(x)), numbers((2, 3, 3), 1)),
+    'pinv': lambda: [check(gt.linalg.pinv, numbers(s, 2)) for s in [(4, 2), (2, 4), (2, 3, 3)]],
+    'cofactor': lambda: check(lambda x: _gt._cofactor(regular(x)), numbers((2, 3, 3), 1)),
+    'det': lambda: check(gt.det, numbers((2, 3, 3), 1)),
+    'slogdet': lambda: check(lambda x: gt.slogdet(regular(x)).logabsdet, numbers((2, 3, 3), 1)),
+    'cholesky': lambda: [check(lambda x: gt.linalg.cholesky(positive(x), upper=u), numbers((2, 3, 3), 1))
+                         for u in (False, True)],
+    'qr': lambda: [check(factors, numbers(s, 1)) for s in [(4, 2), (2, 4), (2, 3, 3)]],
+    'svd': lambda: [check(f, numbers(s, 3)) for s in [(4, 2), (2, 4), (2, 3, 3)] for f in (singular, gt.linalg.svdvals)],
+    'eigh': lambda: [check(f, numbers((2, 3, 3), 3)) for f in (proper, lambda x: gt.linalg.eigvalsh(positive(x)))],
+    'solve': lambda: [check(lambda a, b: gt.linalg.solve(regular(a), b), numbers(s, 1), numbers(t, 2))
+                      for s, t in [((3, 3), (3, 2)), ((3, 3), (2, 3, 2)), ((2, 3, 3), (3, 1)), ((3, 3), (3,))]],
+    'solve_triangular': lambda: [
+        check(lambda a, b: gt.linalg.solve_triangular(regular(a), b, upper=u, unitriangular=n), numbers((2, 3, 3), 1),
+              numbers((3, 2), 2))
+        for u in (False, True) for n in (False, True)],
+})
 
 
 def assigned(x, value):

@@ -12,13 +12,14 @@ import pytest
 import torch
 
 import gt
+import table_linalg
 import table_lines
 import table_movement
 from gt._gt import op_table
 from support import DTYPES, FLOATS, INTEGERS, Collector, check, raises, to_gt, torch_dtype, values
 from table_operands import LARGE, SUM_TOLERANCE, VIEWS, operands, torch_function, torch_result, views
 
-CHECKS = {**table_movement.CHECKS, **table_lines.CHECKS}
+CHECKS = {**table_movement.CHECKS, **table_lines.CHECKS, **table_linalg.CHECKS}
 ROWS = {row[0]: row for row in op_table() if row[1] != "CONTROL"}
 
 BROADCASTS = [

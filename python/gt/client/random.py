@@ -10,16 +10,18 @@ import os
 
 from gt import _gt
 from gt._gt import Tensor
-from gt.client.tensor import method
+from gt.client.registry import function, method
 
 # ---- the state -----------------------------------------------------------------------------------------------
 
 
+@function
 def initial_seed():
     """initial_seed(): the seed of the numbers now drawn."""
     return _gt._random_state()[0]
 
 
+@function
 def seed():
     """seed(): start from a seed of the system's choosing, and return it."""
     chosen = int.from_bytes(os.urandom(8), 'little')
@@ -38,16 +40,19 @@ def _from_bytes(state):
     return int.from_bytes(content[:8], 'little'), int.from_bytes(content[8:], 'little')
 
 
+@function
 def get_rng_state():
     """get_rng_state(): where the random numbers stand, a uint8 tensor."""
     return _as_bytes(_gt._random_state())
 
 
+@function
 def set_rng_state(new_state):
     """set_rng_state(new_state): go back to where get_rng_state() was called."""
     _gt._set_random_state(*_from_bytes(new_state))
 
 
+@function
 class Generator:
     """Random numbers of its own: pass it as generator= to the functions that take one."""
 
@@ -95,6 +100,7 @@ def drawing(generator):
 # ---- new tensors ---------------------------------------------------------------------------------------------
 
 
+@function
 def randperm(n, *, generator=None, dtype=None, requires_grad=False, device=None):
     """randperm(n): the numbers 0 .. n-1 in random order."""
     with drawing(generator):
@@ -125,6 +131,7 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
         return _gt.multinomial(self, num_samples, replacement)
 
 
+@function
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires_grad=False):
     """normal(mean, std) of tensors, or normal(mean, std, size): normally distributed numbers."""
     if not isinstance(std, Tensor) and std < 0:

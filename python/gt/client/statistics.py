@@ -1,5 +1,6 @@
 """Tensor methods that sum up: norms, moments, reductions that skip NaN, differences, covariances."""
 
+from gt import linalg
 from gt._gt import cat, where
 from gt.client.registry import axis_of, function, method
 
@@ -10,10 +11,10 @@ from gt.client.registry import axis_of, function, method
 @method
 def norm(self, p='fro', dim=None, keepdim=False, dtype=None, *, axis=None, keepdims=False):
     """norm(p=2, dim=None, keepdim=False): the p-norm of the elements, over one or several dimensions; p may be any
-    number, an infinity, or 'fro'."""
+    number, an infinity, 'fro', or 'nuc'."""
     dim = axis if dim is None else dim
     if p == 'nuc':
-        raise NotImplementedError('norm: the nuclear norm is the sum of the singular values: gt.linalg.svdvals(x).sum()')
+        return linalg.matrix_norm(self, 'nuc', dim or (-2, -1), bool(keepdim or keepdims), dtype=dtype)
     if isinstance(p, str) and p != 'fro':
         raise RuntimeError(f'norm: only the string arguments fro and nuc are valid, got {p}')
     self = self if dtype is None else self.to(dtype)

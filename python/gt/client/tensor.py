@@ -2,14 +2,14 @@
 
 The C extension (gt._gt) has every operation of the op table, indexing and shapes. What is written in Python needs no speed
 of its own: it calls those. Each function marked @method becomes a method of Tensor. They are in files by family: ordering,
-picking, arrangement, products, statistics, and here what is left.
+picking, arrangement, products, linalg, statistics, random, and here what is left.
 """
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
-from gt.client import arrangement, ordering, picking, products, statistics  # noqa: F401
+from gt.client import arrangement, linalg, ordering, picking, products, random, statistics  # noqa: F401
 from gt.client.arrangement import movedim
 from gt.client.registry import in_place, method, methods
 

@@ -213,6 +213,8 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call)
         [GT_FORM_POOL] = gt__reference_average,
         [GT_FORM_IM2COL] = gt__reference_im2col,
         [GT_FORM_RESAMPLE] = gt__reference_resample,
+        [GT_FORM_MATRIX] = gt__reference_matrix,
+        [GT_FORM_SOLVE] = gt__reference_solve,
         [GT_FORM_RESHAPE] = gt__reference_copy,
         [GT_FORM_CAST] = gt__reference_copy,
         [GT_FORM_COPY] = gt__reference_copy,

@@ -68,6 +68,20 @@ gt_err gt__reference_arange(const gt_call *call);
 gt_err gt__reference_eye(const gt_call *call);
 gt_err gt__reference_random(const gt_call *call);
 
+/* reference_linalg.c: linear algebra */
+gt_err gt__reference_matrix(const gt_call *call);
+gt_err gt__reference_solve(const gt_call *call);
+
+/*
+ * reference_decompose.c: for reference_linalg.c; matrices are row-major, a (m, n), k = min(m, n); false: no memory.
+ * qr: q (m, c) and r (c, n) with a = q r; c is k or m.
+ * eigh: w ascending and v (n, n) with a = v diag(w) v^T; a is symmetric and is destroyed.
+ * svd: u (m, m), s (k) descending, v (n, n) with a = u diag(s) v^T.
+ */
+bool gt__reference_qr(const double *a, int64_t m, int64_t n, int64_t c, double *q, double *r);
+void gt__reference_eigh(double *a, int64_t n, double *w, double *v);
+bool gt__reference_svd(const double *a, int64_t m, int64_t n, double *u, double *s, double *v);
+
 /* reference_sample.c: random numbers that depend on others */
 gt_err gt__reference_sample(const gt_call *call);
 

@@ -98,6 +98,8 @@ gt_err gt__cpu_max_pool(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_average(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_im2col(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_resample(gt_engine *engine, const gt_call *call);
+/* linalg.c: MATRIX, SOLVE. */
+gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call);
 /* movement.c: copy is CAST, COPY, and a RESHAPE that must copy. */
 gt_err gt__cpu_copy(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_cat(gt_engine *engine, const gt_call *call);

@@ -1,0 +1,58 @@
+/*
+ * linalg.h: how the rows of linear algebra pack several results into one tensor, and their options.
+ *
+ * An instruction has one result. Where mathematics has more, the worker computes them at once and lays them side by side as
+ * rows of one matrix, so that each is a slice: client/linalg.c cuts, gradients_linalg.h cuts and joins.
+ * a is (..., m, n), k = min(m, n):
+ *
+ *   row       imm[0]            imm[1]            result
+ *   inverse                                       (..., n, n)
+ *   cofactor                                      (..., n, n)
+ *   pinv      rtol.f            atol.f            (..., n, m)
+ *   det                                           (...)
+ *   slogdet                                       (..., 2): the sign, log |det|
+ *   cholesky                                      (..., n, n)
+ *   qr        gt_vectors.i                        (..., m + n, c): q (m, c), then r^T (n, c); c = k, full: m
+ *   svd       gt_vectors.i                        (..., m + 1 + n, c): u (m, c), s, v (n, c); c = k, full: max(m, n),
+ *                                                 and zeros where u or v has fewer columns. Only values: (..., 1, k)
+ *   eigh      gt_vectors.i      1 = upper         (..., 1 + n, n): w, then v. Only values: (..., 1, n)
+ */
+#ifndef GT_CORE_LINALG_H
+#define GT_CORE_LINALG_H
+
+#include "instruction.h"
+
+/* Which vectors a decomposition gives. */
+typedef enum gt_vectors {
+    GT_VECTORS_REDUCED = 0,
+    GT_VECTORS_FULL = 1,
+    GT_VECTORS_NONE = 2,
+} gt_vectors;
+
+/* Bits of solve_triangular's imm[0]. */
+typedef enum gt_triangle {
+    GT_TRIANGLE_UPPER = 1 << 0,
+    GT_TRIANGLE_UNIT = 1 << 1,
+} gt_triangle;
+
+/* The last two sizes. */
+static inline int64_t gt__rows(const gt_meta *meta)
+{
+    return meta->shape[meta->rank - 2];
+}
+
+static inline int64_t gt__columns(const gt_meta *meta)
+{
+    return meta->shape[meta->rank - 1];
+}
+
+/* pinv: the singular values up to this count as 0. */
+static inline double gt__pinv_cutoff(double rtol, double atol, double largest, int64_t m, int64_t n,
+                                     gt_dtype dtype)
+{
+    double precision = dtype == GT_FLOAT64 ? 0x1p-52 : 0x1p-23;
+    double relative = (rtol < 0 ? (double)(m > n ? m : n) * precision : rtol) * largest;
+    return relative > atol ? relative : atol;
+}
+
+#endif

@@ -1,0 +1,195 @@
+"""Checks of the op table's rows of linear algebra, called by test_ops_table.py like those of table_movement.py.
+
+They work in float32 and float64 and refuse the rest. Where a decomposition is not unique, what it must do is checked.
+"""
+
+import torch
+
+import gt
+from support import raises, to_gt, values
+
+TOLERANCE = {"float32": (2e-4, 2e-4), "float64": (1e-9, 1e-9)}
+SQUARE = [(1, 1), (4, 4), (3, 5, 5), (2, 1, 3, 3), (0, 0), (2, 0, 0), (0, 3, 3), (33, 33)]
+RECTANGULAR = [(5, 3), (3, 5), (2, 6, 2), (2, 1, 7), (0, 3), (3, 0), (0, 4, 2), (40, 25)]
+
+
+def matrices(shapes, dtype, regular=True):
+    """(what, GT tensor, torch tensor), also as views; regular: far from singular."""
+    for shape in shapes:
+        x = values(shape, dtype, 1)
+        if regular:
+            x = x / 4 + 2 * torch.eye(shape[-2], shape[-1], dtype=x.dtype)
+        yield f"{shape}", to_gt(x), x
+    wide = values((2, 6, 12), dtype, 2) / 4 + 2 * torch.eye(6, 12, dtype=x.dtype)
+    wide[:, :, ::2] += 2 * torch.eye(6, dtype=x.dtype)
+    yield "transposed", to_gt(wide[:, :, :6]).mT, wide[:, :, :6].mT
+    yield "stepped", to_gt(wide)[:, :, ::2], wide[:, :, ::2]
+    yield "flipped", to_gt(wide[..., :6].flip(1))[:, ::-1], wide[..., :6]
+    yield "expanded", to_gt(wide[:1, :, :6]).expand(3, 6, 6), wide[:1, :, :6].expand(3, 6, 6)
+
+
+def refused(name, dtype, cases, run):
+    if dtype in TOLERANCE:
+        return False
+    raises((TypeError, RuntimeError), run, "linalg.")
+    cases.true(f"{name} of {dtype} is refused", True)
+    return True
+
+
+def check_function(name, types, dtype, cases):
+    """Rows whose result is unique: the same as torch's."""
+    function, reference = {
+        "inverse": (gt.inverse, torch.inverse),
+        "pinv": (gt.linalg.pinv, torch.linalg.pinv),
+        "det": (gt.det, torch.det),
+        "cofactor": (gt._gt._cofactor, lambda x: torch.linalg.det(x)[..., None, None] * torch.linalg.inv(x).mT),
+    }[name]
+    if refused(name, dtype, cases, lambda: function(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE + (RECTANGULAR if name == "pinv" else []), dtype):
+        expected = reference(x)
+        scale = 1 + float(expected.abs().max()) if expected.numel() else 1
+        cases.same(f"{name}({what})", lambda: function(t), expected, rtol=rtol, atol=atol * scale)
+
+
+def check_slogdet(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.slogdet(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE, dtype, regular=False):
+        expected = torch.linalg.slogdet(x)
+        cases.same(f"sign of {what}", lambda: gt.slogdet(t).sign, expected.sign)
+        cases.same(f"log of {what}", lambda: gt.slogdet(t).logabsdet, expected.logabsdet, rtol=rtol, atol=atol)
+    singular = torch.ones(2, 2, dtype=x.dtype)
+    cases.same("a singular one", lambda: gt.stack(gt.slogdet(to_gt(singular))), torch.stack(torch.slogdet(singular)))
+
+
+def check_cholesky(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.cholesky(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE, dtype):
+        t, x = t @ t.mT, x @ x.mT
+        for upper in (False, True):
+            expected = torch.linalg.cholesky(x, upper=upper)
+            cases.same(f"{what}, {upper}", lambda: gt.cholesky(t, upper), expected, rtol=rtol, atol=atol)
+    noise = torch.triu(values((4, 4), dtype, 3), 1)
+    x = torch.eye(4, dtype=noise.dtype)
+    cases.same("only the lower triangle is read", lambda: gt.cholesky(to_gt(x + noise)), x)
+
+
+def check_qr(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.linalg.qr(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE + RECTANGULAR, dtype, regular=False):
+        for mode in ("reduced", "complete", "r"):
+            expected = torch.linalg.qr(x, mode)
+            for k, part in enumerate("QR"):
+                run = lambda: gt.linalg.qr(t, mode)[k]  # noqa: E731
+                cases.same(f"{part} of {what}, {mode}", run, expected[k], rtol=rtol, atol=4 * atol)
+
+
+def identity_error(t, dtype):
+    """How far t^T t is from the identity."""
+    product = t.mT @ t
+    return float((product - gt.eye(t.shape[-1], dtype=t.dtype)).abs().amax()) if product.numel() else 0.0
+
+
+def check_svd(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.linalg.svd(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE + RECTANGULAR, dtype, regular=False):
+        expected = torch.linalg.svdvals(x)
+        cases.same(f"svdvals({what})", lambda: gt.linalg.svdvals(t), expected, rtol=rtol, atol=4 * atol)
+        for full in (True, False):
+            u, s, vh = gt.linalg.svd(t, full_matrices=full)
+            shapes = [tuple(part.shape) for part in torch.linalg.svd(x, full_matrices=full)]
+            cases.true(f"shapes of {what}, {full}", [tuple(part.shape) for part in (u, s, vh)] == shapes)
+            cases.same(f"values of {what}, {full}", lambda: s, expected, rtol=rtol, atol=4 * atol)
+            k = s.shape[-1]
+            product = (u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :]
+            cases.same(f"product of {what}, {full}", lambda: product, x, rtol=rtol, atol=8 * atol)
+            orthogonal = max(identity_error(u, dtype), identity_error(vh.mT, dtype)) < 10 * atol
+            cases.true(f"orthonormal vectors of {what}, {full}", orthogonal)
+
+
+def check_eigh(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.linalg.eigh(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE, dtype, regular=False):
+        for uplo in "LU":
+            w, v = gt.linalg.eigh(t, uplo)
+            expected = torch.linalg.eigvalsh(x, uplo)
+            cases.same(f"{what}, {uplo}", lambda: w, expected, rtol=rtol, atol=4 * atol)
+            cases.same(f"eigvalsh {what}", lambda: gt.linalg.eigvalsh(t, uplo), expected, rtol=rtol, atol=4 * atol)
+            symmetric = x.tril() + x.tril(-1).mT if uplo == "L" else x.triu() + x.triu(1).mT
+            product = (v * w.unsqueeze(-2)) @ v.mT
+            cases.same(f"product of {what}, {uplo}", lambda: product, symmetric, rtol=rtol, atol=8 * atol)
+            cases.true(f"orthonormal vectors of {what}, {uplo}", identity_error(v, dtype) < 10 * atol)
+
+
+EQUATIONS = [
+    ((4, 4), (4, 3)),
+    ((2, 4, 4), (4, 1)),
+    ((4, 4), (5, 4, 2)),
+    ((1, 3, 3), (2, 1, 3, 3)),
+    ((0, 0), (0, 2)),
+    ((3, 3), (3, 0)),
+    ((0, 3, 3), (3, 2)),
+    ((40, 40), (40, 7)),
+]
+
+
+def check_solve(name, types, dtype, cases):
+    square = to_gt(values((3, 3), dtype))
+    if refused(name, dtype, cases, lambda: gt.linalg.solve(square, square)):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for first, second in [*EQUATIONS, ((4, 4), (4,)), ((2, 4, 4), (2, 4))]:
+        x, y = values(first, dtype, 1) / 4 + 2 * torch.eye(first[-1]), values(second, dtype, 2)
+        x = x.to(y.dtype)
+        expected = torch.linalg.solve(x, y)
+        cases.same(f"{first}, {second}", lambda: gt.linalg.solve(to_gt(x), to_gt(y)), expected, rtol=rtol, atol=atol)
+    for what, t, x in matrices([(3, 3), (2, 4, 4)], dtype):
+        y = values((x.shape[-1], x.shape[-1]), dtype, 3)
+        expected = torch.linalg.solve(x, y)
+        cases.same(f"{what}", lambda: gt.linalg.solve(t, to_gt(y.T).T), expected, rtol=rtol, atol=atol)
+        expected = torch.linalg.solve(x, y, left=False)
+        cases.same(f"{what}, right", lambda: gt.linalg.solve(t, to_gt(y), left=False), expected, rtol=rtol, atol=atol)
+
+
+def check_solve_triangular(name, types, dtype, cases):
+    square = to_gt(values((3, 3), dtype))
+    if refused(name, dtype, cases, lambda: gt.linalg.solve_triangular(square, square, upper=True)):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for first, second in EQUATIONS:
+        x, y = values(first, dtype, 1) / 40 + torch.eye(first[-1]), values(second, dtype, 2)
+        x = x.to(y.dtype)
+        for upper in (False, True):
+            for unit in (False, True):
+                for left in (False, True):
+                    b = y if left else y.mT
+                    options = dict(upper=upper, left=left, unitriangular=unit)
+                    expected = torch.linalg.solve_triangular(x, b, **options)
+                    run = lambda: gt.linalg.solve_triangular(to_gt(x), to_gt(b), **options)  # noqa: E731
+                    cases.same(f"{first}, {second}, {options}", run, expected, rtol=rtol, atol=4 * atol)
+
+
+CHECKS = {
+    "inverse": check_function,
+    "pinv": check_function,
+    "det": check_function,
+    "cofactor": check_function,
+    "slogdet": check_slogdet,
+    "cholesky": check_cholesky,
+    "qr": check_qr,
+    "svd": check_svd,
+    "eigh": check_eigh,
+    "solve": check_solve,
+    "solve_triangular": check_solve_triangular,
+}
