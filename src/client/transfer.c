@@ -324,6 +324,7 @@ static gt_err send_pieces(gt_client *client, const gt_tensor *tensor, const uint
         slots->ins.imm[0].u = offset;
         slots->ins.imm[1].u = piece;
         memcpy(slots + 1, data + offset, piece);
+        gt__slots_pad(slots + 1, piece);
         gt__client_commit(client, 1 + tail, (int64_t)piece / 8);
         offset += piece;
     }
@@ -355,6 +356,7 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
     upload.tail = (uint16_t)(1 + gt__slots_for(first));
     if (first)
         memcpy(tail + 1, data, first);
+    gt__slots_pad(tail + 1, first);
     gt_tensor *tensor;
     GT_TRY(gt__emit(client, upload, tail, NULL, 0, &tensor));
     gt_err err = send_pieces(client, tensor, data, bytes);

@@ -11,6 +11,7 @@
 #define GT_CORE_INSTRUCTION_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "op.h"
 
@@ -75,6 +76,13 @@ static inline gt_literal gt__literal(const gt_instruction *ins, unsigned k)
 static inline unsigned gt__slots_for(size_t bytes)
 {
     return (unsigned)((bytes + sizeof(gt_slot) - 1) / sizeof(gt_slot));
+}
+
+/* Clear what follows `bytes` in the last of their slots: what lay there before may be somebody else's. */
+static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
+{
+    if (bytes % sizeof *slots)
+        memset((uint8_t *)slots + bytes, 0, sizeof *slots - bytes % sizeof *slots);
 }
 
 enum {

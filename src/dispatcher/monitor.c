@@ -37,6 +37,7 @@ static bool send_piece(gt_monitor *monitor, uint64_t topic, const char *text, ui
     record->ins.imm[0].u = offset;
     record->ins.imm[1].u = bytes;
     memcpy(record + 1, text, bytes);
+    gt__slots_pad(record + 1, bytes);
     gt__link_commit(link, 1 + tail);
     return true;
 }

@@ -100,6 +100,7 @@ static void answer_text(gt_session *session, uint64_t ticket, const char *text)
         record->ins.imm[1].u = piece;
         if (piece)
             memcpy(record + 1, text + offset, piece);
+        gt__slots_pad(record + 1, piece);
         gt__session_answer(session, record);
         offset += piece;
     } while (offset < bytes);

@@ -108,6 +108,7 @@ void gt__timing_flush(gt_worker *worker)
     record->ins.imm[1].u = count;
     record->ins.result = timing->entry_last - count + 1;
     memcpy(record + 1, timing->entries, count * sizeof timing->entries[0]);
+    gt__slots_pad(record + 1, count * sizeof timing->entries[0]);
     gt__link_commit(worker->link, 1 + tail);
 }
 

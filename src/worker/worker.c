@@ -54,6 +54,7 @@ static gt_instruction *answer_text(gt_worker *worker, uint64_t ticket, gt_err er
     answer->ins.imm[0].i = err;
     answer->ins.imm[1].u = bytes;
     memcpy(answer + 1, text, bytes);
+    gt__slots_pad(answer + 1, bytes);
     return &answer->ins;
 }
 
@@ -96,6 +97,7 @@ static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *vi
     }
     if (bytes)
         GT_TRY(worker->engine->ops->read(worker->engine, (uint8_t *)view->data + offset, answer + 1, bytes));
+    gt__slots_pad(answer + 1, bytes);
     gt__link_commit(worker->link, 1 + tail);
     return GT_OK;
 }
@@ -163,6 +165,7 @@ static void answer_stats(gt_worker *worker, uint64_t ticket)
         .op = GT_OP_reply, .tail = (uint16_t)tail, .flags = GT_FLAG_LAST, .result = ticket};
     answer->ins.imm[1].u = bytes;
     memcpy(answer + 1, report, bytes);
+    gt__slots_pad(answer + 1, bytes);
     gt__link_commit(worker->link, 1 + tail);
     gt__link_flush(worker->link);
 }

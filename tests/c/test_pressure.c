@@ -341,6 +341,47 @@ static void test_long_answers(const void *argument)
     server_stop(&s);
 }
 
+static bool cleared(const gt_slot *slot, size_t from)
+{
+    for (; from < sizeof *slot; from++)
+        if (slot->bytes[from])
+            return false;
+    return true;
+}
+
+/* Answers end in the middle of a slot: the rest of it does not tell what others were answered before. */
+static void test_nothing_left_over(const void *argument)
+{
+    (void)argument;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    server s;
+    server_new(&s, false);
+    server_add_worker(&s, false);
+    gt_link *other = server_link(&s), *client = server_link(&s);
+    server_start(&s);
+    join_client(other);
+    join_client(client);
+    send_full(other, 1, 16, 3.0); /* a slot of threes, in every place of the rings */
+    for (uint64_t ticket = 2; ticket < 5000; ticket++) {
+        send_ins(other, (gt_instruction){.op = GT_OP_fetch, .result = ticket, .operand = {1}});
+        gt__link_flush(other);
+        if (!CHECK(receive(other, record)))
+            break;
+    }
+    send_full(client, 1, 3, 2.0);
+    send_ins(client, (gt_instruction){.op = GT_OP_fetch, .result = 2, .operand = {1}});
+    gt__link_flush(client);
+    CHECK(receive(client, record) && record->ins.imm[1].u == 3 * sizeof(float));
+    CHECK(cleared(record + 1, 3 * sizeof(float)));
+    send_ins(client, (gt_instruction){.op = GT_OP_stats, .result = 3});
+    gt__link_flush(client);
+    if (CHECK(receive(client, record)) && record->ins.imm[1].u % sizeof(gt_slot))
+        CHECK(cleared(record + record->ins.tail, record->ins.imm[1].u % sizeof(gt_slot)));
+    gt__link_close(client);
+    gt__link_close(other);
+    server_stop(&s);
+}
+
 /* Two long fetches, and the worker dies in the first: the client hears of both, once. */
 static void test_long_answer_lost(const void *argument)
 {
@@ -524,6 +565,7 @@ int main(int argc, char **argv)
     check_run("long answers by memory", test_long_answers, "memory");
     check_run("long answers by tcp", test_long_answers, "tcp");
     check_run("a long answer is lost", test_long_answer_lost, NULL);
+    check_run("nothing left over", test_nothing_left_over, NULL);
     check_run("an unheard worker stops", test_unheard_worker, NULL);
     check_run("an unheard worker is left", test_unheard_worker, "");
     check_run("segments end", test_segments_end, NULL);
