@@ -112,7 +112,8 @@ typedef struct gt_signal_line {
     double x, label_x, label_y;
     int row; /* of the labels, from below */
     size_t count;
-    char name[40]; /* empty: there is no room for it */
+    bool joined;   /* the name is of all `count` signals */
+    char name[64]; /* empty: there is no room for it */
 } gt_signal_line;
 
 /* A piece of the time axis in which something happens. Between two of them the axis is broken. */

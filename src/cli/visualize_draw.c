@@ -250,8 +250,8 @@ static void draw_signal(cairo_t *cairo, const gt_picture *picture, const gt_sign
     cairo_stroke(cairo);
     if (!*line->name)
         return;
-    char text[64];
-    snprintf(text, sizeof text, line->count > 1 ? "%s ×%zu" : "%s", line->name, line->count);
+    char text[96];
+    snprintf(text, sizeof text, line->joined ? "%s" : "%s ×%zu", line->name, line->count);
     ink(cairo, RED, 1);
     shape(cairo, GT_EVENT_SIGNAL, line->x, line->label_y, 0.36 * f);
     cairo_fill(cairo);

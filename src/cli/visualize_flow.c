@@ -152,11 +152,23 @@ static void signal_name(const gt_timeline_event *event, char *name, size_t size)
     snprintf(name, size, "%.*s", (int)strcspn(text, quoted ? "\"" : " "), text);
 }
 
+/* Several at one moment: all their names where they fit, else the number of them. */
+static void join_signal(gt_signal_line *line, const gt_timeline_event *event)
+{
+    char name[sizeof line->name];
+    signal_name(event, name, sizeof name);
+    size_t length = strlen(line->name), more = strlen(name);
+    line->count++;
+    line->joined &= length + 2 + more < sizeof line->name;
+    if (line->joined)
+        snprintf(line->name + length, sizeof line->name - length, ", %s", name);
+}
+
 enum { LABEL_ROWS = 3 };
 
 static int label_signal(const gt_picture *picture, gt_signal_line *line, double last[LABEL_ROWS])
 {
-    double f = picture->font, width = gt__text_width(line->name, 0.85 * f) + (line->count > 1 ? 2 * f : 0) + f;
+    double f = picture->font, width = gt__text_width(line->name, 0.85 * f) + (line->joined ? 0 : 2 * f) + f;
     double x = fmin(line->x + 0.3 * f, picture->width - width);
     for (int row = 0; row < LABEL_ROWS; row++)
         if (x >= last[row]) {
@@ -179,11 +191,11 @@ int gt__picture_signals(gt_picture *picture, const gt_timeline *timeline)
         double x = gt__picture_x(picture, timeline->events[k].time);
         gt_signal_line *before = picture->signal_count ? &picture->signals[picture->signal_count - 1] : NULL;
         if (before && x - before->x < 0.25 * picture->font) {
-            before->count++;
+            join_signal(before, &timeline->events[k]);
             continue;
         }
         gt_signal_line *line = GT_PUSH(picture->signals, picture->signal_count, picture->signal_capacity);
-        *line = (gt_signal_line){.x = x, .count = 1};
+        *line = (gt_signal_line){.x = x, .count = 1, .joined = true};
         signal_name(&timeline->events[k], line->name, sizeof line->name);
     }
     for (size_t k = 0; k < picture->signal_count; k++)

@@ -303,15 +303,34 @@ static void find_partners(gt_timeline *timeline)
     free(open);
 }
 
-/* The other worker of an instruction that moves data: named in its details as to= or from=. */
+/* Whether two requests in a row are the same collective's, or a send and its recv: the same tensor, another
+ * worker. */
+static bool together(const gt_timeline_event *before, const gt_timeline_event *event)
+{
+    bool moves = event->category == GT_CATEGORY_MOVE || event->category == GT_CATEGORY_ALL_REDUCE ||
+                 event->category == GT_CATEGORY_ALL_GATHER;
+    return moves && before->event == GT_EVENT_WORKER_SEND && before->category == event->category &&
+           before->party != event->party && strcmp(before->details, event->details) == 0;
+}
+
+/* The other worker of an instruction that moves data: named in its details as to= or from=, or its neighbour in a
+ * collective. What a send sends goes to the one that receives it. */
 static void find_peers(gt_timeline *timeline)
 {
     for (size_t k = 0; k < timeline->count; k++) {
-        gt_timeline_event *event = &timeline->events[k];
+        gt_timeline_event *event = &timeline->events[k], *before = k ? event - 1 : event;
         char name[64];
-        if (event->event == GT_EVENT_WORKER_SEND &&
-            (detail(event->details, "to", name, sizeof name) || detail(event->details, "from", name, sizeof name)))
+        if (event->event != GT_EVENT_WORKER_SEND)
+            continue;
+        if (detail(event->details, "to", name, sizeof name) || detail(event->details, "from", name, sizeof name))
             event->peer = find_party(timeline, GT_PARTY_WORKER, name, false);
+        else if (together(before, event)) {
+            bool received = strcmp(event->command, before->command) != 0;
+            *(received ? &before->peer : &event->peer) = received ? event->party : before->party;
+        }
+    }
+    for (size_t k = 0; k < timeline->count; k++) {
+        gt_timeline_event *event = &timeline->events[k];
         if (event->event == GT_EVENT_WORKER_RECV && event->partner >= 0)
             event->peer = timeline->events[event->partner].peer;
     }

@@ -112,7 +112,7 @@ def test_json_tells_what_workers_and_clients_do(programs, busy):
         assert worker["engine"] == "cpu" and worker["link"] == "memory"
         assert 0 <= worker["idle"] <= 1 and sum(worker["activity"].values()) <= 1.001
         assert sum(worker["activity"].values()) + worker["idle"] == pytest.approx(1, abs=0.02)
-        assert worker["activity"]["MatMul"] == max(worker["activity"].values())
+        assert {"MatMul", "ReLU", "BinaryOp", "Sum"} <= worker["activity"].keys()
         assert worker["ops_per_second"] > 0 and worker["bytes_per_second"] > 0
         assert 0 < worker["memory"] < worker["memory_limit"] and worker["tensors"] > 0 and worker["queue"] >= 0
     assert sum(client["share"] for client in said["clients"]) == pytest.approx(1, abs=0.01)

@@ -251,6 +251,39 @@ def test_moves_are_arrows_from_worker_to_worker(tmp_path):
     assert [bar["category"] for bar in layout["bars"]] == ["Move"]
 
 
+def test_collectives_and_sends_join_their_workers(tmp_path):
+    log = Log()
+    for index, worker in enumerate("abc"):
+        log.line(0.001 + 1e-6 * index, "WORKER_SEND", f"WORKER {worker}", "all_reduce", 64, "tensor_id=1_5")
+    log.line(0.0011, "WORKER_SEND", "WORKER a", "send", 64, "tensor_id=1_6")
+    log.line(0.0012, "WORKER_SEND", "WORKER c", "recv", 64, "tensor_id=1_6")
+    for worker, command, tensor, time in [
+        ("a", "all_reduce", 5, 2),
+        ("b", "all_reduce", 5, 2.1),
+        ("c", "all_reduce", 5, 2.2),
+        ("a", "send", 6, 3),
+        ("c", "recv", 6, 4),
+    ]:
+        log.line(
+            time * 1e-3,
+            "WORKER_RECV",
+            f"WORKER {worker}",
+            command,
+            16,
+            f"success=True tensor_id=1_{tensor} start={time * 1e-3 - 5e-4} duration=0.0004",
+        )
+    layout = draw(log, tmp_path)
+    names = [lane["name"][-1] for lane in layout["lanes"]]
+    kinds = [lane["kind"] for lane in layout["lanes"]]
+    between = sorted(
+        names[arrow["from"]] + names[arrow["to"]]
+        for arrow in layout["arrows"]
+        if kinds[arrow["from"]] == kinds[arrow["to"]] == "worker"
+    )
+    assert between == ["ac", "ba", "cb"]
+    assert {bar["category"] for bar in layout["bars"]} == {"AllReduce", "Move"}
+
+
 def test_more_bytes_are_larger_markers_and_thicker_arrows(tmp_path):
     log = Log()
     sizes = [64, 4096, 1 << 20, 1 << 30]
@@ -272,6 +305,17 @@ def test_signals_are_red_lines_through_all_lanes(small):
         column = pixels[int(layout["top"] * scale) : int(layout["bottom"] * scale), at - 1 : at + 3]
         red = (column[..., 0] > 200) & (column[..., 1] < 140) & (column[..., 2] < 140)
         assert red.any(1).mean() > 0.95
+
+
+def test_signals_of_one_moment_share_a_line(tmp_path):
+    log = Log()
+    for index in range(30):
+        log.line(0.001, "SIGNAL", "CLIENT 1", "Signal", 0, f'name="first {index}"')
+    log.line(0.002, "SIGNAL", "CLIENT 1", "Signal", 0, 'name="a"')
+    log.line(0.002, "SIGNAL", "CLIENT 1", "Signal", 0, 'name="b"')
+    crowd, couple = draw(log, tmp_path)["signals"]
+    assert crowd["count"] == 30 and crowd["name"].startswith("first 0, first 1")
+    assert (couple["count"], couple["name"]) == (2, "a, b")
 
 
 def test_failures_stand_out(small):
@@ -491,7 +535,9 @@ def test_python_module_is_the_same_program(tmp_path):
 
 def test_import_gt_loads_none_of_the_tools_libraries():
     code = "import gt; gt.ones(2).sum().item(); print(open('/proc/self/maps').read())"
-    maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment()).stdout
+    maps = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment()
+    ).stdout
     assert "/_gt." in maps and "libcairo" not in maps and "libncurses" not in maps
 
 
@@ -600,3 +646,29 @@ def test_help_and_mistakes(tmp_path):
         (["a.log", "--colour"], 2, "--help"),
     ]:
         assert message in visualize(*arguments, status=status, cwd=tmp_path).stderr, arguments
+
+
+# ---- real logs ------------------------------------------------------------------------------------------------
+
+
+def test_a_real_log(programs, tmp_path):
+    """Everything in it is understood, and drawn."""
+    path = tmp_path / "run.log"
+    programs.run(
+        """
+        import gt
+        a = gt.randn(64, 64)
+        b = (a @ a).relu()
+        c = ((b + 1) * 2).exp()
+        print(c.sum().item())
+        """,
+        GT_INSTRUCTION_LOG=path,
+    )
+    lines = path.read_text().splitlines()
+    ended = visualize(path, "--output", tmp_path / "p.png", "--dump-layout")
+    assert "not a log line" not in ended.stderr and f"Events: {len(lines)}\n" in ended.stderr
+    layout = json.loads(ended.stdout)
+    received = sum("| WORKER_RECV" in line for line in lines)
+    assert sum(bar["count"] for bar in layout["bars"] if not bar["waiting"]) == received
+    expected = {"MatMul", "ReLU", "BinaryOp", "UnaryOp", "Sum", "Create"}
+    assert expected <= {marker["category"] for marker in layout["markers"]}
