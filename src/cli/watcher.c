@@ -9,28 +9,66 @@
 #include "array.h"
 #include "hello.h"
 
-enum { MOST_BYTES = 64 << 20, PROBE_MS = 1000 }; /* of one message; for a dispatcher to answer */
+enum {
+    MOST_BYTES = 64 << 20, /* of one message */
+    PROBE_MS = 3000,       /* for a dispatcher to answer */
+    GRACE_MS = 300,        /* for further ones, after the first */
+    GLANCE_MS = 5,
+};
 
 static int by_port(const void *a, const void *b)
 {
     return *(const int *)a - *(const int *)b;
 }
 
-/* Those that answer: a name may be left of one that was killed. */
+/* Greet whoever listens at a port of this host; NULL: nobody does any more. */
+static gt_link *greet(int port)
+{
+    gt_link *link;
+    char address[32];
+    snprintf(address, sizeof address, "memory://localhost:%d", port);
+    if (gt__address_connect(address, PROBE_MS, &link) != GT_OK)
+        return NULL;
+    if (gt__hello_send(link, GT_ROLE_MONITOR, "monitor", NULL) == GT_OK)
+        return link;
+    gt__link_close(link);
+    return NULL;
+}
+
+/*
+ * The ports where somebody listens are those of dispatchers, of workers (for each other) and of some that were killed. A
+ * dispatcher says welcome to a monitor, at once; so all are greeted, and after the first answer the others have a little
+ * time left.
+ */
 static void find_servers(gt_watcher *watcher)
 {
-    int ports[GT_MAX_SERVERS], count = gt__address_servers(ports, GT_MAX_SERVERS);
-    qsort(ports, (size_t)count, sizeof *ports, by_port);
+    int ports[GT_MAX_SERVERS], count = gt__address_servers(ports, GT_MAX_SERVERS), waiting = count;
+    gt_link *links[GT_MAX_SERVERS];
+    uint64_t deadline = gt__deadline_ns(PROBE_MS);
+    for (int k = 0; k < count; k++)
+        links[k] = greet(ports[k]);
     watcher->server_count = 0;
-    for (int k = 0; k < count; k++) {
-        gt_link *link;
-        char address[32];
-        snprintf(address, sizeof address, "memory://localhost:%d", ports[k]);
-        if (gt__address_connect(address, PROBE_MS, &link) != GT_OK)
-            continue;
-        gt__link_close(link);
-        watcher->servers[watcher->server_count++] = ports[k];
+    while (waiting && gt__remaining_ms(deadline)) {
+        waiting = 0;
+        for (int k = 0; k < count; k++) {
+            gt_welcome welcome;
+            gt_err err = links[k] ? gt__hello_wait(links[k], GLANCE_MS, &welcome) : GT_ERR_CONNECTION;
+            bool undecided = err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
+            waiting += undecided;
+            if (!links[k] || undecided)
+                continue;
+            if (err == GT_OK && !watcher->server_count)
+                deadline = gt__deadline_ns(GRACE_MS);
+            if (err == GT_OK)
+                watcher->servers[watcher->server_count++] = ports[k];
+            gt__link_close(links[k]);
+            links[k] = NULL;
+        }
     }
+    for (int k = 0; k < count; k++)
+        if (links[k])
+            gt__link_close(links[k]);
+    qsort(watcher->servers, watcher->server_count, sizeof *watcher->servers, by_port);
 }
 
 static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *options, unsigned which)
