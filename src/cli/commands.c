@@ -10,6 +10,7 @@
 static const gt_command commands[] = {
     {.name = "server", .summary = "run a dispatcher that clients and workers connect to", .run = gt__command_server},
     {.name = "worker", .summary = "run a worker and join a server", .run = gt__command_worker},
+    {.name = "replay", .summary = "execute a recorded tape again, and look into it", .run = gt__command_replay},
     {0},
 };
 

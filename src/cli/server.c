@@ -20,11 +20,12 @@ static const char help[] =
     "      --insecure      allow an address that other machines can reach: anyone there may connect\n"
     "      --log FILE      write the instruction log to FILE (also GT_INSTRUCTION_LOG)\n"
     "      --log-size N    begin a new log when it has N bytes (64M, 1G); the last four are kept as FILE.1 ...\n"
+    "      --tape FILE     record everything that clients send in FILE, for `gt replay` (also GT_TAPE)\n"
     "      --port-file F   write the port to file F once the server is ready\n"
     "  -q, --quiet         do not print where the server listens\n"
     "  -h, --help          this text\n";
 
-enum { OPTION_HOST = 256, OPTION_CONFIG, OPTION_INSECURE, OPTION_LOG, OPTION_LOG_SIZE, OPTION_PORT_FILE };
+enum { OPTION_HOST = 256, OPTION_CONFIG, OPTION_INSECURE, OPTION_LOG, OPTION_LOG_SIZE, OPTION_PORT_FILE, OPTION_TAPE };
 
 typedef struct server_arguments {
     const char *host, *port_file, *config;
@@ -43,6 +44,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
         {.name = "insecure", .val = OPTION_INSECURE},
         {.name = "log", .has_arg = required_argument, .val = OPTION_LOG},
         {.name = "log-size", .has_arg = required_argument, .val = OPTION_LOG_SIZE},
+        {.name = "tape", .has_arg = required_argument, .val = OPTION_TAPE},
         {.name = "port-file", .has_arg = required_argument, .val = OPTION_PORT_FILE},
         {.name = "quiet", .val = 'q'},
         {.name = "help", .val = 'h'},
@@ -75,6 +77,9 @@ static int parse(int argc, char **argv, server_arguments *arguments)
             }
             fprintf(stderr, "gt server: '%s' is not a number of bytes, 4096 or more\n", optarg);
             return 2;
+        case OPTION_TAPE:
+            arguments->observer.tape = optarg;
+            break;
         case OPTION_PORT_FILE:
             arguments->port_file = optarg;
             break;

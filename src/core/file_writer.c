@@ -64,13 +64,18 @@ static bool remember(const struct stat *info)
     return known;
 }
 
-static int open_file(const char *path, uint64_t *size)
+static int open_file(const char *path, bool exclusive, uint64_t *size)
 {
     struct stat info;
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || fstat(fd, &info))
         return fd;
-    bool append = remember(&info);
+    bool append = S_ISREG(info.st_mode) && remember(&info);
+    if (append && exclusive) {
+        close(fd);
+        errno = EBUSY;
+        return -1;
+    }
     if (!append && S_ISREG(info.st_mode) && ftruncate(fd, 0)) {
         close(fd);
         return -1;
@@ -92,7 +97,7 @@ static bool rotate(gt_file_writer *writer)
     free(to);
     if (!writer->keep)
         unlink(writer->path);
-    int fd = open_file(writer->path, &writer->written);
+    int fd = open_file(writer->path, false, &writer->written);
     if (fd < 0)
         return false;
     close(writer->fd);
@@ -213,7 +218,13 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     pthread_mutex_init(&writer->mutex, NULL);
     pthread_cond_init(&writer->changed, NULL);
     gt_err err = GT_OK;
-    if (!writer->path || (writer->fd = open_file(writer->path, &writer->written)) < 0)
+    for (unsigned k = 2; writer->path && (writer->fd = open_file(writer->path, options->exclusive, &writer->written)) < 0 &&
+                         errno == EBUSY; k++) {
+        free(writer->path);
+        if (asprintf(&writer->path, "%s.%u", options->path, k) < 0)
+            writer->path = NULL;
+    }
+    if (writer->fd < 0)
         err = gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
     sigset_t all, before;
     sigfillset(&all);

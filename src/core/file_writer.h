@@ -6,6 +6,7 @@
 #ifndef GT_CORE_FILE_WRITER_H
 #define GT_CORE_FILE_WRITER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +19,12 @@ typedef struct gt_file_options {
     const char *what;      /* for messages: "instruction log" */
     uint64_t rotate_bytes; /* beyond this many the file becomes path.1, path.1 becomes path.2, ...; 0: never */
     unsigned keep;         /* old files */
+    bool exclusive;        /* if this process has written to the file before, write to path.2, path.3, ... */
 } gt_file_options;
 
 enum { GT_FILE_BUFFER = 256 * 1024 }; /* the most that one reserve may ask for */
 
-/* Creates or empties the file; a file that this process has written to before is appended to. */
+/* Creates or empties the file; one that this process has written to before is appended to, unless exclusive. */
 gt_err gt__file_open(const gt_file_options *options, gt_file_writer **writer);
 /* Room for `bytes` that belong together: rotation never parts them. NULL: the writing has failed. */
 char *gt__file_reserve(gt_file_writer *writer, size_t bytes);

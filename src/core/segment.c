@@ -186,6 +186,17 @@ bool gt__segment_busy(const gt_segment *segment)
     return atomic_load_explicit(segment->busy, memory_order_acquire) != 0;
 }
 
+bool gt__segment_read(const gt_segment *segment, size_t offset, void *to, size_t bytes)
+{
+    if (bytes > segment->bytes || offset > segment->bytes - bytes)
+        return false;
+    if (segment->data) {
+        memcpy(to, segment->data + offset, bytes);
+        return true;
+    }
+    return pread(segment->fd, to, bytes, (off_t)(SEGMENT_HEADER + offset)) == (ssize_t)bytes;
+}
+
 void gt__segment_done(gt_segment *segment)
 {
     const uint32_t idle = 0;

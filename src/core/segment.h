@@ -34,6 +34,8 @@ gt_err gt__segment_adopt(uint64_t id, int fd, gt_segment **segment);
 /* Map it, or find this process's mapping of the same memory. Idempotent. An adopted segment's descriptor is closed:
  * only its creator, and who passes it on without looking at it, needs one. */
 gt_err gt__segment_map(gt_segment *segment);
+/* Copy bytes out of a segment that is mapped or not, and stays so; false: they could not be read. */
+bool gt__segment_read(const gt_segment *segment, size_t offset, void *to, size_t bytes);
 /*
  * The data goes with the busy word, whoever wrote it last: give it (busy) or be done with it (idle) after writing or
  * reading, look at the word before the other end touches it. The records that go back and forth order this too, but

@@ -59,6 +59,8 @@ static char *put_shape(char *at, unsigned rank, const int64_t *shape)
             *at++ = ',';
         at = put_signed(at, shape[axis]);
     }
+    if (rank == 1)
+        *at++ = ',';
     *at++ = ')';
     return at;
 }

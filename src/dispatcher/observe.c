@@ -12,6 +12,7 @@
 #include "log.h"
 #include "monitor.h"
 #include "settings.h"
+#include "tape_writer.h"
 
 enum {
     CLOCK_EVERY = 16, /* lines between two looks at the clock */
@@ -28,6 +29,7 @@ typedef struct gt_sent {
 
 struct gt_observer {
     gt_file_writer *log;
+    gt_tape_writer *tape;
     bool console, traced;
     uint64_t sequence;
     gt_log_clock clock;
@@ -78,6 +80,19 @@ static uint64_t record_bytes(const gt_instruction *ins)
 
 /* ---- clients ------------------------------------------------------------------------------------------------ */
 
+static void log_received(gt_session *session, const gt_slot *record)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt_observer *observer = dispatcher->observer;
+    char *begin = line_begin(observer);
+    char *at = head(dispatcher, begin, GT_EVENT_RECV, &session->source, (gt_opcode)record->ins.op,
+                    record_bytes(&record->ins));
+    observer->received = observer->sequence;
+    at = gt__log_received(at, record);
+    const char *site = gt__session_site(session, record->ins.site);
+    line_end(dispatcher, begin, site ? gt__log_place(at, site) : at);
+}
+
 void gt__observe_received(gt_session *session, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
@@ -89,15 +104,10 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     }
     observer->record = record;
     observer->session = session;
-    if (!dispatcher->watching || record->ins.op == GT_OP_goodbye || record->ins.op == GT_OP_site)
-        return;
-    char *begin = line_begin(observer);
-    char *at = head(dispatcher, begin, GT_EVENT_RECV, &session->source, (gt_opcode)record->ins.op,
-                    record_bytes(&record->ins));
-    observer->received = observer->sequence;
-    at = gt__log_received(at, record);
-    const char *site = gt__session_site(session, record->ins.site);
-    line_end(dispatcher, begin, site ? gt__log_place(at, site) : at);
+    if (dispatcher->watching && record->ins.op != GT_OP_goodbye && record->ins.op != GT_OP_site)
+        log_received(session, record);
+    if (observer->tape)
+        gt__tape_writer_record(observer->tape, session, dispatcher->watching ? observer->received : 0, record);
 }
 
 void gt__observe_handled(gt_dispatcher *dispatcher)
@@ -135,6 +145,8 @@ void gt__observe_client(gt_session *session, const char *left)
         gt__log_source_set(&session->source, "CLIENT", number);
     } else
         dispatcher->observer->record = NULL;
+    if (dispatcher->observer->tape)
+        gt__tape_writer_client(dispatcher->observer->tape, session, left);
     if (!dispatcher->watching)
         return;
     char *begin = line_begin(dispatcher->observer);
@@ -325,7 +337,7 @@ static void decide(gt_dispatcher *dispatcher)
 {
     gt_observer *observer = dispatcher->observer;
     bool watching = observer->log || observer->console || observer->traced;
-    dispatcher->observing = watching || gt__log_on(GT_LOG_DISPATCHER);
+    dispatcher->observing = watching || observer->tape || gt__log_on(GT_LOG_DISPATCHER);
     if (watching == dispatcher->watching)
         return;
     dispatcher->watching = watching;
@@ -348,6 +360,8 @@ void gt__observer_flush(gt_dispatcher *dispatcher)
         fflush(stdout);
     if (observer->log)
         gt__file_flush(observer->log);
+    if (observer->tape)
+        gt__tape_writer_flush(observer->tape);
     observer->until_clock = 0;
 }
 
@@ -364,6 +378,9 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
     log.rotate_bytes = options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
     if (path && *path)
         GT_TRY(gt__file_open(&log, &observer->log));
+    const char *tape = options->tape ? options->tape : getenv("GT_TAPE");
+    if (tape && *tape)
+        GT_TRY(gt__tape_writer_new(tape, &observer->tape));
     decide(dispatcher);
     return GT_OK;
 }
@@ -373,6 +390,7 @@ void gt__observer_free(gt_dispatcher *dispatcher)
     if (!dispatcher->observer)
         return;
     gt__file_close(&dispatcher->observer->log);
+    gt__tape_writer_free(&dispatcher->observer->tape);
     free(dispatcher->observer);
     dispatcher->observer = NULL;
 }

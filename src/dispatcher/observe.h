@@ -20,6 +20,7 @@ typedef struct gt_observer gt_observer;
 typedef struct gt_observer_options {
     const char *log;      /* path of the instruction log; NULL: GT_INSTRUCTION_LOG; none: no log */
     uint64_t log_bytes;   /* rotate beyond; 0: GT_INSTRUCTION_LOG_SIZE, else never */
+    const char *tape;     /* path of the tape; NULL: GT_TAPE; none: no tape */
     bool console;         /* the same lines on standard output */
 } gt_observer_options;
 

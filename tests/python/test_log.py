@@ -65,7 +65,7 @@ def test_a_golden_log(programs):
     assert of("RECV") == textwrap.dedent(
         """\
         RECV CLIENT 1 CreateTensor 128B tensor_id=1 op=full shape=(2,3) dtype=float32 at=0-program.py:3
-        RECV CLIENT 1 CreateTensor 128B tensor_id=2 op=arange shape=(3) dtype=int64 at=0-program.py:4
+        RECV CLIENT 1 CreateTensor 128B tensor_id=2 op=arange shape=(3,) dtype=int64 at=0-program.py:4
         RECV CLIENT 1 BinaryOp 64B result=3 op=mul left=1 right=2 at=0-program.py:5
         RECV CLIENT 1 BinaryOp 64B result=4 op=add left=3 right=1.5 at=0-program.py:5
         RECV CLIENT 1 UnaryOp 64B result=5 op=relu input=4 at=0-program.py:5

@@ -1,0 +1,193 @@
+/*
+ * test_tape.c: tapes that are whole, cut short, damaged, and made by an enemy who knows the checksum. Whatever the file,
+ * reading ends with what came before the damage and says where it is; replaying it never does more than fail.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client_fixture.h"
+#include "link.h"
+#include "random_numbers.h"
+#include "replay.h"
+#include "tape.h"
+
+static char path[64];
+static uint8_t *original;
+static size_t original_bytes;
+static uint64_t original_records;
+
+/* ---- files -------------------------------------------------------------------------------------------------- */
+
+static void write_file(const uint8_t *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file && fwrite(data, 1, bytes, file) == bytes);
+    if (file)
+        fclose(file);
+}
+
+static void read_file(void)
+{
+    FILE *file = fopen(path, "rb");
+    if (!CHECK(file != NULL))
+        abort();
+    fseek(file, 0, SEEK_END);
+    original_bytes = (size_t)ftell(file);
+    rewind(file);
+    original = malloc(original_bytes);
+    CHECK_EQ(fread(original, 1, original_bytes, file), original_bytes);
+    fclose(file);
+}
+
+/* A program worth recording: uploads small and large, ops of several forms, frees, a failure. */
+static void record(void)
+{
+    setenv("GT_TAPE", path, 1);
+    gt_client *client = open_client(1);
+    unsetenv("GT_TAPE");
+    gt_tensor *a = two_rows(client), *big = NULL, *sum = NULL, *index = NULL, *wrong = NULL;
+    float *values = malloc(100000 * sizeof *values);
+    for (int k = 0; k < 100000; k++)
+        values[k] = (float)k;
+    OK(gt_from_data(client, GT_FLOAT32, SHAPE(100000), values, &big));
+    OK(gt_sum(big, 0, false, &sum));
+    OK(gt_from_data(client, GT_INT64, SHAPE(1), (int64_t[]){9}, &index));
+    OK(gt_take(a, index, 0, &wrong));
+    float total;
+    OK(gt_fetch(sum, &total, sizeof total));
+    CHECK(total > 4.9e9f && total < 5.1e9f);
+    for (int k = 0; k < 50; k++) {
+        gt_tensor *next = NULL;
+        OK(gt_mul(a, a, &next));
+        gt_tensor_release(a);
+        a = next;
+    }
+    OK(gt_synchronize(client));
+    gt_tensor *const all[] = {a, big, sum, index, wrong};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        gt_tensor_release(all[k]);
+    free(values);
+    gt_client_close(&client);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+/* Records until the end or the damage; with a machine, executed too. */
+static gt_err read_all(gt_machine *machine, uint64_t *records)
+{
+    gt_tape *tape = NULL;
+    *records = 0;
+    gt_err err = gt__tape_open(path, &tape);
+    while (err == GT_OK) {
+        const gt_tape_entry *entry;
+        const gt_slot *slots;
+        err = gt__tape_next(tape, &entry, &slots);
+        if (err != GT_OK || !entry)
+            break;
+        gt_entry *result;
+        *records += entry->kind == GT_TAPE_RECORD;
+        if (machine && gt__machine_step(machine, entry, slots, &result) != GT_OK)
+            break;
+    }
+    gt__tape_close(&tape);
+    return err;
+}
+
+static void test_whole(const void *argument)
+{
+    (void)argument;
+    gt_machine *machine = NULL;
+    uint64_t records;
+    if (!OK(gt__machine_new("cpu", &machine)))
+        return;
+    write_file(original, original_bytes);
+    OK(read_all(machine, &records));
+    CHECK_EQ(records, original_records);
+    CHECK(records > 100000 * sizeof(float) / GT_MAX_CHUNK); /* the large upload is there, in pieces */
+    gt__machine_free(&machine);
+}
+
+static void test_cut_short(const void *argument)
+{
+    (void)argument;
+    uint64_t records, before = 0;
+    for (size_t bytes = 0; bytes < original_bytes; bytes += bytes < 4096 ? 1 : 997) {
+        write_file(original, bytes);
+        gt_err err = read_all(NULL, &records);
+        if (bytes < sizeof(gt_tape_header))
+            CHECK_EQ(err, GT_ERR_VALUE);
+        else if (err != GT_OK) /* between two blocks it only seems shorter */
+            CHECK(err == GT_ERR_PROTOCOL && strstr(gt_error_text(), "the tape is damaged at byte ") &&
+                  strstr(gt_error_text(), "it ends in the middle of a block"));
+        CHECK(records >= before && records <= original_records);
+        before = records;
+    }
+}
+
+static void test_damaged(const void *argument)
+{
+    (void)argument;
+    uint8_t *copy = malloc(original_bytes);
+    for (size_t at = 0; at < original_bytes; at += at < 2048 ? 1 : 1009) {
+        uint64_t records;
+        memcpy(copy, original, original_bytes);
+        copy[at] ^= (uint8_t)(1 << at % 8);
+        write_file(copy, original_bytes);
+        gt_err err = read_all(NULL, &records);
+        if (!CHECK_EQ(err, at < sizeof(gt_tape_header) ? GT_ERR_VALUE : GT_ERR_PROTOCOL))
+            fprintf(stderr, "  byte %zu\n", at);
+        CHECK(records < original_records);
+    }
+    free(copy);
+}
+
+/* Bytes changed at random and the checksums made right again: everything is possible, nothing may break. */
+static void test_forged(const void *argument)
+{
+    (void)argument;
+    uint8_t *copy = malloc(original_bytes);
+    numbers random = {.state = 1};
+    for (int round = 0; round < 400; round++) {
+        memcpy(copy, original, original_bytes);
+        for (unsigned changes = 1 + (unsigned)numbers_below(&random, 8); changes; changes--) {
+            size_t at = sizeof(gt_tape_header) + numbers_below(&random, original_bytes - sizeof(gt_tape_header));
+            if (numbers_below(&random, 2))
+                at = sizeof(gt_tape_header) + at % 4096; /* where the records are not mere numbers */
+            copy[at] = (uint8_t)numbers_below(&random, 256);
+        }
+        for (size_t at = sizeof(gt_tape_header); at + sizeof(gt_tape_block) <= original_bytes;) {
+            gt_tape_block block;
+            memcpy(&block, original + at, sizeof block); /* the true head */
+            block.checksum = gt__tape_block_checksum(&block, copy + at + sizeof block);
+            memcpy(copy + at, &block, sizeof block);
+            at += sizeof block + block.bytes;
+        }
+        write_file(copy, original_bytes);
+        gt_machine *machine = NULL;
+        uint64_t records;
+        if (!OK(gt__machine_new("cpu", &machine)))
+            break;
+        gt_err err = read_all(machine, &records);
+        CHECK(err == GT_OK || err == GT_ERR_PROTOCOL);
+        gt__machine_free(&machine);
+    }
+    free(copy);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    snprintf(path, sizeof path, "/tmp/gt-test-tape-%d", (int)getpid());
+    setenv("GT_WORKER_MEMORY", "256M", 1); /* a forged shape may ask for anything */
+    record();
+    read_file();
+    CHECK_EQ(read_all(NULL, &original_records), GT_OK);
+    unlink(path);
+    check_run("whole", test_whole, NULL);
+    check_run("cut short", test_cut_short, NULL);
+    check_run("damaged", test_damaged, NULL);
+    check_run("forged", test_forged, NULL);
+    unlink(path);
+    free(original);
+    return check_end();
+}

@@ -1,0 +1,229 @@
+"""Tapes: what a program sent can be executed again, on any engine, and looked into."""
+
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+from support import GT_BINARY, PATIENCE_S, clean_environment
+
+
+def replay(*arguments, status=0):
+    """What `gt replay` printed."""
+    done = subprocess.run(
+        [GT_BINARY, "replay", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=clean_environment(),
+    )
+    assert done.returncode == status, f"status {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def record(programs):
+    """record(source): run the program with a tape; returns the tape and what it printed."""
+
+    def run(source, name="program.tape", **environment):
+        tape = programs.directory / name
+        return tape, programs.run(source, GT_TAPE=tape, **environment)
+
+    return run
+
+
+TRAINING = """
+    import numpy as np
+    import gt
+    from gt import nn, optim
+    gt.manual_seed(3)
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 5))
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+    x = gt.tensor(rng.standard_normal((64, 20)).astype(np.float32))
+    y = gt.tensor(rng.integers(0, 5, 64))
+    for step in range(10):
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+
+
+def test_a_training_run_is_repeated(record, programs):
+    log = programs.directory / "log"
+    tape, printed = record(TRAINING, GT_INSTRUCTION_LOG=log)
+    fetched = [line for line in log.read_text().splitlines() if "| GetData " in line and "| RECV " in line]
+    assert len(fetched) == 1
+    name = re.search(r"tensor_id=(\d+)", fetched[0])[1]
+    text = replay(tape, "--print", name)
+    value = float(re.search(rf"^{name} = \[(\S+)\] \(\) float32$", text, re.M)[1])
+    assert value == pytest.approx(float(printed), rel=1e-6)
+    assert re.search(r"^replayed \d+ instructions on cpu$", text, re.M)
+    assert "no difference from reference" in replay(tape, "--diff", "reference")
+    assert "every result is finite" in replay(tape, "--find-nan", "--engine", "reference")
+
+
+def test_results_are_saved(record, programs):
+    tape, _ = record(
+        """
+        import gt, numpy
+        a = gt.from_numpy(numpy.arange(300000, dtype=numpy.float32).reshape(300, 1000))   # by shared memory
+        b = a.T.to(gt.float64) * 2
+        c = gt.tensor([True, False])
+        d = gt.tensor(7).to(gt.int8)
+        e = gt.ones(3).to(gt.bfloat16)
+        gt.synchronize()
+        """
+    )
+    listed = replay(tape, "--list")
+    names = dict(re.findall(r"(?:result|tensor_id)=(\d+) op=(\w+)", listed))
+    by_op = {op: name for name, op in names.items()}
+    replay(tape, "--save", by_op["mul"], "--save", "1_" + by_op["permute"], "--dir", programs.directory)
+    saved = np.load(programs.directory / f"{by_op['mul']}.npy")
+    expected = np.arange(300000, dtype=np.float64).reshape(300, 1000).T * 2
+    np.testing.assert_array_equal(saved, expected)
+    assert saved.dtype == np.float64
+    viewed = np.load(programs.directory / f"1_{by_op['permute']}.npy")
+    np.testing.assert_array_equal(viewed, expected.astype(np.float32) / 2)
+    for name in names:
+        replay(tape, "--save", name, "--dir", programs.directory)
+    kinds = {np.load(programs.directory / f"{name}.npy").dtype.name for name in names}
+    assert kinds == {"float32", "float64", "bool", "int64", "int8"}
+
+
+def test_the_first_nan_is_found_and_named(record):
+    tape, _ = record(
+        """
+        import gt
+        x = gt.tensor([1.0, 4.0, -9.0])
+        mask = gt.full((3,), float('-inf'))         # asked for: not a mistake
+        y = x * 2
+        z = y.sqrt()
+        w = z.sum() + mask
+        gt.synchronize()
+        """
+    )
+    text = replay(tape, "--find-nan", status=1)
+    assert "the first non-finite value is nan at (2,) of sqrt" in text or "is -nan at (2,) of sqrt" in text
+    assert re.search(r"op=sqrt input=\d+, issued at .*-program.py:6$", text, re.M)
+
+
+def test_infinities_are_found(record):
+    tape, _ = record("import gt\nx = gt.zeros(2, 2)\ny = 1 / x\ngt.synchronize()\n")
+    assert "the first non-finite value is inf at (0,0) of " in replay(tape, "--find-nan", status=1)
+
+
+def test_the_first_difference_of_two_tapes(record):
+    program = """
+        import gt
+        a = gt.full((4,), {value})
+        b = a + 1
+        c = gt.maximum(b, gt.full((4,), 3.0))
+        d = c * 2{more}
+        gt.synchronize()
+    """
+    one, _ = record(program.format(value=1.0, more=""), "one.tape")
+    two, _ = record(program.format(value=1.5, more=""), "two.tape")
+    longer, _ = record(program.format(value=1.0, more=" - 1"), "longer.tape")
+    assert "no difference" in replay(one, "--diff", one)
+    text = replay(one, "--diff", two, status=1)
+    assert "the first difference is at (0,): 1 here, 1.5 with" in text and "op=full" in text
+    assert "no difference" in replay(one, "--diff", two, "--tolerance", "0.5")
+    assert "goes on where this tape ends" in replay(one, "--diff", longer, status=1)
+    assert "ends before this" in replay(longer, "--diff", one, status=1)
+    other, _ = record(program.format(value=1.0, more="").replace("maximum", "minimum"), "other.tape")
+    assert "the first difference: maximum here, minimum with" in replay(one, "--diff", other, status=1)
+
+
+def test_stopping(record, programs):
+    log = programs.directory / "log"
+    tape, _ = record(
+        "import gt\na = gt.ones(2)\nb = a + 1\nc = b * 3\ngt.synchronize()\n", GT_INSTRUCTION_LOG=log
+    )
+    assert "replayed 2 instructions" in replay(tape, "--stop", 2)
+    line = next(line for line in log.read_text().splitlines() if "| RECV " in line and "op=add" in line)
+    number = re.search(r"#(\d+)", line)[1]
+    text = replay(tape, "--stop", "#" + number, "--list")
+    assert "replayed 2 instructions" in text and f"(line #{number} of the log)" in text and "op=mul" not in text
+    assert "there is no tensor 3" in replay(tape, "--stop", 2, "--print", 3, status=1)
+
+
+def test_failures_fail_again(record):
+    tape, _ = record(
+        """
+        import gt
+        table = gt.ones(3)
+        bad = table[gt.tensor([5])] + 1
+        gt.synchronize()
+        """
+    )
+    text = replay(tape)
+    assert "failed: indexing: index 5 is out of bounds for dimension 0 with size 3" in text
+    assert re.search(r"issued at .*-program.py:4$", text, re.M) and "3 results do not exist" in text
+
+
+def test_several_clients_share_a_tape(programs):
+    tape = programs.directory / "server.tape"
+    server = programs.server("--tape", tape)
+    programs.worker(server.port)
+    program = """
+        import sys, gt
+        gt.connect(sys.argv[1])
+        x = gt.full((2,), float(sys.argv[2]))
+        print((x * x).tolist())
+    """
+    for link, value in (("memory", 2), ("tcp", 3)):
+        assert programs.run(program, f"{link}://localhost:{server.port}", value) == f"[{value ** 2:.1f}, {value ** 2:.1f}]\n"
+    server.end()
+    text = replay(tape, "--print", "1_2", "--print", "2_2")
+    assert "1_2 = [4, 4] (2,) float32" in text and "2_2 = [9, 9] (2,) float32" in text
+
+
+def test_damaged_tapes_are_read_up_to_the_damage(record, programs):
+    tape, _ = record(
+        """
+        import gt, numpy
+        for k in range(20):
+            a = gt.from_numpy(numpy.full(50000, k, dtype=numpy.float32))
+            a.sum().item()
+        """
+    )
+    whole = tape.read_bytes()
+    total = int(re.search(r"replayed (\d+) instructions", replay(tape))[1])
+    damaged = programs.directory / "damaged.tape"
+    damaged.write_bytes(whole[: len(whole) // 2])
+    text = replay(damaged, status=1)
+    done = int(re.search(r"replayed (\d+) instructions", text)[1])
+    assert 0 < done < total
+    assert re.search(rf"the tape is damaged at byte \d+, after instruction {done}: it ends in the middle of a block", text)
+    flipped = bytearray(whole)
+    flipped[len(whole) * 3 // 4] ^= 4
+    damaged.write_bytes(flipped)
+    text = replay(damaged, status=1)
+    assert "the checksum is wrong" in text and done < int(re.search(r"after instruction (\d+)", text)[1]) < total
+    damaged.write_bytes(b"anything else")
+    assert f"{damaged} is not a tape" in replay(damaged, status=1)
+    assert "No such file or directory" in replay(programs.directory / "nothing", status=1)
+
+
+def test_wrong_arguments(programs):
+    for arguments in ((), ("a", "b"), ("a", "--stop", "x"), ("a", "--print", "y"), ("a", "--tolerance", "z"), ("--nonsense",)):
+        assert "gt replay --help" in replay(*arguments, status=2)
+    assert "usage: gt replay TAPE" in replay("--help")
+
+
+def test_two_servers_of_one_program_have_two_tapes(record, programs):
+    tape, _ = record(
+        """
+        import gt
+        (gt.ones(2) + 1).tolist()
+        gt.disconnect()
+        second = gt._gt.open_embedded(1)
+        second.close()
+        """
+    )
+    replay(tape)
+    assert (programs.directory / "program.tape.2").exists()
