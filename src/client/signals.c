@@ -2,6 +2,7 @@
 #include "signals.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,13 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
     stack[depth].scope = number;
     stack[depth++].before = gt__signal_replace((gt_signal_state){.scope = number});
     return GT_OK;
+}
+
+void gt__signal_name(uint32_t number, char name[GT_MAX_NAME + 1])
+{
+    pthread_mutex_lock(&mutex);
+    snprintf(name, GT_MAX_NAME + 1, "%s", number && number <= scope_count ? scopes[number - 1]->name : "");
+    pthread_mutex_unlock(&mutex);
 }
 
 gt_err gt__signal_exit(const char *name)

@@ -32,6 +32,8 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
 gt_err gt__signal_exit(const char *name);
 /* A copy of the tensor placed as the signal says. */
 gt_err gt__signal_tensor(gt_tensor *tensor, const char *name, gt_tensor **out);
+/* The name of a scope's signal, cut to fit; "" for none. For errors. */
+void gt__signal_name(uint32_t scope, char name[GT_MAX_NAME + 1]);
 /* Put a mark into the stream, for logs. */
 gt_err gt__signal_mark(gt_client *client, const char *name);
 

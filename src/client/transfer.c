@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "signals.h"
 
 enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */
@@ -108,7 +109,8 @@ static gt_err receive(sink *to, const gt_slot *record)
     return GT_OK;
 }
 
-/* Where the instruction that failed came from: ", issued at train.py:12, instruction #0042 of the log"; may be "". */
+/* Where the instruction that failed came from: ", issued at train.py:12 in signal 'layer1', instruction #0042 of the
+ * log"; may be "". */
 static void origin_text(const gt_instruction *failed, char *text, size_t size)
 {
     char place[512];
@@ -116,6 +118,10 @@ static void origin_text(const gt_instruction *failed, char *text, size_t size)
     text[0] = 0;
     if (failed->site && gt__site_hooks.name && gt__site_hooks.name(failed->site, place, sizeof place))
         used += (size_t)snprintf(text, size, ", issued at %s", place);
+    char signal[GT_MAX_NAME + 1];
+    gt__signal_name(failed->scope, signal);
+    if (signal[0] && used < size)
+        used += (size_t)snprintf(text + used, size - used, "%s in signal '%s'", used ? "" : ",", signal);
     if (failed->operand[1] && used < size)
         snprintf(text + used, size - used, ", instruction #%04llu of the log", (unsigned long long)failed->operand[1]);
 }

@@ -220,13 +220,23 @@ char *gt__log_line_number(char *at, const char *key, uint64_t sequence)
     return put_number(at, sequence, 4);
 }
 
+/* A name as one word. */
+static char *put_name(char *at, const char *name)
+{
+    for (; *name; name++)
+        *at++ = (unsigned char)*name <= ' ' || *name == '|' || *name == 127 ? '_' : *name;
+    return at;
+}
+
 char *gt__log_place(char *at, const char *place)
 {
     const char *slash = strrchr(place, '/');
-    at = PUT(at, " at=");
-    for (place = slash ? slash + 1 : place; *place; place++)
-        *at++ = (unsigned char)*place <= ' ' || *place == '|' || *place == 127 ? '_' : *place;
-    return at;
+    return put_name(PUT(at, " at="), slash ? slash + 1 : place);
+}
+
+char *gt__log_scope(char *at, const char *name)
+{
+    return put_name(PUT(at, " scope="), name);
 }
 
 char *gt__log_word(char *at, const char *text)
@@ -369,8 +379,7 @@ char *gt__log_received(char *at, const gt_slot *record)
     at = put_number(at, ins->result, 1);
     at = put_text(PUT(at, " op="), row->name);
     at = put_operands(at, ins, row);
-    at = put_form(at, record, row);
-    return ins->scope ? gt__log_number(at, " scope=", ins->scope) : at;
+    return put_form(at, record, row);
 }
 
 char *gt__log_subject(char *at, gt_opcode op, uint64_t session, uint64_t tensor)

@@ -67,6 +67,8 @@ char *gt__log_number(char *at, const char *key, uint64_t value);
 char *gt__log_line_number(char *at, const char *key, uint64_t sequence);
 /* " at=train.py:12", without the directories. */
 char *gt__log_place(char *at, const char *place);
+/* " scope=layer1" */
+char *gt__log_scope(char *at, const char *name);
 char *gt__log_word(char *at, const char *text);
 /* ' key="text"', with what would break a line replaced. */
 char *gt__log_quoted(char *at, const char *key, const char *text, size_t length);

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "monitor.h"
 #include "settings.h"
+#include "spread.h"
 #include "tape_writer.h"
 
 enum {
@@ -80,6 +81,24 @@ static uint64_t record_bytes(const gt_instruction *ins)
 
 /* ---- clients ------------------------------------------------------------------------------------------------ */
 
+/* What only gives names to things. */
+static bool is_note(gt_opcode op)
+{
+    return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config;
+}
+
+/* What comes now is issued under another signal; or the program put a mark there. */
+static void log_signal(gt_session *session, uint32_t scope)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    const char *name = gt__spread_scope_name(session, scope);
+    if (!name)
+        return;
+    char *begin = line_begin(dispatcher->observer);
+    char *at = head(dispatcher, begin, GT_EVENT_SIGNAL, &session->source, GT_OP_INVALID, 0);
+    line_end(dispatcher, begin, gt__log_quoted(at, "name=", name, strlen(name)));
+}
+
 static void log_received(gt_session *session, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
@@ -89,6 +108,9 @@ static void log_received(gt_session *session, const gt_slot *record)
                     record_bytes(&record->ins));
     observer->received = observer->sequence;
     at = gt__log_received(at, record);
+    const char *scope = gt__spread_scope_name(session, record->ins.scope);
+    if (scope)
+        at = gt__log_scope(at, scope);
     const char *site = gt__session_site(session, record->ins.site);
     line_end(dispatcher, begin, site ? gt__log_place(at, site) : at);
 }
@@ -104,7 +126,13 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     }
     observer->record = record;
     observer->session = session;
-    if (dispatcher->watching && record->ins.op != GT_OP_goodbye && record->ins.op != GT_OP_site)
+    if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL && record->ins.scope != session->last_scope) {
+        session->last_scope = record->ins.scope;
+        log_signal(session, record->ins.scope);
+    }
+    if (dispatcher->watching && record->ins.op == GT_OP_mark)
+        log_signal(session, record->ins.scope);
+    else if (dispatcher->watching && record->ins.op != GT_OP_goodbye && !is_note((gt_opcode)record->ins.op))
         log_received(session, record);
     if (observer->tape)
         gt__tape_writer_record(observer->tape, session, dispatcher->watching ? observer->received : 0, record);
@@ -151,7 +179,7 @@ void gt__observe_client(gt_session *session, const char *left)
         return;
     char *begin = line_begin(dispatcher->observer);
     char *at = head(dispatcher, begin, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, &session->source,
-                    left ? GT_OP_goodbye : GT_OP_hello, (1 + GT_HELLO_TAIL) * sizeof(gt_slot));
+                    left ? GT_OP_goodbye : GT_OP_hello, (1u + (left ? GT_GOODBYE_TAIL : GT_HELLO_TAIL)) * sizeof(gt_slot));
     if (left)
         at = gt__log_quoted(at, "reason=", left, strlen(left));
     else {
@@ -160,16 +188,6 @@ void gt__observe_client(gt_session *session, const char *left)
             at = gt__log_quoted(at, " name=", session->name, strlen(session->name));
     }
     line_end(dispatcher, begin, at);
-}
-
-void gt__observe_signal(gt_session *session, const char *text)
-{
-    gt_dispatcher *dispatcher = session->dispatcher;
-    if (!dispatcher->watching)
-        return;
-    char *begin = line_begin(dispatcher->observer);
-    char *at = head(dispatcher, begin, GT_EVENT_SIGNAL, &session->source, GT_OP_INVALID, 0);
-    line_end(dispatcher, begin, gt__log_quoted(at, "name=", text, strlen(text)));
 }
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
@@ -314,7 +332,7 @@ void gt__observe_worker(gt_dispatch_worker *worker, const char *left)
     if (dispatcher->watching) {
         char *begin = line_begin(dispatcher->observer);
         char *at = head(dispatcher, begin, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, &watched->source,
-                        left ? GT_OP_goodbye : GT_OP_hello, (1 + GT_HELLO_TAIL) * sizeof(gt_slot));
+                        left ? GT_OP_goodbye : GT_OP_hello, (1u + (left ? GT_GOODBYE_TAIL : GT_HELLO_TAIL)) * sizeof(gt_slot));
         if (left)
             at = gt__log_quoted(at, "reason=", left, strlen(left));
         else {

@@ -65,7 +65,5 @@ uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, uint64_t numbe
 void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text); /* no worker could be asked */
 void gt__observe_client(gt_session *session, const char *left); /* NULL: it connected; else why it left */
 void gt__observe_worker(gt_dispatch_worker *worker, const char *left);
-/* A signal scope begins or ends: `text` is its name and what else is worth a line. */
-void gt__observe_signal(gt_session *session, const char *text);
 
 #endif

@@ -11,6 +11,12 @@
 
 enum { MAX_SCOPES = 1 << 20 };
 
+const char *gt__spread_scope_name(const gt_session *session, uint32_t scope)
+{
+    const gt_spreading *s = session->spreading;
+    return s && scope && scope <= s->scope_count ? s->scopes[scope - 1].name : NULL;
+}
+
 gt_err gt__spread_scope(gt_session *session, const gt_slot *record)
 {
     GT_TRY(gt__spreading_new(session));

@@ -291,6 +291,29 @@ def test_an_error_names_its_line_its_worker_and_its_instruction(programs):
     assert [fields.get("op") for fields in failed] == ["wrap_index", "take", "add", "sum", None]
 
 
+def test_signals_are_in_the_log_and_in_errors(programs):
+    lines, output = logged(
+        programs,
+        """
+        import gt
+        table = gt.ones(3)
+        with gt.signal.context('look up'):
+            bad = table[gt.tensor([5])]
+        total = table.sum()
+        try:
+            bad.tolist()
+        except IndexError as error:
+            print(error)
+        """,
+    )
+    assert re.search(r"issued at .*0-program.py:5 in signal 'look up', instruction #\d+ of the log\n$", output), output
+    signals = [number for number, line in enumerate(lines) if line["event"] == "SIGNAL"]
+    assert [lines[number]["details"] for number in signals] == ['name="look up"']
+    scoped = [details(line)["op"] for line in lines if details(line).get("scope") == "look_up"]
+    assert scoped == ["upload", "wrap_index", "take"]
+    assert "op=sum" in "".join(line["details"] for line in lines[signals[0] :])
+
+
 def test_without_a_log_an_error_still_names_its_line(programs):
     output = programs.run(
         """
