@@ -651,24 +651,46 @@ def test_help_and_mistakes(tmp_path):
 # ---- real logs ------------------------------------------------------------------------------------------------
 
 
-def test_a_real_log(programs, tmp_path):
-    """Everything in it is understood, and drawn."""
+def test_a_real_log_with_signals(programs, tmp_path):
+    """Marks and scopes of a program are red lines where they happened; everything in the log is understood."""
     path = tmp_path / "run.log"
     programs.run(
         """
         import gt
+        from gt.signals import signal
         a = gt.randn(64, 64)
+        signal("START_FORWARD")
         b = (a @ a).relu()
-        c = ((b + 1) * 2).exp()
-        print(c.sum().item())
+        with gt.signal.context("layer 2"):
+            c = (b + 1) * 2
+            d = c.exp()
+        signal("END_FORWARD")
+        print(d.sum().item())
         """,
         GT_INSTRUCTION_LOG=path,
     )
     lines = path.read_text().splitlines()
+    signals = [re.search(r'name="(.*)"', line).group(1) for line in lines if "| SIGNAL " in line]
+    assert signals == ["START_FORWARD", "layer 2", "END_FORWARD"]
+    order = [
+        re.search(r'name="(.*)"|op=(\S+)', line).group(0)
+        for line in lines
+        if re.search(r"\| (SIGNAL|RECV) .*(name=|op=)", line)
+    ]
+    assert order.index('name="START_FORWARD"') < order.index("op=matmul") < order.index('name="layer 2"')
+    assert (
+        order.index('name="layer 2"')
+        < order.index("op=exp")
+        < order.index('name="END_FORWARD"')
+        < order.index("op=sum")
+    )
     ended = visualize(path, "--output", tmp_path / "p.png", "--dump-layout")
     assert "not a log line" not in ended.stderr and f"Events: {len(lines)}\n" in ended.stderr
     layout = json.loads(ended.stdout)
-    received = sum("| WORKER_RECV" in line for line in lines)
-    assert sum(bar["count"] for bar in layout["bars"] if not bar["waiting"]) == received
-    expected = {"MatMul", "ReLU", "BinaryOp", "UnaryOp", "Sum", "Create"}
-    assert expected <= {marker["category"] for marker in layout["markers"]}
+    assert sum(line["count"] for line in layout["signals"]) == 3
+    assert sum(bar["count"] for bar in layout["bars"] if not bar["waiting"]) == sum(
+        "| WORKER_RECV" in line for line in lines
+    )
+    assert {"MatMul", "ReLU", "BinaryOp", "UnaryOp", "Sum", "Create"} <= {
+        marker["category"] for marker in layout["markers"]
+    }
