@@ -196,16 +196,21 @@ static void store_results(const reduction *r, int64_t first, int64_t results, ac
 static void whole_tile(const reduction *r, int64_t first, int64_t results)
 {
     accumulator total[GT_TILE];
-    double center[GT_TILE];
-    for (int64_t j = 0; r->fold == GT_FOLD_POWERS && j < results; j++)
-        center[j] = r->parameter;
-    fold_tile(r, r->fold, first, results, 0, r->elements, r->fold == GT_FOLD_POWERS ? center : NULL, total);
+    double center[GT_TILE], *centers = NULL; /* NULL: not filled */
+    center[0] = r->parameter;
+    if (r->fold == GT_FOLD_POWERS) {
+        for (int64_t j = 1; j < results; j++)
+            center[j] = r->parameter;
+        centers = center;
+    }
+    fold_tile(r, r->fold, first, results, 0, r->elements, centers, total);
     if (looks_twice(r)) {
         for (int64_t j = 0; j < results; j++)
             center[j] = center_from(r, total[j].f);
-        fold_tile(r, r->second, first, results, 0, r->elements, center, total);
+        centers = center;
+        fold_tile(r, r->second, first, results, 0, r->elements, centers, total);
     }
-    store_results(r, first, results, total, center);
+    store_results(r, first, results, total, centers);
 }
 
 static void part_tile(const reduction *r, int64_t part, int64_t first, int64_t results)
