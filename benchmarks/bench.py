@@ -51,6 +51,7 @@ ROWS = [
     Row("a + b with requires_grad, 8x8", "small_add_tracked", 0.05, count=100_000, training=True),
     Row("MLP 784-256-10, batch 64, SGD step", "mlp_sgd", 0.6, training=True),
     Row("MLP 784-256-10, batch 64, AdamW step", "mlp_adamw", 0.6, training=True),
+    Row("CNN step, 1x28x28, two convolutions, batch 32", "cnn_sgd", 1.2, training=True),
     Row("char-GPT, 4 layers, AdamW step", "char_gpt", 0.9, training=True),
     Row("from_numpy, 64 MiB, embedded", "copy_in", 0.5, of_memcpy=True),
     Row("from_numpy, 64 MiB, other processes, memory", "copy_in", 0.5, "memory", of_memcpy=True),

@@ -115,7 +115,7 @@ def memory(children, quick):
 def training_memory(children, quick):
     """The peak of a training step, model and optimiser state included, against PyTorch's in a process like ours."""
     results = []
-    for name, work in (("MLP, AdamW", "mlp_adamw"), ("char-GPT", "char_gpt")):
+    for name, work in (("MLP, AdamW", "mlp_adamw"), ("CNN", "cnn_sgd"), ("char-GPT", "char_gpt")):
         peaks = {}
         for library in ("gt", "torch"):
             with Child(library) as child:

@@ -15,6 +15,13 @@ def mlp(lib, sizes=(784, 256, 10)):
     return nn.Sequential(*layers[:-1])
 
 
+def cnn(lib):
+    """Two convolutions, each with a ReLU and a pooling, and a linear layer: images of 28 by 28 pixels to ten classes."""
+    nn = lib.nn
+    return nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
+
+
 def gpt(lib, vocabulary, context, width, heads, depth):
     """A GPT: token and position embeddings, blocks of causal attention and a two-layer network, a head."""
     nn = lib.nn

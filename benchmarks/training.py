@@ -57,6 +57,15 @@ def tiny_mlp(lib):
 
 
 @work
+def cnn_sgd(lib):
+    """1x28x28, two convolutions, batch 32."""
+    model = models.same_weights(lib.module, models.cnn(lib.module))
+    x, = map(lib.tensor, inputs(32, 1, 28, 28))
+    optimizer = lib.module.optim.SGD(model.parameters(), lr=0.01)
+    return train(lib, model, optimizer, x, lib.tensor(labels(10, 32)), 10)
+
+
+@work
 def char_gpt(lib):
     """4 layers, width 128, 64 characters, batch 16."""
     vocabulary, context, batch = 65, 64, 16

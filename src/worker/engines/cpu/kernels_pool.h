@@ -56,10 +56,51 @@ static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_
             }                                                                                                      \
     } while (0)
 
+/* Windows of 2, two apart, without padding: what most networks have. */
+static bool KERNEL(pairs)(const gt_pool_axis *a)
+{
+    return a->even && a->stride == 2 && a->taps == 2 && a->start[0] == 0 && a->start[1] == 1 && a->high[1] == a->out;
+}
+
+/* A row of 2x2 windows, from two rows of x. */
+static inline __attribute__((always_inline)) void KERNEL(max_pairs)(const T *x, int64_t row, int64_t below, int64_t count,
+                                                                    T *best, int32_t *arg)
+{
+    const int64_t places[] = {row, row + 1, below, below + 1};
+    INDEPENDENT
+    for (int64_t o = 0; o < count; o++) {
+        T most = x[row + 2 * o];
+        int32_t at = (int32_t)(row + 2 * o);
+        for (int k = 1; k < 4; k++) {
+            T value = x[places[k] + 2 * o];
+            bool take = (value > most) | (value != value);
+            most = take ? value : most;
+            at = take ? (int32_t)(places[k] + 2 * o) : at;
+        }
+        best[o] = most;
+        if (arg)
+            arg[o] = at;
+    }
+}
+
+static void KERNEL(pool_max_pairs)(const gt_pool_axis *axes, const T *x, T *best, int32_t *arg)
+{
+    int64_t in = axes[2].in, out = axes[2].out;
+    for (int64_t h = 0; h < axes[1].out; h++)
+        if (arg)
+            KERNEL(max_pairs)(x, 2 * h * in, (2 * h + 1) * in, out, best + h * out, arg + h * out);
+        else
+            KERNEL(max_pairs)(x, 2 * h * in, (2 * h + 1) * in, out, best + h * out, NULL);
+}
+
 static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg)
 {
     T *to = best;
     int64_t width = axes[2].out;
+    if (axes[0].in == 1 && axes[0].out == 1 && axes[0].taps == 1 && KERNEL(pairs)(&axes[1]) && KERNEL(pairs)(&axes[2])) {
+        KERNEL(pool_max_pairs)(axes, x, best, arg);
+        return;
+    }
     for (int64_t d = 0; d < axes[0].out; d++)
         for (int64_t h = 0; h < axes[1].out; h++, to += width) {
             for (int64_t o = 0; o < width; o++)
