@@ -392,6 +392,54 @@ static void test_errors(const void *argument)
     gt_client_close(&other);
 }
 
+/* Windows over the rows of (1,2,3): 0 1 2 and 3 4 5. */
+static void test_windows(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *rows = two_rows(client), *x, *w, *b, *out;
+    const int64_t one[] = {1}, two[] = {2}, none[] = {0};
+    OK(gt_reshape(rows, SHAPE(1, 2, 3), &x));
+    OK(gt_from_data(client, GT_FLOAT32, SHAPE(2, 2, 1), (float[]){1, 10, 0, 1}, &w));
+    OK(gt_from_data(client, GT_FLOAT32, SHAPE(2), (float[]){100, 200}, &b));
+    OK(gt_conv(x, w, b, 1, one, none, one, 1, &out));
+    holds(out, SHAPE(1, 2, 3), VALUES(130, 141, 152, 203, 204, 205));
+    OK(gt_conv(x, w, NULL, 1, two, one, one, 1, &out));
+    holds(out, SHAPE(1, 2, 3), VALUES(0, 41, 0, 0, 4, 0));
+    OK(gt_conv_transpose(x, w, NULL, 1, two, none, one, 1, one, &out));
+    holds(out, SHAPE(1, 2, 6), VALUES(0, 0, 1, 0, 2, 0, 3, 0, 14, 0, 25, 0));
+    OK(gt_max_pool(x, 1, two, one, none, one, false, &out));
+    holds(out, SHAPE(1, 2, 2), VALUES(1, 2, 4, 5));
+    OK(gt_max_pool_index(x, 1, two, two, none, one, true, &out));
+    holds(out, SHAPE(1, 2, 2), VALUES(1, 2, 1, 2));
+    OK(gt_avg_pool(x, 1, two, two, one, false, true, 0, &out));
+    holds(out, SHAPE(1, 2, 2), VALUES(0, 1.5, 1.5, 4.5));
+    OK(gt_adaptive_avg_pool(x, 1, two, &out));
+    holds(out, SHAPE(1, 2, 2), VALUES(0.5, 1.5, 3.5, 4.5));
+    OK(gt_adaptive_max_pool(x, 1, two, &out));
+    holds(out, SHAPE(1, 2, 2), VALUES(1, 2, 4, 5));
+    OK(gt_adaptive_max_pool_index(x, 1, one, &out));
+    holds(out, SHAPE(1, 2, 1), VALUES(2, 2));
+    gt_tensor *columns;
+    OK(gt_im2col(x, 1, two, one, none, one, &columns));
+    OK(gt_col2im(columns, 1, (int64_t[]){3}, two, one, none, one, &out));
+    holds(out, SHAPE(1, 2, 3), VALUES(0, 2, 2, 3, 8, 5));
+    holds(columns, SHAPE(1, 4, 2), VALUES(0, 1, 1, 2, 3, 4, 4, 5));
+    OK(gt_resample(x, 2, 5, GT_RESAMPLE_LINEAR, true, 0, &out));
+    holds(out, SHAPE(1, 2, 5), VALUES(0, 0.5, 1, 1.5, 2, 3, 3.5, 4, 4.5, 5));
+    OK(gt_resample(x, 2, 6, GT_RESAMPLE_NEAREST, false, 0, &out));
+    holds(out, SHAPE(1, 2, 6), VALUES(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5));
+    FAILS(GT_ERR_VALUE, "a weight of 3 dimensions", gt_conv(x, b, NULL, 1, one, none, one, 1, &out));
+    FAILS(GT_ERR_VALUE, "stride", gt_conv(x, w, b, 1, none, none, one, 1, &out));
+    FAILS(GT_ERR_VALUE, "too small", gt_max_pool(x, 1, (int64_t[]){4}, one, none, one, false, &out));
+    FAILS(GT_ERR_VALUE, "spatial", gt_avg_pool(x, 4, two, two, none, false, true, 0, &out));
+    FAILS(GT_ERR_INDEX, "axis", gt_resample(x, 3, 6, GT_RESAMPLE_NEAREST, false, 0, &out));
+    gt_tensor *all[] = {rows, x, w, b};
+    for (int k = 0; k < 4; k++)
+        gt_tensor_release(all[k]);
+    gt_client_close(&client);
+}
+
 /* Draws with given probabilities: certain ones, so that any right generator gives them. */
 static void test_sampling(const void *argument)
 {
@@ -429,6 +477,7 @@ int main(int argc, char **argv)
     check_run("movement", test_movement, NULL);
     check_run("indexing", test_indexing, NULL);
     check_run("sampling", test_sampling, NULL);
+    check_run("windows", test_windows, NULL);
     check_run("errors", test_errors, NULL);
     return check_end();
 }
