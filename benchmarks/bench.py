@@ -16,6 +16,7 @@ import time
 import figures
 import monitoring  # noqa: F401: its figures join those of figures.py
 import report
+import sharding  # noqa: F401: its figures, too
 from processes import HERE, Child, Failure, Server
 
 

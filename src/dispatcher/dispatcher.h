@@ -65,6 +65,8 @@ typedef struct gt_pending {
     gt_inquiry *inquiry;   /* a report that somebody waits for */
 } gt_pending;
 
+enum { GT_PARKED_SLOTS = 1024 };
+
 typedef struct gt_dispatch_worker {
     int32_t index;
     gt_peer *peer; /* NULL: gone; the entry may be reused */
@@ -76,6 +78,7 @@ typedef struct gt_dispatch_worker {
     gt_slot *outbox; /* records that its link had no room for, in order */
     size_t outbox_first, outbox_count, outbox_capacity; /* slots: sent already, in all, room for */
     bool into_outbox;                                   /* where the last reserve was */
+    uint32_t parked[GT_PARKED_SLOTS], parked_count, parked_next; /* ring of slots that are free but not used again yet */
     gt_instruction frees; /* slots to be freed in one record */
     unsigned free_waiting;
     bool behind; /* something waits for room in its link: gt__worker_catch_up */

@@ -63,7 +63,7 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
             "\"pending\": %u, \"queue\": %llu, \"moves\": %llu, \"collectives\": %llu, \"gathers\": %llu, "
             "\"bytes_moved\": %llu, \"link\": \"%s\", ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
-            (unsigned long long)worker->sessions, worker->next_slot - worker->free_count, worker->pending_count,
+            (unsigned long long)worker->sessions, worker->next_slot - worker->free_count - worker->parked_count, worker->pending_count,
             (unsigned long long)(worker->row_count ? worker->records - worker->report.records : 0),
             (unsigned long long)worker->moves, (unsigned long long)worker->collectives,
             (unsigned long long)worker->gathers, (unsigned long long)worker->bytes_moved, gt__link_name(worker->link));

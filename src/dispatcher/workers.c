@@ -75,6 +75,18 @@ void gt__worker_put(gt_dispatch_worker *worker, unsigned slots)
     gt__worker_wait_for_room(worker);
 }
 
+/* A worker puts records aside that wait for another worker's data, and must not overtake a free: a slot is handed out again
+ * only when that free is long past. */
+static void park(gt_dispatch_worker *worker, uint32_t slot)
+{
+    uint32_t *place = &worker->parked[worker->parked_next++ % GT_PARKED_SLOTS];
+    if (*place)
+        gt__worker_slot_free(worker, *place);
+    else
+        worker->parked_count++;
+    *place = slot;
+}
+
 /* The slots of a free that is in the link can be handed out again: whoever gets one comes later in the stream. */
 static void slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins)
 {
@@ -82,7 +94,7 @@ static void slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins
                               ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
     for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++)
         if (slots[k])
-            gt__worker_slot_free(worker, (uint32_t)slots[k]);
+            park(worker, (uint32_t)slots[k]);
 }
 
 void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
@@ -362,7 +374,8 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->session)
             gt__session_lose_worker(peer->session, worker, text);
-    worker->free_count = worker->next_slot = 0;
+    worker->free_count = worker->next_slot = worker->parked_count = worker->parked_next = 0;
+    memset(worker->parked, 0, sizeof worker->parked);
     worker->outbox_first = worker->outbox_count = 0;
     worker->frees = (gt_instruction){0};
     worker->free_waiting = 0;

@@ -49,6 +49,8 @@ typedef struct gt_exchange_ops {
                    size_t bytes, void *lent);
     /* Wait for a message; GT_ERR_CONNECTION: its sender is gone, or this worker is to stop. */
     gt_err (*take)(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message);
+    /* Whether take would return at once, or does so within timeout_ms (-1: as long as it takes). */
+    bool (*ready)(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms);
     void (*done)(gt_exchange *exchange, gt_message *message);
     /* Something that was lent and is not needed any more; NULL: nothing. Never waits. */
     void *(*reclaim)(gt_exchange *exchange);

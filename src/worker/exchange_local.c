@@ -123,46 +123,73 @@ static gt_err post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t num
     return GT_OK;
 }
 
-static gt_message *find(box *own, int32_t from, uint64_t tag, uint32_t number)
-{
-    for (gt_message **where = &own->messages; *where; where = &(*where)->next) {
-        gt_message *message = *where;
-        if (message->key.tag == tag && message->key.number == number && message->key.from == from) {
-            *where = message->next;
-            return message;
-        }
-    }
-    return NULL;
-}
-
-static void wait_a_moment(box *own, pthread_mutex_t *mutex)
+static void wait_a_moment(box *own, pthread_mutex_t *mutex, int milliseconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_UP_MS * 1000000;
+    until.tv_nsec += milliseconds * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&own->arrived, mutex, &until);
 }
 
+static gt_message **look_for(box *own, int32_t from, uint64_t tag, uint32_t number)
+{
+    for (gt_message **where = &own->messages; *where; where = &(*where)->next)
+        if ((*where)->key.tag == tag && (*where)->key.number == number && (*where)->key.from == from)
+            return where;
+    return NULL;
+}
+
+/* With the mutex: whether nothing will come any more, and why. */
+static gt_err hopeless(const local *l, int32_t from)
+{
+    const box *theirs = from < l->board->count ? l->board->boxes[from] : NULL;
+    if (theirs && theirs->gone)
+        return gt__fail(GT_ERR_CONNECTION, "worker %d is gone", from);
+    if (l->base.stop && atomic_load_explicit(l->base.stop, memory_order_relaxed))
+        return gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
+    return GT_OK;
+}
+
+/* With the mutex: wait until the message is there (not NULL), or nothing will come, or the time is over. */
+static gt_message **await(local *l, int32_t from, uint64_t tag, uint32_t number, int timeout_ms, gt_err *err)
+{
+    box *own = box_of(l->board, l->base.self);
+    gt_message **found;
+    *err = GT_OK;
+    for (int waited = 0; !(found = look_for(own, from, tag, number)) && (*err = hopeless(l, from)) == GT_OK;) {
+        int moment = timeout_ms < 0 || timeout_ms - waited > LOOK_UP_MS ? LOOK_UP_MS : timeout_ms - waited;
+        if (moment <= 0)
+            break;
+        wait_a_moment(own, &l->board->mutex, moment);
+        waited += moment;
+    }
+    return found;
+}
+
 static gt_err take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
 {
     local *l = (local *)exchange;
-    gt_err err = GT_OK;
+    gt_err err;
     pthread_mutex_lock(&l->board->mutex);
-    box *own = box_of(l->board, exchange->self);
-    while (!(*message = find(own, from, tag, number))) {
-        const box *theirs = from < l->board->count ? l->board->boxes[from] : NULL;
-        if (theirs && theirs->gone)
-            err = gt__fail(GT_ERR_CONNECTION, "worker %d is gone", from);
-        else if (exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed))
-            err = gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
-        if (err != GT_OK)
-            break;
-        wait_a_moment(own, &l->board->mutex);
+    gt_message **found = await(l, from, tag, number, -1, &err);
+    if (found) {
+        *message = *found;
+        *found = (*message)->next;
     }
     pthread_mutex_unlock(&l->board->mutex);
     return err;
+}
+
+static bool ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms)
+{
+    local *l = (local *)exchange;
+    gt_err err;
+    pthread_mutex_lock(&l->board->mutex);
+    bool there = await(l, from, tag, number, timeout_ms, &err) || err != GT_OK;
+    pthread_mutex_unlock(&l->board->mutex);
+    return there;
 }
 
 static void done(gt_exchange *exchange, gt_message *message)
@@ -241,6 +268,7 @@ static const gt_exchange_ops local_ops = {
     .by_reference = true,
     .post = post,
     .take = take,
+    .ready = ready,
     .done = done,
     .reclaim = reclaim,
     .introduce = introduce,

@@ -93,51 +93,76 @@ static gt_err post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t num
     return GT_OK;
 }
 
-static gt_message *find(gt_mesh *mesh, int32_t from, uint64_t tag, uint32_t number)
+static gt_message **look_for(gt_mesh *mesh, int32_t from, uint64_t tag, uint32_t number)
 {
-    for (gt_message **where = &mesh->arrived; *where; where = &(*where)->next) {
-        gt_message *message = *where;
-        if (message->key.tag == tag && message->key.number == number && message->key.from == from) {
-            *where = message->next;
-            return message;
-        }
-    }
+    for (gt_message **where = &mesh->arrived; *where; where = &(*where)->next)
+        if ((*where)->key.tag == tag && (*where)->key.number == number && (*where)->key.from == from)
+            return where;
     return NULL;
 }
 
-static void wait_a_moment(gt_mesh *mesh)
+static void wait_a_moment(gt_mesh *mesh, int milliseconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_UP_MS * 1000000;
+    until.tv_nsec += milliseconds * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&mesh->changed, &mesh->mutex, &until);
 }
 
+/* With the mutex: whether nothing will come any more, and why. */
+static gt_err hopeless(const gt_mesh *mesh, const gt_mesh_peer *peer)
+{
+    if (*peer->gone)
+        return gt__fail(GT_ERR_CONNECTION, "worker %s is gone: %s", peer->name, peer->gone);
+    if (mesh->base.stop && atomic_load_explicit(mesh->base.stop, memory_order_relaxed))
+        return gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
+    return GT_OK;
+}
+
+/* With the mutex: wait until the message is there (not NULL), or nothing will come, or the time is over. */
+static gt_message **await(gt_mesh *mesh, int32_t from, uint64_t tag, uint32_t number, int timeout_ms, gt_err *err)
+{
+    gt_mesh_peer *peer = peer_of(mesh, from);
+    gt_message **found = NULL;
+    *err = peer ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (int waited = 0; peer && !(found = look_for(mesh, from, tag, number)) && (*err = hopeless(mesh, peer)) == GT_OK;) {
+        int moment = timeout_ms < 0 || timeout_ms - waited > LOOK_UP_MS ? LOOK_UP_MS : timeout_ms - waited;
+        if (!peer->wanted) { /* whoever waits for data may be the only one who can reach the other */
+            peer->wanted = true;
+            wake(mesh);
+        }
+        if (moment <= 0)
+            break;
+        wait_a_moment(mesh, moment);
+        waited += moment;
+    }
+    return found;
+}
+
 static gt_err take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
-    gt_err err = GT_OK;
+    gt_err err;
     pthread_mutex_lock(&mesh->mutex);
-    gt_mesh_peer *peer = peer_of(mesh, from);
-    if (!peer)
-        err = gt__fail(GT_ERR_MEMORY, "out of memory");
-    while (err == GT_OK && !(*message = find(mesh, from, tag, number))) {
-        if (*peer->gone)
-            err = gt__fail(GT_ERR_CONNECTION, "worker %s is gone: %s", peer->name, peer->gone);
-        else if (exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed))
-            err = gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
-        else {
-            if (!peer->wanted) {
-                peer->wanted = true;
-                wake(mesh);
-            }
-            wait_a_moment(mesh);
-        }
+    gt_message **found = await(mesh, from, tag, number, -1, &err);
+    if (found) {
+        *message = *found;
+        *found = (*message)->next;
     }
     pthread_mutex_unlock(&mesh->mutex);
     return err;
+}
+
+static bool ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    gt_err err;
+    pthread_mutex_lock(&mesh->mutex);
+    bool there = await(mesh, from, tag, number, timeout_ms, &err) || err != GT_OK;
+    pthread_mutex_unlock(&mesh->mutex);
+    return there;
 }
 
 static void done(gt_exchange *exchange, gt_message *message)
@@ -480,6 +505,7 @@ static const gt_exchange_ops mesh_ops = {
     .name = "mesh",
     .post = post,
     .take = take,
+    .ready = ready,
     .done = done,
     .reclaim = reclaim,
     .introduce = introduce,

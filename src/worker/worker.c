@@ -27,6 +27,7 @@ static int patience_ms(const gt_worker_options *options)
 
 enum {
     RETRY_MS = 50,     /* between attempts to reach a server that is not there yet */
+    DEFERRED_WAIT_MS = 1, /* for another worker's data, before the stream is looked at again */
     ATTEMPT_MS = 1000, /* of one that does not answer: as long as nobody looks at *stop */
 };
 
@@ -228,6 +229,18 @@ static void debug_record(const gt_worker *worker, const gt_instruction *ins)
     gt__log(GT_LOG_WORKER, "%s: %s", worker->name, gt__instruction_text(ins, text, sizeof text));
 }
 
+bool gt__worker_run_record(gt_worker *worker, const gt_slot *record)
+{
+    bool more = true;
+    gt__timing_before(worker, &worker->timing, worker->store, &record->ins);
+    if (__builtin_expect(record->ins.op < GT_OP_FIRST_CONTROL, 1))
+        gt__worker_execute(worker, &record->ins, record + 1);
+    else
+        more = handle_control(worker, &record->ins, record + 1);
+    gt__timing_after(worker, &worker->timing, &record->ins);
+    return more;
+}
+
 /* Take the records of one window in turn. *more is false once the dispatcher said goodbye. */
 static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t available, bool *more)
 {
@@ -238,12 +251,10 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
         GT_TRY(gt__instruction_check(slots, (size_t)(end - slots), &length));
         if (debug)
             debug_record(worker, &slots->ins);
-        gt__timing_before(worker, &worker->timing, worker->store, &slots->ins);
-        if (__builtin_expect(slots->ins.op < GT_OP_FIRST_CONTROL, 1))
-            gt__worker_execute(worker, &slots->ins, slots + 1);
-        else
-            *more = handle_control(worker, &slots->ins, slots + 1);
-        gt__timing_after(worker, &worker->timing, &slots->ins);
+        bool aside = __builtin_expect(worker->deferred.count || slots->ins.op == GT_OP_recv, 0) &&
+                     gt__deferred_takes(worker, slots);
+        if (!aside)
+            *more = gt__worker_run_record(worker, slots);
         gt__link_consume(worker->link, length);
     }
     return GT_OK;
@@ -257,6 +268,8 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
         const gt_slot *slots = gt__link_peek(worker->link, &available);
         if (slots)
             GT_TRY(run_window(worker, slots, available, &more));
+        else if (worker->deferred.count && !worker->link->gone)
+            gt__deferred_run(worker, DEFERRED_WAIT_MS);
         else if (worker->link->dead)
             return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
         else {
@@ -352,6 +365,7 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
         err = meet_peers(&worker, options);
     if (err == GT_OK)
         err = serve(&worker, options);
+    gt__deferred_free(&worker.deferred);
     leave_peers(&worker);
     /* The store before the link: buffers may lie in segments that the link maps. */
     gt__store_free(&worker.store);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "collective.h"
+#include "deferred.h"
 #include "engine.h"
 #include "exchange.h"
 #include "link.h"
@@ -38,6 +39,7 @@ struct gt_worker {
     gt_store *store;
     gt_exchange *exchange; /* with other workers */
     gt_collective *collective;
+    gt_deferred deferred;
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
@@ -52,6 +54,8 @@ void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poiso
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* More bytes of an upload. */
 void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* Execute one record, whatever it is. False: the dispatcher said goodbye. worker.c */
+bool gt__worker_run_record(gt_worker *worker, const gt_slot *record);
 /* An instruction that involves other workers; false: it is none. peers.c */
 bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* Take back memory that other workers are done with. */
