@@ -4,6 +4,7 @@
 #   make test           set up, build, and run every test, C and Python
 #
 #   make                build into build/: libgt.so, the gt command, the Python package
+#   make test-long      the random programs on spread tensors, 20,000 of them
 #   make bench          measure against PyTorch and NumPy
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make lint           check the formatting of the C files;  make format: repair it
@@ -14,7 +15,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test bench test-sanitize lint format clean distclean setup setup-test
+.PHONY: build run test test-long bench test-sanitize lint format clean distclean setup setup-test
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -32,6 +33,10 @@ test: setup-test build
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest tests/python || status=1; \
 	exit $$status
+
+# Random programs on spread tensors, many more of them.
+test-long: setup-test build
+	@GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs
 
 bench: setup-test build
 	@$(python) benchmarks/bench.py

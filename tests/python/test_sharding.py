@@ -304,6 +304,26 @@ def test_a_missing_config_file(tmp_path):
         gt.load_config(str(tmp_path / "no_such.yaml"))
 
 
+def test_large_things_are_spread_by_themselves(programs):
+    said = programs.run("""
+        import gt
+        gt.gpu_workers(4)
+        gt.manual_seed(0)
+        large, small = gt.randn(2048, 1024), gt.randn(64, 64)
+        print(large.placement, small.placement, (small @ small).placement)
+        a, b = gt.ones(512, 512), gt.ones(512, 512)
+        print(a.placement, (a @ b).placement, (a @ b).sum().item())
+        print((large * 2 + 1).placement, abs(large.mean().item()) < 0.01)
+        print((gt.ones(1000) @ gt.ones(1000)).placement)
+    """, GT_AUTO_SHARD="1")
+    assert said.splitlines() == [
+        "split(axis=0, workers=[0,1,2,3]) single(worker=0) single(worker=0)",
+        "single(worker=0) split(axis=0, workers=[0,1,2,3]) 134217728.0",
+        "split(axis=0, workers=[0,1,2,3]) True",
+        "single(worker=0)",
+    ]
+
+
 # ---- bad input ------------------------------------------------------------------------------------------------------
 
 
