@@ -6,6 +6,7 @@ on a machine that others use too is not known to one in a hundred. Rounds altern
 import contextlib
 import pathlib
 import subprocess
+import sys
 import tempfile
 
 from figures import figure
@@ -80,3 +81,58 @@ def monitoring(children, quick):
         Figure(f"{name}, one top", best["top"] / best["left"], "x", bound=1.05),
         Figure(f"{name}, one trace", best["trace"] / best["left"], "x"),
     ]
+
+
+@figure("instruction log")
+def instruction_log(children, quick):
+    """The small-op stream of an embedded server with a log on disk, and with a tape, against one without; wall time."""
+    count, rounds = (50_000, 3) if quick else (100_000, 9)
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings = {
+            "off": {},
+            "log": {"GT_INSTRUCTION_LOG": str(folder / "log"), "GT_INSTRUCTION_LOG_SIZE": "256M"},
+            "tape": {"GT_TAPE": str(folder / "tape")},
+        }
+        clients = {kind: stack.enter_context(Child("gt", **variables)) for kind, variables in settings.items()}
+        best = dict.fromkeys(clients, float("inf"))
+        for client in clients.values():
+            client("prepare", work="small_add")
+            client("run", count=count)
+        for _ in range(rounds):
+            for kind, client in clients.items():
+                best[kind] = min(best[kind], client("run", count=count))
+    return [
+        Figure("instruction log on, small-op stream", best["log"] / best["off"], "x", bound=2.0),
+        Figure("tape on, small-op stream", best["tape"] / best["off"], "x"),
+    ]
+
+
+@figure("line capture")
+def line_capture(children, quick):
+    """What it costs the emitting thread to note the user's line with every operation: its processor time, with and
+    without, in one process."""
+    source = """
+import time
+import gt
+directory = gt.__file__.rpartition('__init__')[0]
+a, b = gt.ones(8, 8), gt.ones(8, 8)
+
+def emit(count):
+    begin = time.thread_time_ns()
+    for _ in range(count):
+        a + b
+    return (time.thread_time_ns() - begin) / count
+
+best = {None: 1e9, directory: 1e9}
+for _ in range(ROUNDS):
+    for where in best:
+        gt._gt._site_package(where)
+        best[where] = min(best[where], emit(300))
+        gt.synchronize()
+print(best[directory] - best[None])
+""".replace("ROUNDS", "500" if quick else "3000")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise Failure(f"line capture: {done.stderr.strip().splitlines()[-1]}")
+    return [Figure("line capture an op, client", max(float(done.stdout), 0) * 1e-9, "s", bound=30e-9)]

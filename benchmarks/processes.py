@@ -55,8 +55,8 @@ class Process:
 class Child(Process):
     """Measures one library: "gt" (embedded, or on the server at `address`), "torch" or "numpy"."""
 
-    def __init__(self, library, address=None):
-        environment = dict(os.environ) if library == "gt" else {**os.environ, **WARM_MALLOC}
+    def __init__(self, library, address=None, **settings):
+        environment = {**os.environ, **settings} if library == "gt" else {**os.environ, **WARM_MALLOC}
         command = [sys.executable, HERE / "child.py", library] + ([address] if address else [])
         self.library = library
         self.unread = b""

@@ -466,6 +466,7 @@ int gt__command_replay(int argc, char **argv)
     if (status >= 0)
         return status;
     bool found = false;
+    gt__log_text_init();
     gt_err err = open_all(&r);
     if (err == GT_OK) {
         err = walk(&r, &found);

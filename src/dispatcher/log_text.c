@@ -5,6 +5,7 @@
 #include "log_text.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,23 +21,50 @@ static inline char *put(char *at, const char *text, size_t length)
 
 #define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
 
-static const char two_digits[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
-                                 "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
-                                 "8081828384858687888990919293949596979899";
+/* "000" to "999", made once: what numbers are put together from. */
+static char three_digits[1000][4];
 
-/* In decimal, with zeros in front up to `width` digits. */
+static inline unsigned digits_of(uint64_t value)
+{
+    unsigned digits = 1;
+    for (; value >= 1000; value /= 1000)
+        digits += 3;
+    return digits + (value >= 10) + (value >= 100);
+}
+
+/* In decimal, with zeros in front up to `width` digits; written in place, from its end. */
 static inline char *put_number(char *at, uint64_t value, unsigned width)
 {
-    char digits[24], *end = digits + sizeof digits, *from = end;
-    for (; value >= 100; value /= 100)
-        memcpy(from -= 2, two_digits + value % 100 * 2, 2);
-    if (value >= 10)
-        memcpy(from -= 2, two_digits + value * 2, 2);
-    else
-        *--from = (char)('0' + value);
-    while ((unsigned)(end - from) < width)
-        *--from = '0';
-    return put(at, from, (size_t)(end - from));
+    unsigned digits = digits_of(value);
+    digits = digits > width ? digits : width;
+    char *end = at + digits, *from = end;
+    for (; from - at >= 3; value /= 1000)
+        memcpy(from -= 3, three_digits[value % 1000], 3);
+    for (unsigned left = (unsigned)(from - at); left > 0; left--)
+        at[left - 1] = three_digits[value % 1000][2 - (from - at - left)];
+    return end;
+}
+
+/* Nine digits of a second: three lookups that do not wait for each other. */
+static inline char *put_nanoseconds(char *at, uint32_t ns)
+{
+    memcpy(at, three_digits[ns / 1000000], 3);
+    memcpy(at + 3, three_digits[ns / 1000 % 1000], 3);
+    memcpy(at + 6, three_digits[ns % 1000], 3);
+    return at + 9;
+}
+
+/* A number that mostly grows by one, kept as text. */
+static char *put_counter(char *at, gt_log_counter *counter, uint64_t value)
+{
+    char *last = counter->text + counter->length - 1;
+    if (value == counter->value + 1 && counter->length && *last != '9')
+        ++*last;
+    else if (value != counter->value || !counter->length)
+        counter->length = (unsigned)(put_number(counter->text, value, 4) - counter->text);
+    counter->value = value;
+    memcpy(at, counter->text, sizeof counter->text);
+    return at + counter->length;
 }
 
 static char *put_signed(char *at, int64_t value)
@@ -46,7 +74,7 @@ static char *put_signed(char *at, int64_t value)
     return put_number(at, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 1);
 }
 
-static char *put_text(char *at, const char *text)
+static inline char *put_text(char *at, const char *text)
 {
     return put(at, text, strlen(text));
 }
@@ -69,6 +97,11 @@ static char *put_shape(char *at, unsigned rank, const int64_t *shape)
 static char *put_size(char *at, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    if (bytes >= 10 && bytes < 100) { /* most records are one slot */
+        memcpy(at, "         B", BYTES_WIDTH);
+        memcpy(at + BYTES_WIDTH - 3, three_digits[bytes] + 1, 2);
+        return at + BYTES_WIDTH;
+    }
     char text[32], *end = text;
     unsigned unit = 0;
     uint64_t tenths = bytes * 10;
@@ -162,6 +195,36 @@ const char gt__event_columns[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1] = {
     [GT_EVENT_SIGNAL] = "SIGNAL      ",      [GT_EVENT_ERROR] = "ERROR       ",
 };
 
+/* Commands padded to their column, by op and whether a worker is meant. */
+typedef struct gt_log_column {
+    char text[24];
+    unsigned length;
+} gt_log_column;
+
+static gt_log_column columns[GT_OP_COUNT][2];
+static const gt_log_column signal_column = {.text = "Signal         ", .length = COMMAND_WIDTH};
+
+static void make_tables(void)
+{
+    for (unsigned k = 0; k < 1000; k++) {
+        const char digits[] = {(char)('0' + k / 100), (char)('0' + k / 10 % 10), (char)('0' + k % 10)};
+        memcpy(three_digits[k], digits, sizeof digits);
+    }
+    for (unsigned op = 0; op < GT_OP_COUNT; op++)
+        for (unsigned worker = 0; worker < 2; worker++) {
+            gt_log_column *column = &columns[op][worker];
+            int length = snprintf(column->text, sizeof column->text, "%-*s", COMMAND_WIDTH,
+                                  gt__log_command((gt_opcode)op, worker));
+            column->length = length < (int)sizeof column->text ? (unsigned)length : sizeof column->text - 1;
+        }
+}
+
+void gt__log_text_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_tables);
+}
+
 /* ---- lines -------------------------------------------------------------------------------------------------- */
 
 void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns)
@@ -174,23 +237,24 @@ void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns)
     clock->elapsed_length = (unsigned)(end - clock->elapsed);
 }
 
-char *gt__log_head(char *at, const gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
+char *gt__log_head(char *at, gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
                    gt_opcode op, uint64_t bytes)
 {
-    at = put(at, clock->elapsed, clock->elapsed_length);
+    memcpy(at, clock->elapsed, sizeof clock->elapsed); /* all of it: a copy of fixed length needs no call */
+    at += clock->elapsed_length;
     at = PUT(at, " | #");
-    at = put_number(at, sequence, 4);
+    at = put_counter(at, &clock->sequence, sequence);
     at = PUT(at, " | ");
     at = put(at, gt__event_columns[event], GT_EVENT_WIDTH);
     at = PUT(at, " | ");
-    at = put(at, source->text, source->length);
+    memcpy(at, source->text, 32);
+    if (source->length > 32)
+        memcpy(at + 32, source->text + 32, sizeof source->text - 32);
+    at += source->length;
     at = PUT(at, " | ");
-    const char *command =
-        event == GT_EVENT_SIGNAL ? "Signal" : gt__log_command(op, source->text[0] == 'W');
-    size_t length = strlen(command);
-    at = put(at, command, length);
-    for (; length < COMMAND_WIDTH; length++)
-        *at++ = ' ';
+    const gt_log_column *command = event == GT_EVENT_SIGNAL ? &signal_column : &columns[op][source->text[0] == 'W'];
+    memcpy(at, command->text, sizeof command->text);
+    at += command->length;
     at = PUT(at, " | ");
     at = put_size(at, bytes);
     return PUT(at, " | ");
@@ -203,7 +267,7 @@ char *gt__log_seconds(char *at, const char *key, uint64_t ns)
     at = put_text(at, key);
     at = put_number(at, ns / 1000000000, 1);
     *at++ = '.';
-    at = put_number(at, ns % 1000000000, 9);
+    at = put_nanoseconds(at, (uint32_t)(ns % 1000000000));
     *at++ = 's';
     return at;
 }
@@ -228,10 +292,16 @@ static char *put_name(char *at, const char *name)
     return at;
 }
 
-char *gt__log_place(char *at, const char *place)
+void gt__log_place_make(const char *place, char *name, size_t size)
 {
     const char *slash = strrchr(place, '/');
-    return put_name(PUT(at, " at="), slash ? slash + 1 : place);
+    snprintf(name, size, "%s", slash ? slash + 1 : place);
+    put_name(name, name);
+}
+
+char *gt__log_place(char *at, const char *name)
+{
+    return put_text(PUT(at, " at="), name);
 }
 
 char *gt__log_scope(char *at, const char *name)

@@ -44,17 +44,26 @@ typedef struct gt_log_source {
 
 void gt__log_source_set(gt_log_source *source, const char *kind, const char *name);
 
-/* What the lines share: made once, kept by whoever writes them. */
+typedef struct gt_log_counter {
+    uint64_t value;
+    unsigned length; /* 0: no text yet */
+    char text[24];
+} gt_log_counter;
+
+/* What the lines share, kept by whoever writes them. */
 typedef struct gt_log_clock {
+    gt_log_counter sequence;
     uint64_t started_ns;
     char elapsed[32]; /* "1.608113s" */
     unsigned elapsed_length;
 } gt_log_clock;
 
+/* Before anything else here is called; more than once does no harm. */
+void gt__log_text_init(void);
 void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns);
 
 /* Everything up to the details; returns its end. `op` picks the command. */
-char *gt__log_head(char *at, const gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
+char *gt__log_head(char *at, gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
                    gt_opcode op, uint64_t bytes);
 
 /* Details; each returns its end. */
@@ -65,8 +74,9 @@ char *gt__log_seconds(char *at, const char *key, uint64_t ns); /* " start=1.6081
 char *gt__log_number(char *at, const char *key, uint64_t value);
 /* "instruction=#0011": a line of this log. */
 char *gt__log_line_number(char *at, const char *key, uint64_t sequence);
-/* " at=train.py:12", without the directories. */
-char *gt__log_place(char *at, const char *place);
+/* A place in the user's code as the log names it: without the directories, one word; and " at=train.py:12". */
+void gt__log_place_make(const char *place, char *name, size_t size);
+char *gt__log_place(char *at, const char *name);
 /* " scope=layer1" */
 char *gt__log_scope(char *at, const char *name);
 char *gt__log_word(char *at, const char *text);

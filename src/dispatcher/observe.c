@@ -389,6 +389,7 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
     if (!observer)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     dispatcher->observer = observer;
+    gt__log_text_init();
     observer->clock.started_ns = dispatcher->started_ns;
     observer->console = options->console;
     const char *path = options->log ? options->log : getenv("GT_INSTRUCTION_LOG");

@@ -276,10 +276,13 @@ static gt_err learn_site(gt_session *session, const gt_slot *record)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
         session->sites = sites;
     }
-    char *name = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
-    if (!name)
+    char place[GT_SITE_TAIL * sizeof(gt_slot) + 1] = "", name[sizeof place];
+    memcpy(place, record + 1, sizeof place - 1);
+    gt__log_place_make(place, name, sizeof name);
+    char *kept = strdup(name);
+    if (!kept)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    session->sites[session->site_count++] = name;
+    session->sites[session->site_count++] = kept;
     return GT_OK;
 }
 
