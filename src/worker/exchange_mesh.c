@@ -84,10 +84,8 @@ static gt_err post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t num
     if (peer && !*peer->gone) {
         *peer->last = message;
         peer->last = &message->next;
-    } else { /* nobody wants it */
-        message->next = mesh->returned;
-        mesh->returned = message;
-    }
+    } else /* nobody wants it */
+        gt__mesh_return(mesh, message);
     pthread_mutex_unlock(&mesh->mutex);
     wake(mesh);
     return GT_OK;
@@ -180,7 +178,7 @@ static void *reclaim(gt_exchange *exchange)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
     void *lent = NULL;
-    if (!__atomic_load_n(&mesh->returned, __ATOMIC_RELAXED)) /* most often: the next look will see what this one misses */
+    if (!atomic_load_explicit(&mesh->any_returned, memory_order_relaxed)) /* most often */
         return NULL;
     pthread_mutex_lock(&mesh->mutex);
     while (mesh->returned && !lent) {
@@ -189,6 +187,7 @@ static void *reclaim(gt_exchange *exchange)
         lent = message->lent;
         free(message);
     }
+    atomic_store_explicit(&mesh->any_returned, mesh->returned != NULL, memory_order_relaxed);
     pthread_mutex_unlock(&mesh->mutex);
     return lent;
 }
@@ -333,8 +332,7 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
         while (peer->queue) {
             gt_message *message = peer->queue;
             peer->queue = message->next;
-            message->next = mesh->returned;
-            mesh->returned = message;
+            gt__mesh_return(mesh, message);
         }
         peer->last = &peer->queue;
     }

@@ -56,8 +56,17 @@ typedef struct gt_mesh {
     int32_t peer_count;
     gt_message *arrived;  /* that nobody has taken */
     gt_message *returned; /* sent: what they lent can be given back */
+    atomic_bool any_returned; /* to be seen without the mutex */
     unsigned attempts;    /* threads that connect */
 } gt_mesh;
+
+/* With the mutex: the message is sent, or will never be. */
+static inline void gt__mesh_return(gt_mesh *mesh, gt_message *message)
+{
+    message->next = mesh->returned;
+    mesh->returned = message;
+    atomic_store_explicit(&mesh->any_returned, true, memory_order_relaxed);
+}
 
 /* mesh_link.c. Whether there was something to do; a link that sends nonsense is killed. */
 bool gt__mesh_read(gt_mesh *mesh, gt_mesh_link *end);

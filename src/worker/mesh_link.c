@@ -23,8 +23,7 @@ enum {
 static void message_sent(gt_mesh *mesh, gt_message *message)
 {
     pthread_mutex_lock(&mesh->mutex);
-    message->next = mesh->returned;
-    mesh->returned = message;
+    gt__mesh_return(mesh, message);
     pthread_mutex_unlock(&mesh->mutex);
 }
 

@@ -1,0 +1,259 @@
+/*
+ * test_spread.c: tensors spread over workers, through the C interface: layouts, configs, and programs on workers that are
+ * threads of this process and meet on a board, or by links as other processes do. The Python tests compare far more; this
+ * one runs under the sanitizers.
+ */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "client_fixture.h"
+#include "dispatcher.h"
+#include "placement.h"
+#include "signals.h"
+#include "worker.h"
+
+enum { WORKERS = 4, ROWS = 10, COLUMNS = 6 };
+
+/* ---- layouts -------------------------------------------------------------------------------------------------- */
+
+static void test_layouts(const void *argument)
+{
+    (void)argument;
+    const int32_t workers[] = {3, 1, 0};
+    char text[128];
+    gt_layout *split = gt__layout_even(1, 7, workers, 3), *same = gt__layout_even(1, 7, workers, 3);
+    gt_layout *few = gt__layout_even(0, 2, workers, 3), *one = gt__layout_even(0, 1, workers, 3);
+    gt_layout *partial = gt__layout_like(split, GT_PARTIAL, 1);
+    CHECK(!strcmp(gt__layout_text(split, text, sizeof text), "split(axis=1, workers=[3,1,0])"));
+    CHECK(split->member[0].count == 3 && split->member[1].start == 3 && split->member[2].count == 2);
+    CHECK(gt__layout_equal(split, same) && !gt__layout_equal(split, partial) && gt__layout_same_set(split, partial));
+    CHECK_EQ(few->count, 2);
+    CHECK(!strcmp(gt__layout_text(one, text, sizeof text), "single(worker=3)"));
+    CHECK(!strcmp(gt__layout_text(partial, text, sizeof text), "partial(workers=[3,1,0])"));
+    CHECK_EQ(partial->axis, 0);
+    gt_meta whole, part;
+    CHECK_EQ(gt__meta_set(&whole, GT_FLOAT32, 2, (int64_t[]){4, 7}), GT_OK);
+    gt__layout_part(split, 2, &whole, &part);
+    CHECK(part.shape[1] == 2 && part.numel == 8);
+    CHECK(!strcmp(gt__layout_text(split, text, 20), "split(axis=1, worke"));
+    gt_layout *const all[] = {split, same, few, one, partial};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        gt__layout_release(all[k]);
+}
+
+/* ---- configs -------------------------------------------------------------------------------------------------- */
+
+static void test_config_records(const void *argument)
+{
+    (void)argument;
+    gt_slot record[GT_CONFIG_SLOTS];
+    gt_signal_config signal = {.name = "a", .backward = "b", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .axis = -1}, back;
+    signal.worker_count = 3;
+    memcpy(signal.workers, (int32_t[]){5, 0, 2}, 3 * sizeof signal.workers[0]);
+    gt__config_write(&signal, record);
+    unsigned length;
+    CHECK_EQ(gt__instruction_check(record, GT_CONFIG_SLOTS, &length), GT_OK);
+    CHECK_EQ(gt__config_read(record, &back), GT_OK);
+    CHECK(!strcmp(back.name, "a") && !strcmp(back.backward, "b") && back.axis == -1 && back.worker_count == 3 &&
+          back.workers[0] == 5 && back.flags == signal.flags);
+    record->ins.imm[0].i = 99;
+    CHECK_EQ(gt__config_read(record, &back), GT_ERR_VALUE);
+    record->ins.imm[1].u = GT_MAX_PARTIES + 1;
+    CHECK_EQ(gt__instruction_check(record, GT_CONFIG_SLOTS, &length), GT_ERR_PROTOCOL);
+}
+
+static void set_signal(const char *name, unsigned flags, int64_t axis, unsigned count)
+{
+    gt_signal_config signal = {.flags = (uint8_t)(GT_CONFIG_SHARD | flags), .axis = axis, .worker_count = count};
+    strcpy(signal.name, name);
+    for (unsigned k = 0; k < count; k++)
+        signal.workers[k] = (int32_t)k;
+    OK(gt__signal_config_set(&signal));
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------- */
+
+static bool placed(gt_tensor *tensor, const char *expected)
+{
+    char *text;
+    if (!OK(gt__tensor_placement(tensor, &text)))
+        return false;
+    bool right = CHECK(!strcmp(text, expected));
+    if (!right)
+        fprintf(stderr, "  it is %s, not %s\n", text, expected);
+    free(text);
+    return right;
+}
+
+/* Element (i, j) is i + j. */
+static gt_tensor *table(gt_client *client)
+{
+    float values[ROWS * COLUMNS];
+    gt_tensor *out = NULL;
+    for (int k = 0; k < ROWS * COLUMNS; k++)
+        values[k] = (float)(k / COLUMNS + k % COLUMNS);
+    OK(gt_from_data(client, GT_FLOAT32, SHAPE(ROWS, COLUMNS), values, &out));
+    return out;
+}
+
+static double expect_item(gt_tensor *tensor)
+{
+    double value = NAN;
+    OK(gt_item(tensor, &value));
+    gt_tensor_release(tensor);
+    return value;
+}
+
+/* Forward and backward, collectives and moves of every kind; `client` has WORKERS workers. */
+static void run_program(gt_client *client)
+{
+    gt_tensor *whole = table(client), *rows, *columns, *w, *product, *back, *loss, *gradient, *t;
+    if (!OK(gt__signal_tensor(whole, "rows", &rows)) || !OK(gt__signal_tensor(rows, "columns", &columns)))
+        return;
+    placed(rows, "split(axis=0, workers=[0,1,2,3])");
+    placed(columns, "split(axis=1, workers=[0,1,2,3])");
+    OK(gt_sub(rows, columns, &t));
+    OK(gt_sum(t, 0, false, &back));
+    gt_tensor_release(t);
+    CHECK_EQ(expect_item(back), 0);
+    OK(gt_amax(rows, 3, false, &t));
+    CHECK_EQ(expect_item(t), ROWS + COLUMNS - 2);
+    OK(gt_full(client, GT_FLOAT32, SHAPE(COLUMNS, 3), 0.5, &w));
+    OK(gt_tensor_set_requires_grad(w, true));
+    OK(gt__signal_enter(client, "rows", "stage"));
+    OK(gt_matmul(rows, w, &product));
+    OK(gt_mean(product, 0, false, &loss));
+    OK(gt__signal_exit("rows"));
+    placed(product, "split(axis=0, workers=[0,1,2,3])");
+    placed(loss, "partial(workers=[0,1,2,3])");
+    OK(gt_backward(loss, NULL, false));
+    OK(gt_tensor_grad(w, &gradient));
+    placed(gradient, "single(worker=1)");
+    OK(gt_sum(gradient, 0, false, &t));
+    CHECK(close_enough(expect_item(t), 420.0 / ROWS)); /* the sum of the table, over 30 elements, three times */
+    CHECK(close_enough(expect_item(loss), 420.0 / ROWS * 0.5));
+    OK(gt_synchronize(client));
+    gt_tensor *const all[] = {whole, rows, columns, w, product, gradient};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        gt_tensor_release(all[k]);
+}
+
+/* An index that is out of range on one worker poisons what all of them add up. */
+static void run_poison(gt_client *client)
+{
+    int64_t indices[8] = {0, 1, 2, 3, 4, 5, 99, 7};
+    gt_tensor *whole = table(client), *index, *split, *taken, *sum, *more;
+    double value;
+    OK(gt_from_data(client, GT_INT64, SHAPE(8), indices, &index));
+    OK(gt__signal_tensor(index, "rows", &split));
+    OK(gt_take(whole, split, 0, &taken));
+    OK(gt_sum(taken, 0, false, &sum));
+    OK(gt_mul(sum, sum, &more));
+    CHECK(gt_item(more, &value) != GT_OK);
+    CHECK(strstr(gt_error_text(), "99"));
+    CHECK(client_works(client));
+    gt_tensor *const all[] = {whole, index, split, taken, sum, more};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        gt_tensor_release(all[k]);
+}
+
+static void set_signals(void)
+{
+    set_signal("rows", GT_CONFIG_AXIS, 0, WORKERS);
+    set_signal("columns", GT_CONFIG_AXIS, -1, WORKERS);
+    gt_signal_config stage = {.name = "stage", .flags = GT_CONFIG_SHARD, .worker_count = 1, .workers = {1}};
+    OK(gt__signal_config_set(&stage));
+}
+
+static void test_embedded(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(WORKERS);
+    set_signals();
+    for (int round = 0; round < 3; round++)
+        run_program(client);
+    run_poison(client);
+    gt_client_close(&client);
+}
+
+/* ---- workers that meet by links ------------------------------------------------------------------------------- */
+
+typedef struct member {
+    pthread_t thread;
+    gt_worker_options options;
+    char name[16];
+} member;
+
+static void *member_main(void *argument)
+{
+    member *m = argument;
+    gt__worker_run(&m->options, NULL);
+    return NULL;
+}
+
+static void *dispatcher_main(void *argument)
+{
+    gt__dispatcher_run(argument);
+    return NULL;
+}
+
+static void test_links(const void *argument)
+{
+    static member members[WORKERS];
+    gt_dispatcher *dispatcher;
+    gt_dispatcher_options options = {.listen = true};
+    pthread_t thread;
+    char address[64], server[64];
+    atomic_bool stop = false;
+    if (!OK(gt__dispatcher_new(&options, &dispatcher)))
+        return;
+    pthread_create(&thread, NULL, dispatcher_main, dispatcher);
+    snprintf(server, sizeof server, "localhost:%d", gt__dispatcher_port(dispatcher));
+    snprintf(address, sizeof address, "%s%s", (const char *)argument, server);
+    for (int k = 0; k < WORKERS; k++) {
+        snprintf(members[k].name, sizeof members[k].name, "worker %d", k);
+        members[k].options = (gt_worker_options){.name = members[k].name,
+                                                 .backend = "reference",
+                                                 .address = address,
+                                                 .threads = 1,
+                                                 .number = k + 1,
+                                                 .stop = &stop,
+                                                 .stop_poll_ms = 50};
+        pthread_create(&members[k].thread, NULL, member_main, &members[k]);
+    }
+    gt_client *client = NULL;
+    if (OK(gt_client_connect(server, 0, &client))) {
+        set_signals();
+        while (client->workers < WORKERS)
+            OK(gt_synchronize(client)); /* the news comes with answers */
+        run_program(client);
+        run_poison(client);
+        gt_client_close(&client);
+    }
+    atomic_store(&stop, true);
+    for (int k = 0; k < WORKERS; k++)
+        pthread_join(members[k].thread, NULL);
+    gt__dispatcher_stop(dispatcher);
+    pthread_join(thread, NULL);
+    gt__dispatcher_free(&dispatcher);
+}
+
+int main(int argc, char **argv)
+{
+    char runtime[] = "/tmp/gt-test-XXXXXX";
+    if (!mkdtemp(runtime))
+        return 1;
+    setenv("XDG_RUNTIME_DIR", runtime, 1);
+    check_begin(argc, argv);
+    check_run("layouts", test_layouts, NULL);
+    check_run("config records", test_config_records, NULL);
+    check_run("embedded workers", test_embedded, NULL);
+    check_run("workers that meet by memory", test_links, "");
+    check_run("workers that meet by tcp", test_links, "tcp://");
+    int status = check_end();
+    char path[64];
+    snprintf(path, sizeof path, "%s/gt", runtime);
+    rmdir(path);
+    rmdir(runtime);
+    return status;
+}
