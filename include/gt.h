@@ -309,6 +309,17 @@ GT_API bool gt_set_grad_enabled(bool enabled);
 /* The same value, not recorded: it requires no gradient. */
 GT_API gt_err gt_detach(gt_tensor *a, gt_tensor **out);
 
+/* ---- several workers: docs/sharding.md ---------------------------------------------------------------------- */
+
+/* Read what signals mean from a YAML file; also GT_CONFIG. For all clients of this process. */
+GT_API gt_err gt_config_load(const char *path);
+/* Ops of this thread between enter and exit are placed as the signal says, and their gradients as `backward` says (NULL:
+ * what the config says, else the same). Scopes nest. */
+GT_API gt_err gt_signal_enter(gt_client *client, const char *name, const char *backward);
+GT_API gt_err gt_signal_exit(const char *name);
+/* A copy, placed as the signal says. */
+GT_API gt_err gt_signal_tensor(gt_tensor *a, const char *name, gt_tensor **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,6 @@
 /*
- * signals.c: signal scopes, the process's config, and where a tensor lives. python/gt/signal.py and config.py are what users
- * see; src/client/signals.h is what is behind.
+ * signals.c: signal scopes, the process's config, and where a tensor lives. python/gt/signal.py and config.py are
+ * what users see; src/client/signals.h is what is behind.
  */
 #include "extension.h"
 
@@ -168,8 +168,8 @@ static PyObject *py_get(PyObject *module, PyObject *name)
     if (signal.flags & GT_CONFIG_AXIS)
         Py_SETREF(axis, PyLong_FromLongLong(signal.axis));
     if (signal.flags & GT_CONFIG_SHARD && workers && axis)
-        Py_SETREF(shard, Py_BuildValue("(OOO)", axis, workers,
-                                       signal.flags & GT_CONFIG_REPLICATED ? Py_True : Py_False));
+        Py_SETREF(shard,
+                  Py_BuildValue("(OOO)", axis, workers, signal.flags & GT_CONFIG_REPLICATED ? Py_True : Py_False));
     PyObject *result = shard ? Py_BuildValue("(OzO)", shard, *signal.backward ? signal.backward : NULL,
                                              signal.flags & GT_CONFIG_COMPILE ? Py_True : Py_False)
                              : NULL;

@@ -8,7 +8,7 @@
 
 #include "settings.h"
 
-enum { MAX_SCOPES = 1 << 20, MAX_DEPTH = 256 };
+enum { MAX_SCOPES = 1 << 16, MAX_DEPTH = 256 };
 
 /* What a scope number stands for. */
 typedef struct scope {
@@ -22,12 +22,12 @@ typedef struct entered {
 } entered;
 
 _Atomic int gt__signals_active;
-static _Thread_local gt_signal_state state;       /* what instructions carry now */
+static _Thread_local gt_signal_state state;    /* what instructions carry now */
 static _Thread_local entered stack[MAX_DEPTH]; /* the scopes that were entered, and what was before each */
 static _Thread_local unsigned depth;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
-static scope **scopes; /* number minus one */
+static scope **scopes;                                    /* number minus one */
 static uint32_t scope_count, scope_capacity;
 static gt_config config;
 static bool config_read;
@@ -155,7 +155,8 @@ gt_err gt__signal_exit(const char *name)
     if (!found)
         return gt__fail(GT_ERR_VALUE, "signal '%s' is exited but was never entered", name);
     if (!innermost)
-        return gt__fail(GT_ERR_VALUE, "signal '%s' is exited inside '%s', which was entered after it", name, inner);
+        return gt__fail(GT_ERR_VALUE, "signal '%s' is exited inside '%s', which was entered after it", name,
+                        inner);
     gt__signal_replace(stack[--depth].before);
     return GT_OK;
 }
@@ -172,7 +173,8 @@ static gt_err send_record(gt_client *client, const gt_slot *record)
     return GT_OK;
 }
 
-/* What it knows of the scopes up to this one, and the config. Waiting for room lets other threads run: look again. */
+/* What it knows of the scopes up to this one, and the config. Waiting for room lets other threads run: look again.
+ * */
 static gt_err tell_server(gt_client *client, uint32_t number)
 {
     gt_slot record[GT_CONFIG_SLOTS];
@@ -337,4 +339,27 @@ bool gt__signal_config_name(size_t index, char name[GT_MAX_NAME + 1])
         strcpy(name, config.signals[index]->name);
     pthread_mutex_unlock(&mutex);
     return there;
+}
+
+/* ---- gt.h -------- */
+
+gt_err gt_config_load(const char *path)
+{
+    return gt__signal_config_load(path);
+}
+
+gt_err gt_signal_enter(gt_client *client, const char *name, const char *backward)
+{
+    GT_TRY(gt__client_check(client));
+    return gt__signal_enter(client, name, backward);
+}
+
+gt_err gt_signal_exit(const char *name)
+{
+    return gt__signal_exit(name);
+}
+
+gt_err gt_signal_tensor(gt_tensor *a, const char *name, gt_tensor **out)
+{
+    return gt__signal_tensor(a, name, out);
 }

@@ -1,12 +1,14 @@
 /*
  * signals.h: signals in the client: named scopes around code, which every instruction issued there carries.
  *
- * Each thread has a stack of scopes. A scope is a number that stands for (name, backward name, scope around it); numbers are
- * the process's, and a client tells its server what one means before the first instruction that carries it. What a signal
- * means for placement is a config (core/config.h): the process has one table, and sends it along.
+ * Each thread has a stack of scopes. A scope is a number that stands for (name, backward name, scope around it);
+ * numbers are the process's, and a client tells its server what one means before the first instruction that
+ * carries it. What a signal means for placement is a config (core/config.h): the process has one table, and sends
+ * it along.
  *
- * Gradients: a node of the tape remembers the scope of its instruction, and what its rule emits carries the same scope with
- * GT_FLAG_BACKWARD, so that the dispatcher can apply the backward signal of the scope. Read next: emit.c, autograd.c.
+ * Gradients: a node of the tape remembers the scope of its instruction, and what its rule emits carries the same
+ * scope with GT_FLAG_BACKWARD, so that the dispatcher can apply the backward signal of the scope. Read next:
+ * emit.c, autograd.c.
  */
 #ifndef GT_CLIENT_SIGNALS_H
 #define GT_CLIENT_SIGNALS_H

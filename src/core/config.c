@@ -8,6 +8,8 @@
 #include <string.h>
 #include <yaml.h>
 
+enum { MAX_SIGNALS = 4096 };
+
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 void gt__config_free(gt_config *config)
@@ -41,8 +43,8 @@ static gt_err check(const gt_signal_config *signal)
         return gt__fail(GT_ERR_VALUE, "%s%s%s: a tensor cannot be replicated and split along an axis", place, gap,
                         signal->name);
     if (signal->flags & GT_CONFIG_AXIS && (signal->axis < -GT_MAX_RANK || signal->axis >= GT_MAX_RANK))
-        return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %lld is out of range; tensors have at most %d dimensions", place, gap,
-                        signal->name, (long long)signal->axis, GT_MAX_RANK);
+        return gt__fail(GT_ERR_VALUE, "%s%s%s: axis %lld is out of range; tensors have at most %d dimensions",
+                        place, gap, signal->name, (long long)signal->axis, GT_MAX_RANK);
     for (unsigned k = 0; k < signal->worker_count; k++) {
         if (signal->workers[k] < 0)
             return gt__fail(GT_ERR_VALUE, "%s%s%s: worker %d is not a worker's number", place, gap, signal->name,
@@ -60,6 +62,8 @@ gt_err gt__config_set(gt_config *config, const gt_signal_config *signal)
     GT_TRY(check(signal));
     size_t at = find(config, signal->name);
     if (at == config->count) {
+        if (config->count == MAX_SIGNALS)
+            return gt__fail(GT_ERR_VALUE, "more than %d signals", MAX_SIGNALS);
         if (config->count == config->capacity) {
             size_t capacity = config->capacity ? 2 * config->capacity : 16;
             gt_signal_config **signals = realloc(config->signals, capacity * sizeof(*signals));

@@ -9,7 +9,8 @@
  *       backward: backward_layer1  # the signal under which gradients are computed; the same if left out
  *       compile: true              # an engine may compile what runs under it
  *
- * A client has a table and sends it to the dispatcher, whose own table is the default. docs/sharding.md tells users.
+ * A client has a table and sends it to the dispatcher, whose own table is the default. docs/sharding.md tells
+ * users.
  */
 #ifndef GT_CORE_CONFIG_H
 #define GT_CORE_CONFIG_H

@@ -121,7 +121,8 @@ void gt__layout_part(const gt_layout *layout, unsigned member, const gt_meta *wh
 
 char *gt__layout_text(const gt_layout *layout, char *text, size_t size)
 {
-    static const char *const kinds[] = {[GT_REPLICATED] = "replicated", [GT_SPLIT] = "split", [GT_PARTIAL] = "partial"};
+    static const char *const kinds[] = {
+        [GT_REPLICATED] = "replicated", [GT_SPLIT] = "split", [GT_PARTIAL] = "partial"};
     if (layout->kind == GT_REPLICATED && layout->count == 1) {
         snprintf(text, size, "single(worker=%d)", layout->member[0].worker);
         return text;

@@ -4,11 +4,13 @@
  * A layout says which workers hold a tensor, and what each of them holds:
  *
  *     replicated  every member has the whole tensor; with one member, the tensor is simply on that worker
- *     split       member k has the elements start..start+count along one axis; parts may differ in size, none is empty
+ *     split       member k has the elements start..start+count along one axis; parts may differ in size, none is
+ *                 empty
  *     partial     every member has a tensor of the whole shape, and the tensor is their sum: a sum still owed
  *
- * Layouts are immutable and shared: the tensors of a stream use a handful of them, and one pointer comparison tells most of
- * them apart. spread.h says how a tensor has one; spread_rules.c what each op does to them; docs/sharding.md what for.
+ * Layouts are immutable and shared: the tensors of a stream use a handful of them, and one pointer comparison
+ * tells most of them apart. spread.h says how a tensor has one; spread_rules.c what each op does to them;
+ * docs/sharding.md what for.
  */
 #ifndef GT_DISPATCHER_PLACEMENT_H
 #define GT_DISPATCHER_PLACEMENT_H
@@ -37,8 +39,8 @@ void gt__layout_release(gt_layout *layout); /* NULL is fine */
 
 /* Replicated over these workers. */
 gt_layout *gt__layout_replicated(const int32_t *workers, unsigned count);
-/* An axis of `extent` in parts as equal as can be, the larger ones first; fewer workers than given where there are fewer
- * elements. What is too small to be split is on the first. */
+/* An axis of `extent` in parts as equal as can be, the larger ones first; fewer workers than given where there are
+ * fewer elements. What is too small to be split is on the first. */
 gt_layout *gt__layout_even(unsigned axis, int64_t extent, const int32_t *workers, unsigned count);
 /* The same workers in the same order, of another kind; split: with the parts of `like`, which is split too. */
 gt_layout *gt__layout_like(const gt_layout *like, gt_layout_kind kind, unsigned axis);

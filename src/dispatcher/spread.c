@@ -15,7 +15,8 @@ static gt_dispatch_worker *worker_at(gt_session *session, int32_t index)
     return session->dispatcher->workers[index];
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------- */
+/* ---- the table -----------------------------------------------------------------------------------------------
+ * */
 
 gt_layout *gt__spread_alone(gt_session *session, int32_t worker)
 {
@@ -217,7 +218,8 @@ char *gt__spread_text(gt_session *session, const gt_handle *handle, char *text, 
     return text;
 }
 
-/* ---- one record ---------------------------------------------------------------------------------------------- */
+/* ---- one record ----------------------------------------------------------------------------------------------
+ * */
 
 /* A copy of the record for one member in its worker's stream: operands in slots[operand][member]. */
 static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned member, const uint32_t *slots,
@@ -233,7 +235,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     out[0] = task->record[0];
     if (length > 1)
         memcpy(out + 1, task->record + 1, (length - 1) * sizeof *out);
-    out->ins.flags &= (uint8_t)~(GT_FLAG_CONSUMES | GT_FLAG_BACKWARD);
+    out->ins.flags &= (uint8_t) ~(GT_FLAG_CONSUMES | GT_FLAG_BACKWARD);
     for (unsigned k = 0; k < task->count; k++)
         if (ins->op == GT_OP_cat)
             out[1 + k / 8].u64[k % 8] = slots[k * members + member];
@@ -452,7 +454,8 @@ static gt_err compute(gt_task *task, gt_handle *result)
     return err;
 }
 
-/* ---- uploads --------------------------------------------------------------------------------------------------- */
+/* ---- uploads ---------------------------------------------------------------------------------------------------
+ * */
 
 /* An upload has arrived at the home worker: bring it where its scope wants it. */
 static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_target *target)
@@ -533,10 +536,12 @@ gt_err gt__spread_data(gt_session *session, gt_handle *handle, const gt_instruct
         return GT_OK;
     gt_unplaced *unplaced = *where;
     *where = unplaced->next;
-    gt_err err = place_upload(session, handle, &unplaced->target);
+    /* A worker that left meanwhile, or an axis that is not there: it stays where it is. */
+    gt_err err =
+        gt__target_present(session, &unplaced->target) ? place_upload(session, handle, &unplaced->target) : GT_OK;
     gt__spread_free_temporaries(session);
     free(unplaced);
-    return err == GT_ERR_VALUE ? GT_OK : err; /* it stays where it is */
+    return err == GT_ERR_VALUE ? GT_OK : err;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- */
@@ -546,11 +551,13 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
     const gt_instruction *ins = &record->ins;
     gt_source few[GT_MAX_OPERANDS], *sources = few;
     const gt_meta *metas_few[GT_MAX_OPERANDS], **metas = metas_few;
-    gt_task task = {.session = session, .record = record, .ins = ins, .count = gt__op_operands((gt_opcode)ins->op)};
+    gt_task task = {
+        .session = session, .record = record, .ins = ins, .count = gt__op_operands((gt_opcode)ins->op)};
     gt_handle *result;
     gt_dtype unused;
     int64_t lost;
-    GT_TRY(gt__handles_insert(&session->handles, ins->result, &result)); /* first: a table that grows moves the others */
+    GT_TRY(gt__handles_insert(&session->handles, ins->result,
+                              &result)); /* first: a table that grows moves the others */
     *result = (gt_handle){.id = ins->result, .worker = GT_NO_WORKER};
     if (ins->op == GT_OP_cat) {
         task.count = (unsigned)ins->imm[1].u;
@@ -568,11 +575,15 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
         err = gt__spread_target(session, ins, &task.target);
         if (err == GT_OK)
             err = ins->op == GT_OP_upload ? upload(session, record, task.target, result) : compute(&task, result);
-        if (err == GT_ERR_VALUE && result->worker == GT_NO_WORKER) { /* what the scope asks for cannot be had */
+        if (err == GT_ERR_VALUE && result->worker != GT_SPREAD) { /* what the scope asks for cannot be had */
+            if (result->worker != GT_NO_WORKER)
+                gt__worker_free_tensor(worker_at(session, result->worker), result->slot);
+            result->worker = GT_NO_WORKER;
             result->slot = gt__session_reason(session, gt_error_text());
             err = GT_OK;
         }
-    }
+    } else if (err == GT_OK && ins->op == GT_OP_upload && ins->imm[1].u)
+        gt__session_unused(session, ins->imm[1].u);
     if (sources != few)
         free(sources);
     if (metas != metas_few)
@@ -589,7 +600,8 @@ gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
     return err;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------------------------
+ * */
 
 static gt_err expect_answer(gt_session *session, const gt_slot *record)
 {

@@ -1,18 +1,19 @@
 /*
  * spread.h: tensors spread over workers, and the instructions on them.
  *
- * Ordinary sessions never come here: their tensors are on one worker, and place.c serves them. A session that names a signal
- * gets a gt_spreading, and from then on what place.c's straight way does not take comes to gt__spread_compute:
+ * Ordinary sessions never come here: their tensors are on one worker, and place.c serves them. A session that
+ * names a signal gets a gt_spreading, and from then on what place.c's straight way does not take comes to
+ * gt__spread_compute:
  *
  *     spread_scope.c  which workers and which axis the signal of the record asks for      -> gt_target
  *     spread_rules.c  from the op and the operands' layouts: what each operand must be    -> gt_plan
  *     spread_move.c   bring the operands there: slices, moves and collectives
  *     spread.c        the record itself, once for each member, with local shapes and slots
  *
- * One client record becomes records for several workers, written as one: every stream sees moves and collectives in the same
- * order, and a send comes before its recv. So whatever is first in that order and not yet done can be done: streams cannot
- * deadlock, as sends do not wait. What a worker's link has no room for waits in the worker's outbox (workers.c), and the
- * session with it.
+ * One client record becomes records for several workers, written as one: every stream sees moves and collectives
+ * in the same order, and a send comes before its recv. So whatever is first in that order and not yet done can be
+ * done: streams cannot deadlock, as sends do not wait. What a worker's link has no room for waits in the worker's
+ * outbox (workers.c), and the session with it.
  */
 #ifndef GT_DISPATCHER_SPREAD_H
 #define GT_DISPATCHER_SPREAD_H
@@ -28,7 +29,8 @@ typedef struct gt_whole_copy {
     uint32_t slot;
 } gt_whole_copy;
 
-/* A tensor that is not simply on one worker; handle->worker is GT_SPREAD, handle->slot its number in the session's table. */
+/* A tensor that is not simply on one worker; handle->worker is GT_SPREAD, handle->slot its number in the session's
+ * table. */
 typedef struct gt_spread {
     gt_layout *layout;
     gt_whole_copy *copies;
@@ -39,8 +41,8 @@ typedef struct gt_spread {
 typedef struct gt_target {
     int32_t worker[GT_MAX_PARTIES];
     unsigned count;
-    bool split;   /* along `axis`; else replicated */
-    int64_t axis; /* may be negative: from the end */
+    bool split;     /* along `axis`; else replicated */
+    int64_t axis;   /* may be negative: from the end */
     bool automatic; /* nobody asked: only where it pays */
 } gt_target;
 
@@ -99,14 +101,15 @@ typedef struct gt_task {
     gt_source *source; /* count operands */
 } gt_task;
 
-/* What to do with it: each operand in a layout, all over the same workers in the same order, and the record on each. */
+/* What to do with it: each operand in a layout, all over the same workers in the same order, and the record on
+ * each. */
 typedef struct gt_plan {
     gt_layout *result;
     gt_layout **operand; /* NULL: a literal */
     /* Make the copy of the record for one member a local one: shapes, starts. NULL: it is as it is. */
     void (*localize)(const gt_task *task, const struct gt_plan *plan, unsigned member, gt_slot *record);
-    double divide;  /* mean over the split axis is a sum of sums: divide it by this; 0: no */
-    bool two_stage; /* reduce what each has, gather that, reduce again */
+    double divide;   /* mean over the split axis is a sum of sums: divide it by this; 0: no */
+    bool two_stage;  /* reduce what each has, gather that, reduce again */
     bool only_first; /* scatter_add to a partial sum: the others start from zeros */
 } gt_plan;
 
@@ -144,6 +147,8 @@ gt_err gt__spread_scope(gt_session *session, const gt_slot *record);
 gt_err gt__spread_config(gt_session *session, const gt_slot *record);
 /* What the record's scope asks for. *target is NULL: nothing. GT_ERR_VALUE: a worker it names is not there. */
 gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target);
+/* Whether all its workers are still there. */
+bool gt__target_present(const gt_session *session, const gt_target *target);
 /* The layout of a new tensor. NULL and an error: the axis is out of range, or there is no memory. */
 gt_layout *gt__target_layout(const gt_target *target, const gt_meta *meta);
 
@@ -156,9 +161,11 @@ gt_err gt__spread_reserve(gt_session *session, int32_t worker, unsigned slots, g
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot);
 void gt__spread_free_temporaries(gt_session *session);
-/* The slots of a tensor in another layout, by its members: the tensor's own, copies that stay with it, or temporaries. */
+/* The slots of a tensor in another layout, by its members: the tensor's own, copies that stay with it, or
+ * temporaries. */
 gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots);
-/* Pay the sum that a partial tensor owes, here and for good. `wanted` is split over the same workers: leave it in parts. */
+/* Pay the sum that a partial tensor owes, here and for good. `wanted` is split over the same workers: leave it in
+ * parts. */
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted);
 /* Slots that the caller owns (temporaries or kept) from one layout to another; `meta` is the whole tensor. */
 gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,

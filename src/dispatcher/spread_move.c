@@ -1,11 +1,11 @@
 /*
  * spread_move.c: brings tensors from one layout to another, by instructions to their workers.
  *
- * Between the same workers a change of layout is one collective: a sum that is owed becomes whole (all_reduce) or parts
- * (reduce_scatter), parts become whole (all_gather) or other parts (all_to_all), and one whole becomes many (broadcast).
- * Everything else is made of moves: slices where the data is, a send and a recv for each, and a cat where they arrive.
- * Whole copies stay with the tensor: what was needed on a worker once tends to be needed there again, and tensors do not
- * change. Read spread.h first.
+ * Between the same workers a change of layout is one collective: a sum that is owed becomes whole (all_reduce) or
+ * parts (reduce_scatter), parts become whole (all_gather) or other parts (all_to_all), and one whole becomes many
+ * (broadcast). Everything else is made of moves: slices where the data is, a send and a recv for each, and a cat
+ * where they arrive. Whole copies stay with the tensor: what was needed on a worker once tends to be needed there
+ * again, and tensors do not change. Read spread.h first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,8 @@ gt_err gt__spread_reserve(gt_session *session, int32_t index, unsigned slots, gt
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot)
 {
     *slot = gt__worker_slot_new(worker_at(session, worker));
-    return *slot ? GT_OK : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker_at(session, worker)->name);
+    return *slot ? GT_OK
+                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker_at(session, worker)->name);
 }
 
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
@@ -101,7 +102,8 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
 }
 
 /* A tensor like `meta` from one worker to another; the new slot is the caller's. */
-static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta, uint32_t *slot)
+static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
+                   uint32_t *slot)
 {
     gt_slot *out;
     uint64_t tag = session->dispatcher->next_tag++;
@@ -113,8 +115,8 @@ static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_
     out->ins.imm[1].u = tag;
     gt__worker_put(sender, 1);
     GT_TRY(gt__spread_reserve(session, to, 2, &out));
-    out->ins = (gt_instruction){
-        .op = GT_OP_recv, .tail = 1, .dtype = meta->dtype, .rank = meta->rank, .result = *slot};
+    out->ins =
+        (gt_instruction){.op = GT_OP_recv, .tail = 1, .dtype = meta->dtype, .rank = meta->rank, .result = *slot};
     out->ins.imm[0].i = from;
     out->ins.imm[1].u = tag;
     out[1] = (gt_slot){0};
@@ -143,7 +145,8 @@ static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, un
     return GT_OK;
 }
 
-/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in out[]. */
+/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in
+ * out[]. */
 static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
                          const gt_meta *meta, const uint32_t *in, uint32_t *out)
 {
@@ -169,8 +172,8 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         for (unsigned other = 0; other < from->count; other++) {
             int after = gt__layout_find(to, from->member[other].worker);
             party[other] = (gt_partner){.worker = from->member[other].worker,
-                                      .start = from->member[other].start,
-                                      .start_after = after < 0 ? 0 : to->member[after].start};
+                                        .start = from->member[other].start,
+                                        .start_after = after < 0 ? 0 : to->member[after].start};
         }
         gt__worker_put(worker, 1 + tail);
         worker->collectives++;
@@ -229,8 +232,9 @@ static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t
     parties->member[0].worker = root;
     for (unsigned k = 0; k < count; k++)
         parties->member[1 + k].worker = missing[k];
-    gt_err err = count < GT_MAX_PARTIES ? collective(session, GT_OP_broadcast, parties, parties, source->meta, in, out)
-                                        : gt__fail(GT_ERR_VALUE, "more than %d workers", GT_MAX_PARTIES);
+    gt_err err = count < GT_MAX_PARTIES
+                     ? collective(session, GT_OP_broadcast, parties, parties, source->meta, in, out)
+                     : gt__fail(GT_ERR_VALUE, "more than %d workers", GT_MAX_PARTIES);
     if (err == GT_OK)
         err = gt__spread_temporary(session, root, out[0]); /* the root's result is its operand again */
     for (unsigned k = 0; k < count && err == GT_OK; k++)
@@ -255,7 +259,8 @@ static gt_err replicate(gt_session *session, gt_source *source, const gt_layout 
 
 /* ---- from parts --------------------------------------------------------------------------------------------- */
 
-/* The part of `source` that member t of `wanted` needs and member s has: bounds along one axis, relative to the part. */
+/* The part of `source` that member t of `wanted` needs and member s has: bounds along one axis, relative to the
+ * part. */
 typedef struct piece {
     unsigned axis;
     int64_t start, count;
@@ -300,7 +305,8 @@ static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned
 }
 
 /* What member t of `wanted` needs of a split tensor, put together. */
-static gt_err assemble(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t, uint32_t *slot)
+static gt_err assemble(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t,
+                       uint32_t *slot)
 {
     uint32_t pieces[GT_MAX_PARTIES];
     unsigned count = 0;
@@ -320,12 +326,14 @@ static gt_err assemble(gt_session *session, const gt_source *source, const gt_la
 }
 
 /* A part of a tensor that some worker has whole: sliced where it is needed, or sent there. */
-static gt_err cut(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t, uint32_t *slot)
+static gt_err cut(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t,
+                  uint32_t *slot)
 {
     const gt_member *member = &wanted->member[t];
     uint32_t here = whole_on(source, member->worker);
     if (here)
-        return slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count, slot);
+        return slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count,
+                     slot);
     unsigned s = t % source->layout->count; /* spread the work of sending */
     piece p = {.axis = wanted->axis, .start = member->start, .count = member->count};
     return fetch_piece(session, source, s, &p, member->worker, slot);
@@ -368,7 +376,8 @@ gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *want
         return no_memory();
     for (unsigned k = 0; k < from->count; k++)
         in[k] = gt__source_slot(source, k);
-    gt_err err = collective(session, scatter ? GT_OP_reduce_scatter : GT_OP_all_reduce, from, after, source->meta, in, out);
+    gt_err err =
+        collective(session, scatter ? GT_OP_reduce_scatter : GT_OP_all_reduce, from, after, source->meta, in, out);
     for (unsigned k = 0; k < from->count && err == GT_OK; k++)
         slots[gt__layout_find(after, from->member[k].worker)] = out[k];
     if (err != GT_OK) {

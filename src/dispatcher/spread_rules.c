@@ -1,27 +1,28 @@
 /*
  * spread_rules.c: what each form of op does to layouts: the algebra's table.
  *
- * A rule looks at the op and where its operands are, and says in which layout each operand is wanted and which one the result
- * gets (gt_plan). All layouts of a plan are over the same workers in the same order, so that the record runs once for each
- * member, on that member's parts. There are few rules:
+ * A rule looks at the op and where its operands are, and says in which layout each operand is wanted and which one
+ * the result gets (gt_plan). All layouts of a plan are over the same workers in the same order, so that the record
+ * runs once for each member, on that member's parts. There are few rules:
  *
  *     elementwise   operands and result are split alike; what is broadcast along the split axis is wanted whole
  *     along, alike  ops along one axis (argmax, cumsum, sort, softmax, cat): split along any other
- *     reduce        split along an axis that stays: stays split; along one that goes: sum and mean are partial, the others
- *                   reduce twice
+ *     reduce        split along an axis that stays: stays split; along one that goes: sum and mean are partial,
+ *                   the others reduce twice
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
  *     views         permute, reshape, expand, slice: where the split axis goes
  *     tril, take, gather, scatter, assign, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
  *
- * A combination without a rule is gathered and computed whole, on every worker that had a part: always right, and counted.
+ * A combination without a rule is gathered and computed whole, on every worker that had a part: always right, and
+ * counted.
  */
 #include <string.h>
 
 #include "spread.h"
 
-/* Bytes from which GT_AUTO_SHARD splits a new tensor, and multiplications from which it splits a product. Below, a second
- * worker costs more (a few microseconds an instruction, a copy of the other operand) than it saves. */
+/* Bytes from which GT_AUTO_SHARD splits a new tensor, and multiplications from which it splits a product. Below, a
+ * second worker costs more (a few microseconds an instruction, a copy of the other operand) than it saves. */
 #define AUTOMATIC_BYTES ((size_t)4 << 20)
 #define AUTOMATIC_PRODUCTS 64e6
 
@@ -30,7 +31,8 @@ static gt_err no_memory(void)
     return gt__fail(GT_ERR_MEMORY, "out of memory");
 }
 
-/* ---- choosing workers ---------------------------------------------------------------------------------------- */
+/* ---- choosing workers ----------------------------------------------------------------------------------------
+ * */
 
 static bool asked_for(const gt_target *target, int32_t worker)
 {
@@ -117,7 +119,8 @@ static gt_err want(const gt_task *task, gt_plan *plan, unsigned k, const gt_layo
     if (axis >= 0 && have->kind == GT_SPLIT && have->axis == axis && gt__layout_equal(have, like))
         plan->operand[k] = gt__layout_retain(task->source[k].layout);
     else
-        plan->operand[k] = gt__layout_like(like, axis < 0 ? GT_REPLICATED : GT_SPLIT, axis < 0 ? 0 : (unsigned)axis);
+        plan->operand[k] =
+            gt__layout_like(like, axis < 0 ? GT_REPLICATED : GT_SPLIT, axis < 0 ? 0 : (unsigned)axis);
     return plan->operand[k] ? GT_OK : no_memory();
 }
 
@@ -160,7 +163,8 @@ static gt_layout *wanted_parts(const gt_task *task)
     return gt__layout_even((unsigned)axis, task->out.shape[axis], target->worker, target->count);
 }
 
-/* ---- elementwise --------------------------------------------------------------------------------------------- */
+/* ---- elementwise ---------------------------------------------------------------------------------------------
+ * */
 
 /* Sums that are owed add up without being paid: partial + partial, and in the backward pass a factor. */
 static bool stays_partial(const gt_task *task)
@@ -231,7 +235,8 @@ static gt_err plan_elementwise(gt_task *task, gt_plan *plan)
     return err;
 }
 
-/* ---- along an axis, and reductions ----------------------------------------------------------------------------- */
+/* ---- along an axis, and reductions -----------------------------------------------------------------------------
+ * */
 
 /* The result is split along `axis` as operand 0 is along its own; no other operand. */
 static gt_err plan_keep(gt_task *task, gt_plan *plan, unsigned axis)
@@ -279,7 +284,8 @@ static gt_err plan_alike(gt_task *task, gt_plan *plan)
 /* Lines that are normalised stay whole; weights are whole, and their gradients sums over the lines. */
 static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
 {
-    unsigned lines = task->ins->op == GT_OP_layer_norm ? 1 : 2; /* operands that are lines; the others are weights */
+    unsigned lines =
+        task->ins->op == GT_OP_layer_norm ? 1 : 2; /* operands that are lines; the others are weights */
     int lead = leading_split(task);
     if (lead < 0 || lead >= (int)lines || task->source[lead].layout->axis >= task->ins->imm[0].i)
         return plan_whole(task, plan);
@@ -320,7 +326,8 @@ static gt_err plan_reduce(gt_task *task, gt_plan *plan)
     return plan_whole(task, plan);
 }
 
-/* ---- matmul -------------------------------------------------------------------------------------------------- */
+/* ---- matmul --------------------------------------------------------------------------------------------------
+ * */
 
 /* Which role an axis of operand k plays, and which axis of the result it becomes. */
 typedef enum role { CONTRACTED, OWN, BATCH } role;
@@ -391,7 +398,8 @@ static gt_err plan_new_product(gt_task *task, gt_plan *plan)
         err = plan_whole(task, plan);
     else {
         unsigned d = like->axis, trailing = (a->rank > 1) + (b->rank > 1), batch = task->out.rank - trailing;
-        int axis_a = d < batch ? matmul_batch_axis(task, 0, d) : -1, axis_b = d < batch ? matmul_batch_axis(task, 1, d) : -1;
+        int axis_a = d < batch ? matmul_batch_axis(task, 0, d) : -1,
+            axis_b = d < batch ? matmul_batch_axis(task, 1, d) : -1;
         if (d == batch && a->rank > 1)
             axis_a = a->rank - 2;
         else if (d >= batch)
@@ -422,7 +430,8 @@ static gt_err plan_matmul(gt_task *task, gt_plan *plan)
     return plan_product(task, plan, k, task->source[k].layout, task->source[k].layout->axis);
 }
 
-/* ---- views ---------------------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------------------------
+ * */
 
 static void localize_shape(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
 {
@@ -462,8 +471,8 @@ static gt_err plan_expand(gt_task *task, gt_plan *plan)
     return plan_keep(task, plan, d);
 }
 
-/* Where the parts start in a reshaped tensor: an axis of it begins where the split one does, and no part ends inside one of
- * its rows. */
+/* Where the parts start in a reshaped tensor: an axis of it begins where the split one does, and no part ends
+ * inside one of its rows. */
 static gt_layout *reshaped(const gt_layout *from, const gt_meta *a, const gt_meta *out)
 {
     int64_t before = 1, inner = 1, outer = 1;
@@ -502,7 +511,8 @@ static gt_err plan_reshape(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* The elements start, start + step, ... that lie in a part, step > 0: how many, and the first one's place in the slice. */
+/* The elements start, start + step, ... that lie in a part, step > 0: how many, and the first one's place in the
+ * slice. */
 static int64_t taken(const gt_member *part, int64_t start, int64_t step, int64_t count, int64_t *first)
 {
     int64_t end = part->start + part->count;
@@ -545,13 +555,13 @@ static gt_err plan_slice(gt_task *task, gt_plan *plan)
         if (!part)
             continue;
         plan->operand[0]->member[to] = from->member[k];
-        plan->result->member[to++] =
-            (gt_member){.worker = from->member[k].worker, .start = first, .count = part};
+        plan->result->member[to++] = (gt_member){.worker = from->member[k].worker, .start = first, .count = part};
     }
     return GT_OK;
 }
 
-/* ---- movement -------------------------------------------------------------------------------------------------- */
+/* ---- movement --------------------------------------------------------------------------------------------------
+ * */
 
 /* A part that starts later sees the diagonal elsewhere. */
 static void localize_triangle(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
@@ -615,9 +625,9 @@ static gt_err plan_scatter(gt_task *task, gt_plan *plan)
 {
     const gt_source *a = &task->source[0], *index = &task->source[1], *src = &task->source[2];
     bool apart = is_split(index) && src->meta && is_split(src) && within(task, index->layout) &&
-                 gt__layout_equal(index->layout, src->layout) &&
-                 gt__meta_same_shape(index->meta, src->meta);
-    if (task->ins->op == GT_OP_scatter_add && apart && !is_split(a) && index->layout->axis == task->ins->imm[0].i) {
+                 gt__layout_equal(index->layout, src->layout) && gt__meta_same_shape(index->meta, src->meta);
+    if (task->ins->op == GT_OP_scatter_add && apart && !is_split(a) &&
+        index->layout->axis == task->ins->imm[0].i) {
         GT_TRY(want(task, plan, 0, index->layout, -1));
         GT_TRY(want(task, plan, 1, index->layout, index->layout->axis));
         GT_TRY(want(task, plan, 2, index->layout, index->layout->axis));
@@ -655,7 +665,8 @@ static gt_err plan_assign(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* ---- creation ------------------------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------------------------
+ * */
 
 /* Random numbers of a part: runs of the whole tensor's elements (op.h). */
 static void localize_random(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
@@ -685,8 +696,8 @@ static void localize_eye(const gt_task *task, const gt_plan *plan, unsigned memb
 {
     localize_shape(task, plan, member, record);
     if (plan->result->kind == GT_SPLIT)
-        record[1].i64[2] = plan->result->axis == 0 ? plan->result->member[member].start
-                                                   : -plan->result->member[member].start;
+        record[1].i64[2] =
+            plan->result->axis == 0 ? plan->result->member[member].start : -plan->result->member[member].start;
 }
 
 static gt_err plan_create(gt_task *task, gt_plan *plan)

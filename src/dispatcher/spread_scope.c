@@ -1,15 +1,16 @@
 /*
  * spread_scope.c: from the scope of a record to what is asked for: which workers, split along which axis.
  *
- * The innermost scope that has a shard entry decides, in the client's config or, by default, in the server's. A gradient is
- * asked under the backward signal of its forward scope: the one the scope was entered with, the config's, or the same.
+ * The innermost scope that has a shard entry decides, in the client's config or, by default, in the server's. A
+ * gradient is asked under the backward signal of its forward scope: the one the scope was entered with, the
+ * config's, or the same.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "spread.h"
 
-enum { MAX_SCOPES = 1 << 20 };
+enum { MAX_SCOPES = 1 << 16 };
 
 const char *gt__spread_scope_name(const gt_session *session, uint32_t scope)
 {
@@ -127,6 +128,14 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const g
     if (s->target_there)
         *target = &s->target;
     return GT_OK;
+}
+
+bool gt__target_present(const gt_session *session, const gt_target *target)
+{
+    for (unsigned k = 0; k < target->count; k++)
+        if (!session->dispatcher->workers[target->worker[k]]->peer)
+            return false;
+    return true;
 }
 
 gt_layout *gt__target_layout(const gt_target *target, const gt_meta *meta)

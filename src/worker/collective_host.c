@@ -6,9 +6,10 @@
  *     scatter   everybody gives party k part k, and party k adds up what it gets: reduce_scatter
  *     gather    everybody gives everybody its own part: all_gather; all_to_all gives a part of it
  *
- * and all_reduce is one after the other: every element crosses to another worker 2 (n-1)/n times, which is the least there is,
- * and in two steps where a ring takes 2 (n-1). Sums run in the order of the parties: all workers get the same bits. Between
- * threads (an exchange by reference) the others read a party's memory where it is, and nothing is packed or sent.
+ * and all_reduce is one after the other: every element crosses to another worker 2 (n-1)/n times, which is the
+ * least there is, and in two steps where a ring takes 2 (n-1). Sums run in the order of the parties: all workers
+ * get the same bits. Between threads (an exchange by reference) the others read a party's memory where it is, and
+ * nothing is packed or sent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@
 #include "collective.h"
 
 enum {
-    SMALL = 16 << 10,       /* bytes: below, everybody adds up everything, which saves a step */
-    BLOCK = 32 << 10,       /* elements added up at a time: they stay in the cache */
+    SMALL = 16 << 10,         /* bytes: below, everybody adds up everything, which saves a step */
+    BLOCK = 32 << 10,         /* elements added up at a time: they stay in the cache */
     LARGE_BROADCAST = 1 << 20 /* bytes: from here on a broadcast is a scatter and a gather */
 };
 
@@ -34,7 +35,8 @@ typedef struct window {
     int64_t stride[GT_MAX_RANK];
 } window;
 
-void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start, int64_t *count)
+void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start,
+                    int64_t *count)
 {
     int64_t begin = after ? call->party[k].start_after : call->party[k].start, end = call->whole->shape[axis];
     for (unsigned other = 0; other < call->count; other++) {
@@ -97,43 +99,46 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
     return w;
 }
 
-/* ---- giving and getting --------------------------------------------------------------------------------------- */
+/* ---- giving and getting ---------------------------------------------------------------------------------------
+ * */
 
 /* Tell every other party that we have nothing for it, and why; what they give us is not wanted either. */
-static gt_err tell_failure(host *h, const gt_collective_call *call, uint32_t number, gt_err failure, const char *why)
+static gt_err tell_failure(host *h, const gt_collective_call *call, uint32_t number, gt_err failure,
+                           const char *why)
 {
     char text[1024];
     strncpy(text, why, sizeof text - 1);
     text[sizeof text - 1] = 0;
     for (unsigned k = 0; k < call->count; k++)
         if (k != call->self)
-            GT_TRY(h->exchange->ops->post(h->exchange, (int32_t)call->party[k].worker, call->tag, number, failure, text,
-                                          strlen(text) + 1, NULL));
+            GT_TRY(h->exchange->ops->post(h->exchange, (int32_t)call->party[k].worker, call->tag, number, failure,
+                                          text, strlen(text) + 1, NULL));
     for (unsigned k = 0; k < call->count; k++) {
         gt_message *message;
         if (k == call->self || (call->op == GT_OP_broadcast && number == 0))
             continue;
-        if (h->exchange->ops->take(h->exchange, (int32_t)call->party[k].worker, call->tag, number, &message) == GT_OK)
+        if (h->exchange->ops->take(h->exchange, (int32_t)call->party[k].worker, call->tag, number, &message) ==
+            GT_OK)
             h->exchange->ops->done(h->exchange, message);
     }
     return gt__fail(failure, "%s", text);
 }
 
 /* Lend a contiguous tensor to party k. */
-static gt_err lend(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const void *data, size_t bytes,
-                   gt_buffer *buffer)
+static gt_err lend(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const void *data,
+                   size_t bytes, gt_buffer *buffer)
 {
     if (buffer)
         buffer->references++;
-    gt_err err = h->exchange->ops->post(h->exchange, (int32_t)call->party[k].worker, call->tag, number, GT_OK, data,
-                                        bytes, buffer);
+    gt_err err = h->exchange->ops->post(h->exchange, (int32_t)call->party[k].worker, call->tag, number, GT_OK,
+                                        data, bytes, buffer);
     if (err != GT_OK && buffer)
         buffer->references--;
     return err;
 }
 
-/* Give party k the elements start..start+count along an axis of a contiguous tensor: the tensor itself, if that is read
- * where it is, else a packed copy. */
+/* Give party k the elements start..start+count along an axis of a contiguous tensor: the tensor itself, if that is
+ * read where it is, else a packed copy. */
 static gt_err give(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const gt_meta *meta,
                    const void *data, gt_buffer *buffer, unsigned axis, int64_t start, int64_t count)
 {
@@ -156,8 +161,8 @@ static gt_err give(host *h, const gt_collective_call *call, unsigned k, uint32_t
 }
 
 /* What party k gave of its tensor `meta`: those elements, wherever they are. */
-static gt_err get(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const gt_meta *meta, unsigned axis,
-                  int64_t start, int64_t count, gt_message **message, window *w)
+static gt_err get(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const gt_meta *meta,
+                  unsigned axis, int64_t start, int64_t count, gt_message **message, window *w)
 {
     gt_meta part = narrowed(meta, axis, count);
     bool reference = h->exchange->ops->by_reference;
@@ -178,7 +183,8 @@ static void give_back(host *h, gt_message **messages, unsigned count)
             h->exchange->ops->done(h->exchange, messages[k]);
 }
 
-/* ---- adding up ------------------------------------------------------------------------------------------------ */
+/* ---- adding up ------------------------------------------------------------------------------------------------
+ * */
 
 static gt_err add(host *h, const gt_view *a, const gt_view *b, const gt_view *out)
 {
@@ -198,7 +204,8 @@ static gt_view view_of(const gt_meta *meta, const window *w)
 }
 
 /* The sum of `count` windows of one shape into contiguous memory; sums alternate between two spare buffers. */
-static gt_err add_block(host *h, const gt_meta *meta, const window *from, unsigned count, uint8_t *to, uint8_t *spare[2])
+static gt_err add_block(host *h, const gt_meta *meta, const window *from, unsigned count, uint8_t *to,
+                        uint8_t *spare[2])
 {
     gt_view out = {.data = to, .meta = *meta}, sum = view_of(meta, &from[0]);
     gt__view_set_contiguous(&out);
@@ -247,16 +254,18 @@ static gt_err add_up(host *h, const gt_meta *meta, const window *from, unsigned 
     return err;
 }
 
-/* ---- the two steps -------------------------------------------------------------------------------------------- */
+/* ---- the two steps --------------------------------------------------------------------------------------------
+ * */
 
 /* A party's elements along an axis. */
 typedef struct range {
     int64_t start, count;
 } range;
 
-/* Add up our own range of everybody's tensors into `to`, contiguous. *alone: the failure is ours, nobody else knows. */
-static gt_err scatter_step(host *h, const gt_collective_call *call, const gt_meta *meta, const void *data, unsigned axis,
-                           const range *ranges, uint8_t *to, bool *alone)
+/* Add up our own range of everybody's tensors into `to`, contiguous. *alone: the failure is ours, nobody else
+ * knows. */
+static gt_err scatter_step(host *h, const gt_collective_call *call, const gt_meta *meta, const void *data,
+                           unsigned axis, const range *ranges, uint8_t *to, bool *alone)
 {
     const uint32_t number = 0;
     gt_message *messages[GT_MAX_PARTIES] = {NULL};
@@ -266,7 +275,8 @@ static gt_err scatter_step(host *h, const gt_collective_call *call, const gt_met
     for (unsigned k = 0; k < call->count && err == GT_OK; k++)
         if (k != call->self)
             err = give(h, call, k, number, meta, data, call->buffer, axis, ranges[k].start, ranges[k].count);
-    for (unsigned k = 0; k < call->count; k++) { /* all of them, even if one failed: they are waiting to be taken */
+    for (unsigned k = 0; k < call->count;
+         k++) { /* all of them, even if one failed: they are waiting to be taken */
         gt_err got = GT_OK;
         if (k == call->self)
             windows[k] = window_at(meta, data, axis, own->start);
@@ -282,9 +292,10 @@ static gt_err scatter_step(host *h, const gt_collective_call *call, const gt_met
     return err;
 }
 
-/* Copy everybody's range along an axis of `meta` into the whole at `to`; ours, at `data`, is a tensor of its own. */
-static gt_err gather_step(host *h, const gt_collective_call *call, const gt_meta *meta, const void *data, gt_buffer *buffer,
-                          unsigned axis, const range *ranges, uint32_t number, uint8_t *to)
+/* Copy everybody's range along an axis of `meta` into the whole at `to`; ours, at `data`, is a tensor of its own.
+ * */
+static gt_err gather_step(host *h, const gt_collective_call *call, const gt_meta *meta, const void *data,
+                          gt_buffer *buffer, unsigned axis, const range *ranges, uint32_t number, uint8_t *to)
 {
     gt_meta own = narrowed(meta, axis, ranges[call->self].count);
     gt_err err = GT_OK;
@@ -309,7 +320,8 @@ static gt_err gather_step(host *h, const gt_collective_call *call, const gt_meta
     return err;
 }
 
-/* ---- the collectives ------------------------------------------------------------------------------------------ */
+/* ---- the collectives ------------------------------------------------------------------------------------------
+ * */
 
 static void even_ranges(int64_t extent, unsigned count, range *ranges)
 {
@@ -365,8 +377,8 @@ static gt_err all_to_all(host *h, const gt_collective_call *call, const uint8_t 
         gt_err got = GT_OK;
         window w = window_at(&own, in, call->axis_after, after[k].start);
         if (k != call->self)
-            got = get(h, call, k, 0, &part, call->axis_after, after[call->self].start, after[call->self].count, &message,
-                      &w);
+            got = get(h, call, k, 0, &part, call->axis_after, after[call->self].start, after[call->self].count,
+                      &message, &w);
         gt_meta box = narrowed(&part, call->axis_after, after[call->self].count);
         if (got == GT_OK)
             copy_box(&box, &w, out + before[k].start * stride[call->axis] * size, stride);
@@ -404,7 +416,8 @@ static gt_err broadcast(host *h, const gt_collective_call *call, const uint8_t *
     }
     if (!parts)
         return GT_OK;
-    return gather_step(h, call, &flat, out + (size_t)ranges[call->self].start * size, call->out_buffer, 0, ranges, 1, out);
+    return gather_step(h, call, &flat, out + (size_t)ranges[call->self].start * size, call->out_buffer, 0, ranges,
+                       1, out);
 }
 
 static gt_err run_on_host(host *h, const gt_collective_call *call, const uint8_t *in, uint8_t *out)

@@ -8,7 +8,8 @@
 
 enum { MOST_SLOTS = 64 << 10 }; /* of records put aside: 4 MiB; then the first of them is waited for */
 
-/* ---- which tensors a record touches ------------------------------------------------------------------------------ */
+/* ---- which tensors a record touches
+ * ------------------------------------------------------------------------------ */
 
 typedef struct touched {
     uint64_t read[GT_MAX_CAT], written[6];
@@ -101,7 +102,8 @@ static void count(gt_deferred *d, const touched *t, int change)
         d->writes[t->written[k]] += (uint32_t)change;
 }
 
-/* ---- putting aside ------------------------------------------------------------------------------------------------ */
+/* ---- putting aside
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool put_aside(gt_deferred *d, const gt_slot *record, const touched *t)
 {
@@ -139,7 +141,8 @@ static bool arrived(gt_worker *worker, const gt_instruction *recv, int wait_ms)
 /* Records that may overtake others, or be overtaken. */
 static bool is_movable(unsigned op)
 {
-    return op < GT_OP_FIRST_CONTROL || op == GT_OP_free || op == GT_OP_data || op == GT_OP_send || op == GT_OP_recv;
+    return op < GT_OP_FIRST_CONTROL || op == GT_OP_free || op == GT_OP_data || op == GT_OP_send ||
+           op == GT_OP_recv;
 }
 
 bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
@@ -151,7 +154,8 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     if (worker->timing.watched) /* logs tell of records in their order */
         gt__deferred_run(worker, -1);
     if (!is_movable(record->ins.op)) {
-        bool answers = record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer || record->ins.op == GT_OP_forget;
+        bool answers =
+            record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer || record->ins.op == GT_OP_forget;
         if (!answers)
             gt__deferred_run(worker, -1);
         return false;
@@ -169,7 +173,8 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     return true;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------- */
+/* ---- running
+ * ------------------------------------------------------------------------------------------------------- */
 
 void gt__deferred_run(gt_worker *worker, int wait_ms)
 {

@@ -1,10 +1,10 @@
 /*
  * exchange.h: how workers pass data to each other, directly.
  *
- * A message is bytes under a key: who sent it, the tag of its transfer and a number within that. To post one never waits; to
- * take one waits until it is there. Messages are found by their keys, so they may arrive in any order. Two
- * implementations: exchange_local.c between the threads of one process, where bytes are passed by reference, and
- * exchange_mesh.c between processes and hosts, over links.
+ * A message is bytes under a key: who sent it, the tag of its transfer and a number within that. To post one never
+ * waits; to take one waits until it is there. Messages are found by their keys, so they may arrive in any order.
+ * Two implementations: exchange_local.c between the threads of one process, where bytes are passed by reference,
+ * and exchange_mesh.c between processes and hosts, over links.
  *
  * Threads: an exchange belongs to its worker's thread.
  */
@@ -42,8 +42,8 @@ typedef struct gt_exchange_ops {
     const char *name;
     bool by_reference; /* the receiver reads the sender's memory: posting the same bytes to many costs nothing */
     /*
-     * Post bytes, or a failure (err, its text). `lent`, if not NULL, keeps `data` alive: reclaim hands it back when the
-     * receiver is done; without it the bytes are copied before post returns.
+     * Post bytes, or a failure (err, its text). `lent`, if not NULL, keeps `data` alive: reclaim hands it back
+     * when the receiver is done; without it the bytes are copied before post returns.
      */
     gt_err (*post)(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err, const void *data,
                    size_t bytes, void *lent);
@@ -60,7 +60,8 @@ typedef struct gt_exchange_ops {
     const char *(*address)(gt_exchange *exchange);
     /* The dispatcher has given us a number, and a key that others have too. */
     gt_err (*join)(gt_exchange *exchange, int32_t self, uint64_t key);
-    void (*close)(gt_exchange *exchange); /* after the last reclaim: what is still lent stays valid until this returns */
+    void (*close)(
+        gt_exchange *exchange); /* after the last reclaim: what is still lent stays valid until this returns */
 } gt_exchange_ops;
 
 struct gt_exchange {

@@ -1,8 +1,8 @@
 /*
  * exchange_local.c: the exchange between the worker threads of one process.
  *
- * A board has a box for each worker. A message is a pointer to the sender's memory: the receiver reads it in place. The
- * sender finds out by a flag in the message that the receiver is done. See exchange.h.
+ * A board has a box for each worker. A message is a pointer to the sender's memory: the receiver reads it in
+ * place. The sender finds out by a flag in the message that the receiver is done. See exchange.h.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -84,8 +84,8 @@ static gt_err join(gt_exchange *exchange, int32_t self, uint64_t key)
     return own ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
 }
 
-static gt_message *message_new(int32_t from, uint64_t tag, uint32_t number, gt_err err, const void *data, size_t bytes,
-                               void *lent)
+static gt_message *message_new(int32_t from, uint64_t tag, uint32_t number, gt_err err, const void *data,
+                               size_t bytes, void *lent)
 {
     gt_message *message = malloc(sizeof *message + (lent ? 0 : bytes));
     if (!message)

@@ -1,12 +1,14 @@
 /*
- * exchange_mesh.c: the exchange between workers of different processes and hosts: links, and a thread that serves them.
+ * exchange_mesh.c: the exchange between workers of different processes and hosts: links, and a thread that serves
+ * them.
  *
- * Every worker listens, and tells the dispatcher where; the dispatcher tells the others. Two workers that have something for
- * each other get a link: whoever comes first connects (the one that waits for data, too, so that it is enough if one of
- * them can reach the other), and by memory on one host, ZeroMQ elsewhere. A thread of its own moves messages, so that a
- * worker never waits to send, and data travels while it computes. On a link a message is
+ * Every worker listens, and tells the dispatcher where; the dispatcher tells the others. Two workers that have
+ * something for each other get a link: whoever comes first connects (the one that waits for data, too, so that it
+ * is enough if one of them can reach the other), and by memory on one host, ZeroMQ elsewhere. A thread of its own
+ * moves messages, so that a worker never waits to send, and data travels while it computes. On a link a message is
  *
- *     send   result: tag, operand[0] number, operand[1] bytes, imm[0] a failure's gt_err, imm[1] a segment with the bytes
+ *     send   result: tag, operand[0] number, operand[1] bytes, imm[0] a failure's gt_err, imm[1] a segment with
+ *            the bytes
  *     data   imm[1] the next bytes, until all are there (none if a segment has them)
  *
  * A link starts with a hello that carries the key which the dispatcher gave its workers, and nobody else has.
@@ -31,14 +33,15 @@
 #include "log.h"
 
 enum {
-    LOOK_UP_MS = 100,      /* how long a wait may go without a look at *stop */
-    IDLE_MS = 500,         /* how long the thread sleeps at most: ZeroMQ peers are watched by looking */
-    PATIENCE_MS = 10000,   /* how long a worker that is known and cannot be reached may take to reach us */
-    AGAIN_MS = 200,        /* between attempts to connect */
+    LOOK_UP_MS = 100,    /* how long a wait may go without a look at *stop */
+    IDLE_MS = 500,       /* how long the thread sleeps at most: ZeroMQ peers are watched by looking */
+    PATIENCE_MS = 10000, /* how long a worker that is known and cannot be reached may take to reach us */
+    AGAIN_MS = 200,      /* between attempts to connect */
     MAX_MESH_WORKERS = 4096,
 };
 
-/* ---- the worker's side: with the mutex ------------------------------------------------------------------------- */
+/* ---- the worker's side: with the mutex -------------------------------------------------------------------------
+ * */
 
 static void wake(gt_mesh *mesh)
 {
@@ -125,7 +128,8 @@ static gt_message **await(gt_mesh *mesh, int32_t from, uint64_t tag, uint32_t nu
     gt_mesh_peer *peer = peer_of(mesh, from);
     gt_message **found = NULL;
     *err = peer ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
-    for (int waited = 0; peer && !(found = look_for(mesh, from, tag, number)) && (*err = hopeless(mesh, peer)) == GT_OK;) {
+    for (int waited = 0;
+         peer && !(found = look_for(mesh, from, tag, number)) && (*err = hopeless(mesh, peer)) == GT_OK;) {
         int moment = timeout_ms < 0 || timeout_ms - waited > LOOK_UP_MS ? LOOK_UP_MS : timeout_ms - waited;
         if (!peer->wanted) { /* whoever waits for data may be the only one who can reach the other */
             peer->wanted = true;
@@ -200,9 +204,11 @@ static void introduce(gt_exchange *exchange, int32_t worker, const char *name, c
     gt_mesh_peer *peer = peer_of(mesh, worker);
     if (peer) {
         snprintf(peer->name, sizeof peer->name, "%s", name);
-        /* Whoever listens on the dispatcher's own host says so by this name, and only that host may mean itself by it. */
+        /* Whoever listens on the dispatcher's own host says so by this name, and only that host may mean itself by
+         * it. */
         bool beside = port && strncmp(address, "localhost:", strlen("localhost:")) == 0;
-        snprintf(peer->address, sizeof peer->address, "%s%s", beside ? mesh->server_host : address, beside ? port : "");
+        snprintf(peer->address, sizeof peer->address, "%s%s", beside ? mesh->server_host : address,
+                 beside ? port : "");
         *peer->gone = 0;
         peer->deadline = 0;
         peer->generation++;
@@ -210,7 +216,8 @@ static void introduce(gt_exchange *exchange, int32_t worker, const char *name, c
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* ---- connecting -------------------------------------------------------------------------------------------------- */
+/* ---- connecting
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Connecting waits for the other side's thread, which may be waiting for us: it is done on the side. */
 typedef struct attempt {
@@ -246,7 +253,8 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
     if (!peer->deadline)
         peer->deadline = gt__deadline_ns(PATIENCE_MS);
     if (gt__remaining_ms(peer->deadline) == 0) {
-        snprintf(peer->gone, sizeof peer->gone, "it cannot be reached at %s", *peer->address ? peer->address : "all");
+        snprintf(peer->gone, sizeof peer->gone, "it cannot be reached at %s",
+                 *peer->address ? peer->address : "all");
         pthread_cond_broadcast(&mesh->changed);
         return;
     }
@@ -269,7 +277,8 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
     }
 }
 
-/* ---- the thread --------------------------------------------------------------------------------------------------- */
+/* ---- the thread
+ * --------------------------------------------------------------------------------------------------- */
 
 static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, uint64_t generation)
 {
@@ -399,7 +408,8 @@ static void *mesh_main(void *argument)
     return NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------------ */
+/* ---- life
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* The address by which this machine reaches the server: what others reach us at. */
 static gt_err own_address(const char *server_host, char *own, size_t size)
@@ -514,10 +524,13 @@ static const gt_exchange_ops mesh_ops = {
 
 static gt_err open_mesh(gt_mesh *mesh, const char *server)
 {
-    const char *scheme = server ? strstr(server, "://") : NULL, *host = scheme ? scheme + 3 : server ? server : "localhost";
+    const char *scheme = server ? strstr(server, "://") : NULL, *host = scheme   ? scheme + 3
+                                                                        : server ? server
+                                                                                 : "localhost";
     const char *colon = strrchr(host, ':');
     char own[64];
-    snprintf(mesh->server_host, sizeof mesh->server_host, "%.*s", (int)(colon ? colon - host : (int)strlen(host)), host);
+    snprintf(mesh->server_host, sizeof mesh->server_host, "%.*s", (int)(colon ? colon - host : (int)strlen(host)),
+             host);
     if (mesh->bell < 0)
         return gt__fail(GT_ERR_INTERNAL, "no descriptor is left: %s", strerror(errno));
     GT_TRY(own_address(mesh->server_host, own, sizeof own));

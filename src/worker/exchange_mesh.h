@@ -1,4 +1,5 @@
-/* exchange_mesh.h: what the two files of the mesh share: exchange_mesh.c who talks to whom, mesh_link.c messages on a link. */
+/* exchange_mesh.h: what the two files of the mesh share: exchange_mesh.c who talks to whom, mesh_link.c messages
+ * on a link. */
 #ifndef GT_WORKER_EXCHANGE_MESH_H
 #define GT_WORKER_EXCHANGE_MESH_H
 
@@ -32,9 +33,9 @@ typedef struct gt_mesh_peer {
     char gone[160];      /* why; "": it is not, as far as we know */
     uint64_t generation; /* counts introductions */
     gt_message *queue, **last;
-    bool wanted;         /* somebody waits for a message of it */
+    bool wanted; /* somebody waits for a message of it */
     bool connecting;
-    gt_link *fresh;      /* what an attempt has got */
+    gt_link *fresh; /* what an attempt has got */
     uint64_t deadline, again_ns;
 } gt_mesh_peer;
 
@@ -47,17 +48,17 @@ typedef struct gt_mesh {
     gt_acceptor *acceptors[2];
     unsigned acceptor_count;
     char address[128], server_host[128];
-    gt_mesh_link *links; /* the thread's */
+    gt_mesh_link *links;   /* the thread's */
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     bool joined;
     uint64_t key;
     gt_mesh_peer **peers; /* by worker */
     int32_t peer_count;
-    gt_message *arrived;  /* that nobody has taken */
-    gt_message *returned; /* sent: what they lent can be given back */
+    gt_message *arrived;      /* that nobody has taken */
+    gt_message *returned;     /* sent: what they lent can be given back */
     atomic_bool any_returned; /* to be seen without the mutex */
-    unsigned attempts;    /* threads that connect */
+    unsigned attempts;        /* threads that connect */
 } gt_mesh;
 
 /* With the mutex: the message is sent, or will never be. */

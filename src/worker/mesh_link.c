@@ -1,8 +1,8 @@
 /*
  * mesh_link.c: messages on one link of the mesh, written and read piece by piece by the mesh's thread.
  *
- * Large messages go through shared segments where the link has them: one copy in, and the receiver reads it there. A segment
- * is used again once the receiver is done. See exchange_mesh.c for the records.
+ * Large messages go through shared segments where the link has them: one copy in, and the receiver reads it there.
+ * A segment is used again once the receiver is done. See exchange_mesh.c for the records.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +10,16 @@
 #include "exchange_mesh.h"
 
 enum {
-    SEGMENT_FROM = 64 << 10,     /* bytes: smaller ones go in the stream */
+    SEGMENT_FROM = 64 << 10, /* bytes: smaller ones go in the stream */
     SEGMENT_SMALLEST = 1 << 20,
-    MOST_SEGMENTS = 64,          /* of a link; beyond, data goes in the stream */
-    BUDGET = 256,                /* records to read before others get their turn */
+    MOST_SEGMENTS = 64, /* of a link; beyond, data goes in the stream */
+    BUDGET = 256,       /* records to read before others get their turn */
 };
 
 #define MESSAGE_MAX_BYTES ((uint64_t)1 << 46)
 
-/* ---- writing ------------------------------------------------------------------------------------------------------ */
+/* ---- writing
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void message_sent(gt_mesh *mesh, gt_message *message)
 {
@@ -76,9 +77,8 @@ static bool write_header(gt_mesh_link *end, const gt_message *message)
     if (!out)
         return false;
     uint64_t segment = fill_segment(end, message);
-    out->ins = (gt_instruction){.op = GT_OP_send,
-                                .result = message->key.tag,
-                                .operand = {message->key.number, message->bytes}};
+    out->ins = (gt_instruction){
+        .op = GT_OP_send, .result = message->key.tag, .operand = {message->key.number, message->bytes}};
     out->ins.imm[0].i = message->err;
     out->ins.imm[1].u = segment;
     gt__link_commit(end->link, 1);
@@ -128,7 +128,8 @@ bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end)
     return progress;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void message_arrived(gt_mesh *mesh, gt_mesh_link *end)
 {
@@ -171,14 +172,13 @@ static const char *read_header(gt_mesh_link *end, const gt_instruction *ins)
     if (!message)
         return "no memory for a message";
     gt_err err = ins->imm[0].i > GT_OK && ins->imm[0].i <= GT_ERR_INTERNAL ? (gt_err)ins->imm[0].i
-                 : ins->imm[0].i                                          ? GT_ERR_INTERNAL
-                                                                          : GT_OK;
-    *message = (gt_message){
-        .key = {.from = end->worker, .tag = ins->result, .number = (uint32_t)ins->operand[0]},
-        .err = err,
-        .data = segment ? (const void *)segment->data : message + 1,
-        .bytes = bytes,
-        .owner = segment ? gt__segment_retain(segment) : NULL};
+                 : ins->imm[0].i                                           ? GT_ERR_INTERNAL
+                                                                           : GT_OK;
+    *message = (gt_message){.key = {.from = end->worker, .tag = ins->result, .number = (uint32_t)ins->operand[0]},
+                            .err = err,
+                            .data = segment ? (const void *)segment->data : message + 1,
+                            .bytes = bytes,
+                            .owner = segment ? gt__segment_retain(segment) : NULL};
     if (!segment)
         ((char *)(message + 1))[bytes] = 0; /* a failure's text ends, whoever wrote it */
     end->arriving = message;
@@ -207,7 +207,8 @@ static const char *read_record(gt_mesh *mesh, gt_mesh_link *end, const gt_slot *
     if (record->ins.op == GT_OP_send)
         wrong = read_header(end, &record->ins);
     else
-        wrong = record->ins.op == GT_OP_data ? read_bytes(end, record) : "a record that has no place between workers";
+        wrong =
+            record->ins.op == GT_OP_data ? read_bytes(end, record) : "a record that has no place between workers";
     if (!wrong && end->arriving && end->arrived == end->arriving->bytes)
         message_arrived(mesh, end);
     return wrong;

@@ -1,8 +1,8 @@
 /*
  * peers.c: the instructions that involve other workers: send, recv and the collectives.
  *
- * Place in the flow: worker.c -> here -> exchange (moves) or collective.h. Poison travels: who receives from a failed tensor
- * gets its failure.
+ * Place in the flow: worker.c -> here -> exchange (moves) or collective.h. Poison travels: who receives from a
+ * failed tensor gets its failure.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static gt_entry *result_entry(gt_worker *worker, const gt_instruction *ins)
     return entry;
 }
 
-/* ---- moves ----------------------------------------------------------------------------------------------------- */
+/* ---- moves -------- */
 
 static gt_err post_tensor(gt_worker *worker, int32_t to, uint64_t tag, const gt_entry *entry)
 {
@@ -104,7 +104,7 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     return err;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------------ */
+/* ---- collectives -------- */
 
 static gt_meta part_of(const gt_collective_call *call, bool after, unsigned axis)
 {
@@ -125,10 +125,10 @@ static gt_meta result_meta(const gt_collective_call *call)
 
 static gt_err check_call(const gt_collective_call *call)
 {
-    if (call->self >= call->count || (call->whole->rank && (call->axis >= call->whole->rank ||
-                                                            call->axis_after >= call->whole->rank)))
-        return gt__fail(GT_ERR_PROTOCOL, "%s: party %u of %u, axes %u and %u", gt__op_table[call->op].name, call->self,
-                        call->count, call->axis, call->axis_after);
+    if (call->self >= call->count ||
+        (call->whole->rank && (call->axis >= call->whole->rank || call->axis_after >= call->whole->rank)))
+        return gt__fail(GT_ERR_PROTOCOL, "%s: party %u of %u, axes %u and %u", gt__op_table[call->op].name,
+                        call->self, call->count, call->axis, call->axis_after);
     return GT_OK;
 }
 
@@ -186,7 +186,7 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
     return err;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ */
+/* -------- */
 
 static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
 {

@@ -1,7 +1,7 @@
 /*
- * test_spread.c: tensors spread over workers, through the C interface: layouts, configs, and programs on workers that are
- * threads of this process and meet on a board, or by links as other processes do. The Python tests compare far more; this
- * one runs under the sanitizers.
+ * test_spread.c: tensors spread over workers, through the C interface: layouts, configs, and programs on workers
+ * that are threads of this process and meet on a board, or by links as other processes do. The Python tests
+ * compare far more; this one runs under the sanitizers.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 enum { WORKERS = 4, ROWS = 10, COLUMNS = 6 };
 
-/* ---- layouts -------------------------------------------------------------------------------------------------- */
+/* ---- layouts -------- */
 
 static void test_layouts(const void *argument)
 {
@@ -26,7 +26,8 @@ static void test_layouts(const void *argument)
     gt_layout *partial = gt__layout_like(split, GT_PARTIAL, 1);
     CHECK(!strcmp(gt__layout_text(split, text, sizeof text), "split(axis=1, workers=[3,1,0])"));
     CHECK(split->member[0].count == 3 && split->member[1].start == 3 && split->member[2].count == 2);
-    CHECK(gt__layout_equal(split, same) && !gt__layout_equal(split, partial) && gt__layout_same_set(split, partial));
+    CHECK(gt__layout_equal(split, same) && !gt__layout_equal(split, partial) &&
+          gt__layout_same_set(split, partial));
     CHECK_EQ(few->count, 2);
     CHECK(!strcmp(gt__layout_text(one, text, sizeof text), "single(worker=3)"));
     CHECK(!strcmp(gt__layout_text(partial, text, sizeof text), "partial(workers=[3,1,0])"));
@@ -41,13 +42,17 @@ static void test_layouts(const void *argument)
         gt__layout_release(all[k]);
 }
 
-/* ---- configs -------------------------------------------------------------------------------------------------- */
+/* ---- configs -------- */
 
 static void test_config_records(const void *argument)
 {
     (void)argument;
     gt_slot record[GT_CONFIG_SLOTS];
-    gt_signal_config signal = {.name = "a", .backward = "b", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .axis = -1}, back;
+    gt_signal_config signal = {.name = "a",
+                               .backward = "b",
+                               .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS,
+                               .axis = -1},
+                     back;
     signal.worker_count = 3;
     memcpy(signal.workers, (int32_t[]){5, 0, 2}, 3 * sizeof signal.workers[0]);
     gt__config_write(&signal, record);
@@ -71,7 +76,7 @@ static void set_signal(const char *name, unsigned flags, int64_t axis, unsigned 
     OK(gt__signal_config_set(&signal));
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------- */
+/* ---- programs -------- */
 
 static bool placed(gt_tensor *tensor, const char *expected)
 {
@@ -108,7 +113,7 @@ static double expect_item(gt_tensor *tensor)
 static void run_program(gt_client *client)
 {
     gt_tensor *whole = table(client), *rows, *columns, *w, *product, *back, *loss, *gradient, *t;
-    if (!OK(gt__signal_tensor(whole, "rows", &rows)) || !OK(gt__signal_tensor(rows, "columns", &columns)))
+    if (!OK(gt_signal_tensor(whole, "rows", &rows)) || !OK(gt__signal_tensor(rows, "columns", &columns)))
         return;
     placed(rows, "split(axis=0, workers=[0,1,2,3])");
     placed(columns, "split(axis=1, workers=[0,1,2,3])");
@@ -120,10 +125,11 @@ static void run_program(gt_client *client)
     CHECK_EQ(expect_item(t), ROWS + COLUMNS - 2);
     OK(gt_full(client, GT_FLOAT32, SHAPE(COLUMNS, 3), 0.5, &w));
     OK(gt_tensor_set_requires_grad(w, true));
-    OK(gt__signal_enter(client, "rows", "stage"));
+    OK(gt_signal_enter(client, "rows", "stage"));
     OK(gt_matmul(rows, w, &product));
     OK(gt_mean(product, 0, false, &loss));
-    OK(gt__signal_exit("rows"));
+    OK(gt_signal_exit("rows"));
+    CHECK_EQ(gt_signal_exit("rows"), GT_ERR_VALUE);
     placed(product, "split(axis=0, workers=[0,1,2,3])");
     placed(loss, "partial(workers=[0,1,2,3])");
     OK(gt_backward(loss, NULL, false));
@@ -176,7 +182,7 @@ static void test_embedded(const void *argument)
     gt_client_close(&client);
 }
 
-/* ---- workers that meet by links ------------------------------------------------------------------------------- */
+/* ---- workers that meet by links -------- */
 
 typedef struct member {
     pthread_t thread;

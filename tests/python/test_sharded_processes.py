@@ -53,7 +53,8 @@ def test_workers_of_several_processes(programs, transport):
 
 def test_the_servers_config_is_the_default(programs):
     config = programs.directory / "server.yaml"
-    config.write_text("ours: {shard: {axis: 0, workers: [0, 1]}}\nshared: {shard: {axis: 0, workers: [0, 1]}}\n")
+    config.write_text("ours: {shard: {axis: 0, workers: [0, 1]}}\nshared: {shard: {axis: 0, workers: [0, 1]}}\n"
+                      "deep: {shard: {axis: 3}}\nabsent: {shard: {workers: [5]}}\n")
     server = programs.cluster(workers=2)
     other = programs.server("--config", config)
     for _ in range(2):
@@ -69,8 +70,20 @@ def test_the_servers_config_is_the_default(programs):
             for name in ('ours', 'shared'):
                 with gt.signal.context(name):
                     print(gt.zeros(4, 4).placement)
+        for name in ('deep', 'absent'):             # only the server knows that these cannot be
+            with gt.signal.context(name):
+                made = gt.ones(4, 4), gt.tensor([1.0, 2.0]) * 2
+            for t in made:
+                try:
+                    t.numpy()
+                except Exception as error:
+                    print(error)
+        assert gt.ones(3).sum().item() == 3
     """, server.port, other.port)
-    assert said.splitlines() == ["single(worker=0)", "split(axis=1, workers=[1,0])",
+    lines = said.splitlines()
+    assert all("axis 3 of the signal is out of range" in line for line in lines[4:6]), lines
+    assert all("signal absent: worker 5 is not there" in line for line in lines[6:8]), lines
+    assert lines[:4] == ["single(worker=0)", "split(axis=1, workers=[1,0])",
                                  "split(axis=0, workers=[0,1])", "split(axis=1, workers=[1,0])"]
 
 

@@ -1,6 +1,6 @@
 /*
- * null.c: an engine that computes nothing: memory is a pretence, and everything reads as zero. What is left is the cost of the
- * stream itself, which benchmarks/ measures with it.
+ * null.c: an engine that computes nothing: memory is a pretence, and everything reads as zero. What is left is the
+ * cost of the stream itself, which benchmarks/ measures with it.
  */
 #include <stdlib.h>
 #include <string.h>
