@@ -10,6 +10,7 @@
  *     reduce        split along an axis that stays: stays split; along one that goes: sum and mean are partial,
  *                   the others reduce twice
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
+ *     window        convolutions and pooling: the batch is split, gradients of weights are partial
  *     views         permute, reshape, expand, slice: where the split axis goes
  *     tril, take, gather, scatter, assign, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
@@ -293,6 +294,21 @@ static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
     for (unsigned k = 0; k < task->count; k++)
         GT_TRY(want(task, plan, k, like, k < lines ? like->axis : -1));
     return give(plan, like, task->ins->op == GT_OP_layer_norm_backward_weight ? GT_PARTIAL : GT_SPLIT, like->axis);
+}
+
+/* Windows slide over the last axes; what is before them, the batch, is split freely. Gradients of weights add up over it. */
+static gt_err plan_window(gt_task *task, gt_plan *plan)
+{
+    gt_form form = (gt_form)gt__op_table[task->ins->op].form;
+    unsigned lines = form == GT_FORM_CONV_WEIGHT || form == GT_FORM_MAX_POOL ? 2 : 1; /* the others are weights */
+    int lead = leading_split(task);
+    if (lead < 0 || lead >= (int)lines || task->source[lead].layout->axis != 0 ||
+        task->source[lead].meta->rank <= task->ins->rank)
+        return plan_whole(task, plan);
+    gt_layout *like = task->source[lead].layout;
+    for (unsigned k = 0; k < task->count; k++)
+        GT_TRY(want(task, plan, k, like, k < lines ? 0 : -1));
+    return give(plan, like, form == GT_FORM_CONV_WEIGHT ? GT_PARTIAL : GT_SPLIT, 0);
 }
 
 static gt_err plan_reduce(gt_task *task, gt_plan *plan)
@@ -745,6 +761,11 @@ static gt_err (*const rules[])(gt_task *, gt_plan *) = {
     [GT_FORM_SOFTMAX] = plan_along,
     [GT_FORM_SOFTMAX_BACKWARD] = plan_alike,
     [GT_FORM_LAYER_NORM] = plan_layer_norm,
+    [GT_FORM_CONV] = plan_window,
+    [GT_FORM_CONV_WEIGHT] = plan_window,
+    [GT_FORM_MAX_POOL] = plan_window,
+    [GT_FORM_MAX_INDEX] = plan_window,
+    [GT_FORM_POOL] = plan_window,
     [GT_FORM_MATMUL] = plan_matmul,
     [GT_FORM_PERMUTE] = plan_permute,
     [GT_FORM_EXPAND] = plan_expand,

@@ -200,6 +200,27 @@ def test_what_has_no_rule_is_gathered_and_counted(workers):
     assert totals("gathers") == 3
 
 
+def test_convolutions_split_the_batch(workers):
+    workers(3)
+    shard("rows", 0)
+    rng = np.random.default_rng(1)
+    images, weight = rng.standard_normal((7, 2, 8, 8)), rng.standard_normal((4, 2, 3, 3))
+
+    def run(x):
+        w = gt.tensor(weight, requires_grad=True)
+        y = gt.nn.functional.max_pool2d(gt.nn.functional.conv2d(x, w, padding=1).relu(), 2)
+        gt.nn.functional.avg_pool2d(y * y, 2).mean().backward()
+        return y, w.grad
+
+    y, gradient = run(gt.tensor(images))
+    split, split_gradient = run(gt.signal.tensor(gt.tensor(images), name="rows"))
+    assert split.placement == "split(axis=0, workers=[0,1,2])"
+    assert split_gradient.placement == "partial(workers=[0,1,2])"
+    np.testing.assert_allclose(split.numpy(), y.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(split_gradient.numpy(), gradient.numpy(), rtol=1e-10)
+    assert totals("gathers") == 0
+
+
 # ---- gradients ----------------------------------------------------------------------------------------------------
 
 
