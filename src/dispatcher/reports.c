@@ -85,8 +85,10 @@ gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, cons
     uint64_t bytes = record->ins.imm[1].u, rows = (bytes - sizeof(gt_report)) / sizeof(gt_report_row);
     worker->reports_due--;
     if (record->ins.op != GT_OP_reply || !(record->ins.flags & GT_FLAG_LAST) || bytes < sizeof(gt_report) ||
-        rows > GT_OP_COUNT)
+        rows > GT_OP_COUNT) {
+        gt__inquiry_settle(asked->inquiry); /* who asked does without it */
         return gt__fail(GT_ERR_PROTOCOL, "a report that is none");
+    }
     const uint8_t *from = record[1].bytes;
     memcpy(&worker->report, from, sizeof worker->report);
     worker->row_count = 0;

@@ -503,8 +503,10 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
             relay->shared_with = NULL;
             relay->orphaned = session->orphans = true;
         }
-    if (session->home != worker)
+    if (session->home != worker) {
+        send_welcome(session); /* there is one less */
         return;
+    }
     snprintf(session->lost, sizeof session->lost, "%s", reason);
     session->home = NULL;
     gt__download_drop_all(session, reason);

@@ -414,6 +414,18 @@ static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
     return GT_OK;
 }
 
+/* What is known of an upload under way, off the list, the caller's; NULL: it is complete, or nobody asked to place it. */
+static gt_unplaced *take_unplaced(gt_spreading *s, uint64_t id)
+{
+    gt_unplaced **where = &s->unplaced;
+    while (*where && (*where)->id != id)
+        where = &(*where)->next;
+    gt_unplaced *found = *where;
+    if (found)
+        *where = found->next;
+    return found;
+}
+
 /* The tensor goes; its slots are freed with the next records. False: there was none. */
 static bool drop_tensor(gt_session *session, uint64_t id)
 {
@@ -421,6 +433,8 @@ static bool drop_tensor(gt_session *session, uint64_t id)
     uint32_t slot;
     if (!gt__handles_remove(&session->handles, id, &worker, &slot))
         return false;
+    if (session->spreading->unplaced)
+        free(take_unplaced(session->spreading, id));
     if (worker == GT_SPREAD)
         gt__spread_drop(session, slot);
     else if (worker != GT_NO_WORKER)
@@ -494,6 +508,12 @@ static bool name_relay(gt_session *session, uint64_t *segment)
     return relay->shared_with == session->home;
 }
 
+/* Whether the target wants this tensor placed: what nobody asked for must pay. */
+static bool wants_placed(const gt_target *target, const gt_meta *meta)
+{
+    return target && (!target->automatic || gt__meta_bytes(meta) >= (size_t)4 << 20);
+}
+
 static gt_err upload(gt_session *session, const gt_slot *record, const gt_target *target, gt_handle *handle)
 {
     const gt_instruction *ins = &record->ins;
@@ -515,33 +535,34 @@ static gt_err upload(gt_session *session, const gt_slot *record, const gt_target
     session->home->instructions++;
     handle->worker = home;
     handle->slot = slot;
-    if (!target || (target->automatic && gt__meta_bytes(&handle->meta) < ((size_t)4 << 20)))
+    if (!wants_placed(target, &handle->meta))
         return GT_OK;
     if (segment || gt__meta_bytes(&handle->meta) <= GT_MAX_CHUNK)
         return place_upload(session, handle, target);
     gt_unplaced *unplaced = malloc(sizeof *unplaced);
     if (!unplaced)
         return no_memory();
-    *unplaced = (gt_unplaced){.next = session->spreading->unplaced, .id = handle->id, .target = *target};
+    *unplaced = (gt_unplaced){.next = session->spreading->unplaced, .id = handle->id, .scope = ins->scope};
+    unplaced->flags = ins->flags & GT_FLAG_BACKWARD;
     session->spreading->unplaced = unplaced;
     return GT_OK;
 }
 
 gt_err gt__spread_data(gt_session *session, gt_handle *handle, const gt_instruction *ins)
 {
-    gt_unplaced **where = &session->spreading->unplaced;
-    while (*where && (*where)->id != handle->id)
-        where = &(*where)->next;
-    if (!*where || ins->imm[0].u + ins->imm[1].u < gt__meta_bytes(&handle->meta))
+    if (!session->spreading->unplaced || ins->imm[0].u + ins->imm[1].u < gt__meta_bytes(&handle->meta))
         return GT_OK;
-    gt_unplaced *unplaced = *where;
-    *where = unplaced->next;
-    /* A worker that left meanwhile, or an axis that is not there: it stays where it is. */
-    gt_err err =
-        gt__target_present(session, &unplaced->target) ? place_upload(session, handle, &unplaced->target) : GT_OK;
-    gt__spread_free_temporaries(session);
+    gt_unplaced *unplaced = take_unplaced(session->spreading, handle->id);
+    if (!unplaced)
+        return GT_OK;
+    const gt_instruction asked = {.scope = unplaced->scope, .flags = unplaced->flags};
+    const gt_target *target;
     free(unplaced);
-    return err == GT_ERR_VALUE ? GT_OK : err;
+    gt_err err = gt__spread_target(session, &asked, &target);
+    if (err == GT_OK && wants_placed(target, &handle->meta))
+        err = place_upload(session, handle, target);
+    gt__spread_free_temporaries(session);
+    return err == GT_ERR_VALUE ? GT_OK : err; /* it stays where it is */
 }
 
 /* ------------------------------------------------------------------------------------------------------------- */

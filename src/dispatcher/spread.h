@@ -51,11 +51,13 @@ typedef struct gt_scope {
     uint32_t parent;
 } gt_scope;
 
-/* An upload of which pieces are still to come, and the scope that will place it. */
+/* An upload of which pieces are still to come, and the scope that will place it: which workers that means is asked then, as
+ * some may have left meanwhile. */
 typedef struct gt_unplaced {
     struct gt_unplaced *next;
     uint64_t id;
-    gt_target target;
+    uint32_t scope;
+    uint8_t flags; /* GT_FLAG_BACKWARD */
 } gt_unplaced;
 
 typedef struct gt_temporary {

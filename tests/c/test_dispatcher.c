@@ -455,6 +455,69 @@ static void test_worker_replaced(const void *argument)
     server_stop(&s);
 }
 
+static bool welcomed(gt_link *client, int64_t workers)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    while (receive(client, record))
+        if (record->ins.op == GT_OP_welcome && record->ins.imm[1].i == workers)
+            return true;
+    return false;
+}
+
+/* An upload is to be spread over two workers, and one of them leaves between its first piece and its last. */
+static void test_worker_leaves_upload(const void *argument)
+{
+    (void)argument;
+    enum { PIECE = GT_MAX_CHUNK, ELEMENTS = 2 * PIECE / (int)sizeof(float) };
+    static gt_slot record[1 + GT_MAX_TAIL];
+    static char text[2 * PIECE + 1];
+    server s;
+    gt_welcome welcome;
+    server_new(&s, false);
+    server_add_worker(&s, false);
+    gt_link *client = server_link(&s), *fragile = server_link(&s);
+    server_start(&s);
+    join_client(client); /* the real worker is number 0 now */
+    CHECK_EQ(gt__hello_send_worker(fragile, "fragile", "raw", "", 1), GT_OK);
+    CHECK_EQ(gt__hello_wait(fragile, PATIENCE_MS, &welcome), GT_OK);
+    CHECK(welcomed(client, 2));
+    gt_signal_config rows = {.name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
+    gt__config_write(&rows, record);
+    send_slots(client, record, 1u + record->ins.tail);
+    gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};
+    scope->ins.imm[0].u = 1;
+    memcpy(scope + 1, "rows", strlen("rows"));
+    send_slots(client, scope, 1 + 2 * GT_NAME_SLOTS);
+
+    float *elements = (float *)(record + 2);
+    unsigned slots = PIECE / sizeof(gt_slot);
+    memset(record, 0, sizeof record);
+    record->ins = (gt_instruction){
+        .op = GT_OP_upload, .dtype = GT_FLOAT32, .rank = 1, .tail = (uint16_t)(1 + slots), .result = 1, .scope = 1};
+    record->ins.imm[0].u = 2 * PIECE;
+    record[1].i64[0] = ELEMENTS;
+    for (int k = 0; k < ELEMENTS / 2; k++)
+        elements[k] = (float)k;
+    send_slots(client, record, 2 + slots);
+    send_ins(client, (gt_instruction){.op = GT_OP_placement, .result = 5, .operand = {1}});
+    CHECK_EQ(receive_answer(client, 5, text, sizeof text), GT_OK); /* the first piece is there */
+    gt__link_close(fragile);
+    CHECK(welcomed(client, 1));
+    record[1].ins = (gt_instruction){.op = GT_OP_data, .tail = (uint16_t)slots, .operand = {1}};
+    record[1].ins.imm[0].u = record[1].ins.imm[1].u = PIECE;
+    send_slots(client, record + 1, 1 + slots);
+    CHECK_EQ(fetch_text(client, 1, 6, text, sizeof text), GT_OK);
+    for (int k = 0; k < ELEMENTS; k++) {
+        float got;
+        memcpy(&got, text + (size_t)k * sizeof got, sizeof got);
+        if (!CHECK(got == (float)(k % (ELEMENTS / 2))))
+            break;
+    }
+    CHECK(session_works(client, 10));
+    gt__link_close(client);
+    server_stop(&s);
+}
+
 /* ---- what a worker may not do ------------------------------------------------------------------------------- */
 
 static void test_bad_worker(const void *argument)
@@ -488,6 +551,33 @@ static void test_bad_worker(const void *argument)
         CHECK(session_works(good, 1 + 3 * (uint64_t)k));
     }
     gt__link_close(good);
+    server_stop(&s);
+}
+
+/* A client that wants the workers' statistics gets an answer even if one of them sends nonsense. */
+static void test_bad_report(const void *argument)
+{
+    (void)argument;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    static char json[1 << 16];
+    server s;
+    server_new(&s, false);
+    server_add_worker(&s, false);
+    gt_link *client = server_link(&s), *bad = server_link(&s);
+    server_start(&s);
+    join_client(client);
+    join_worker(bad, "bad");
+    send_ins(client, (gt_instruction){.op = GT_OP_stats, .flags = GT_FLAG_WORKERS, .result = 7});
+    gt__link_flush(client);
+    do
+        CHECK(receive(bad, record));
+    while (record->ins.op != GT_OP_stats && !bad->dead);
+    send_ins(bad, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
+    expect_goodbye(bad, "a report that is none");
+    CHECK_EQ(receive_answer(client, 7, json, sizeof json), GT_OK);
+    CHECK(session_works(client, 1));
+    gt__link_close(bad);
+    gt__link_close(client);
     server_stop(&s);
 }
 
@@ -549,7 +639,9 @@ int main(int argc, char **argv)
     check_run("a worker leaves by tcp", test_worker_leaves, "tcp");
     check_run("a worker is replaced by memory", test_worker_replaced, "memory");
     check_run("a worker is replaced by tcp", test_worker_replaced, "tcp");
+    check_run("a worker leaves during an upload", test_worker_leaves_upload, NULL);
     check_run("bad workers", test_bad_worker, NULL);
+    check_run("a bad report", test_bad_report, NULL);
     check_run("transports", test_transports, NULL);
     check_run("stop", test_stop, NULL);
     return check_end();
