@@ -16,6 +16,15 @@ static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
                     (unsigned long long)id);
 }
 
+/* Room for a record in the home worker's link: there was some when the record entered the chain. A link may have been lost
+ * since (to tell a monitor of the record, all ZeroMQ links are looked at): then it is written nowhere, like what has no
+ * worker, and what is committed to such a link is not sent. The worker leaves in a moment. */
+static gt_slot *room_at_home(gt_session *session, unsigned slots)
+{
+    gt_slot *out = session->home ? gt__link_reserve(session->home->link, slots) : NULL;
+    return out ? out : session->dispatcher->nowhere;
+}
+
 /* ---- computing records ------------------------------------------------------------------------------------- */
 
 typedef struct operands {
@@ -107,7 +116,7 @@ static bool place_alike(gt_session *session, const gt_slot *record)
     gt_handle *result = like ? gt__handles_insert_now(&session->handles, ins->result) : NULL;
     if (!result)
         return false;
-    gt_slot *out = gt__link_reserve(worker->link, 1);
+    gt_slot *out = room_at_home(session, 1);
     uint32_t slot = worker->free_slots[--worker->free_count];
     out[0] = record[0];
     out->ins.result = slot;
@@ -126,7 +135,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     const gt_instruction *ins = &record->ins;
     unsigned length = 1u + ins->tail;
     gt_dispatch_worker *worker = session->home;
-    gt_slot *out = worker ? gt__link_reserve(worker->link, length) : session->dispatcher->nowhere;
+    gt_slot *out = room_at_home(session, length);
     out[0] = record[0];
     if (length > 1)
         memcpy(out + 1, record + 1, (length - 1) * sizeof *out);
@@ -165,7 +174,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
 static gt_err place_free(gt_session *session, const gt_slot *record)
 {
     gt_dispatch_worker *worker = session->home;
-    gt_slot *out = worker ? gt__link_reserve(worker->link, 1) : session->dispatcher->nowhere;
+    gt_slot *out = room_at_home(session, 1);
     *out = *record;
     uint64_t *const ids[] = {&out->ins.result,     &out->ins.operand[0], &out->ins.operand[1],
                              &out->ins.operand[2], &out->ins.imm[0].u,   &out->ins.imm[1].u};
@@ -190,7 +199,7 @@ static gt_err place_data(gt_session *session, const gt_slot *record)
         return unknown_tensor(&record->ins, record->ins.operand[0]);
     if (!session->home || handle->worker != session->home->index)
         return GT_OK; /* complete, and placed elsewhere since: what is there stays */
-    gt_slot *out = gt__link_reserve(session->home->link, 1u + record->ins.tail);
+    gt_slot *out = room_at_home(session, 1u + record->ins.tail);
     memcpy(out, record, (1u + record->ins.tail) * sizeof *out);
     out->ins.operand[0] = handle->slot;
     gt__worker_commit(session->home, 1u + record->ins.tail);
@@ -217,7 +226,7 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
         return gt__spread_fetch(session, handle, record);
     if (!record->ins.imm[0].u && gt__meta_bytes(&handle->meta) > GT_DOWNLOAD_PART)
         return gt__download_start(session, handle, record->ins.result);
-    gt_slot *out = gt__link_reserve(session->home->link, 1);
+    gt_slot *out = room_at_home(session, 1);
     *out = *record;
     out->ins.operand[0] = handle->slot;
     if (out->ins.imm[0].u && !name_relay(session, &out->ins.imm[0].u)) {
@@ -238,7 +247,7 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
     }
     if (session->spreading)
         return gt__spread_sync(session, record);
-    gt_slot *out = gt__link_reserve(session->home->link, 1);
+    gt_slot *out = room_at_home(session, 1);
     *out = *record;
     GT_TRY(expect_answer(session, record));
     gt__worker_commit(session->home, 1);

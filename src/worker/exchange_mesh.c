@@ -50,8 +50,7 @@ static void wake(gt_mesh *mesh)
     (void)written; /* it can only fail when the bell rings already */
 }
 
-/* With the mutex; NULL: out of memory, or an absurd number. */
-static gt_mesh_peer *peer_of(gt_mesh *mesh, int32_t worker)
+gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker)
 {
     if (worker < 0 || worker >= MAX_MESH_WORKERS)
         return NULL;
@@ -83,7 +82,7 @@ static gt_err post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t num
     if (!lent && bytes)
         memcpy(message + 1, data, bytes);
     pthread_mutex_lock(&mesh->mutex);
-    gt_mesh_peer *peer = peer_of(mesh, to);
+    gt_mesh_peer *peer = gt__mesh_peer(mesh, to);
     if (peer && !*peer->gone) {
         *peer->last = message;
         peer->last = &message->next;
@@ -125,7 +124,7 @@ static gt_err hopeless(const gt_mesh *mesh, const gt_mesh_peer *peer)
 /* With the mutex: wait until the message is there (not NULL), or nothing will come, or the time is over. */
 static gt_message **await(gt_mesh *mesh, int32_t from, uint64_t tag, uint32_t number, int timeout_ms, gt_err *err)
 {
-    gt_mesh_peer *peer = peer_of(mesh, from);
+    gt_mesh_peer *peer = gt__mesh_peer(mesh, from);
     gt_message **found = NULL;
     *err = peer ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     for (int waited = 0;
@@ -201,8 +200,9 @@ static void introduce(gt_exchange *exchange, int32_t worker, const char *name, c
     gt_mesh *mesh = (gt_mesh *)exchange;
     const char *port = strrchr(address, ':');
     pthread_mutex_lock(&mesh->mutex);
-    gt_mesh_peer *peer = peer_of(mesh, worker);
+    gt_mesh_peer *peer = gt__mesh_peer(mesh, worker);
     if (peer) {
+        bool introduced = *peer->name;
         snprintf(peer->name, sizeof peer->name, "%s", name);
         /* Whoever listens on the dispatcher's own host says so by this name, and only that host may mean itself by
          * it. */
@@ -211,7 +211,7 @@ static void introduce(gt_exchange *exchange, int32_t worker, const char *name, c
                  beside ? port : "");
         *peer->gone = 0;
         peer->deadline = 0;
-        peer->generation++;
+        peer->generation += introduced; /* a link from before the first introduction is this worker's, too */
     }
     pthread_mutex_unlock(&mesh->mutex);
 }
@@ -291,6 +291,19 @@ static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, uint64_t gene
     mesh->links = end;
 }
 
+static void say_hello(const gt_mesh *mesh, gt_link *link)
+{
+    gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
+    if (!hello)
+        return; /* it is lost already */
+    memset(hello, 0, (1 + GT_HELLO_TAIL) * sizeof *hello);
+    hello->ins = (gt_instruction){.op = GT_OP_hello, .tail = GT_HELLO_TAIL, .flags = GT_ROLE_WORKER};
+    hello->ins.result = (uint64_t)mesh->base.self;
+    hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
+    hello->ins.imm[1].u = mesh->key;
+    gt__link_commit(link, 1 + GT_HELLO_TAIL);
+}
+
 /* Peers that have something waiting and no link; links that the attempts have got. */
 static void look_after_peers(gt_mesh *mesh)
 {
@@ -298,13 +311,7 @@ static void look_after_peers(gt_mesh *mesh)
     for (int32_t worker = 0; worker < mesh->peer_count && mesh->joined; worker++) {
         gt_mesh_peer *peer = mesh->peers[worker];
         if (peer->fresh) {
-            gt_slot *hello = gt__link_reserve(peer->fresh, 1 + GT_HELLO_TAIL);
-            memset(hello, 0, (1 + GT_HELLO_TAIL) * sizeof *hello);
-            hello->ins = (gt_instruction){.op = GT_OP_hello, .tail = GT_HELLO_TAIL, .flags = GT_ROLE_WORKER};
-            hello->ins.result = (uint64_t)mesh->base.self;
-            hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
-            hello->ins.imm[1].u = mesh->key;
-            gt__link_commit(peer->fresh, 1 + GT_HELLO_TAIL);
+            say_hello(mesh, peer->fresh);
             add_link(mesh, peer->fresh, worker, peer->generation);
             peer->fresh = NULL;
         }
@@ -335,7 +342,7 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
     for (const gt_mesh_link *other = mesh->links; other; other = other->next)
         another |= other != end && other->worker == end->worker && !other->link->dead;
     pthread_mutex_lock(&mesh->mutex);
-    gt_mesh_peer *peer = end->worker >= 0 ? peer_of(mesh, end->worker) : NULL;
+    gt_mesh_peer *peer = end->worker >= 0 ? gt__mesh_peer(mesh, end->worker) : NULL;
     if (peer && !another && peer->generation == end->generation) {
         snprintf(peer->gone, sizeof peer->gone, "%s", end->link->reason);
         while (peer->queue) {
@@ -370,12 +377,12 @@ static bool serve_links(gt_mesh *mesh)
     return progress;
 }
 
-static void sleep_until_rung(gt_mesh *mesh, bool busy)
+static void sleep_until_rung(gt_mesh *mesh)
 {
     enum { MOST = 512 };
     struct pollfd fds[MOST] = {{.fd = mesh->bell, .events = POLLIN}};
     nfds_t count = 1;
-    bool quiet = !busy, attempts = false;
+    bool quiet = true, attempts = false;
     for (unsigned k = 0; k < mesh->acceptor_count; k++) {
         quiet &= mesh->acceptors[k]->ops->arm(mesh->acceptors[k]);
         fds[count++] = (struct pollfd){.fd = mesh->acceptors[k]->fd, .events = POLLIN};
@@ -403,7 +410,7 @@ static void *mesh_main(void *argument)
         accept_links(mesh);
         look_after_peers(mesh);
         if (!serve_links(mesh))
-            sleep_until_rung(mesh, false);
+            sleep_until_rung(mesh);
     }
     return NULL;
 }

@@ -31,7 +31,7 @@ typedef struct gt_mesh_link {
 typedef struct gt_mesh_peer {
     char name[64], address[128];
     char gone[160];      /* why; "": it is not, as far as we know */
-    uint64_t generation; /* counts introductions */
+    uint64_t generation; /* counts introductions after the first */
     gt_message *queue, **last;
     bool wanted; /* somebody waits for a message of it */
     bool connecting;
@@ -68,6 +68,9 @@ static inline void gt__mesh_return(gt_mesh *mesh, gt_message *message)
     mesh->returned = message;
     atomic_store_explicit(&mesh->any_returned, true, memory_order_relaxed);
 }
+
+/* exchange_mesh.c. What we know of a worker, perhaps nothing yet. With the mutex; NULL: out of memory, or an absurd number. */
+gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker);
 
 /* mesh_link.c. Whether there was something to do; a link that sends nonsense is killed. */
 bool gt__mesh_read(gt_mesh *mesh, gt_mesh_link *end);

@@ -142,18 +142,27 @@ static void message_arrived(gt_mesh *mesh, gt_mesh_link *end)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
+/* Our own stream may tell us of that worker much later, when we are done with what is before: the key is enough. */
 static const char *read_hello(gt_mesh *mesh, gt_mesh_link *end, const gt_instruction *ins)
 {
     pthread_mutex_lock(&mesh->mutex);
-    bool known = mesh->joined && ins->op == GT_OP_hello && ins->imm[1].u == mesh->key &&
-                 ins->result < (uint64_t)mesh->peer_count;
-    if (known) {
+    bool knows = ins->op == GT_OP_hello && ins->imm[1].u == mesh->key && ins->result <= INT32_MAX;
+    gt_mesh_peer *peer = knows ? gt__mesh_peer(mesh, (int32_t)ins->result) : NULL;
+    if (peer) {
         end->worker = (int32_t)ins->result;
-        end->generation = mesh->peers[end->worker]->generation;
-        *mesh->peers[end->worker]->gone = 0;
+        end->generation = peer->generation;
+        *peer->gone = 0;
     }
     pthread_mutex_unlock(&mesh->mutex);
-    return known ? NULL : "it is not a worker of this server";
+    return peer ? NULL : "it is not a worker of this server";
+}
+
+static bool has_joined(gt_mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->mutex);
+    bool joined = mesh->joined;
+    pthread_mutex_unlock(&mesh->mutex);
+    return joined;
 }
 
 static const char *read_header(gt_mesh_link *end, const gt_instruction *ins)
@@ -219,6 +228,8 @@ bool gt__mesh_read(gt_mesh *mesh, gt_mesh_link *end)
     gt_slot record[1 + GT_MAX_TAIL];
     size_t available;
     const gt_slot *slots;
+    if (end->worker < 0 && !has_joined(mesh))
+        return false; /* a hello is read once we have the key: others may hear of us before we hear our own welcome */
     for (unsigned k = 0; k < BUDGET; k++) {
         if (!(slots = gt__link_peek(end->link, &available)))
             return k > 0;
