@@ -124,6 +124,30 @@ static gt_err tell_failure(host *h, const gt_collective_call *call, uint32_t num
     return gt__fail(failure, "%s", text);
 }
 
+/* A large broadcast is a part to each, which they then give each other. */
+static bool in_parts(const host *h, const gt_collective_call *call)
+{
+    return !h->exchange->ops->by_reference && call->count > 2 && gt__meta_bytes(call->whole) >= LARGE_BROADCAST;
+}
+
+/* We cannot take part: the others hear of it instead of waiting for us. Who only receives a broadcast takes what the root
+ * gives, as it was posted, and fails when it is its turn to give. */
+static gt_err refuse(host *h, const gt_collective_call *call, gt_err failure, const char *why)
+{
+    char text[1024];
+    gt_message *message;
+    if (call->op != GT_OP_broadcast || call->self == 0)
+        return tell_failure(h, call, 0, failure, why);
+    strncpy(text, why, sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    GT_TRY(h->exchange->ops->take(h->exchange, (int32_t)call->party[0].worker, call->tag, 0, &message));
+    gt_err first = message->err != GT_OK ? gt__fail(message->err, "%s", (const char *)message->data) : GT_OK;
+    h->exchange->ops->done(h->exchange, message);
+    if (first != GT_OK || !in_parts(h, call))
+        return first != GT_OK ? first : gt__fail(failure, "%s", text);
+    return tell_failure(h, call, 1, failure, text);
+}
+
 /* Lend a contiguous tensor to party k. */
 static gt_err lend(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const void *data,
                    size_t bytes, gt_buffer *buffer)
@@ -395,7 +419,7 @@ static gt_err broadcast(host *h, const gt_collective_call *call, const uint8_t *
     flat.rank = 1;
     flat.shape[0] = flat.numel;
     size_t bytes = gt__meta_bytes(&flat), size = gt__dtype_size((gt_dtype)flat.dtype);
-    bool parts = !h->exchange->ops->by_reference && call->count > 2 && bytes >= LARGE_BROADCAST;
+    bool parts = in_parts(h, call);
     range ranges[GT_MAX_PARTIES];
     even_ranges(flat.numel, call->count, ranges);
     gt_message *message = NULL;
@@ -444,16 +468,19 @@ static gt_err run_on_host(host *h, const gt_collective_call *call, const uint8_t
 static gt_err run_staged(host *h, const gt_collective_call *call)
 {
     size_t in_bytes = call->in ? gt__meta_bytes(&call->in->meta) : 0, out_bytes = gt__meta_bytes(&call->out->meta);
-    uint8_t *memory = malloc(in_bytes + out_bytes + 64), *out = memory + in_bytes;
-    if (!memory)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    uint8_t *memory = malloc(in_bytes + out_bytes + 64);
+    gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err == GT_OK && call->in)
+        err = h->engine->ops->read(h->engine, call->in->data, memory, in_bytes);
+    if (err != GT_OK) {
+        free(memory);
+        return refuse(h, call, err, gt_error_text());
+    }
     gt_collective_call staged = *call;
     staged.buffer = staged.out_buffer = NULL;
-    gt_err err = call->in ? h->engine->ops->read(h->engine, call->in->data, memory, in_bytes) : GT_OK;
+    err = run_on_host(h, &staged, memory, memory + in_bytes);
     if (err == GT_OK)
-        err = run_on_host(h, &staged, memory, out);
-    if (err == GT_OK)
-        err = h->engine->ops->write(h->engine, call->out->data, out, out_bytes);
+        err = h->engine->ops->write(h->engine, call->out->data, memory + in_bytes, out_bytes);
     free(memory);
     return err;
 }
@@ -462,7 +489,7 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
 {
     host *h = (host *)collective;
     if (call->poison)
-        return tell_failure(h, call, 0, call->poison->err, call->poison->text);
+        return refuse(h, call, call->poison->err, call->poison->text);
     if (!h->engine->ops->host_memory)
         return run_staged(h, call);
     return run_on_host(h, call, call->in ? call->in->data : NULL, call->out->data);
