@@ -149,8 +149,6 @@ gt_err gt__spread_scope(gt_session *session, const gt_slot *record);
 gt_err gt__spread_config(gt_session *session, const gt_slot *record);
 /* What the record's scope asks for. *target is NULL: nothing. GT_ERR_VALUE: a worker it names is not there. */
 gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target);
-/* Whether all its workers are still there. */
-bool gt__target_present(const gt_session *session, const gt_target *target);
 /* The layout of a new tensor. NULL and an error: the axis is out of range, or there is no memory. */
 gt_layout *gt__target_layout(const gt_target *target, const gt_meta *meta);
 

@@ -130,14 +130,6 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const g
     return GT_OK;
 }
 
-bool gt__target_present(const gt_session *session, const gt_target *target)
-{
-    for (unsigned k = 0; k < target->count; k++)
-        if (!session->dispatcher->workers[target->worker[k]]->peer)
-            return false;
-    return true;
-}
-
 gt_layout *gt__target_layout(const gt_target *target, const gt_meta *meta)
 {
     int64_t axis = target->axis < 0 ? target->axis + meta->rank : target->axis;
