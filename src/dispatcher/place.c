@@ -219,7 +219,8 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
     if (!handle)
         return unknown_tensor(&record->ins, record->ins.operand[0]);
     if (handle->worker == GT_NO_WORKER) {
-        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, gt__session_lost(session, handle));
+        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION,
+                                   gt__session_lost(session, handle));
         return GT_OK;
     }
     if (session->spreading)

@@ -37,7 +37,8 @@ static gt_slot *outbox_reserve(gt_dispatch_worker *worker, unsigned slots)
 {
     if (worker->outbox_first > worker->outbox_count / 2) { /* rarely, so that each is moved once or twice */
         worker->outbox_count -= worker->outbox_first;
-        memmove(worker->outbox, worker->outbox + worker->outbox_first, worker->outbox_count * sizeof *worker->outbox);
+        memmove(worker->outbox, worker->outbox + worker->outbox_first,
+                worker->outbox_count * sizeof *worker->outbox);
         worker->outbox_first = 0;
     }
     if (worker->outbox_count + slots > worker->outbox_capacity) {
