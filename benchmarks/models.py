@@ -18,8 +18,9 @@ def mlp(lib, sizes=(784, 256, 10)):
 def cnn(lib):
     """Two convolutions, each with a ReLU and a pooling, and a linear layer: images of 28 by 28 pixels to ten classes."""
     nn = lib.nn
-    return nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
-                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
+    return nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
 
 
 def gpt(lib, vocabulary, context, width, heads, depth):

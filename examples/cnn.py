@@ -1,5 +1,5 @@
-"""Train a convolutional network to tell shapes apart: circles, squares, triangles, crosses and rings, drawn here at any place,
-size and angle on 28 by 28 pixels, and covered with noise."""
+"""Train a convolutional network to tell shapes apart: circles, squares, triangles, crosses and rings, drawn here at
+any place, size and angle on 28 by 28 pixels, and covered with noise."""
 import argparse
 import time
 
@@ -29,7 +29,8 @@ def make_shapes(count, seed):
         (numpy.minimum(abs(x), abs(y)) < 0.25) & (numpy.maximum(abs(x), abs(y)) < 1),
         (distance < 1) & (distance > 0.6),
     ])
-    images = inside[kinds, numpy.arange(count)] * rng.uniform(0.5, 1, (count, 1, 1)) + rng.normal(0, 0.2, (count, 28, 28))
+    images = inside[kinds, numpy.arange(count)] * rng.uniform(0.5, 1, (count, 1, 1))
+    images += rng.normal(0, 0.2, images.shape)
     return images[:, None].astype(numpy.float32), kinds
 
 

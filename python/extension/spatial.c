@@ -1,13 +1,15 @@
 /*
- * spatial.c: convolutions, pooling, im2col and resample as plain functions of gt._gt, every argument by position and every
- * number of axes alike. python/gt/nn/spatial.py gives them PyTorch's names, defaults and signatures.
+ * spatial.c: convolutions, pooling, im2col and resample as plain functions of gt._gt, every argument by
+ * position and every number of axes alike. python/gt/nn/spatial.py gives them PyTorch's names, defaults and
+ * signatures.
  */
 #include "extension.h"
 #include "spatial.h"
 
 enum { MOST_ARGUMENTS = 9, MOST_TENSORS = 3 };
 
-/* The arguments of one call: tensors first (held), then lists of numbers, one for each spatial axis, then the rest. */
+/* The arguments of one call: tensors first (held), then lists of numbers, one for each spatial axis, then the
+ * rest. */
 typedef struct Arguments {
     gt_tensor *tensor[MOST_TENSORS];
     int tensors, spatial;
@@ -41,15 +43,17 @@ static int read_numbers(const char *name, PyObject *object, int64_t *numbers, Ar
     if (gt__py_ints(object, &count, numbers) < 0)
         return -1;
     if (count < 1 || count > 3 || (a->spatial && count != a->spatial)) {
-        PyErr_Format(PyExc_RuntimeError, "%s() expects as many numbers as there are spatial dimensions (%d), not %d", name,
-                     a->spatial, count);
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s() expects as many numbers as there are spatial dimensions (%d), not %d", name, a->spatial,
+                     count);
         return -1;
     }
     a->spatial = count;
     return 0;
 }
 
-/* `tensors` tensors, `lists` lists of numbers, `rest` others. Numbers are read first: reading them may run Python code. */
+/* `tensors` tensors, `lists` lists of numbers, `rest` others. Numbers are read first: reading them may run
+ * Python code. */
 static int read_arguments(const char *name, gt_py_args args, Py_ssize_t nargs, int tensors, int lists, int rest,
                           Arguments *a)
 {
@@ -82,13 +86,12 @@ static PyObject *finish(Arguments *a, gt_err err, gt_tensor *out)
     return gt__py_result(err, out);
 }
 
-#define FUNCTION(name)                                                                                             \
-    static PyObject *py_##name(PyObject *module, gt_py_args args, Py_ssize_t nargs)
-#define START(name, tensors, lists, rest)                                                                          \
-    Arguments a;                                                                                                   \
-    gt_tensor *out = NULL;                                                                                         \
-    (void)module;                                                                                                  \
-    if (read_arguments(name, args, nargs, tensors, lists, rest, &a) < 0)                                           \
+#define FUNCTION(name) static PyObject *py_##name(PyObject *module, gt_py_args args, Py_ssize_t nargs)
+#define START(name, tensors, lists, rest)                                                                         \
+    Arguments a;                                                                                                  \
+    gt_tensor *out = NULL;                                                                                        \
+    (void)module;                                                                                                 \
+    if (read_arguments(name, args, nargs, tensors, lists, rest, &a) < 0)                                          \
     return NULL
 
 /* A flag or number among the rest; what goes wrong is in the exception. */
@@ -112,8 +115,8 @@ FUNCTION(conv)
         arguments_clear(&a);
         return NULL;
     }
-    gt_err err = gt__emit_conv(a.tensor[0], a.tensor[1], a.tensor[2], a.spatial, a.numbers[0], a.numbers[1], a.numbers[2],
-                               a.numbers[3], groups, &out);
+    gt_err err = gt__emit_conv(a.tensor[0], a.tensor[1], a.tensor[2], a.spatial, a.numbers[0], a.numbers[1],
+                               a.numbers[2], a.numbers[3], groups, &out);
     return finish(&a, err, out);
 }
 
@@ -156,8 +159,8 @@ FUNCTION(avg_pool)
         arguments_clear(&a);
         return NULL;
     }
-    gt_err err = gt_avg_pool(a.tensor[0], a.spatial, a.numbers[0], a.numbers[1], a.numbers[2], flag(&a, 0), flag(&a, 1),
-                             divisor, &out);
+    gt_err err = gt_avg_pool(a.tensor[0], a.spatial, a.numbers[0], a.numbers[1], a.numbers[2], flag(&a, 0),
+                             flag(&a, 1), divisor, &out);
     return finish(&a, err, out);
 }
 
@@ -192,8 +195,8 @@ FUNCTION(im2col)
 FUNCTION(col2im)
 {
     START("col2im", 1, 5, 0);
-    gt_err err = gt_col2im(a.tensor[0], a.spatial, a.numbers[0], a.numbers[1], a.numbers[2], a.numbers[3], a.numbers[4],
-                           &out);
+    gt_err err = gt_col2im(a.tensor[0], a.spatial, a.numbers[0], a.numbers[1], a.numbers[2], a.numbers[3],
+                           a.numbers[4], &out);
     return finish(&a, err, out);
 }
 
@@ -212,10 +215,10 @@ FUNCTION(resample)
     return finish(&a, err, out);
 }
 
-#define ENTRY(name, arguments)                                                                                     \
-    {                                                                                                              \
-        .ml_name = #name, .ml_meth = (PyCFunction)(void (*)(void))(py_##name), .ml_flags = METH_FASTCALL,          \
-        .ml_doc = #name arguments "."                                                                              \
+#define ENTRY(name, arguments)                                                                                    \
+    {                                                                                                             \
+        .ml_name = #name, .ml_meth = (PyCFunction)(void (*)(void))(py_##name), .ml_flags = METH_FASTCALL,         \
+        .ml_doc = #name arguments "."                                                                             \
     }
 PyMethodDef gt__py_spatial_functions[] = {
     ENTRY(conv, "(x, weight, bias, stride, padding, padding_behind, dilation, groups)"),

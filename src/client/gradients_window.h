@@ -2,9 +2,9 @@
  * gradients_window.h: gradient rules of convolutions, pooling, im2col and resample. Included by gradients.c alone;
  * gradient_steps.h has the words.
  *
- * conv, conv_input and conv_weight are the three derivatives of one sum over products x * weight * y: the rule of
- * each consists of the other two. Likewise the other pairs undo each other's windows. So all of them can be differentiated
- * again, as often as wanted.
+ * conv, conv_input and conv_weight are the three derivatives of one sum over products x * weight * y: the rule
+ * of each consists of the other two. Likewise the other pairs undo each other's windows. So all of them can be
+ * differentiated again, as often as wanted.
  */
 #ifndef GT_CLIENT_GRADIENTS_WINDOW_H
 #define GT_CLIENT_GRADIENTS_WINDOW_H
@@ -55,10 +55,22 @@ RULE(conv_weight, X | Y)
 }
 
 /* Where the maximum is does not change: the second operand has no gradient. */
-RULE(max_pool, Y) { GX(windowed(f, GT_OP_max_pool_input, f->g, f->y, operand(f, 0))); }
-RULE(max_pool_input, Y) { GX(windowed(f, GT_OP_max_pool, f->g, f->y, operand(f, 0))); }
-RULE(avg_pool, 0) { GX(windowed(f, GT_OP_avg_pool_input, f->g, NULL, operand(f, 0))); }
-RULE(avg_pool_input, 0) { GX(windowed(f, GT_OP_avg_pool, f->g, NULL, operand(f, 0))); }
+RULE(max_pool, Y)
+{
+    GX(windowed(f, GT_OP_max_pool_input, f->g, f->y, operand(f, 0)));
+}
+RULE(max_pool_input, Y)
+{
+    GX(windowed(f, GT_OP_max_pool, f->g, f->y, operand(f, 0)));
+}
+RULE(avg_pool, 0)
+{
+    GX(windowed(f, GT_OP_avg_pool_input, f->g, NULL, operand(f, 0)));
+}
+RULE(avg_pool_input, 0)
+{
+    GX(windowed(f, GT_OP_avg_pool, f->g, NULL, operand(f, 0)));
+}
 
 static gt_tensor *columns(frame *f, gt_opcode op)
 {
@@ -72,8 +84,14 @@ static gt_tensor *columns(frame *f, gt_opcode op)
     STEP(gt__emit_window(op, f->g, NULL, NULL, spatial, &w, &result_));
 }
 
-RULE(im2col, 0) { GX(columns(f, GT_OP_col2im)); }
-RULE(col2im, 0) { GX(columns(f, GT_OP_im2col)); }
+RULE(im2col, 0)
+{
+    GX(columns(f, GT_OP_col2im));
+}
+RULE(col2im, 0)
+{
+    GX(columns(f, GT_OP_im2col));
+}
 
 static gt_tensor *resampled(frame *f, gt_opcode op)
 {
@@ -82,7 +100,13 @@ static gt_tensor *resampled(frame *f, gt_opcode op)
     STEP(gt__emit_resample(op, f->g, ins->imm[0], ins->imm[1].f, size, f->node->tail[0].i64[1], &result_));
 }
 
-RULE(resample, 0) { GX(resampled(f, GT_OP_resample_input)); }
-RULE(resample_input, 0) { GX(resampled(f, GT_OP_resample)); }
+RULE(resample, 0)
+{
+    GX(resampled(f, GT_OP_resample_input));
+}
+RULE(resample_input, 0)
+{
+    GX(resampled(f, GT_OP_resample));
+}
 
 #endif

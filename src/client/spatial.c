@@ -1,6 +1,7 @@
 /*
- * spatial.c: convolutions, pooling, interpolation and im2col as PyTorch's users know them: checks their arguments, computes
- * the sizes that records carry (window.h), and emits. The gradient rules in gradients_window.h emit the same rows.
+ * spatial.c: convolutions, pooling, interpolation and im2col as PyTorch's users know them: checks their
+ * arguments, computes the sizes that records carry (window.h), and emits. The gradient rules in
+ * gradients_window.h emit the same rows.
  */
 #include "spatial.h"
 
@@ -27,7 +28,8 @@ static const char *sizes_text(int spatial, const int64_t *sizes, char *text, siz
     size_t length = 0;
     text[0] = 0;
     for (int axis = 0; axis < spatial && length < size; axis++)
-        length += (size_t)snprintf(text + length, size - length, axis ? " x %lld" : "%lld", (long long)sizes[axis]);
+        length +=
+            (size_t)snprintf(text + length, size - length, axis ? " x %lld" : "%lld", (long long)sizes[axis]);
     return text;
 }
 
@@ -78,11 +80,11 @@ static gt_err check_weight(const char *name, gt_tensor *x, gt_tensor *weight, in
     GT_TRY(check_spatial(name, x, spatial, 2));
     char text[128];
     if (weight->meta.rank != spatial + 2)
-        return gt__fail(GT_ERR_VALUE, "%s: expected a weight of %d dimensions, but got shape %s", name, spatial + 2,
-                        gt__shape_text(weight->meta.rank, weight->meta.shape, text, sizeof text));
+        return gt__fail(GT_ERR_VALUE, "%s: expected a weight of %d dimensions, but got shape %s", name,
+                        spatial + 2, gt__shape_text(weight->meta.rank, weight->meta.shape, text, sizeof text));
     if (x->meta.rank != spatial + 2)
-        return gt__fail(GT_ERR_VALUE, "%s: expected an input of %d dimensions, but got shape %s", name, spatial + 2,
-                        gt__shape_text(x->meta.rank, x->meta.shape, text, sizeof text));
+        return gt__fail(GT_ERR_VALUE, "%s: expected an input of %d dimensions, but got shape %s", name,
+                        spatial + 2, gt__shape_text(x->meta.rank, x->meta.shape, text, sizeof text));
     return GT_OK;
 }
 
@@ -106,24 +108,25 @@ gt_err gt__emit_conv(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spati
     }
     if (!fits) {
         char text_a[96], text_b[96];
-        return gt__fail(GT_ERR_VALUE,
-                        "Calculated padded input size per channel: (%s). Kernel size: (%s). Kernel size can't be greater "
-                        "than actual input size",
-                        sizes_text(spatial, padded, text_a, sizeof text_a),
-                        sizes_text(spatial, kernel, text_b, sizeof text_b));
+        return gt__fail(
+            GT_ERR_VALUE,
+            "Calculated padded input size per channel: (%s). Kernel size: (%s). Kernel size can't be greater "
+            "than actual input size",
+            sizes_text(spatial, padded, text_a, sizeof text_a),
+            sizes_text(spatial, kernel, text_b, sizeof text_b));
     }
     return gt__emit_window(GT_OP_conv, x, weight, bias, spatial, &w, out);
 }
 
-gt_err gt_conv(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride, const int64_t *padding,
-               const int64_t *dilation, int64_t groups, gt_tensor **out)
+gt_err gt_conv(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride,
+               const int64_t *padding, const int64_t *dilation, int64_t groups, gt_tensor **out)
 {
     return gt__emit_conv(x, weight, bias, spatial, stride, padding, padding, dilation, groups, out);
 }
 
 gt_err gt_conv_transpose(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride,
-                         const int64_t *padding, const int64_t *output_padding, int64_t groups, const int64_t *dilation,
-                         gt_tensor **out)
+                         const int64_t *padding, const int64_t *output_padding, int64_t groups,
+                         const int64_t *dilation, gt_tensor **out)
 {
     window w = {.groups = groups};
     const char *name = "conv_transpose";
@@ -134,15 +137,18 @@ gt_err gt_conv_transpose(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int s
     GT_TRY(check_numbers(name, "input size", spatial, size, 1));
     for (int axis = 0; axis < spatial; axis++) {
         if (output_padding[axis] >= stride[axis] && output_padding[axis] >= dilation[axis])
-            return gt__fail(GT_ERR_VALUE,
-                            "output padding must be smaller than either stride or dilation, but got output_padding %lld, "
-                            "stride %lld and dilation %lld",
-                            (long long)output_padding[axis], (long long)stride[axis], (long long)dilation[axis]);
+            return gt__fail(
+                GT_ERR_VALUE,
+                "output padding must be smaller than either stride or dilation, but got output_padding %lld, "
+                "stride %lld and dilation %lld",
+                (long long)output_padding[axis], (long long)stride[axis], (long long)dilation[axis]);
         w.size[axis] = (size[axis] - 1) * stride[axis] - 2 * padding[axis] + dilation[axis] * (kernel[axis] - 1) +
                        output_padding[axis] + 1;
         if (w.size[axis] <= 0)
-            return gt__fail(GT_ERR_VALUE, "Given input size per channel: (%lld). Calculated output size per channel: "
-                            "(%lld). Output size is too small", (long long)size[axis], (long long)w.size[axis]);
+            return gt__fail(GT_ERR_VALUE,
+                            "Given input size per channel: (%lld). Calculated output size per channel: "
+                            "(%lld). Output size is too small",
+                            (long long)size[axis], (long long)w.size[axis]);
     }
     return gt__emit_window(GT_OP_conv_input, x, weight, bias, spatial, &w, out);
 }
@@ -169,10 +175,11 @@ static gt_err plan_pool(const char *name, gt_tensor *x, int spatial, const int64
     for (int axis = 0; axis < spatial; axis++) {
         int64_t extent = dilation[axis] * (kernel[axis] - 1) + 1;
         if (padding[axis] > extent / 2)
-            return gt__fail(GT_ERR_VALUE,
-                            "pad should be at most half of effective kernel size, but got pad=%lld, kernel_size=%lld and "
-                            "dilation=%lld",
-                            (long long)padding[axis], (long long)kernel[axis], (long long)dilation[axis]);
+            return gt__fail(
+                GT_ERR_VALUE,
+                "pad should be at most half of effective kernel size, but got pad=%lld, kernel_size=%lld and "
+                "dilation=%lld",
+                (long long)padding[axis], (long long)kernel[axis], (long long)dilation[axis]);
         w->size[axis] = window_count(size[axis], padding[axis], stride[axis], extent, ceil);
         if (w->size[axis] < 1) {
             char text[96];
@@ -191,8 +198,8 @@ gt_err gt_max_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64
     return gt__emit_window(GT_OP_max_pool, x, x, NULL, spatial, &w, out);
 }
 
-gt_err gt_max_pool_index(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
-                         const int64_t *dilation, bool ceil_mode, gt_tensor **out)
+gt_err gt_max_pool_index(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride,
+                         const int64_t *padding, const int64_t *dilation, bool ceil_mode, gt_tensor **out)
 {
     window w = {0};
     GT_TRY(plan_pool("max_pool", x, spatial, kernel, stride, padding, dilation, ceil_mode, &w));
@@ -215,7 +222,8 @@ static gt_err plan_adaptive(const char *name, gt_tensor *x, int spatial, const i
     for (int axis = 0; axis < spatial; axis++) {
         w->stride[axis] = w->dilation[axis] = 1;
         if (x->meta.shape[x->meta.rank - spatial + axis] == 0)
-            return gt__fail(GT_ERR_VALUE, "%s: Expected input to have non-zero size for non-batch dimensions", name);
+            return gt__fail(GT_ERR_VALUE, "%s: Expected input to have non-zero size for non-batch dimensions",
+                            name);
     }
     copy_numbers(w->size, size, spatial);
     return GT_OK;
@@ -253,11 +261,12 @@ static gt_err count_windows(const char *name, const window *w, int spatial, cons
         windows[axis] = window_count(size[axis], w->padding[axis], w->stride[axis], extent, false);
         if (windows[axis] < 1) {
             char text_a[96], text_b[96];
-            return gt__fail(GT_ERR_VALUE,
-                            "%s: Given input with spatial size (%s), kernel_size=(%s), the array of sliding blocks has a "
-                            "size that is not positive",
-                            name, sizes_text(spatial, size, text_a, sizeof text_a),
-                            sizes_text(spatial, w->kernel, text_b, sizeof text_b));
+            return gt__fail(
+                GT_ERR_VALUE,
+                "%s: Given input with spatial size (%s), kernel_size=(%s), the array of sliding blocks has a "
+                "size that is not positive",
+                name, sizes_text(spatial, size, text_a, sizeof text_a),
+                sizes_text(spatial, w->kernel, text_b, sizeof text_b));
         }
     }
     return GT_OK;
@@ -273,8 +282,8 @@ gt_err gt_im2col(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t
     return gt__emit_window(GT_OP_im2col, x, NULL, NULL, spatial, &w, out);
 }
 
-gt_err gt_col2im(gt_tensor *columns, int spatial, const int64_t *size, const int64_t *kernel, const int64_t *stride,
-                 const int64_t *padding, const int64_t *dilation, gt_tensor **out)
+gt_err gt_col2im(gt_tensor *columns, int spatial, const int64_t *size, const int64_t *kernel,
+                 const int64_t *stride, const int64_t *padding, const int64_t *dilation, gt_tensor **out)
 {
     window w = {0};
     if (spatial < 1 || spatial > GT_MAX_SPATIAL)
@@ -297,12 +306,14 @@ gt_err gt_resample(gt_tensor *a, int axis, int64_t size, gt_resample_mode mode, 
                    gt_tensor **out)
 {
     if (axis < 0 || axis >= a->meta.rank)
-        return gt__fail(GT_ERR_INDEX, "resample: axis %d is out of range for a tensor of %u dimensions", axis, a->meta.rank);
+        return gt__fail(GT_ERR_INDEX, "resample: axis %d is out of range for a tensor of %u dimensions", axis,
+                        a->meta.rank);
     double from = (double)a->meta.shape[axis], step = size > 0 ? from / (double)size : 0;
     if (align_corners && mode >= GT_RESAMPLE_LINEAR)
         step = size > 1 ? (from - 1) / (double)(size - 1) : 0;
     else if (scale > 0)
         step = 1 / scale;
     gt_imm packed = {.i = axis | (int64_t)mode << 8};
-    return gt__emit_resample(GT_OP_resample, a, packed, step, size, align_corners && mode >= GT_RESAMPLE_LINEAR, out);
+    return gt__emit_resample(GT_OP_resample, a, packed, step, size, align_corners && mode >= GT_RESAMPLE_LINEAR,
+                             out);
 }

@@ -1,4 +1,5 @@
-/* op_infer.h: what the files of inference share. Private to op_infer*.c; the public face is gt__op_infer in op.h. */
+/* op_infer.h: what the files of inference share. Private to op_infer*.c; the public face is gt__op_infer in
+ * op.h. */
 #ifndef GT_CORE_OP_INFER_H
 #define GT_CORE_OP_INFER_H
 

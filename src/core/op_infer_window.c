@@ -2,9 +2,9 @@
  * op_infer_window.c: the part of inference for convolutions, pooling, im2col and resample. Read op_infer.c and
  * window.h first.
  *
- * Like all inference it trusts nothing: what passes has spatial axes that exist, numbers whose products fit in 63
- * bits, channels that match, and sizes that can be a tensor's. Windows may still lie anywhere: the engines treat what is
- * outside as padding.
+ * Like all inference it trusts nothing: what passes has spatial axes that exist, numbers whose products fit in
+ * 63 bits, channels that match, and sizes that can be a tensor's. Windows may still lie anywhere: the engines
+ * treat what is outside as padding.
  */
 #include <math.h>
 
@@ -45,7 +45,8 @@ static gt_err check_rank(const gt_op_row *row, const gt_meta *a, unsigned least,
     char text[128];
     if (a->rank < least || a->rank > most)
         return gt__fail(GT_ERR_VALUE, "%s: expected %s%u dimensions, but got a tensor of shape %s", row->name,
-                        least == most ? "" : "at least ", least, gt__shape_text(a->rank, a->shape, text, sizeof text));
+                        least == most ? "" : "at least ", least,
+                        gt__shape_text(a->rank, a->shape, text, sizeof text));
     for (unsigned axis = 0; axis < a->rank; axis++)
         if (a->shape[axis] > INT32_MAX)
             return gt__fail(GT_ERR_VALUE, "%s: dimension %u is too large in shape %s", row->name, axis,
@@ -87,21 +88,24 @@ static gt_err check_bias(const gt_op_row *row, const gt_meta *like, const gt_met
     GT_TRY(check_same_dtype(row, like, bias));
     if (bias->rank != 1 || bias->shape[0] != channels) {
         char text[128];
-        return gt__fail(GT_ERR_VALUE, "%s: expected bias to be 1-dimensional with %lld elements, but got bias of shape %s",
-                        row->name, (long long)channels, gt__shape_text(bias->rank, bias->shape, text, sizeof text));
+        return gt__fail(
+            GT_ERR_VALUE, "%s: expected bias to be 1-dimensional with %lld elements, but got bias of shape %s",
+            row->name, (long long)channels, gt__shape_text(bias->rank, bias->shape, text, sizeof text));
     }
     return GT_OK;
 }
 
-static gt_err wrong_channels(const gt_op_row *row, const gt_meta *a, const gt_meta *weight, int64_t groups, int64_t wanted)
+static gt_err wrong_channels(const gt_op_row *row, const gt_meta *a, const gt_meta *weight, int64_t groups,
+                             int64_t wanted)
 {
     char text_a[128], text_b[128];
-    return gt__fail(GT_ERR_VALUE,
-                    "Given groups=%lld, weight of size %s, expected input%s of %s to have %lld channels, but got %lld "
-                    "channels instead",
-                    (long long)groups, gt__shape_text(weight->rank, weight->shape, text_a, sizeof text_a),
-                    gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), row->name, (long long)wanted,
-                    (long long)a->shape[1]);
+    return gt__fail(
+        GT_ERR_VALUE,
+        "Given groups=%lld, weight of size %s, expected input%s of %s to have %lld channels, but got %lld "
+        "channels instead",
+        (long long)groups, gt__shape_text(weight->rank, weight->shape, text_a, sizeof text_a),
+        gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), row->name, (long long)wanted,
+        (long long)a->shape[1]);
 }
 
 static gt_err infer_conv(gt_inference *s, const gt_window *w, unsigned spatial)
@@ -176,7 +180,8 @@ static gt_err infer_pool(gt_inference *s, const gt_window *w, unsigned spatial)
     GT_TRY(check_rank(s->row, a, spatial, GT_MAX_RANK));
     bool averages = s->row->form == GT_FORM_POOL;
     if (averages && !gt__dtype_is_float((gt_dtype)a->dtype))
-        return gt__fail(GT_ERR_TYPE, "%s is not implemented for %s", s->row->name, gt__dtype_name((gt_dtype)a->dtype));
+        return gt__fail(GT_ERR_TYPE, "%s is not implemented for %s", s->row->name,
+                        gt__dtype_name((gt_dtype)a->dtype));
     for (unsigned axis = 0; averages && axis < spatial; axis++)
         if (w->dilation[axis] != 1)
             return refuse(s->row, "dilation", w->dilation[axis]);
@@ -205,7 +210,8 @@ static gt_err infer_im2col(gt_inference *s, const gt_window *w, unsigned spatial
     bool unfolds = s->ins->op == GT_OP_im2col;
     int64_t kernel, windows, shape[GT_MAX_SPATIAL + 2];
     GT_TRY(check_rank(s->row, a, unfolds ? spatial + 2 : 3, unfolds ? spatial + 2 : 3));
-    if (!product(w->kernel, spatial, &kernel) || !product(unfolds ? w->size : w->from, spatial, &windows) || kernel == 0)
+    if (!product(w->kernel, spatial, &kernel) || !product(unfolds ? w->size : w->from, spatial, &windows) ||
+        kernel == 0)
         return gt__fail(GT_ERR_VALUE, "%s: the windows are empty or too many", s->row->name);
     shape[0] = a->shape[0];
     if (unfolds) {
@@ -215,10 +221,10 @@ static gt_err infer_im2col(gt_inference *s, const gt_window *w, unsigned spatial
         return gt__meta_set(s->out, (gt_dtype)a->dtype, 3, shape);
     }
     if (a->shape[1] % kernel || a->shape[2] != windows)
-        return gt__fail(GT_ERR_VALUE,
-                        "%s: expected (N, C * %lld, %lld) for these windows, but got an input of %lld rows and %lld columns",
-                        s->row->name, (long long)kernel, (long long)windows, (long long)a->shape[1],
-                        (long long)a->shape[2]);
+        return gt__fail(
+            GT_ERR_VALUE,
+            "%s: expected (N, C * %lld, %lld) for these windows, but got an input of %lld rows and %lld columns",
+            s->row->name, (long long)kernel, (long long)windows, (long long)a->shape[1], (long long)a->shape[2]);
     shape[1] = a->shape[1] / kernel;
     memcpy(shape + 2, w->size, spatial * sizeof *shape);
     return gt__meta_set(s->out, (gt_dtype)a->dtype, spatial + 2, shape);
@@ -242,7 +248,8 @@ gt_err gt__infer_resample(gt_inference *s)
     if (!isfinite(step) || step < 0 || step > INT32_MAX)
         return gt__fail(GT_ERR_VALUE, "%s: step %g is out of range", s->row->name, step);
     if (a->dtype == GT_BOOL || (mode >= GT_RESAMPLE_LINEAR && !gt__dtype_is_float((gt_dtype)a->dtype)))
-        return gt__fail(GT_ERR_TYPE, "%s is not implemented for %s", s->row->name, gt__dtype_name((gt_dtype)a->dtype));
+        return gt__fail(GT_ERR_TYPE, "%s is not implemented for %s", s->row->name,
+                        gt__dtype_name((gt_dtype)a->dtype));
     int64_t shape[GT_MAX_RANK];
     memcpy(shape, a->shape, sizeof shape);
     shape[axis] = size;

@@ -1,10 +1,10 @@
 /*
  * window.h: where the windows of convolutions, pooling and im2col lie: the tail of their records.
  *
- * Window o along an axis reads the positions  o * stride - padding + k * dilation,  0 <= k < kernel;  those outside the
- * tensor are padding. Records say how many windows there are (or, in the other direction, how long the axis is):
- * `size`, so padding behind the end, 'same', ceil_mode and output_padding need no fields of their own.
- * The functions that compute sizes from PyTorch's arguments are in the client (spatial.c).
+ * Window o along an axis reads the positions  o * stride - padding + k * dilation,  0 <= k < kernel;  those
+ * outside the tensor are padding. Records say how many windows there are (or, in the other direction, how long
+ * the axis is): `size`, so padding behind the end, 'same', ceil_mode and output_padding need no fields of their
+ * own. The functions that compute sizes from PyTorch's arguments are in the client (spatial.c).
  */
 #ifndef GT_CORE_WINDOW_H
 #define GT_CORE_WINDOW_H
@@ -15,7 +15,8 @@
 
 enum { GT_MAX_SPATIAL = 3, GT_WINDOW_TAIL = 3 };
 
-/* Axis 0 is the first spatial one; a record's `rank` is the number of spatial axes. Each number is at most INT32_MAX. */
+/* Axis 0 is the first spatial one; a record's `rank` is the number of spatial axes. Each number is at most
+ * INT32_MAX. */
 typedef struct gt_window {
     int64_t kernel[GT_MAX_SPATIAL]; /* pooling: 0 divides the axis evenly ("adaptive"); not used by convolutions */
     int64_t stride[GT_MAX_SPATIAL];

@@ -1,4 +1,5 @@
-/* autograd_windows.h: convolutions, pooling, im2col and resample as functions for test_autograd.c to differentiate. */
+/* autograd_windows.h: convolutions, pooling, im2col and resample as functions for test_autograd.c to
+ * differentiate. */
 #ifndef GT_TESTS_AUTOGRAD_WINDOWS_H
 #define GT_TESTS_AUTOGRAD_WINDOWS_H
 
@@ -11,7 +12,8 @@ static gt_err run_conv(gt_tensor **in, gt_tensor **out)
 
 static gt_err run_conv_transpose(gt_tensor **in, gt_tensor **out)
 {
-    return gt_conv_transpose(in[0], in[1], in[2], 1, (int64_t[]){2}, (int64_t[]){1}, (int64_t[]){1}, 1, (int64_t[]){2}, out);
+    return gt_conv_transpose(in[0], in[1], in[2], 1, (int64_t[]){2}, (int64_t[]){1}, (int64_t[]){1}, 1,
+                             (int64_t[]){2}, out);
 }
 
 /* The row itself: there is no function for it, only the gradient of conv. */
@@ -23,7 +25,8 @@ static gt_err run_conv_weight(gt_tensor **in, gt_tensor **out)
 
 static gt_err run_max_pool(gt_tensor **in, gt_tensor **out)
 {
-    return gt_max_pool(in[0], 2, (int64_t[]){2, 3}, (int64_t[]){2, 1}, (int64_t[]){0, 1}, (int64_t[]){1, 1}, false, out);
+    return gt_max_pool(in[0], 2, (int64_t[]){2, 3}, (int64_t[]){2, 1}, (int64_t[]){0, 1}, (int64_t[]){1, 1}, false,
+                       out);
 }
 
 /* The second operand says where the maxima are; a little more or less does not move them. */
@@ -64,7 +67,8 @@ static gt_err run_im2col(gt_tensor **in, gt_tensor **out)
 
 static gt_err run_col2im(gt_tensor **in, gt_tensor **out)
 {
-    return gt_col2im(in[0], 1, (int64_t[]){4}, (int64_t[]){2}, (int64_t[]){1}, (int64_t[]){0}, (int64_t[]){1}, out);
+    return gt_col2im(in[0], 1, (int64_t[]){4}, (int64_t[]){2}, (int64_t[]){1}, (int64_t[]){0}, (int64_t[]){1},
+                     out);
 }
 
 static gt_err run_resample(gt_tensor **in, gt_tensor **out)

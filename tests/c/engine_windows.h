@@ -1,6 +1,6 @@
 /*
- * engine_windows.h: test_engine.c's generators for convolutions, pooling, im2col and resample: random windows of one to three
- * axes, in every dtype and layout, some of them partly or wholly outside the tensor.
+ * engine_windows.h: test_engine.c's generators for convolutions, pooling, im2col and resample: random windows
+ * of one to three axes, in every dtype and layout, some of them partly or wholly outside the tensor.
  */
 #ifndef GT_TESTS_ENGINE_WINDOWS_H
 #define GT_TESTS_ENGINE_WINDOWS_H
@@ -8,7 +8,8 @@
 #include "engine_fixture.h"
 #include "window.h"
 
-/* A convolution or pooling drawn at random: spatial sizes of both sides, and the windows that lead from one to the other. */
+/* A convolution or pooling drawn at random: spatial sizes of both sides, and the windows that lead from one to
+ * the other. */
 typedef struct geometry {
     gt_window w;
     int spatial;
@@ -51,7 +52,8 @@ static void run_window(operation *o, geometry *g, const int64_t *size)
     run_case(o);
 }
 
-static void conv_case(gt_opcode op, gt_dtype dtype, geometry g, int64_t images, int64_t groups, int64_t inner, int64_t outer)
+static void conv_case(gt_opcode op, gt_dtype dtype, geometry g, int64_t images, int64_t groups, int64_t inner,
+                      int64_t outer)
 {
     shape x_size, y_size, weight_size;
     layout how = (layout)draw_integer(0, LAYOUTS);
@@ -64,7 +66,8 @@ static void conv_case(gt_opcode op, gt_dtype dtype, geometry g, int64_t images, 
     tensor bias = tensor_new(dtype, (shape){1, groups * (op == GT_OP_conv ? outer : inner)}, STEPPED, PLAIN);
     operation o = operation_new(op, op == GT_OP_conv_weight ? 2 : 3, op == GT_OP_conv ? &x : &y,
                                 op == GT_OP_conv_weight ? &x : &weight, &bias);
-    double terms = op == GT_OP_conv_weight ? (double)(y.view.meta.numel + 1) : (double)(weight.view.meta.numel + 1);
+    double terms =
+        op == GT_OP_conv_weight ? (double)(y.view.meta.numel + 1) : (double)(weight.view.meta.numel + 1);
     o.terms = 16 * terms;
     if (op != GT_OP_conv_weight && draw_integer(0, 2))
         set_literal(&o, 2, GT_LITERAL_INT, (gt_imm){.i = 0});
@@ -83,7 +86,8 @@ static void generate_conv(gt_opcode op)
         conv_case(op, dtype, draw_geometry(trial % 2 ? 7 : 4), draw_integer(0, 4), groups, draw_integer(0, 4),
                   draw_integer(1, 4));
     }
-    for (int trial = 0; trial < 60; trial++) { /* whole tiles, and what is left of them; several boxes and chunks */
+    for (int trial = 0; trial < 60;
+         trial++) { /* whole tiles, and what is left of them; several boxes and chunks */
         geometry g = draw_geometry(trial % 4 ? 12 : 30);
         if (g.spatial == 3)
             g.spatial = 2;

@@ -1,8 +1,9 @@
 /*
  * reference_window.c: what convolutions, pooling, im2col and resample mean.
  *
- * Each is a list of pairs: which element of one tensor meets which of the other (and which of the weight). The row says
- * which of them is the result, and every pair adds its product there. So an op and its gradients share one loop.
+ * Each is a list of pairs: which element of one tensor meets which of the other (and which of the weight). The
+ * row says which of them is the result, and every pair adds its product there. So an op and its gradients share
+ * one loop.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static bool meets(const convolution *c, const int64_t *y_index, const int64_t *w
     return true;
 }
 
-static void add_pair(const gt_call *call, const convolution *c, int64_t x, int64_t weight, int64_t y, total *totals)
+static void add_pair(const gt_call *call, const convolution *c, int64_t x, int64_t weight, int64_t y,
+                     total *totals)
 {
     if (call->op == GT_OP_conv)
         add_product(&totals[y], c->x, x, c->weight, weight);
@@ -146,7 +148,8 @@ static void window_along(const pooling *p, int axis, int64_t o, int64_t *first, 
     *end = *first + (kernel - 1) * *step + 1;
 }
 
-/* The next element of x in the window of y's element; x_index is -1 everywhere at first. False: there is no more. */
+/* The next element of x in the window of y's element; x_index is -1 everywhere at first. False: there is no
+ * more. */
 typedef struct walk {
     int64_t first[GT_MAX_SPATIAL], end[GT_MAX_SPATIAL], step[GT_MAX_SPATIAL], at[GT_MAX_SPATIAL];
     int64_t index[GT_MAX_RANK];
@@ -299,7 +302,8 @@ gt_err gt__reference_im2col(const gt_call *call)
     return GT_OK;
 }
 
-/* ---- resample: one axis, each element from at most four -------------------------------------------------------- */
+/* ---- resample: one axis, each element from at most four
+ * -------------------------------------------------------- */
 
 enum { MOST_SOURCES = 4 };
 
@@ -314,14 +318,17 @@ static int64_t clamped(int64_t at, int64_t size)
     return at < 0 ? 0 : at >= size ? size - 1 : at;
 }
 
-/* Where element o comes from, and with which weights. Nearest neighbours are found in single precision, as in PyTorch. */
-static int sources(gt_resample_mode mode, bool aligned, double step, int64_t o, int64_t size, int64_t *at, double *weight)
+/* Where element o comes from, and with which weights. Nearest neighbours are found in single precision, as in
+ * PyTorch. */
+static int sources(gt_resample_mode mode, bool aligned, double step, int64_t o, int64_t size, int64_t *at,
+                   double *weight)
 {
     double position = aligned ? (double)o * step : ((double)o + 0.5) * step - 0.5, whole = floor(position);
     switch (mode) {
     case GT_RESAMPLE_NEAREST:
     case GT_RESAMPLE_NEAREST_EXACT:
-        at[0] = clamped((int64_t)floorf(((float)o + (mode == GT_RESAMPLE_NEAREST ? 0.0f : 0.5f)) * (float)step), size);
+        at[0] =
+            clamped((int64_t)floorf(((float)o + (mode == GT_RESAMPLE_NEAREST ? 0.0f : 0.5f)) * (float)step), size);
         weight[0] = 1;
         return 1;
     case GT_RESAMPLE_LINEAR:
@@ -352,8 +359,8 @@ gt_err gt__reference_resample(const gt_call *call)
         int64_t index[GT_MAX_RANK], at[MOST_SOURCES];
         double weight[MOST_SOURCES];
         gt__reference_index(long_side, flat, index);
-        int count = sources((gt_resample_mode)(call->ins->imm[0].i >> 8), aligned, call->ins->imm[1].f, index[axis],
-                            source->shape[axis], at, weight);
+        int count = sources((gt_resample_mode)(call->ins->imm[0].i >> 8), aligned, call->ins->imm[1].f,
+                            index[axis], source->shape[axis], at, weight);
         for (int k = 0; k < count; k++) {
             index[axis] = at[k];
             int64_t other = gt__reference_flat(source, index);

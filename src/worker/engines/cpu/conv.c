@@ -1,9 +1,10 @@
 /*
  * conv.c: runs CONV: convolutions and transposed convolutions, by the inner loops of kernels_conv.h.
  *
- * A pass (all of a convolution, or one phase of a transposed one) is cut into boxes of outputs whose planes fit the cache. A
- * task is one box of one image and group: pack the planes, then for each stretch of taps and each tile of channels run the
- * panel over the box's vectors. Weights are rearranged once a pass. Read conv.h and conv_pack.c first.
+ * A pass (all of a convolution, or one phase of a transposed one) is cut into boxes of outputs whose planes fit
+ * the cache. A task is one box of one image and group: pack the planes, then for each stretch of taps and each
+ * tile of channels run the panel over the box's vectors. Weights are rearranged once a pass. Read conv.h and
+ * conv_pack.c first.
  */
 #include "conv.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 
 enum {
-    PLANES_BYTES = 256 * 1024,/* of a box: with weights and results they stay in the L2 cache */
+    PLANES_BYTES = 256 * 1024, /* of a box: with weights and results they stay in the L2 cache */
     TAPS_AT_ONCE = 512,        /* their weights, and as many lines of the planes, stay in the L1 cache */
     SMALL_WORK = 64 * 1024,    /* multiplications not worth waking a thread for */
     LEAST_VECTORS = 16,        /* along a row, when rows are cut */
@@ -26,8 +27,8 @@ typedef struct convolution {
     gt_conv_shape shape;
     gt_conv_pass pass;
     bool transposed;
-    int64_t images, groups, channels; /* of the result, in a group */
-    int64_t source_plane, out_plane;  /* elements of one channel */
+    int64_t images, groups, channels;   /* of the result, in a group */
+    int64_t source_plane, out_plane;    /* elements of one channel */
     const char *source, *weight, *bias; /* bias: NULL, or one for each channel of the result */
     char *out;
     int64_t padded; /* channels of a group, in whole tiles */
@@ -62,7 +63,8 @@ static const char *weight_at(const convolution *c, int64_t group, int64_t channe
     int64_t row = c->transposed ? group * c->pass.channels + source : group * c->channels + channel;
     int64_t column = c->transposed ? channel : source;
     int64_t columns = c->transposed ? c->channels : c->pass.channels;
-    return c->weight + ((row * columns + column) * axis[0].kernel * axis[1].kernel * axis[2].kernel + tap) * c->size;
+    return c->weight +
+           ((row * columns + column) * axis[0].kernel * axis[1].kernel * axis[2].kernel + tap) * c->size;
 }
 
 static void pack_tile(const convolution *c, int64_t group, gt_conv_tile tile)

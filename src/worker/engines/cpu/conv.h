@@ -1,12 +1,13 @@
 /*
- * conv.h: convolutions as the CPU engine computes them: what conv.c, conv_pack.c and conv_weight.c share. The inner loops
- * are in kernels_conv.h.
+ * conv.h: convolutions as the CPU engine computes them: what conv.c, conv_pack.c and conv_weight.c share. The
+ * inner loops are in kernels_conv.h.
  *
- * Nothing is multiplied out into columns. A tensor is copied once, per image and group, into planes with its padding
- * around it, and taken apart by stride: plane f holds every stride-th element from f on. Then, for every tap of the kernel,
- * neighbouring windows read neighbouring elements, at a constant distance from where their neighbours' other taps are: an
- * output vector is the sum over (channel, tap) of a weight times the vector at source + offset[tap]. A transposed
- * convolution is the same, with a pass for each phase of its stride; a gradient of weights is the inner product of such vectors.
+ * Nothing is multiplied out into columns. A tensor is copied once, per image and group, into planes with its
+ * padding around it, and taken apart by stride: plane f holds every stride-th element from f on. Then, for
+ * every tap of the kernel, neighbouring windows read neighbouring elements, at a constant distance from where
+ * their neighbours' other taps are: an output vector is the sum over (channel, tap) of a weight times the
+ * vector at source + offset[tap]. A transposed convolution is the same, with a pass for each phase of its
+ * stride; a gradient of weights is the inner product of such vectors.
  */
 #ifndef GT_CPU_CONV_H
 #define GT_CPU_CONV_H
@@ -50,8 +51,8 @@ typedef struct gt_conv_pass {
 /* conv: from x to y. */
 gt_err gt__conv_plan(const gt_cpu *cpu, const gt_conv_shape *shape, int64_t channels, gt_conv_pass *pass);
 /* conv_input: from y to those x that are first[axis], first[axis] + stride[axis], ... */
-gt_err gt__conv_plan_transposed(const gt_cpu *cpu, const gt_conv_shape *shape, int64_t channels, const int64_t *first,
-                                gt_conv_pass *pass);
+gt_err gt__conv_plan_transposed(const gt_cpu *cpu, const gt_conv_shape *shape, int64_t channels,
+                                const int64_t *first, gt_conv_pass *pass);
 void gt__conv_pass_free(gt_conv_pass *pass);
 
 /* A box of outputs, lo <= t < hi along each axis, and the planes it reads, in elements. */
@@ -69,8 +70,8 @@ typedef struct gt_conv_box {
 /* From lo and hi to the rest. Vectors may overlap where outputs may be computed twice. */
 gt_err gt__conv_box_measure(const gt_conv_pass *pass, int lanes, bool may_overlap, gt_conv_box *box);
 /* Copy channels [first, end) of a group's source to its planes. */
-void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const void *source, int64_t first,
-                   int64_t end, void *planes);
+void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const void *source,
+                   int64_t first, int64_t end, void *planes);
 /* offsets[channel * taps + tap], in bytes, for elements of `size` */
 void gt__conv_offsets(const gt_conv_pass *pass, const gt_conv_box *box, int64_t size, int64_t *offsets);
 /* The vectors of a box; `out` counts in one channel of the output tensor. */

@@ -1,6 +1,7 @@
 /*
- * conv_pack.c: the geometry of a convolution on this engine: which planes a pass has, where its taps are in them, and how
- * a tensor is copied into them. Nothing here knows dtypes but by their size. Read conv.h first; conv.c next.
+ * conv_pack.c: the geometry of a convolution on this engine: which planes a pass has, where its taps are in
+ * them, and how a tensor is copied into them. Nothing here knows dtypes but by their size. Read conv.h first;
+ * conv.c next.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,9 @@ void gt__conv_shape(gt_conv_shape *shape, const gt_window *w, int spatial, const
     }
     for (int axis = 0; axis < GT_MAX_SPATIAL; axis++) {
         int from = axis - (GT_MAX_SPATIAL - count);
-        shape->axis[axis] =
-            from >= 0 ? kept[from] : (struct gt_conv_sizes){.x = 1, .kernel = 1, .y = 1, .stride = 1, .dilation = 1};
+        shape->axis[axis] = from >= 0
+                                ? kept[from]
+                                : (struct gt_conv_sizes){.x = 1, .kernel = 1, .y = 1, .stride = 1, .dilation = 1};
     }
 }
 
@@ -98,11 +100,11 @@ gt_err gt__conv_plan(const gt_cpu *cpu, const gt_conv_shape *shape, int64_t chan
 }
 
 /*
- * Position i of x gets y[o] * kernel[k] where i + padding = o * stride + k * dilation. With i + padding = q * stride + phase,
- * these are the k with k * dilation = phase modulo stride, and o = q - k * dilation / stride.
+ * Position i of x gets y[o] * kernel[k] where i + padding = o * stride + k * dilation. With i + padding = q *
+ * stride + phase, these are the k with k * dilation = phase modulo stride, and o = q - k * dilation / stride.
  */
-gt_err gt__conv_plan_transposed(const gt_cpu *cpu, const gt_conv_shape *shape, int64_t channels, const int64_t *first,
-                                gt_conv_pass *pass)
+gt_err gt__conv_plan_transposed(const gt_cpu *cpu, const gt_conv_shape *shape, int64_t channels,
+                                const int64_t *first, gt_conv_pass *pass)
 {
     GT_TRY(pass_start(cpu, shape, channels, pass));
     pass->taps = 1;
@@ -176,7 +178,8 @@ gt_err gt__conv_box_measure(const gt_conv_pass *pass, int lanes, bool may_overla
         box->vectors *= axis < GT_MAX_SPATIAL - 1 ? box->hi[axis] - box->lo[axis] : 1;
     }
     fits &= !__builtin_mul_overflow(box->plane, planes, &box->channel) &&
-            !__builtin_mul_overflow(box->channel, pass->channels, &box->elements) && box->elements < INT64_MAX / 64;
+            !__builtin_mul_overflow(box->channel, pass->channels, &box->elements) &&
+            box->elements < INT64_MAX / 64;
     box->elements += lanes;
     return fits ? GT_OK : gt__fail(GT_ERR_MEMORY, "a convolution with these strides and dilations is too large");
 }
@@ -214,8 +217,8 @@ static run run_of(const gt_conv_pass *pass, const gt_conv_box *box, int axis, in
 }
 
 /* One plane of one channel. */
-static void pack_plane(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const char *source, const run *runs,
-                       char *to)
+static void pack_plane(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const char *source,
+                       const run *runs, char *to)
 {
     const int64_t *length = box->length;
     const run *depth = &runs[0], *height = &runs[1], *width = &runs[2];
@@ -236,14 +239,15 @@ static void pack_plane(const gt_conv_pass *pass, const gt_conv_box *box, size_t 
             int64_t line = (slice + height->start + h * pass->axis[1].stride) * pass->axis[2].source;
             int64_t at = line + width->start + width->begin * pass->axis[2].stride;
             memset(to, 0, before);
-            copy_row(to + before, source + at * (int64_t)size, width->end - width->begin, pass->axis[2].stride, size);
+            copy_row(to + before, source + at * (int64_t)size, width->end - width->begin, pass->axis[2].stride,
+                     size);
             memset(to + row - behind, 0, behind);
         }
     }
 }
 
-void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const void *source, int64_t first,
-                   int64_t end, void *planes)
+void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const void *source,
+                   int64_t first, int64_t end, void *planes)
 {
     const gt_conv_axis *a = pass->axis;
     int64_t numel = a[0].source * a[1].source * a[2].source;

@@ -1,11 +1,10 @@
 /*
  * conv_weight.c: runs CONV_WEIGHT: the gradient of a convolution by its weight.
  *
- * weight (M, C, taps): each element is the inner product of one channel of y with one channel of x's planes, shifted to the
- * tap, over all images. Some images at a time, both are packed: x into planes, y into rows of whole vectors (the rest zero),
- * a tile's channels innermost. Then tiles of (channels, taps) are added up, each by one thread: the result does not
- * depend on how many there are.
- * Read conv.h and conv.c first.
+ * weight (M, C, taps): each element is the inner product of one channel of y with one channel of x's planes,
+ * shifted to the tap, over all images. Some images at a time, both are packed: x into planes, y into rows of
+ * whole vectors (the rest zero), a tile's channels innermost. Then tiles of (channels, taps) are added up, each
+ * by one thread: the result does not depend on how many there are. Read conv.h and conv.c first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +12,11 @@
 #include "conv.h"
 
 enum {
-    CHUNK_BYTES = 1536 * 1024,  /* of packed images at a time */
-    VECTORS_AT_ONCE = 256,      /* of y, for which a tile's channels stay in the L1 cache */
-    SMALL_WORK = 64 * 1024,     /* multiplications not worth waking a thread for */
-    WHOLE_TILE = 8,             /* channels, on most machines: a loop of its own */
-    FEW_CHANNELS = 2,           /* of y, in a group: a depthwise convolution */
+    CHUNK_BYTES = 1536 * 1024, /* of packed images at a time */
+    VECTORS_AT_ONCE = 256,     /* of y, for which a tile's channels stay in the L1 cache */
+    SMALL_WORK = 64 * 1024,    /* multiplications not worth waking a thread for */
+    WHOLE_TILE = 8,            /* channels, on most machines: a loop of its own */
+    FEW_CHANNELS = 2,          /* of y, in a group: a depthwise convolution */
 };
 
 typedef struct weighting {
@@ -33,9 +32,9 @@ typedef struct weighting {
     int64_t x_plane, y_plane, y_row; /* elements: of a channel, of a row as packed */
     bool one;                        /* channel of y at a time: too few for tiles */
     int64_t tiles, y_tile;           /* of a group; elements of one, packed */
-    int64_t chunk, first, count; /* images at a time; those under way */
-    char *planes, *rows;         /* packed x and y of the chunk */
-    gt_conv_place *places;       /* of `joined` images */
+    int64_t chunk, first, count;     /* images at a time; those under way */
+    char *planes, *rows;             /* packed x and y of the chunk */
+    gt_conv_place *places;           /* of `joined` images */
     int64_t joined;
     int64_t *offsets;
     int64_t tap_block, tap_blocks;
@@ -59,27 +58,28 @@ static void pack_x(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Channels of y side by side, at_once of them; those that are not there, and what is behind a row's end, are zero. */
-#define PACK_TILE(suffix, T)                                                                                       \
-    static void pack_tile_##suffix(const weighting *s, const void *from, int64_t channels, void *to)               \
-    {                                                                                                              \
-        const int64_t width = s->at_once, row = s->shape.axis[2].y, behind = (s->y_row - row) * width;             \
-        const T *y = from;                                                                                         \
-        T *out = to;                                                                                               \
-        if (channels < width)                                                                                      \
-            memset(to, 0, (size_t)s->y_tile * sizeof(T));                                                          \
-        for (int64_t r = 0; r < s->shape.axis[0].y * s->shape.axis[1].y; r++, y += row) {                          \
-            if (channels == WHOLE_TILE && width == WHOLE_TILE)                                                     \
-                for (int64_t o = 0; o < row; o++)                                                                  \
-                    for (int64_t k = 0; k < WHOLE_TILE; k++)                                                       \
-                        out[o * WHOLE_TILE + k] = y[k * s->y_plane + o];                                           \
-            else                                                                                                   \
-                for (int64_t k = 0; k < channels; k++)                                                             \
-                    for (int64_t o = 0; o < row; o++)                                                              \
-                        out[o * width + k] = y[k * s->y_plane + o];                                                \
-            memset(out + row * width, 0, (size_t)behind * sizeof(T));                                              \
-            out += s->y_row * width;                                                                               \
-        }                                                                                                          \
+/* Channels of y side by side, at_once of them; those that are not there, and what is behind a row's end, are
+ * zero. */
+#define PACK_TILE(suffix, T)                                                                                      \
+    static void pack_tile_##suffix(const weighting *s, const void *from, int64_t channels, void *to)              \
+    {                                                                                                             \
+        const int64_t width = s->at_once, row = s->shape.axis[2].y, behind = (s->y_row - row) * width;            \
+        const T *y = from;                                                                                        \
+        T *out = to;                                                                                              \
+        if (channels < width)                                                                                     \
+            memset(to, 0, (size_t)s->y_tile * sizeof(T));                                                         \
+        for (int64_t r = 0; r < s->shape.axis[0].y * s->shape.axis[1].y; r++, y += row) {                         \
+            if (channels == WHOLE_TILE && width == WHOLE_TILE)                                                    \
+                for (int64_t o = 0; o < row; o++)                                                                 \
+                    for (int64_t k = 0; k < WHOLE_TILE; k++)                                                      \
+                        out[o * WHOLE_TILE + k] = y[k * s->y_plane + o];                                          \
+            else                                                                                                  \
+                for (int64_t k = 0; k < channels; k++)                                                            \
+                    for (int64_t o = 0; o < row; o++)                                                             \
+                        out[o * width + k] = y[k * s->y_plane + o];                                               \
+            memset(out + row * width, 0, (size_t)behind * sizeof(T));                                             \
+            out += s->y_row * width;                                                                              \
+        }                                                                                                         \
     }
 PACK_TILE(4, uint32_t)
 PACK_TILE(8, uint64_t)
@@ -206,7 +206,8 @@ static void run_chunks(weighting *s)
         s->count = gt__min(s->chunk, s->images - s->first);
         int64_t work = s->count * s->box.vectors * s->lanes * s->tap_block * s->at_once;
         if (!s->box.in_place)
-            gt__parallel_for(parallel, s->count * s->groups * s->pass.channels, gt__grain(s->box.channel), pack_x, s);
+            gt__parallel_for(parallel, s->count * s->groups * s->pass.channels, gt__grain(s->box.channel), pack_x,
+                             s);
         gt__parallel_for(parallel, s->count * s->groups * s->tiles, gt__grain(s->y_tile), pack_y, s);
         gt__parallel_for(parallel, s->groups * s->tiles * s->tap_blocks,
                          work < SMALL_WORK ? SMALL_WORK / (work + 1) + 1 : 1, run_tiles, s);

@@ -1,10 +1,10 @@
 /*
- * kernels_conv.h: the two inner loops of convolutions for one compute type. Included by kernels_typed.h alone. kernels.h says
- * what the arguments mean, conv.h how a convolution becomes such loops.
+ * kernels_conv.h: the two inner loops of convolutions for one compute type. Included by kernels_typed.h alone.
+ * kernels.h says what the arguments mean, conv.h how a convolution becomes such loops.
  *
- * Both keep a block of accumulators in registers: CHANNELS times a few vectors, as many as the instruction set has registers
- * for. The loops over the block have constant bounds and are unrolled completely. The forms for one channel are for
- * depthwise convolutions and for the channels that are left over.
+ * Both keep a block of accumulators in registers: CHANNELS times a few vectors, as many as the instruction set
+ * has registers for. The loops over the block have constant bounds and are unrolled completely. The forms for
+ * one channel are for depthwise convolutions and for the channels that are left over.
  */
 /* Store the first `count` lanes, `step` elements apart; the sum with what is there if `add`. */
 static inline void KERNEL(put_lanes)(T *to, VECTOR value, int count, int64_t step, bool add)
@@ -26,8 +26,8 @@ static inline VECTOR KERNEL(vector_at)(const T *pointer, int64_t bytes)
 }
 
 /*
- * Weight i of a tap. ARM multiplies by one lane of a register, so there a tap's weights are read as vectors; elsewhere
- * each is broadcast from memory.
+ * Weight i of a tap. ARM multiplies by one lane of a register, so there a tap's weights are read as vectors;
+ * elsewhere each is broadcast from memory.
  */
 #if defined(__aarch64__)
 static inline void KERNEL(read_weights)(VECTOR *vectors, const T *weight, int count)
@@ -37,8 +37,8 @@ static inline void KERNEL(read_weights)(VECTOR *vectors, const T *weight, int co
     for (int i = 0; i < count / LANES; i++)
         vectors[i] = *(const VECTOR *)(weight + i * LANES);
 }
-#define TAP_WEIGHTS(count)                                                                                         \
-    VECTOR weights[((count) + LANES - 1) / LANES];                                                                 \
+#define TAP_WEIGHTS(count)                                                                                        \
+    VECTOR weights[((count) + LANES - 1) / LANES];                                                                \
     KERNEL(read_weights)(weights, weight, count)
 #define TAP_WEIGHT(i) weights[(i) / LANES][(i) % LANES]
 #else
@@ -46,55 +46,55 @@ static inline void KERNEL(read_weights)(VECTOR *vectors, const T *weight, int co
 #define TAP_WEIGHT(i) weight[i]
 #endif
 
-#define CONV_PANEL(name, channels_, vectors_)                                                                      \
-    static void KERNEL(name)(const gt_conv_panel *p)                                                         \
-    {                                                                                                              \
-        enum { C = (channels_), N = (vectors_) };                                                                  \
-        for (int64_t v = 0; v < p->vectors; v += N) {                                                              \
-            const gt_conv_place *place[N];                                                                         \
-            const T *from[N];                                                                                      \
-            VECTOR sum[C][N];                                                                                      \
-            for (int j = 0; j < N; j++) {                                                                          \
-                place[j] = &p->places[v + j < p->vectors ? v + j : p->vectors - 1];                                \
-                from[j] = (const T *)p->source + place[j]->source;                                                 \
-            }                                                                                                      \
-            for (int i = 0; i < C; i++)                                                                            \
-                for (int j = 0; j < N; j++)                                                                        \
-                    sum[i][j] = (VECTOR){0} + (p->start ? ((const T *)p->start)[i] : (T)0);                        \
-            const T *weight = p->weights;                                                                          \
-            for (int64_t k = 0; k < p->taps; k++, weight += C) {                                                   \
-                VECTOR x[N];                                                                                       \
-                TAP_WEIGHTS(C);                                                                                    \
-                for (int j = 0; j < N; j++)                                                                        \
-                    x[j] = KERNEL(vector_at)(from[j], p->offsets[k]);                                              \
-                for (int i = 0; i < C; i++)                                                                        \
-                    for (int j = 0; j < N; j++)                                                                    \
-                        sum[i][j] += x[j] * TAP_WEIGHT(i);                                                         \
-            }                                                                                                      \
-            bool whole = p->step == 1 && p->channels == C && v + N <= p->vectors;                                  \
-            for (int j = 0; j < N; j++)                                                                            \
-                whole &= place[j]->lanes == LANES;                                                                 \
-            for (int i = 0; i < C && whole; i++)                                                                   \
-                for (int j = 0; j < N; j++) {                                                                      \
-                    VECTOR *to = (VECTOR *)((T *)p->out + i * p->channel_stride + place[j]->out);                  \
-                    if (p->add)                                                                                    \
-                        sum[i][j] += *to;                                                                          \
-                    *to = sum[i][j];                                                                               \
-                }                                                                                                  \
-            for (int i = 0; i < C && i < p->channels && !whole; i++) {                                             \
-                T *out = (T *)p->out + i * p->channel_stride;                                                      \
-                for (int j = 0; j < N && v + j < p->vectors; j++)                                                  \
-                    KERNEL(put_lanes)(out + place[j]->out, sum[i][j], place[j]->lanes, p->step, p->add);     \
-            }                                                                                                      \
-        }                                                                                                          \
+#define CONV_PANEL(name, channels_, vectors_)                                                                     \
+    static void KERNEL(name)(const gt_conv_panel *p)                                                              \
+    {                                                                                                             \
+        enum { C = (channels_), N = (vectors_) };                                                                 \
+        for (int64_t v = 0; v < p->vectors; v += N) {                                                             \
+            const gt_conv_place *place[N];                                                                        \
+            const T *from[N];                                                                                     \
+            VECTOR sum[C][N];                                                                                     \
+            for (int j = 0; j < N; j++) {                                                                         \
+                place[j] = &p->places[v + j < p->vectors ? v + j : p->vectors - 1];                               \
+                from[j] = (const T *)p->source + place[j]->source;                                                \
+            }                                                                                                     \
+            for (int i = 0; i < C; i++)                                                                           \
+                for (int j = 0; j < N; j++)                                                                       \
+                    sum[i][j] = (VECTOR){0} + (p->start ? ((const T *)p->start)[i] : (T)0);                       \
+            const T *weight = p->weights;                                                                         \
+            for (int64_t k = 0; k < p->taps; k++, weight += C) {                                                  \
+                VECTOR x[N];                                                                                      \
+                TAP_WEIGHTS(C);                                                                                   \
+                for (int j = 0; j < N; j++)                                                                       \
+                    x[j] = KERNEL(vector_at)(from[j], p->offsets[k]);                                             \
+                for (int i = 0; i < C; i++)                                                                       \
+                    for (int j = 0; j < N; j++)                                                                   \
+                        sum[i][j] += x[j] * TAP_WEIGHT(i);                                                        \
+            }                                                                                                     \
+            bool whole = p->step == 1 && p->channels == C && v + N <= p->vectors;                                 \
+            for (int j = 0; j < N; j++)                                                                           \
+                whole &= place[j]->lanes == LANES;                                                                \
+            for (int i = 0; i < C && whole; i++)                                                                  \
+                for (int j = 0; j < N; j++) {                                                                     \
+                    VECTOR *to = (VECTOR *)((T *)p->out + i * p->channel_stride + place[j]->out);                 \
+                    if (p->add)                                                                                   \
+                        sum[i][j] += *to;                                                                         \
+                    *to = sum[i][j];                                                                              \
+                }                                                                                                 \
+            for (int i = 0; i < C && i < p->channels && !whole; i++) {                                            \
+                T *out = (T *)p->out + i * p->channel_stride;                                                     \
+                for (int j = 0; j < N && v + j < p->vectors; j++)                                                 \
+                    KERNEL(put_lanes)(out + place[j]->out, sum[i][j], place[j]->lanes, p->step, p->add);          \
+            }                                                                                                     \
+        }                                                                                                         \
     }
 CONV_PANEL(conv_panel, GT_CONV_CHANNELS, 3)
 CONV_PANEL(conv_panel_one, 1, 8)
 #undef CONV_PANEL
 
 /*
- * For many channels: their vectors of one position after another times the taps' elements there, as lanes. The taps are as
- * many as leave registers for the rest.
+ * For many channels: their vectors of one position after another times the taps' elements there, as lanes. The
+ * taps are as many as leave registers for the rest.
  */
 #if defined(__aarch64__)
 #define SOURCE_LANE(j, lane) x[j][lane]

@@ -1,14 +1,14 @@
 /*
- * kernels_pool.h: pooling of one plane, for one compute type. Included by kernels_typed.h alone; kernels.h says what the
- * arguments mean, pool.c makes them.
+ * kernels_pool.h: pooling of one plane, for one compute type. Included by kernels_typed.h alone; kernels.h says
+ * what the arguments mean, pool.c makes them.
  *
- * Output rows are built tap by tap, so that the inner loops run along a row and become vectors; a stride of 1 or 2 is
- * a constant to the compiler.
+ * Output rows are built tap by tap, so that the inner loops run along a row and become vectors; a stride of 1
+ * or 2 is a constant to the compiler.
  */
 
 /* best and arg: one row; `row` is where this row of x is in the plane. */
-static inline __attribute__((always_inline)) void KERNEL(max_tap)(const T *x, int64_t count, int64_t stride, int32_t at, T *best,
-                                                                  int32_t *arg)
+static inline __attribute__((always_inline)) void KERNEL(max_tap)(const T *x, int64_t count, int64_t stride,
+                                                                  int32_t at, T *best, int32_t *arg)
 {
     if (!arg) {
         INDEPENDENT
@@ -27,8 +27,8 @@ static inline __attribute__((always_inline)) void KERNEL(max_tap)(const T *x, in
     }
 }
 
-static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_axis *w, const T *x, int64_t row, T *best,
-                                                                  int32_t *arg)
+static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_axis *w, const T *x, int64_t row,
+                                                                  T *best, int32_t *arg)
 {
     for (int64_t k = 0; w->even && k < w->taps; k++) {
         int64_t low = w->low[k], count = w->high[k] - low, at = row + w->start[k] + low * w->stride;
@@ -46,25 +46,26 @@ static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_
 }
 
 /* Rows of x that belong to each row of windows, whatever is done with them. */
-#define EACH_ROW(axes, statement)                                                                                  \
-    do {                                                                                                           \
-        const gt_pool_axis *depth_ = &(axes)[0], *height_ = &(axes)[1];                                            \
-        for (int64_t i_ = depth_->begin[d]; i_ < depth_->end[d]; i_ += depth_->step)                               \
-            for (int64_t j_ = height_->begin[h]; j_ < height_->end[h]; j_ += height_->step) {                      \
-                int64_t row = (i_ * height_->in + j_) * (axes)[2].in;                                              \
-                statement;                                                                                         \
-            }                                                                                                      \
+#define EACH_ROW(axes, statement)                                                                                 \
+    do {                                                                                                          \
+        const gt_pool_axis *depth_ = &(axes)[0], *height_ = &(axes)[1];                                           \
+        for (int64_t i_ = depth_->begin[d]; i_ < depth_->end[d]; i_ += depth_->step)                              \
+            for (int64_t j_ = height_->begin[h]; j_ < height_->end[h]; j_ += height_->step) {                     \
+                int64_t row = (i_ * height_->in + j_) * (axes)[2].in;                                             \
+                statement;                                                                                        \
+            }                                                                                                     \
     } while (0)
 
 /* Windows of 2, two apart, without padding: what most networks have. */
 static bool KERNEL(pairs)(const gt_pool_axis *a)
 {
-    return a->even && a->stride == 2 && a->taps == 2 && a->start[0] == 0 && a->start[1] == 1 && a->high[1] == a->out;
+    return a->even && a->stride == 2 && a->taps == 2 && a->start[0] == 0 && a->start[1] == 1 &&
+           a->high[1] == a->out;
 }
 
 /* A row of 2x2 windows, from two rows of x. */
-static inline __attribute__((always_inline)) void KERNEL(max_pairs)(const T *x, int64_t row, int64_t below, int64_t count,
-                                                                    T *best, int32_t *arg)
+static inline __attribute__((always_inline)) void KERNEL(max_pairs)(const T *x, int64_t row, int64_t below,
+                                                                    int64_t count, T *best, int32_t *arg)
 {
     const int64_t places[] = {row, row + 1, below, below + 1};
     INDEPENDENT
@@ -97,7 +98,8 @@ static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best
 {
     T *to = best;
     int64_t width = axes[2].out;
-    if (axes[0].in == 1 && axes[0].out == 1 && axes[0].taps == 1 && KERNEL(pairs)(&axes[1]) && KERNEL(pairs)(&axes[2])) {
+    if (axes[0].in == 1 && axes[0].out == 1 && axes[0].taps == 1 && KERNEL(pairs)(&axes[1]) &&
+        KERNEL(pairs)(&axes[2])) {
         KERNEL(pool_max_pairs)(axes, x, best, arg);
         return;
     }
@@ -115,7 +117,8 @@ static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best
         }
 }
 
-static inline __attribute__((always_inline)) void KERNEL(sum_tap)(const T *x, int64_t count, int64_t stride, T *sum)
+static inline __attribute__((always_inline)) void KERNEL(sum_tap)(const T *x, int64_t count, int64_t stride,
+                                                                  T *sum)
 {
     INDEPENDENT
     for (int64_t o = 0; o < count; o++)
@@ -151,7 +154,8 @@ static void KERNEL(pool_sum)(const gt_pool_axis *axes, const void *x, void *y)
         }
 }
 
-static inline __attribute__((always_inline)) void KERNEL(spread_tap)(T *x, int64_t count, int64_t stride, const T *y)
+static inline __attribute__((always_inline)) void KERNEL(spread_tap)(T *x, int64_t count, int64_t stride,
+                                                                     const T *y)
 {
     INDEPENDENT
     for (int64_t o = 0; o < count; o++)

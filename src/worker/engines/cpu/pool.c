@@ -1,8 +1,9 @@
 /*
  * pool.c: runs MAX_POOL, MAX_INDEX and POOL: maxima and averages of windows, and their gradients.
  *
- * The windows of each axis are worked out once; then threads take whole planes, and the kernels of kernels_pool.h do one
- * plane each. What is picked by a maximum is found again for the gradient, from x: that is cheaper than to keep it.
+ * The windows of each axis are worked out once; then threads take whole planes, and the kernels of
+ * kernels_pool.h do one plane each. What is picked by a maximum is found again for the gradient, from x: that
+ * is cheaper than to keep it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static void clip(const gt_window *w, int axis, int64_t o, int64_t in, int64_t ou
     *begin = first < 0 ? first + (-first + step - 1) / step * step : first;
 }
 
-/* What an average divides by, along one axis: as PyTorch has it, padding further behind than `padding` never counts. */
+/* What an average divides by, along one axis: as PyTorch has it, padding further behind than `padding` never
+ * counts. */
 static double count_along(const gt_window *w, int axis, int64_t o, int64_t in, int64_t begin, int64_t end)
 {
     if (w->kernel[axis] == 0 || !w->count_padding)
@@ -97,7 +99,8 @@ static void set_windows(pooling *p, const gt_window *w, int axis, int64_t **numb
 {
     gt_pool_axis *a = &p->axis[axis];
     int64_t room = tap_room(w, axis, a->in, a->out);
-    int64_t *begin = *numbers, *end = begin + a->out, *start = end + a->out, *low = start + room, *high = low + room;
+    int64_t *begin = *numbers, *end = begin + a->out, *start = end + a->out, *low = start + room,
+            *high = low + room;
     double *divisors = (double *)(high + room);
     a->begin = begin;
     a->end = end;
@@ -138,7 +141,8 @@ static gt_err plan(pooling *p, const gt_call *call, const gt_meta *x, const gt_m
         numbers += 3 * a->out + 3 * tap_room(&w, axis, a->in, a->out);
     }
     if (p->x_plane > INT32_MAX)
-        return gt__fail(GT_ERR_UNSUPPORTED, "%s of planes of more than 2^31 elements", gt__op_table[call->op].name);
+        return gt__fail(GT_ERR_UNSUPPORTED, "%s of planes of more than 2^31 elements",
+                        gt__op_table[call->op].name);
     GT_TRY(gt__cpu_scratch(p->cpu, (size_t)numbers * sizeof(int64_t), &p->memory));
     int64_t *next = p->memory;
     for (int axis = 0; axis < GT_MAX_SPATIAL; axis++)
@@ -149,22 +153,22 @@ static gt_err plan(pooling *p, const gt_call *call, const gt_meta *x, const gt_m
 /* ---- maxima ------------------------------------------------------------------------------------------------ */
 
 /* What is done with the places that were found, plane by plane; nothing is picked from an empty window. */
-#define MAX_PLANES(suffix, T)                                                                                      \
-    static void pick_##suffix(const pooling *p, int64_t plane, const int32_t *arg)                                 \
-    {                                                                                                              \
-        const T *a = (const T *)p->a + plane * p->x_plane;                                                         \
-        T *out = (T *)p->out + plane * p->y_plane;                                                                 \
-        for (int64_t o = 0; o < p->y_plane; o++)                                                                   \
-            out[o] = arg[o] < 0 ? 0 : a[arg[o]];                                                                   \
-    }                                                                                                              \
-    static void scatter_##suffix(const pooling *p, int64_t plane, const int32_t *arg)                              \
-    {                                                                                                              \
-        const T *y = (const T *)p->a + plane * p->y_plane;                                                         \
-        T *out = (T *)p->out + plane * p->x_plane;                                                                 \
-        memset(out, 0, (size_t)p->x_plane * sizeof(T));                                                            \
-        for (int64_t o = 0; o < p->y_plane; o++)                                                                   \
-            if (arg[o] >= 0)                                                                                       \
-                out[arg[o]] += y[o];                                                                               \
+#define MAX_PLANES(suffix, T)                                                                                     \
+    static void pick_##suffix(const pooling *p, int64_t plane, const int32_t *arg)                                \
+    {                                                                                                             \
+        const T *a = (const T *)p->a + plane * p->x_plane;                                                        \
+        T *out = (T *)p->out + plane * p->y_plane;                                                                \
+        for (int64_t o = 0; o < p->y_plane; o++)                                                                  \
+            out[o] = arg[o] < 0 ? 0 : a[arg[o]];                                                                  \
+    }                                                                                                             \
+    static void scatter_##suffix(const pooling *p, int64_t plane, const int32_t *arg)                             \
+    {                                                                                                             \
+        const T *y = (const T *)p->a + plane * p->y_plane;                                                        \
+        T *out = (T *)p->out + plane * p->x_plane;                                                                \
+        memset(out, 0, (size_t)p->x_plane * sizeof(T));                                                           \
+        for (int64_t o = 0; o < p->y_plane; o++)                                                                  \
+            if (arg[o] >= 0)                                                                                      \
+                out[arg[o]] += y[o];                                                                              \
     }
 MAX_PLANES(f32, float)
 MAX_PLANES(f64, double)
@@ -180,7 +184,8 @@ static void write_index(const pooling *p, int64_t plane, const int32_t *arg)
 static void max_planes(void *context, int64_t begin, int64_t end)
 {
     static void (*const pick[])(const pooling *, int64_t, const int32_t *) = {pick_f32, pick_f64, pick_i64};
-    static void (*const scatter[])(const pooling *, int64_t, const int32_t *) = {scatter_f32, scatter_f64, scatter_i64};
+    static void (*const scatter[])(const pooling *, int64_t, const int32_t *) = {scatter_f32, scatter_f64,
+                                                                                 scatter_i64};
     pooling *p = context;
     int64_t size = (int64_t)gt__compute_size(p->compute);
     gt_pool_max_kernel kernel = p->cpu->kernels->pool_max[p->compute];
@@ -208,19 +213,19 @@ static void max_planes(void *context, int64_t begin, int64_t end)
 /* ---- averages ---------------------------------------------------------------------------------------------- */
 
 /* to[o] = from[o] divided by what counts for window o. */
-#define DIVIDE(suffix, T)                                                                                          \
-    static void divide_##suffix(const pooling *p, const void *from, void *to)                                      \
-    {                                                                                                              \
-        const T *in = from;                                                                                        \
-        T *out = to;                                                                                               \
-        for (int64_t d = 0; d < p->axis[0].out; d++)                                                               \
-            for (int64_t h = 0; h < p->axis[1].out; h++) {                                                         \
-                double rows = p->divisors[0][d] * p->divisors[1][h];                                               \
-                for (int64_t w = 0; w < p->axis[2].out; w++, in++, out++) {                                        \
-                    T by = (T)(p->divisor != 0 ? p->divisor : rows * p->divisors[2][w]);                           \
-                    *out = by != 0 ? *in / by : 0;                                                                 \
-                }                                                                                                  \
-            }                                                                                                      \
+#define DIVIDE(suffix, T)                                                                                         \
+    static void divide_##suffix(const pooling *p, const void *from, void *to)                                     \
+    {                                                                                                             \
+        const T *in = from;                                                                                       \
+        T *out = to;                                                                                              \
+        for (int64_t d = 0; d < p->axis[0].out; d++)                                                              \
+            for (int64_t h = 0; h < p->axis[1].out; h++) {                                                        \
+                double rows = p->divisors[0][d] * p->divisors[1][h];                                              \
+                for (int64_t w = 0; w < p->axis[2].out; w++, in++, out++) {                                       \
+                    T by = (T)(p->divisor != 0 ? p->divisor : rows * p->divisors[2][w]);                          \
+                    *out = by != 0 ? *in / by : 0;                                                                \
+                }                                                                                                 \
+            }                                                                                                     \
     }
 DIVIDE(f32, float)
 DIVIDE(f64, double)
@@ -264,7 +269,8 @@ static void spread_planes(void *context, int64_t begin, int64_t end)
 static gt_err run(pooling *p, const gt_call *call, const gt_meta *x, const gt_meta *y, gt_parallel_body body)
 {
     gt_dense in[2] = {0}, out = {0};
-    bool index = p->op == GT_OP_max_pool_index, same = call->operands > 1 && call->in[1]->data == call->in[0]->data &&
+    bool index = p->op == GT_OP_max_pool_index, same = call->operands > 1 &&
+                                                       call->in[1]->data == call->in[0]->data &&
                                                        p->op == GT_OP_max_pool && call->in[0]->contiguous;
     gt_err err = plan(p, call, x, y);
     for (unsigned k = 0; k < call->operands && !(k && same) && err == GT_OK; k++)
@@ -301,5 +307,6 @@ gt_err gt__cpu_average(gt_engine *engine, const gt_call *call)
     bool forward = call->op == GT_OP_avg_pool;
     const gt_view *x = forward ? call->in[0] : call->out, *y = forward ? call->out : call->in[0];
     pooling p = {.cpu = gt__cpu(engine), .op = call->op, .compute = gt__cpu_compute((gt_dtype)x->meta.dtype)};
-    return call->out->meta.numel ? run(&p, call, &x->meta, &y->meta, forward ? average_planes : spread_planes) : GT_OK;
+    return call->out->meta.numel ? run(&p, call, &x->meta, &y->meta, forward ? average_planes : spread_planes)
+                                 : GT_OK;
 }

@@ -1,5 +1,6 @@
 /*
- * resample.c: runs RESAMPLE (one axis stretched or shrunk, and the gradient of that) and IM2COL (im2col and col2im).
+ * resample.c: runs RESAMPLE (one axis stretched or shrunk, and the gradient of that) and IM2COL (im2col and
+ * col2im).
  *
  * Both only say where elements come from; the gradient adds what the other direction copies. A resampled tensor is
  * (outer, axis, inner): threads take pieces of outer and inner, and rows of inner are vectors.
@@ -17,10 +18,10 @@ enum { MOST_SOURCES = 4, INNER_PIECE = 1024 };
 
 typedef struct resampling {
     bool forward;
-    int sources;                       /* of an element */
+    int sources;                        /* of an element */
     int64_t outer, size, source, inner; /* size: of the side whose elements have sources */
-    int64_t piece, pieces;             /* of inner */
-    int64_t *at;                       /* (size, sources) */
+    int64_t piece, pieces;              /* of inner */
+    int64_t *at;                        /* (size, sources) */
     double *weight;
     const void *in;
     void *out;
@@ -40,7 +41,8 @@ static double cubic_far(double t)
 static void set_sources(const resampling *r, gt_resample_mode mode, bool aligned, double step, int64_t o)
 {
     int64_t *at = r->at + o * r->sources, last = r->source - 1;
-    double *weight = r->weight + o * r->sources, position = aligned ? (double)o * step : ((double)o + 0.5) * step - 0.5;
+    double *weight = r->weight + o * r->sources,
+           position = aligned ? (double)o * step : ((double)o + 0.5) * step - 0.5;
     if (mode <= GT_RESAMPLE_NEAREST_EXACT) {
         float whole = floorf(((float)o + (mode == GT_RESAMPLE_NEAREST ? 0.0f : 0.5f)) * (float)step);
         at[0] = gt__min((int64_t)whole, last);
@@ -63,28 +65,28 @@ static void set_sources(const resampling *r, gt_resample_mode mode, bool aligned
 }
 
 /* Pieces begin <= t < end: all of the axis, a stretch of inner. */
-#define RESAMPLE(suffix, T)                                                                                        \
-    static void resample_##suffix(void *context, int64_t begin, int64_t end)                                       \
-    {                                                                                                              \
-        const resampling *r = context;                                                                             \
-        for (int64_t task = begin; task < end; task++) {                                                           \
-            int64_t outer = task / r->pieces, first = task % r->pieces * r->piece;                                 \
-            int64_t count = gt__min(r->piece, r->inner - first);                                                   \
-            int64_t source = outer * r->source * r->inner + first, element = outer * r->size * r->inner + first;   \
-            const T *in = (const T *)r->in + (r->forward ? source : element);                                      \
-            T *out = (T *)r->out + (r->forward ? element : source);                                                \
-            for (int64_t k = 0; k < (r->forward ? r->size : r->source); k++)                                       \
-                memset(out + k * r->inner, 0, (size_t)count * sizeof(T));                                          \
-            for (int64_t o = 0; o < r->size; o++)                                                                  \
-                for (int s = 0; s < r->sources; s++) {                                                             \
-                    T weight = (T)r->weight[o * r->sources + s];                                                   \
-                    int64_t at = r->at[o * r->sources + s];                                                        \
-                    const T *from = in + (r->forward ? at : o) * r->inner;                                         \
-                    T *to = out + (r->forward ? o : at) * r->inner;                                                \
-                    for (int64_t k = 0; k < count; k++)                                                            \
-                        to[k] += from[k] * weight;                                                                 \
-                }                                                                                                  \
-        }                                                                                                          \
+#define RESAMPLE(suffix, T)                                                                                       \
+    static void resample_##suffix(void *context, int64_t begin, int64_t end)                                      \
+    {                                                                                                             \
+        const resampling *r = context;                                                                            \
+        for (int64_t task = begin; task < end; task++) {                                                          \
+            int64_t outer = task / r->pieces, first = task % r->pieces * r->piece;                                \
+            int64_t count = gt__min(r->piece, r->inner - first);                                                  \
+            int64_t source = outer * r->source * r->inner + first, element = outer * r->size * r->inner + first;  \
+            const T *in = (const T *)r->in + (r->forward ? source : element);                                     \
+            T *out = (T *)r->out + (r->forward ? element : source);                                               \
+            for (int64_t k = 0; k < (r->forward ? r->size : r->source); k++)                                      \
+                memset(out + k * r->inner, 0, (size_t)count * sizeof(T));                                         \
+            for (int64_t o = 0; o < r->size; o++)                                                                 \
+                for (int s = 0; s < r->sources; s++) {                                                            \
+                    T weight = (T)r->weight[o * r->sources + s];                                                  \
+                    int64_t at = r->at[o * r->sources + s];                                                       \
+                    const T *from = in + (r->forward ? at : o) * r->inner;                                        \
+                    T *to = out + (r->forward ? o : at) * r->inner;                                               \
+                    for (int64_t k = 0; k < count; k++)                                                           \
+                        to[k] += from[k] * weight;                                                                \
+                }                                                                                                 \
+        }                                                                                                         \
     }
 RESAMPLE(f32, float)
 RESAMPLE(f64, double)
@@ -139,8 +141,8 @@ gt_err gt__cpu_resample(gt_engine *engine, const gt_call *call)
         return GT_OK;
     GT_TRY(resample_plan(gt__cpu(engine), &r, call));
     int64_t work = (r.size + r.source) * r.piece;
-    gt_err err = run_dense(gt__cpu(engine), call, gt__cpu_compute((gt_dtype)call->out->meta.dtype), r.outer * r.pieces,
-                           gt__grain(work), bodies, &r.in, &r.out, &r);
+    gt_err err = run_dense(gt__cpu(engine), call, gt__cpu_compute((gt_dtype)call->out->meta.dtype),
+                           r.outer * r.pieces, gt__grain(work), bodies, &r.in, &r.out, &r);
     free(r.at);
     return err;
 }
@@ -158,33 +160,33 @@ typedef struct unfolding {
 } unfolding;
 
 /*
- * One image and channel at a time: its rows of columns, `kernel` of them, each of all windows in row-major order. Windows along
- * the last axis are low <= o < high where they are inside.
+ * One image and channel at a time: its rows of columns, `kernel` of them, each of all windows in row-major
+ * order. Windows along the last axis are low <= o < high where they are inside.
  */
-#define UNFOLD(suffix, T)                                                                                          \
-    static void unfold_##suffix(void *context, int64_t begin, int64_t end)                                         \
-    {                                                                                                              \
-        const unfolding *u = context;                                                                              \
-        int last = u->spatial - 1;                                                                                 \
-        int64_t width = u->windows[last], stride = u->w.stride[last];                                              \
-        for (int64_t plane = begin; plane < end; plane++) {                                                        \
-            const T *in = (const T *)u->in + plane * (u->forward ? u->image_plane : u->kernel * u->columns);       \
-            T *out = (T *)u->out + plane * (u->forward ? u->kernel * u->columns : u->image_plane);                 \
-            memset(out, 0, sizeof(T) * (size_t)(u->forward ? u->kernel * u->columns : u->image_plane));            \
-            for (int64_t k = 0; k < u->kernel; k++)                                                                \
-                for (int64_t column = 0; column < u->columns; column += width) {                                   \
-                    int64_t row = row_of(u, k, column), from, low, high;                                           \
-                    if (row < 0)                                                                                   \
-                        continue;                                                                                  \
-                    from = inside(u, k % u->w.kernel[last], &low, &high);                                          \
-                    int64_t at = row * u->image[last] + from;                                                      \
-                    for (int64_t o = low; o < high; o++)                                                           \
-                        if (u->forward)                                                                            \
-                            out[k * u->columns + column + o] = in[at + o * stride];                                \
-                        else                                                                                       \
-                            out[at + o * stride] += in[k * u->columns + column + o];                               \
-                }                                                                                                  \
-        }                                                                                                          \
+#define UNFOLD(suffix, T)                                                                                         \
+    static void unfold_##suffix(void *context, int64_t begin, int64_t end)                                        \
+    {                                                                                                             \
+        const unfolding *u = context;                                                                             \
+        int last = u->spatial - 1;                                                                                \
+        int64_t width = u->windows[last], stride = u->w.stride[last];                                             \
+        for (int64_t plane = begin; plane < end; plane++) {                                                       \
+            const T *in = (const T *)u->in + plane * (u->forward ? u->image_plane : u->kernel * u->columns);      \
+            T *out = (T *)u->out + plane * (u->forward ? u->kernel * u->columns : u->image_plane);                \
+            memset(out, 0, sizeof(T) * (size_t)(u->forward ? u->kernel * u->columns : u->image_plane));           \
+            for (int64_t k = 0; k < u->kernel; k++)                                                               \
+                for (int64_t column = 0; column < u->columns; column += width) {                                  \
+                    int64_t row = row_of(u, k, column), from, low, high;                                          \
+                    if (row < 0)                                                                                  \
+                        continue;                                                                                 \
+                    from = inside(u, k % u->w.kernel[last], &low, &high);                                         \
+                    int64_t at = row * u->image[last] + from;                                                     \
+                    for (int64_t o = low; o < high; o++)                                                          \
+                        if (u->forward)                                                                           \
+                            out[k * u->columns + column + o] = in[at + o * stride];                               \
+                        else                                                                                      \
+                            out[at + o * stride] += in[k * u->columns + column + o];                              \
+                }                                                                                                 \
+        }                                                                                                         \
     }
 
 /* The row of the image that tap k of the windows from `column` on meets; -1: padding. */
@@ -224,7 +226,8 @@ UNFOLD(i64, uint64_t)
 gt_err gt__cpu_im2col(gt_engine *engine, const gt_call *call)
 {
     static const gt_parallel_body bodies[] = {unfold_f32, unfold_f64, unfold_i64};
-    unfolding u = {.w = gt__window_read(call->tail), .forward = call->op == GT_OP_im2col, .spatial = call->ins->rank};
+    unfolding u = {
+        .w = gt__window_read(call->tail), .forward = call->op == GT_OP_im2col, .spatial = call->ins->rank};
     const gt_meta *image = u.forward ? &call->in[0]->meta : &call->out->meta;
     if (call->out->meta.numel == 0)
         return GT_OK;
@@ -237,6 +240,6 @@ gt_err gt__cpu_im2col(gt_engine *engine, const gt_call *call)
         u.kernel *= u.w.kernel[axis];
         u.columns *= u.windows[axis];
     }
-    return run_dense(gt__cpu(engine), call, gt__cpu_compute((gt_dtype)call->out->meta.dtype), image->shape[0] * u.channels,
-                     gt__grain(u.kernel * u.columns), bodies, &u.in, &u.out, &u);
+    return run_dense(gt__cpu(engine), call, gt__cpu_compute((gt_dtype)call->out->meta.dtype),
+                     image->shape[0] * u.channels, gt__grain(u.kernel * u.columns), bodies, &u.in, &u.out, &u);
 }
