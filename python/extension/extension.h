@@ -213,5 +213,6 @@ extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
+int gt__py_functions_init(PyObject *module);
 
 #endif

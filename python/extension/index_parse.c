@@ -23,13 +23,15 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
     *element = (Element){.object = object};
     gt_tensor *given = NULL;
     int found = 0;
-    if (object == Py_None || object == Py_Ellipsis || PySlice_Check(object) || PyLong_Check(object)) {
-        if (PyBool_Check(object)) {
-            PyErr_SetString(PyExc_IndexError, "True and False are not supported as indices; use None, or a mask");
-            return -1;
-        }
-        return 0;
+    if (PyBool_Check(object)) { /* a mask of no axes: a new axis that has one element, or none */
+        gt_err err = gt__emit_full(client, GT_BOOL, 0, NULL, GT_LITERAL_INT, (gt_imm){.i = object == Py_True},
+                                   &element->tensor);
+        if (err != GT_OK)
+            gt__py_raise(err);
+        return err == GT_OK ? 0 : -1;
     }
+    if (object == Py_None || object == Py_Ellipsis || PySlice_Check(object) || PyLong_Check(object))
+        return 0;
     if (gt__py_is_tensor(object)) {
         given = gt_tensor_retain(((TensorObject *)object)->tensor);
         found = 1;
@@ -73,10 +75,6 @@ static int element_axes(const Element *element)
 
 static int mask_item(const gt_tensor *mask, const gt_meta *meta, int axis)
 {
-    if (mask->meta.rank == 0) {
-        PyErr_SetString(PyExc_IndexError, "a 0-d mask is not supported as an index");
-        return -1;
-    }
     for (int k = 0; k < mask->meta.rank; k++)
         if (mask->meta.shape[k] != meta->shape[axis + k]) {
             char mine[128], theirs[128];

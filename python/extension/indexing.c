@@ -45,12 +45,12 @@ static gt_err mask_positions(gt_tensor *mask, Scratch *scratch, gt_tensor **out)
     return GT_OK;
 }
 
-/* The item's index, non-negative: into its one axis, or into the merged axes of a mask. */
-static gt_err item_positions(const Item *item, int64_t size, Scratch *scratch, gt_tensor **out)
+/* The item's index, non-negative: into its one axis, which is `axis` of `a`, or into the merged axes of a mask. */
+static gt_err item_positions(const Item *item, const gt_tensor *a, int axis, Scratch *scratch, gt_tensor **out)
 {
     if (item->kind == ITEM_MASK)
         return mask_positions(item->tensor, scratch, out);
-    GT_TRY(gt__emit_wrap_index(item->tensor, size, out));
+    GT_TRY(gt__emit_wrap_index(item->tensor, a->meta.shape[axis], axis, out));
     keep(scratch, *out);
     return GT_OK;
 }
@@ -163,13 +163,13 @@ static gt_err read_key(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor
     int axes[MAX_ITEMS], advanced = 0;
     gt_tensor *view, *index = NULL;
     GT_TRY(basic_view(a, key, scratch, &view, axes));
-    for (int k = 0; k < key->count; k++) {
+    for (int k = 0, axis = 0; k < key->count; axis += key->items[k++].axes) {
         const Item *item = &key->items[k];
         if (item->kind != ITEM_INDEX && item->kind != ITEM_MASK)
             continue;
         int64_t size = view->meta.shape[axes[advanced]];
         gt_tensor *positions;
-        GT_TRY(item_positions(item, size, scratch, &positions));
+        GT_TRY(item_positions(item, a, axis, scratch, &positions));
         if (advanced++) {
             GT_TRY(scaled(index, size, scratch, &index));
             GT_TRY(combine(index, positions, scratch, &positions));
@@ -352,7 +352,7 @@ static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_t
             continue;
         }
         if (item->kind == ITEM_INDEX || item->kind == ITEM_MASK) {
-            GT_TRY(item_positions(item, a->meta.shape[axis], scratch, &part));
+            GT_TRY(item_positions(item, a, axis, scratch, &part));
             GT_TRY(scaled(part, strides[end], scratch, &part));
             if (block)
                 GT_TRY(combine(block, part, scratch, &part));

@@ -57,7 +57,7 @@ static int module_exec(PyObject *module)
         if (PyModule_AddFunctions(module, tables[k]) < 0)
             return -1;
     if (gt__py_dtype_init(module) < 0 || gt__py_tensor_init(module) < 0 || gt__py_interop_init(module) < 0 ||
-        gt__py_connect_init(module) < 0 || gt__py_server_init(module) < 0)
+        gt__py_connect_init(module) < 0 || gt__py_server_init(module) < 0 || gt__py_functions_init(module) < 0)
         return -1;
     return 0;
 }

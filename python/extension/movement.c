@@ -185,6 +185,8 @@ static PyObject *py_where(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
     PyObject *values[3];
     if (gt__py_parse("where", args, nargs, kwnames, names, 3, 3, values) < 0)
         return NULL;
+    if (values[0] && gt__py_is_tensor(values[0]) && !values[1] && !values[2])
+        return PyObject_CallMethod(values[0], "nonzero", "O", Py_True); /* as_tuple */
     if (!values[0] || !values[1] || !values[2])
         return PyErr_Format(PyExc_TypeError, "where() needs condition, input and other");
     return where(values);
@@ -457,7 +459,7 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
         err = gt_cast(given, GT_INT64, &wide);
     int64_t size = at->a->meta.rank ? at->a->meta.shape[at->axis] : 1;
     if (err == GT_OK)
-        err = gt__emit_wrap_index(wide ? wide : given, size, &at->index);
+        err = gt__emit_wrap_index(wide ? wide : given, size, at->axis, &at->index);
     gt_tensor_release(given);
     gt_tensor_release(wide);
     if (err == GT_OK)
@@ -648,7 +650,8 @@ static PyObject *method_search(PyObject *self, gt_py_args args, Py_ssize_t nargs
 }
 
 PyMethodDef gt__py_movement_functions[] = {
-    FAST("where", py_where, "where(condition, input, other): input where condition holds, else other."),
+    FAST("where", py_where,
+         "where(condition, input, other): input where condition holds, else other; alone, nonzero(as_tuple=True)."),
     FAST("cat", py_cat, "cat(tensors, dim=0): join along a dimension."),
     FAST("concat", py_cat, "concat(tensors, dim=0): cat."),
     FAST("concatenate", py_cat, "concatenate(tensors, axis=0): cat."),

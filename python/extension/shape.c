@@ -260,6 +260,7 @@ static PyObject *method_flip(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 {
     int64_t given[GT_MAX_RANK];
     int count, axis;
+    uint32_t seen = 0;
     if (sizes("flip", "dims|dim|axis", args, nargs, kwnames, &count, given) < 0)
         return NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
@@ -269,6 +270,9 @@ static PyObject *method_flip(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
     for (int k = 0; k < count; k++) {
         if (gt__py_wrap_axis(given[k], a->meta.rank, &axis) < 0)
             return NULL;
+        if (seen >> axis & 1)
+            return PyErr_Format(PyExc_RuntimeError, "dim %d appears multiple times in the list of dims", axis);
+        seen |= 1u << axis;
         if (a->meta.rank == 0 || a->meta.shape[axis] == 0)
             continue;
         window.start[axis] = a->meta.shape[axis] - 1;

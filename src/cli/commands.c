@@ -51,8 +51,12 @@ int gt__cli_main(int argc, char **argv, const gt_command *tools)
     const gt_command *command = find(commands, name);
     if (!command)
         command = find(tools, name);
-    if (command)
+    if (command) {
+        char title[64]; /* what getopt calls the program in its messages */
+        snprintf(title, sizeof title, "gt %s", name);
+        argv[1] = title;
         return command->run(argc - 1, argv + 1);
+    }
     fprintf(stderr, "gt: unknown command '%s'; try `gt --help`\n", name);
     return 2;
 }

@@ -136,7 +136,7 @@ gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, do
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */
 gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, gt_tensor **out);
-gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, gt_tensor **out);
+gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out);
 gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out);
 
 /* Queue a tensor's id to be freed; packs and sends when enough are waiting and there is room. Never waits. */

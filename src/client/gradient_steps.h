@@ -143,9 +143,9 @@ static gt_tensor *scatter_add(frame *f, gt_tensor *a, gt_tensor *index, gt_tenso
     STEP(gt_scatter_add(a, index, src, axis, &result_));
 }
 
-static gt_tensor *wrap_index(frame *f, gt_tensor *index, int64_t size)
+static gt_tensor *wrap_index(frame *f, gt_tensor *index, int64_t size, int axis)
 {
-    STEP(gt__emit_wrap_index(index, size, &result_));
+    STEP(gt__emit_wrap_index(index, size, axis, &result_));
 }
 
 static gt_tensor *filled(frame *f, const gt_meta *meta, double value)

@@ -125,7 +125,7 @@ RULE(take, Y)
         flat[d] = d == axis ? index->numel : in->shape[d];
         line[d] = d == axis ? index->numel : 1;
     }
-    gt_tensor *wrapped = wrap_index(f, f->y, in->shape[axis]);
+    gt_tensor *wrapped = wrap_index(f, f->y, in->shape[axis], (int)axis);
     gt_tensor *positions = expand(f, reshape(f, wrapped, in->rank, line), in->rank, flat);
     GX(scatter_add(f, zeros(f, in), positions, reshape(f, f->g, in->rank, flat), (int)axis));
 }

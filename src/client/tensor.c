@@ -522,9 +522,9 @@ gt_err gt_unfold(gt_tensor *a, int axis, int64_t size, int64_t step, gt_tensor *
     return gt__emit(a->client, prototype, &tail, &a, 1, out);
 }
 
-gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, gt_tensor **out)
+gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out)
 {
-    return emit_one(GT_OP_wrap_index, index, imm_i(size), imm_i(0), 0, out);
+    return emit_one(GT_OP_wrap_index, index, imm_i(size), imm_i(axis), 0, out);
 }
 
 gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out)

@@ -67,7 +67,7 @@ typedef enum gt_opcode {
  *   SCATTER     a index src   axis.i              a with a[..index..] = src (or +=); scatter_reduce: imm[1] is a
  *                                                 gt_scatter_kind, and GT_SCATTER_WITHOUT_SELF where a does not count
  *   ASSIGN      a src                                           start, step, count: a with that slice = src
- *   WRAP_INDEX  index         size.i              negative indices wrapped, all checked against size
+ *   WRAP_INDEX  index         size.i, axis.i      negative indices wrapped, all checked against size of axis
  *   MASK_INDEX  mask          count.i             flat positions of the count true elements
  *   ARGSORT     a             axis.i              1 = descending; stable
  *   TOPK        a             axis.i              k.i; largest first, GT_FLAG_SMALLEST: smallest first

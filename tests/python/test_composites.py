@@ -94,6 +94,27 @@ def test_alias(name):
     check(getattr(to_gt(operands[0]), name)(*map(to_gt, operands[1:])), getattr(torch, name)(*operands))
 
 
+@pytest.mark.parametrize('name', ['add', 'sub', 'subtract', 'mul', 'multiply', 'div', 'divide', 'true_divide',
+                                  'floor_divide', 'remainder', 'pow', 'bitwise_and', 'bitwise_or', 'bitwise_xor'])
+def test_functions_take_a_number_first(name):
+    ours, theirs = getattr(gt, name), getattr(torch, name)
+    for x in (torch.tensor([1, 2, 5], dtype=torch.int8), torch.tensor(3, dtype=torch.uint8), torch.tensor([0.5, 2.0])):
+        whole = name.startswith('bitwise')
+        if whole and x.is_floating_point():
+            continue
+        for number in (2,) if whole else (2, 7.5):
+            check(ours(number, to_gt(x)), theirs(number, x), f"{name}({number}, {x})")
+        check(ours(to_gt(x), to_gt(x)), theirs(x, x), name)
+    raises(TypeError, lambda: ours('2', gt.ones(2)))
+    raises(TypeError, lambda: ours(2, 3))
+
+
+def test_where_of_a_condition_alone():
+    mask = torch.tensor([[True, False], [False, True]])
+    for ours, theirs in zip(gt.where(to_gt(mask)), torch.where(mask), strict=True):
+        check(ours, theirs)
+
+
 def test_every_function_is_one_of_torch_too():
     """A name of GT's own needs a reason: NumPy's, and rows that torch keeps as aten operators or options of others."""
     numpy_names = {"take_along_axis", "gelu_tanh", "trunc_divide"} | {n for n in FUNCTIONS if n.endswith("_backward")}

@@ -114,6 +114,8 @@ def test_axes():
         lambda: t.index_select(2, gt.tensor([0])),
     ):
         raises(IndexError, run)
+    for run in (lambda: t.sum((0, -2)), lambda: t.flip(1, 1), lambda: t.flip((0, -2))):
+        raises(RuntimeError, run, "appears multiple times")
 
 
 def test_gather_and_scatter_shapes():

@@ -253,6 +253,31 @@ def test_masks():
     check(t, x)
 
 
+@pytest.mark.parametrize('flag', [True, False])
+def test_masks_of_no_dimensions(flag):
+    """True, False and 0-d masks stand for a new axis that has one element, or none."""
+    def keys(library):
+        return (flag, library.tensor(flag), (flag, 1), (slice(None), flag), (flag, library.tensor([0, 2])[:1], 1),
+                (None, flag), (Ellipsis, library.tensor(flag)))
+
+    x = torch.arange(12.0).reshape(3, 4)
+    for ours, theirs in zip(keys(gt), keys(torch)):
+        check(to_gt(x)[ours], x[theirs], f"read {theirs}")
+        for source in (7.0, torch.full_like(x[theirs], 8.0)):
+            t, expected = to_gt(x), x.clone()
+            t[ours] = source if isinstance(source, float) else to_gt(source)
+            expected[theirs] = source
+            check(t, expected, f"write {theirs}")
+    scalar = gt.tensor(2.0)
+    check(scalar[scalar > 5], torch.tensor([]), "0-d by its own mask")
+    scalar[scalar > 1 if flag else scalar > 5] = 9
+    assert scalar.shape == () and scalar.item() == (9.0 if flag else 2.0)
+    deep = gt.zeros(*[1] * 8)
+    deep[deep == (0 if flag else 1)] = 3
+    deep[..., flag] = gt.tensor([[4.0]])
+    assert deep.sum().item() == (4.0 if flag else 0.0)
+
+
 def test_lists_numbers_and_numpy_scalars():
     array = np.arange(12).reshape(3, 4)
     t = gt.from_numpy(array)
@@ -306,6 +331,16 @@ def test_an_index_out_of_range_in_data_surfaces_at_the_read():
     ):
         raises(IndexError, lambda: run().numpy())
     check(t + 1, np.arange(1, 6), "the session goes on")
+    table, far = gt.zeros(2, 3, 4), gt.tensor([9])
+    for run, dimension in (
+        (lambda: table[far], 0),
+        (lambda: table[:, far], 1),
+        (lambda: table[0, :, far], 2),
+        (lambda: table[None, gt.tensor([0]), 1:, far], 2),
+        (lambda: table.index_select(1, far), 1),
+        (lambda: table.gather(2, far.reshape(1, 1, 1)), 2),
+    ):
+        raises(IndexError, lambda: run().numpy(), f"index 9 is out of bounds for dimension {dimension} with size")
 
 
 def test_iteration_and_unpacking():

@@ -6,12 +6,13 @@ import re
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 
 import pytest
 
-from support import PATIENCE_S, free_port, until
+from support import GT_BINARY, PATIENCE_S, free_port, until
 
 TRANSPORTS = ["memory", "ipc", "tcp"]
 
@@ -835,3 +836,10 @@ def test_the_server_binds_loopback_only(programs):
     ended = until(lambda: refused.popen.poll() is not None or refused.text(), "a refusal")
     assert ended and refused.wait(5) != 0, "a server open to the network without keys or --insecure"
     assert "insecure" in refused.text()
+
+
+@pytest.mark.parametrize("command", ["server", "worker", "replay", "top"])
+def test_unknown_options_are_refused_by_the_commands_name(command):
+    done = subprocess.run([GT_BINARY, command, "--nonsense"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith(f"gt {command}: "), done.stderr
+    assert f"try `gt {command} --help`" in done.stderr

@@ -11,7 +11,7 @@ from gt._gt import (  # noqa: F401
     tensor, where, zeros, zeros_like)
 from gt.client import arrangement, linalg, ordering, picking, products, random, statistics  # noqa: F401
 from gt.client.arrangement import movedim
-from gt.client.registry import in_place, method, methods
+from gt.client.registry import functions, in_place, method, methods
 
 
 # ---- elementwise ---------------------------------------------------------------------------------------------
@@ -163,6 +163,8 @@ def _array_ufunc(self, ufunc, method, *inputs, **options):
 
 
 Tensor.__array_ufunc__ = _array_ufunc
+
+functions.update(_gt.either_order)  # those that take a number first too
 
 # Methods of Tensor that the package offers as functions.
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))

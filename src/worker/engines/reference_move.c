@@ -96,7 +96,7 @@ static int64_t wrapped(int64_t index, int64_t size)
 gt_err gt__reference_wrap_index(const gt_call *call)
 {
     int64_t size = call->ins->imm[0].i;
-    GT_TRY(check_indices(call->in[0], -size, 0, size));
+    GT_TRY(check_indices(call->in[0], -size, call->ins->imm[1].i, size));
     for (int64_t flat = 0; flat < call->out->meta.numel; flat++)
         gt__reference_put_integer(call->out, flat, wrapped(gt__reference_integer(call->in[0], flat), size));
     return GT_OK;

@@ -448,7 +448,7 @@ gt_err gt__cpu_wrap_index(gt_engine *engine, const gt_call *call)
 {
     int64_t size = call->ins->imm[0].i, count = call->out->meta.numel, *out = call->out->data;
     gt__cpu_copy_view(gt__cpu(engine), call->in[0], GT_INT64, out);
-    GT_TRY(check_range(out, count, -size, 0, size));
+    GT_TRY(check_range(out, count, -size, call->ins->imm[1].i, size));
     for (int64_t k = 0; k < count; k++)
         out[k] += out[k] < 0 ? size : 0;
     return GT_OK;
