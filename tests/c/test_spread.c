@@ -244,6 +244,94 @@ static void test_links(const void *argument)
     gt__dispatcher_free(&dispatcher);
 }
 
+/* ---- waiting for another worker ------------------------------------------------------------------------------- */
+
+typedef struct lone_worker {
+    gt_worker_options options;
+    gt_link *link;
+} lone_worker;
+
+static void *lone_main(void *argument)
+{
+    lone_worker *w = argument;
+    gt__worker_run(&w->options, w->link);
+    return NULL;
+}
+
+static void say(gt_link *link, gt_instruction ins, int64_t size)
+{
+    gt_slot *out = gt__link_reserve(link, 1u + ins.tail);
+    out[0].ins = ins;
+    if (ins.tail)
+        out[1] = (gt_slot){.i64 = {size}};
+    gt__link_commit(link, 1u + ins.tail);
+}
+
+static gt_instruction with(gt_instruction ins, int64_t first, uint64_t second)
+{
+    ins.imm[0].i = first;
+    ins.imm[1].u = second;
+    return ins;
+}
+
+static const gt_slot *hear(gt_link *link)
+{
+    size_t available;
+    const gt_slot *slots;
+    while (!(slots = gt__link_peek(link, &available)))
+        if (!CHECK_EQ(gt__link_wait(link, GT_WAIT_READ, 20000), GT_OK))
+            return NULL;
+    gt__link_consume(link, 1u + slots->ins.tail);
+    return slots;
+}
+
+/* We are the dispatcher, and worker 1. What worker 0 waits for comes after what it was asked to send later: it has to go
+ * on meanwhile. What depends on the data runs in order: slot 2 is used for something else afterwards. */
+static void test_a_worker_goes_on(const void *argument)
+{
+    (void)argument;
+    gt_board *board = gt__board_new();
+    gt_exchange *peer = NULL;
+    gt_link *link = NULL, *theirs = NULL;
+    gt_message *message;
+    pthread_t thread;
+    if (!OK(gt__exchange_local(board, NULL, &peer)) || !OK(gt__link_memory_pair(&link, &theirs)))
+        return;
+    OK(peer->ops->join(peer, 1, 0));
+    lone_worker w = {.options = {.name = "zero", .backend = "cpu", .threads = 1, .board = board}, .link = theirs};
+    pthread_create(&thread, NULL, lone_main, &w);
+    const gt_slot *hello = hear(link);
+    CHECK(hello && hello->ins.op == GT_OP_hello);
+    say(link, with((gt_instruction){.op = GT_OP_welcome}, GT_PROTOCOL_VERSION, 1), 0);
+    say(link,
+        with((gt_instruction){.op = GT_OP_recv, .tail = 1, .rank = 1, .dtype = GT_FLOAT32, .result = 1}, 1, 7), 2);
+    say(link, (gt_instruction){.op = GT_OP_neg, .result = 2, .operand = {1}}, 0);
+    gt_instruction full = {.op = GT_OP_full, .tail = 1, .rank = 1, .dtype = GT_FLOAT32, .result = 3};
+    full.imm[0].f = 5;
+    say(link, full, 2);
+    say(link, with((gt_instruction){.op = GT_OP_send, .operand = {3}}, 1, 8), 0);
+    say(link, (gt_instruction){.op = GT_OP_add, .result = 4, .operand = {2, 3}}, 0);
+    say(link, (gt_instruction){.op = GT_OP_free, .result = 2}, 0);
+    say(link, (gt_instruction){.op = GT_OP_abs, .result = 2, .operand = {3}}, 0);
+    gt__link_flush(link);
+    if (OK(peer->ops->take(peer, 0, 8, 0, &message))) {
+        CHECK(message->bytes == 8 && ((const float *)message->data)[1] == 5);
+        peer->ops->done(peer, message);
+    }
+    OK(peer->ops->post(peer, 0, 7, 0, GT_OK, (float[]){1, 2}, 8, NULL));
+    for (uint64_t slot = 4; slot; slot = slot == 4 ? 2 : 0) {
+        say(link, (gt_instruction){.op = GT_OP_fetch, .result = slot, .operand = {slot}}, 0);
+        const gt_slot *answer = hear(link);
+        const float *values = answer ? (const float *)(answer + 1) : NULL;
+        CHECK(values && answer->ins.op == GT_OP_reply && values[0] == (slot == 4 ? 4 : 5) &&
+              values[1] == (slot == 4 ? 3 : 5));
+    }
+    gt__link_close(link);
+    pthread_join(thread, NULL);
+    peer->ops->close(peer);
+    gt__board_free(board);
+}
+
 int main(int argc, char **argv)
 {
     char runtime[] = "/tmp/gt-test-XXXXXX";
@@ -253,6 +341,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("layouts", test_layouts, NULL);
     check_run("config records", test_config_records, NULL);
+    check_run("a worker goes on while it waits", test_a_worker_goes_on, NULL);
     check_run("embedded workers", test_embedded, NULL);
     check_run("workers that meet by memory", test_links, "");
     check_run("workers that meet by tcp", test_links, "tcp://");
