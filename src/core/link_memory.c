@@ -46,6 +46,7 @@ enum {
     CROWDED = 2,         /* full sections read on a crowded processor before we move */
     IDLE_LOOKS = 1024,   /* empty peeks between two looks at the socket */
     MAX_SEGMENTS = 16384, /* a peer may have shared at a time; the dispatcher shares those of all its clients */
+    MAX_SHARED = MAX_SEGMENTS / 2, /* we share: the peer may be late in forgetting what we have forgotten */
 };
 
 _Static_assert(WRITE_WINDOW + GT_LINK_MAX_RESERVE <= SECTION, "a section has a mark");
@@ -451,6 +452,8 @@ static gt_err memory_share(gt_link *link, gt_segment *segment)
     for (unsigned k = 0; k < m->shared_count; k++)
         if (m->shared_ids[k] == segment->id)
             return GT_OK;
+    if (m->shared_count >= MAX_SHARED) /* rather than have the peer end the link */
+        return gt__fail(GT_ERR_MEMORY, "%d segments are shared with %s already", MAX_SHARED, link->peer);
     uint64_t *grown = realloc(m->shared_ids, (m->shared_count + 1) * sizeof *grown);
     if (!grown)
         return gt__fail(GT_ERR_MEMORY, "out of memory");

@@ -16,9 +16,9 @@ static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
                     (unsigned long long)id);
 }
 
-/* Room for a record in the home worker's link: there was some when the record entered the chain. A link may have been lost
- * since (to tell a monitor of the record, all ZeroMQ links are looked at): then it is written nowhere, like what has no
- * worker, and what is committed to such a link is not sent. The worker leaves in a moment. */
+/* Room for a record in the home worker's link: there was some when the record entered the chain. A link may have been
+ * lost since (to tell a monitor of the record, all ZeroMQ links are looked at): then it is written nowhere, like what
+ * has no worker, and what is committed to such a link is not sent. The worker leaves in a moment. */
 static gt_slot *room_at_home(gt_session *session, unsigned slots)
 {
     gt_slot *out = session->home ? gt__link_reserve(session->home->link, slots) : NULL;

@@ -14,6 +14,7 @@
 
 enum {
     MAX_OVERFLOW = (64 << 20) / (int)sizeof(gt_slot), /* slots of unread answers a client may leave with us */
+    MAX_RELAYS = 1024, /* segments of one client: its worker's link has a number of them for all */
     PREFETCH = 8, /* records: they come from another core's cache, so ask for them ahead */
 };
 
@@ -152,6 +153,11 @@ static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)
 {
     if (!clients_segment(session, client_id))
         return gt__fail(GT_ERR_PROTOCOL, "segment %llu was never shared", (unsigned long long)client_id);
+    unsigned count = 0;
+    for (const gt_relay *other = session->relays; other; other = other->next)
+        count++;
+    if (count >= MAX_RELAYS)
+        return gt__fail(GT_ERR_PROTOCOL, "more than %d segments at a time", MAX_RELAYS);
     gt_relay *relay = calloc(1, sizeof *relay);
     if (!relay)
         return gt__fail(GT_ERR_MEMORY, "out of memory");

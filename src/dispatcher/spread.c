@@ -414,7 +414,7 @@ static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
     return GT_OK;
 }
 
-/* What is known of an upload under way, off the list, the caller's; NULL: it is complete, or nobody asked to place it. */
+/* What is known of an upload under way, off the list, the caller's; NULL: it is complete, or not to be placed. */
 static gt_unplaced *take_unplaced(gt_spreading *s, uint64_t id)
 {
     gt_unplaced **where = &s->unplaced;

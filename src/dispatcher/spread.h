@@ -51,8 +51,8 @@ typedef struct gt_scope {
     uint32_t parent;
 } gt_scope;
 
-/* An upload of which pieces are still to come, and the scope that will place it: which workers that means is asked then, as
- * some may have left meanwhile. */
+/* An upload of which pieces are still to come, and the scope that will place it: which workers that means is asked
+ * then, as some may have left meanwhile. */
 typedef struct gt_unplaced {
     struct gt_unplaced *next;
     uint64_t id;

@@ -130,8 +130,8 @@ static bool in_parts(const host *h, const gt_collective_call *call)
     return !h->exchange->ops->by_reference && call->count > 2 && gt__meta_bytes(call->whole) >= LARGE_BROADCAST;
 }
 
-/* We cannot take part: the others hear of it instead of waiting for us. Who only receives a broadcast takes what the root
- * gives, as it was posted, and fails when it is its turn to give. */
+/* We cannot take part: the others hear of it instead of waiting for us. Who only receives a broadcast takes what the
+ * root gives, as it was posted, and fails when it is its turn to give. */
 static gt_err refuse(host *h, const gt_collective_call *call, gt_err failure, const char *why)
 {
     char text[1024];

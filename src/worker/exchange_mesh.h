@@ -69,7 +69,8 @@ static inline void gt__mesh_return(gt_mesh *mesh, gt_message *message)
     atomic_store_explicit(&mesh->any_returned, true, memory_order_relaxed);
 }
 
-/* exchange_mesh.c. What we know of a worker, perhaps nothing yet. With the mutex; NULL: out of memory, or an absurd number. */
+/* exchange_mesh.c. What we know of a worker, perhaps nothing yet. With the mutex; NULL: out of memory, or an absurd
+ * number. */
 gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker);
 
 /* mesh_link.c. Whether there was something to do; a link that sends nonsense is killed. */

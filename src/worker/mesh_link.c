@@ -229,7 +229,7 @@ bool gt__mesh_read(gt_mesh *mesh, gt_mesh_link *end)
     size_t available;
     const gt_slot *slots;
     if (end->worker < 0 && !has_joined(mesh))
-        return false; /* a hello is read once we have the key: others may hear of us before we hear our own welcome */
+        return false; /* a hello is read once we have the key: others may hear of us before we are welcomed */
     for (unsigned k = 0; k < BUDGET; k++) {
         if (!(slots = gt__link_peek(end->link, &available)))
             return k > 0;

@@ -481,7 +481,8 @@ static void test_worker_leaves_upload(const void *argument)
     CHECK_EQ(gt__hello_send_worker(fragile, "fragile", "raw", "", 1), GT_OK);
     CHECK_EQ(gt__hello_wait(fragile, PATIENCE_MS, &welcome), GT_OK);
     CHECK(welcomed(client, 2));
-    gt_signal_config rows = {.name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
+    gt_signal_config rows = {
+        .name = "rows", .flags = GT_CONFIG_SHARD | GT_CONFIG_AXIS, .worker_count = 2, .workers = {0, 1}};
     gt__config_write(&rows, record);
     send_slots(client, record, 1u + record->ins.tail);
     gt_slot scope[1 + 2 * GT_NAME_SLOTS] = {{.ins = {.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS}}};

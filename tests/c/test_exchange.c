@@ -1,6 +1,6 @@
 /*
- * test_exchange.c: workers among each other without a dispatcher: meshes that meet in an order that streams may bring about,
- * and collectives in which a party cannot take part: nobody waits for ever.
+ * test_exchange.c: workers among each other without a dispatcher: meshes that meet in an order that streams may bring
+ * about, and collectives in which a party cannot take part: nobody waits for ever.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -32,7 +32,8 @@ static void introduce(gt_exchange *to, int32_t worker, gt_exchange *whom)
 static void expect_message(gt_exchange *one, const char *text)
 {
     gt_message *message;
-    if (CHECK(one->ops->ready(one, 0, 5, 0, PATIENCE_MS)) && CHECK_EQ(one->ops->take(one, 0, 5, 0, &message), GT_OK)) {
+    if (CHECK(one->ops->ready(one, 0, 5, 0, PATIENCE_MS)) &&
+        CHECK_EQ(one->ops->take(one, 0, 5, 0, &message), GT_OK)) {
         CHECK_EQ(message->bytes, strlen(text));
         CHECK(memcmp(message->data, text, strlen(text)) == 0);
         one->ops->done(one, message);

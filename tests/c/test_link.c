@@ -620,6 +620,32 @@ static void test_segments_flow(const void *argument)
     ends_close(&e);
 }
 
+/* The peer takes a number of segments and no more: who shares too many is told, and the link lives on. */
+static void test_segments_many(const void *argument)
+{
+    (void)argument;
+    enum { ABSURD = 1 << 16 };
+    gt_link *a, *b;
+    uint64_t id = 0;
+    gt_err err = GT_OK;
+    if (!CHECK_EQ(gt__link_memory_pair(&a, &b), GT_OK))
+        return;
+    while (err == GT_OK && id < ABSURD) {
+        gt_segment lost = {.id = ++id, .fd = -1}; /* without a descriptor: as many as we like */
+        while ((err = a->ops->share(a, &lost)) == GT_ERR_TIMEOUT)
+            CHECK(!b->ops->segment(b, UINT64_MAX)); /* takes what has come */
+    }
+    CHECK_EQ(err, GT_ERR_MEMORY);
+    CHECK(!b->ops->segment(b, UINT64_MAX));
+    CHECK(!b->gone && !a->gone);
+    a->ops->forget(a, 1);
+    b->ops->forget(b, 1);
+    CHECK_EQ(a->ops->share(a, &(gt_segment){.id = id, .fd = -1}), GT_OK);
+    CHECK(b->ops->segment(b, id));
+    gt__link_close(a);
+    gt__link_close(b);
+}
+
 /* A process that may have no more descriptors loses the one that comes, and not the link. */
 static void test_segment_lost(const void *argument)
 {
@@ -741,6 +767,7 @@ int main(int argc, char **argv)
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
         {.name = "segments", .run = test_segments, .which = RINGS},
         {.name = "segment flow", .run = test_segments_flow, .which = RINGS},
+        {.name = "many segments", .run = test_segments_many, .which = PAIR},
         {.name = "segment lost", .run = test_segment_lost, .which = RINGS},
         {.name = "crowded", .run = test_crowded, .which = RINGS},
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
