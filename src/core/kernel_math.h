@@ -445,12 +445,12 @@ GT_MATH double gt__trunc_divide_f64(double x, double y)
     GT_MATH T gt__shift_left_##suffix(T x, T y)                                                                   \
     {                                                                                                             \
         const T width = 8 * (T)sizeof(T);                                                                         \
-        return (y < 0) | (y >= width) ? 0 : (T)((U)x << (y & (width - 1)));                                       \
+        return ((y < 0) | (y >= width)) ? 0 : (T)((U)x << (y & (width - 1)));                                       \
     }                                                                                                             \
     GT_MATH T gt__shift_right_##suffix(T x, T y)                                                                  \
     {                                                                                                             \
         const T width = 8 * (T)sizeof(T);                                                                         \
-        return x >> ((y < 0) | (y >= width) ? width - 1 : y);                                                     \
+        return x >> (((y < 0) | (y >= width)) ? width - 1 : y);                                                     \
     }
 GT_MATH_INTEGER(i32, int32_t, uint32_t)
 GT_MATH_INTEGER(i64, int64_t, uint64_t)

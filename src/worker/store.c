@@ -109,19 +109,28 @@ void gt__buffer_release(gt_store *store, gt_buffer *buffer)
 /* ---- poison ------------------------------------------------------------------------------------------------ */
 
 /* For when there is no memory for another; never freed, since one reference is its own. A thread's, as stores are. */
-static _Thread_local struct {
-    gt_poison head;
-    char text[32];
-} last_words = {.head = {.references = 1, .err = GT_ERR_MEMORY}, .text = "the worker is out of memory"};
+static gt_poison *last_words(void)
+{
+    static const char text[] = "the worker is out of memory";
+    static _Thread_local union {
+        gt_poison poison;
+        char room[sizeof(gt_poison) + sizeof text];
+    } words;
+    if (!words.poison.references) {
+        words.poison.references = 1;
+        words.poison.err = GT_ERR_MEMORY;
+        memcpy(words.room + offsetof(gt_poison, text), text, sizeof text);
+    }
+    words.poison.references++;
+    return &words.poison;
+}
 
 gt_poison *gt__poison_new(gt_err err, const char *text)
 {
     size_t length = strlen(text);
     gt_poison *poison = malloc(sizeof *poison + length + 1);
-    if (!poison) { /* not even a sentence fits */
-        last_words.head.references++;
-        return &last_words.head;
-    }
+    if (!poison)
+        return last_words(); /* not even a sentence fits */
     *poison = (gt_poison){.references = 1, .err = err};
     memcpy(poison->text, text, length + 1);
     return poison;
