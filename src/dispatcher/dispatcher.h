@@ -87,6 +87,7 @@ typedef struct gt_dispatch_worker {
     bool observed;    /* each of them is told of */
     gt_watched watched;
     gt_report report; /* the last one, and its rows */
+    uint64_t queue;   /* records that it had been sent, and not executed, when that came */
     gt_report_row rows[GT_OP_COUNT];
     unsigned row_count;
     unsigned reports_due;    /* asked for and not there yet */

@@ -91,6 +91,7 @@ gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, cons
     }
     const uint8_t *from = record[1].bytes;
     memcpy(&worker->report, from, sizeof worker->report);
+    worker->queue = worker->records - worker->report.records;
     worker->row_count = 0;
     for (uint64_t k = 0; k < rows; k++) {
         gt_report_row row;

@@ -4,7 +4,7 @@
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
  *   workers[]  name, engine, index, link                    who it is
  *              instructions, records, sessions, tensors,    what the dispatcher knows: sent to it, living on it, and
- *              pending, queue                               answers owed; records sent that its report does not count yet
+ *              pending, queue                               answers owed; records sent and not executed when it last reported
  *              busy_seconds, idle_seconds, ops{}, memory{}  what its last report says (report.h); all 0 before the first
  *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}
  */
@@ -64,7 +64,7 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
             "\"bytes_moved\": %llu, \"link\": \"%s\", ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
             (unsigned long long)worker->sessions, worker->next_slot - worker->free_count - worker->parked_count, worker->pending_count,
-            (unsigned long long)(worker->row_count ? worker->records - worker->report.records : 0),
+            (unsigned long long)worker->queue,
             (unsigned long long)worker->moves, (unsigned long long)worker->collectives,
             (unsigned long long)worker->gathers, (unsigned long long)worker->bytes_moved, gt__link_name(worker->link));
     write_report(json, worker);
