@@ -239,9 +239,9 @@ static void *connect_main(void *argument)
     if (err == GT_OK)
         peer->fresh = link;
     mesh->attempts--;
-    pthread_cond_broadcast(&mesh->changed);
-    pthread_mutex_unlock(&mesh->mutex);
     wake(mesh);
+    pthread_cond_broadcast(&mesh->changed);
+    pthread_mutex_unlock(&mesh->mutex); /* the mesh may be closed from here on */
     free(a);
     return NULL;
 }

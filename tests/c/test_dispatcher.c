@@ -324,7 +324,7 @@ static void test_noise(const void *argument)
     for (int k = 0; k < SESSIONS; k++) {
         join_client(noisy[k]);
         for (int record = 0; record < 300; record++) {
-            gt_slot slots[4];
+            gt_slot slots[8];
             numbers_fill(&n, slots, sizeof slots);
             slots->ins = (gt_instruction){.op = (uint16_t)(1 + numbers_below(&n, GT_OP_COUNT - 1)),
                                           .flags = (uint8_t)(numbers_below(&n, 4) ? 0 : numbers_next(&n)),
@@ -336,6 +336,7 @@ static void test_noise(const void *argument)
             slots->ins.imm[1].u = numbers_below(&n, 3);
             int8_t tail = gt__op_table[slots->ins.op].tail;
             slots->ins.tail = (uint16_t)(tail < 0 ? numbers_below(&n, 4) : (uint64_t)tail);
+            CHECK((size_t)slots->ins.tail < sizeof slots / sizeof slots[0]);
             for (int word = 0; word < 8; word++)
                 slots[1].i64[word] = (int64_t)numbers_below(&n, 5);
             if (!send_slots(noisy[k], slots, 1u + slots->ins.tail))

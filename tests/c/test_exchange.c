@@ -121,7 +121,13 @@ static void party_new(party *p, gt_opcode op, unsigned self, int64_t elements, c
 static void party_free(party *p)
 {
     p->collective->ops->close(p->collective);
+    for (void *lent; (lent = p->exchange->ops->reclaim(p->exchange));)
+        gt__buffer_release(p->store, lent);
     p->exchange->ops->close(p->exchange);
+    if (p->call.out_buffer)
+        gt__buffer_release(p->store, p->call.out_buffer);
+    if (p->call.buffer)
+        gt__buffer_release(p->store, p->call.buffer);
     gt__store_free(&p->store);
     p->engine->ops->close(p->engine);
 }
