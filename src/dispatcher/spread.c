@@ -1,5 +1,5 @@
 /* spread.c: a session's spread tensors, and one record on them from plan to instructions. See spread.h. */
-#include "spread.h"
+#include "spread_rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -511,7 +511,7 @@ static bool name_relay(gt_session *session, uint64_t *segment)
 /* Whether the target wants this tensor placed: what nobody asked for must pay. */
 static bool wants_placed(const gt_target *target, const gt_meta *meta)
 {
-    return target && (!target->automatic || gt__meta_bytes(meta) >= (size_t)4 << 20);
+    return target && (!target->automatic || gt__meta_bytes(meta) >= GT_AUTOMATIC_BYTES);
 }
 
 static gt_err upload(gt_session *session, const gt_slot *record, const gt_target *target, gt_handle *handle)

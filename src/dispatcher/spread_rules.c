@@ -20,12 +20,7 @@
  */
 #include <string.h>
 
-#include "spread.h"
-
-/* Bytes from which GT_AUTO_SHARD splits a new tensor, and multiplications from which it splits a product. Below, a
- * second worker costs more (a few microseconds an instruction, a copy of the other operand) than it saves. */
-#define AUTOMATIC_BYTES ((size_t)4 << 20)
-#define AUTOMATIC_PRODUCTS 64e6
+#include "spread_rules.h"
 
 static gt_err no_memory(void)
 {
@@ -43,8 +38,7 @@ static bool asked_for(const gt_target *target, int32_t worker)
     return false;
 }
 
-/* Whether a layout uses none but the workers that the scope asks for. */
-static bool within(const gt_task *task, const gt_layout *layout)
+bool gt__rule_within(const gt_task *task, const gt_layout *layout)
 {
     if (!task->target || task->target->automatic)
         return true;
@@ -55,11 +49,6 @@ static bool within(const gt_task *task, const gt_layout *layout)
     return true;
 }
 
-static bool is_split(const gt_source *source)
-{
-    return source->meta && source->layout->kind == GT_SPLIT;
-}
-
 /* The worker with most of the operands' bytes, of those asked for. */
 static int32_t heaviest_worker(const gt_task *task)
 {
@@ -67,7 +56,7 @@ static int32_t heaviest_worker(const gt_task *task)
     size_t most = 0;
     for (unsigned k = 0; k < task->count; k++) {
         const gt_source *source = &task->source[k];
-        if (!source->meta || !within(task, source->layout) || source->layout->kind != GT_REPLICATED)
+        if (!source->meta || !gt__rule_within(task, source->layout) || source->layout->kind != GT_REPLICATED)
             continue;
         size_t bytes = gt__meta_bytes(source->meta) + 1;
         if (bytes > most) {
@@ -86,7 +75,7 @@ static gt_layout *whole_layout(const gt_task *task)
         return gt__layout_replicated(task->target->worker, task->target->count);
     for (unsigned k = 0; k < task->count; k++) {
         const gt_source *source = &task->source[k];
-        if (source->meta && source->layout->count > 1 && within(task, source->layout) &&
+        if (source->meta && source->layout->count > 1 && gt__rule_within(task, source->layout) &&
             (!best || source->layout->count > best->count))
             best = source->layout;
     }
@@ -96,23 +85,21 @@ static gt_layout *whole_layout(const gt_task *task)
     return alone ? gt__layout_retain(alone) : NULL;
 }
 
-/* Everything whole. */
-static gt_err plan_whole(gt_task *task, gt_plan *plan)
+gt_err gt__rule_whole(gt_task *task, gt_plan *plan)
 {
     if (!(plan->result = whole_layout(task)))
         return no_memory();
     bool gathers = false;
     for (unsigned k = 0; k < task->count; k++) {
         plan->operand[k] = task->source[k].meta ? gt__layout_retain(plan->result) : NULL;
-        gathers |= is_split(&task->source[k]);
+        gathers |= gt__rule_is_split(&task->source[k]);
     }
     for (unsigned k = 0; gathers && k < plan->result->count; k++)
         task->session->dispatcher->workers[plan->result->member[k].worker]->gathers++;
     return GT_OK;
 }
 
-/* Set operand k to the split of the plan along `axis` of its own, or whole if that is negative. */
-static gt_err want(const gt_task *task, gt_plan *plan, unsigned k, const gt_layout *like, int axis)
+gt_err gt__rule_want(const gt_task *task, gt_plan *plan, unsigned k, const gt_layout *like, int axis)
 {
     if (!task->source[k].meta)
         return GT_OK;
@@ -125,18 +112,17 @@ static gt_err want(const gt_task *task, gt_plan *plan, unsigned k, const gt_layo
     return plan->operand[k] ? GT_OK : no_memory();
 }
 
-static gt_err give(gt_plan *plan, const gt_layout *like, gt_layout_kind kind, unsigned axis)
+gt_err gt__rule_give(gt_plan *plan, const gt_layout *like, gt_layout_kind kind, unsigned axis)
 {
     plan->result = gt__layout_like(like, kind, axis);
     return plan->result ? GT_OK : no_memory();
 }
 
-/* The split operand with most elements, of those on the workers asked for; -1: none. */
-static int leading_split(const gt_task *task)
+int gt__rule_lead(const gt_task *task)
 {
     int best = -1;
     for (unsigned k = 0; k < task->count; k++)
-        if (is_split(&task->source[k]) && within(task, task->source[k].layout) &&
+        if (gt__rule_is_split(&task->source[k]) && gt__rule_within(task, task->source[k].layout) &&
             (best < 0 || task->source[k].meta->numel > task->source[best].meta->numel))
             best = (int)k;
     return best;
@@ -149,7 +135,8 @@ static bool wants_parts(const gt_task *task)
     if (!target || !target->split || target->automatic || target->count < 2)
         return false;
     for (unsigned k = 0; k < task->count; k++)
-        if (task->source[k].meta && task->source[k].layout->count > 1 && within(task, task->source[k].layout))
+        if (task->source[k].meta && task->source[k].layout->count > 1 &&
+            gt__rule_within(task, task->source[k].layout))
             return false; /* replicated there: it stays that */
     return true;
 }
@@ -175,20 +162,21 @@ static bool stays_partial(const gt_task *task)
     case GT_OP_add:
     case GT_OP_sub:
         return a->meta && b->meta && a->layout->kind == GT_PARTIAL && b->layout->kind == GT_PARTIAL &&
-               gt__layout_same_workers(a->layout, b->layout) && within(task, a->layout) &&
+               gt__layout_same_workers(a->layout, b->layout) && gt__rule_within(task, a->layout) &&
                gt__meta_same_shape(a->meta, b->meta);
     case GT_OP_neg:
-        return task->ins->flags & GT_FLAG_BACKWARD && a->layout->kind == GT_PARTIAL && within(task, a->layout);
+        return task->ins->flags & GT_FLAG_BACKWARD && a->layout->kind == GT_PARTIAL &&
+               gt__rule_within(task, a->layout);
     case GT_OP_mul:
     case GT_OP_div:
         return task->ins->flags & GT_FLAG_BACKWARD && a->meta && !b->meta && a->layout->kind == GT_PARTIAL &&
-               gt__dtype_is_float((gt_dtype)a->meta->dtype) && within(task, a->layout);
+               gt__dtype_is_float((gt_dtype)a->meta->dtype) && gt__rule_within(task, a->layout);
     default:
         return false;
     }
 }
 
-static gt_err plan_as_is(const gt_task *task, gt_plan *plan)
+gt_err gt__rule_as_is(const gt_task *task, gt_plan *plan)
 {
     plan->result = gt__layout_retain(task->source[0].layout);
     for (unsigned k = 0; k < task->count; k++)
@@ -204,34 +192,34 @@ static int lined_up(const gt_task *task, unsigned k, unsigned d)
     return axis >= 0 && meta->shape[axis] == task->out.shape[d] ? axis : -1;
 }
 
-static gt_err plan_elementwise(gt_task *task, gt_plan *plan)
+gt_err gt__plan_elementwise(gt_task *task, gt_plan *plan)
 {
     if (stays_partial(task))
-        return plan_as_is(task, plan);
+        return gt__rule_as_is(task, plan);
     gt_layout *like = NULL;
     unsigned d = 0;
-    int lead = leading_split(task);
+    int lead = gt__rule_lead(task);
     if (lead >= 0) {
         like = gt__layout_retain(task->source[lead].layout);
         d = like->axis + task->out.rank - task->source[lead].meta->rank;
         if (task->out.shape[d] != task->source[lead].meta->shape[like->axis]) { /* one row, stretched */
             gt__layout_release(like);
-            return plan_whole(task, plan);
+            return gt__rule_whole(task, plan);
         }
     } else if (wants_parts(task) && (like = wanted_parts(task)) && like->kind == GT_SPLIT)
         d = like->axis;
     else {
         gt__layout_release(like);
-        return plan_whole(task, plan);
+        return gt__rule_whole(task, plan);
     }
     gt_err err = GT_OK;
     for (unsigned k = 0; k < task->count && err == GT_OK; k++)
         if (task->source[k].meta)
-            err = want(task, plan, k, like, lined_up(task, k, d));
+            err = gt__rule_want(task, plan, k, like, lined_up(task, k, d));
     if (err == GT_OK && d == like->axis)
         plan->result = gt__layout_retain(like);
     else if (err == GT_OK)
-        err = give(plan, like, GT_SPLIT, d);
+        err = gt__rule_give(plan, like, GT_SPLIT, d);
     gt__layout_release(like);
     return err;
 }
@@ -239,16 +227,15 @@ static gt_err plan_elementwise(gt_task *task, gt_plan *plan)
 /* ---- along an axis, and reductions -----------------------------------------------------------------------------
  * */
 
-/* The result is split along `axis` as operand 0 is along its own; no other operand. */
-static gt_err plan_keep(gt_task *task, gt_plan *plan, unsigned axis)
+gt_err gt__rule_keep(gt_task *task, gt_plan *plan, unsigned axis)
 {
     plan->operand[0] = gt__layout_retain(task->source[0].layout);
-    return give(plan, task->source[0].layout, GT_SPLIT, axis);
+    return gt__rule_give(plan, task->source[0].layout, GT_SPLIT, axis);
 }
 
-static bool has_parts_here(const gt_task *task, unsigned k)
+bool gt__rule_has_parts(const gt_task *task, unsigned k)
 {
-    return is_split(&task->source[k]) && within(task, task->source[k].layout);
+    return gt__rule_is_split(&task->source[k]) && gt__rule_within(task, task->source[k].layout);
 }
 
 /* Where axis `axis` of the operand is in the result once the axes of the mask are gone. */
@@ -263,21 +250,21 @@ static gt_err plan_along(gt_task *task, gt_plan *plan)
 {
     int64_t along = task->ins->imm[0].i;
     bool argreduce = gt__op_table[task->ins->op].form == GT_FORM_ARGREDUCE;
-    if (!has_parts_here(task, 0) || along < 0 || task->source[0].layout->axis == along)
-        return plan_whole(task, plan);
+    if (!gt__rule_has_parts(task, 0) || along < 0 || task->source[0].layout->axis == along)
+        return gt__rule_whole(task, plan);
     unsigned axis = task->source[0].layout->axis;
-    return plan_keep(task, plan, argreduce ? reduced_axis(task, (uint64_t)1 << along, axis) : axis);
+    return gt__rule_keep(task, plan, argreduce ? reduced_axis(task, (uint64_t)1 << along, axis) : axis);
 }
 
 /* All operands split alike, along an axis that the op does not run along. */
 static gt_err plan_alike(gt_task *task, gt_plan *plan)
 {
-    int lead = leading_split(task);
+    int lead = gt__rule_lead(task);
     if (lead < 0 || task->source[lead].layout->axis == task->ins->imm[0].i)
-        return plan_whole(task, plan);
+        return gt__rule_whole(task, plan);
     gt_layout *like = task->source[lead].layout;
     for (unsigned k = 0; k < task->count; k++)
-        GT_TRY(want(task, plan, k, like, like->axis));
+        GT_TRY(gt__rule_want(task, plan, k, like, like->axis));
     plan->result = gt__layout_retain(like);
     return GT_OK;
 }
@@ -287,13 +274,14 @@ static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
 {
     unsigned lines =
         task->ins->op == GT_OP_layer_norm ? 1 : 2; /* operands that are lines; the others are weights */
-    int lead = leading_split(task);
+    int lead = gt__rule_lead(task);
     if (lead < 0 || lead >= (int)lines || task->source[lead].layout->axis >= task->ins->imm[0].i)
-        return plan_whole(task, plan);
+        return gt__rule_whole(task, plan);
     gt_layout *like = task->source[lead].layout;
     for (unsigned k = 0; k < task->count; k++)
-        GT_TRY(want(task, plan, k, like, k < lines ? like->axis : -1));
-    return give(plan, like, task->ins->op == GT_OP_layer_norm_backward_weight ? GT_PARTIAL : GT_SPLIT, like->axis);
+        GT_TRY(gt__rule_want(task, plan, k, like, k < lines ? like->axis : -1));
+    return gt__rule_give(plan, like, task->ins->op == GT_OP_layer_norm_backward_weight ? GT_PARTIAL : GT_SPLIT,
+                         like->axis);
 }
 
 /* Windows slide over the last axes; what is before them, the batch, is split freely. Gradients of weights add up over it. */
@@ -301,14 +289,14 @@ static gt_err plan_window(gt_task *task, gt_plan *plan)
 {
     gt_form form = (gt_form)gt__op_table[task->ins->op].form;
     unsigned lines = form == GT_FORM_CONV_WEIGHT || form == GT_FORM_MAX_POOL ? 2 : 1; /* the others are weights */
-    int lead = leading_split(task);
+    int lead = gt__rule_lead(task);
     if (lead < 0 || lead >= (int)lines || task->source[lead].layout->axis != 0 ||
         task->source[lead].meta->rank <= task->ins->rank)
-        return plan_whole(task, plan);
+        return gt__rule_whole(task, plan);
     gt_layout *like = task->source[lead].layout;
     for (unsigned k = 0; k < task->count; k++)
-        GT_TRY(want(task, plan, k, like, k < lines ? 0 : -1));
-    return give(plan, like, form == GT_FORM_CONV_WEIGHT ? GT_PARTIAL : GT_SPLIT, 0);
+        GT_TRY(gt__rule_want(task, plan, k, like, k < lines ? 0 : -1));
+    return gt__rule_give(plan, like, form == GT_FORM_CONV_WEIGHT ? GT_PARTIAL : GT_SPLIT, 0);
 }
 
 static gt_err plan_reduce(gt_task *task, gt_plan *plan)
@@ -318,12 +306,12 @@ static gt_err plan_reduce(gt_task *task, gt_plan *plan)
     uint64_t mask = task->ins->imm[0].u;
     if (!mask)
         mask = ((uint64_t)1 << a->meta->rank) - 1;
-    if (op == GT_OP_sum && a->layout->kind == GT_PARTIAL && within(task, a->layout))
-        return plan_as_is(task, plan);
-    if (!has_parts_here(task, 0))
-        return plan_whole(task, plan);
+    if (op == GT_OP_sum && a->layout->kind == GT_PARTIAL && gt__rule_within(task, a->layout))
+        return gt__rule_as_is(task, plan);
+    if (!gt__rule_has_parts(task, 0))
+        return gt__rule_whole(task, plan);
     if (!(mask >> a->layout->axis & 1))
-        return plan_keep(task, plan, reduced_axis(task, mask, a->layout->axis));
+        return gt__rule_keep(task, plan, reduced_axis(task, mask, a->layout->axis));
     plan->operand[0] = gt__layout_retain(a->layout);
     bool real = gt__dtype_is_float((gt_dtype)a->meta->dtype);
     if (op == GT_OP_sum || (op == GT_OP_mean && real)) {
@@ -331,15 +319,15 @@ static gt_err plan_reduce(gt_task *task, gt_plan *plan)
         for (unsigned axis = 0; axis < a->meta->rank; axis++)
             elements *= mask >> axis & 1 ? (double)a->meta->shape[axis] : 1;
         plan->divide = op == GT_OP_mean ? elements : 0;
-        return give(plan, a->layout, GT_PARTIAL, 0);
+        return gt__rule_give(plan, a->layout, GT_PARTIAL, 0);
     }
     if (op == GT_OP_amax || op == GT_OP_amin || op == GT_OP_any || op == GT_OP_all || op == GT_OP_prod) {
         plan->two_stage = true;
-        return give(plan, a->layout, GT_REPLICATED, 0);
+        return gt__rule_give(plan, a->layout, GT_REPLICATED, 0);
     }
     gt__layout_release(plan->operand[0]);
     plan->operand[0] = NULL;
-    return plan_whole(task, plan);
+    return gt__rule_whole(task, plan);
 }
 
 /* ---- matmul --------------------------------------------------------------------------------------------------
@@ -380,21 +368,24 @@ static gt_err plan_product(gt_task *task, gt_plan *plan, unsigned k, const gt_la
     const gt_meta *other = task->source[!k].meta;
     switch (matmul_role(task, k, axis, &result_axis)) {
     case CONTRACTED:
-        GT_TRY(want(task, plan, k, like, (int)axis));
-        GT_TRY(want(task, plan, !k, like, k == 1 ? other->rank - 1 : other->rank == 1 ? 0 : other->rank - 2));
-        return give(plan, like, GT_PARTIAL, 0);
+        GT_TRY(gt__rule_want(task, plan, k, like, (int)axis));
+        GT_TRY(gt__rule_want(task, plan, !k, like,
+                             k == 1             ? other->rank - 1
+                             : other->rank == 1 ? 0
+                                                : other->rank - 2));
+        return gt__rule_give(plan, like, GT_PARTIAL, 0);
     case OWN:
-        GT_TRY(want(task, plan, k, like, (int)axis));
-        GT_TRY(want(task, plan, !k, like, -1));
-        return give(plan, like, GT_SPLIT, result_axis);
+        GT_TRY(gt__rule_want(task, plan, k, like, (int)axis));
+        GT_TRY(gt__rule_want(task, plan, !k, like, -1));
+        return gt__rule_give(plan, like, GT_SPLIT, result_axis);
     case BATCH:
         if (task->source[k].meta->shape[axis] != task->out.shape[result_axis])
             break;
-        GT_TRY(want(task, plan, k, like, (int)axis));
-        GT_TRY(want(task, plan, !k, like, matmul_batch_axis(task, !k, result_axis)));
-        return give(plan, like, GT_SPLIT, result_axis);
+        GT_TRY(gt__rule_want(task, plan, k, like, (int)axis));
+        GT_TRY(gt__rule_want(task, plan, !k, like, matmul_batch_axis(task, !k, result_axis)));
+        return gt__rule_give(plan, like, GT_SPLIT, result_axis);
     }
-    return plan_whole(task, plan);
+    return gt__rule_whole(task, plan);
 }
 
 /* Nobody has split the operands: split the result as the scope wants it, or where that pays. */
@@ -406,12 +397,12 @@ static gt_err plan_new_product(gt_task *task, gt_plan *plan)
     if (wants_parts(task))
         like = wanted_parts(task);
     else if (target && target->automatic && target->count > 1 && task->out.rank &&
-             (double)task->out.numel * (double)a->shape[a->rank - 1] >= AUTOMATIC_PRODUCTS &&
+             (double)task->out.numel * (double)a->shape[a->rank - 1] >= GT_AUTOMATIC_PRODUCTS &&
              task->out.shape[0] >= target->count)
         like = gt__layout_even(0, task->out.shape[0], target->worker, target->count);
     gt_err err = GT_OK;
     if (!like || like->kind != GT_SPLIT)
-        err = plan_whole(task, plan);
+        err = gt__rule_whole(task, plan);
     else {
         unsigned d = like->axis, trailing = (a->rank > 1) + (b->rank > 1), batch = task->out.rank - trailing;
         int axis_a = d < batch ? matmul_batch_axis(task, 0, d) : -1,
@@ -420,9 +411,9 @@ static gt_err plan_new_product(gt_task *task, gt_plan *plan)
             axis_a = a->rank - 2;
         else if (d >= batch)
             axis_b = b->rank - 1;
-        err = want(task, plan, 0, like, axis_a);
+        err = gt__rule_want(task, plan, 0, like, axis_a);
         if (err == GT_OK)
-            err = want(task, plan, 1, like, axis_b);
+            err = gt__rule_want(task, plan, 1, like, axis_b);
         if (err == GT_OK)
             plan->result = gt__layout_retain(like);
     }
@@ -432,7 +423,7 @@ static gt_err plan_new_product(gt_task *task, gt_plan *plan)
 
 static gt_err plan_matmul(gt_task *task, gt_plan *plan)
 {
-    bool a = has_parts_here(task, 0), b = has_parts_here(task, 1);
+    bool a = gt__rule_has_parts(task, 0), b = gt__rule_has_parts(task, 1);
     if (!a && !b)
         return plan_new_product(task, plan);
     unsigned k = b && (!a || task->source[1].meta->numel > task->source[0].meta->numel), unused;
@@ -446,313 +437,15 @@ static gt_err plan_matmul(gt_task *task, gt_plan *plan)
     return plan_product(task, plan, k, task->source[k].layout, task->source[k].layout->axis);
 }
 
-/* ---- views ----------------------------------------------------------------------------------------------------
- * */
-
-static void localize_shape(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    (void)task;
-    if (plan->result->kind == GT_SPLIT)
-        record[1].i64[plan->result->axis] = plan->result->member[member].count;
-}
-
-static bool partial_here(const gt_task *task)
-{
-    return task->source[0].layout->kind == GT_PARTIAL && within(task, task->source[0].layout);
-}
-
-static gt_err plan_permute(gt_task *task, gt_plan *plan)
-{
-    if (partial_here(task))
-        return plan_as_is(task, plan);
-    if (!has_parts_here(task, 0))
-        return plan_whole(task, plan);
-    for (unsigned d = 0; d < task->out.rank; d++)
-        if ((task->ins->imm[0].u >> (8 * d) & 0xff) == task->source[0].layout->axis)
-            return plan_keep(task, plan, d);
-    return plan_whole(task, plan);
-}
-
-static gt_err plan_expand(gt_task *task, gt_plan *plan)
-{
-    if (partial_here(task))
-        return plan_as_is(task, plan);
-    if (!has_parts_here(task, 0))
-        return plan_whole(task, plan);
-    const gt_meta *a = task->source[0].meta;
-    unsigned axis = task->source[0].layout->axis, d = axis + task->out.rank - a->rank;
-    if (a->shape[axis] != task->out.shape[d])
-        return plan_whole(task, plan);
-    plan->localize = localize_shape;
-    return plan_keep(task, plan, d);
-}
-
-/* Where the parts start in a reshaped tensor: an axis of it begins where the split one does, and no part ends
- * inside one of its rows. */
-static gt_layout *reshaped(const gt_layout *from, const gt_meta *a, const gt_meta *out)
-{
-    int64_t before = 1, inner = 1, outer = 1;
-    for (unsigned d = 0; d < from->axis; d++)
-        before *= a->shape[d];
-    for (unsigned d = from->axis + 1u; d < a->rank; d++)
-        inner *= a->shape[d];
-    for (unsigned d = 0; d < out->rank; outer *= out->shape[d++]) {
-        if (outer != before || out->shape[d] < from->count)
-            continue;
-        int64_t row = out->numel / outer / out->shape[d];
-        gt_layout *layout = gt__layout_like(from, GT_SPLIT, d);
-        bool fits = layout;
-        for (unsigned k = 0; fits && k < from->count; k++) {
-            gt_member *member = &layout->member[k];
-            fits = member->start * inner % row == 0 && member->count * inner % row == 0;
-            member->start = member->start * inner / row;
-            member->count = member->count * inner / row;
-        }
-        if (fits)
-            return layout;
-        gt__layout_release(layout);
-    }
-    return NULL;
-}
-
-static gt_err plan_reshape(gt_task *task, gt_plan *plan)
-{
-    if (partial_here(task))
-        return plan_as_is(task, plan);
-    if (!has_parts_here(task, 0) || !task->out.numel ||
-        !(plan->result = reshaped(task->source[0].layout, task->source[0].meta, &task->out)))
-        return plan_whole(task, plan);
-    plan->operand[0] = gt__layout_retain(task->source[0].layout);
-    plan->localize = localize_shape;
-    return GT_OK;
-}
-
-/* The elements start, start + step, ... that lie in a part, step > 0: how many, and the first one's place in the
- * slice. */
-static int64_t taken(const gt_member *part, int64_t start, int64_t step, int64_t count, int64_t *first)
-{
-    int64_t end = part->start + part->count;
-    *first = part->start <= start ? 0 : (part->start - start + step - 1) / step;
-    int64_t last = end <= start ? 0 : (end - start + step - 1) / step; /* first one past the part */
-    last = last < count ? last : count;
-    return last > *first ? last - *first : 0;
-}
-
-static void localize_slice(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    unsigned axis = task->source[0].layout->axis;
-    const gt_member *have = &plan->operand[0]->member[member];
-    int64_t first = 0, start = record[1].i64[axis], step = record[2].i64[axis];
-    int64_t count = taken(have, start, step, record[3].i64[axis], &first);
-    record[1].i64[axis] = start + first * step - have->start;
-    record[3].i64[axis] = count;
-}
-
-/* Parts of which nothing is taken drop out. */
-static gt_err plan_slice(gt_task *task, gt_plan *plan)
-{
-    if (partial_here(task))
-        return plan_as_is(task, plan);
-    const gt_layout *from = task->source[0].layout;
-    unsigned axis = from->axis, count = 0;
-    const gt_slot *tail = task->record + 1;
-    if (!has_parts_here(task, 0) || tail[1].i64[axis] < 1 || tail[2].i64[axis] < 1)
-        return plan_whole(task, plan);
-    int64_t first, start = tail[0].i64[axis], step = tail[1].i64[axis], all = tail[2].i64[axis];
-    for (unsigned k = 0; k < from->count; k++)
-        count += taken(&from->member[k], start, step, all, &first) > 0;
-    plan->operand[0] = gt__layout_new(GT_SPLIT, axis, count);
-    plan->result = gt__layout_new(count > 1 ? GT_SPLIT : GT_REPLICATED, count > 1 ? axis : 0, count);
-    plan->localize = localize_slice;
-    if (!plan->operand[0] || !plan->result)
-        return no_memory();
-    for (unsigned k = 0, to = 0; k < from->count; k++) {
-        int64_t part = taken(&from->member[k], start, step, all, &first);
-        if (!part)
-            continue;
-        plan->operand[0]->member[to] = from->member[k];
-        plan->result->member[to++] = (gt_member){.worker = from->member[k].worker, .start = first, .count = part};
-    }
-    return GT_OK;
-}
-
-/* ---- movement --------------------------------------------------------------------------------------------------
- * */
-
-/* A part that starts later sees the diagonal elsewhere. */
-static void localize_triangle(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    unsigned axis = plan->result->axis;
-    int64_t start = plan->result->member[member].start;
-    if (plan->result->kind == GT_SPLIT && axis + 2u == task->out.rank)
-        record->ins.imm[0].i += start;
-    else if (plan->result->kind == GT_SPLIT && axis + 1u == task->out.rank)
-        record->ins.imm[0].i -= start;
-}
-
-static gt_err plan_triangle(gt_task *task, gt_plan *plan)
-{
-    if (!has_parts_here(task, 0))
-        return plan_whole(task, plan);
-    plan->localize = localize_triangle;
-    return plan_keep(task, plan, task->source[0].layout->axis);
-}
-
-/* out = a[:axis] + index.shape + a[axis+1:]: split as the index is, or as `a` is along another axis. */
-static gt_err plan_take(gt_task *task, gt_plan *plan)
-{
-    const gt_meta *index = task->source[1].meta;
-    unsigned along = (unsigned)task->ins->imm[0].i;
-    if (has_parts_here(task, 1)) {
-        gt_layout *like = task->source[1].layout;
-        GT_TRY(want(task, plan, 0, like, -1));
-        GT_TRY(want(task, plan, 1, like, like->axis));
-        return give(plan, like, GT_SPLIT, along + like->axis);
-    }
-    if (!has_parts_here(task, 0) || task->source[0].layout->axis == along)
-        return plan_whole(task, plan);
-    gt_layout *like = task->source[0].layout;
-    GT_TRY(want(task, plan, 0, like, like->axis));
-    GT_TRY(want(task, plan, 1, like, -1));
-    return give(plan, like, GT_SPLIT, like->axis < along ? like->axis : like->axis + index->rank - 1u);
-}
-
-/* Tensors of one rank that are indexed along one axis: all split alike along another, where their sizes agree. */
-static gt_err plan_indexed(gt_task *task, gt_plan *plan)
-{
-    int lead = leading_split(task);
-    if (lead < 0)
-        return plan_whole(task, plan);
-    gt_layout *like = task->source[lead].layout;
-    int64_t size = task->source[lead].meta->shape[like->axis];
-    bool fits = like->axis != task->ins->imm[0].i;
-    for (unsigned k = 0; fits && k < task->count; k++)
-        fits = !task->source[k].meta || task->source[k].meta->shape[like->axis] == size;
-    if (!fits)
-        return plan_whole(task, plan);
-    for (unsigned k = 0; k < task->count; k++)
-        GT_TRY(want(task, plan, k, like, like->axis));
-    plan->result = gt__layout_retain(like);
-    return GT_OK;
-}
-
-/* What is added from parts adds up to a partial sum; only one member starts from the tensor that is added to. */
-static gt_err plan_scatter(gt_task *task, gt_plan *plan)
-{
-    const gt_source *a = &task->source[0], *index = &task->source[1], *src = &task->source[2];
-    bool apart = is_split(index) && src->meta && is_split(src) && within(task, index->layout) &&
-                 gt__layout_equal(index->layout, src->layout) && gt__meta_same_shape(index->meta, src->meta);
-    if (task->ins->op == GT_OP_scatter_add && apart && !is_split(a) &&
-        index->layout->axis == task->ins->imm[0].i) {
-        GT_TRY(want(task, plan, 0, index->layout, -1));
-        GT_TRY(want(task, plan, 1, index->layout, index->layout->axis));
-        GT_TRY(want(task, plan, 2, index->layout, index->layout->axis));
-        plan->only_first = true;
-        return give(plan, index->layout, GT_PARTIAL, 0);
-    }
-    return plan_indexed(task, plan);
-}
-
-static void localize_assign(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    (void)task;
-    if (plan->result->kind == GT_SPLIT)
-        record[3].i64[plan->result->axis] = plan->result->member[member].count;
-}
-
-/* Whole rows of the split axis are assigned to: each member assigns to its own. */
-static gt_err plan_assign(gt_task *task, gt_plan *plan)
-{
-    const gt_source *a = &task->source[0];
-    const gt_slot *tail = task->record + 1;
-    if (!has_parts_here(task, 0))
-        return plan_whole(task, plan);
-    unsigned axis = a->layout->axis;
-    if (tail[0].i64[axis] != 0 || tail[1].i64[axis] != 1 || tail[2].i64[axis] != a->meta->shape[axis])
-        return plan_whole(task, plan);
-    const gt_meta *src = task->source[1].meta;
-    int src_axis = src ? (int)axis - (a->meta->rank - src->rank) : -1;
-    if (src && src_axis >= 0 && src->shape[src_axis] != a->meta->shape[axis])
-        src_axis = -1;
-    GT_TRY(want(task, plan, 0, a->layout, (int)axis));
-    GT_TRY(want(task, plan, 1, a->layout, src_axis));
-    plan->localize = localize_assign;
-    plan->result = gt__layout_retain(a->layout);
-    return GT_OK;
-}
-
-/* ---- creation -------------------------------------------------------------------------------------------------
- * */
-
-/* Random numbers of a part: runs of the whole tensor's elements (op.h). */
-static void localize_random(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    const gt_layout *layout = plan->result;
-    if (layout->kind != GT_SPLIT)
-        return;
-    int64_t inner = 1;
-    for (unsigned d = layout->axis + 1u; d < task->out.rank; d++)
-        inner *= task->out.shape[d];
-    record[1].i64[layout->axis] = layout->member[member].count;
-    record[2].i64[2] = layout->member[member].start * inner;
-    record[2].i64[3] = layout->member[member].count * inner;
-    record[2].i64[4] = task->out.shape[layout->axis] * inner;
-}
-
-/* The i-th number is start + i * step in the whole and in a part (op.h). */
-static void localize_range(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    (void)task;
-    localize_shape(task, plan, member, record);
-    if (plan->result->kind == GT_SPLIT)
-        record[1].i64[1] = plan->result->member[member].start;
-}
-
-static void localize_eye(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
-{
-    localize_shape(task, plan, member, record);
-    if (plan->result->kind == GT_SPLIT)
-        record[1].i64[2] =
-            plan->result->axis == 0 ? plan->result->member[member].start : -plan->result->member[member].start;
-}
-
-static gt_err plan_create(gt_task *task, gt_plan *plan)
-{
-    const gt_target *target = task->target;
-    gt_form form = (gt_form)gt__op_table[task->ins->op].form;
-    bool small = target && target->automatic &&
-                 (gt__meta_bytes(&task->out) < AUTOMATIC_BYTES || task->out.shape[0] < target->count);
-    if (!target || small)
-        return plan_whole(task, plan);
-    if (!(plan->result = gt__target_layout(target, &task->out)))
-        return GT_ERR_VALUE;
-    plan->localize = form == GT_FORM_RANDOM   ? localize_random
-                     : form == GT_FORM_ARANGE ? localize_range
-                     : form == GT_FORM_EYE    ? localize_eye
-                                              : localize_shape;
-    return GT_OK;
-}
-
-/* A copy under a scope is placed exactly as the scope says. */
-static gt_err plan_copy(gt_task *task, gt_plan *plan)
-{
-    if (!task->target || task->target->automatic || task->ins->flags & GT_FLAG_BACKWARD)
-        return plan_elementwise(task, plan);
-    if (!(plan->result = gt__target_layout(task->target, &task->out)))
-        return GT_ERR_VALUE;
-    plan->operand[0] = gt__layout_retain(plan->result);
-    return GT_OK;
-}
-
 /* ------------------------------------------------------------------------------------------------------------- */
 
-static gt_err (*const rules[])(gt_task *, gt_plan *) = {
-    [GT_FORM_UNARY] = plan_elementwise,
-    [GT_FORM_BINARY] = plan_elementwise,
-    [GT_FORM_TERNARY] = plan_elementwise,
-    [GT_FORM_CAST] = plan_elementwise,
-    [GT_FORM_WRAP_INDEX] = plan_elementwise,
-    [GT_FORM_COPY] = plan_copy,
+static gt_rule *const rules[] = {
+    [GT_FORM_UNARY] = gt__plan_elementwise,
+    [GT_FORM_BINARY] = gt__plan_elementwise,
+    [GT_FORM_TERNARY] = gt__plan_elementwise,
+    [GT_FORM_CAST] = gt__plan_elementwise,
+    [GT_FORM_WRAP_INDEX] = gt__plan_elementwise,
+    [GT_FORM_COPY] = gt__plan_copy,
     [GT_FORM_REDUCE] = plan_reduce,
     [GT_FORM_ARGREDUCE] = plan_along,
     [GT_FORM_SCAN] = plan_along,
@@ -767,25 +460,26 @@ static gt_err (*const rules[])(gt_task *, gt_plan *) = {
     [GT_FORM_MAX_INDEX] = plan_window,
     [GT_FORM_POOL] = plan_window,
     [GT_FORM_MATMUL] = plan_matmul,
-    [GT_FORM_PERMUTE] = plan_permute,
-    [GT_FORM_EXPAND] = plan_expand,
-    [GT_FORM_RESHAPE] = plan_reshape,
-    [GT_FORM_SLICE] = plan_slice,
+    [GT_FORM_PERMUTE] = gt__plan_permute,
+    [GT_FORM_EXPAND] = gt__plan_expand,
+    [GT_FORM_RESHAPE] = gt__plan_reshape,
+    [GT_FORM_SLICE] = gt__plan_slice,
     [GT_FORM_CAT] = plan_alike,
-    [GT_FORM_TRIANGLE] = plan_triangle,
-    [GT_FORM_TAKE] = plan_take,
-    [GT_FORM_GATHER] = plan_indexed,
-    [GT_FORM_SCATTER] = plan_scatter,
-    [GT_FORM_ASSIGN] = plan_assign,
-    [GT_FORM_FULL] = plan_create,
-    [GT_FORM_ARANGE] = plan_create,
-    [GT_FORM_EYE] = plan_create,
-    [GT_FORM_RANDOM] = plan_create,
+    [GT_FORM_TRIANGLE] = gt__plan_triangle,
+    [GT_FORM_TAKE] = gt__plan_take,
+    [GT_FORM_GATHER] = gt__plan_indexed,
+    [GT_FORM_SCATTER] = gt__plan_scatter,
+    [GT_FORM_ASSIGN] = gt__plan_assign,
+    [GT_FORM_FULL] = gt__plan_create,
+    [GT_FORM_ARANGE] = gt__plan_create,
+    [GT_FORM_EYE] = gt__plan_create,
+    [GT_FORM_RANDOM] = gt__plan_create,
     [GT_FORM_CONTROL] = NULL,
 };
 
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan)
 {
     unsigned form = gt__op_table[task->ins->op].form;
-    return form < sizeof rules / sizeof rules[0] && rules[form] ? rules[form](task, plan) : plan_whole(task, plan);
+    return form < sizeof rules / sizeof rules[0] && rules[form] ? rules[form](task, plan)
+                                                                : gt__rule_whole(task, plan);
 }
