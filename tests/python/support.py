@@ -60,11 +60,16 @@ def torch_promotion(*dtypes):
     return torch.int32 if result == torch.int16 else result
 
 
+def placed(t):
+    """Where tensors of the tests live: test_sharded_table.py has them spread."""
+    return t
+
+
 def to_gt(x):
     """A GT tensor with the values and dtype of a torch tensor. NumPy has no bfloat16: it goes through float32."""
     if x.dtype == torch.bfloat16:
-        return gt.from_numpy(x.float().contiguous().numpy()).to(gt.bfloat16)
-    return gt.from_numpy(np.ascontiguousarray(x.detach().numpy()).reshape(tuple(x.shape)))
+        return placed(gt.from_numpy(x.float().contiguous().numpy()).to(gt.bfloat16))
+    return placed(gt.from_numpy(np.ascontiguousarray(x.detach().numpy()).reshape(tuple(x.shape))))
 
 
 def to_torch(t):
