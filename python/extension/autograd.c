@@ -73,9 +73,11 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
         }
         tensor = alias;
     }
-    ((TensorObject *)self)->tensor = tensor;
+    TensorObject *object = (TensorObject *)self;
+    object->tensor = tensor;
+    int status = UNLIKELY(object->bond != NULL) ? gt__py_pass_on(object, old) : 0;
     gt_tensor_release(old);
-    return 0;
+    return status;
 }
 
 static PyObject *get_requires_grad(PyObject *self, void *closure)
@@ -142,7 +144,10 @@ static PyObject *get_grad(PyObject *self, void *closure)
     gt_node *node = ((TensorObject *)self)->tensor->node;
     if (!node || !node->gradient)
         Py_RETURN_NONE;
-    return gt__py_wrap(gt_tensor_retain(node->gradient));
+    PyObject *gradient = gt__py_wrap(gt_tensor_retain(node->gradient));
+    if (gradient && gt__py_share_gradient((TensorObject *)gradient, node) < 0)
+        Py_CLEAR(gradient);
+    return gradient;
 }
 
 static int set_grad(PyObject *self, PyObject *value, void *closure)
@@ -196,21 +201,26 @@ int gt__py_set_value(PyObject *self, gt_tensor *value)
         return -1;
     }
     object->tensor = alias;
+    if (UNLIKELY(object->bond != NULL))
+        gt__py_part(object, old);
     gt_tensor_release(old);
     return 0;
 }
 
-PyObject *gt__py_detached(PyObject *self)
+PyObject *gt__py_detached(PyObject *self, bool shared)
 {
     gt_tensor *tensor = ((TensorObject *)self)->tensor, *out = NULL;
     gt_err err = gt__tensor_detach(tensor, &out);
-    return gt__py_result(err, out);
+    PyObject *result = gt__py_result(err, out);
+    if (result && shared && gt__py_share((TensorObject *)self, (TensorObject *)result) < 0)
+        Py_CLEAR(result);
+    return result;
 }
 
 static PyObject *method_detach(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return gt__py_detached(self);
+    return gt__py_detached(self, true);
 }
 
 static PyObject *method_detach_(PyObject *self, PyObject *unused)

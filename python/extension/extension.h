@@ -22,6 +22,7 @@
 typedef struct TensorObject {
     PyObject_HEAD gt_tensor *tensor; /* replaced by in-place operations; NULL only before initialisation */
     PyObject *weakrefs;
+    struct gt_py_bond *bond; /* with objects of the same value (sharing.c); NULL for nearly all */
 } TensorObject;
 
 /* The types are process-wide: the extension refuses a second interpreter (module.c). */
@@ -78,8 +79,21 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor);
 /* The same without a look at the mode: `x.data = value` (borrowed). A leaf stays that leaf. */
 int gt__py_set_value(PyObject *self, gt_tensor *value);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
-/* A new object of the same value, without a gradient. */
-PyObject *gt__py_detached(PyObject *self);
+/* A new object of the same value, without a gradient; `shared`: changes of one in place are the other's too. */
+PyObject *gt__py_detached(PyObject *self, bool shared);
+
+/* ---- sharing.c: objects that stand for one value ------------------------------------------------------------ */
+
+typedef struct gt_py_bond gt_py_bond;
+
+/* `other` is a new object of self's value: from now on each gets the other's in-place changes. */
+int gt__py_share(TensorObject *self, TensorObject *other);
+/* A new object shows the gradient of a node, which gets its in-place changes. */
+int gt__py_share_gradient(TensorObject *gradient, gt_node *node);
+/* An object with a bond got another value: after an in-place change, or because it was given other data and goes its way. */
+int gt__py_pass_on(TensorObject *self, const gt_tensor *old);
+void gt__py_part(TensorObject *self, const gt_tensor *old);
+void gt__py_unshare(TensorObject *self); /* it has a bond, and no more */
 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 

@@ -551,7 +551,7 @@ static PyObject *method_elements(PyObject *self, PyObject *unused)
 
 static PyObject *copy_object(PyObject *self)
 {
-    PyObject *copy = gt__py_detached(self);
+    PyObject *copy = gt__py_detached(self, false);
     if (copy && gt__py_set_requires_grad(copy, ((TensorObject *)self)->tensor->node != NULL) < 0)
         Py_CLEAR(copy);
     return copy;

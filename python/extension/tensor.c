@@ -27,6 +27,7 @@ PyObject *gt__py_wrap_new(gt_tensor *tensor)
     }
     self->tensor = tensor;
     self->weakrefs = NULL;
+    self->bond = NULL;
     return (PyObject *)self;
 }
 
@@ -35,6 +36,8 @@ static void tensor_dealloc(PyObject *object)
     TensorObject *self = (TensorObject *)object;
     if (UNLIKELY(self->weakrefs != NULL))
         PyObject_ClearWeakRefs(object);
+    if (UNLIKELY(self->bond != NULL))
+        gt__py_unshare(self);
     gt_tensor_release(self->tensor);
     if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < GT_PY_SPARES)) {
             gt__py_spares[gt__py_spare_count++] = self;
@@ -131,7 +134,7 @@ static PyObject *get_device(PyObject *self, void *closure)
 static PyObject *get_data(PyObject *self, void *closure)
 {
     (void)closure;
-    return gt__py_detached(self);
+    return gt__py_detached(self, true);
 }
 
 static int set_data(PyObject *self, PyObject *value, void *closure)
@@ -315,7 +318,7 @@ static PyGetSetDef own_attributes[] = {
     {.name = "itemsize", .get = get_itemsize, .doc = "Bytes of one element."},
     {.name = "nbytes", .get = get_nbytes, .doc = "Bytes of all elements."},
     {.name = "device", .get = get_device, .doc = "'gt': where a tensor lives is the dispatcher's business."},
-    {.name = "data", .get = get_data, .set = set_data, .doc = "The same value, apart from autograd."},
+    {.name = "data", .get = get_data, .set = set_data, .doc = "The same value, apart from autograd; changes in place go both ways."},
     {.name = NULL},
 };
 

@@ -161,8 +161,7 @@ def _floating(self, name):
 
 
 def _take(self, value):
-    self.data = value.to(self.dtype)
-    return self
+    return self._become(value.to(self.dtype))
 
 
 @method

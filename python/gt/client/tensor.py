@@ -95,8 +95,7 @@ def is_tensor(obj):
 @method
 def zero_(self):
     """zero_(): set every element to 0."""
-    self.data = _gt.zeros_like(self)
-    return self
+    return self._become(_gt.zeros_like(self))
 
 
 @method

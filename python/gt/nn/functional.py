@@ -252,8 +252,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     centered = input - mean
     variance = centered.square().mean(dims, True)
     if running_mean is not None:
-        running_mean.data = running_mean * (1 - momentum) + mean.detach().flatten() * momentum
-        running_var.data = (running_var * (1 - momentum)
+        running_mean._become(running_mean * (1 - momentum) + mean.detach().flatten() * momentum)
+        running_var._become(running_var * (1 - momentum)
                             + variance.detach().flatten() * (momentum * (count / (count - 1))))
     return _affine(centered * (variance + eps).rsqrt(), weight, bias)
 

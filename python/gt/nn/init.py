@@ -2,7 +2,8 @@
 
 import math
 
-from gt import Tensor, _gt
+from gt import Tensor, _gt, no_grad
+from gt.client.random import drawing
 
 
 def calculate_gain(nonlinearity, param=None):
@@ -32,10 +33,10 @@ def _fan(tensor, mode):
     return _fans(tensor)[modes.index(mode.lower())]
 
 
+@no_grad()
 def constant_(tensor, val):
     """The same value everywhere."""
-    tensor.data = _gt.full_like(tensor, val)
-    return tensor
+    return tensor._become(_gt.full_like(tensor, val))
 
 
 def zeros_(tensor):
@@ -48,22 +49,24 @@ def ones_(tensor):
     return constant_(tensor, 1.0)
 
 
+@no_grad()
 def eye_(tensor):
     """The unit matrix."""
     if tensor.ndim != 2:
         raise ValueError('Only tensors with 2 dimensions are supported')
-    tensor.data = _gt.eye(*tensor.shape, dtype=tensor.dtype)
-    return tensor
+    return tensor._become(_gt.eye(*tensor.shape, dtype=tensor.dtype))
 
 
-def uniform_(tensor, a=0.0, b=1.0):
+@no_grad()
+def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Uniformly distributed numbers between a and b."""
-    return Tensor.uniform_(tensor, a, b)
+    return Tensor.uniform_(tensor, a, b, generator=generator)
 
 
-def normal_(tensor, mean=0.0, std=1.0):
+@no_grad()
+def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Normally distributed numbers."""
-    return Tensor.normal_(tensor, mean, std)
+    return Tensor.normal_(tensor, mean, std, generator=generator)
 
 
 def _erfinv(x):
@@ -76,46 +79,48 @@ def _erfinv(x):
     return y
 
 
-def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0):
+@no_grad()
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """Normally distributed numbers, only those between a and b."""
     low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
-    places = _gt.rand_like(tensor, dtype=_gt.float64) * (high - low) + low
+    with drawing(generator):
+        places = _gt.rand_like(tensor, dtype=_gt.float64) * (high - low) + low
     normal = _erfinv(places.clamp(-1 + 1e-15, 1 - 1e-15)) * (std * math.sqrt(2)) + mean
-    tensor.data = normal.clamp(a, b).to(tensor.dtype)
-    return tensor
+    return tensor._become(normal.clamp(a, b).to(tensor.dtype))
 
 
-def xavier_uniform_(tensor, gain=1.0):
+def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Uniform, with variance gain² * 2 / (inputs + outputs)."""
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor, gain=1.0):
+def xavier_normal_(tensor, gain=1.0, generator=None):
     """Normal, with variance gain² * 2 / (inputs + outputs)."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))))
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
-def kaiming_uniform_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu'):
+def kaiming_uniform_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu', generator=None):
     """Uniform, with variance gain² / inputs."""
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(tensor, mode))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu'):
+def kaiming_normal_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu', generator=None):
     """Normal, with variance gain² / inputs."""
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
 
-def orthogonal_(tensor, gain=1):
+@no_grad()
+def orthogonal_(tensor, gain=1, generator=None):
     """Orthogonal rows or columns, whichever are fewer. Made in this process, by NumPy."""
     import numpy
     if tensor.ndim < 2:
         raise ValueError('Only tensors with 2 or more dimensions are supported')
     rows = tensor.shape[0]
-    square = _gt.randn(rows, tensor.numel() // rows, dtype=_gt.float64).numpy()
+    with drawing(generator):
+        square = _gt.randn(rows, tensor.numel() // rows, dtype=_gt.float64).numpy()
     wide = square.shape[0] < square.shape[1]
     q, r = numpy.linalg.qr(square.T if wide else square)
     q = q * numpy.sign(numpy.diag(r)) * gain
-    tensor.data = _gt.tensor((q.T if wide else q).reshape(tensor.shape), dtype=tensor.dtype)
-    return tensor
+    return tensor._become(_gt.tensor((q.T if wide else q).reshape(tensor.shape), dtype=tensor.dtype))

@@ -89,10 +89,9 @@ class Embedding(Module):
 
     def reset_parameters(self):
         """Normal; the padding is zero."""
-        weight = gt.randn_like(self.weight)
+        init.normal_(self.weight)
         if self.padding_idx is not None:
-            weight[self.padding_idx] = 0.0
-        self.weight.data = weight
+            self.weight.data[self.padding_idx] = 0.0
 
     def forward(self, input):
         return F.embedding(input, self.weight, self.padding_idx)

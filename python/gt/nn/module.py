@@ -7,7 +7,7 @@ Buffers are attributes whose names register_buffer() has noted.
 
 from collections import OrderedDict
 
-from gt import Tensor, _gt
+from gt import Tensor, _gt, no_grad
 from gt.nn.parameter import Parameter
 
 
@@ -274,8 +274,12 @@ class Module:
         state = self._state(prefix)
         return state if keep_vars else OrderedDict((name, tensor.detach()) for name, tensor in state.items())
 
-    def load_state_dict(self, state_dict, strict=True):
-        """Take values by path: tensors of GT, PyTorch or NumPy. strict: no path may be missing or left over."""
+    @no_grad()
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        """Take values by path: tensors of GT, PyTorch or NumPy. strict: no path may be missing or left over; assign: with
+        their dtypes."""
+        if not hasattr(state_dict, 'keys'):
+            raise TypeError(f'Expected state_dict to be dict-like, got {type(state_dict)}.')
         own, errors = self._state(), []
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
@@ -288,8 +292,10 @@ class Module:
             if name not in state_dict:
                 continue
             value = as_tensor(state_dict[name])
-            if value.shape == tensor.shape:
-                tensor.data = value.to(tensor.dtype)
+            if value.shape == tensor.shape and assign:
+                tensor.data = value
+            elif value.shape == tensor.shape:
+                tensor._become(value.to(tensor.dtype))
             else:
                 errors.append(f'size mismatch for {name}: copying a param with shape {value.shape} from '
                               f'checkpoint, the shape in current model is {tensor.shape}.')

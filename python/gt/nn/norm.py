@@ -2,6 +2,7 @@
 
 import gt
 from gt.nn import functional as F
+from gt.nn import init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
@@ -88,7 +89,8 @@ class _BatchNorm(Module):
         """Forget the batches seen, and start with weight 1 and bias 0."""
         self.reset_running_stats()
         if self.affine:
-            self.weight.data, self.bias.data = gt.ones_like(self.weight), gt.zeros_like(self.bias)
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
 
     def forward(self, input):
         if input.ndim not in self.ranks:
