@@ -49,6 +49,9 @@ def print_worker_stats():
               f'idle {stats["idle_seconds"]:.3f} s, hot {stats["hot_instructions"]}')
         print(f'  {memory["tensors"]} tensors, {_bytes(memory["used"])} in use, {_bytes(memory["pooled"])} kept for reuse, '
               f'limit {_bytes(memory["limit"])}')
+        if stats['moves'] or stats['collectives'] or stats['gathers']:
+            print(f'  {stats["moves"]} moves, {stats["collectives"]} collectives, {stats["gathers"]} gathers, '
+                  f'{_bytes(stats["bytes_moved"])} from other workers')
         for op, row in sorted(stats['ops'].items(), key=lambda item: -item[1]['seconds']):
             print(f'  {op:<16} {row["count"]:>10} x  {row["seconds"] * 1e3:>12.3f} ms  {_bytes(row["bytes"]):>10}')
 

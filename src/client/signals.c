@@ -105,27 +105,31 @@ static gt_err check_workers(gt_client *client, const gt_signal_config *signal)
     return GT_OK;
 }
 
-static gt_err check_signal(gt_client *client, const char *name)
+/* And those that its gradients will be computed on: by `backward`, or else by what the config says. */
+static gt_err check_signal(gt_client *client, const char *name, const char *backward)
 {
     gt_signal_config signal;
-    return gt__signal_config_get(name, &signal) ? check_workers(client, &signal) : GT_OK;
+    if (gt__signal_config_get(name, &signal)) {
+        GT_TRY(check_workers(client, &signal));
+        backward = *backward ? backward : signal.backward;
+    }
+    gt_signal_config gradients;
+    return *backward && gt__signal_config_get(backward, &gradients) ? check_workers(client, &gradients) : GT_OK;
 }
 
 gt_err gt__signal_enter(gt_client *client, const char *name, const char *backward)
 {
+    backward = backward ? backward : "";
     GT_TRY(check_name(name));
-    if (backward && *backward)
+    if (*backward)
         GT_TRY(check_name(backward));
     if (depth == MAX_DEPTH)
         return gt__fail(GT_ERR_VALUE, "signal scopes are nested more than %d deep", MAX_DEPTH);
-    if (client) {
-        GT_TRY(check_signal(client, name));
-        if (backward && *backward)
-            GT_TRY(check_signal(client, backward));
-    }
+    if (client)
+        GT_TRY(check_signal(client, name, backward));
     uint32_t number;
     pthread_mutex_lock(&mutex);
-    gt_err err = scope_number(name, backward ? backward : "", state.scope, &number);
+    gt_err err = scope_number(name, backward, state.scope, &number);
     pthread_mutex_unlock(&mutex);
     GT_TRY(err);
     stack[depth].scope = number;
@@ -272,7 +276,7 @@ gt_err gt__signal_tensor(gt_tensor *tensor, const char *name, gt_tensor **out)
 {
     gt_signal_state alone;
     GT_TRY(scoped_state(name, &alone));
-    GT_TRY(check_signal(tensor->client, name));
+    GT_TRY(check_signal(tensor->client, name, ""));
     gt_signal_state before = gt__signal_replace(alone);
     gt_err err = gt_copy(tensor, out);
     gt__signal_replace(before);
@@ -345,6 +349,7 @@ bool gt__signal_config_name(size_t index, char name[GT_MAX_NAME + 1])
 
 gt_err gt_config_load(const char *path)
 {
+    GT_TRY(gt__signal_config_init()); /* what GT_CONFIG says comes first, and is replaced */
     return gt__signal_config_load(path);
 }
 

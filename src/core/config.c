@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <yaml.h>
 
 enum { MAX_SIGNALS = 4096 };
@@ -63,7 +64,8 @@ gt_err gt__config_set(gt_config *config, const gt_signal_config *signal)
     size_t at = find(config, signal->name);
     if (at == config->count) {
         if (config->count == MAX_SIGNALS)
-            return gt__fail(GT_ERR_VALUE, "more than %d signals", MAX_SIGNALS);
+            return gt__fail(GT_ERR_VALUE, "%s%smore than %d signals", signal->origin, *signal->origin ? ": " : "",
+                            MAX_SIGNALS);
         if (config->count == config->capacity) {
             size_t capacity = config->capacity ? 2 * config->capacity : 16;
             gt_signal_config **signals = realloc(config->signals, capacity * sizeof(*signals));
@@ -132,9 +134,29 @@ static gt_err refuse(const reader *r, const yaml_node_t *node, const char *forma
                     *r->signal.name ? ": " : "", text);
 }
 
+/* NULL: a collection, or a text that C cannot hold. */
 static const char *scalar(const yaml_node_t *node)
 {
-    return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : NULL;
+    if (node->type != YAML_SCALAR_NODE ||
+        strlen((const char *)node->data.scalar.value) != node->data.scalar.length)
+        return NULL;
+    return (const char *)node->data.scalar.value;
+}
+
+/* What is quoted is a text, neither a number nor true or false. */
+static const char *plain(const yaml_node_t *node)
+{
+    return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE ? scalar(node)
+                                                                                                : NULL;
+}
+
+/* How an error shows a value of the wrong type. */
+static const char *shown(const yaml_node_t *node, char text[64])
+{
+    if (node->type != YAML_SCALAR_NODE)
+        return "a collection";
+    snprintf(text, 64, plain(node) ? "'%.60s'" : "the text '%.48s'", (const char *)node->data.scalar.value);
+    return text;
 }
 
 static gt_err read_name(const reader *r, const yaml_node_t *node, const char *what, char *name)
@@ -150,28 +172,29 @@ static gt_err read_name(const reader *r, const yaml_node_t *node, const char *wh
 
 static gt_err read_integer(const reader *r, const yaml_node_t *node, const char *what, int64_t *value)
 {
-    const char *text = scalar(node);
-    char *end = NULL;
+    const char *text = plain(node);
+    char *end = NULL, is[64];
     errno = 0;
     *value = text && *text ? strtoll(text, &end, 10) : 0;
     if (!end || *end || errno)
-        return refuse(r, node, "%s must be an integer, not '%s'", what, text ? text : "a collection");
+        return refuse(r, node, "%s must be an integer, not %s", what, shown(node, is));
     return GT_OK;
 }
 
 static gt_err read_flag(const reader *r, const yaml_node_t *node, const char *what, uint8_t flag, uint8_t *flags)
 {
-    static const char *const yes[] = {"true", "True", "yes", "on"}, *const no[] = {"false", "False", "no", "off"};
-    const char *text = scalar(node);
+    static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
+    const char *text = plain(node);
+    char is[64];
     for (size_t k = 0; text && k < sizeof yes / sizeof yes[0]; k++) {
-        if (strcmp(text, yes[k]) == 0) {
+        if (strcasecmp(text, yes[k]) == 0) {
             *flags |= flag;
             return GT_OK;
         }
-        if (strcmp(text, no[k]) == 0)
+        if (strcasecmp(text, no[k]) == 0)
             return GT_OK;
     }
-    return refuse(r, node, "%s must be true or false, not '%s'", what, text ? text : "a collection");
+    return refuse(r, node, "%s must be true or false, not %s", what, shown(node, is));
 }
 
 static gt_err read_workers(reader *r, const yaml_node_t *node)
@@ -214,7 +237,12 @@ static gt_err each_key(reader *r, const yaml_node_t *node, const char *what,
     return GT_OK;
 }
 
-static gt_err read_shard_key(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+static void set_origin(reader *r, const yaml_node_t *node)
+{
+    snprintf(r->signal.origin, sizeof r->signal.origin, "%s:%zu", r->path, node->start_mark.line + 1);
+}
+
+static gt_err read_shard_value(reader *r, const yaml_node_t *key, const yaml_node_t *value)
 {
     const char *name = scalar(key);
     if (strcmp(name, "axis") == 0) {
@@ -226,6 +254,14 @@ static gt_err read_shard_key(reader *r, const yaml_node_t *key, const yaml_node_
     if (strcmp(name, "replicated") == 0)
         return read_flag(r, value, "replicated", GT_CONFIG_REPLICATED, &r->signal.flags);
     return refuse(r, key, "unknown key '%s' of shard; there are axis, workers and replicated", name);
+}
+
+/* Checked at once, so that an error names the line of the key that made it one. */
+static gt_err read_shard_key(reader *r, const yaml_node_t *key, const yaml_node_t *value)
+{
+    GT_TRY(read_shard_value(r, key, value));
+    set_origin(r, key);
+    return check(&r->signal);
 }
 
 static gt_err read_signal_key(reader *r, const yaml_node_t *key, const yaml_node_t *value)
@@ -247,30 +283,41 @@ static gt_err read_signal(reader *r, const yaml_node_t *key, const yaml_node_t *
     r->signal = (gt_signal_config){0};
     GT_TRY(read_name(r, key, "a signal", r->signal.name));
     GT_TRY(each_key(r, value, "a signal", read_signal_key));
-    snprintf(r->signal.origin, sizeof r->signal.origin, "%s:%zu", r->path, key->start_mark.line + 1);
+    set_origin(r, key);
     gt_err err = gt__config_set(r->config, &r->signal);
     *r->signal.name = 0;
     return err;
 }
 
-static gt_err read_document(gt_config *config, const char *path, FILE *file)
+/* *more: there was a document, another one may follow. */
+static gt_err read_document(gt_config *config, const char *path, yaml_parser_t *parser, bool first, bool *more)
+{
+    yaml_document_t document;
+    if (!yaml_parser_load(parser, &document))
+        return gt__fail(GT_ERR_VALUE, "%s:%zu: %s", path, parser->problem_mark.line + 1,
+                        parser->problem ? parser->problem : "this is not YAML");
+    reader r = {.document = &document, .path = path, .config = config};
+    const yaml_node_t *root = yaml_document_get_root_node(&document);
+    gt_err err = GT_OK;
+    *more = root;
+    if (root && !first)
+        err = refuse(&r, root, "a second document; a config is one");
+    else if (root && !(plain(root) && !*plain(root))) /* an empty file says nothing */
+        err = each_key(&r, root, "the file", read_signal);
+    yaml_document_delete(&document);
+    return err;
+}
+
+static gt_err read_file(gt_config *config, const char *path, FILE *file)
 {
     yaml_parser_t parser;
-    yaml_document_t document;
     if (!yaml_parser_initialize(&parser))
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     yaml_parser_set_input_file(&parser, file);
+    bool more = true, first = true;
     gt_err err = GT_OK;
-    if (!yaml_parser_load(&parser, &document))
-        err = gt__fail(GT_ERR_VALUE, "%s:%zu: %s", path, parser.problem_mark.line + 1,
-                       parser.problem ? parser.problem : "this is not YAML");
-    else {
-        reader r = {.document = &document, .path = path, .config = config};
-        const yaml_node_t *root = yaml_document_get_root_node(&document);
-        if (root && !(root->type == YAML_SCALAR_NODE && !*scalar(root))) /* an empty file says nothing */
-            err = each_key(&r, root, "the file", read_signal);
-        yaml_document_delete(&document);
-    }
+    for (; more && err == GT_OK; first = false)
+        err = read_document(config, path, &parser, first, &more);
     yaml_parser_delete(&parser);
     return err;
 }
@@ -281,7 +328,7 @@ gt_err gt__config_load(gt_config *config, const char *path)
     if (!file)
         return gt__fail(GT_ERR_VALUE, "cannot read the config %s: %s", path, strerror(errno));
     gt_config loaded = {0};
-    gt_err err = read_document(&loaded, path, file);
+    gt_err err = read_file(&loaded, path, file);
     fclose(file);
     for (size_t k = 0; k < loaded.count && err == GT_OK; k++)
         err = gt__config_set(config, loaded.signals[k]);
