@@ -241,84 +241,15 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
             out[1 + k / 8].u64[k % 8] = slots[k * members + member];
         else if (task->source[k].meta)
             out->ins.operand[k] = slots[k * members + member];
-    if (plan->divide != 0)
-        out->ins.op = GT_OP_sum;
-    if (plan->two_stage)
+    if (plan->combine == GT_COMBINE_AGAIN)
         out->ins.flags |= GT_FLAG_KEEPDIM;
+    if (plan->combine == GT_COMBINE_VARYING)
+        out->ins.imm[1].f = 0; /* what is left out of the count is left out of the whole one */
     if (plan->localize)
         plan->localize(task, plan, member, out);
     out->ins.result = *result;
     gt__worker_put(worker, length);
     worker->instructions++;
-    return GT_OK;
-}
-
-/* The second instruction of some plans: an op on the slot of each member, which becomes a temporary. */
-static gt_err emit_second(const gt_task *task, const gt_plan *plan, const gt_instruction *ins, uint32_t *slots)
-{
-    for (unsigned k = 0; k < plan->result->count; k++) {
-        int32_t worker = plan->result->member[k].worker;
-        uint32_t before = slots[k];
-        gt_slot *out;
-        GT_TRY(gt__spread_temporary(task->session, worker, before));
-        GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
-        GT_TRY(gt__spread_reserve(task->session, worker, 1, &out));
-        out->ins = *ins;
-        out->ins.operand[0] = before;
-        out->ins.result = slots[k];
-        gt__worker_put(worker_at(task->session, worker), 1);
-    }
-    return GT_OK;
-}
-
-static gt_err divide_by(const gt_task *task, const gt_plan *plan, uint32_t *slots)
-{
-    gt_instruction divide = {.op = GT_OP_div, .literals = GT_LITERAL_FLOAT << 2};
-    divide.literal[1].f = plan->divide;
-    return emit_second(task, plan, &divide, slots);
-}
-
-/* The members have reduced what they have to one element along the split axis: gather those and reduce again. */
-static gt_err reduce_again(const gt_task *task, const gt_plan *plan, uint32_t *slots)
-{
-    const gt_layout *from = plan->operand[0];
-    gt_meta rows = *task->source[0].meta;
-    uint64_t mask = task->ins->imm[0].u ? task->ins->imm[0].u : ((uint64_t)1 << rows.rank) - 1;
-    gt_layout *ones = gt__layout_like(from, GT_SPLIT, from->axis);
-    if (!ones)
-        return no_memory();
-    rows.dtype = task->out.dtype;
-    rows.numel = 1;
-    for (unsigned d = 0; d < rows.rank; d++) {
-        if (mask >> d & 1)
-            rows.shape[d] = d == from->axis ? from->count : 1;
-        rows.numel *= rows.shape[d];
-    }
-    gt_err err = GT_OK;
-    for (unsigned k = 0; k < from->count && err == GT_OK; k++) {
-        ones->member[k].start = k;
-        ones->member[k].count = 1;
-        err = gt__spread_temporary(task->session, from->member[k].worker, slots[k]);
-    }
-    uint32_t gathered[GT_MAX_PARTIES];
-    if (err == GT_OK)
-        err = gt__spread_gather_all(task->session, ones, &rows, slots, gathered);
-    gt__layout_release(ones);
-    GT_TRY(err);
-    memcpy(slots, gathered, from->count * sizeof slots[0]);
-    gt_instruction again = *task->ins;
-    again.flags &= GT_FLAG_KEEPDIM;
-    for (unsigned k = 0; k < from->count; k++) { /* the gathered ones are temporaries already */
-        int32_t worker = from->member[k].worker;
-        gt_slot *out;
-        uint32_t before = slots[k];
-        GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
-        GT_TRY(gt__spread_reserve(task->session, worker, 1, &out));
-        out->ins = again;
-        out->ins.operand[0] = before;
-        out->ins.result = slots[k];
-        gt__worker_put(worker_at(task->session, worker), 1);
-    }
     return GT_OK;
 }
 
@@ -369,10 +300,8 @@ static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
         err = emit_member(task, plan, k, slots, &out[k]);
     if (slots != few)
         free(slots);
-    if (err == GT_OK && plan->divide != 0)
-        err = divide_by(task, plan, out);
-    if (err == GT_OK && plan->two_stage)
-        err = reduce_again(task, plan, out);
+    if (err == GT_OK)
+        err = gt__spread_combine(task, plan, out);
     return err == GT_OK ? gt__spread_set(task->session, result, gt__layout_retain(plan->result), out) : err;
 }
 

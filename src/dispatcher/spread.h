@@ -9,6 +9,7 @@
  *     spread_rules.c  from the op and the operands' layouts: what each operand must be    -> gt_plan
  *     spread_move.c   bring the operands there: slices, moves and collectives
  *     spread.c        the record itself, once for each member, with local shapes and slots
+ *     spread_reduce.c and what follows where it reduces the split axis
  *
  * One client record becomes records for several workers, written as one: every stream sees moves and collectives
  * in the same order, and a send comes before its recv. So whatever is first in that order and not yet done can be
@@ -103,6 +104,14 @@ typedef struct gt_task {
     gt_source *source; /* count operands */
 } gt_task;
 
+/* How the reductions of parts become that of the whole. */
+typedef enum gt_combine {
+    GT_COMBINE_NOTHING,
+    GT_COMBINE_WEIGHED,
+    GT_COMBINE_VARYING,
+    GT_COMBINE_AGAIN
+} gt_combine;
+
 /* What to do with it: each operand in a layout, all over the same workers in the same order, and the record on
  * each. */
 typedef struct gt_plan {
@@ -110,9 +119,8 @@ typedef struct gt_plan {
     gt_layout **operand; /* NULL: a literal */
     /* Make the copy of the record for one member a local one: shapes, starts. NULL: it is as it is. */
     void (*localize)(const gt_task *task, const struct gt_plan *plan, unsigned member, gt_slot *record);
-    double divide;   /* mean over the split axis is a sum of sums: divide it by this; 0: no */
-    bool two_stage;  /* reduce what each has, gather that, reduce again */
-    bool only_first; /* scatter_add to a partial sum: the others start from zeros */
+    gt_combine combine; /* a reduction over the split axis: what follows */
+    bool only_first;    /* scatter_add to a partial sum: the others start from zeros */
 } gt_plan;
 
 /* spread.c */
@@ -155,6 +163,12 @@ gt_layout *gt__target_layout(const gt_target *target, const gt_meta *meta);
 /* spread_rules.c: releases nothing on failure; plan->operand has room for task->count. */
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan);
 
+/* spread_reduce.c */
+/* Each member has reduced its part of operand 0 to slots[member]: to the result. */
+gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, uint32_t *slots);
+/* How many elements of operand 0 a reduction takes together. */
+double gt__reduced_elements(const gt_task *task);
+
 /* spread_move.c */
 /* Write `slots` slots into a worker's stream; gt__worker_commit follows. */
 gt_err gt__spread_reserve(gt_session *session, int32_t worker, unsigned slots, gt_slot **out);
@@ -170,5 +184,8 @@ gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *want
 /* Slots that the caller owns (temporaries or kept) from one layout to another; `meta` is the whole tensor. */
 gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                              uint32_t *out);
+/* The sums of what the members of a partial layout have; out[] are temporaries. */
+gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                          uint32_t *out);
 
 #endif

@@ -355,13 +355,26 @@ static gt_err exchange(gt_session *session, gt_opcode op, const gt_layout *from,
     return GT_OK;
 }
 
+/* The whole for everybody, by a collective from the layout in which it is. */
+static gt_err exchange_all(gt_session *session, gt_opcode op, const gt_layout *from, const gt_meta *meta,
+                           const uint32_t *in, uint32_t *out)
+{
+    gt_layout *wanted = gt__layout_like(from, GT_REPLICATED, 0);
+    gt_err err = wanted ? exchange(session, op, from, wanted, meta, in, out) : no_memory();
+    gt__layout_release(wanted);
+    return err;
+}
+
 gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                              uint32_t *out)
 {
-    gt_layout *wanted = gt__layout_like(from, GT_REPLICATED, 0);
-    gt_err err = wanted ? exchange(session, GT_OP_all_gather, from, wanted, meta, in, out) : no_memory();
-    gt__layout_release(wanted);
-    return err;
+    return exchange_all(session, GT_OP_all_gather, from, meta, in, out);
+}
+
+gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                          uint32_t *out)
+{
+    return exchange_all(session, GT_OP_all_reduce, from, meta, in, out);
 }
 
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted)

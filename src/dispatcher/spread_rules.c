@@ -7,10 +7,11 @@
  *
  *     elementwise   operands and result are split alike; what is broadcast along the split axis is wanted whole
  *     along, alike  ops along one axis (argmax, cumsum, sort, softmax, cat): split along any other
- *     reduce        split along an axis that stays: stays split; along one that goes: sum and mean are partial,
- *                   the others reduce twice
+ *     reduce        split along an axis that stays: stays split; along one that goes: sum, mean and var are partial,
+ *                   the others reduce twice (spread_reduce.c)
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
  *     window        convolutions and pooling: the batch is split, gradients of weights are partial
+ *     matrix, solve split along the axes before the matrices
  *     views         permute, reshape, expand, slice: where the split axis goes
  *     tril, take, gather, scatter, assign, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
@@ -248,12 +249,42 @@ static unsigned reduced_axis(const gt_task *task, uint64_t mask, unsigned axis)
 
 static gt_err plan_along(gt_task *task, gt_plan *plan)
 {
-    int64_t along = task->ins->imm[0].i;
-    bool argreduce = gt__op_table[task->ins->op].form == GT_FORM_ARGREDUCE;
+    gt_form form = (gt_form)gt__op_table[task->ins->op].form;
+    bool argreduce = form == GT_FORM_ARGREDUCE;
+    int64_t along = form == GT_FORM_RESAMPLE ? task->ins->imm[0].i & 0xff
+                    : form == GT_FORM_UNFOLD ? task->record[1].i64[0]
+                                             : task->ins->imm[0].i;
     if (!gt__rule_has_parts(task, 0) || along < 0 || task->source[0].layout->axis == along)
         return gt__rule_whole(task, plan);
     unsigned axis = task->source[0].layout->axis;
     return gt__rule_keep(task, plan, argreduce ? reduced_axis(task, (uint64_t)1 << along, axis) : axis);
+}
+
+/* The two axes of a matrix, or of its diagonal, are wanted whole; the others, the batch, are split freely. */
+static gt_err plan_matrix(gt_task *task, gt_plan *plan)
+{
+    const gt_source *a = &task->source[0];
+    uint64_t pair = (uint64_t)3 << (a->meta->rank - 2u);
+    if (gt__op_table[task->ins->op].form == GT_FORM_DIAGONAL)
+        pair = (uint64_t)1 << (task->ins->imm[1].u & 0xff) | (uint64_t)1 << (task->ins->imm[1].u >> 8 & 0xff);
+    if (!gt__rule_has_parts(task, 0) || pair >> a->layout->axis & 1)
+        return gt__rule_whole(task, plan);
+    return gt__rule_keep(task, plan, reduced_axis(task, pair, a->layout->axis));
+}
+
+/* Two operands, whose batches are broadcast. */
+static gt_err plan_solve(gt_task *task, gt_plan *plan)
+{
+    int lead = gt__rule_lead(task);
+    if (lead < 0)
+        return gt__rule_whole(task, plan);
+    gt_layout *like = task->source[lead].layout;
+    unsigned d = like->axis + task->out.rank - task->source[lead].meta->rank;
+    if (d + 2 >= task->out.rank || lined_up(task, (unsigned)lead, d) < 0)
+        return gt__rule_whole(task, plan);
+    for (unsigned k = 0; k < task->count; k++)
+        GT_TRY(gt__rule_want(task, plan, k, like, lined_up(task, k, d)));
+    return gt__rule_give(plan, like, GT_SPLIT, d);
 }
 
 /* All operands split alike, along an axis that the op does not run along. */
@@ -299,6 +330,24 @@ static gt_err plan_window(gt_task *task, gt_plan *plan)
     return gt__rule_give(plan, like, form == GT_FORM_CONV_WEIGHT ? GT_PARTIAL : GT_SPLIT, 0);
 }
 
+/* Whether the reduction of what parts were reduced to is that of the whole. */
+static bool reduces_again(const gt_instruction *ins)
+{
+    switch ((gt_opcode)ins->op) {
+    case GT_OP_amax:
+    case GT_OP_amin:
+    case GT_OP_any:
+    case GT_OP_all:
+    case GT_OP_prod:
+    case GT_OP_logsumexp:
+        return true;
+    case GT_OP_norm:
+        return ins->imm[1].f != 0; /* of order 0 it counts */
+    default:
+        return false;
+    }
+}
+
 static gt_err plan_reduce(gt_task *task, gt_plan *plan)
 {
     gt_source *a = &task->source[0];
@@ -312,22 +361,17 @@ static gt_err plan_reduce(gt_task *task, gt_plan *plan)
         return gt__rule_whole(task, plan);
     if (!(mask >> a->layout->axis & 1))
         return gt__rule_keep(task, plan, reduced_axis(task, mask, a->layout->axis));
-    plan->operand[0] = gt__layout_retain(a->layout);
-    bool real = gt__dtype_is_float((gt_dtype)a->meta->dtype);
-    if (op == GT_OP_sum || (op == GT_OP_mean && real)) {
-        double elements = 1;
-        for (unsigned axis = 0; axis < a->meta->rank; axis++)
-            elements *= mask >> axis & 1 ? (double)a->meta->shape[axis] : 1;
-        plan->divide = op == GT_OP_mean ? elements : 0;
+    bool varies = op == GT_OP_var && gt__reduced_elements(task) > task->ins->imm[1].f;
+    if (op == GT_OP_sum || op == GT_OP_mean || varies) {
+        plan->combine = varies ? GT_COMBINE_VARYING : op == GT_OP_mean ? GT_COMBINE_WEIGHED : GT_COMBINE_NOTHING;
+        plan->operand[0] = gt__layout_retain(a->layout);
         return gt__rule_give(plan, a->layout, GT_PARTIAL, 0);
     }
-    if (op == GT_OP_amax || op == GT_OP_amin || op == GT_OP_any || op == GT_OP_all || op == GT_OP_prod) {
-        plan->two_stage = true;
-        return gt__rule_give(plan, a->layout, GT_REPLICATED, 0);
-    }
-    gt__layout_release(plan->operand[0]);
-    plan->operand[0] = NULL;
-    return gt__rule_whole(task, plan);
+    if (!reduces_again(task->ins))
+        return gt__rule_whole(task, plan);
+    plan->combine = GT_COMBINE_AGAIN;
+    plan->operand[0] = gt__layout_retain(a->layout);
+    return gt__rule_give(plan, a->layout, GT_REPLICATED, 0);
 }
 
 /* ---- matmul --------------------------------------------------------------------------------------------------
@@ -459,11 +503,17 @@ static gt_rule *const rules[] = {
     [GT_FORM_MAX_POOL] = plan_window,
     [GT_FORM_MAX_INDEX] = plan_window,
     [GT_FORM_POOL] = plan_window,
+    [GT_FORM_IM2COL] = plan_window,
+    [GT_FORM_RESAMPLE] = plan_along,
+    [GT_FORM_MATRIX] = plan_matrix,
+    [GT_FORM_SOLVE] = plan_solve,
     [GT_FORM_MATMUL] = plan_matmul,
     [GT_FORM_PERMUTE] = gt__plan_permute,
     [GT_FORM_EXPAND] = gt__plan_expand,
     [GT_FORM_RESHAPE] = gt__plan_reshape,
     [GT_FORM_SLICE] = gt__plan_slice,
+    [GT_FORM_DIAGONAL] = plan_matrix,
+    [GT_FORM_UNFOLD] = plan_along,
     [GT_FORM_CAT] = plan_alike,
     [GT_FORM_TRIANGLE] = gt__plan_triangle,
     [GT_FORM_TAKE] = gt__plan_take,

@@ -216,25 +216,25 @@ static void localize_assign(const gt_task *task, const gt_plan *plan, unsigned m
         record[3].i64[plan->result->axis] = plan->result->member[member].count;
 }
 
-/* Whole rows of the split axis are assigned to: each member assigns to its own. */
+/* Whole rows of the split axis are assigned to: each member assigns to its own. What is assigned to may be whole as yet: the
+ * gradient of a slice is parts in zeros. */
 gt_err gt__plan_assign(gt_task *task, gt_plan *plan)
 {
-    const gt_source *a = &task->source[0];
+    const gt_meta *a = task->source[0].meta, *src = task->source[1].meta;
     const gt_slot *tail = task->record + 1;
-    if (!gt__rule_has_parts(task, 0))
+    int lead = gt__rule_has_parts(task, 0) ? 0 : gt__rule_lead(task), aligned = src ? a->rank - src->rank : 0;
+    if (lead < 0)
         return gt__rule_whole(task, plan);
-    unsigned axis = a->layout->axis;
-    if (tail[0].i64[axis] != 0 || tail[1].i64[axis] != 1 || tail[2].i64[axis] != a->meta->shape[axis])
+    gt_layout *like = task->source[lead].layout;
+    int axis = lead ? like->axis + aligned : like->axis, src_axis = axis - aligned;
+    bool stretched = !src || src_axis < 0 || src->shape[src_axis] != a->shape[axis];
+    if ((lead && stretched) || tail[0].i64[axis] != 0 || tail[1].i64[axis] != 1 ||
+        tail[2].i64[axis] != a->shape[axis])
         return gt__rule_whole(task, plan);
-    const gt_meta *src = task->source[1].meta;
-    int src_axis = src ? (int)axis - (a->meta->rank - src->rank) : -1;
-    if (src && src_axis >= 0 && src->shape[src_axis] != a->meta->shape[axis])
-        src_axis = -1;
-    GT_TRY(gt__rule_want(task, plan, 0, a->layout, (int)axis));
-    GT_TRY(gt__rule_want(task, plan, 1, a->layout, src_axis));
+    GT_TRY(gt__rule_want(task, plan, 0, like, axis));
+    GT_TRY(gt__rule_want(task, plan, 1, like, stretched ? -1 : src_axis));
     plan->localize = localize_assign;
-    plan->result = gt__layout_retain(a->layout);
-    return GT_OK;
+    return gt__rule_give(plan, like, GT_SPLIT, (unsigned)axis);
 }
 
 /* ---- creation -------------------------------------------------------------------------------------------------

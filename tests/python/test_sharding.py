@@ -196,8 +196,71 @@ def test_what_has_no_rule_is_gathered_and_counted(workers):
     shard("rows", 0)
     x = gt.signal.tensor(gt.tensor(A), name="rows")
     assert totals("gathers") == 0
-    np.testing.assert_allclose(x.var(dim=0).numpy(), A.var(0, ddof=1), rtol=1e-12)
+    np.testing.assert_allclose(x.cumsum(dim=0).numpy(), A.cumsum(0), rtol=1e-12)
     assert totals("gathers") == 3
+
+
+@pytest.mark.parametrize("dim", [0, (0, 1)])
+@pytest.mark.parametrize("name, options", [("sum", {}), ("mean", {}), ("var", {}), ("var", dict(correction=0)), ("var", dict(correction=3)),
+                                           ("amax", {}), ("logsumexp", {}), ("norm", {}), ("norm", dict(p=1)),
+                                           ("norm", dict(p=float("inf")))])
+def test_reductions_of_the_split_axis_gather_nothing(workers, name, options, dim):
+    workers(5)
+    shard("rows", 0)
+    whole = gt.tensor(A + 3)  # 12 rows on 5 workers
+    split = gt.signal.tensor(whole, name="rows")
+    for keepdim in (False, True):
+        expected = getattr(whole, name)(dim=dim, keepdim=keepdim, **options).numpy()
+        result = getattr(split, name)(dim=dim, keepdim=keepdim, **options).numpy()
+        assert result.shape == expected.shape
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+    assert totals("gathers") == 0
+
+
+@pytest.mark.parametrize("dtype", [gt.float16, gt.bfloat16])
+def test_a_mean_of_many_halves_fits_where_their_sum_does_not(workers, dtype):
+    workers(3)
+    shard("rows", 0)
+    with gt.signal.context("rows"):
+        x = gt.full((300001, 2), 3.0, dtype=dtype)
+    assert x.mean().item() == 3.0
+    assert x.mean(dim=0).tolist() == [3.0, 3.0]
+    assert x.var(dim=0).tolist() == [0.0, 0.0]
+
+
+def matrices(*shape):
+    return np.random.default_rng(2).standard_normal(shape)
+
+
+@pytest.mark.parametrize("name, shape, run", [
+    ("columns of zeros", (7, 6), lambda x: x[:, 2:4]),
+    ("chunks", (7, 6), lambda x: x.chunk(3, dim=1)[1] * 2),
+    ("padding", (7, 6), lambda x: gt.nn.functional.pad(x, (1, 2))),
+    ("flip", (7, 6), lambda x: x.flip(1)),
+    ("interpolation", (7, 2, 4, 4), lambda x: gt.nn.functional.interpolate(x, scale_factor=2, mode="bilinear")),
+    ("patches", (7, 2, 5, 5), lambda x: gt.nn.functional.unfold(x, 3)),
+    ("windows", (7, 9), lambda x: x.unfold(1, 3, 2)),
+    ("diagonals", (7, 4, 4), lambda x: x.diagonal(0, 1, 2)),
+    ("inverses", (7, 3, 3), gt.linalg.inv),
+    ("determinants", (7, 3, 3), gt.linalg.det),
+    ("equations", (7, 3, 3), lambda x: gt.linalg.solve(x, gt.tensor(matrices(3, 2)))),
+    ("batch normalisation", (7, 3, 4, 4), lambda x: gt.nn.BatchNorm2d(3).double()(x)),
+])
+def test_what_does_not_mix_the_batch_keeps_it_split(workers, name, shape, run):
+    """Forward and backward, without a gather."""
+    workers(3)
+    shard("rows", 0)
+    whole = gt.tensor(matrices(*shape), requires_grad=True)
+    split = gt.signal.tensor(gt.tensor(matrices(*shape)), name="rows").requires_grad_(True)
+    results = []
+    for x in (whole, split):
+        y = run(x)
+        (y * y).sum().backward()
+        results.append((y.detach().numpy(), x.grad.numpy()))
+    assert y.placement == "split(axis=0, workers=[0,1,2])"
+    for one, many in zip(*results):
+        np.testing.assert_allclose(many, one, rtol=1e-9, atol=1e-12)
+    assert totals("gathers") == 0
 
 
 def test_convolutions_split_the_batch(workers):
@@ -301,8 +364,8 @@ def test_a_config_file(workers, tmp_path):
     ("a:\n  shard:\n    workers: 3\n", 3, "a: workers must be a list"),
     ("a:\n  shard:\n    workers: [0, one]\n", 3, "a: a worker must be an integer, not 'one'"),
     ("a:\n  shard:\n    workers: [0, -1]\n", 3, "a: worker -1"),
-    ("a:\n  shard:\n    workers: [0, 1, 0]\n", 1, "a: worker 0 is named twice"),
-    ("a:\n  shard:\n    axis: 0\n    replicated: true\n", 1, "a: a tensor cannot be replicated and split"),
+    ("a:\n  shard:\n    workers: [0, 1, 0]\n", 3, "a: worker 0 is named twice"),
+    ("a:\n  shard:\n    axis: 0\n    replicated: true\n", 4, "a: a tensor cannot be replicated and split"),
     ("a:\n  shard:\n    replicated: perhaps\n", 3, "a: replicated must be true or false"),
     ("a:\n  backward: [b]\n", 2, "a: backward must be a name"),
     ("a:\n  compile: 7\n", 2, "a: compile must be true or false"),
@@ -310,6 +373,17 @@ def test_a_config_file(workers, tmp_path):
     ("a: 5\n", 1, "a: a signal must be a mapping"),
     ("a:\n  shard: {axis: 0\n", 3, ""),
     ("- a\n", 1, "the file must be a mapping"),
+    ("a:\n\tshard: {axis: 0}\n", 2, "found character that cannot start any token"),
+    ("a:\n  shard:\n    axis: '0'\n", 3, "a: axis must be an integer, not the text '0'"),
+    ("a:\n  compile: 'yes'\n", 2, "a: compile must be true or false, not the text 'yes'"),
+    ("a:\n  shard:\n    workers: [0]\n    axis: 12\n", 4, "a: axis 12 is out of range"),
+    ("a:\n  shard:\n    workers: []\n", 3, "a: workers is empty"),
+    ("a:\n  shard:\n    axis: 99999999999999999999\n", 3, "a: axis must be an integer"),
+    ("a:\n  shard:\n", 2, "a: shard must be a mapping"),
+    ("a:\n  shard: {axis: 0}\n  shard: {axis: 1}\n", 3, "a: 'shard' is there twice"),
+    ("a:\n  backward: \"b\\0c\"\n", 2, "a: backward must be a name"),
+    ("a: {shard: {axis: 0}}\n---\nb: {}\n", 3, "a second document"),
+    ("".join(f"s{k}: {{}}\n" for k in range(5000)), 4097, "more than 4096 signals"),
 ])
 def test_what_is_wrong_with_a_config_is_told_with_its_place(tmp_path, text, line, words):
     path = tmp_path / "bad.yaml"
@@ -356,6 +430,28 @@ def test_a_worker_that_is_not_there(workers):
             pass
     with pytest.raises(gt.GtError, match="worker 7 is not there"):
         gt.signal.tensor(gt.zeros(4), name="too many")
+
+
+def test_gradients_on_a_worker_that_is_not_there(workers):
+    """An error where the scope is entered, whoever names the backward signal."""
+    workers(2)
+    shard("too many", 0, [0, 7])
+    shard("stage", 0, [0, 1], backward="too many")
+    for enter in (lambda: gt.signal.enter("stage"), lambda: gt.signal.enter("other", backward="too many"),
+                  lambda: gt.signal.tensor(gt.zeros(4), name="stage")):
+        with pytest.raises(gt.GtError, match="too many: worker 7 is not there: the server has 2 workers"):
+            enter()
+    gt.signal.enter("stage", backward="stage")  # this one is asked instead
+    gt.signal.exit("stage")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}\n"])
+def test_a_config_that_says_nothing(tmp_path, text):
+    path = tmp_path / "empty.yaml"
+    path.write_text(text)
+    before = gt.get_config()
+    gt.load_config(str(path))
+    assert gt.get_config() == before
 
 
 def test_an_axis_out_of_range(workers):
