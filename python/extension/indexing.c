@@ -9,12 +9,15 @@
  */
 #include "indexing.h"
 
+#include "signals.h"
+
 /* ---- temporaries ----------------------------------------------------------------------------------------- */
 
 /* Tensors made on the way, released together at the end. */
 typedef struct Scratch {
     gt_tensor *tensors[128];
     int count;
+    bool inner; /* before: what is made here is none of the tensors that a signal must place */
 } Scratch;
 
 static gt_tensor *keep(Scratch *scratch, gt_tensor *tensor)
@@ -24,8 +27,16 @@ static gt_tensor *keep(Scratch *scratch, gt_tensor *tensor)
     return tensor;
 }
 
+static void scratch_begin(Scratch *scratch, gt_tensor *a)
+{
+    scratch->count = 0;
+    scratch->inner = gt__signal_inner(true);
+    keep(scratch, gt_tensor_retain(a));
+}
+
 static void scratch_clear(Scratch *scratch)
 {
+    gt__signal_inner(scratch->inner);
     while (scratch->count)
         gt_tensor_release(scratch->tensors[--scratch->count]);
 }
@@ -192,8 +203,8 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
     Key key;
     if (!a)
         return NULL;
-    Scratch scratch = {.count = 0};
-    keep(&scratch, gt_tensor_retain(a)); /* reading a key runs Python code, a mask waits: self may be rebound */
+    Scratch scratch;
+    scratch_begin(&scratch, a); /* reading a key runs Python code, a mask waits: self may be rebound */
     int status = gt__py_key_parse(object, a, &key);
     gt_err err = status < 0 ? GT_OK : read_key(a, &key, &scratch, &out);
     scratch_clear(&scratch);
@@ -488,8 +499,8 @@ static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *valu
     Value value = {.tensor = NULL};
     if (!a)
         return -1;
-    Scratch scratch = {.count = 0};
-    keep(&scratch, gt_tensor_retain(a)); /* as in reading */
+    Scratch scratch;
+    scratch_begin(&scratch, a); /* as in reading */
     int status = gt__py_key_parse(object, a, &key);
     if (status == 0)
         status = value_from(value_object, a, &value);
@@ -523,8 +534,8 @@ static PyObject *method_index_put(PyObject *self, gt_py_args args, Py_ssize_t na
     Value value = {.tensor = NULL};
     if (!a)
         return NULL;
-    Scratch scratch = {.count = 0};
-    keep(&scratch, gt_tensor_retain(a));
+    Scratch scratch;
+    scratch_begin(&scratch, a);
     int status = gt__py_key_parse(values[0], a, &key);
     if (status == 0)
         status = value_from(values[1], a, &value);
@@ -547,8 +558,8 @@ static PyObject *method_positions(PyObject *self, PyObject *unused)
     gt_tensor *mask = gt__py_use(self), *out = NULL;
     if (!mask)
         return NULL;
-    Scratch scratch = {.count = 0};
-    keep(&scratch, gt_tensor_retain(mask));
+    Scratch scratch;
+    scratch_begin(&scratch, mask);
     gt_err err = mask->meta.dtype == GT_BOOL ? mask_positions(mask, &scratch, &out)
                                              : gt__fail(GT_ERR_TYPE, "a mask must be a bool tensor");
     if (err == GT_OK)

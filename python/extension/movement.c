@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "signals.h"
+
 /* ---- products -------------------------------------------------------------------------------------------- */
 
 static PyObject *method_matmul(PyObject *self, PyObject *other)
@@ -529,8 +531,10 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
         return NULL;
     gt_err err = GT_OK;
     if (!given) {
+        bool inner = gt__signal_inner(true);
         err = gt__emit_full(at->a->client, dtype, at->index->meta.rank, at->index->meta.shape, kind, value,
                             &fitting);
+        gt__signal_inner(inner);
     } else if ((gt_dtype)given->meta.dtype != dtype) {
         err = gt_cast(given, dtype, &fitting);
         gt_tensor_release(given);

@@ -140,10 +140,22 @@ static size_t site_name(uint32_t number, char *text, size_t size)
     if (!file)
         PyErr_Clear();
     char whole[4096];
-    int length = snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", PyCode_Addr2Line(site->code, site->offset));
-    size_t bytes = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1, skip = bytes < size ? 0 : bytes - size + 1;
+    int length =
+        snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", PyCode_Addr2Line(site->code, site->offset));
+    size_t bytes = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1,
+           skip = bytes < size ? 0 : bytes - size + 1;
     memcpy(text, whole + skip, bytes - skip + 1); /* the end says more than the beginning */
     return bytes - skip;
+}
+
+static bool is_inner(void)
+{
+    PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
+    PyCodeObject *code = frame ? PyFrame_GetCode(frame) : NULL;
+    bool ours = code && is_ours(code);
+    Py_XDECREF(code);
+    Py_XDECREF(frame);
+    return ours;
 }
 
 /* _site_package(directory): where gt's own files are, which are not the user's; the package says so when it is loaded.
@@ -161,7 +173,7 @@ static PyObject *py_site_package(PyObject *module, PyObject *directory)
     Py_INCREF(directory); /* for good */
     package = text;
     package_length = strlen(text);
-    gt__site_hooks = (gt_site_hooks){.current = current_site, .name = site_name};
+    gt__site_hooks = (gt_site_hooks){.current = current_site, .name = site_name, .inner = is_inner};
     Py_RETURN_NONE;
 }
 

@@ -91,12 +91,13 @@ extern gt_wait_hooks gt__wait_hooks;
 
 /*
  * Where the user's code is: a language binding numbers the places that issue ops, from 1 on, and can name them ("file:line";
- * returns the length, cut at the front to fit). Both may be NULL. The numbers go into the records, the names to the server
+ * returns the length, cut at the front to fit). All may be NULL. The numbers go into the records, the names to the server
  * once, for its log and tape; an error that surfaces later names the place.
  */
 typedef struct gt_site_hooks {
     uint32_t (*current)(void); /* 0: unknown */
     size_t (*name)(uint32_t site, char *text, size_t size);
+    bool (*inner)(void); /* the binding's own code issues it, on behalf of the user's */
 } gt_site_hooks;
 extern gt_site_hooks gt__site_hooks;
 

@@ -86,6 +86,13 @@ gt_signal_state gt__signal_replace(gt_signal_state new)
     return before;
 }
 
+bool gt__signal_inner(bool inner)
+{
+    bool before = state.inner;
+    state.inner = inner;
+    return before;
+}
+
 /* The workers that a config names must be there, or have come by now. */
 static gt_err check_workers(gt_client *client, const gt_signal_config *signal)
 {
@@ -133,7 +140,7 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
     pthread_mutex_unlock(&mutex);
     GT_TRY(err);
     stack[depth].scope = number;
-    stack[depth++].before = gt__signal_replace((gt_signal_state){.scope = number});
+    stack[depth++].before = gt__signal_replace((gt_signal_state){.scope = number, .inner = state.inner});
     return GT_OK;
 }
 
@@ -231,13 +238,18 @@ static const gt_signal_config *shard_config(uint32_t number)
     return NULL;
 }
 
-gt_err gt__signal_check(const gt_instruction *ins, const gt_meta *meta)
+gt_err gt__signal_check(gt_instruction *ins, const gt_meta *meta)
 {
     gt_form form = (gt_form)gt__op_table[ins->op].form;
     bool places = form == GT_FORM_COPY || form == GT_FORM_FULL || form == GT_FORM_ARANGE || form == GT_FORM_EYE ||
                   form == GT_FORM_RANDOM || form == GT_FORM_UPLOAD;
     if (!ins->scope || !places || ins->flags & GT_FLAG_BACKWARD || !meta->rank)
         return GT_OK;
+    bool asked = form == GT_FORM_COPY ? state.exact : !state.inner && !(gt__site_hooks.inner && gt__site_hooks.inner());
+    if (!asked) {
+        ins->flags |= GT_FLAG_INNER;
+        return GT_OK;
+    }
     gt_err err = GT_OK;
     pthread_mutex_lock(&mutex);
     const gt_signal_config *signal = shard_config(ins->scope);
@@ -268,7 +280,7 @@ static gt_err scoped_state(const char *name, gt_signal_state *alone)
     pthread_mutex_lock(&mutex);
     gt_err err = scope_number(name, "", 0, &alone->scope);
     pthread_mutex_unlock(&mutex);
-    alone->backward = false;
+    *alone = (gt_signal_state){.scope = alone->scope};
     return err;
 }
 
@@ -277,6 +289,7 @@ gt_err gt__signal_tensor(gt_tensor *tensor, const char *name, gt_tensor **out)
     gt_signal_state alone;
     GT_TRY(scoped_state(name, &alone));
     GT_TRY(check_signal(tensor->client, name, ""));
+    alone.exact = true;
     gt_signal_state before = gt__signal_replace(alone);
     gt_err err = gt_copy(tensor, out);
     gt__signal_replace(before);

@@ -19,6 +19,8 @@
 typedef struct gt_signal_state {
     uint32_t scope; /* 0: none */
     bool backward;  /* the instructions are gradients of what ran under the scope */
+    bool inner;     /* what is made now is made on the way to something else */
+    bool exact;     /* a copy must be placed as the scope says */
 } gt_signal_state;
 
 /* Threads that are in a scope now: while there is none, an emission looks no further. */
@@ -27,6 +29,9 @@ extern _Atomic int gt__signals_active;
 gt_signal_state gt__signal_current(void);
 /* Make `state` this thread's; returns what it was. For the backward walk. */
 gt_signal_state gt__signal_replace(gt_signal_state state);
+
+/* Set the state's `inner`; returns what it was. */
+bool gt__signal_inner(bool inner);
 
 /* Enter a scope. `backward` may be NULL. With a client, its workers are checked against the signal's config. */
 gt_err gt__signal_enter(gt_client *client, const char *name, const char *backward);
@@ -41,8 +46,9 @@ gt_err gt__signal_mark(gt_client *client, const char *name);
 
 /* For emit.c, while gt__signals_active: stamp a record, after telling the server what it has not heard yet. */
 gt_err gt__signal_stamp(gt_client *client, gt_instruction *ins);
-/* Whether a new tensor can be placed as its scope says; if not, this is the line to complain about. */
-gt_err gt__signal_check(const gt_instruction *ins, const gt_meta *meta);
+/* Whether a tensor that the user makes can be placed as its scope says; if not, this is the line to complain about. What is
+ * made on the way to something else is marked as that (GT_FLAG_INNER). */
+gt_err gt__signal_check(gt_instruction *ins, const gt_meta *meta);
 /* Send options of the environment (GT_AUTO_SHARD); called once a client is connected. */
 gt_err gt__signal_introduce(gt_client *client);
 

@@ -235,7 +235,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     out[0] = task->record[0];
     if (length > 1)
         memcpy(out + 1, task->record + 1, (length - 1) * sizeof *out);
-    out->ins.flags &= (uint8_t) ~(GT_FLAG_CONSUMES | GT_FLAG_BACKWARD);
+    out->ins.flags &= (uint8_t) ~(GT_FLAG_CONSUMES | GT_FLAG_BACKWARD | GT_FLAG_INNER);
     for (unsigned k = 0; k < task->count; k++)
         if (ins->op == GT_OP_cat)
             out[1 + k / 8].u64[k % 8] = slots[k * members + member];
@@ -401,9 +401,9 @@ static gt_err compute(gt_task *task, gt_handle *result)
  * */
 
 /* An upload has arrived at the home worker: bring it where its scope wants it. */
-static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_target *target)
+static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_target *target, uint8_t flags)
 {
-    gt_layout *layout = gt__target_layout(target, &handle->meta);
+    gt_layout *layout = gt__target_layout(target, flags, &handle->meta);
     if (!layout)
         return GT_ERR_VALUE;
     gt_source source = gt__spread_source(session, handle);
@@ -467,12 +467,12 @@ static gt_err upload(gt_session *session, const gt_slot *record, const gt_target
     if (!wants_placed(target, &handle->meta))
         return GT_OK;
     if (segment || gt__meta_bytes(&handle->meta) <= GT_MAX_CHUNK)
-        return place_upload(session, handle, target);
+        return place_upload(session, handle, target, ins->flags);
     gt_unplaced *unplaced = malloc(sizeof *unplaced);
     if (!unplaced)
         return no_memory();
     *unplaced = (gt_unplaced){.next = session->spreading->unplaced, .id = handle->id, .scope = ins->scope};
-    unplaced->flags = ins->flags & GT_FLAG_BACKWARD;
+    unplaced->flags = ins->flags;
     session->spreading->unplaced = unplaced;
     return GT_OK;
 }
@@ -489,7 +489,7 @@ gt_err gt__spread_data(gt_session *session, gt_handle *handle, const gt_instruct
     free(unplaced);
     gt_err err = gt__spread_target(session, &asked, &target);
     if (err == GT_OK && wants_placed(target, &handle->meta))
-        err = place_upload(session, handle, target);
+        err = place_upload(session, handle, target, asked.flags);
     gt__spread_free_temporaries(session);
     return err == GT_ERR_VALUE ? GT_OK : err; /* it stays where it is */
 }

@@ -58,7 +58,7 @@ typedef struct gt_unplaced {
     struct gt_unplaced *next;
     uint64_t id;
     uint32_t scope;
-    uint8_t flags; /* GT_FLAG_BACKWARD */
+    uint8_t flags;
 } gt_unplaced;
 
 typedef struct gt_temporary {
@@ -157,8 +157,9 @@ gt_err gt__spread_scope(gt_session *session, const gt_slot *record);
 gt_err gt__spread_config(gt_session *session, const gt_slot *record);
 /* What the record's scope asks for. *target is NULL: nothing. GT_ERR_VALUE: a worker it names is not there. */
 gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target);
-/* The layout of a new tensor. NULL and an error: the axis is out of range, or there is no memory. */
-gt_layout *gt__target_layout(const gt_target *target, const gt_meta *meta);
+/* The layout of a new tensor made by an instruction with these flags. NULL and an error: the axis is out of range (gradients and
+ * GT_FLAG_INNER: it is replicated), or there is no memory. */
+gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta);
 
 /* spread_rules.c: releases nothing on failure; plan->operand has room for task->count. */
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan);

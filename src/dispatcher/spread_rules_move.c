@@ -280,7 +280,7 @@ gt_err gt__plan_create(gt_task *task, gt_plan *plan)
                  (gt__meta_bytes(&task->out) < GT_AUTOMATIC_BYTES || task->out.shape[0] < target->count);
     if (!target || small)
         return gt__rule_whole(task, plan);
-    if (!(plan->result = gt__target_layout(target, &task->out)))
+    if (!(plan->result = gt__target_layout(target, task->ins->flags, &task->out)))
         return GT_ERR_VALUE;
     plan->localize = form == GT_FORM_RANDOM   ? localize_random
                      : form == GT_FORM_ARANGE ? localize_range
@@ -294,7 +294,7 @@ gt_err gt__plan_copy(gt_task *task, gt_plan *plan)
 {
     if (!task->target || task->target->automatic || task->ins->flags & GT_FLAG_BACKWARD)
         return gt__plan_elementwise(task, plan);
-    if (!(plan->result = gt__target_layout(task->target, &task->out)))
+    if (!(plan->result = gt__target_layout(task->target, task->ins->flags, &task->out)))
         return GT_ERR_VALUE;
     plan->operand[0] = gt__layout_retain(plan->result);
     return GT_OK;

@@ -130,13 +130,14 @@ gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const g
     return GT_OK;
 }
 
-gt_layout *gt__target_layout(const gt_target *target, const gt_meta *meta)
+gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta)
 {
     int64_t axis = target->axis < 0 ? target->axis + meta->rank : target->axis;
+    bool missing = axis < 0 || axis >= meta->rank, may_miss = flags & (GT_FLAG_BACKWARD | GT_FLAG_INNER);
     gt_layout *layout;
-    if (!target->split || meta->rank == 0 || target->count == 1)
+    if (!target->split || meta->rank == 0 || target->count == 1 || (missing && may_miss))
         layout = gt__layout_replicated(target->worker, target->count);
-    else if (axis < 0 || axis >= meta->rank) {
+    else if (missing) {
         char shape[128];
         gt__error_set("axis %lld of the signal is out of range for a tensor of shape %s", (long long)target->axis,
                       gt__shape_text(meta->rank, meta->shape, shape, sizeof shape));

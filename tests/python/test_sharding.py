@@ -465,6 +465,41 @@ def test_an_axis_out_of_range(workers):
         gt.signal.tensor(gt.zeros(4), name="deep")
 
 
+MISSING_AXIS = {
+    "slice": lambda v: v[1:3],
+    "element": lambda v: v[2],
+    "list": lambda v: v[[0, 2]],
+    "mask": lambda v: v[v > 0],
+    "flip": lambda v: v.flip(0),
+    "roll": lambda v: v.roll(1),
+    "sort": lambda v: v.sort()[0],
+    "scatter": lambda v: v.scatter(0, v.argsort()[:2], 1.0),
+    "padding": lambda v: gt.nn.functional.pad(v, (1, 1)),
+    "dropout": lambda v: gt.nn.functional.dropout(v),
+    "copy": lambda v: v.clone(),
+    "diagonal": lambda v: v.diag(),
+    "median": lambda v: v.median(),
+    "layer": lambda v: gt.nn.Linear(6, 3).double()(v),
+}
+
+
+@pytest.mark.parametrize("name", MISSING_AXIS)
+def test_functions_work_under_an_axis_that_their_tensors_do_not_have(workers, name):
+    """The scope splits columns, and these vectors have none: neither what the function makes on the way nor gradients fail."""
+    workers(3)
+    shard("columns", 1)
+    results = []
+    for scope in ("unheard of", "columns"):
+        gt.manual_seed(0)
+        vector = gt.tensor(A[0, :6].copy(), requires_grad=True)
+        with gt.signal.context(scope):
+            y = MISSING_AXIS[name](vector)
+        (y * y).sum().backward()
+        results.append((y.detach().numpy(), vector.grad.numpy()))
+    for one, many in zip(*results):
+        np.testing.assert_allclose(many, one, rtol=1e-12)
+
+
 def test_scopes_that_contradict_each_other():
     with pytest.raises(gt.GtError, match="'never' is exited but was never entered"):
         gt.signal.exit("never")
