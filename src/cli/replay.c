@@ -350,7 +350,7 @@ static void note_failure(replay *r)
     const side *s = &r->first;
     const gt_poison *poison = s->result->poison;
     r->failures++;
-    if (poison->number == s->machine->worker.timing.records) { /* it began here */
+    if (poison->origin.number == s->machine->worker.timing.records) { /* it began here */
         printf("failed: %s\n", poison->text);
         print_instruction(s);
     }

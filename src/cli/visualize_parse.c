@@ -238,17 +238,21 @@ typedef struct open_requests {
     double last_end; /* when the operation before ended */
 } open_requests;
 
+/* Whether two events are about the same tensor, as far as they tell. */
+static bool same_tensor(const gt_timeline_event *a, const gt_timeline_event *b)
+{
+    static const char *const keys[] = {"result", "tensor_id"};
+    char one[64], other[64];
+    for (int k = 0; k < 2; k++)
+        if (detail(a->details, keys[k], one, sizeof one) && detail(b->details, keys[k], other, sizeof other))
+            return strcmp(one, other) == 0;
+    return true;
+}
+
 static bool answers(const gt_timeline_event *request, const gt_timeline_event *answer)
 {
-    if (strcmp(request->command, answer->command) != 0 && !strstr(answer->command, "Response"))
-        return false;
-    static const char *const keys[] = {"result", "tensor_id"}; /* what it is about: the same in both, if told */
-    char asked[64], told[64];
-    for (int k = 0; k < 2; k++)
-        if (detail(request->details, keys[k], asked, sizeof asked) &&
-            detail(answer->details, keys[k], told, sizeof told))
-            return strcmp(asked, told) == 0;
-    return true;
+    bool same = strcmp(request->command, answer->command) == 0 || strstr(answer->command, "Response");
+    return same && same_tensor(request, answer);
 }
 
 /* A log without measured durations: the worker was at it since it was asked, or since it had done what came
@@ -310,7 +314,7 @@ static bool together(const gt_timeline_event *before, const gt_timeline_event *e
     bool moves = event->category == GT_CATEGORY_MOVE || event->category == GT_CATEGORY_ALL_REDUCE ||
                  event->category == GT_CATEGORY_ALL_GATHER;
     return moves && before->event == GT_EVENT_WORKER_SEND && before->category == event->category &&
-           before->party != event->party && strcmp(before->details, event->details) == 0;
+           before->party != event->party && same_tensor(before, event);
 }
 
 /* The other worker of an instruction that moves data: named in its details as to= or from=, or its neighbour in a
@@ -325,7 +329,7 @@ static void find_peers(gt_timeline *timeline)
         if (detail(event->details, "to", name, sizeof name) || detail(event->details, "from", name, sizeof name))
             event->peer = find_party(timeline, GT_PARTY_WORKER, name, false);
         else if (together(before, event)) {
-            bool received = strcmp(event->command, before->command) != 0;
+            bool received = strcmp(event->label, before->label) != 0;
             *(received ? &before->peer : &event->peer) = received ? event->party : before->party;
         }
     }

@@ -2,7 +2,7 @@
  * instruction.h: the one record that every stream is made of, on both hops and in both directions.
  *
  * A record is one 64-byte slot followed by `tail` more slots. Little-endian, no pointers. Streams are arrays of
- * slots: shared-memory rings hold them, ZeroMQ frames hold them, the tape will hold them.
+ * slots: shared-memory rings hold them, ZeroMQ frames hold them, tapes hold them.
  *
  * Client to dispatcher, ids are the client's own 64-bit ids (never reused, never 0). Dispatcher to worker they are
  * the worker's dense slot numbers (reused, never 0), so the worker looks tensors up in an array.
@@ -126,7 +126,8 @@ enum {
  *                                To the dispatcher, while it watches: operand[0] start, operand[1] duration, in ns
  *   failure  worker -> client    result: the ticket, imm[0] the gt_err, imm[1] text bytes, tail: the text.
  *                                Where an instruction failed: operand[0] its op, operand[1] its number in the worker's
- *                                stream (to the client: in the log, 0 if there is none), scope and site are its own.
+ *                                stream (to the client: in the log, 0 if there is none), operand[2] the index of the
+ *                                worker where it did, plus one (0: this one), scope and site are its own.
  *                                GT_FLAG_UNASKED: no ticket; told when it happens, while the dispatcher watches
  *   site     client -> disp.     imm[0] a number that the `site` of later records has, tail: its file:line as text
  *   watch    disp. -> worker     imm[0] 1: tell how long each record takes, 0: no more

@@ -158,6 +158,31 @@ const char *gt__log_command(gt_opcode op, bool worker)
     case GT_OP_stats:
         name = "WorkerGetStats";
         break;
+    case GT_OP_placement:
+        name = "WorkerGetPlacement"; /* nobody's but the dispatcher's: only clients ask */
+        break;
+    case GT_OP_forget:
+        name = "WorkerForgetSegment";
+        break;
+    case GT_OP_send:
+    case GT_OP_recv:
+        name = "WorkerMove";
+        break;
+    case GT_OP_all_reduce:
+        name = "WorkerAllReduce";
+        break;
+    case GT_OP_reduce_scatter:
+        name = "WorkerReduceScatter";
+        break;
+    case GT_OP_all_gather:
+        name = "WorkerAllGather";
+        break;
+    case GT_OP_broadcast:
+        name = "WorkerBroadcast";
+        break;
+    case GT_OP_all_to_all:
+        name = "WorkerAllToAll";
+        break;
     case GT_OP_hello:
         return worker ? "RegisterWorker" : "RegisterClient";
     case GT_OP_goodbye:
@@ -326,15 +351,14 @@ char *gt__log_quoted(char *at, const char *key, const char *text, size_t length)
 
 static char *put_operand(char *at, const gt_instruction *ins, unsigned k, const char *key)
 {
+    gt_literal literal = gt__literal(ins, k);
     at = put_text(at, key);
-    switch (gt__literal(ins, k)) {
-    case GT_LITERAL_NONE:
+    if (literal == GT_LITERAL_NONE)
         return put_number(at, ins->operand[k], 1);
-    case GT_LITERAL_FLOAT:
-        return at + snprintf(at, 40, "%.9g", ins->literal[k].f);
-    default:
-        return put_signed(at, ins->literal[k].i);
-    }
+    *at++ = '('; /* a number, not a tensor's */
+    at = literal == GT_LITERAL_FLOAT ? at + snprintf(at, 40, "%.9g", ins->literal[k].f) : put_signed(at, ins->literal[k].i);
+    *at++ = ')';
+    return at;
 }
 
 static char *put_operands(char *at, const gt_instruction *ins, const gt_op_row *row)
@@ -454,7 +478,7 @@ char *gt__log_received(char *at, const gt_slot *record)
 
 char *gt__log_subject(char *at, gt_opcode op, uint64_t session, uint64_t tensor)
 {
-    bool computes = op < GT_OP_FIRST_CONTROL;
+    bool computes = op < GT_OP_FIRST_CONTROL || (op >= GT_OP_send && op <= GT_OP_all_to_all);
     if (computes)
         at = put_text(PUT(at, "op="), gt__op_table[op].name);
     if (!tensor)

@@ -229,7 +229,7 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     gt_observer *observer = dispatcher->observer;
     gt_sent sent = {.number = worker->records, .op = record->ins.op};
-    if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats)
+    if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer)
         return; /* our own business */
     if (observer->record) {
         sent.sequence = observer->received;
@@ -275,11 +275,8 @@ void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record)
         const gt_sent *sent = recall_sent(&worker->watched, record->ins.result + k);
         if (sent && sent->op == entry.op && !entry.told)
             worker_received(worker, sent, sizeof entry, entry.failed, entry.start_ns, entry.duration_ns);
-        if (sent && entry.failed) {
-            unsigned next = worker->watched.failure_next++ % 16;
-            worker->watched.failures[next].number = sent->number;
-            worker->watched.failures[next].sequence = sent->sequence;
-        }
+        if (sent && entry.failed)
+            worker->watched.last_failed = (struct gt_failed){.number = sent->number, .sequence = sent->sequence};
     }
 }
 
@@ -293,11 +290,23 @@ void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const g
     worker_received(worker, &sent, bytes, failed, failed ? 0 : ins->operand[0], ins->operand[1]);
 }
 
-uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, uint64_t number)
+uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instruction *failure)
 {
-    for (unsigned k = 0; number && k < 16; k++)
-        if (worker->watched.failures[k].number == number)
-            return worker->watched.failures[k].sequence;
+    const gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    uint64_t number = failure->operand[1], origin = failure->operand[2];
+    if (origin && origin <= (uint64_t)dispatcher->worker_count)
+        worker = dispatcher->workers[origin - 1];
+    if (!worker || !number)
+        return 0;
+    const gt_watched *watched = &worker->watched;
+    for (unsigned k = 0; k < GT_WATCHED_FAILURES; k++)
+        if (watched->failures[k].number == number)
+            return watched->failures[k].sequence;
+    for (uint32_t k = 0; k < watched->sent_count; k++) { /* another worker's, which has not been listened to yet */
+        const gt_sent *sent = &watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
+        if (sent->number == number)
+            return sent->sequence;
+    }
     return 0;
 }
 
@@ -306,7 +315,12 @@ void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record)
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     if (!dispatcher->watching)
         return;
-    uint64_t op = record->ins.operand[0], number = gt__observe_log_number(worker, record->ins.operand[1]);
+    gt_watched *watched = &worker->watched;
+    uint64_t op = record->ins.operand[0], number = 0;
+    if (watched->last_failed.number == record->ins.operand[1]) { /* told just before */
+        watched->failures[watched->failure_next++ % GT_WATCHED_FAILURES] = watched->last_failed;
+        number = watched->last_failed.sequence;
+    }
     char *begin = line_begin(dispatcher->observer);
     char *at = head(dispatcher, begin, GT_EVENT_ERROR, &worker->watched.source,
                     op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));

@@ -24,15 +24,17 @@ typedef struct gt_observer_options {
     bool console;         /* the same lines on standard output */
 } gt_observer_options;
 
+enum { GT_WATCHED_FAILURES = 64 };
+
 /* What the observer keeps of a worker. */
 typedef struct gt_watched {
     gt_log_source source;
     struct gt_sent *sent; /* ring: in its stream, not told of yet */
     uint32_t sent_first, sent_count, sent_capacity;
     int64_t clock_offset_ns; /* the worker's clock minus ours */
-    struct {
+    struct gt_failed {
         uint64_t number, sequence; /* of a record that failed: in its stream, in the log */
-    } failures[16];
+    } last_failed, failures[GT_WATCHED_FAILURES]; /* any; those that began with it, the latest */
     unsigned failure_next;
 } gt_watched;
 
@@ -58,8 +60,8 @@ void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const g
 /* Worker records of its own accord: timing, and failures with GT_FLAG_UNASKED. */
 void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record);
 void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record);
-/* For failures on their way to the client: the log's number for the worker's. 0: there is none. */
-uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, uint64_t number);
+/* For a worker's failure on its way to the client: the log's number of the instruction it began with. 0: there is none. */
+uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instruction *failure);
 
 /* These look by themselves whether anybody wants to know. */
 void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text); /* no worker could be asked */

@@ -263,8 +263,13 @@ static gt_err zero_others(const gt_task *task, const gt_plan *plan, uint32_t *sl
         GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
         GT_TRY(gt__spread_temporary(task->session, worker, slots[k]));
         GT_TRY(gt__spread_reserve(task->session, worker, 2, &out));
-        out[0].ins = (gt_instruction){
-            .op = GT_OP_full, .tail = 1, .dtype = meta->dtype, .rank = meta->rank, .result = slots[k]};
+        out[0].ins = (gt_instruction){.op = GT_OP_full,
+                                      .tail = 1,
+                                      .dtype = meta->dtype,
+                                      .rank = meta->rank,
+                                      .result = slots[k],
+                                      .scope = task->ins->scope,
+                                      .site = task->ins->site};
         out[1] = (gt_slot){0};
         memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
         gt__worker_put(worker_at(task->session, worker), 2);
@@ -543,6 +548,8 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
 
 gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
 {
+    session->spreading->scope = record->ins.scope;
+    session->spreading->site = record->ins.site;
     gt_err err = compute_record(session, record);
     gt__spread_free_temporaries(session);
     if (err == GT_OK && record->ins.flags & GT_FLAG_CONSUMES)

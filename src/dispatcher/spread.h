@@ -83,6 +83,7 @@ typedef struct gt_spreading {
     gt_temporary *temporaries; /* freed after the record */
     size_t temporary_count, temporary_capacity;
     gt_unplaced *unplaced;
+    uint32_t scope, site; /* of the record at hand: what is moved for it is issued from there, too */
 } gt_spreading;
 
 /* An operand. */

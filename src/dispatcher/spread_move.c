@@ -82,6 +82,12 @@ void gt__spread_free_temporaries(gt_session *session)
     s->temporary_count = 0;
 }
 
+/* A record that is written because of the client's record at hand: should it fail, that is where it came from. */
+static gt_instruction caused(const gt_session *session, gt_opcode op)
+{
+    return (gt_instruction){.op = op, .scope = session->spreading->scope, .site = session->spreading->site};
+}
+
 /* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
 static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, unsigned axis,
                     int64_t start, int64_t count, uint32_t *slot)
@@ -91,7 +97,10 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
     GT_TRY(gt__spread_temporary(session, worker, *slot));
     GT_TRY(gt__spread_reserve(session, worker, 4, &out));
     memset(out, 0, 4 * sizeof *out);
-    out[0].ins = (gt_instruction){.op = GT_OP_slice, .tail = 3, .result = *slot, .operand = {from}};
+    out->ins = caused(session, GT_OP_slice);
+    out->ins.tail = 3;
+    out->ins.result = *slot;
+    out->ins.operand[0] = from;
     for (unsigned d = 0; d < meta->rank; d++) {
         out[1].i64[d] = d == axis ? start : 0;
         out[2].i64[d] = 1;
@@ -110,13 +119,17 @@ static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_
     gt_dispatch_worker *sender = worker_at(session, from), *receiver = worker_at(session, to);
     GT_TRY(gt__spread_slot(session, to, slot));
     GT_TRY(gt__spread_reserve(session, from, 1, &out));
-    out->ins = (gt_instruction){.op = GT_OP_send, .operand = {from_slot}};
+    out->ins = caused(session, GT_OP_send);
+    out->ins.operand[0] = from_slot;
     out->ins.imm[0].i = to;
     out->ins.imm[1].u = tag;
     gt__worker_put(sender, 1);
     GT_TRY(gt__spread_reserve(session, to, 2, &out));
-    out->ins =
-        (gt_instruction){.op = GT_OP_recv, .tail = 1, .dtype = meta->dtype, .rank = meta->rank, .result = *slot};
+    out->ins = caused(session, GT_OP_recv);
+    out->ins.tail = 1;
+    out->ins.dtype = meta->dtype;
+    out->ins.rank = meta->rank;
+    out->ins.result = *slot;
     out->ins.imm[0].i = from;
     out->ins.imm[1].u = tag;
     out[1] = (gt_slot){0};
@@ -136,7 +149,9 @@ static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, un
     GT_TRY(gt__spread_temporary(session, worker, *slot));
     GT_TRY(gt__spread_reserve(session, worker, 1 + tail, &out));
     memset(out, 0, (1 + tail) * sizeof *out);
-    out->ins = (gt_instruction){.op = GT_OP_cat, .tail = (uint16_t)tail, .result = *slot};
+    out->ins = caused(session, GT_OP_cat);
+    out->ins.tail = (uint16_t)tail;
+    out->ins.result = *slot;
     out->ins.imm[0].i = axis;
     out->ins.imm[1].i = count;
     for (unsigned k = 0; k < count; k++)
@@ -159,12 +174,14 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         GT_TRY(gt__spread_slot(session, index, &out[k]));
         GT_TRY(gt__spread_reserve(session, index, 1 + tail, &record));
         memset(record, 0, (1 + tail) * sizeof *record);
-        record->ins = (gt_instruction){.op = (uint16_t)op,
-                                       .dtype = meta->dtype,
-                                       .rank = meta->rank,
-                                       .tail = (uint16_t)tail,
-                                       .result = out[k],
-                                       .operand = {in[k], k, from->axis | (uint64_t)to->axis << 8}};
+        record->ins = caused(session, op);
+        record->ins.dtype = meta->dtype;
+        record->ins.rank = meta->rank;
+        record->ins.tail = (uint16_t)tail;
+        record->ins.result = out[k];
+        record->ins.operand[0] = in[k];
+        record->ins.operand[1] = k;
+        record->ins.operand[2] = from->axis | (uint64_t)to->axis << 8;
         record->ins.imm[0].u = tag;
         record->ins.imm[1].u = from->count;
         memcpy(record[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);

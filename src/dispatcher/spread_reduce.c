@@ -18,6 +18,8 @@ static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint
     GT_TRY(gt__spread_reserve(session, worker, 1, &out));
     out->ins = ins;
     out->ins.result = *slot;
+    out->ins.scope = session->spreading->scope;
+    out->ins.site = session->spreading->site;
     gt__worker_put(session->dispatcher->workers[worker], 1);
     return GT_OK;
 }

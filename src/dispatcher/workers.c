@@ -239,7 +239,7 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (last && worker->observed)
         observe_answer(worker, first, record);
     if (failed)
-        record->ins.operand[1] = gt__observe_log_number(worker, record->ins.operand[1]);
+        record->ins.operand[1] = gt__observe_log_number(worker, &record->ins);
     if (first->download)
         gt__download_piece(first->download, record);
     if (first->session)

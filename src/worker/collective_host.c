@@ -111,8 +111,8 @@ static gt_err tell_failure(host *h, const gt_collective_call *call, uint32_t num
     text[sizeof text - 1] = 0;
     for (unsigned k = 0; k < call->count; k++)
         if (k != call->self)
-            GT_TRY(h->exchange->ops->post(h->exchange, (int32_t)call->party[k].worker, call->tag, number, failure,
-                                          text, strlen(text) + 1, NULL));
+            GT_TRY(gt__exchange_post_failure(h->exchange, (int32_t)call->party[k].worker, call->tag, number, failure,
+                                             text));
     for (unsigned k = 0; k < call->count; k++) {
         gt_message *message;
         if (k == call->self || (call->op == GT_OP_broadcast && number == 0))
@@ -141,7 +141,7 @@ static gt_err refuse(host *h, const gt_collective_call *call, gt_err failure, co
     strncpy(text, why, sizeof text - 1);
     text[sizeof text - 1] = 0;
     GT_TRY(h->exchange->ops->take(h->exchange, (int32_t)call->party[0].worker, call->tag, 0, &message));
-    gt_err first = message->err != GT_OK ? gt__fail(message->err, "%s", (const char *)message->data) : GT_OK;
+    gt_err first = message->err != GT_OK ? gt__exchange_failure(h->exchange, message) : GT_OK;
     h->exchange->ops->done(h->exchange, message);
     if (first != GT_OK || !in_parts(h, call))
         return first != GT_OK ? first : gt__fail(failure, "%s", text);
@@ -192,7 +192,7 @@ static gt_err get(host *h, const gt_collective_call *call, unsigned k, uint32_t 
     bool reference = h->exchange->ops->by_reference;
     GT_TRY(h->exchange->ops->take(h->exchange, (int32_t)call->party[k].worker, call->tag, number, message));
     if ((*message)->err != GT_OK)
-        return gt__fail((*message)->err, "%s", (const char *)(*message)->data);
+        return gt__exchange_failure(h->exchange, *message);
     if ((*message)->bytes != gt__meta_bytes(reference ? meta : &part))
         return gt__fail(GT_ERR_PROTOCOL, "a part of %zu bytes came where %zu were expected", (*message)->bytes,
                         gt__meta_bytes(&part));

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "origin.h"
 
 typedef struct gt_exchange gt_exchange;
 
@@ -26,7 +27,7 @@ typedef struct gt_message_key {
     uint64_t tag;
 } gt_message_key;
 
-/* A message that was taken. A failure has an error and, as its bytes, the text (NUL-ended). */
+/* A message that was taken. A failure has an error; gt__exchange_failure reads it. */
 typedef struct gt_message {
     gt_message_key key;
     gt_err err;
@@ -42,7 +43,7 @@ typedef struct gt_exchange_ops {
     const char *name;
     bool by_reference; /* the receiver reads the sender's memory: posting the same bytes to many costs nothing */
     /*
-     * Post bytes, or a failure (err, its text). `lent`, if not NULL, keeps `data` alive: reclaim hands it back
+     * Post bytes, or a failure (by gt__exchange_post_failure). `lent`, if not NULL, keeps `data` alive: reclaim hands it back
      * when the receiver is done; without it the bytes are copied before post returns.
      */
     gt_err (*post)(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err, const void *data,
@@ -68,7 +69,14 @@ struct gt_exchange {
     const gt_exchange_ops *ops;
     int32_t self;
     const atomic_bool *stop; /* may be NULL */
+    gt_origin failed;        /* where the failure of the present instruction began, should it fail */
 };
+
+/* Tell a worker that there is nothing for it: the failure `failed`, and why. */
+gt_err gt__exchange_post_failure(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err,
+                                 const char *text);
+/* Fail as a message says; its origin is in `failed` then. */
+gt_err gt__exchange_failure(gt_exchange *exchange, const gt_message *message);
 
 /* The place where the workers of one process meet. */
 typedef struct gt_board gt_board;

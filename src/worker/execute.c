@@ -230,10 +230,7 @@ static void keep_failure(gt_worker *worker, const gt_instruction *ins, gt_err er
     snprintf(text, sizeof text, "%s: %s (on %s)", name, why, worker->name);
     gt__log(GT_LOG_WORKER, "%s", text);
     entry->poison = gt__poison_new(err, text);
-    entry->poison->op = ins->op;
-    entry->poison->scope = ins->scope;
-    entry->poison->site = ins->site;
-    entry->poison->number = worker->timing.records;
+    entry->poison->origin = gt__worker_origin(worker, ins);
     entry->state = GT_ENTRY_POISON;
 }
 

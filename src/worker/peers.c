@@ -18,9 +18,10 @@ void gt__peers_reclaim(gt_worker *worker)
         gt__buffer_release(worker->store, buffer);
 }
 
-static void keep(gt_entry *entry, gt_err err)
+static void keep(const gt_worker *worker, gt_entry *entry, gt_err err)
 {
     entry->poison = gt__poison_new(err, gt_error_text());
+    entry->poison->origin = worker->exchange->failed;
     entry->state = GT_ENTRY_POISON;
 }
 
@@ -76,9 +77,10 @@ static void send_tensor(gt_worker *worker, const gt_instruction *ins)
     else if (entry->state == GT_ENTRY_POISON) {
         err = entry->poison->err;
         why = entry->poison->text;
+        exchange->failed = entry->poison->origin;
     } else if ((err = post_tensor(worker, to, tag, entry)) != GT_OK)
         why = gt_error_text();
-    if (err != GT_OK && exchange->ops->post(exchange, to, tag, 0, err, why, strlen(why) + 1, NULL) != GT_OK)
+    if (err != GT_OK && gt__exchange_post_failure(exchange, to, tag, 0, err, why) != GT_OK)
         gt__log_error("worker %s cannot send to worker %d: %s", worker->name, to, gt_error_text());
 }
 
@@ -89,7 +91,7 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     gt_view *view = &entry->view;
     GT_TRY(gt__meta_set(&view->meta, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
     GT_TRY(exchange->ops->take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
-    gt_err err = message->err != GT_OK ? gt__fail(message->err, "%s", (const char *)message->data) : GT_OK;
+    gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
     if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))
         err = gt__fail(GT_ERR_PROTOCOL, "recv: %zu bytes came for a tensor of %zu", message->bytes,
                        gt__meta_bytes(&view->meta));
@@ -140,8 +142,10 @@ static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_coll
     const gt_entry *entry = expected ? gt__store_find(worker->store, ins->operand[0]) : NULL;
     if (!expected)
         return GT_OK;
-    if (entry && entry->state == GT_ENTRY_POISON)
+    if (entry && entry->state == GT_ENTRY_POISON) {
+        worker->exchange->failed = entry->poison->origin;
         return gt__fail(entry->poison->err, "%s", entry->poison->text);
+    }
     if (!entry || entry->state != GT_ENTRY_TENSOR)
         return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no such tensor", gt__op_table[call->op].name);
     GT_TRY(gt__worker_contiguous(worker, entry, in, temporary));
@@ -202,6 +206,8 @@ bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slo
     gt_entry *entry;
     gt_err err;
     gt__peers_reclaim(worker);
+    if (worker->exchange)
+        worker->exchange->failed = gt__worker_origin(worker, ins);
     switch ((gt_opcode)ins->op) {
     case GT_OP_peer:
         introduce(worker, ins, tail);
@@ -229,7 +235,7 @@ bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slo
     if (err == GT_OK)
         entry->state = GT_ENTRY_TENSOR;
     else
-        keep(entry, err);
+        keep(worker, entry, err);
     gt__peers_reclaim(worker);
     return true;
 }

@@ -8,6 +8,7 @@
 #define GT_WORKER_STORE_H
 
 #include "engine.h"
+#include "origin.h"
 #include "segment.h"
 
 /* Memory shared by the views on it. Comes from the pool, or is a client's segment used in place. */
@@ -24,9 +25,7 @@ typedef struct gt_buffer {
 typedef struct gt_poison {
     uint32_t references;
     gt_err err;
-    uint16_t op;          /* the instruction that failed, and where it came from */
-    uint32_t scope, site;
-    uint64_t number;      /* of its record in the worker's stream; 0: no single one */
+    gt_origin origin;
     char text[];
 } gt_poison;
 

@@ -48,11 +48,17 @@ static void tell_failure(gt_worker *worker, const gt_poison *poison)
     gt__worker_answer_poison(worker, 0, poison, GT_FLAG_UNASKED);
 }
 
+/* The result of a record that makes a tensor. NULL: it makes none. */
+static const gt_entry *result_of(const gt_worker *worker, const gt_instruction *ins)
+{
+    bool makes = ins->op < GT_OP_FIRST_CONTROL || (ins->op >= GT_OP_recv && ins->op <= GT_OP_all_to_all);
+    return makes ? gt__store_find(worker->store, ins->result) : NULL;
+}
+
 static void keep_entry(gt_worker *worker, const gt_instruction *ins, uint64_t duration_ns)
 {
     gt_timing *timing = &worker->timing;
-    const gt_entry *result =
-        ins->op < GT_OP_FIRST_CONTROL ? gt__store_find(worker->store, ins->result) : NULL;
+    const gt_entry *result = result_of(worker, ins);
     const gt_poison *poison = result && result->state == GT_ENTRY_POISON ? result->poison : NULL;
     timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ns,
                                                                .duration_ns = duration_ns,
@@ -60,7 +66,7 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, uint64_t du
                                                                .told = is_answered(ins->op),
                                                                .op = ins->op};
     timing->entry_last = timing->records;
-    if (poison && poison->number == timing->records)
+    if (poison && !poison->origin.worker && poison->origin.number == timing->records)
         tell_failure(worker, poison);
     else if (timing->entry_count == GT_MAX_TIMINGS)
         gt__timing_flush(worker);
@@ -71,8 +77,7 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
     gt_timing *timing = &worker->timing;
     gt_report_row *row = &timing->by_op[ins->op];
     uint64_t now = gt__now_ns(), duration = now - timing->start_ns;
-    const gt_entry *result =
-        ins->op < GT_OP_FIRST_CONTROL ? gt__store_find(worker->store, ins->result) : NULL;
+    const gt_entry *result = result_of(worker, ins);
     uint64_t bytes = result && result->state == GT_ENTRY_TENSOR ? gt__meta_bytes(&result->view.meta) : 0;
     uint64_t weight = timing->sampled ? GT_TIMING_SAMPLE : 1;
     uint64_t net = duration > timing->clock_cost_ns ? duration - timing->clock_cost_ns : 0;

@@ -72,10 +72,11 @@ void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poiso
     if (!answer)
         return;
     answer->flags = flags;
-    answer->operand[0] = poison->op;
-    answer->operand[1] = poison->number;
-    answer->scope = poison->scope;
-    answer->site = poison->site;
+    answer->operand[0] = poison->origin.op;
+    answer->operand[1] = poison->origin.number;
+    answer->operand[2] = poison->origin.worker;
+    answer->scope = poison->origin.scope;
+    answer->site = poison->origin.site;
     gt__link_commit(worker->link, 1u + answer->tail);
 }
 

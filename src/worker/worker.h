@@ -50,6 +50,12 @@ gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots);
 /* Say why a tensor does not exist: to whoever asked with `ticket`, or, with GT_FLAG_UNASKED, to the log. */
 void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags);
 
+/* Where the failure of the record that is being executed would begin. */
+static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_instruction *ins)
+{
+    return (gt_origin){.number = worker->timing.records, .scope = ins->scope, .site = ins->site, .op = ins->op};
+}
+
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* More bytes of an upload. */

@@ -67,11 +67,11 @@ def test_a_golden_log(programs):
         RECV CLIENT 1 CreateTensor 128B tensor_id=1 op=full shape=(2,3) dtype=float32 at=0-program.py:3
         RECV CLIENT 1 CreateTensor 128B tensor_id=2 op=arange shape=(3,) dtype=int64 at=0-program.py:4
         RECV CLIENT 1 BinaryOp 64B result=3 op=mul left=1 right=2 at=0-program.py:5
-        RECV CLIENT 1 BinaryOp 64B result=4 op=add left=3 right=1.5 at=0-program.py:5
+        RECV CLIENT 1 BinaryOp 64B result=4 op=add left=3 right=(1.5) at=0-program.py:5
         RECV CLIENT 1 UnaryOp 64B result=5 op=relu input=4 at=0-program.py:5
         RECV CLIENT 1 UnaryOp 64B result=6 op=sum input=5 axes=1 at=0-program.py:6
-        RECV CLIENT 1 BinaryOp 64B result=7 op=gt left=6 right=2 at=0-program.py:7
-        RECV CLIENT 1 TernaryOp 64B result=8 op=where condition=7 left=6 right=0 at=0-program.py:7
+        RECV CLIENT 1 BinaryOp 64B result=7 op=gt left=6 right=(2) at=0-program.py:7
+        RECV CLIENT 1 TernaryOp 64B result=8 op=where condition=7 left=6 right=(0) at=0-program.py:7
         RECV CLIENT 1 GetData 64B tensor_id=8
         RECV CLIENT 1 FreeTensor 64B tensor_id=7,4,3"""
     )
@@ -360,3 +360,97 @@ def test_lines_are_told_apart_and_forgotten_code_is_not_confused(programs):
         """
     )
     assert output == "".join(f"generated_{k}.py:{k % 100 + 1}\n" for k in range(499, 3000, 500))
+
+
+def test_a_failure_is_found_after_many_operations_on_it(programs):
+    lines, output = logged(
+        programs,
+        """
+        import gt
+        bad = gt.ones(3)[gt.tensor([7])]
+        for _ in range(100):
+            bad = bad + 1
+        try:
+            bad.item()
+        except IndexError as error:
+            print(error)
+        """,
+    )
+    match = re.search(r"0-program.py:3, instruction #(\d+) of the log\n$", output)
+    assert match, output
+    assert "op=wrap_index" in lines[int(match[1]) - 1]["details"]
+
+
+SPREAD_FAILURE = """
+    import sys, gt
+    {start}
+    open("three.yaml", "w").write("dp: {{shard: {{axis: 0, workers: [0, 1, 2]}}}}")
+    gt.load_config("three.yaml")
+    with gt.signal.context("dp"):
+        x = gt.randn(9, 4)
+        bad = gt.ones(9, 4)[gt.tensor([0, 1, 2, 3, 4, 5, 6, 7, 99])]
+        total = (x + bad).sum()
+    try:
+        total.item()
+    except IndexError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+def test_an_error_of_another_worker_names_its_line_too(programs, processes):
+    """The index is wrong on the third worker only; its failure comes to the reader by way of an all-reduce."""
+    log = programs.directory / "instructions.log"
+    if processes:
+        server = programs.server("--log", log)
+        for number in range(3):
+            programs.worker(server.port, "--name", f"auto_worker_{number}" if number else "auto_worker")
+            until(lambda: log.read_text().count("RegisterWorker") == number + 1, "the worker in the log")
+        output = programs.run(SPREAD_FAILURE.format(start="gt.connect(sys.argv[1])"), f"localhost:{server.port}")
+        server.end()
+    else:
+        output = programs.run(SPREAD_FAILURE.format(start="gt.gpu_workers(3)"), GT_INSTRUCTION_LOG=log)
+    match = re.fullmatch(
+        r"indexing: index 99 is out of bounds for dimension 0 with size 9 \(on auto_worker_2\), "
+        r"issued at .*\d-program.py:8 in signal 'dp', instruction #(\d+) of the log\n",
+        output,
+    )
+    assert match, output
+    lines = parse(log.read_text())
+    assert "op=wrap_index" in lines[int(match[1]) - 1]["details"]
+    reduced = [line for line in lines if line["event"] == "WORKER_RECV" and "AllReduce" in line["command"]]
+    assert reduced and all("success=False" in line["details"] for line in reduced)
+
+
+def test_a_number_is_told_apart_from_a_tensor(programs):
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        a = gt.ones(3)
+        b = gt.ones(3)
+        print((a + 2).sum().item(), (a + b).sum().item(), (a * -1.5).sum().item())
+        """,
+    )
+    operands = [line["details"].split(" at=")[0].partition("left=")[2] for line in lines if " left=" in line["details"]]
+    assert operands == ["1 right=(2)", "1 right=2", "1 right=(-1.5)"]
+
+
+def test_workers_that_meet_are_not_in_the_log_but_what_they_move_is(programs):
+    config = programs.directory / "two.yaml"
+    config.write_text("dp: {shard: {axis: 0, workers: [0, 1]}}")
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        gt.gpu_workers(2)
+        with gt.signal.context("dp"):
+            x = gt.ones(4, 4)
+            total = (x @ x).sum()
+        print(total.item())
+        """,
+        GT_CONFIG=config,
+    )
+    commands = {line["command"] for line in lines if line["event"].startswith("WORKER_")}
+    assert {"WorkerAllGather", "WorkerAllReduce"} & commands, commands
+    assert all(name.startswith("Worker") for name in commands), commands

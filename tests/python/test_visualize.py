@@ -254,15 +254,15 @@ def test_moves_are_arrows_from_worker_to_worker(tmp_path):
 def test_collectives_and_sends_join_their_workers(tmp_path):
     log = Log()
     for index, worker in enumerate("abc"):
-        log.line(0.001 + 1e-6 * index, "WORKER_SEND", f"WORKER {worker}", "all_reduce", 64, "tensor_id=1_5")
-    log.line(0.0011, "WORKER_SEND", "WORKER a", "send", 64, "tensor_id=1_6")
-    log.line(0.0012, "WORKER_SEND", "WORKER c", "recv", 64, "tensor_id=1_6")
-    for worker, command, tensor, time in [
-        ("a", "all_reduce", 5, 2),
-        ("b", "all_reduce", 5, 2.1),
-        ("c", "all_reduce", 5, 2.2),
-        ("a", "send", 6, 3),
-        ("c", "recv", 6, 4),
+        log.line(0.001 + 1e-6 * index, "WORKER_SEND", f"WORKER {worker}", "WorkerAllReduce", 64, "op=all_reduce result=1_5")
+    log.line(0.0011, "WORKER_SEND", "WORKER a", "WorkerMove", 64, "op=send result=1_6")
+    log.line(0.0012, "WORKER_SEND", "WORKER c", "WorkerMove", 64, "op=recv result=1_6")
+    for worker, command, op, tensor, time in [
+        ("a", "WorkerAllReduce", "all_reduce", 5, 2),
+        ("b", "WorkerAllReduce", "all_reduce", 5, 2.1),
+        ("c", "WorkerAllReduce", "all_reduce", 5, 2.2),
+        ("a", "WorkerMove", "send", 6, 3),
+        ("c", "WorkerMove", "recv", 6, 4),
     ]:
         log.line(
             time * 1e-3,
@@ -270,7 +270,7 @@ def test_collectives_and_sends_join_their_workers(tmp_path):
             f"WORKER {worker}",
             command,
             16,
-            f"success=True tensor_id=1_{tensor} start={time * 1e-3 - 5e-4} duration=0.0004",
+            f"success=True op={op} result=1_{tensor} start={time * 1e-3 - 5e-4} duration=0.0004",
         )
     layout = draw(log, tmp_path)
     names = [lane["name"][-1] for lane in layout["lanes"]]
