@@ -160,7 +160,7 @@ static int parse(int argc, char **argv, replay *r)
 static void print_instruction(const side *s)
 {
     char text[GT_LOG_LINE];
-    *gt__log_received(text, s->slots) = 0;
+    *gt__log_received(NULL, text, s->slots) = 0;
     printf("instruction %llu", (unsigned long long)s->entry->number);
     if (s->entry->line)
         printf(" (line #%04llu of the log)", (unsigned long long)s->entry->line);

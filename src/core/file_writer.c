@@ -16,7 +16,11 @@
 
 #include "log.h"
 
-enum { BUFFERS = 8, REMEMBERED = 16 };
+enum {
+    BUFFERS = 8,
+    REMEMBERED = 16,
+    TEXT_BYTES = 128 * 1024, /* translated at a time: stays in the cache until it is written */
+};
 
 typedef struct buffer {
     char *data;
@@ -24,6 +28,7 @@ typedef struct buffer {
 } buffer;
 
 struct gt_file_writer {
+    gt_file_room room; /* in the buffer `filling`; nowhere: there is none */
     int fd;
     char *path;
     const char *what;
@@ -32,7 +37,11 @@ struct gt_file_writer {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    buffer ring[BUFFERS];
+    size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
+    void *context;
+    char *text; /* TEXT_BYTES, if it translates */
+    unsigned buffers, enough; /* so many waiting wake the thread, if nothing else does */
+    buffer *ring;
     unsigned filling;       /* index; the filling side's own */
     unsigned first, waiting; /* handed over and not written yet; under the mutex */
     bool closing;
@@ -124,6 +133,18 @@ static bool write_all(gt_file_writer *writer, const char *data, size_t bytes)
     return true;
 }
 
+static bool write_buffer(gt_file_writer *writer, const buffer *full)
+{
+    if (!writer->translate)
+        return write_all(writer, full->data, full->used);
+    for (const char *from = full->data, *end = from + full->used; from < end;) {
+        size_t bytes = writer->translate(writer->context, &from, end, writer->text, TEXT_BYTES);
+        if (bytes && !write_all(writer, writer->text, bytes))
+            return false;
+    }
+    return true;
+}
+
 static void *writer_main(void *argument)
 {
     gt_file_writer *writer = argument;
@@ -136,13 +157,13 @@ static void *writer_main(void *argument)
             break;
         buffer *next = &writer->ring[writer->first];
         pthread_mutex_unlock(&writer->mutex);
-        if (!atomic_load(&writer->failed) && !write_all(writer, next->data, next->used)) {
+        if (!atomic_load(&writer->failed) && !write_buffer(writer, next)) {
             gt__log_error("the %s stops: %s: %s", writer->what, writer->path, strerror(errno));
             atomic_store(&writer->failed, true);
         }
         pthread_mutex_lock(&writer->mutex);
         next->used = 0;
-        writer->first = (writer->first + 1) % BUFFERS;
+        writer->first = (writer->first + 1) % writer->buffers;
         writer->waiting--;
         pthread_cond_broadcast(&writer->changed);
     }
@@ -154,22 +175,26 @@ static void *writer_main(void *argument)
 
 static void hand_over(gt_file_writer *writer, bool patient)
 {
+    buffer *filling = &writer->ring[writer->filling];
+    filling->used = (size_t)(writer->room.at - filling->data);
     pthread_mutex_lock(&writer->mutex);
-    while (patient && writer->waiting == BUFFERS - 1)
+    while (patient && writer->waiting == writer->buffers - 1)
         pthread_cond_wait(&writer->changed, &writer->mutex);
-    if (writer->waiting < BUFFERS - 1) {
+    if (writer->waiting < writer->buffers - 1) {
         writer->waiting++;
-        writer->filling = (writer->filling + 1) % BUFFERS;
-        pthread_cond_broadcast(&writer->changed);
+        writer->filling = (writer->filling + 1) % writer->buffers;
+        writer->room.at = writer->room.end = NULL;
+        if (!patient || writer->waiting >= writer->enough)
+            pthread_cond_broadcast(&writer->changed);
     }
     pthread_mutex_unlock(&writer->mutex);
 }
 
-char *gt__file_reserve(gt_file_writer *writer, size_t bytes)
+char *gt__file_next_buffer(gt_file_writer *writer)
 {
-    if (__builtin_expect(GT_FILE_BUFFER - writer->ring[writer->filling].used < bytes, 0))
+    if (writer->room.at)
         hand_over(writer, true);
-    if (__builtin_expect(atomic_load_explicit(&writer->failed, memory_order_relaxed), 0))
+    if (atomic_load(&writer->failed))
         return NULL;
     buffer *filling = &writer->ring[writer->filling];
     if (!filling->data && !(filling->data = malloc(GT_FILE_BUFFER))) {
@@ -177,17 +202,18 @@ char *gt__file_reserve(gt_file_writer *writer, size_t bytes)
         atomic_store(&writer->failed, true);
         return NULL;
     }
-    return filling->data + filling->used;
+    writer->room = (gt_file_room){.at = filling->data, .end = filling->data + GT_FILE_BUFFER};
+    return writer->room.at;
 }
 
-void gt__file_commit(gt_file_writer *writer, size_t bytes)
+static bool has_something(const gt_file_writer *writer)
 {
-    writer->ring[writer->filling].used += bytes;
+    return writer->room.at && writer->room.at > writer->ring[writer->filling].data;
 }
 
 void gt__file_flush(gt_file_writer *writer)
 {
-    if (writer->ring[writer->filling].used)
+    if (has_something(writer))
         hand_over(writer, false);
 }
 
@@ -197,8 +223,10 @@ static void writer_free(gt_file_writer *writer)
 {
     if (writer->fd >= 0)
         close(writer->fd);
-    for (int k = 0; k < BUFFERS; k++)
+    for (unsigned k = 0; k < writer->buffers && writer->ring; k++)
         free(writer->ring[k].data);
+    free(writer->ring);
+    free(writer->text);
     pthread_mutex_destroy(&writer->mutex);
     pthread_cond_destroy(&writer->changed);
     free(writer->path);
@@ -215,6 +243,12 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     writer->what = options->what;
     writer->rotate_bytes = options->rotate_bytes;
     writer->keep = options->keep;
+    writer->translate = options->translate;
+    writer->context = options->context;
+    writer->buffers = options->buffers ? options->buffers : BUFFERS;
+    writer->enough = options->translate ? writer->buffers * 7 / 8 : 1;
+    writer->ring = calloc(writer->buffers, sizeof *writer->ring);
+    writer->text = options->translate ? malloc(TEXT_BYTES) : NULL;
     pthread_mutex_init(&writer->mutex, NULL);
     pthread_cond_init(&writer->changed, NULL);
     gt_err err = GT_OK;
@@ -224,7 +258,9 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
         if (asprintf(&writer->path, "%s.%u", options->path, k) < 0)
             writer->path = NULL;
     }
-    if (writer->fd < 0)
+    if (!writer->path || !writer->ring || (options->translate && !writer->text))
+        err = gt__fail(GT_ERR_MEMORY, "out of memory");
+    else if (writer->fd < 0)
         err = gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
     sigset_t all, before;
     sigfillset(&all);
@@ -246,7 +282,7 @@ void gt__file_close(gt_file_writer **where)
     *where = NULL;
     if (!writer)
         return;
-    if (writer->ring[writer->filling].used)
+    if (has_something(writer))
         hand_over(writer, true);
     pthread_mutex_lock(&writer->mutex);
     writer->closing = true;

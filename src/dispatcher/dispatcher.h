@@ -119,7 +119,7 @@ struct gt_session {
     gt_link *link;
     uint64_t number;
     char name[64];
-    gt_log_source source;
+    uint32_t source; /* its number in the log's events */
     gt_handles handles;
     gt_modifier *chain;
     struct gt_spreading *spreading; /* spread.h; NULL: all its tensors are at home */

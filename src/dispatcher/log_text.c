@@ -1,12 +1,14 @@
 /*
- * log_text.c: writes lines of the instruction log, by hand: three of them go with every instruction while there is a log,
- * and printf would take longer than the instruction.
+ * log_text.c: turns events into lines of the instruction log, by hand: three of them go with every instruction while there
+ * is a log, and printf would take longer than the instruction. Text that came before is kept and copied: the columns
+ * between the number and the details, and the numbers of tensors.
  */
 #include "log_text.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { COMMAND_WIDTH = 15, SOURCE_WIDTH = 27, BYTES_WIDTH = 10, MOST_IDS = 16 };
@@ -54,8 +56,14 @@ static inline char *put_nanoseconds(char *at, uint32_t ns)
     return at + 9;
 }
 
+typedef struct number_text {
+    uint64_t value;
+    unsigned length; /* 0: no text yet */
+    char text[20];
+} number_text;
+
 /* A number that mostly grows by one, kept as text. */
-static char *put_counter(char *at, gt_log_counter *counter, uint64_t value)
+static char *put_counter(char *at, number_text *counter, uint64_t value)
 {
     char *last = counter->text + counter->length - 1;
     if (value == counter->value + 1 && counter->length && *last != '9')
@@ -65,6 +73,45 @@ static char *put_counter(char *at, gt_log_counter *counter, uint64_t value)
     counter->value = value;
     memcpy(at, counter->text, sizeof counter->text);
     return at + counter->length;
+}
+
+/* The columns from the event to the size, which many lines have in common. */
+typedef struct middle_text {
+    uint64_t key, bytes;
+    unsigned length; /* 0: no text yet */
+    char text[188];
+} middle_text;
+
+typedef struct source_text {
+    unsigned length;
+    char text[GT_LOG_SOURCE]; /* padded to its column */
+} source_text;
+
+enum { IDS = 256, MIDDLES = 64, MIDDLE_SHORT = 96 };
+
+struct gt_log_format {
+    number_text sequence;
+    uint64_t elapsed_us;
+    unsigned elapsed_length;
+    char elapsed[32]; /* "1.608113s" */
+    number_text ids[IDS];
+    middle_text middles[MIDDLES];
+    source_text *sources;
+    uint32_t source_count;
+};
+
+/* The number of a tensor: one that a line told of lately, as often as not. */
+static inline char *put_id(gt_log_format *format, char *at, uint64_t value)
+{
+    if (!format)
+        return put_number(at, value, 1);
+    number_text *id = &format->ids[value % IDS];
+    if (id->value != value || !id->length) {
+        id->value = value;
+        id->length = (unsigned)(put_number(id->text, value, 1) - id->text);
+    }
+    memcpy(at, id->text, sizeof id->text);
+    return at + id->length;
 }
 
 static char *put_signed(char *at, int64_t value)
@@ -202,15 +249,13 @@ uint64_t gt__log_tensor(const gt_instruction *ins)
                                                                     : 0;
 }
 
-void gt__log_source_set(gt_log_source *source, const char *kind, const char *name)
+unsigned gt__log_source_text(char *text, const char *kind, const char *name)
 {
-    int length = snprintf(source->text, sizeof source->text, "%s %.63s", kind, name);
+    int length = snprintf(text, GT_LOG_SOURCE, "%s %.63s", kind, name);
     for (int k = 0; k < length; k++)
-        if ((unsigned char)source->text[k] < ' ' || source->text[k] == '|' || source->text[k] == 127)
-            source->text[k] = '_'; /* names come from peers */
-    while (length < SOURCE_WIDTH)
-        source->text[length++] = ' ';
-    source->length = (unsigned)length;
+        if ((unsigned char)text[k] < ' ' || text[k] == '|' || text[k] == 127)
+            text[k] = '_'; /* names come from peers */
+    return (unsigned)length;
 }
 
 const char gt__event_columns[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1] = {
@@ -222,11 +267,13 @@ const char gt__event_columns[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1] = {
 
 /* Commands padded to their column, by op and whether a worker is meant. */
 typedef struct gt_log_column {
-    char text[24];
+    char text[28];
     unsigned length;
 } gt_log_column;
 
 static gt_log_column columns[GT_OP_COUNT][2];
+/* " op=add" */
+static gt_log_column op_details[GT_OP_COUNT];
 static const gt_log_column signal_column = {.text = "Signal         ", .length = COMMAND_WIDTH};
 
 static void make_tables(void)
@@ -242,6 +289,10 @@ static void make_tables(void)
                                   gt__log_command((gt_opcode)op, worker));
             column->length = length < (int)sizeof column->text ? (unsigned)length : sizeof column->text - 1;
         }
+    for (unsigned op = 0; op < GT_OP_COUNT; op++) {
+        int length = snprintf(op_details[op].text, sizeof op_details[op].text, " op=%s", gt__op_table[op].name);
+        op_details[op].length = length < (int)sizeof op_details[op].text ? (unsigned)length : sizeof op_details[op].text - 1;
+    }
 }
 
 void gt__log_text_init(void)
@@ -250,52 +301,7 @@ void gt__log_text_init(void)
     pthread_once(&once, make_tables);
 }
 
-/* ---- lines -------------------------------------------------------------------------------------------------- */
-
-void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns)
-{
-    uint64_t microseconds = (now_ns - clock->started_ns) / 1000;
-    char *end = put_number(clock->elapsed, microseconds / 1000000, 1);
-    *end++ = '.';
-    end = put_number(end, microseconds % 1000000, 6);
-    *end++ = 's';
-    clock->elapsed_length = (unsigned)(end - clock->elapsed);
-}
-
-char *gt__log_head(char *at, gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
-                   gt_opcode op, uint64_t bytes)
-{
-    memcpy(at, clock->elapsed, sizeof clock->elapsed); /* all of it: a copy of fixed length needs no call */
-    at += clock->elapsed_length;
-    at = PUT(at, " | #");
-    at = put_counter(at, &clock->sequence, sequence);
-    at = PUT(at, " | ");
-    at = put(at, gt__event_columns[event], GT_EVENT_WIDTH);
-    at = PUT(at, " | ");
-    memcpy(at, source->text, 32);
-    if (source->length > 32)
-        memcpy(at + 32, source->text + 32, sizeof source->text - 32);
-    at += source->length;
-    at = PUT(at, " | ");
-    const gt_log_column *command = event == GT_EVENT_SIGNAL ? &signal_column : &columns[op][source->text[0] == 'W'];
-    memcpy(at, command->text, sizeof command->text);
-    at += command->length;
-    at = PUT(at, " | ");
-    at = put_size(at, bytes);
-    return PUT(at, " | ");
-}
-
 /* ---- details ------------------------------------------------------------------------------------------------- */
-
-char *gt__log_seconds(char *at, const char *key, uint64_t ns)
-{
-    at = put_text(at, key);
-    at = put_number(at, ns / 1000000000, 1);
-    *at++ = '.';
-    at = put_nanoseconds(at, (uint32_t)(ns % 1000000000));
-    *at++ = 's';
-    return at;
-}
 
 char *gt__log_number(char *at, const char *key, uint64_t value)
 {
@@ -349,32 +355,32 @@ char *gt__log_quoted(char *at, const char *key, const char *text, size_t length)
     return at;
 }
 
-static char *put_operand(char *at, const gt_instruction *ins, unsigned k, const char *key)
+static inline char *put_operand(gt_log_format *format, char *at, const gt_instruction *ins, unsigned k, const char *key)
 {
     gt_literal literal = gt__literal(ins, k);
     at = put_text(at, key);
     if (literal == GT_LITERAL_NONE)
-        return put_number(at, ins->operand[k], 1);
+        return put_id(format, at, ins->operand[k]);
     *at++ = '('; /* a number, not a tensor's */
     at = literal == GT_LITERAL_FLOAT ? at + snprintf(at, 40, "%.9g", ins->literal[k].f) : put_signed(at, ins->literal[k].i);
     *at++ = ')';
     return at;
 }
 
-static char *put_operands(char *at, const gt_instruction *ins, const gt_op_row *row)
+static inline char *put_operands(gt_log_format *format, char *at, const gt_instruction *ins, const gt_op_row *row)
 {
     switch (row->operands) {
     case 0:
         return at;
     case 1:
-        return put_operand(at, ins, 0, " input=");
+        return put_operand(format, at, ins, 0, " input=");
     case 2:
-        return put_operand(put_operand(at, ins, 0, " left="), ins, 1, " right=");
+        return put_operand(format, put_operand(format, at, ins, 0, " left="), ins, 1, " right=");
     default: {
         bool where = row->form == GT_FORM_TERNARY;
-        at = put_operand(at, ins, 0, where ? " condition=" : " input=");
-        at = put_operand(at, ins, 1, where ? " left=" : " index=");
-        return put_operand(at, ins, 2, where ? " right=" : " source=");
+        at = put_operand(format, at, ins, 0, where ? " condition=" : " input=");
+        at = put_operand(format, at, ins, 1, where ? " left=" : " index=");
+        return put_operand(format, at, ins, 2, where ? " right=" : " source=");
     }
     }
 }
@@ -393,20 +399,20 @@ static char *put_axes(char *at, uint64_t mask)
     return at;
 }
 
-static char *put_ids(char *at, const uint64_t *ids, size_t count)
+static char *put_ids(gt_log_format *format, char *at, const uint64_t *ids, size_t count)
 {
     const char *separator = "";
     for (size_t k = 0; k < count && k < MOST_IDS; k++) {
         if (!ids[k])
             continue;
-        at = put_number(put_text(at, separator), ids[k], 1);
+        at = put_id(format, put_text(at, separator), ids[k]);
         separator = ",";
     }
     return count > MOST_IDS ? PUT(at, ",...") : at;
 }
 
 /* What the form adds: shapes, axes, dtypes. */
-static char *put_form(char *at, const gt_slot *record, const gt_op_row *row)
+static char *put_form(gt_log_format *format, char *at, const gt_slot *record, const gt_op_row *row)
 {
     const gt_instruction *ins = &record->ins;
     switch ((gt_form)row->form) {
@@ -422,7 +428,7 @@ static char *put_form(char *at, const gt_slot *record, const gt_op_row *row)
         return put_signed(PUT(at, " axis="), ins->imm[0].i);
     case GT_FORM_CAT:
         at = put_signed(PUT(at, " axis="), ins->imm[0].i);
-        return put_ids(PUT(at, " inputs="), record[1].u64, (size_t)ins->imm[1].i);
+        return put_ids(format, PUT(at, " inputs="), record[1].u64, (size_t)ins->imm[1].i);
     case GT_FORM_CAST:
         return put_text(PUT(at, " dtype="), gt__dtype_name((gt_dtype)ins->dtype));
     case GT_FORM_RESHAPE:
@@ -440,14 +446,14 @@ static char *put_form(char *at, const gt_slot *record, const gt_op_row *row)
     }
 }
 
-static char *put_control(char *at, const gt_slot *record)
+static char *put_control(gt_log_format *format, char *at, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
     const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
                               ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
     switch ((gt_opcode)ins->op) {
     case GT_OP_free:
-        return put_ids(PUT(at, "tensor_id="), freed, sizeof freed / sizeof freed[0]);
+        return put_ids(format, PUT(at, "tensor_id="), freed, sizeof freed / sizeof freed[0]);
     case GT_OP_fetch:
         return gt__log_number(at, "tensor_id=", ins->operand[0]);
     case GT_OP_data:
@@ -463,29 +469,148 @@ static char *put_control(char *at, const gt_slot *record)
     }
 }
 
-char *gt__log_received(char *at, const gt_slot *record)
+char *gt__log_received(gt_log_format *format, char *at, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
     if (ins->op >= GT_OP_FIRST_CONTROL)
-        return put_control(at, record);
+        return put_control(format, at, record);
     const gt_op_row *row = &gt__op_table[ins->op];
     at = row->operands || row->form == GT_FORM_CAT ? PUT(at, "result=") : PUT(at, "tensor_id=");
-    at = put_number(at, ins->result, 1);
-    at = put_text(PUT(at, " op="), row->name);
-    at = put_operands(at, ins, row);
-    return put_form(at, record, row);
+    at = put_id(format, at, ins->result);
+    memcpy(at, op_details[ins->op].text, sizeof op_details[0].text); /* copies of fixed length need no call */
+    at = put_operands(format, at + op_details[ins->op].length, ins, row);
+    return row->form <= GT_FORM_BINARY ? at : put_form(format, at, record, row);
 }
 
-char *gt__log_subject(char *at, gt_opcode op, uint64_t session, uint64_t tensor)
+/* What a record is about, as workers know it: "op=add result=1_2"; without a session, by the worker's own slots. */
+static char *put_subject(gt_log_format *format, char *at, const gt_log_event *event)
 {
-    bool computes = op < GT_OP_FIRST_CONTROL || (op >= GT_OP_send && op <= GT_OP_all_to_all);
-    if (computes)
-        at = put_text(PUT(at, "op="), gt__op_table[op].name);
-    if (!tensor)
+    bool computes = event->op < GT_OP_FIRST_CONTROL || (event->op >= GT_OP_send && event->op <= GT_OP_all_to_all);
+    if (computes) {
+        memcpy(at, op_details[event->op].text + 1, sizeof op_details[0].text - 1);
+        at += op_details[event->op].length - 1;
+    }
+    if (!event->tensor)
         return at;
-    if (!session)
-        return gt__log_number(at, computes ? " slot=" : "slot=", tensor);
-    at = gt__log_number(at, computes ? " result=" : "tensor_id=", session);
+    if (!event->session)
+        return put_id(format, computes ? PUT(at, " slot=") : PUT(at, "slot="), event->tensor);
+    at = put_id(format, computes ? PUT(at, " result=") : PUT(at, "tensor_id="), event->session);
     *at++ = '_';
-    return put_number(at, tensor, 1);
+    return put_id(format, at, event->tensor);
+}
+
+static inline char *put_seconds(char *at, uint64_t ns)
+{
+    at = put_number(at, ns / 1000000000, 1);
+    *at++ = '.';
+    at = put_nanoseconds(at, (uint32_t)(ns % 1000000000));
+    *at++ = 's';
+    return at;
+}
+
+/* ---- lines -------------------------------------------------------------------------------------------------- */
+
+gt_log_format *gt__log_format_new(void)
+{
+    gt__log_text_init();
+    return calloc(1, sizeof(gt_log_format));
+}
+
+void gt__log_format_free(gt_log_format *format)
+{
+    if (format)
+        free(format->sources);
+    free(format);
+}
+
+static void name_source(gt_log_format *format, const gt_log_event *event, const char *text)
+{
+    if (event->source >= format->source_count) {
+        uint32_t count = event->source + 16;
+        source_text *sources = realloc(format->sources, count * sizeof *sources);
+        if (!sources)
+            return; /* its lines will lack a name */
+        memset(sources + format->source_count, 0, (count - format->source_count) * sizeof *sources);
+        format->sources = sources;
+        format->source_count = count;
+    }
+    source_text *source = &format->sources[event->source];
+    source->length = event->text < GT_LOG_SOURCE ? event->text : GT_LOG_SOURCE;
+    memcpy(source->text, text, source->length);
+    while (source->length < SOURCE_WIDTH)
+        source->text[source->length++] = ' ';
+    memset(format->middles, 0, sizeof format->middles); /* the number may have been another's */
+}
+
+static void make_middle(gt_log_format *format, const gt_log_event *event, middle_text *middle)
+{
+    static const source_text unknown = {.text = "UNKNOWN                    ", .length = SOURCE_WIDTH};
+    const source_text *source = event->source < format->source_count ? &format->sources[event->source] : &unknown;
+    bool worker = source->text[0] == 'W';
+    const gt_log_column *command = event->event == GT_EVENT_SIGNAL ? &signal_column : &columns[event->op][worker];
+    char *at = PUT(middle->text, " | ");
+    at = PUT(put(at, gt__event_columns[event->event], GT_EVENT_WIDTH), " | ");
+    at = PUT(put(at, source->text, source->length), " | ");
+    at = PUT(put(at, command->text, command->length), " | ");
+    at = PUT(put_size(at, event->bytes), " | ");
+    middle->length = (unsigned)(at - middle->text);
+}
+
+static inline char *put_head(gt_log_format *format, char *at, const gt_log_event *event)
+{
+    uint64_t us = event->at_ns / 1000;
+    if (us != format->elapsed_us || !format->elapsed_length) {
+        char *end = put_number(format->elapsed, us / 1000000, 1);
+        *end++ = '.';
+        end = PUT(put_number(end, us % 1000000, 6), "s | #");
+        format->elapsed_us = us;
+        format->elapsed_length = (unsigned)(end - format->elapsed);
+    }
+    memcpy(at, format->elapsed, sizeof format->elapsed);
+    at = put_counter(at + format->elapsed_length, &format->sequence, event->sequence);
+
+    uint64_t key = (uint64_t)event->source << 32 | (uint64_t)event->op << 8 | event->event;
+    middle_text *middle = &format->middles[(event->op * 5u + event->event + event->source * 11u + event->bytes / 64) % MIDDLES];
+    if (middle->key != key || middle->bytes != event->bytes || !middle->length) {
+        middle->key = key;
+        middle->bytes = event->bytes;
+        make_middle(format, event, middle);
+    }
+    memcpy(at, middle->text, MIDDLE_SHORT);
+    if (middle->length > MIDDLE_SHORT)
+        memcpy(at + MIDDLE_SHORT, middle->text + MIDDLE_SHORT, sizeof middle->text - MIDDLE_SHORT);
+    return at + middle->length;
+}
+
+char *gt__log_line(gt_log_format *format, const gt_log_event *event, char *at)
+{
+    const char *payload = gt__log_event_payload(event), *text = payload + event->slots * sizeof(gt_slot);
+    if (event->event == GT_EVENT_SOURCE) {
+        name_source(format, event, text);
+        return at;
+    }
+    at = put_head(format, at, event);
+    switch ((gt_event)event->event) {
+    case GT_EVENT_RECV:
+        at = gt__log_received(format, at, (const gt_slot *)(const void *)payload);
+        break;
+    case GT_EVENT_SEND:
+        at = event->failed ? PUT(at, "success=False") : PUT(at, "success=True");
+        if (event->tensor)
+            at = put_id(format, PUT(at, " tensor_id="), event->tensor);
+        break;
+    case GT_EVENT_WORKER_SEND:
+        at = put_subject(format, at, event);
+        break;
+    case GT_EVENT_WORKER_RECV:
+        at = put_subject(format, event->failed ? PUT(at, "success=False ") : PUT(at, "success=True "), event);
+        if (event->start_ns)
+            at = put_seconds(PUT(put_seconds(PUT(at, " start="), event->start_ns), " duration="), event->duration_ns);
+        break;
+    default:
+        break;
+    }
+    at = put(at, text, event->text);
+    *at++ = '\n';
+    return at;
 }

@@ -16,8 +16,9 @@
 #include "instruction.h"
 
 enum {
-    GT_LOG_LINE = 4096,   /* bytes that a line never exceeds */
-    GT_LOG_SOURCE = 104,
+    GT_LOG_LINE = 4096,  /* bytes that a line never exceeds; nor an event */
+    GT_LOG_SOURCE = 104, /* bytes of "CLIENT 1" */
+    GT_LOG_RECORD = 3,   /* slots of a record that a line tells of */
 };
 
 typedef enum gt_event {
@@ -29,48 +30,56 @@ typedef enum gt_event {
     GT_EVENT_DISCONNECT,
     GT_EVENT_SIGNAL,
     GT_EVENT_ERROR,
-    GT_EVENT_COUNT
+    GT_EVENT_COUNT,
+    GT_EVENT_SOURCE = GT_EVENT_COUNT, /* no line: the text is what `source` is called from now on */
 } gt_event;
 
 /* "RECV        ": their names, padded to the column. */
 enum { GT_EVENT_WIDTH = 12 };
 extern const char gt__event_columns[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1];
 
-/* "CLIENT 1", padded to its column; made once a peer. */
-typedef struct gt_log_source {
-    char text[GT_LOG_SOURCE];
-    unsigned length;
-} gt_log_source;
+/*
+ * What a line says, before it is text: written where the thing happens, turned into text by whoever has the time. It
+ * stands for itself, without pointers. It is as long as it needs to be: from `session` on comes what its kind has, a
+ * subject, a subject and a span of time, `slots` slots of the client's record and then `text` bytes, or such bytes alone.
+ */
+typedef struct gt_log_event {
+    uint64_t sequence;
+    uint64_t at_ns; /* since the dispatcher started */
+    uint64_t bytes; /* that travelled */
+    uint32_t source;
+    uint16_t op;
+    uint8_t event;
+    bool failed;
+    uint16_t length; /* all of it, a multiple of 8 */
+    uint16_t text;
+    uint8_t slots;
+    uint64_t session, tensor;       /* SEND, WORKER_SEND, WORKER_RECV: what it is about */
+    uint64_t start_ns, duration_ns; /* WORKER_RECV: since the dispatcher started; start 0: not known */
+} gt_log_event;
 
-void gt__log_source_set(gt_log_source *source, const char *kind, const char *name);
-
-typedef struct gt_log_counter {
-    uint64_t value;
-    unsigned length; /* 0: no text yet */
-    char text[24];
-} gt_log_counter;
-
-/* What the lines share, kept by whoever writes them. */
-typedef struct gt_log_clock {
-    gt_log_counter sequence;
-    uint64_t started_ns;
-    char elapsed[32]; /* "1.608113s" */
-    unsigned elapsed_length;
-} gt_log_clock;
+/* Where the record and the text lie. */
+static inline char *gt__log_event_payload(const gt_log_event *event)
+{
+    return (char *)&event->session;
+}
 
 /* Before anything else here is called; more than once does no harm. */
 void gt__log_text_init(void);
-void gt__log_clock_set(gt_log_clock *clock, uint64_t now_ns);
 
-/* Everything up to the details; returns its end. `op` picks the command. */
-char *gt__log_head(char *at, gt_log_clock *clock, uint64_t sequence, gt_event event, const gt_log_source *source,
-                   gt_opcode op, uint64_t bytes);
+/* What goes on from one line to the next: the names of sources, and text that is likely to be wanted again. */
+typedef struct gt_log_format gt_log_format;
 
-/* Details; each returns its end. */
-char *gt__log_received(char *at, const gt_slot *record);
-/* What a record is about, as workers know it: "op=add result=1_2"; `session` 0: by the worker's own slots. */
-char *gt__log_subject(char *at, gt_opcode op, uint64_t session, uint64_t tensor);
-char *gt__log_seconds(char *at, const char *key, uint64_t ns); /* " start=1.608113250s" */
+gt_log_format *gt__log_format_new(void); /* NULL: out of memory */
+void gt__log_format_free(gt_log_format *format);
+/* The line, with its end of line; at most GT_LOG_LINE bytes. Returns its end: `at` if the event is none. */
+char *gt__log_line(gt_log_format *format, const gt_log_event *event, char *at);
+
+/* The name of a source, "CLIENT 1", safe to print; `text` has room for GT_LOG_SOURCE. Returns its bytes. */
+unsigned gt__log_source_text(char *text, const char *kind, const char *name);
+
+/* Details; each returns its end. What a client's record says; without a format (NULL) it takes longer. */
+char *gt__log_received(gt_log_format *format, char *at, const gt_slot *record);
 char *gt__log_number(char *at, const char *key, uint64_t value);
 /* "instruction=#0011": a line of this log. */
 char *gt__log_line_number(char *at, const char *key, uint64_t sequence);

@@ -1,5 +1,5 @@
 /*
- * observe.c: turns what passes through the dispatcher into lines. See observe.h; log_text.c writes the lines themselves.
+ * observe.c: turns what passes through the dispatcher into events. See observe.h; log_text.c makes lines of them.
  */
 #include "observe.h"
 
@@ -16,8 +16,9 @@
 #include "tape_writer.h"
 
 enum {
-    CLOCK_EVERY = 16, /* lines between two looks at the clock */
+    CLOCK_EVERY = 64, /* lines between two looks at the clock */
     KEEP_LOGS = 4,    /* rotated ones */
+    LOG_BUFFERS = 128 /* of GT_FILE_BUFFER: how many events may wait */
 };
 
 /* A record in a worker's stream. */
@@ -30,47 +31,104 @@ typedef struct gt_sent {
 
 struct gt_observer {
     gt_file_writer *log;
+    gt_log_format *log_format; /* its thread's */
+    gt_log_format *format;     /* for lines that are wanted here and now */
     gt_tape_writer *tape;
     bool console, traced;
     uint64_t sequence;
-    gt_log_clock clock;
+    uint64_t now_ns; /* since the start */
     unsigned until_clock;
-    const gt_slot *record; /* the client's record being handled, if what is sent comes from one */
-    gt_session *session;
-    uint64_t received; /* its line */
+    bool handling; /* a client's record: what is sent comes from it */
+    uint64_t session, tensor, received; /* its client, what it is about, its line */
+    uint32_t *free_sources; /* numbers of peers that left */
+    uint32_t free_count, source_count;
+    _Alignas(gt_log_event) char spare[GT_LOG_LINE];
     char line[GT_LOG_LINE];
 };
 
-/* ---- lines -------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------- */
 
-static char *line_begin(gt_observer *observer)
-{
-    char *at = observer->log ? gt__file_reserve(observer->log, GT_LOG_LINE) : NULL;
-    return at ? at : observer->line;
-}
-
-static char *head(gt_dispatcher *dispatcher, char *at, gt_event event, const gt_log_source *source, gt_opcode op,
-                  uint64_t bytes)
+/* An event, its head written; at most GT_LOG_LINE bytes with what is put behind it before event_end. */
+static inline gt_log_event *event_begin(gt_dispatcher *dispatcher, gt_event kind, uint32_t source, gt_opcode op,
+                                        uint64_t bytes)
 {
     gt_observer *observer = dispatcher->observer;
     if (!observer->until_clock--) {
         observer->until_clock = CLOCK_EVERY;
-        gt__log_clock_set(&observer->clock, gt__now_ns());
+        observer->now_ns = gt__now_ns() - dispatcher->started_ns;
     }
-    return gt__log_head(at, &observer->clock, ++observer->sequence, event, source, op, bytes);
+    char *room = observer->log ? gt__file_reserve(observer->log, GT_LOG_LINE) : NULL;
+    gt_log_event *event = (gt_log_event *)(void *)(room ? room : observer->spare);
+    event->sequence = observer->sequence += kind != GT_EVENT_SOURCE;
+    event->at_ns = observer->now_ns;
+    event->bytes = bytes;
+    event->source = source;
+    event->op = (uint16_t)op;
+    event->event = (uint8_t)kind;
+    event->text = 0;
+    event->slots = 0;
+    return event;
 }
 
-static void line_end(gt_dispatcher *dispatcher, char *begin, char *end)
+/* `end`: of what was put into it. */
+static inline void event_end(gt_dispatcher *dispatcher, gt_log_event *event, const void *end)
 {
     gt_observer *observer = dispatcher->observer;
-    *end++ = '\n';
-    size_t length = (size_t)(end - begin);
-    if (observer->console)
-        fwrite(begin, 1, length, stdout);
-    if (observer->traced)
-        gt__monitors_line(dispatcher, begin, length);
-    if (begin != observer->line)
-        gt__file_commit(observer->log, length);
+    event->length = (uint16_t)(((size_t)((const char *)end - (char *)event) + 7) & ~(size_t)7);
+    if (observer->console || observer->traced) {
+        size_t length = (size_t)(gt__log_line(observer->format, event, observer->line) - observer->line);
+        if (observer->console)
+            fwrite(observer->line, 1, length, stdout);
+        if (observer->traced && length)
+            gt__monitors_line(dispatcher, observer->line, length);
+    }
+    if ((char *)event != observer->spare)
+        gt__file_commit(observer->log, event->length);
+}
+
+/* Of one whose text ends the details. */
+static inline void event_end_text(gt_dispatcher *dispatcher, gt_log_event *event, const char *end)
+{
+    event->text = (uint16_t)((size_t)(end - gt__log_event_payload(event)) - event->slots * sizeof(gt_slot));
+    event_end(dispatcher, event, end);
+}
+
+/* The log's thread: events into text. Returns the bytes of text; *from goes on to the first event that had no room. */
+static size_t write_lines(void *argument, const char **from, const char *end, char *to, size_t room)
+{
+    char *at = to;
+    for (const char *stop = to + room - GT_LOG_LINE; *from < end && at <= stop;) {
+        const gt_log_event *event = (const gt_log_event *)(const void *)*from;
+        at = gt__log_line(argument, event, at);
+        *from += event->length;
+    }
+    return (size_t)(at - to);
+}
+
+/* ---- sources: peers have numbers, which the events name them by ---------------------------------------------- */
+
+static uint32_t source_new(gt_dispatcher *dispatcher, const char *kind, const char *name)
+{
+    gt_observer *observer = dispatcher->observer;
+    uint32_t number = observer->free_count ? observer->free_sources[--observer->free_count] : observer->source_count++;
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SOURCE, number, GT_OP_INVALID, 0);
+    char *text = gt__log_event_payload(event);
+    unsigned length = gt__log_source_text(text, kind, name);
+    event_end_text(dispatcher, event, text + length);
+    if (!observer->console && !observer->traced) /* a trace may begin later */
+        gt__log_line(observer->format, event, observer->line);
+    return number;
+}
+
+static void source_free(gt_observer *observer, uint32_t number)
+{
+    if (!(observer->free_count & (observer->free_count + 1))) { /* full: 0, 1, 3, 7, ... */
+        uint32_t *numbers = realloc(observer->free_sources, 2 * ((size_t)observer->free_count + 1) * sizeof *numbers);
+        if (!numbers)
+            return; /* it is not used again */
+        observer->free_sources = numbers;
+    }
+    observer->free_sources[observer->free_count++] = number;
 }
 
 static uint64_t record_bytes(const gt_instruction *ins)
@@ -94,25 +152,28 @@ static void log_signal(gt_session *session, uint32_t scope)
     const char *name = gt__spread_scope_name(session, scope);
     if (!name)
         return;
-    char *begin = line_begin(dispatcher->observer);
-    char *at = head(dispatcher, begin, GT_EVENT_SIGNAL, &session->source, GT_OP_INVALID, 0);
-    line_end(dispatcher, begin, gt__log_quoted(at, "name=", name, strlen(name)));
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->source, GT_OP_INVALID, 0);
+    event_end_text(dispatcher, event, gt__log_quoted(gt__log_event_payload(event), "name=", name, strlen(name)));
 }
 
 static void log_received(gt_session *session, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
     gt_observer *observer = dispatcher->observer;
-    char *begin = line_begin(observer);
-    char *at = head(dispatcher, begin, GT_EVENT_RECV, &session->source, (gt_opcode)record->ins.op,
-                    record_bytes(&record->ins));
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_RECV, session->source, (gt_opcode)record->ins.op,
+                                      record_bytes(&record->ins));
     observer->received = observer->sequence;
-    at = gt__log_received(at, record);
+    event->slots = record->ins.tail < GT_LOG_RECORD ? 1 + (uint8_t)record->ins.tail : GT_LOG_RECORD;
+    char *at = gt__log_event_payload(event);
+    memcpy(at, record, sizeof *record);
+    if (event->slots > 1)
+        memcpy(at + sizeof *record, record + 1, (event->slots - 1u) * sizeof *record);
+    at += event->slots * sizeof *record;
     const char *scope = gt__spread_scope_name(session, record->ins.scope);
     if (scope)
         at = gt__log_scope(at, scope);
     const char *site = gt__session_site(session, record->ins.site);
-    line_end(dispatcher, begin, site ? gt__log_place(at, site) : at);
+    event_end_text(dispatcher, event, site ? gt__log_place(at, site) : at);
 }
 
 void gt__observe_received(gt_session *session, const gt_slot *record)
@@ -124,8 +185,9 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
         gt__log(GT_LOG_DISPATCHER, "client %llu: %s", (unsigned long long)session->number,
                 gt__instruction_text(&record->ins, text, sizeof text));
     }
-    observer->record = record;
-    observer->session = session;
+    observer->handling = true;
+    observer->session = session->number;
+    observer->tensor = gt__log_tensor(&record->ins);
     if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL && record->ins.scope != session->last_scope) {
         session->last_scope = record->ins.scope;
         log_signal(session, record->ins.scope);
@@ -140,17 +202,17 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
 
 void gt__observe_handled(gt_dispatcher *dispatcher)
 {
-    dispatcher->observer->record = NULL;
+    dispatcher->observer->handling = false;
     dispatcher->observer->until_clock = 0;
 }
 
 void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    char *begin = line_begin(dispatcher->observer);
-    char *at = head(dispatcher, begin, GT_EVENT_SEND, &session->source, op, bytes);
-    at = gt__log_word(at, failed ? "success=False" : "success=True");
-    line_end(dispatcher, begin, tensor ? gt__log_number(at, " tensor_id=", tensor) : at);
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SEND, session->source, op, bytes);
+    event->failed = failed;
+    event->tensor = tensor;
+    event_end(dispatcher, event, &event->start_ns);
 }
 
 void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
@@ -158,10 +220,26 @@ void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
     gt_dispatcher *dispatcher = session->dispatcher;
     if (!dispatcher->watching)
         return;
-    char *begin = line_begin(dispatcher->observer);
-    char *at = head(dispatcher, begin, GT_EVENT_ERROR, &session->source, GT_OP_INVALID, strlen(text));
-    at = gt__log_number(at, "ticket=", ticket);
-    line_end(dispatcher, begin, gt__log_quoted(at, " error=", text, strlen(text)));
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_ERROR, session->source, GT_OP_INVALID, strlen(text));
+    char *at = gt__log_number(gt__log_event_payload(event), "ticket=", ticket);
+    event_end_text(dispatcher, event, gt__log_quoted(at, " error=", text, strlen(text)));
+}
+
+/* A peer came or left; of one that came, its link, and what `key` says of it. */
+static void log_presence(gt_dispatcher *dispatcher, uint32_t source, const char *left, const char *link, const char *key,
+                         const char *text)
+{
+    uint64_t slots = 1u + (left ? (unsigned)GT_GOODBYE_TAIL : (unsigned)GT_HELLO_TAIL);
+    gt_log_event *event = event_begin(dispatcher, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, source,
+                                      left ? GT_OP_goodbye : GT_OP_hello, slots * sizeof(gt_slot));
+    char *at = gt__log_event_payload(event);
+    if (left)
+        at = gt__log_quoted(at, "reason=", left, strlen(left));
+    else
+        at = gt__log_word(gt__log_word(at, "link="), link);
+    if (!left && key)
+        at = gt__log_quoted(at, key, text, strlen(text));
+    event_end_text(dispatcher, event, at);
 }
 
 void gt__observe_client(gt_session *session, const char *left)
@@ -170,24 +248,16 @@ void gt__observe_client(gt_session *session, const char *left)
     if (!left) {
         char number[24];
         snprintf(number, sizeof number, "%llu", (unsigned long long)session->number);
-        gt__log_source_set(&session->source, "CLIENT", number);
+        session->source = source_new(dispatcher, "CLIENT", number);
     } else
-        dispatcher->observer->record = NULL;
+        dispatcher->observer->handling = false;
     if (dispatcher->observer->tape)
         gt__tape_writer_client(dispatcher->observer->tape, session, left);
-    if (!dispatcher->watching)
-        return;
-    char *begin = line_begin(dispatcher->observer);
-    char *at = head(dispatcher, begin, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, &session->source,
-                    left ? GT_OP_goodbye : GT_OP_hello, (1u + (left ? GT_GOODBYE_TAIL : GT_HELLO_TAIL)) * sizeof(gt_slot));
+    if (dispatcher->watching)
+        log_presence(dispatcher, session->source, left, gt__link_name(session->link), session->name[0] ? " name=" : NULL,
+                     session->name);
     if (left)
-        at = gt__log_quoted(at, "reason=", left, strlen(left));
-    else {
-        at = gt__log_word(gt__log_word(at, "link="), gt__link_name(session->link));
-        if (session->name[0])
-            at = gt__log_quoted(at, " name=", session->name, strlen(session->name));
-    }
-    line_end(dispatcher, begin, at);
+        source_free(dispatcher->observer, session->source);
 }
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
@@ -231,17 +301,18 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     gt_sent sent = {.number = worker->records, .op = record->ins.op};
     if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer)
         return; /* our own business */
-    if (observer->record) {
+    if (observer->handling) {
         sent.sequence = observer->received;
-        sent.session = observer->session->number;
-        sent.tensor = gt__log_tensor(&observer->record->ins);
+        sent.session = observer->session;
+        sent.tensor = observer->tensor;
     } else
         sent.tensor = gt__log_tensor(&record->ins);
     remember_sent(&worker->watched, &sent);
-    char *begin = line_begin(observer);
-    char *at = head(dispatcher, begin, GT_EVENT_WORKER_SEND, &worker->watched.source, (gt_opcode)record->ins.op,
-                    record_bytes(&record->ins));
-    line_end(dispatcher, begin, gt__log_subject(at, (gt_opcode)record->ins.op, sent.session, sent.tensor));
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
+                                      (gt_opcode)record->ins.op, record_bytes(&record->ins));
+    event->session = sent.session;
+    event->tensor = sent.tensor;
+    event_end(dispatcher, event, &event->start_ns);
 }
 
 /* On our clock, as time since the start. */
@@ -255,15 +326,14 @@ static void worker_received(gt_dispatch_worker *worker, const gt_sent *sent, uin
                             uint64_t start_ns, uint64_t duration_ns)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
-    char *begin = line_begin(dispatcher->observer);
-    char *at = head(dispatcher, begin, GT_EVENT_WORKER_RECV, &worker->watched.source, (gt_opcode)sent->op, bytes);
-    at = gt__log_word(at, failed ? "success=False " : "success=True ");
-    at = gt__log_subject(at, (gt_opcode)sent->op, sent->session, sent->tensor);
-    if (start_ns) {
-        at = gt__log_seconds(at, " start=", since_start(worker, start_ns));
-        at = gt__log_seconds(at, " duration=", duration_ns);
-    }
-    line_end(dispatcher, begin, at);
+    gt_log_event *event =
+        event_begin(dispatcher, GT_EVENT_WORKER_RECV, worker->watched.source, (gt_opcode)sent->op, bytes);
+    event->failed = failed;
+    event->session = sent->session;
+    event->tensor = sent->tensor;
+    event->start_ns = start_ns ? since_start(worker, start_ns) : 0;
+    event->duration_ns = duration_ns;
+    event_end(dispatcher, event, event + 1);
 }
 
 void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record)
@@ -321,11 +391,10 @@ void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record)
         watched->failures[watched->failure_next++ % GT_WATCHED_FAILURES] = watched->last_failed;
         number = watched->last_failed.sequence;
     }
-    char *begin = line_begin(dispatcher->observer);
-    char *at = head(dispatcher, begin, GT_EVENT_ERROR, &worker->watched.source,
-                    op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));
-    at = gt__log_line_number(at, "instruction=", number);
-    line_end(dispatcher, begin, gt__log_quoted(at, " error=", (const char *)record[1].bytes, record->ins.imm[1].u));
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_ERROR, worker->watched.source,
+                                      op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));
+    char *at = gt__log_line_number(gt__log_event_payload(event), "instruction=", number);
+    event_end_text(dispatcher, event, gt__log_quoted(at, " error=", (const char *)record[1].bytes, record->ins.imm[1].u));
 }
 
 static void set_watching(gt_dispatch_worker *worker, bool watching)
@@ -342,20 +411,11 @@ void gt__observe_worker(gt_dispatch_worker *worker, const char *left)
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     gt_watched *watched = &worker->watched;
     if (!left)
-        gt__log_source_set(&watched->source, "WORKER", worker->name);
-    if (dispatcher->watching) {
-        char *begin = line_begin(dispatcher->observer);
-        char *at = head(dispatcher, begin, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, &watched->source,
-                        left ? GT_OP_goodbye : GT_OP_hello, (1u + (left ? GT_GOODBYE_TAIL : GT_HELLO_TAIL)) * sizeof(gt_slot));
-        if (left)
-            at = gt__log_quoted(at, "reason=", left, strlen(left));
-        else {
-            at = gt__log_word(gt__log_word(at, "link="), gt__link_name(worker->link));
-            at = gt__log_quoted(at, " engine=", worker->engine, strlen(worker->engine));
-        }
-        line_end(dispatcher, begin, at);
-    }
+        watched->source = source_new(dispatcher, "WORKER", worker->name);
+    if (dispatcher->watching)
+        log_presence(dispatcher, watched->source, left, gt__link_name(worker->link), " engine=", worker->engine);
     if (left) {
+        source_free(dispatcher->observer, watched->source);
         free(watched->sent);
         memset(watched, 0, sizeof *watched);
         worker->observed = false;
@@ -403,11 +463,18 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
     if (!observer)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     dispatcher->observer = observer;
-    gt__log_text_init();
-    observer->clock.started_ns = dispatcher->started_ns;
     observer->console = options->console;
+    observer->format = gt__log_format_new();
+    observer->log_format = gt__log_format_new();
+    if (!observer->format || !observer->log_format)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
     const char *path = options->log ? options->log : getenv("GT_INSTRUCTION_LOG");
-    gt_file_options log = {.path = path, .what = "instruction log", .keep = KEEP_LOGS};
+    gt_file_options log = {.path = path,
+                           .what = "instruction log",
+                           .keep = KEEP_LOGS,
+                           .buffers = LOG_BUFFERS,
+                           .translate = write_lines,
+                           .context = observer->log_format};
     log.rotate_bytes = options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
     if (path && *path)
         GT_TRY(gt__file_open(&log, &observer->log));
@@ -422,8 +489,12 @@ void gt__observer_free(gt_dispatcher *dispatcher)
 {
     if (!dispatcher->observer)
         return;
-    gt__file_close(&dispatcher->observer->log);
-    gt__tape_writer_free(&dispatcher->observer->tape);
-    free(dispatcher->observer);
+    gt_observer *observer = dispatcher->observer;
+    gt__file_close(&observer->log);
+    gt__tape_writer_free(&observer->tape);
+    gt__log_format_free(observer->log_format);
+    gt__log_format_free(observer->format);
+    free(observer->free_sources);
+    free(observer);
     dispatcher->observer = NULL;
 }

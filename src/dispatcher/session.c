@@ -374,6 +374,7 @@ static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t ava
 static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count, unsigned *done)
 {
     gt_modifier *chain = session->chain;
+    bool observing = session->dispatcher->observing;
     gt_slot record;
     unsigned length;
     for (*done = 0; *done < count; ++*done) {
@@ -382,6 +383,8 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
         if ((record.ins.op >= GT_OP_FIRST_CONTROL && record.ins.op != GT_OP_free) || record.ins.tail)
             break;
         GT_TRY(gt__instruction_check(&record, 1, &length));
+        if (__builtin_expect(observing, 0))
+            gt__observe_received(session, &record);
         GT_TRY(chain->ops->step(chain, &record));
     }
     return GT_OK;
@@ -410,7 +413,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
         }
         /* What may become several records, or has to wait behind some, is looked at one by one. */
         bool plain = !session->spreading && !(session->home && session->home->outbox_count);
-        if (plain && !dispatcher->observing)
+        if (plain)
             GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
         if (!done) {

@@ -17,11 +17,12 @@ void gt__timing_init(gt_timing *timing)
     timing->random = 1;
     timing->until = next_distance(timing);
     timing->joined_ns = gt__now_ns();
-    timing->clock_cost_ns = UINT64_MAX;
+    gt__tick_clock_init(&timing->clock);
+    timing->reading_ticks = UINT64_MAX;
     for (int k = 0; k < 8; k++) {
-        uint64_t before = gt__now_ns(), cost = gt__now_ns() - before;
-        if (cost < timing->clock_cost_ns)
-            timing->clock_cost_ns = cost;
+        uint64_t before = gt__ticks(), cost = gt__ticks() - before;
+        if (cost < timing->reading_ticks)
+            timing->reading_ticks = cost;
     }
 }
 
@@ -38,7 +39,7 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
         timing->until = next_distance(timing);
     if (timing->watched && is_answered(ins->op))
         gt__timing_flush(worker); /* the log tells of what came before the answer, before it */
-    timing->start_ns = timing->watched && timing->last_ns ? timing->last_ns : gt__now_ns();
+    timing->start_ticks = timing->watched && timing->last_ticks ? timing->last_ticks : gt__ticks();
 }
 
 /* The first failure of a chain, told at once. */
@@ -55,13 +56,13 @@ static const gt_entry *result_of(const gt_worker *worker, const gt_instruction *
     return makes ? gt__store_find(worker->store, ins->result) : NULL;
 }
 
-static void keep_entry(gt_worker *worker, const gt_instruction *ins, uint64_t duration_ns)
+static void keep_entry(gt_worker *worker, const gt_instruction *ins, uint64_t ticks)
 {
     gt_timing *timing = &worker->timing;
     const gt_entry *result = result_of(worker, ins);
     const gt_poison *poison = result && result->state == GT_ENTRY_POISON ? result->poison : NULL;
-    timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ns,
-                                                               .duration_ns = duration_ns,
+    timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ticks,
+                                                               .duration_ns = ticks,
                                                                .failed = poison != NULL,
                                                                .told = is_answered(ins->op),
                                                                .op = ins->op};
@@ -76,17 +77,33 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
 {
     gt_timing *timing = &worker->timing;
     gt_report_row *row = &timing->by_op[ins->op];
-    uint64_t now = gt__now_ns(), duration = now - timing->start_ns;
+    uint64_t now = gt__ticks(), took = now - timing->start_ticks;
     const gt_entry *result = result_of(worker, ins);
     uint64_t bytes = result && result->state == GT_ENTRY_TENSOR ? gt__meta_bytes(&result->view.meta) : 0;
     uint64_t weight = timing->sampled ? GT_TIMING_SAMPLE : 1;
-    uint64_t net = duration > timing->clock_cost_ns ? duration - timing->clock_cost_ns : 0;
-    row->ns += net * weight;
+    uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
+    row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
     row->bytes += bytes * weight;
     if (!timing->watched)
         return;
-    timing->last_ns = now;
-    keep_entry(worker, ins, duration);
+    timing->last_ticks = now;
+    keep_entry(worker, ins, took);
+}
+
+/* From ticks to time. The ratio of the clocks is known better from one look to the next; spans stay in order. */
+static void tell_span(gt_timing *timing, uint64_t start, uint64_t end, uint64_t *start_ns, uint64_t *duration_ns)
+{
+    uint64_t from = gt__tick_time_ns(&timing->clock, start), to = gt__tick_time_ns(&timing->clock, end);
+    *start_ns = from > timing->told_ns ? from : timing->told_ns;
+    timing->told_ns = to > *start_ns ? to : *start_ns;
+    *duration_ns = timing->told_ns - *start_ns;
+}
+
+void gt__timing_so_far(gt_worker *worker, uint64_t *start_ns, uint64_t *duration_ns)
+{
+    gt_timing *timing = &worker->timing;
+    gt__tick_clock_set(&timing->clock);
+    tell_span(timing, timing->start_ticks, timing->clock.ticks, start_ns, duration_ns);
 }
 
 void gt__timing_watch(gt_worker *worker, bool watched)
@@ -94,8 +111,8 @@ void gt__timing_watch(gt_worker *worker, bool watched)
     gt_timing *timing = &worker->timing;
     gt__timing_flush(worker);
     timing->watched = watched;
-    timing->last_ns = 0;
-    timing->start_ns = 0; /* the record that says so is told of by nobody */
+    timing->last_ticks = 0;
+    timing->start_ticks = 0; /* the record that says so is told of by nobody */
     timing->until = next_distance(timing);
 }
 
@@ -112,6 +129,14 @@ void gt__timing_flush(gt_worker *worker)
     record->ins = (gt_instruction){.op = GT_OP_timing, .tail = (uint16_t)tail};
     record->ins.imm[1].u = count;
     record->ins.result = timing->entry_last - count + 1;
+    gt__tick_clock_set(&timing->clock);
+    for (unsigned k = 0; k < count; k++) {
+        gt_timing_entry *entry = &timing->entries[k];
+        uint64_t start_ns, duration_ns;
+        tell_span(timing, entry->start_ns, entry->start_ns + entry->duration_ns, &start_ns, &duration_ns);
+        entry->start_ns = start_ns;
+        entry->duration_ns = duration_ns & ((1ull << 46) - 1);
+    }
     memcpy(record + 1, timing->entries, count * sizeof timing->entries[0]);
     gt__slots_pad(record + 1, count * sizeof timing->entries[0]);
     gt__link_commit(worker->link, 1 + tail);
@@ -123,7 +148,7 @@ uint64_t gt__timing_wait_begin(gt_worker *worker)
         gt__timing_flush(worker);
         gt__link_flush(worker->link);
     }
-    worker->timing.last_ns = 0;
+    worker->timing.last_ticks = 0;
     return gt__now_ns();
 }
 

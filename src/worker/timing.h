@@ -2,7 +2,7 @@
  * timing.h: how long a worker's instructions take: the sums that its reports give, and, while the dispatcher watches (an
  * instruction log, a trace), each record's start and duration.
  *
- * Reading the clock costs as much as a third of a small instruction, so unless somebody watches, small instructions are
+ * Even the processor's counter (ticks.h) costs something beside a small instruction, so unless somebody watches, small instructions are
  * timed one in GT_TIMING_SAMPLE on average, at random distances, and count for all of them; everything else, and the
  * first few of each op, are timed each time. While somebody watches, one instruction's end is the next one's start: one reading each.
  */
@@ -11,6 +11,7 @@
 
 #include "report.h"
 #include "store.h"
+#include "ticks.h"
 
 typedef struct gt_worker gt_worker;
 
@@ -25,19 +26,24 @@ typedef struct gt_timing {
     unsigned until; /* small instructions to the next timed one */
     uint32_t random;
     uint64_t records; /* taken from the stream: the number of the one being executed */
-    uint64_t joined_ns, idle_ns, clock_cost_ns;
-    uint64_t last_ns; /* watched: when the record before ended; 0: there was a wait since */
-    uint64_t start_ns; /* of the record being executed; 0: it is not timed */
+    gt_tick_clock clock;
+    uint64_t joined_ns, idle_ns;
+    uint64_t reading_ticks; /* what a reading takes */
+    uint64_t last_ticks;    /* watched: when the record before ended; 0: there was a wait since */
+    uint64_t start_ticks;   /* of the record being executed; 0: it is not timed */
     bool sampled;
     gt_report_row by_op[GT_OP_COUNT];
     uint64_t entry_last; /* the number of the record that the last entry tells of */
     unsigned entry_count;
-    gt_timing_entry entries[GT_MAX_TIMINGS];
+    gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
+    uint64_t told_ns; /* where the last span that was told of ended */
 } gt_timing;
 
 void gt__timing_init(gt_timing *timing);
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled);
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins);
+/* Of the record being executed: when it began, and how long ago that is. */
+void gt__timing_so_far(gt_worker *worker, uint64_t *start_ns, uint64_t *duration_ns);
 /* The `watch` of the dispatcher. */
 void gt__timing_watch(gt_worker *worker, bool watched);
 /* Send what was measured; before every wait and every answer. */
@@ -63,7 +69,7 @@ static inline void gt__timing_before(gt_worker *worker, gt_timing *timing, const
                                      const gt_instruction *ins)
 {
     timing->records++;
-    timing->start_ns = 0;
+    timing->start_ticks = 0;
     bool small = timing->by_op[ins->op].count++ >= GT_TIMING_FIRST && gt__timing_small(store, ins);
     if (__builtin_expect(timing->watched || !small || --timing->until == 0, 0))
         gt__timing_start(worker, ins, small && !timing->watched);
@@ -71,7 +77,7 @@ static inline void gt__timing_before(gt_worker *worker, gt_timing *timing, const
 
 static inline void gt__timing_after(gt_worker *worker, gt_timing *timing, const gt_instruction *ins)
 {
-    if (__builtin_expect(timing->start_ns != 0, 0))
+    if (__builtin_expect(timing->start_ticks != 0, 0))
         gt__timing_end(worker, ins);
 }
 

@@ -94,8 +94,7 @@ static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *vi
     answer->ins.imm[0].u = offset;
     answer->ins.imm[1].u = bytes;
     if (last && worker->timing.watched) {
-        answer->ins.operand[0] = worker->timing.start_ns;
-        answer->ins.operand[1] = gt__now_ns() - worker->timing.start_ns;
+        gt__timing_so_far(worker, &answer->ins.operand[0], &answer->ins.operand[1]);
     }
     if (bytes)
         GT_TRY(worker->engine->ops->read(worker->engine, (uint8_t *)view->data + offset, answer + 1, bytes));
