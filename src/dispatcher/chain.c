@@ -32,6 +32,25 @@ static const gt_modifier_ops *find(const char *name, size_t length)
     return NULL;
 }
 
+/* The modifier that `*names` begins with, and *names moved to the next one. NULL: nothing is called that. */
+static const gt_modifier_ops *next_named(const char **names)
+{
+    size_t length = strcspn(*names, ",");
+    const gt_modifier_ops *ops = find(*names, length);
+    if (!ops)
+        gt__error_set("unknown stream modifier '%.*s'; there are identity and statistics", (int)length, *names);
+    *names += length + ((*names)[length] == ',');
+    return ops;
+}
+
+gt_err gt__chain_check(const char *names)
+{
+    while (names && *names)
+        if (!next_named(&names))
+            return GT_ERR_VALUE;
+    return GT_OK;
+}
+
 gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chain)
 {
     gt_modifier **end = chain;
@@ -40,12 +59,8 @@ gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chai
     if (!names)
         names = default_chain;
     while (*names && err == GT_OK) {
-        size_t length = strcspn(names, ",");
-        const gt_modifier_ops *ops = find(names, length);
-        err = ops ? append(&end, ops, session)
-                  : gt__fail(GT_ERR_VALUE, "unknown stream modifier '%.*s'; there are identity and statistics",
-                             (int)length, names);
-        names += length + (names[length] == ',');
+        const gt_modifier_ops *ops = next_named(&names);
+        err = ops ? append(&end, ops, session) : GT_ERR_VALUE;
     }
     if (err == GT_OK)
         err = append(&end, &gt__modifier_place, session);

@@ -304,6 +304,8 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
                      ? gt__fail(GT_ERR_INTERNAL, "the dispatcher cannot open descriptors: %s", strerror(errno))
                      : watch(dispatcher, dispatcher->stop_fd, &stop_marker);
     if (err == GT_OK)
+        err = gt__chain_check(dispatcher->modifiers);
+    if (err == GT_OK)
         err = gt__observer_new(dispatcher, &options->observer);
     if (err == GT_OK && getrandom(&dispatcher->worker_key, sizeof dispatcher->worker_key, 0) < 0)
         err = gt__fail(GT_ERR_INTERNAL, "no random numbers: %s", strerror(errno));

@@ -46,6 +46,8 @@ static inline gt_err gt__modifier_emit(gt_modifier *modifier, const gt_slot *rec
  * An unknown name is an error that lists the known ones.
  */
 gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chain);
+/* Whether there are modifiers of all these names. */
+gt_err gt__chain_check(const char *names);
 void gt__chain_close(gt_modifier **chain);
 /* Tell every stage of a sync point, first to last. */
 gt_err gt__chain_flush(gt_modifier *chain);

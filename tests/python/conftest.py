@@ -3,6 +3,7 @@
 import faulthandler
 import os
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -36,6 +37,8 @@ def programs():
 
 
 def pytest_configure(config):
+    # What is started in the background ignores Ctrl-C, and so would the programs that are sent one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # torch warns of variances of too few elements, which are tested.
     config.addinivalue_line("filterwarnings", "ignore:.*degrees of freedom is <= 0:UserWarning")
 

@@ -1,6 +1,7 @@
 """Environment variables: silence by default, status and debug lines when asked, the choice of engine."""
 
 import pytest
+from support import GT_BINARY
 
 PROGRAM = """
     import gt
@@ -90,6 +91,12 @@ def test_an_unknown_backend_is_an_error(programs):
     )
     assert process.wait() == 0, process.text()
     assert process.output.read_text() == "True\n"
+
+
+def test_an_unknown_modifier_is_an_error_of_the_server(programs):
+    server = programs.start([GT_BINARY, "server", "-p", 0], "server", GT_MODIFIERS="statistics,quux")
+    assert server.wait() == 1, server.text()
+    assert "unknown stream modifier 'quux'" in server.text()
 
 
 def test_the_backend_of_a_worker(programs):

@@ -382,10 +382,10 @@ def test_a_failure_is_found_after_many_operations_on_it(programs):
 
 
 SPREAD_FAILURE = """
-    import sys, gt
+    import pathlib, sys, gt; config = pathlib.Path(__file__).with_name("three.yaml")
     {start}
-    open("three.yaml", "w").write("dp: {{shard: {{axis: 0, workers: [0, 1, 2]}}}}")
-    gt.load_config("three.yaml")
+    config.write_text("dp: {{shard: {{axis: 0, workers: [0, 1, 2]}}}}")
+    gt.load_config(str(config))
     with gt.signal.context("dp"):
         x = gt.randn(9, 4)
         bad = gt.ones(9, 4)[gt.tensor([0, 1, 2, 3, 4, 5, 6, 7, 99])]
