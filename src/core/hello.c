@@ -156,6 +156,7 @@ static gt_err read_answer(gt_link *link, const gt_slot *slots, size_t available,
     welcome->workers = (int)slots->ins.imm[1].i;
     welcome->worker_entries = (int)slots->ins.operand[0];
     welcome->key = slots->ins.operand[1];
+    welcome->life = slots->ins.operand[2];
     welcome->segments = slots->ins.flags & GT_FLAG_SEGMENTS;
     gt__link_consume(link, length);
     return GT_OK;

@@ -11,6 +11,7 @@ typedef struct gt_welcome {
     int workers;     /* that are there now */
     int worker_entries; /* their numbers are below this */
     uint64_t key;    /* to workers: by which they know each other */
+    uint64_t life;   /* to workers: the how manieth it is that ever joined */
     bool segments;   /* bulk data may go through shared memory */
 } gt_welcome;
 

@@ -87,7 +87,7 @@ static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
 }
 
 enum {
-    GT_PROTOCOL_VERSION = 2,
+    GT_PROTOCOL_VERSION = 3,
     GT_MAX_CHUNK = 32 * 1024,                            /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
     GT_MAX_CAT = 256,                                    /* operands of one cat */
@@ -109,8 +109,9 @@ enum {
  *                                listens for others ("host:port"); NUL-ended text. operand[0]: the number a worker
  *                                would like, plus one
  *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
- *                                operand[0]: entries in the table of workers; operand[1], to workers: the key by
- *                                which they know each other. Sent again when workers come and go
+ *                                operand[0]: entries in the table of workers; to workers: operand[1] the key by
+ *                                which they know each other, operand[2] the how manieth worker this is, of all that
+ *                                ever joined. Sent again when workers come and go
  *   goodbye  either way          the sender is leaving; tail: a reason, may be empty
  *   data     client -> worker    more bytes for an upload: operand[0] the tensor, imm[0] offset, imm[1] bytes,
  *                                tail: the bytes
@@ -143,7 +144,8 @@ enum {
  *
  * Between workers. A tag is a number that no other transfer has.
  *
- *   peer     disp. -> worker     result: a worker's index, tail: a slot with its name, one with where it listens
+ *   peer     disp. -> worker     result: a worker's index, operand[0] the how manieth it is that ever joined, tail: a
+ *                                slot with its name, one with where it listens. Whoever had that index before is gone
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

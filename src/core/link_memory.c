@@ -598,35 +598,49 @@ gt_err gt__memory_link_new(int side, int socket, gt_memory_parts *parts, const c
     return link_new(side, socket, parts->bell[side], parts->bell[!side], shared, peer, out);
 }
 
+/* What a pair is made of besides its rings; nothing is left open on failure. */
+static gt_err pair_descriptors(const gt_memory_parts *parts, int sockets[2], int bells[2])
+{
+    /* Each end closes its own copies of the bells: neither may ring a number that the other has given back. */
+    for (int side = 0; side < 2; side++)
+        bells[side] = fcntl(parts->bell[side], F_DUPFD_CLOEXEC, 0);
+    if (bells[0] >= 0 && bells[1] >= 0 &&
+        !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets))
+        return GT_OK;
+    gt_err err = gt__fail(GT_ERR_MEMORY, "cannot create a pair of links: %s", strerror(errno));
+    for (int side = 0; side < 2; side++)
+        if (bells[side] >= 0)
+            close(bells[side]);
+    return err;
+}
+
 gt_err gt__link_memory_pair(gt_link **a, gt_link **b)
 {
     gt_memory_parts parts;
-    shared_memory *shared;
-    int sockets[2];
+    shared_memory *shared = NULL;
+    int sockets[2], bells[2];
     GT_TRY(gt__memory_parts_new(&parts));
     gt_err err = shared_map(parts.rings, &shared);
-    if (err != GT_OK || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets)) {
-        if (err == GT_OK) {
-            err = gt__fail(GT_ERR_MEMORY, "cannot create a pair of sockets: %s", strerror(errno));
-            shared_release(shared);
-        }
+    if (err == GT_OK)
+        err = pair_descriptors(&parts, sockets, bells);
+    if (err != GT_OK) {
+        shared_release(shared);
         gt__memory_parts_close(&parts);
         return err;
     }
     close(parts.rings);
-    /* Each end closes its own copies of the bells: neither may ring a number that the other has given back. */
-    int bells[2] = {fcntl(parts.bell[0], F_DUPFD_CLOEXEC, 0), fcntl(parts.bell[1], F_DUPFD_CLOEXEC, 0)};
     atomic_fetch_add(&shared->references, 1);
-    gt_link *first = NULL;
+    gt_link *first = NULL, *second = NULL;
     err = link_new(0, sockets[0], parts.bell[0], parts.bell[1], shared, "this process", &first);
-    gt_err second = link_new(1, sockets[1], bells[1], bells[0], shared, "this process", b);
-    if (err == GT_OK && second == GT_OK) {
+    gt_err other = link_new(1, sockets[1], bells[1], bells[0], shared, "this process", &second);
+    if (err == GT_OK && other == GT_OK) {
         *a = first;
+        *b = second;
         return GT_OK;
     }
-    if (err == GT_OK)
+    if (first)
         memory_close(first);
-    else if (second == GT_OK)
-        memory_close(*b);
-    return err != GT_OK ? err : second;
+    if (second)
+        memory_close(second);
+    return err != GT_OK ? err : other;
 }

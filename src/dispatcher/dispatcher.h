@@ -70,6 +70,7 @@ enum { GT_PARKED_SLOTS = 1024 };
 typedef struct gt_dispatch_worker {
     int32_t index;
     gt_peer *peer; /* NULL: gone; the entry may be reused */
+    uint64_t life; /* the how manieth worker it is, of all that ever joined: tells who has an entry from who had it */
     gt_link *link;
     char name[64], engine[64], listens[64];
     uint32_t *free_slots, free_count, free_capacity, next_slot; /* slot numbers to hand out; 0 is never one */
@@ -159,6 +160,7 @@ struct gt_dispatcher {
     const char *modifiers;
     gt_config config;
     uint64_t worker_key; /* by which workers know each other */
+    uint64_t lives;      /* workers that ever joined */
     uint64_t next_tag;   /* of moves and collectives */
     gt_peer *peers;
     gt_dispatch_worker **workers;
@@ -202,7 +204,12 @@ const char *gt__session_lost(const gt_session *session, const gt_handle *handle)
 uint32_t gt__session_reason(gt_session *session, const char *text);
 /* `worker` is gone: its tensors are lost. */
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
-gt_relay *gt__session_relay(gt_session *session, uint64_t client_id);
+/* A record names a tensor that the session does not have. */
+gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id);
+/* The home worker owes an answer to this record. */
+gt_err gt__session_expect(gt_session *session, const gt_slot *record);
+/* The home worker's number for a segment that a record names. False: its link cannot share any; its predecessor's could. */
+bool gt__session_name_segment(const gt_session *session, uint64_t *segment);
 /* An upload from this segment of the client's is dropped: nobody will use its data. */
 void gt__session_unused(gt_session *session, uint64_t client_id);
 

@@ -91,6 +91,7 @@ static void send_welcome(gt_peer *peer, uint64_t number)
         return;
     out->ins = (gt_instruction){.op = GT_OP_welcome, .result = number};
     out->ins.operand[1] = peer->dispatcher->worker_key;
+    out->ins.operand[2] = peer->worker ? peer->worker->life : 0;
     out->ins.imm[0].i = GT_PROTOCOL_VERSION;
     gt__link_commit(peer->link, 1);
 }

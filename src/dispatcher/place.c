@@ -10,12 +10,6 @@
 #include "dispatcher.h"
 #include "spread.h"
 
-static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
-{
-    return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which does not exist", gt__op_table[ins->op].name,
-                    (unsigned long long)id);
-}
-
 /* Room for a record in the home worker's link: there was some when the record entered the chain. A link may have been
  * lost since (to tell a monitor of the record, all ZeroMQ links are looked at): then it is written nowhere, like what
  * has no worker, and what is committed to such a link is not sent. The worker leaves in a moment. */
@@ -38,7 +32,7 @@ static gt_err find_operand(gt_session *session, const gt_instruction *ins, uint6
 {
     const gt_handle *handle = gt__handles_find(&session->handles, *id);
     if (!handle || *id == ins->result)
-        return unknown_tensor(ins, *id);
+        return gt__session_unknown(ins, *id);
     *meta = &handle->meta;
     if (handle->worker == GT_NO_WORKER) {
         o->lost = true;
@@ -80,14 +74,6 @@ static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
     else
         gt__worker_slot_free(session->dispatcher->workers[worker], *slot);
     return true;
-}
-
-/* The worker's number for a segment. False: its link cannot share any; its predecessor's could. */
-static bool name_relay(gt_session *session, uint64_t *segment)
-{
-    const gt_relay *relay = gt__session_relay(session, *segment); /* session.c has made it */
-    *segment = relay->id;
-    return relay->shared_with == session->home;
 }
 
 /*
@@ -151,7 +137,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     handle->slot = o.reason;
     GT_TRY(gt__op_infer(ins, record + 1, o.meta, &handle->meta, &compute));
     if (__builtin_expect(ins->op == GT_OP_upload && ins->imm[1].u, 0))
-        o.lost |= !name_relay(session, &out->ins.imm[1].u);
+        o.lost |= !gt__session_name_segment(session, &out->ins.imm[1].u);
     if (worker && !o.lost) {
         uint32_t slot = gt__worker_slot_new(worker);
         if (!slot)
@@ -163,9 +149,14 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
         worker->instructions++;
     } else if (ins->op == GT_OP_upload && ins->imm[1].u)
         gt__session_unused(session, ins->imm[1].u);
-    uint32_t consumed;
+    uint32_t consumed = 0;
+    bool sent = handle->worker != GT_NO_WORKER;
     if (ins->flags & GT_FLAG_CONSUMES)
         drop_tensor(session, ins->operand[0], &consumed);
+    if (consumed && !sent) { /* the worker does not hear of it from the record: its slot is free already */
+        out->ins = (gt_instruction){.op = GT_OP_free, .result = consumed};
+        gt__worker_commit(worker, 1);
+    }
     return GT_OK;
 }
 
@@ -189,14 +180,14 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     }
     if (worker && any)
         gt__worker_commit(worker, 1);
-    return unknown ? unknown_tensor(&record->ins, unknown) : GT_OK;
+    return unknown ? gt__session_unknown(&record->ins, unknown) : GT_OK;
 }
 
 static gt_err place_data(gt_session *session, const gt_slot *record)
 {
     gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
     if (!handle)
-        return unknown_tensor(&record->ins, record->ins.operand[0]);
+        return gt__session_unknown(&record->ins, record->ins.operand[0]);
     if (!session->home || handle->worker != session->home->index)
         return GT_OK; /* complete, and placed elsewhere since: what is there stays */
     gt_slot *out = room_at_home(session, 1u + record->ins.tail);
@@ -206,18 +197,11 @@ static gt_err place_data(gt_session *session, const gt_slot *record)
     return session->spreading ? gt__spread_data(session, handle, &record->ins) : GT_OK;
 }
 
-static gt_err expect_answer(gt_session *session, const gt_slot *record)
-{
-    gt_pending pending = {.session = session, .ticket = record->ins.result, .op = (gt_opcode)record->ins.op};
-    pending.tensor = record->ins.operand[0];
-    return gt__worker_expect(session->home, &pending);
-}
-
 static gt_err place_fetch(gt_session *session, const gt_slot *record)
 {
     gt_handle *handle = gt__handles_find(&session->handles, record->ins.operand[0]);
     if (!handle)
-        return unknown_tensor(&record->ins, record->ins.operand[0]);
+        return gt__session_unknown(&record->ins, record->ins.operand[0]);
     if (handle->worker == GT_NO_WORKER) {
         gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION,
                                    gt__session_lost(session, handle));
@@ -230,12 +214,12 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
     gt_slot *out = room_at_home(session, 1);
     *out = *record;
     out->ins.operand[0] = handle->slot;
-    if (out->ins.imm[0].u && !name_relay(session, &out->ins.imm[0].u)) {
+    if (out->ins.imm[0].u && !gt__session_name_segment(session, &out->ins.imm[0].u)) {
         gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
                                    "fetch: the worker that is there now has no shared memory");
         return GT_OK;
     }
-    GT_TRY(expect_answer(session, record));
+    GT_TRY(gt__session_expect(session, record));
     gt__worker_commit(session->home, 1);
     return GT_OK;
 }
@@ -250,7 +234,7 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
         return gt__spread_sync(session, record);
     gt_slot *out = room_at_home(session, 1);
     *out = *record;
-    GT_TRY(expect_answer(session, record));
+    GT_TRY(gt__session_expect(session, record));
     gt__worker_commit(session->home, 1);
     return GT_OK;
 }

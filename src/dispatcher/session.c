@@ -116,25 +116,44 @@ void gt__session_answer_stats(gt_session *session, uint64_t ticket)
     free(json);
 }
 
+gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id)
+{
+    return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which does not exist", gt__op_table[ins->op].name,
+                    (unsigned long long)id);
+}
+
+gt_err gt__session_expect(gt_session *session, const gt_slot *record)
+{
+    gt_pending pending = {.session = session, .ticket = record->ins.result, .op = (gt_opcode)record->ins.op};
+    pending.tensor = record->ins.operand[0];
+    return gt__worker_expect(session->home, &pending);
+}
+
 static gt_err answer_placement(gt_session *session, const gt_instruction *ins)
 {
     const gt_handle *handle = gt__handles_find(&session->handles, ins->operand[0]);
     char text[4096];
     if (!handle)
-        return gt__fail(GT_ERR_PROTOCOL, "placement names tensor %llu, which does not exist",
-                        (unsigned long long)ins->operand[0]);
+        return gt__session_unknown(ins, ins->operand[0]);
     answer_text(session, ins->result, gt__spread_text(session, handle, text, sizeof text));
     return GT_OK;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------- */
 
-gt_relay *gt__session_relay(gt_session *session, uint64_t client_id)
+static gt_relay *relay_find(const gt_session *session, uint64_t client_id)
 {
     for (gt_relay *relay = session->relays; relay; relay = relay->next)
         if (relay->client_id == client_id)
             return relay;
     return NULL;
+}
+
+bool gt__session_name_segment(const gt_session *session, uint64_t *segment)
+{
+    const gt_relay *relay = relay_find(session, *segment); /* made when the record came: handle_rare */
+    *segment = relay->id;
+    return relay->shared_with == session->home;
 }
 
 static gt_segment *clients_segment(gt_session *session, uint64_t client_id)
@@ -173,7 +192,7 @@ static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)
 static gt_err share_segment(gt_session *session, uint64_t client_id, bool *later)
 {
     gt_dispatch_worker *worker = session->home;
-    gt_relay *relay = gt__session_relay(session, client_id);
+    gt_relay *relay = relay_find(session, client_id);
     if (!relay)
         GT_TRY(relay_new(session, client_id, &relay));
     if (!worker || relay->shared_with == worker)

@@ -5,16 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gt_err no_memory(void)
-{
-    return gt__fail(GT_ERR_MEMORY, "out of memory");
-}
-
-static gt_dispatch_worker *worker_at(gt_session *session, int32_t index)
-{
-    return session->dispatcher->workers[index];
-}
-
 /* ---- the table -----------------------------------------------------------------------------------------------
  * */
 
@@ -70,11 +60,11 @@ static gt_err table_grow(gt_spreading *s)
     uint32_t capacity = s->capacity ? 2 * s->capacity : 64;
     gt_spread **table = realloc(s->table, capacity * sizeof(*table));
     if (!table)
-        return no_memory();
+        return gt__spread_no_memory();
     s->table = table;
     uint32_t *numbers = realloc(s->free_numbers, capacity * sizeof *numbers);
     if (!numbers)
-        return no_memory();
+        return gt__spread_no_memory();
     s->free_numbers = numbers;
     s->capacity = capacity;
     return GT_OK;
@@ -92,7 +82,7 @@ gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout,
         return GT_OK;
     }
     gt_spread *spread = malloc(sizeof *spread + layout->count * sizeof spread->slot[0]);
-    gt_err err = spread ? GT_OK : no_memory();
+    gt_err err = spread ? GT_OK : gt__spread_no_memory();
     if (err == GT_OK && !old && !s->free_count && s->count == s->capacity)
         err = table_grow(s);
     if (err != GT_OK) {
@@ -124,15 +114,15 @@ gt_err gt__spreading_new(gt_session *session)
     if (session->spreading)
         return GT_OK;
     session->spreading = calloc(1, sizeof *session->spreading);
-    return session->spreading ? GT_OK : no_memory();
+    return session->spreading ? GT_OK : gt__spread_no_memory();
 }
 
 void gt__spread_turn_over(gt_session *session)
 {
     const gt_spreading *s = session->spreading;
     for (int32_t worker = 0; worker < s->reached_capacity; worker++)
-        if (s->reached[worker] && worker_at(session, worker)->peer)
-            gt__worker_flush_frees(worker_at(session, worker));
+        if (s->reached[worker] && gt__spread_worker(session, worker)->peer)
+            gt__worker_flush_frees(gt__spread_worker(session, worker));
 }
 
 void gt__spreading_free(gt_session *session)
@@ -146,10 +136,10 @@ void gt__spreading_free(gt_session *session)
         if (handle->worker == GT_SPREAD)
             gt__spread_drop(session, handle->slot);
         else if (handle->worker != GT_NO_WORKER && handle->worker != (session->home ? session->home->index : -1))
-            gt__worker_free_tensor(worker_at(session, handle->worker), handle->slot);
+            gt__worker_free_tensor(gt__spread_worker(session, handle->worker), handle->slot);
     for (int32_t worker = 0; worker < session->dispatcher->worker_count; worker++)
-        if (worker_at(session, worker)->peer)
-            gt__worker_flush_frees(worker_at(session, worker));
+        if (gt__spread_worker(session, worker)->peer)
+            gt__worker_flush_frees(gt__spread_worker(session, worker));
     for (int32_t worker = 0; worker < s->alone_capacity; worker++)
         gt__layout_release(s->alone[worker]);
     while (s->unplaced) {
@@ -228,7 +218,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     const gt_instruction *ins = task->ins;
     unsigned length = 1u + ins->tail, members = plan->result->count;
     int32_t index = plan->result->member[member].worker;
-    gt_dispatch_worker *worker = worker_at(task->session, index);
+    gt_dispatch_worker *worker = gt__spread_worker(task->session, index);
     gt_slot *out;
     GT_TRY(gt__spread_slot(task->session, index, result));
     GT_TRY(gt__spread_reserve(task->session, index, length, &out));
@@ -272,7 +262,7 @@ static gt_err zero_others(const gt_task *task, const gt_plan *plan, uint32_t *sl
                                       .site = task->ins->site};
         out[1] = (gt_slot){0};
         memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
-        gt__worker_put(worker_at(task->session, worker), 2);
+        gt__worker_put(gt__spread_worker(task->session, worker), 2);
     }
     return GT_OK;
 }
@@ -300,7 +290,7 @@ static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
     unsigned members = plan->result->count;
     size_t needed = (size_t)task->count * members;
     uint32_t *slots = needed <= sizeof few / sizeof few[0] ? few : malloc(needed * sizeof *slots);
-    gt_err err = slots ? arrange_operands(task, plan, slots) : no_memory();
+    gt_err err = slots ? arrange_operands(task, plan, slots) : gt__spread_no_memory();
     for (unsigned k = 0; k < members && err == GT_OK; k++)
         err = emit_member(task, plan, k, slots, &out[k]);
     if (slots != few)
@@ -317,12 +307,6 @@ static void plan_release(const gt_task *task, gt_plan *plan)
     gt__layout_release(plan->result);
 }
 
-static gt_err unknown_tensor(const gt_instruction *ins, uint64_t id)
-{
-    return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which does not exist", gt__op_table[ins->op].name,
-                    (unsigned long long)id);
-}
-
 /* Fill the task's operands. *lost: the reason of one that is lost; -1: none is. */
 static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
 {
@@ -336,14 +320,14 @@ static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
         uint64_t id = task->ins->op == GT_OP_cat ? task->record[1 + k / 8].u64[k % 8] : task->ins->operand[k];
         gt_handle *handle = gt__handles_find(&task->session->handles, id);
         if (!handle || id == task->ins->result)
-            return unknown_tensor(task->ins, id);
+            return gt__session_unknown(task->ins, id);
         metas[k] = &handle->meta;
         if (handle->worker == GT_NO_WORKER)
             *lost = handle->slot;
         else
             *source = gt__spread_source(task->session, handle);
         if (handle->worker != GT_NO_WORKER && !source->layout)
-            return no_memory();
+            return gt__spread_no_memory();
     }
     return GT_OK;
 }
@@ -372,7 +356,7 @@ static bool drop_tensor(gt_session *session, uint64_t id)
     if (worker == GT_SPREAD)
         gt__spread_drop(session, slot);
     else if (worker != GT_NO_WORKER)
-        gt__worker_free_tensor(worker_at(session, worker), slot);
+        gt__worker_free_tensor(gt__spread_worker(session, worker), slot);
     return true;
 }
 
@@ -383,7 +367,7 @@ gt_err gt__spread_free(gt_session *session, const gt_slot *record)
                             ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
     for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++)
         if (ids[k] && !drop_tensor(session, ids[k]))
-            return unknown_tensor(ins, ids[k]);
+            return gt__session_unknown(ins, ids[k]);
     return GT_OK;
 }
 
@@ -391,7 +375,7 @@ static gt_err compute(gt_task *task, gt_handle *result)
 {
     gt_layout *layouts[GT_MAX_OPERANDS] = {NULL}, **operand = layouts;
     if (task->count > GT_MAX_OPERANDS && !(operand = calloc(task->count, sizeof(*operand))))
-        return no_memory();
+        return gt__spread_no_memory();
     gt_plan plan = {.operand = operand};
     gt_err err = gt__spread_plan(task, &plan);
     if (err == GT_OK)
@@ -412,9 +396,9 @@ static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_targ
     if (!layout)
         return GT_ERR_VALUE;
     gt_source source = gt__spread_source(session, handle);
-    if (gt__layout_equal(source.layout, layout)) {
+    if (!source.layout || gt__layout_equal(source.layout, layout)) {
         gt__layout_release(layout);
-        return GT_OK;
+        return source.layout ? GT_OK : gt__spread_no_memory();
     }
     gt_instruction copy = {.op = GT_OP_copy, .result = handle->id, .operand = {handle->id}};
     gt_slot record = {.ins = copy};
@@ -434,14 +418,6 @@ static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_targ
     return GT_OK;
 }
 
-/* The worker's number for a segment; false: it cannot share any. */
-static bool name_relay(gt_session *session, uint64_t *segment)
-{
-    const gt_relay *relay = gt__session_relay(session, *segment);
-    *segment = relay->id;
-    return relay->shared_with == session->home;
-}
-
 /* Whether the target wants this tensor placed: what nobody asked for must pay. */
 static bool wants_placed(const gt_target *target, const gt_meta *meta)
 {
@@ -456,7 +432,7 @@ static gt_err upload(gt_session *session, const gt_slot *record, const gt_target
     uint64_t segment = ins->imm[1].u;
     gt_slot *out;
     uint32_t slot;
-    if (segment && !name_relay(session, &segment)) {
+    if (segment && !gt__session_name_segment(session, &segment)) {
         gt__session_unused(session, ins->imm[1].u);
         return GT_OK;
     }
@@ -475,7 +451,7 @@ static gt_err upload(gt_session *session, const gt_slot *record, const gt_target
         return place_upload(session, handle, target, ins->flags);
     gt_unplaced *unplaced = malloc(sizeof *unplaced);
     if (!unplaced)
-        return no_memory();
+        return gt__spread_no_memory();
     *unplaced = (gt_unplaced){.next = session->spreading->unplaced, .id = handle->id, .scope = ins->scope};
     unplaced->flags = ins->flags;
     session->spreading->unplaced = unplaced;
@@ -520,7 +496,7 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
         metas = malloc(task.count * sizeof(*metas));
     }
     task.source = sources;
-    gt_err err = sources && metas ? find_sources(&task, metas, &lost) : no_memory();
+    gt_err err = sources && metas ? find_sources(&task, metas, &lost) : gt__spread_no_memory();
     if (err == GT_OK)
         err = gt__op_infer(ins, record + 1, metas, &result->meta, &unused);
     task.out = result->meta;
@@ -532,7 +508,7 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
             err = ins->op == GT_OP_upload ? upload(session, record, task.target, result) : compute(&task, result);
         if (err == GT_ERR_VALUE && result->worker != GT_SPREAD) { /* what the scope asks for cannot be had */
             if (result->worker != GT_NO_WORKER)
-                gt__worker_free_tensor(worker_at(session, result->worker), result->slot);
+                gt__worker_free_tensor(gt__spread_worker(session, result->worker), result->slot);
             result->worker = GT_NO_WORKER;
             result->slot = gt__session_reason(session, gt_error_text());
             err = GT_OK;
@@ -560,13 +536,6 @@ gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
 /* ---- reading -------------------------------------------------------------------------------------------------
  * */
 
-static gt_err expect_answer(gt_session *session, const gt_slot *record)
-{
-    gt_pending pending = {.session = session, .ticket = record->ins.result, .op = (gt_opcode)record->ins.op};
-    pending.tensor = record->ins.operand[0];
-    return gt__worker_expect(session->home, &pending);
-}
-
 gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *record)
 {
     gt_dispatch_worker *home = session->home;
@@ -574,21 +543,21 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     gt_source source = gt__spread_source(session, handle);
     gt_layout *alone = gt__spread_alone(session, home->index);
     if (!source.layout || !alone)
-        return no_memory();
+        return gt__spread_no_memory();
     GT_TRY(gt__spread_arrange(session, &source, alone, &slot));
     gt_handle whole = {.id = handle->id, .worker = home->index, .slot = slot, .meta = handle->meta};
     uint64_t segment = record->ins.imm[0].u;
     gt_err err = GT_OK;
     if (!segment && gt__meta_bytes(&whole.meta) > GT_DOWNLOAD_PART)
         err = gt__download_start(session, &whole, record->ins.result);
-    else if (segment && !name_relay(session, &segment))
+    else if (segment && !gt__session_name_segment(session, &segment))
         gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
                                    "fetch: the worker that is there now has no shared memory");
     else {
         gt_slot *out;
         err = gt__spread_reserve(session, home->index, 1, &out);
         if (err == GT_OK)
-            err = expect_answer(session, record);
+            err = gt__session_expect(session, record);
         if (err == GT_OK) {
             *out = *record;
             out->ins.operand[0] = slot;
@@ -609,9 +578,9 @@ gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
     gt_slot *out;
     gt_layout *alone = gt__spread_alone(session, home->index);
     if (!alone)
-        return no_memory();
+        return gt__spread_no_memory();
     for (int32_t worker = 0; worker < s->reached_capacity; worker++) {
-        if (!s->reached[worker] || worker == home->index || !worker_at(session, worker)->peer)
+        if (!s->reached[worker] || worker == home->index || !gt__spread_worker(session, worker)->peer)
             continue;
         gt_handle token = {.worker = worker, .meta = {.numel = 1, .dtype = GT_BOOL}};
         uint32_t here;
@@ -619,15 +588,15 @@ gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
         GT_TRY(gt__spread_reserve(session, worker, 2, &out));
         out[0].ins = (gt_instruction){.op = GT_OP_full, .tail = 1, .dtype = GT_BOOL, .result = token.slot};
         out[1] = (gt_slot){0};
-        gt__worker_put(worker_at(session, worker), 2);
+        gt__worker_put(gt__spread_worker(session, worker), 2);
         gt_source source = gt__spread_source(session, &token);
         if (!source.layout)
-            return no_memory();
+            return gt__spread_no_memory();
         GT_TRY(gt__spread_arrange(session, &source, alone, &here));
         gt__spread_drop(session, token.slot); /* it has a copy now, so it is a spread tensor */
     }
     GT_TRY(gt__spread_reserve(session, home->index, 1, &out));
-    GT_TRY(expect_answer(session, record));
+    GT_TRY(gt__session_expect(session, record));
     *out = *record;
     gt__worker_put(home, 1);
     gt__spread_turn_over(session);

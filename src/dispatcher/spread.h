@@ -151,6 +151,15 @@ static inline uint32_t gt__source_slot(const gt_source *source, unsigned member)
     return source->spread ? source->spread->slot[member] : source->handle->slot;
 }
 
+static inline gt_dispatch_worker *gt__spread_worker(const gt_session *session, int32_t index)
+{
+    return session->dispatcher->workers[index];
+}
+static inline gt_err gt__spread_no_memory(void)
+{
+    return gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
 /* spread_scope.c */
 /* The name of a scope of the session's; NULL: there is none. */
 const char *gt__spread_scope_name(const gt_session *session, uint32_t scope);

@@ -12,16 +12,6 @@
 
 #include "spread.h"
 
-static gt_dispatch_worker *worker_at(gt_session *session, int32_t index)
-{
-    return session->dispatcher->workers[index];
-}
-
-static gt_err no_memory(void)
-{
-    return gt__fail(GT_ERR_MEMORY, "out of memory");
-}
-
 /* ---- records ----------------------------------------------------------------------------------------------- */
 
 static gt_err reach(gt_session *session, int32_t worker)
@@ -31,7 +21,7 @@ static gt_err reach(gt_session *session, int32_t worker)
         int32_t capacity = session->dispatcher->worker_count;
         bool *reached = realloc(s->reached, (size_t)capacity * sizeof *reached);
         if (!reached)
-            return no_memory();
+            return gt__spread_no_memory();
         memset(reached + s->reached_capacity, 0, (size_t)(capacity - s->reached_capacity) * sizeof *reached);
         s->reached = reached;
         s->reached_capacity = capacity;
@@ -45,15 +35,15 @@ gt_err gt__spread_reserve(gt_session *session, int32_t index, unsigned slots, gt
     const gt_spreading *s = session->spreading;
     if (index >= s->reached_capacity || !s->reached[index])
         GT_TRY(reach(session, index));
-    *out = gt__worker_reserve(worker_at(session, index), slots);
-    return *out ? GT_OK : no_memory();
+    *out = gt__worker_reserve(gt__spread_worker(session, index), slots);
+    return *out ? GT_OK : gt__spread_no_memory();
 }
 
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot)
 {
-    *slot = gt__worker_slot_new(worker_at(session, worker));
+    *slot = gt__worker_slot_new(gt__spread_worker(session, worker));
     return *slot ? GT_OK
-                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker_at(session, worker)->name);
+                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", gt__spread_worker(session, worker)->name);
 }
 
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
@@ -63,7 +53,7 @@ gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
         size_t capacity = s->temporary_capacity ? 2 * s->temporary_capacity : 64;
         gt_temporary *temporaries = realloc(s->temporaries, capacity * sizeof *temporaries);
         if (!temporaries)
-            return no_memory();
+            return gt__spread_no_memory();
         s->temporaries = temporaries;
         s->temporary_capacity = capacity;
     }
@@ -75,7 +65,7 @@ void gt__spread_free_temporaries(gt_session *session)
 {
     gt_spreading *s = session->spreading;
     for (size_t k = 0; k < s->temporary_count; k++) {
-        gt_dispatch_worker *worker = worker_at(session, s->temporaries[k].worker);
+        gt_dispatch_worker *worker = gt__spread_worker(session, s->temporaries[k].worker);
         if (worker->peer)
             gt__worker_free_tensor(worker, s->temporaries[k].slot);
     }
@@ -106,34 +96,35 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
         out[2].i64[d] = 1;
         out[3].i64[d] = d == axis ? count : meta->shape[d];
     }
-    gt__worker_put(worker_at(session, worker), 4);
+    gt__worker_put(gt__spread_worker(session, worker), 4);
     return GT_OK;
 }
 
-/* A tensor like `meta` from one worker to another; the new slot is the caller's. */
+/* A tensor like `meta` from one worker to another; the new slot is the caller's. There is room for both records before one
+ * of them is written: half a move would leave data that nobody takes. */
 static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
                    uint32_t *slot)
 {
-    gt_slot *out;
+    gt_slot *send, *recv;
     uint64_t tag = session->dispatcher->next_tag++;
-    gt_dispatch_worker *sender = worker_at(session, from), *receiver = worker_at(session, to);
+    gt_dispatch_worker *sender = gt__spread_worker(session, from), *receiver = gt__spread_worker(session, to);
+    GT_TRY(gt__spread_reserve(session, from, 1, &send));
+    GT_TRY(gt__spread_reserve(session, to, 2, &recv));
     GT_TRY(gt__spread_slot(session, to, slot));
-    GT_TRY(gt__spread_reserve(session, from, 1, &out));
-    out->ins = caused(session, GT_OP_send);
-    out->ins.operand[0] = from_slot;
-    out->ins.imm[0].i = to;
-    out->ins.imm[1].u = tag;
+    send->ins = caused(session, GT_OP_send);
+    send->ins.operand[0] = from_slot;
+    send->ins.imm[0].i = to;
+    send->ins.imm[1].u = tag;
     gt__worker_put(sender, 1);
-    GT_TRY(gt__spread_reserve(session, to, 2, &out));
-    out->ins = caused(session, GT_OP_recv);
-    out->ins.tail = 1;
-    out->ins.dtype = meta->dtype;
-    out->ins.rank = meta->rank;
-    out->ins.result = *slot;
-    out->ins.imm[0].i = from;
-    out->ins.imm[1].u = tag;
-    out[1] = (gt_slot){0};
-    memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+    recv->ins = caused(session, GT_OP_recv);
+    recv->ins.tail = 1;
+    recv->ins.dtype = meta->dtype;
+    recv->ins.rank = meta->rank;
+    recv->ins.result = *slot;
+    recv->ins.imm[0].i = from;
+    recv->ins.imm[1].u = tag;
+    recv[1] = (gt_slot){0};
+    memcpy(recv[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
     gt__worker_put(receiver, 2);
     receiver->moves++;
     receiver->bytes_moved += gt__meta_bytes(meta);
@@ -156,23 +147,40 @@ static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, un
     out->ins.imm[1].i = count;
     for (unsigned k = 0; k < count; k++)
         out[1 + k / 8].u64[k % 8] = slots[k];
-    gt__worker_put(worker_at(session, worker), 1 + tail);
+    gt__worker_put(gt__spread_worker(session, worker), 1 + tail);
     return GT_OK;
 }
 
-/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in
- * out[]. */
+/* Room in the stream of every member, and slots for the results: all, or nothing is taken. */
+static gt_err reserve_all(gt_session *session, const gt_layout *members, unsigned slots, gt_slot **records,
+                          uint32_t *results)
+{
+    unsigned done = 0;
+    gt_err err = GT_OK;
+    while (done < members->count && err == GT_OK) {
+        int32_t index = members->member[done].worker;
+        err = gt__spread_reserve(session, index, slots, &records[done]);
+        if (err == GT_OK)
+            err = gt__spread_slot(session, index, &results[done]);
+        done += err == GT_OK;
+    }
+    while (err != GT_OK && done-- > 0)
+        gt__worker_slot_free(gt__spread_worker(session, members->member[done].worker), results[done]);
+    return err;
+}
+
+/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in out[]. To all
+ * of them or to none: a member that it did not get to would be waited for. */
 static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
                          const gt_meta *meta, const uint32_t *in, uint32_t *out)
 {
-    uint64_t tag = session->dispatcher->next_tag++;
+    gt_slot *records[GT_MAX_PARTIES];
     unsigned tail = 1 + (from->count + 1u) / 2;
+    GT_TRY(reserve_all(session, from, 1 + tail, records, out));
+    uint64_t tag = session->dispatcher->next_tag++;
     for (unsigned k = 0; k < from->count; k++) {
-        gt_slot *record;
-        int32_t index = from->member[k].worker;
-        gt_dispatch_worker *worker = worker_at(session, index);
-        GT_TRY(gt__spread_slot(session, index, &out[k]));
-        GT_TRY(gt__spread_reserve(session, index, 1 + tail, &record));
+        gt_slot *record = records[k];
+        gt_dispatch_worker *worker = gt__spread_worker(session, from->member[k].worker);
         memset(record, 0, (1 + tail) * sizeof *record);
         record->ins = caused(session, op);
         record->ins.dtype = meta->dtype;
@@ -218,7 +226,7 @@ static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, 
 {
     gt_whole_copy *copy = malloc(sizeof *copy);
     if (!copy)
-        return no_memory();
+        return gt__spread_no_memory();
     if (!source->spread) {
         uint32_t own = source->handle->slot;
         gt_err err = gt__spread_set(session, source->handle, gt__layout_retain(source->layout), &own);
@@ -245,7 +253,7 @@ static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t
     uint32_t in[GT_MAX_PARTIES + 1] = {gt__source_slot(source, 0)}, out[GT_MAX_PARTIES + 1];
     gt_layout *parties = gt__layout_new(GT_REPLICATED, 0, count + 1);
     if (!parties)
-        return no_memory();
+        return gt__spread_no_memory();
     parties->member[0].worker = root;
     for (unsigned k = 0; k < count; k++)
         parties->member[1 + k].worker = missing[k];
@@ -377,7 +385,7 @@ static gt_err exchange_all(gt_session *session, gt_opcode op, const gt_layout *f
                            const uint32_t *in, uint32_t *out)
 {
     gt_layout *wanted = gt__layout_like(from, GT_REPLICATED, 0);
-    gt_err err = wanted ? exchange(session, op, from, wanted, meta, in, out) : no_memory();
+    gt_err err = wanted ? exchange(session, op, from, wanted, meta, in, out) : gt__spread_no_memory();
     gt__layout_release(wanted);
     return err;
 }
@@ -403,7 +411,7 @@ gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *want
     bool scatter = wanted && wanted->kind == GT_SPLIT && gt__layout_same_set(from, wanted);
     gt_layout *after = scatter ? gt__layout_retain(wanted) : gt__layout_like(from, GT_REPLICATED, 0);
     if (!after)
-        return no_memory();
+        return gt__spread_no_memory();
     for (unsigned k = 0; k < from->count; k++)
         in[k] = gt__source_slot(source, k);
     gt_err err =

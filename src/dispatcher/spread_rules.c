@@ -23,11 +23,6 @@
 
 #include "spread_rules.h"
 
-static gt_err no_memory(void)
-{
-    return gt__fail(GT_ERR_MEMORY, "out of memory");
-}
-
 /* ---- choosing workers ----------------------------------------------------------------------------------------
  * */
 
@@ -89,7 +84,7 @@ static gt_layout *whole_layout(const gt_task *task)
 gt_err gt__rule_whole(gt_task *task, gt_plan *plan)
 {
     if (!(plan->result = whole_layout(task)))
-        return no_memory();
+        return gt__spread_no_memory();
     bool gathers = false;
     for (unsigned k = 0; k < task->count; k++) {
         plan->operand[k] = task->source[k].meta ? gt__layout_retain(plan->result) : NULL;
@@ -110,13 +105,13 @@ gt_err gt__rule_want(const gt_task *task, gt_plan *plan, unsigned k, const gt_la
     else
         plan->operand[k] =
             gt__layout_like(like, axis < 0 ? GT_REPLICATED : GT_SPLIT, axis < 0 ? 0 : (unsigned)axis);
-    return plan->operand[k] ? GT_OK : no_memory();
+    return plan->operand[k] ? GT_OK : gt__spread_no_memory();
 }
 
 gt_err gt__rule_give(gt_plan *plan, const gt_layout *like, gt_layout_kind kind, unsigned axis)
 {
     plan->result = gt__layout_like(like, kind, axis);
-    return plan->result ? GT_OK : no_memory();
+    return plan->result ? GT_OK : gt__spread_no_memory();
 }
 
 int gt__rule_lead(const gt_task *task)

@@ -313,6 +313,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     gt_dispatch_worker *worker = NULL;
     GT_TRY(worker_entry(dispatcher, hello->ins.operand[0], &worker));
     worker->peer = peer;
+    worker->life = ++dispatcher->lives;
     worker->link = peer->link;
     worker->instructions = worker->sessions = worker->records = 0;
     worker->reports_due = worker->row_count = 0;
@@ -339,6 +340,7 @@ static void introduce_peer(gt_dispatch_worker *worker, const gt_dispatch_worker 
         return; /* it will hear that it cannot reach that one */
     memset(out, 0, 3 * sizeof *out);
     out->ins = (gt_instruction){.op = GT_OP_peer, .tail = 2, .result = (uint64_t)other->index};
+    out->ins.operand[0] = other->life;
     memcpy(out + 1, other->name, sizeof other->name);
     memcpy(out + 2, other->listens, sizeof other->listens);
     gt__worker_put(worker, 3);

@@ -10,7 +10,11 @@
  * least there is, and in two steps where a ring takes 2 (n-1). Sums run in the order of the parties: all workers
  * get the same bits. Between threads (an exchange by reference) the others read a party's memory where it is, and
  * nothing is packed or sent.
+ *
+ * Nobody waits for what never comes: in each step every party gets one message of each other, which is data or a
+ * failure. A party that has failed, or heard of a failure, goes through the remaining steps and tells it on.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,109 +106,100 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
 /* ---- giving and getting ---------------------------------------------------------------------------------------
  * */
 
-/* Tell every other party that we have nothing for it, and why; what they give us is not wanted either. */
-static gt_err tell_failure(host *h, const gt_collective_call *call, uint32_t number, gt_err failure,
-                           const char *why)
+/* One party's way through a collective. */
+typedef struct passage {
+    host *h;
+    const gt_collective_call *call;
+    gt_err err; /* the first failure, ours or one that we heard of: from then on we tell it instead of giving data */
+    char why[1024];
+} passage;
+
+/* The thread's error is the passage's, unless it has one. */
+static void fail(passage *p, gt_err err)
 {
-    char text[1024];
-    strncpy(text, why, sizeof text - 1);
-    text[sizeof text - 1] = 0;
-    for (unsigned k = 0; k < call->count; k++)
-        if (k != call->self)
-            GT_TRY(gt__exchange_post_failure(h->exchange, (int32_t)call->party[k].worker, call->tag, number, failure,
-                                             text));
-    for (unsigned k = 0; k < call->count; k++) {
-        gt_message *message;
-        if (k == call->self || (call->op == GT_OP_broadcast && number == 0))
-            continue;
-        if (h->exchange->ops->take(h->exchange, (int32_t)call->party[k].worker, call->tag, number, &message) ==
-            GT_OK)
-            h->exchange->ops->done(h->exchange, message);
+    if (p->err != GT_OK)
+        return;
+    p->err = err;
+    snprintf(p->why, sizeof p->why, "%s", gt_error_text());
+}
+
+/* Party k gets these bytes in this step, or hears why there are none. */
+static void lend(passage *p, unsigned k, uint32_t number, const void *data, size_t bytes, gt_buffer *buffer)
+{
+    gt_exchange *exchange = p->h->exchange;
+    int32_t to = (int32_t)p->call->party[k].worker;
+    if (p->err == GT_OK) {
+        if (buffer)
+            buffer->references++;
+        gt_err err = gt__exchange_post(exchange, to, p->call->tag, number, data, bytes, buffer);
+        if (err == GT_OK)
+            return;
+        if (buffer)
+            buffer->references--;
+        fail(p, err);
     }
-    return gt__fail(failure, "%s", text);
-}
-
-/* A large broadcast is a part to each, which they then give each other. */
-static bool in_parts(const host *h, const gt_collective_call *call)
-{
-    return !h->exchange->ops->by_reference && call->count > 2 && gt__meta_bytes(call->whole) >= LARGE_BROADCAST;
-}
-
-/* We cannot take part: the others hear of it instead of waiting for us. Who only receives a broadcast takes what the
- * root gives, as it was posted, and fails when it is its turn to give. */
-static gt_err refuse(host *h, const gt_collective_call *call, gt_err failure, const char *why)
-{
-    char text[1024];
-    gt_message *message;
-    if (call->op != GT_OP_broadcast || call->self == 0)
-        return tell_failure(h, call, 0, failure, why);
-    strncpy(text, why, sizeof text - 1);
-    text[sizeof text - 1] = 0;
-    GT_TRY(h->exchange->ops->take(h->exchange, (int32_t)call->party[0].worker, call->tag, 0, &message));
-    gt_err first = message->err != GT_OK ? gt__exchange_failure(h->exchange, message) : GT_OK;
-    h->exchange->ops->done(h->exchange, message);
-    if (first != GT_OK || !in_parts(h, call))
-        return first != GT_OK ? first : gt__fail(failure, "%s", text);
-    return tell_failure(h, call, 1, failure, text);
-}
-
-/* Lend a contiguous tensor to party k. */
-static gt_err lend(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const void *data,
-                   size_t bytes, gt_buffer *buffer)
-{
-    if (buffer)
-        buffer->references++;
-    gt_err err = h->exchange->ops->post(h->exchange, (int32_t)call->party[k].worker, call->tag, number, GT_OK,
-                                        data, bytes, buffer);
-    if (err != GT_OK && buffer)
-        buffer->references--;
-    return err;
+    gt__exchange_post_failure(exchange, to, p->call->tag, number, p->err, p->why);
 }
 
 /* Give party k the elements start..start+count along an axis of a contiguous tensor: the tensor itself, if that is
  * read where it is, else a packed copy. */
-static gt_err give(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const gt_meta *meta,
-                   const void *data, gt_buffer *buffer, unsigned axis, int64_t start, int64_t count)
+static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, const void *data, gt_buffer *buffer,
+                 unsigned axis, int64_t start, int64_t count)
 {
+    if (p->err != GT_OK || p->h->exchange->ops->by_reference) {
+        lend(p, k, number, data, gt__meta_bytes(meta), buffer);
+        return;
+    }
     gt_meta part = narrowed(meta, axis, count);
     window w = window_at(meta, data, axis, start);
     int64_t packed[GT_MAX_RANK];
-    if (h->exchange->ops->by_reference)
-        return lend(h, call, k, number, data, gt__meta_bytes(meta), buffer);
     row_major(&part, packed);
     bool whole_rows = memcmp(packed, w.stride, part.rank * sizeof packed[0]) == 0 || axis == 0;
-    if (whole_rows)
-        return lend(h, call, k, number, w.data, gt__meta_bytes(&part), buffer);
+    if (whole_rows) {
+        lend(p, k, number, w.data, gt__meta_bytes(&part), buffer);
+        return;
+    }
     uint8_t *bytes = malloc(gt__meta_bytes(&part) + 1);
-    if (!bytes)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    copy_box(&part, &w, bytes, packed);
-    gt_err err = lend(h, call, k, number, bytes, gt__meta_bytes(&part), NULL);
+    if (bytes)
+        copy_box(&part, &w, bytes, packed);
+    else
+        fail(p, gt__fail(GT_ERR_MEMORY, "out of memory"));
+    lend(p, k, number, bytes, gt__meta_bytes(&part), NULL);
     free(bytes);
-    return err;
 }
 
-/* What party k gave of its tensor `meta`: those elements, wherever they are. */
-static gt_err get(host *h, const gt_collective_call *call, unsigned k, uint32_t number, const gt_meta *meta,
-                  unsigned axis, int64_t start, int64_t count, gt_message **message, window *w)
+/* What party k gave of its tensor `meta`: those elements, wherever they are. False: none, and the passage has failed.
+ * *message is to be given back if there is one. */
+static bool get(passage *p, unsigned k, uint32_t number, const gt_meta *meta, unsigned axis, int64_t start,
+                int64_t count, gt_message **message, window *w)
 {
+    gt_exchange *exchange = p->h->exchange;
     gt_meta part = narrowed(meta, axis, count);
-    bool reference = h->exchange->ops->by_reference;
-    GT_TRY(h->exchange->ops->take(h->exchange, (int32_t)call->party[k].worker, call->tag, number, message));
-    if ((*message)->err != GT_OK)
-        return gt__exchange_failure(h->exchange, *message);
-    if ((*message)->bytes != gt__meta_bytes(reference ? meta : &part))
-        return gt__fail(GT_ERR_PROTOCOL, "a part of %zu bytes came where %zu were expected", (*message)->bytes,
-                        gt__meta_bytes(&part));
+    bool reference = exchange->ops->by_reference;
+    size_t expected = gt__meta_bytes(reference ? meta : &part);
+    *message = NULL;
+    gt_err err = gt__exchange_take(exchange, (int32_t)p->call->party[k].worker, p->call->tag, number, message);
+    if (err == GT_OK && (*message)->err != GT_OK) {
+        gt_origin first = exchange->failed;
+        err = gt__exchange_failure(exchange, *message);
+        if (p->err != GT_OK) /* it is not the first failure */
+            exchange->failed = first;
+    } else if (err == GT_OK && (*message)->bytes != expected)
+        err = gt__fail(GT_ERR_PROTOCOL, "a part of %zu bytes came where %zu were expected", (*message)->bytes,
+                       expected);
+    if (err != GT_OK) {
+        fail(p, err);
+        return false;
+    }
     *w = reference ? window_at(meta, (*message)->data, axis, start) : window_at(&part, (*message)->data, axis, 0);
-    return GT_OK;
+    return true;
 }
 
-static void give_back(host *h, gt_message **messages, unsigned count)
+static void give_back(const passage *p, gt_message **messages, unsigned count)
 {
     for (unsigned k = 0; k < count; k++)
         if (messages[k])
-            h->exchange->ops->done(h->exchange, messages[k]);
+            p->h->exchange->ops->done(p->h->exchange, messages[k]);
 }
 
 /* ---- adding up ------------------------------------------------------------------------------------------------
@@ -255,7 +250,9 @@ static gt_err add_up(host *h, const gt_meta *meta, const window *from, unsigned 
     for (unsigned k = 0; k < count; k++)
         flat &= memcmp(packed, from[k].stride, meta->rank * sizeof packed[0]) == 0;
     int64_t block = flat && meta->numel > BLOCK ? BLOCK : meta->numel;
-    uint8_t *memory = malloc(2 * (size_t)block * size + 64);
+    uint8_t few[2 * SMALL], *memory = few;
+    if (2 * (size_t)block * size > sizeof few)
+        memory = malloc(2 * (size_t)block * size);
     gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     for (int64_t done = 0; done < meta->numel && err == GT_OK; done += block) {
         gt_meta part = *meta;
@@ -274,7 +271,8 @@ static gt_err add_up(host *h, const gt_meta *meta, const window *from, unsigned 
         err = add_block(h, &part, some, count, to + done * (int64_t)size,
                         (uint8_t *[]){memory, memory + (size_t)block * size});
     }
-    free(memory);
+    if (memory != few)
+        free(memory);
     return err;
 }
 
@@ -286,62 +284,59 @@ typedef struct range {
     int64_t start, count;
 } range;
 
-/* Add up our own range of everybody's tensors into `to`, contiguous. *alone: the failure is ours, nobody else
- * knows. */
-static gt_err scatter_step(host *h, const gt_collective_call *call, const gt_meta *meta, const void *data,
-                           unsigned axis, const range *ranges, uint8_t *to, bool *alone)
+/* Add up our own range of everybody's tensors into `to`, contiguous. */
+static void scatter_step(passage *p, const gt_meta *meta, const void *data, unsigned axis, const range *ranges,
+                         uint8_t *to)
 {
+    const gt_collective_call *call = p->call;
     const uint32_t number = 0;
     gt_message *messages[GT_MAX_PARTIES] = {NULL};
     window windows[GT_MAX_PARTIES];
     const range *own = &ranges[call->self];
-    gt_err err = GT_OK;
-    for (unsigned k = 0; k < call->count && err == GT_OK; k++)
+    for (unsigned k = 0; k < call->count; k++)
         if (k != call->self)
-            err = give(h, call, k, number, meta, data, call->buffer, axis, ranges[k].start, ranges[k].count);
-    for (unsigned k = 0; k < call->count;
-         k++) { /* all of them, even if one failed: they are waiting to be taken */
-        gt_err got = GT_OK;
-        if (k == call->self)
+            give(p, k, number, meta, data, call->buffer, axis, ranges[k].start, ranges[k].count);
+    for (unsigned k = 0; k < call->count; k++)
+        if (k != call->self)
+            get(p, k, number, meta, axis, own->start, own->count, &messages[k], &windows[k]);
+        else if (p->err == GT_OK)
             windows[k] = window_at(meta, data, axis, own->start);
-        else
-            got = get(h, call, k, number, meta, axis, own->start, own->count, &messages[k], &windows[k]);
-        err = err == GT_OK ? got : err;
+    if (p->err == GT_OK) {
+        gt_meta part = narrowed(meta, axis, own->count);
+        gt_err err = add_up(p->h, &part, windows, call->count, to);
+        if (err != GT_OK)
+            fail(p, err);
     }
-    gt_meta part = narrowed(meta, axis, own->count);
-    *alone = err == GT_OK;
-    if (err == GT_OK)
-        err = add_up(h, &part, windows, call->count, to);
-    give_back(h, messages, call->count);
-    return err;
+    give_back(p, messages, call->count);
 }
 
 /* Copy everybody's range along an axis of `meta` into the whole at `to`; ours, at `data`, is a tensor of its own.
  * */
-static gt_err gather_step(host *h, const gt_collective_call *call, const gt_meta *meta, const void *data,
-                          gt_buffer *buffer, unsigned axis, const range *ranges, uint32_t number, uint8_t *to)
+static void gather_step(passage *p, const gt_meta *meta, const void *data, gt_buffer *buffer, unsigned axis,
+                        const range *ranges, uint32_t number, uint8_t *to)
 {
+    const gt_collective_call *call = p->call;
     gt_meta own = narrowed(meta, axis, ranges[call->self].count);
-    gt_err err = GT_OK;
     int64_t stride[GT_MAX_RANK];
     row_major(meta, stride);
-    for (unsigned k = 0; k < call->count && err == GT_OK; k++)
+    for (unsigned k = 0; k < call->count; k++)
         if (k != call->self)
-            err = lend(h, call, k, number, data, gt__meta_bytes(&own), buffer);
+            lend(p, k, number, data, gt__meta_bytes(&own), buffer);
     for (unsigned k = 0; k < call->count; k++) {
         gt_meta part = narrowed(meta, axis, ranges[k].count);
         gt_message *message = NULL;
-        gt_err got = GT_OK;
-        window w = window_at(&part, data, axis, 0);
-        uint8_t *place = to + ranges[k].start * stride[axis] * (int64_t)gt__dtype_size((gt_dtype)meta->dtype);
+        window w;
         if (k != call->self)
-            got = get(h, call, k, number, &part, axis, 0, part.shape[axis], &message, &w);
-        if (got == GT_OK && place != w.data)
-            copy_box(&part, &w, place, stride);
-        give_back(h, &message, 1);
-        err = err == GT_OK ? got : err;
+            get(p, k, number, &part, axis, 0, part.shape[axis], &message, &w);
+        else if (p->err == GT_OK)
+            w = window_at(&part, data, axis, 0);
+        if (p->err == GT_OK) {
+            uint8_t *place = to + ranges[k].start * stride[axis] * (int64_t)gt__dtype_size((gt_dtype)meta->dtype);
+            if (place != w.data)
+                copy_box(&part, &w, place, stride);
+        }
+        give_back(p, &message, 1);
     }
-    return err;
 }
 
 /* ---- the collectives ------------------------------------------------------------------------------------------
@@ -361,138 +356,153 @@ static void party_ranges(const gt_collective_call *call, bool after, unsigned ax
         gt__party_part(call, k, after, axis, &ranges[k].start, &ranges[k].count);
 }
 
-static gt_err all_reduce(host *h, const gt_collective_call *call, const uint8_t *in, uint8_t *out)
+/* A place in a result; NULL where there is none, as we have failed. */
+static uint8_t *place_in(uint8_t *out, const gt_meta *flat, int64_t element)
 {
-    range ranges[GT_MAX_PARTIES];
-    gt_meta flat = *call->whole;
+    return out ? out + (size_t)element * gt__dtype_size((gt_dtype)flat->dtype) : NULL;
+}
+
+static gt_meta flattened(const gt_meta *meta)
+{
+    gt_meta flat = *meta;
     flat.rank = 1;
     flat.shape[0] = flat.numel;
-    bool alone = false;
+    return flat;
+}
+
+static void all_reduce(passage *p, const uint8_t *in, uint8_t *out)
+{
+    const gt_collective_call *call = p->call;
+    range ranges[GT_MAX_PARTIES];
+    gt_meta flat = flattened(call->whole);
     if (gt__meta_bytes(&flat) <= SMALL) {
         for (unsigned k = 0; k < call->count; k++)
             ranges[k] = (range){.start = 0, .count = flat.numel};
-        return scatter_step(h, call, &flat, in, 0, ranges, out, &alone);
+        scatter_step(p, &flat, in, 0, ranges, out);
+        return;
     }
     even_ranges(flat.numel, call->count, ranges);
-    uint8_t *own = out + (size_t)ranges[call->self].start * gt__dtype_size((gt_dtype)flat.dtype);
-    gt_err err = scatter_step(h, call, &flat, in, 0, ranges, own, &alone);
-    if (err != GT_OK)
-        return alone ? tell_failure(h, call, 1, err, gt_error_text()) : err;
-    return gather_step(h, call, &flat, own, call->out_buffer, 0, ranges, 1, out);
+    uint8_t *own = place_in(out, &flat, ranges[call->self].start);
+    scatter_step(p, &flat, in, 0, ranges, own);
+    gather_step(p, &flat, own, call->out_buffer, 0, ranges, 1, out);
 }
 
 /* Ours is split along one axis, and the result along another: of each party's part, our range. */
-static gt_err all_to_all(host *h, const gt_collective_call *call, const uint8_t *in, uint8_t *out)
+static void all_to_all(passage *p, const uint8_t *in, uint8_t *out)
 {
+    const gt_collective_call *call = p->call;
     range before[GT_MAX_PARTIES], after[GT_MAX_PARTIES];
     party_ranges(call, false, call->axis, before);
     party_ranges(call, true, call->axis_after, after);
+    const range *own_after = &after[call->self];
     gt_meta own = narrowed(call->whole, call->axis, before[call->self].count);
-    gt_meta result = narrowed(call->whole, call->axis_after, after[call->self].count);
+    gt_meta result = narrowed(call->whole, call->axis_after, own_after->count);
     int64_t stride[GT_MAX_RANK], size = (int64_t)gt__dtype_size((gt_dtype)own.dtype);
     row_major(&result, stride);
-    gt_err err = GT_OK;
-    for (unsigned k = 0; k < call->count && err == GT_OK; k++)
+    for (unsigned k = 0; k < call->count; k++)
         if (k != call->self)
-            err = give(h, call, k, 0, &own, in, call->buffer, call->axis_after, after[k].start, after[k].count);
+            give(p, k, 0, &own, in, call->buffer, call->axis_after, after[k].start, after[k].count);
     for (unsigned k = 0; k < call->count; k++) {
         gt_meta part = narrowed(call->whole, call->axis, before[k].count);
         gt_message *message = NULL;
-        gt_err got = GT_OK;
-        window w = window_at(&own, in, call->axis_after, after[k].start);
+        window w;
         if (k != call->self)
-            got = get(h, call, k, 0, &part, call->axis_after, after[call->self].start, after[call->self].count,
-                      &message, &w);
-        gt_meta box = narrowed(&part, call->axis_after, after[call->self].count);
-        if (got == GT_OK)
+            get(p, k, 0, &part, call->axis_after, own_after->start, own_after->count, &message, &w);
+        else if (p->err == GT_OK)
+            w = window_at(&own, in, call->axis_after, own_after->start);
+        if (p->err == GT_OK) {
+            gt_meta box = narrowed(&part, call->axis_after, own_after->count);
             copy_box(&box, &w, out + before[k].start * stride[call->axis] * size, stride);
-        give_back(h, &message, 1);
-        err = err == GT_OK ? got : err;
+        }
+        give_back(p, &message, 1);
     }
-    return err;
 }
 
-/* Party 0 gives its tensor to all: as it is, or a part to each, which they then give each other. */
-static gt_err broadcast(host *h, const gt_collective_call *call, const uint8_t *in, uint8_t *out)
+/* Party 0 gives its tensor to all: as it is, or, if it is large, a part to each, which they then give each other. */
+static void broadcast(passage *p, const uint8_t *in, uint8_t *out)
 {
-    gt_meta flat = *call->whole;
-    flat.rank = 1;
-    flat.shape[0] = flat.numel;
-    size_t bytes = gt__meta_bytes(&flat), size = gt__dtype_size((gt_dtype)flat.dtype);
-    bool parts = in_parts(h, call);
-    range ranges[GT_MAX_PARTIES];
+    const gt_collective_call *call = p->call;
+    gt_meta flat = flattened(call->whole);
+    size_t bytes = gt__meta_bytes(&flat);
+    bool parts = !p->h->exchange->ops->by_reference && call->count > 2 && bytes >= LARGE_BROADCAST;
+    range ranges[GT_MAX_PARTIES] = {{0}};
     even_ranges(flat.numel, call->count, ranges);
+    for (unsigned k = 0; k < call->count && !parts; k++)
+        ranges[k] = (range){.start = 0, .count = flat.numel};
+    const range *own = &ranges[call->self];
+    uint8_t *place = place_in(out, &flat, own->start);
     gt_message *message = NULL;
     window w;
-    if (call->self == 0) {
-        for (unsigned k = 1; k < call->count; k++)
-            GT_TRY(give(h, call, k, 0, &flat, in, call->buffer, 0, parts ? ranges[k].start : 0,
-                        parts ? ranges[k].count : flat.numel));
+    for (unsigned k = 1; k < call->count && call->self == 0; k++)
+        give(p, k, 0, &flat, in, call->buffer, 0, ranges[k].start, ranges[k].count);
+    if (call->self)
+        get(p, 0, 0, &flat, 0, own->start, own->count, &message, &w);
+    if (p->err == GT_OK && call->self)
+        memcpy(place, w.data, (size_t)own->count * gt__dtype_size((gt_dtype)flat.dtype));
+    else if (p->err == GT_OK)
         memcpy(out, in, bytes);
-    } else {
-        const range *own = &ranges[call->self];
-        int64_t start = parts ? own->start : 0, count = parts ? own->count : flat.numel;
-        gt_err err = get(h, call, 0, 0, &flat, 0, start, count, &message, &w);
-        if (err == GT_OK)
-            memcpy(out + (size_t)start * size, w.data, (size_t)count * size);
-        give_back(h, &message, 1);
-        GT_TRY(err);
-    }
-    if (!parts)
-        return GT_OK;
-    return gather_step(h, call, &flat, out + (size_t)ranges[call->self].start * size, call->out_buffer, 0, ranges,
-                       1, out);
+    give_back(p, &message, 1);
+    if (parts)
+        gather_step(p, &flat, place, call->out_buffer, 0, ranges, 1, out);
 }
 
-static gt_err run_on_host(host *h, const gt_collective_call *call, const uint8_t *in, uint8_t *out)
+/* All its steps, with memory of the host; a passage that has failed already has none. */
+static void take_part(passage *p, const uint8_t *in, uint8_t *out)
 {
+    const gt_collective_call *call = p->call;
     range ranges[GT_MAX_PARTIES];
-    bool alone;
     switch (call->op) {
     case GT_OP_all_reduce:
-        return all_reduce(h, call, in, out);
+        all_reduce(p, in, out);
+        break;
     case GT_OP_reduce_scatter:
         party_ranges(call, true, call->axis_after, ranges);
-        return scatter_step(h, call, call->whole, in, call->axis_after, ranges, out, &alone);
+        scatter_step(p, call->whole, in, call->axis_after, ranges, out);
+        break;
     case GT_OP_all_gather:
         party_ranges(call, false, call->axis, ranges);
-        return gather_step(h, call, call->whole, in, call->buffer, call->axis, ranges, 0, out);
+        gather_step(p, call->whole, in, call->buffer, call->axis, ranges, 0, out);
+        break;
     case GT_OP_all_to_all:
-        return all_to_all(h, call, in, out);
+        all_to_all(p, in, out);
+        break;
     default:
-        return broadcast(h, call, in, out);
+        broadcast(p, in, out);
     }
 }
 
 /* Memory that only the engine can touch goes through the host, and nothing of it is lent. */
-static gt_err run_staged(host *h, const gt_collective_call *call)
+static void take_part_staged(passage *p)
 {
+    const gt_collective_call *call = p->call;
+    gt_engine *engine = p->h->engine;
     size_t in_bytes = call->in ? gt__meta_bytes(&call->in->meta) : 0, out_bytes = gt__meta_bytes(&call->out->meta);
-    uint8_t *memory = malloc(in_bytes + out_bytes + 64);
+    uint8_t *memory = malloc(in_bytes + out_bytes + 1);
     gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err == GT_OK && call->in)
-        err = h->engine->ops->read(h->engine, call->in->data, memory, in_bytes);
-    if (err != GT_OK) {
-        free(memory);
-        return refuse(h, call, err, gt_error_text());
-    }
+        err = engine->ops->read(engine, call->in->data, memory, in_bytes);
+    if (err != GT_OK)
+        fail(p, err);
     gt_collective_call staged = *call;
     staged.buffer = staged.out_buffer = NULL;
-    err = run_on_host(h, &staged, memory, memory + in_bytes);
-    if (err == GT_OK)
-        err = h->engine->ops->write(h->engine, call->out->data, memory + in_bytes, out_bytes);
+    p->call = &staged;
+    take_part(p, memory, memory ? memory + in_bytes : NULL);
+    if (p->err == GT_OK && (err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes)) != GT_OK)
+        fail(p, err);
     free(memory);
-    return err;
 }
 
 static gt_err run(gt_collective *collective, const gt_collective_call *call)
 {
-    host *h = (host *)collective;
-    if (call->poison)
-        return refuse(h, call, call->poison->err, call->poison->text);
-    if (!h->engine->ops->host_memory)
-        return run_staged(h, call);
-    return run_on_host(h, call, call->in ? call->in->data : NULL, call->out->data);
+    passage p = {.h = (host *)collective, .call = call};
+    if (call->poison) {
+        fail(&p, gt__fail(call->poison->err, "%s", call->poison->text));
+        take_part(&p, NULL, NULL);
+    } else if (!p.h->engine->ops->host_memory)
+        take_part_staged(&p);
+    else
+        take_part(&p, call->in ? call->in->data : NULL, call->out->data);
+    return p.err == GT_OK ? GT_OK : gt__fail(p.err, "%s", p.why);
 }
 
 static void close_host(gt_collective *collective)

@@ -6,7 +6,10 @@
 
 #include "worker.h"
 
-enum { MOST_SLOTS = 64 << 10 }; /* of records put aside: 4 MiB; then the first of them is waited for */
+enum {
+    MOST_SLOTS = 64 << 10,   /* of records put aside: 4 MiB; then the first of them is waited for */
+    MOST_TENSORS = 1 << 27, /* more than a store has slots */
+};
 
 /* ---- which tensors a record touches
  * ------------------------------------------------------------------------------ */
@@ -79,13 +82,15 @@ static bool make_room(gt_deferred *d, const touched *t)
     if (last < d->tensor_capacity)
         return true;
     size_t capacity = d->tensor_capacity ? d->tensor_capacity : 256;
-    while (capacity <= last && capacity < (size_t)1 << 27)
+    while (capacity <= last && capacity < MOST_TENSORS)
         capacity *= 2;
+    if (capacity <= last)
+        return false; /* an absurd number: it is executed, and refused, in its turn */
     uint32_t *reads = realloc(d->reads, capacity * sizeof *reads);
     if (reads)
         d->reads = reads;
     uint32_t *writes = reads ? realloc(d->writes, capacity * sizeof *writes) : NULL;
-    if (!writes || capacity <= last)
+    if (!writes)
         return false;
     d->writes = writes;
     memset(d->reads + d->tensor_capacity, 0, (capacity - d->tensor_capacity) * sizeof *reads);
@@ -135,7 +140,7 @@ static bool put_aside(gt_deferred *d, const gt_slot *record, const touched *t)
 static bool arrived(gt_worker *worker, const gt_instruction *recv, int wait_ms)
 {
     gt_exchange *exchange = worker->exchange;
-    return exchange->ops->ready(exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, wait_ms);
+    return gt__exchange_ready(exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, wait_ms);
 }
 
 /* Records that may overtake others, or be overtaken. */
@@ -154,9 +159,7 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     if (worker->timing.watched) /* logs tell of records in their order */
         gt__deferred_run(worker, -1);
     if (!is_movable(record->ins.op)) {
-        bool answers =
-            record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer || record->ins.op == GT_OP_forget;
-        if (!answers)
+        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget)
             gt__deferred_run(worker, -1);
         return false;
     }

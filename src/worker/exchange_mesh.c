@@ -30,13 +30,13 @@
 
 #include "address.h"
 #include "hello.h"
+#include "liveness.h"
 #include "log.h"
 
 enum {
-    LOOK_UP_MS = 100,    /* how long a wait may go without a look at *stop */
-    IDLE_MS = 500,       /* how long the thread sleeps at most: ZeroMQ peers are watched by looking */
-    PATIENCE_MS = 10000, /* how long a worker that is known and cannot be reached may take to reach us */
-    AGAIN_MS = 200,      /* between attempts to connect */
+    IDLE_MS = GT_LIVENESS_MS, /* how long the thread sleeps at most: peers are watched by looking */
+    ATTEMPT_MS = 2000,        /* to connect, before we look at things again */
+    AGAIN_MS = 200,           /* between attempts */
     MAX_MESH_WORKERS = 4096,
 };
 
@@ -67,103 +67,40 @@ gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker)
     return mesh->peers[worker];
 }
 
-static gt_err post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err, const void *data,
-                   size_t bytes, void *lent)
+/* Our stream means a worker that is gone: it, or, as its number belongs to another by now, all before that one. */
+static bool is_gone(const gt_mesh_peer *peer)
+{
+    return *peer->gone || (peer->life && peer->newest > peer->life);
+}
+
+static void put(gt_exchange *exchange, int32_t to, gt_message *message)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
-    gt_message *message = malloc(sizeof *message + (lent ? 0 : bytes));
-    if (!message)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *message = (gt_message){.key = {.from = exchange->self, .tag = tag, .number = number},
-                            .err = err,
-                            .data = lent ? data : message + 1,
-                            .bytes = bytes,
-                            .lent = lent};
-    if (!lent && bytes)
-        memcpy(message + 1, data, bytes);
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = gt__mesh_peer(mesh, to);
-    if (peer && !*peer->gone) {
+    if (peer && !is_gone(peer)) {
         *peer->last = message;
         peer->last = &message->next;
     } else /* nobody wants it */
         gt__mesh_return(mesh, message);
     pthread_mutex_unlock(&mesh->mutex);
     wake(mesh);
-    return GT_OK;
 }
 
-static gt_message **look_for(gt_mesh *mesh, int32_t from, uint64_t tag, uint32_t number)
+static gt_err expect(gt_exchange *exchange, int32_t from)
 {
-    for (gt_message **where = &mesh->arrived; *where; where = &(*where)->next)
-        if ((*where)->key.tag == tag && (*where)->key.number == number && (*where)->key.from == from)
-            return where;
-    return NULL;
-}
-
-static void wait_a_moment(gt_mesh *mesh, int milliseconds)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += milliseconds * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&mesh->changed, &mesh->mutex, &until);
-}
-
-/* With the mutex: whether nothing will come any more, and why. */
-static gt_err hopeless(const gt_mesh *mesh, const gt_mesh_peer *peer)
-{
-    if (*peer->gone)
-        return gt__fail(GT_ERR_CONNECTION, "worker %s is gone: %s", peer->name, peer->gone);
-    if (mesh->base.stop && atomic_load_explicit(mesh->base.stop, memory_order_relaxed))
-        return gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
-    return GT_OK;
-}
-
-/* With the mutex: wait until the message is there (not NULL), or nothing will come, or the time is over. */
-static gt_message **await(gt_mesh *mesh, int32_t from, uint64_t tag, uint32_t number, int timeout_ms, gt_err *err)
-{
+    gt_mesh *mesh = (gt_mesh *)exchange;
     gt_mesh_peer *peer = gt__mesh_peer(mesh, from);
-    gt_message **found = NULL;
-    *err = peer ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
-    for (int waited = 0;
-         peer && !(found = look_for(mesh, from, tag, number)) && (*err = hopeless(mesh, peer)) == GT_OK;) {
-        int moment = timeout_ms < 0 || timeout_ms - waited > LOOK_UP_MS ? LOOK_UP_MS : timeout_ms - waited;
-        if (!peer->wanted) { /* whoever waits for data may be the only one who can reach the other */
-            peer->wanted = true;
-            wake(mesh);
-        }
-        if (moment <= 0)
-            break;
-        wait_a_moment(mesh, moment);
-        waited += moment;
+    if (!peer)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (is_gone(peer))
+        return gt__fail(GT_ERR_CONNECTION, "worker %s is gone: %s", peer->name,
+                        *peer->gone ? peer->gone : "another has taken its place");
+    if (!peer->wanted) { /* whoever waits for data may be the only one who can reach the other */
+        peer->wanted = true;
+        wake(mesh);
     }
-    return found;
-}
-
-static gt_err take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message)
-{
-    gt_mesh *mesh = (gt_mesh *)exchange;
-    gt_err err;
-    pthread_mutex_lock(&mesh->mutex);
-    gt_message **found = await(mesh, from, tag, number, -1, &err);
-    if (found) {
-        *message = *found;
-        *found = (*message)->next;
-    }
-    pthread_mutex_unlock(&mesh->mutex);
-    return err;
-}
-
-static bool ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms)
-{
-    gt_mesh *mesh = (gt_mesh *)exchange;
-    gt_err err;
-    pthread_mutex_lock(&mesh->mutex);
-    bool there = await(mesh, from, tag, number, timeout_ms, &err) || err != GT_OK;
-    pthread_mutex_unlock(&mesh->mutex);
-    return there;
+    return GT_OK;
 }
 
 static void done(gt_exchange *exchange, gt_message *message)
@@ -188,32 +125,53 @@ static void *reclaim(gt_exchange *exchange)
         gt_message *message = mesh->returned;
         mesh->returned = message->next;
         lent = message->lent;
-        free(message);
+        gt__message_free(exchange, message);
     }
     atomic_store_explicit(&mesh->any_returned, mesh->returned != NULL, memory_order_relaxed);
     pthread_mutex_unlock(&mesh->mutex);
     return lent;
 }
 
-static void introduce(gt_exchange *exchange, int32_t worker, const char *name, const char *address)
+/* With the mutex: nobody will come for what waits to be sent to this worker. */
+static void return_queue(gt_mesh *mesh, gt_mesh_peer *peer)
+{
+    while (peer->queue) {
+        gt_message *message = peer->queue;
+        peer->queue = message->next;
+        gt__mesh_return(mesh, message);
+    }
+    peer->last = &peer->queue;
+}
+
+static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const char *name, const char *address)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
     const char *port = strrchr(address, ':');
+    gt_link *stale = NULL;
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = gt__mesh_peer(mesh, worker);
     if (peer) {
-        bool introduced = *peer->name;
         snprintf(peer->name, sizeof peer->name, "%s", name);
         /* Whoever listens on the dispatcher's own host says so by this name, and only that host may mean itself by
          * it. */
         bool beside = port && strncmp(address, "localhost:", strlen("localhost:")) == 0;
         snprintf(peer->address, sizeof peer->address, "%s%s", beside ? mesh->server_host : address,
                  beside ? port : "");
-        *peer->gone = 0;
+        if (peer->life && peer->life != life) { /* what was for its predecessor */
+            return_queue(mesh, peer);
+            stale = peer->fresh;
+            peer->fresh = NULL;
+        }
+        peer->life = life;
         peer->deadline = 0;
-        peer->generation += introduced; /* a link from before the first introduction is this worker's, too */
+        if (life > peer->newest)
+            peer->newest = life;
+        if (peer->gone_life < life)
+            *peer->gone = 0; /* it may have come and gone by itself since: then it stays gone */
     }
     pthread_mutex_unlock(&mesh->mutex);
+    if (stale)
+        gt__link_close(stale);
 }
 
 /* ---- connecting
@@ -223,6 +181,7 @@ static void introduce(gt_exchange *exchange, int32_t worker, const char *name, c
 typedef struct attempt {
     gt_mesh *mesh;
     int32_t worker;
+    gt_life life;
     char address[sizeof((gt_mesh_peer *)0)->address];
 } attempt;
 
@@ -231,17 +190,20 @@ static void *connect_main(void *argument)
     attempt *a = argument;
     gt_mesh *mesh = a->mesh;
     gt_link *link = NULL;
-    gt_err err = *a->address ? gt__address_connect(a->address, PATIENCE_MS, &link) : GT_ERR_CONNECTION;
+    gt_err err = *a->address ? gt__address_connect(a->address, ATTEMPT_MS, &link) : GT_ERR_CONNECTION;
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = mesh->peers[a->worker];
     peer->connecting = false;
     peer->again_ns = gt__deadline_ns(AGAIN_MS);
-    if (err == GT_OK)
+    bool meant = peer->life == a->life;
+    if (err == GT_OK && meant)
         peer->fresh = link;
     mesh->attempts--;
-    wake(mesh);
     pthread_cond_broadcast(&mesh->changed);
+    wake(mesh);
     pthread_mutex_unlock(&mesh->mutex); /* the mesh may be closed from here on */
+    if (err == GT_OK && !meant)
+        gt__link_close(link);
     free(a);
     return NULL;
 }
@@ -251,8 +213,9 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
 {
     gt_mesh_peer *peer = mesh->peers[worker];
     if (!peer->deadline)
-        peer->deadline = gt__deadline_ns(PATIENCE_MS);
+        peer->deadline = gt__deadline_ns(gt__connect_timeout_ms(0));
     if (gt__remaining_ms(peer->deadline) == 0) {
+        peer->gone_life = peer->life;
         snprintf(peer->gone, sizeof peer->gone, "it cannot be reached at %s",
                  *peer->address ? peer->address : "all");
         pthread_cond_broadcast(&mesh->changed);
@@ -264,7 +227,7 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
     pthread_t thread;
     if (!a)
         return;
-    *a = (attempt){.mesh = mesh, .worker = worker};
+    *a = (attempt){.mesh = mesh, .worker = worker, .life = peer->life};
     memcpy(a->address, peer->address, sizeof a->address);
     peer->connecting = true;
     mesh->attempts++;
@@ -280,14 +243,14 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
 /* ---- the thread
  * --------------------------------------------------------------------------------------------------- */
 
-static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, uint64_t generation)
+static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, gt_life life)
 {
     gt_mesh_link *end = calloc(1, sizeof *end);
     if (!end) {
         gt__link_close(link);
         return;
     }
-    *end = (gt_mesh_link){.link = link, .worker = worker, .generation = generation, .next = mesh->links};
+    *end = (gt_mesh_link){.link = link, .worker = worker, .life = life, .next = mesh->links};
     mesh->links = end;
 }
 
@@ -299,6 +262,7 @@ static void say_hello(const gt_mesh *mesh, gt_link *link)
     memset(hello, 0, (1 + GT_HELLO_TAIL) * sizeof *hello);
     hello->ins = (gt_instruction){.op = GT_OP_hello, .tail = GT_HELLO_TAIL, .flags = GT_ROLE_WORKER};
     hello->ins.result = (uint64_t)mesh->base.self;
+    hello->ins.operand[0] = mesh->life;
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
     hello->ins.imm[1].u = mesh->key;
     gt__link_commit(link, 1 + GT_HELLO_TAIL);
@@ -312,15 +276,15 @@ static void look_after_peers(gt_mesh *mesh)
         gt_mesh_peer *peer = mesh->peers[worker];
         if (peer->fresh) {
             say_hello(mesh, peer->fresh);
-            add_link(mesh, peer->fresh, worker, peer->generation);
+            add_link(mesh, peer->fresh, worker, peer->life);
             peer->fresh = NULL;
         }
         bool linked = false;
         for (const gt_mesh_link *end = mesh->links; end; end = end->next)
-            linked |= end->worker == worker && !end->link->gone;
+            linked |= end->worker == worker && !end->link->gone && gt__mesh_leads_to(end, peer);
         if (linked)
             peer->deadline = 0;
-        else if ((peer->queue || peer->wanted) && *peer->name && !*peer->gone)
+        else if ((peer->queue || peer->wanted) && *peer->name && !is_gone(peer))
             connect_peer(mesh, worker);
     }
     pthread_mutex_unlock(&mesh->mutex);
@@ -340,17 +304,13 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
 {
     bool another = false;
     for (const gt_mesh_link *other = mesh->links; other; other = other->next)
-        another |= other != end && other->worker == end->worker && !other->link->dead;
+        another |= other != end && other->worker == end->worker && other->life == end->life && !other->link->dead;
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = end->worker >= 0 ? gt__mesh_peer(mesh, end->worker) : NULL;
-    if (peer && !another && peer->generation == end->generation) {
+    if (peer && !another && end->life >= peer->newest) {
         snprintf(peer->gone, sizeof peer->gone, "%s", end->link->reason);
-        while (peer->queue) {
-            gt_message *message = peer->queue;
-            peer->queue = message->next;
-            gt__mesh_return(mesh, message);
-        }
-        peer->last = &peer->queue;
+        peer->gone_life = end->life;
+        return_queue(mesh, peer);
     }
     pthread_cond_broadcast(&mesh->changed);
     pthread_mutex_unlock(&mesh->mutex);
@@ -379,7 +339,7 @@ static bool serve_links(gt_mesh *mesh)
 
 static void sleep_until_rung(gt_mesh *mesh)
 {
-    enum { MOST = 512 };
+    enum { MOST = 1024 };
     struct pollfd fds[MOST] = {{.fd = mesh->bell, .events = POLLIN}};
     nfds_t count = 1;
     bool quiet = true, attempts = false;
@@ -388,6 +348,8 @@ static void sleep_until_rung(gt_mesh *mesh)
         fds[count++] = (struct pollfd){.fd = mesh->acceptors[k]->fd, .events = POLLIN};
     }
     for (gt_mesh_link *end = mesh->links; end; end = end->next) {
+        if (end->link->watched)
+            end->link->ops->look(end->link);
         quiet &= end->link->ops->arm(end->link);
         if (end->link->fd >= 0 && count < MOST)
             fds[count++] = (struct pollfd){.fd = end->link->fd, .events = POLLIN};
@@ -459,25 +421,36 @@ static const char *address(gt_exchange *exchange)
     return ((gt_mesh *)exchange)->address;
 }
 
-static gt_err join(gt_exchange *exchange, int32_t self, uint64_t key)
+static gt_err join(gt_exchange *exchange, int32_t self, gt_life life, uint64_t key)
 {
     gt_mesh *mesh = (gt_mesh *)exchange;
     pthread_mutex_lock(&mesh->mutex);
     exchange->self = self;
     mesh->key = key;
+    mesh->life = life;
     mesh->joined = true;
     pthread_mutex_unlock(&mesh->mutex);
     wake(mesh);
     return GT_OK;
 }
 
-static void free_messages(gt_message *message)
+/* Messages of others that nobody took. */
+static void free_arrived(gt_message *message)
 {
     while (message) {
         gt_message *next = message->next;
         if (message->owner)
             gt__segment_release(message->owner);
         free(message);
+        message = next;
+    }
+}
+
+static void free_returned(gt_exchange *exchange, gt_message *message)
+{
+    while (message) {
+        gt_message *next = message->next;
+        gt__message_free(exchange, message);
         message = next;
     }
 }
@@ -501,26 +474,25 @@ static void close_mesh(gt_exchange *exchange)
     for (unsigned k = 0; k < mesh->acceptor_count; k++)
         mesh->acceptors[k]->ops->close(mesh->acceptors[k]);
     for (int32_t worker = 0; worker < mesh->peer_count; worker++) {
-        free_messages(mesh->peers[worker]->queue);
+        free_returned(exchange, mesh->peers[worker]->queue);
         if (mesh->peers[worker]->fresh)
             gt__link_close(mesh->peers[worker]->fresh);
         free(mesh->peers[worker]);
     }
     free(mesh->peers);
-    free_messages(mesh->arrived);
-    free_messages(mesh->returned);
+    free_arrived(mesh->arrived);
+    free_returned(exchange, mesh->returned);
     if (mesh->bell >= 0)
         close(mesh->bell);
     pthread_mutex_destroy(&mesh->mutex);
     pthread_cond_destroy(&mesh->changed);
-    free(mesh);
+    gt__exchange_free(exchange);
 }
 
 static const gt_exchange_ops mesh_ops = {
     .name = "mesh",
-    .post = post,
-    .take = take,
-    .ready = ready,
+    .put = put,
+    .expect = expect,
     .done = done,
     .reclaim = reclaim,
     .introduce = introduce,
@@ -553,11 +525,15 @@ gt_err gt__exchange_mesh(const char *server, const atomic_bool *stop, gt_exchang
     gt_mesh *mesh = calloc(1, sizeof *mesh);
     if (!mesh)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    mesh->base = (gt_exchange){.ops = &mesh_ops, .self = -1, .stop = stop};
+    gt_err err = gt__exchange_init(&mesh->base, &mesh_ops, stop);
     pthread_mutex_init(&mesh->mutex, NULL);
-    pthread_cond_init(&mesh->changed, NULL);
+    gt__condition_init(&mesh->changed);
+    mesh->base.mutex = &mesh->mutex;
+    mesh->base.arrived = &mesh->changed;
+    mesh->base.messages = &mesh->arrived;
     mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    gt_err err = open_mesh(mesh, server);
+    if (err == GT_OK)
+        err = open_mesh(mesh, server);
     if (err != GT_OK) {
         close_mesh(&mesh->base);
         return err;

@@ -19,23 +19,26 @@ typedef struct gt_mesh_link {
     struct gt_mesh_link *next;
     gt_link *link;
     int32_t worker;      /* at the other end; -1: it has not said */
-    uint64_t generation; /* of the peer, when the link was made */
+    gt_life life;        /* of that worker */
     gt_message *sending; /* off the peer's queue, its header written */
     size_t sent;         /* bytes of it */
     gt_message *arriving;
-    size_t arrived; /* bytes of it */
+    size_t arrived, expected; /* bytes of it in the stream */
+    bool dropping;            /* they are: there was no memory for them */
     gt_mesh_segment *segments;
 } gt_mesh_link;
 
 /* Another worker, with the mutex. */
 typedef struct gt_mesh_peer {
     char name[64], address[128];
-    char gone[160];      /* why; "": it is not, as far as we know */
-    uint64_t generation; /* counts introductions after the first */
+    gt_life life;      /* the one that our stream has been told of; 0: none yet */
+    gt_life newest;    /* the last one we have heard of, if only from itself: those before it are gone */
+    gt_life gone_life; /* the one that `gone` is about */
+    char gone[160];    /* why; "": it is not, as far as we know */
     gt_message *queue, **last;
     bool wanted; /* somebody waits for a message of it */
     bool connecting;
-    gt_link *fresh; /* what an attempt has got */
+    gt_link *fresh; /* what an attempt has got, to `life` */
     uint64_t deadline, again_ns;
 } gt_mesh_peer;
 
@@ -52,6 +55,7 @@ typedef struct gt_mesh {
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     bool joined;
+    gt_life life;
     uint64_t key;
     gt_mesh_peer **peers; /* by worker */
     int32_t peer_count;
@@ -60,6 +64,12 @@ typedef struct gt_mesh {
     atomic_bool any_returned; /* to be seen without the mutex */
     unsigned attempts;        /* threads that connect */
 } gt_mesh;
+
+/* With the mutex: whether a link leads to the worker that our stream means. */
+static inline bool gt__mesh_leads_to(const gt_mesh_link *end, const gt_mesh_peer *peer)
+{
+    return !peer->life || !end->life || end->life == peer->life;
+}
 
 /* With the mutex: the message is sent, or will never be. */
 static inline void gt__mesh_return(gt_mesh *mesh, gt_message *message)

@@ -33,7 +33,7 @@ static gt_message *next_message(gt_mesh *mesh, gt_mesh_link *end)
     gt_message *message = NULL;
     pthread_mutex_lock(&mesh->mutex);
     gt_mesh_peer *peer = end->worker >= 0 && end->worker < mesh->peer_count ? mesh->peers[end->worker] : NULL;
-    if (peer && (message = peer->queue)) {
+    if (peer && gt__mesh_leads_to(end, peer) && (message = peer->queue)) {
         peer->queue = message->next;
         if (!peer->queue)
             peer->last = &peer->queue;
@@ -150,8 +150,12 @@ static const char *read_hello(gt_mesh *mesh, gt_mesh_link *end, const gt_instruc
     gt_mesh_peer *peer = knows ? gt__mesh_peer(mesh, (int32_t)ins->result) : NULL;
     if (peer) {
         end->worker = (int32_t)ins->result;
-        end->generation = peer->generation;
-        *peer->gone = 0;
+        end->life = ins->operand[0];
+        if (end->life >= peer->newest) {
+            peer->newest = end->life;
+            *peer->gone = 0;
+            pthread_cond_broadcast(&mesh->changed); /* who waits for its predecessor need not */
+        }
     }
     pthread_mutex_unlock(&mesh->mutex);
     return peer ? NULL : "it is not a worker of this server";
@@ -165,43 +169,65 @@ static bool has_joined(gt_mesh *mesh)
     return joined;
 }
 
+/* A message for which there is room: its bytes follow it, or are in the segment. NULL: there is none. */
+static gt_message *message_with(const gt_message *content, gt_segment *segment)
+{
+    size_t room = segment ? 0 : content->bytes;
+    gt_message *message = malloc(sizeof *message + room);
+    if (!message)
+        return NULL;
+    *message = *content;
+    message->data = segment ? (const void *)segment->data : message + 1;
+    message->owner = segment ? gt__segment_retain(segment) : NULL;
+    return message;
+}
+
+/* In place of a message for which there is no room: its receiver hears of that, and what comes of it is dropped. */
+static gt_message *message_without(const gt_message *content)
+{
+    gt_message *message = malloc(sizeof *message);
+    if (message)
+        *message = (gt_message){.key = content->key, .err = GT_ERR_MEMORY};
+    return message;
+}
+
 static const char *read_header(gt_mesh_link *end, const gt_instruction *ins)
 {
-    uint64_t bytes = ins->operand[1];
+    gt_link *link = end->link;
     gt_segment *segment = NULL;
-    if (end->arriving || bytes > MESSAGE_MAX_BYTES)
+    int64_t err = ins->imm[0].i;
+    gt_message content = {.key = {.from = end->worker, .tag = ins->result, .number = (uint32_t)ins->operand[0]},
+                          .err = err >= GT_OK && err <= GT_ERR_INTERNAL ? (gt_err)err : GT_ERR_INTERNAL,
+                          .bytes = ins->operand[1]};
+    if (end->arriving || content.bytes > MESSAGE_MAX_BYTES)
         return "a message inside another, or too large a one";
+    bool mapped = true;
     if (ins->imm[1].u) {
-        segment = end->link->ops->segment ? end->link->ops->segment(end->link, ins->imm[1].u) : NULL;
-        if (!segment || gt__segment_map(segment) != GT_OK || segment->bytes < bytes)
+        segment = link->ops->segment ? link->ops->segment(link, ins->imm[1].u) : NULL;
+        mapped = segment && gt__segment_map(segment) == GT_OK;
+        if (!segment || (mapped && segment->bytes < content.bytes))
             return "a message in a segment that is not there";
-        gt__segment_busy(segment); /* the sender wrote the data before it set the word */
+        if (mapped)
+            gt__segment_busy(segment); /* the sender wrote the data before it set the word */
     }
-    gt_message *message = malloc(sizeof *message + (segment ? 0 : bytes) + 1);
-    if (!message)
+    end->arriving = mapped ? message_with(&content, segment) : NULL;
+    end->dropping = !end->arriving;
+    if (end->dropping && segment)
+        gt__segment_done(segment);
+    if (end->dropping && !(end->arriving = message_without(&content)))
         return "no memory for a message";
-    gt_err err = ins->imm[0].i > GT_OK && ins->imm[0].i <= GT_ERR_INTERNAL ? (gt_err)ins->imm[0].i
-                 : ins->imm[0].i                                           ? GT_ERR_INTERNAL
-                                                                           : GT_OK;
-    *message = (gt_message){.key = {.from = end->worker, .tag = ins->result, .number = (uint32_t)ins->operand[0]},
-                            .err = err,
-                            .data = segment ? (const void *)segment->data : message + 1,
-                            .bytes = bytes,
-                            .owner = segment ? gt__segment_retain(segment) : NULL};
-    if (!segment)
-        ((char *)(message + 1))[bytes] = 0; /* a failure's text ends, whoever wrote it */
-    end->arriving = message;
-    end->arrived = segment ? bytes : 0;
+    end->expected = segment ? 0 : content.bytes;
+    end->arrived = 0;
     return NULL;
 }
 
 static const char *read_bytes(gt_mesh_link *end, const gt_slot *record)
 {
-    gt_message *message = end->arriving;
     uint64_t bytes = record->ins.imm[1].u;
-    if (!message || record->ins.imm[0].u != end->arrived || bytes > message->bytes - end->arrived)
+    if (!end->arriving || record->ins.imm[0].u != end->arrived || bytes > end->expected - end->arrived)
         return "pieces of a message out of order";
-    memcpy((uint8_t *)(message + 1) + end->arrived, record + 1, bytes);
+    if (!end->dropping)
+        memcpy((uint8_t *)(end->arriving + 1) + end->arrived, record + 1, bytes);
     end->arrived += bytes;
     return NULL;
 }
@@ -218,7 +244,7 @@ static const char *read_record(gt_mesh *mesh, gt_mesh_link *end, const gt_slot *
     else
         wrong =
             record->ins.op == GT_OP_data ? read_bytes(end, record) : "a record that has no place between workers";
-    if (!wrong && end->arriving && end->arrived == end->arriving->bytes)
+    if (!wrong && end->arriving && end->arrived == end->expected)
         message_arrived(mesh, end);
     return wrong;
 }

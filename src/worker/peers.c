@@ -42,22 +42,20 @@ static gt_err post_tensor(gt_worker *worker, int32_t to, uint64_t tag, const gt_
     gt_view view;
     gt_buffer *temporary;
     GT_TRY(gt__worker_contiguous(worker, entry, &view, &temporary));
-    GT_TRY(worker->engine->ops->sync(worker->engine));
     size_t bytes = gt__meta_bytes(&view.meta);
-    gt_buffer *lent = temporary ? temporary : entry->buffer;
-    gt_err err;
-    if (worker->engine->ops->host_memory) {
-        lent->references += !temporary; /* the temporary's one reference goes with it */
-        err = exchange->ops->post(exchange, to, tag, 0, GT_OK, view.data, bytes, lent);
-        if (err != GT_OK)
-            gt__buffer_release(worker->store, lent);
-        return err;
-    }
-    void *host = malloc(bytes + 1);
-    err = host ? worker->engine->ops->read(worker->engine, view.data, host, bytes)
-               : gt__fail(GT_ERR_MEMORY, "out of memory");
-    if (err == GT_OK)
-        err = exchange->ops->post(exchange, to, tag, 0, GT_OK, host, bytes, NULL);
+    bool lends = worker->engine->ops->host_memory;
+    void *host = lends ? NULL : malloc(bytes + 1);
+    gt_err err = worker->engine->ops->sync(worker->engine);
+    if (err == GT_OK && !lends)
+        err = host ? worker->engine->ops->read(worker->engine, view.data, host, bytes)
+                   : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err == GT_OK && lends) {
+        gt_buffer *lent = temporary ? temporary : entry->buffer;
+        lent->references++;
+        err = gt__exchange_post(exchange, to, tag, 0, view.data, bytes, lent);
+        lent->references -= err != GT_OK;
+    } else if (err == GT_OK)
+        err = gt__exchange_post(exchange, to, tag, 0, host, bytes, NULL);
     free(host);
     if (temporary)
         gt__buffer_release(worker->store, temporary);
@@ -80,8 +78,8 @@ static void send_tensor(gt_worker *worker, const gt_instruction *ins)
         exchange->failed = entry->poison->origin;
     } else if ((err = post_tensor(worker, to, tag, entry)) != GT_OK)
         why = gt_error_text();
-    if (err != GT_OK && gt__exchange_post_failure(exchange, to, tag, 0, err, why) != GT_OK)
-        gt__log_error("worker %s cannot send to worker %d: %s", worker->name, to, gt_error_text());
+    if (err != GT_OK)
+        gt__exchange_post_failure(exchange, to, tag, 0, err, why);
 }
 
 static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
@@ -90,7 +88,7 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     gt_message *message;
     gt_view *view = &entry->view;
     GT_TRY(gt__meta_set(&view->meta, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
-    GT_TRY(exchange->ops->take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
+    GT_TRY(gt__exchange_take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
     gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
     if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))
         err = gt__fail(GT_ERR_PROTOCOL, "recv: %zu bytes came for a tensor of %zu", message->bytes,
@@ -127,8 +125,9 @@ static gt_meta result_meta(const gt_collective_call *call)
 
 static gt_err check_call(const gt_collective_call *call)
 {
+    bool in_parts = call->op != GT_OP_all_reduce && call->op != GT_OP_broadcast;
     if (call->self >= call->count ||
-        (call->whole->rank && (call->axis >= call->whole->rank || call->axis_after >= call->whole->rank)))
+        (in_parts && (call->axis >= call->whole->rank || call->axis_after >= call->whole->rank)))
         return gt__fail(GT_ERR_PROTOCOL, "%s: party %u of %u, axes %u and %u", gt__op_table[call->op].name,
                         call->self, call->count, call->axis, call->axis_after);
     return GT_OK;
@@ -154,6 +153,8 @@ static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_coll
     return worker->engine->ops->sync(worker->engine);
 }
 
+/* `entry` NULL: there is no place for the result. The others hear of that, as of everything that keeps us from taking
+ * part. */
 static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
 {
     gt_meta whole;
@@ -169,14 +170,15 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
                                .axis_after = ins->operand[2] >> 8 & 0xff,
                                .whole = &whole};
     GT_TRY(check_call(&call));
-    gt_view *out = &entry->view;
     gt_poison *poison = NULL;
-    gt_err err = take_operand(worker, ins, &call, &in, &temporary);
-    out->meta = result_meta(&call);
-    if (err == GT_OK)
-        err = gt__store_allocate(worker->store, out, &entry->buffer);
+    gt_err err = entry ? take_operand(worker, ins, &call, &in, &temporary)
+                       : gt__fail(GT_ERR_MEMORY, "the worker has no room for another tensor");
     if (err == GT_OK) {
-        call.out = out;
+        entry->view.meta = result_meta(&call);
+        err = gt__store_allocate(worker->store, &entry->view, &entry->buffer);
+    }
+    if (err == GT_OK) {
+        call.out = &entry->view;
         call.out_buffer = entry->buffer;
     } else
         call.poison = poison = gt__poison_new(err, gt_error_text());
@@ -198,7 +200,7 @@ static void introduce(gt_worker *worker, const gt_instruction *ins, const gt_slo
     memcpy(name, tail, sizeof name);
     memcpy(address, tail + 1, sizeof address);
     name[sizeof name - 1] = address[sizeof address - 1] = 0;
-    worker->exchange->ops->introduce(worker->exchange, (int32_t)ins->result, name, address);
+    worker->exchange->ops->introduce(worker->exchange, (int32_t)ins->result, ins->operand[0], name, address);
 }
 
 bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
@@ -225,8 +227,7 @@ bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slo
     case GT_OP_all_gather:
     case GT_OP_broadcast:
     case GT_OP_all_to_all:
-        if (!(entry = result_entry(worker, ins)))
-            return true;
+        entry = result_entry(worker, ins);
         err = run_collective(worker, ins, tail, entry);
         break;
     default:
@@ -234,7 +235,7 @@ bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slo
     }
     if (err == GT_OK)
         entry->state = GT_ENTRY_TENSOR;
-    else
+    else if (entry)
         keep(worker, entry, err);
     gt__peers_reclaim(worker);
     return true;

@@ -307,7 +307,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
     gt__timing_init(&worker->timing);
-    GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.key));
+    GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
     err = run_stream(worker, options);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());

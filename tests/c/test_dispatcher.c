@@ -424,6 +424,41 @@ static void test_worker_leaves(const void *argument)
     server_stop(&s);
 }
 
+/* What computes on a lost tensor is not computed: what it would have used up goes all the same. */
+static void test_lost_and_consumed(const void *argument)
+{
+    (void)argument;
+    server s;
+    static gt_slot record[1 + GT_MAX_TAIL];
+    server_new(&s, false);
+    gt_link *fragile = server_link(&s), *other = server_link(&s), *client = server_link(&s);
+    server_start(&s);
+    join_worker(fragile, "fragile");
+    join_client(client);
+    send_full(client, 1, 4, 1.0);
+    gt__link_flush(client);
+    while (CHECK(receive(fragile, record)) && record->ins.op != GT_OP_full)
+        continue;
+    join_worker(other, "other");
+    gt__link_close(fragile);
+    do /* it is alone */
+        CHECK(receive(client, record));
+    while ((record->ins.op != GT_OP_welcome || record->ins.imm[1].i != 2) && !client->dead);
+    CHECK(receive(client, record) && record->ins.op == GT_OP_welcome && record->ins.imm[1].i == 1);
+    send_full(client, 2, 4, 1.0);
+    send_ins(client, (gt_instruction){
+                         .op = GT_OP_add, .flags = GT_FLAG_CONSUMES, .result = 3, .operand = {2, 1}});
+    send_ins(client, (gt_instruction){.op = GT_OP_sync, .result = 9});
+    gt__link_flush(client);
+    CHECK(receive(other, record) && record->ins.op == GT_OP_full);
+    uint64_t slot = record->ins.result;
+    CHECK(receive(other, record) && record->ins.op == GT_OP_free && record->ins.result == slot);
+    CHECK(receive(other, record) && record->ins.op == GT_OP_sync);
+    gt__link_close(client);
+    gt__link_close(other);
+    server_stop(&s);
+}
+
 /* With another worker there, the session moves on without a pause. */
 static void test_worker_replaced(const void *argument)
 {
@@ -639,6 +674,7 @@ int main(int argc, char **argv)
     check_run("a client leaves by tcp", test_client_leaves, "tcp");
     check_run("a worker leaves by memory", test_worker_leaves, "memory");
     check_run("a worker leaves by tcp", test_worker_leaves, "tcp");
+    check_run("a lost tensor and one used up", test_lost_and_consumed, NULL);
     check_run("a worker is replaced by memory", test_worker_replaced, "memory");
     check_run("a worker is replaced by tcp", test_worker_replaced, "tcp");
     check_run("a worker leaves during an upload", test_worker_leaves_upload, NULL);

@@ -2,6 +2,7 @@
  * test_pressure.c: peers that do not keep up. Clients that do not read, workers that do not take what they are sent,
  * either of them gone in the middle: nobody else waits, nothing is lost, and nothing grows without bound.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -555,6 +556,40 @@ static void test_untaken_segments(const void *argument)
         gt__segment_release(segments[k]);
 }
 
+static int open_descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* With any number of descriptors left a pair is whole, or there is none, and nothing stays open. */
+static void test_pair_descriptors(const void *argument)
+{
+    (void)argument;
+    gt_link *a, *b;
+    struct rlimit before, few;
+    int open_before = open_descriptors();
+    gt_err err = GT_ERR_MEMORY;
+    getrlimit(RLIMIT_NOFILE, &before);
+    for (rlim_t more = 0; more < 64 && err != GT_OK; more++) {
+        few = before;
+        few.rlim_cur = (rlim_t)open_before + more; /* low numbers are taken first */
+        setrlimit(RLIMIT_NOFILE, &few);
+        err = gt__link_memory_pair(&a, &b);
+        setrlimit(RLIMIT_NOFILE, &before);
+        CHECK(err == GT_OK || open_descriptors() == open_before);
+    }
+    if (!CHECK_EQ(err, GT_OK))
+        return;
+    gt_slot record[1 + GT_MAX_TAIL];
+    CHECK(send_free(a, 7) && (gt__link_flush(a), receive(b, record)) && record->ins.result == 7);
+    gt__link_close(a);
+    gt__link_close(b);
+    CHECK_EQ(open_descriptors(), open_before);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -570,5 +605,6 @@ int main(int argc, char **argv)
     check_run("an unheard worker is left", test_unheard_worker, "");
     check_run("segments end", test_segments_end, NULL);
     check_run("untaken segments", test_untaken_segments, NULL);
+    check_run("descriptors of a pair", test_pair_descriptors, NULL);
     return check_end();
 }

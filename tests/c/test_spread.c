@@ -9,7 +9,9 @@
 #include "client_fixture.h"
 #include "dispatcher.h"
 #include "placement.h"
+#include "shortage.h"
 #include "signals.h"
+#include "spread.h"
 #include "worker.h"
 
 enum { WORKERS = 4, ROWS = 10, COLUMNS = 6 };
@@ -297,7 +299,7 @@ static void test_a_worker_goes_on(const void *argument)
     pthread_t thread;
     if (!OK(gt__exchange_local(board, NULL, &peer)) || !OK(gt__link_memory_pair(&link, &theirs)))
         return;
-    OK(peer->ops->join(peer, 1, 0));
+    OK(peer->ops->join(peer, 1, 1, 0));
     lone_worker w = {.options = {.name = "zero", .backend = "cpu", .threads = 1, .board = board}, .link = theirs};
     pthread_create(&thread, NULL, lone_main, &w);
     const gt_slot *hello = hear(link);
@@ -314,11 +316,11 @@ static void test_a_worker_goes_on(const void *argument)
     say(link, (gt_instruction){.op = GT_OP_free, .result = 2}, 0);
     say(link, (gt_instruction){.op = GT_OP_abs, .result = 2, .operand = {3}}, 0);
     gt__link_flush(link);
-    if (OK(peer->ops->take(peer, 0, 8, 0, &message))) {
+    if (OK(gt__exchange_take(peer, 0, 8, 0, &message))) {
         CHECK(message->bytes == 8 && ((const float *)message->data)[1] == 5);
         peer->ops->done(peer, message);
     }
-    OK(peer->ops->post(peer, 0, 7, 0, GT_OK, (float[]){1, 2}, 8, NULL));
+    OK(gt__exchange_post(peer, 0, 7, 0, (float[]){1, 2}, 8, NULL));
     for (uint64_t slot = 4; slot; slot = slot == 4 ? 2 : 0) {
         say(link, (gt_instruction){.op = GT_OP_fetch, .result = slot, .operand = {slot}}, 0);
         const gt_slot *answer = hear(link);
@@ -332,6 +334,144 @@ static void test_a_worker_goes_on(const void *argument)
     gt__board_free(board);
 }
 
+/* ---- a dispatcher that runs out of memory -------- */
+
+/* The dispatcher's side of workers, whose streams we read. */
+typedef struct streams {
+    gt_dispatcher dispatcher;
+    gt_session session;
+    gt_dispatch_worker worker[WORKERS], *workers[WORKERS];
+    gt_peer peer[WORKERS];
+    gt_link *ends[WORKERS];
+    int32_t all[WORKERS];
+} streams;
+
+static streams *streams_new(void)
+{
+    streams *s = calloc(1, sizeof *s);
+    s->dispatcher = (gt_dispatcher){.workers = s->workers, .worker_count = WORKERS, .next_tag = 1};
+    s->session = (gt_session){.dispatcher = &s->dispatcher, .home = &s->worker[0]};
+    OK(gt__handles_init(&s->session.handles));
+    OK(gt__spreading_new(&s->session));
+    for (int32_t k = 0; k < WORKERS; k++) {
+        s->peer[k].dispatcher = &s->dispatcher;
+        s->worker[k].index = s->all[k] = k;
+        s->worker[k].peer = &s->peer[k];
+        s->workers[k] = &s->worker[k];
+        OK(gt__link_memory_pair(&s->worker[k].link, &s->ends[k]));
+    }
+    return s;
+}
+
+static void streams_free(streams *s)
+{
+    gt__spreading_free(&s->session);
+    gt__handles_free(&s->session.handles);
+    for (int k = 0; k < WORKERS; k++) {
+        gt__link_close(s->worker[k].link);
+        gt__link_close(s->ends[k]);
+        free(s->worker[k].free_slots);
+        free(s->worker[k].outbox);
+    }
+    free(s);
+}
+
+/* How many records of an op have been written for a worker. */
+static unsigned written(streams *s, int worker, gt_opcode op)
+{
+    const gt_slot *slots;
+    size_t available;
+    unsigned count = 0;
+    gt__link_flush(s->worker[worker].link);
+    while ((slots = gt__link_peek(s->ends[worker], &available))) {
+        count += slots->ins.op == op;
+        gt__link_consume(s->ends[worker], 1u + slots->ins.tail);
+    }
+    return count;
+}
+
+/* From one layout to another, with memory that runs out; true: it did. Every worker gets its record, or none does. */
+static bool arrange_short(gt_layout *(*before)(const streams *), gt_layout *(*after)(const streams *), unsigned allowed,
+                          unsigned members, gt_opcode ops[2])
+{
+    streams *s = streams_new();
+    gt_handle *handle;
+    uint32_t slots[WORKERS] = {1, 1, 1, 1};
+    gt_layout *from = before(s), *to = after(s);
+    OK(gt__handles_insert(&s->session.handles, 1, &handle));
+    *handle = (gt_handle){.id = 1, .worker = GT_NO_WORKER};
+    OK(gt__meta_set(&handle->meta, GT_FLOAT32, 2, (int64_t[]){WORKERS, WORKERS}));
+    OK(gt__spread_set(&s->session, handle, from, slots));
+    gt_source source = gt__spread_source(&s->session, handle);
+    shortage_begin(allowed, false);
+    gt_err err = gt__spread_arrange(&s->session, &source, to, slots);
+    bool struck = shortage_end();
+    CHECK_EQ(err, struck ? GT_ERR_MEMORY : GT_OK);
+    unsigned sent = written(s, 0, ops[0]);
+    for (unsigned k = 1; k < members; k++)
+        CHECK_EQ(written(s, (int)k, ops[1]), sent);
+    CHECK(sent == 1 || (struck && !sent));
+    gt__layout_release(to);
+    streams_free(s);
+    return struck;
+}
+
+static gt_layout *split_rows(const streams *s)
+{
+    return gt__layout_even(0, WORKERS, s->all, WORKERS);
+}
+
+static gt_layout *split_columns(const streams *s)
+{
+    return gt__layout_even(1, WORKERS, s->all, WORKERS);
+}
+
+static gt_layout *owed(const streams *s)
+{
+    gt_layout *like = split_rows(s), *layout = gt__layout_like(like, GT_PARTIAL, 0);
+    gt__layout_release(like);
+    return layout;
+}
+
+static gt_layout *everywhere(const streams *s)
+{
+    return gt__layout_replicated(s->all, WORKERS);
+}
+
+static gt_layout *on_first(const streams *s)
+{
+    return gt__layout_replicated(s->all, 1);
+}
+
+static gt_layout *on_second(const streams *s)
+{
+    return gt__layout_replicated(s->all + 1, 1);
+}
+
+static void test_half_sent(const void *argument)
+{
+    (void)argument;
+    static const struct {
+        gt_layout *(*before)(const streams *), *(*after)(const streams *);
+        unsigned members;
+        gt_opcode ops[2]; /* to the first, and to the others */
+    } cases[] = {
+        {split_rows, everywhere, WORKERS, {GT_OP_all_gather, GT_OP_all_gather}},
+        {split_rows, split_columns, WORKERS, {GT_OP_all_to_all, GT_OP_all_to_all}},
+        {owed, everywhere, WORKERS, {GT_OP_all_reduce, GT_OP_all_reduce}},
+        {owed, split_columns, WORKERS, {GT_OP_reduce_scatter, GT_OP_reduce_scatter}},
+        {on_first, everywhere, WORKERS, {GT_OP_broadcast, GT_OP_broadcast}},
+        {on_first, on_second, 2, {GT_OP_send, GT_OP_recv}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        unsigned allowed = 0;
+        gt_opcode ops[] = {cases[k].ops[0], cases[k].ops[1]};
+        while (arrange_short(cases[k].before, cases[k].after, allowed, cases[k].members, ops))
+            allowed++;
+        CHECK(allowed > 2);
+    }
+}
+
 int main(int argc, char **argv)
 {
     char runtime[] = "/tmp/gt-test-XXXXXX";
@@ -342,6 +482,7 @@ int main(int argc, char **argv)
     check_run("layouts", test_layouts, NULL);
     check_run("config records", test_config_records, NULL);
     check_run("a worker goes on while it waits", test_a_worker_goes_on, NULL);
+    check_run("memory that runs out between two records", test_half_sent, NULL);
     check_run("embedded workers", test_embedded, NULL);
     check_run("workers that meet by memory", test_links, "");
     check_run("workers that meet by tcp", test_links, "tcp://");
