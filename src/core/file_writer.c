@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,7 @@ static struct {
     ino_t inode;
 } remembered[REMEMBERED];
 static unsigned remembered_next;
+static pid_t remembered_by; /* a child does not write to its parent's files */
 static pthread_mutex_t remembered_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* Whether this process has written to the file before; it has, from now on. */
@@ -62,6 +64,9 @@ static bool remember(const struct stat *info)
 {
     bool known = false;
     pthread_mutex_lock(&remembered_mutex);
+    if (remembered_by != getpid())
+        memset(remembered, 0, sizeof remembered);
+    remembered_by = getpid();
     for (unsigned k = 0; k < REMEMBERED; k++)
         known |= remembered[k].inode == info->st_ino && remembered[k].device == info->st_dev;
     if (!known) {
@@ -73,23 +78,26 @@ static bool remember(const struct stat *info)
     return known;
 }
 
+/* Empties the file, unless this process has written to it before. EBUSY: it has, and must not; EWOULDBLOCK: another process
+ * writes to it now, and holds its lock. */
 static int open_file(const char *path, bool exclusive, uint64_t *size)
 {
     struct stat info;
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (fd < 0 || fstat(fd, &info))
+    *size = 0;
+    if (fd < 0 || fstat(fd, &info) || !S_ISREG(info.st_mode))
         return fd;
-    bool append = S_ISREG(info.st_mode) && remember(&info);
-    if (append && exclusive) {
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some file systems have no locks */
+    bool known = remember(&info);
+    int problem = known && exclusive ? EBUSY : !known && !locked ? EWOULDBLOCK : 0;
+    if (!problem && !known && ftruncate(fd, 0))
+        problem = errno;
+    if (problem) {
         close(fd);
-        errno = EBUSY;
+        errno = problem;
         return -1;
     }
-    if (!append && S_ISREG(info.st_mode) && ftruncate(fd, 0)) {
-        close(fd);
-        return -1;
-    }
-    *size = append ? (uint64_t)info.st_size : 0;
+    *size = known ? (uint64_t)info.st_size : 0;
     return fd;
 }
 
@@ -233,6 +241,25 @@ static void writer_free(gt_file_writer *writer)
     free(writer);
 }
 
+/* The file, or, where that is somebody else's, one beside it. */
+static bool open_somewhere(gt_file_writer *writer, const gt_file_options *options)
+{
+    bool others = false;
+    for (unsigned k = 2; writer->path; k++) {
+        writer->fd = open_file(writer->path, options->exclusive, &writer->written);
+        if (writer->fd >= 0 || (errno != EBUSY && errno != EWOULDBLOCK))
+            break;
+        others |= errno == EWOULDBLOCK;
+        free(writer->path);
+        /* a log may be rotated, and then the small numbers are its old files */
+        if (asprintf(&writer->path, "%s.%u", options->path, options->exclusive ? k : (unsigned)getpid() + k - 2) < 0)
+            writer->path = NULL;
+    }
+    if (writer->fd >= 0 && others)
+        gt__log_error("another process writes the %s %s; this one's is %s", options->what, options->path, writer->path);
+    return writer->fd >= 0;
+}
+
 gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
 {
     gt_file_writer *writer = calloc(1, sizeof *writer);
@@ -252,15 +279,9 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     pthread_mutex_init(&writer->mutex, NULL);
     pthread_cond_init(&writer->changed, NULL);
     gt_err err = GT_OK;
-    for (unsigned k = 2; writer->path && (writer->fd = open_file(writer->path, options->exclusive, &writer->written)) < 0 &&
-                         errno == EBUSY; k++) {
-        free(writer->path);
-        if (asprintf(&writer->path, "%s.%u", options->path, k) < 0)
-            writer->path = NULL;
-    }
     if (!writer->path || !writer->ring || (options->translate && !writer->text))
         err = gt__fail(GT_ERR_MEMORY, "out of memory");
-    else if (writer->fd < 0)
+    else if (!open_somewhere(writer, options))
         err = gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
     sigset_t all, before;
     sigfillset(&all);

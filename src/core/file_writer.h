@@ -34,7 +34,8 @@ typedef struct gt_file_options {
 
 enum { GT_FILE_BUFFER = 256 * 1024 }; /* the most that one reserve may ask for */
 
-/* Creates or empties the file; one that this process has written to before is appended to, unless exclusive. */
+/* Creates or empties the file; one that this process has written to before is appended to, unless exclusive. Where another
+ * process writes to it, the file is path.<process id> (path.2, ... if exclusive), which is said on standard error. */
 gt_err gt__file_open(const gt_file_options *options, gt_file_writer **writer);
 
 /* What a writer begins with: the buffer being filled. */

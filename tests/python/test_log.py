@@ -224,6 +224,53 @@ def test_a_full_disk_stops_the_log_and_not_the_work(programs):
     assert process.errors.read_text().count("the instruction log stops: /dev/full: No space left on device") == 1
 
 
+@pytest.mark.parametrize("variable", ["GT_INSTRUCTION_LOG", "GT_TAPE"])
+@pytest.mark.parametrize("forked", [False, True], ids=["started", "forked"])
+def test_two_processes_do_not_write_to_one_file(programs, variable, forked):
+    """A program that starts others hands its environment on: each has its own log, and none is lost."""
+    path = programs.directory / "shared"
+    process = programs.python(
+        """
+        import os, subprocess, sys
+        import gt
+
+        def work(number):
+            a = gt.ones(number)
+            for _ in range(100):
+                a = a + 1
+            print(a.sum().item(), flush=True)
+
+        if sys.argv[1] == "child":
+            work(3)
+            sys.exit()
+        work(2)
+        if sys.argv[1] == "started":
+            subprocess.run([sys.executable, __file__, "child"], check=True)
+        elif child := os.fork():
+            assert os.waitpid(child, 0)[1] == 0
+        else:
+            work(3)
+            gt.disconnect()
+            os._exit(0)
+        work(2)
+        """,
+        "forked" if forked else "started",
+        **{variable: path},
+    )
+    assert process.wait() == 0, process.text()
+    assert process.output.read_text() == "202.0\n303.0\n202.0\n"
+    beside = [file for file in programs.directory.iterdir() if re.fullmatch(r"shared\.\d+", file.name)]
+    assert len(beside) == 1
+    assert process.errors.read_text().count(f"shared; this one's is {beside[0]}") == 1
+    if variable == "GT_TAPE":
+        return
+    adds = [sum("RECV" in line and "op=add" in line for line in file.read_text().splitlines() if "WORKER" not in line)
+            for file in (path, *beside)]
+    assert adds == [200, 100]
+    for file in (path, *beside):
+        parse(file.read_text())
+
+
 def test_a_log_that_cannot_be_written(programs):
     path = programs.directory / "no" / "such" / "log"
     process = programs.python("import gt; gt.ones(1).item()", GT_INSTRUCTION_LOG=path)
