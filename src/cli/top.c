@@ -144,6 +144,7 @@ static void lose(viewer *session)
              gt_error_text());
     gt__watcher_close(&session->watcher);
     gt__top_clear(&session->top);
+    session->view.paused = false;
     session->retry_ns = gt__deadline_ns(RETRY_MS);
     gt__screen_draw(&session->top, &session->view);
 }
@@ -181,8 +182,9 @@ static gt_err run_screen(viewer *session)
         gt_top_action action = gt__screen_keys(&session->view);
         if (action == GT_TOP_QUIT)
             break;
-        if (action == GT_TOP_NEXT_SERVER) {
+        if (action == GT_TOP_NEXT_SERVER && session->view.servers > 1) {
             session->view.which++;
+            session->view.paused = false; /* or nothing of it would be seen */
             gt__watcher_close(&session->watcher);
             session->retry_ns = 0;
         } else if (action == GT_TOP_REDRAW)

@@ -7,9 +7,9 @@
 void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
 {
     char a[16], b[16], c[16], d[16];
-    fprintf(out, "gt top  %s  up %.0fs  %zu workers  %zu clients  %s instructions/s  dispatcher %.0f%% cpu\n\n",
-            view->address, top->seconds, top->worker_count, top->client_count,
-            gt__short_number(top->rate, false, a), 100 * top->cpu);
+    fprintf(out, "gt top  %s  up %.0fs  %zu worker%s  %zu client%s  %s instructions/s  dispatcher %.0f%% cpu\n\n",
+            view->address, top->seconds, top->worker_count, top->worker_count == 1 ? "" : "s", top->client_count,
+            top->client_count == 1 ? "" : "s", gt__short_number(top->rate, false, a), 100 * top->cpu);
     fprintf(out, "%-20s %-10s %6s %7s %8s %7s %7s %6s  %s\n", "WORKER", "ENGINE", "IDLE", "OPS/S", "BYTES/S",
             "MEMORY", "LIMIT", "QUEUE", "ACTIVITY");
     for (size_t k = 0; k < top->worker_count; k++) {
@@ -23,10 +23,10 @@ void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
                 fprintf(out, " %s %.0f%%", gt__category_table[category].name, 100 * worker->share[category]);
         fputc('\n', out);
     }
-    fprintf(out, "\n%-6s %-20s %6s %8s %8s %8s\n", "CLIENT", "NAME", "SHARE", "TENSORS", "BYTES", "INSTR/S");
+    fprintf(out, "\n%-6s %-24s %6s %8s %8s %8s\n", "CLIENT", "NAME", "SHARE", "TENSORS", "BYTES", "INSTR/S");
     for (size_t k = 0; k < top->client_count; k++) {
         const gt_top_client *client = &top->clients[k];
-        fprintf(out, "%-6.0f %-20.20s %5.0f%% %8s %8s %8s\n", client->number, client->name, 100 * client->share,
+        fprintf(out, "%-6.0f %-24.24s %5.0f%% %8s %8s %8s\n", client->number, client->name, 100 * client->share,
                 gt__short_number(client->tensors, false, a), gt__short_number(client->bytes, true, b),
                 gt__short_number(client->rate, false, c));
     }

@@ -65,6 +65,16 @@ static void put_band(int y, int pair, const char *text)
     attroff(look);
 }
 
+/* Some of a text, on a band that is there (pair; 0: on the plain ground). */
+static void put_part(int y, int x, int pair, const char *text, int length)
+{
+    int look = !pair ? A_NORMAL : state.colours ? COLOR_PAIR(pair) : A_REVERSE;
+    attron(look);
+    if (x < COLS)
+        mvaddnstr(y, x, text, length < COLS - x ? length : COLS - x);
+    attroff(look);
+}
+
 /* A run of cells of one category: its colour with its name if there is room, or its letter. */
 static void put_run(int y, int x, int length, int category)
 {
@@ -113,16 +123,26 @@ static void put_legend(int y, const bool used[GT_CATEGORY_COUNT])
 
 /* ---- pages -------------------------------------------------------------------------------------------------- */
 
-/* Returns the line after the last worker. Where the terminal is narrow the bar is short, and numbers go last. */
+/* Of columns that end at ends[], the width of those that a line has room for beside `others` and the shortest bar. */
+static int fitting(const int *ends, int count, int others)
+{
+    while (count > 1 && others + LEAST_BAR + ends[count - 1] > COLS)
+        count--;
+    return ends[count - 1];
+}
+
+/* Returns the line after the last worker. Where the terminal is narrow the bar is short, and the last columns go. */
 static int draw_workers(const gt_top *top, int y, int last, bool used[GT_CATEGORY_COUNT])
 {
-    enum { NAME = 18, NUMBERS = 41 };
-    int bar = COLS - NAME - NUMBERS - 2;
+    enum { NAME = 18 };
+    static const int ends[] = {5, 12, 21, 33, 40};
+    int numbers = fitting(ends, 5, NAME + 3), bar = COLS - NAME - numbers - 3;
     bar = bar < LEAST_BAR ? LEAST_BAR : bar;
     char line[512], a[16], b[16], c[16], d[16];
-    snprintf(line, sizeof line, "%-*s %-*s %5s %6s %8s %11s %6s", NAME - 1, "WORKER", bar + 2, "ACTIVITY", "IDLE",
-             "OPS/S", "BYTES/S", "MEMORY", "QUEUE");
-    put_band(y++, PAIR_HEADER, line);
+    snprintf(line, sizeof line, "%5s %6s %8s %11s %6s", "IDLE", "OPS/S", "BYTES/S", "MEMORY", "QUEUE");
+    put_band(y, PAIR_HEADER, "WORKER");
+    put_part(y, NAME, PAIR_HEADER, "ACTIVITY", COLS - NAME);
+    put_part(y++, NAME + bar + 3, PAIR_HEADER, line, numbers);
     for (size_t k = 0; k < top->worker_count && y <= last; k++, y++) {
         const gt_top_worker *worker = &top->workers[k];
         mvprintw(y, 0, "%-*.*s", NAME - 1, NAME - 1, worker->name);
@@ -133,9 +153,7 @@ static int draw_workers(const gt_top *top, int y, int last, bool used[GT_CATEGOR
         snprintf(line, sizeof line, "%4.0f%% %6s %8s %11s %6.0f", 100 * worker->idle,
                  gt__short_number(worker->ops, false, a), gt__short_number(worker->bytes, true, b), memory,
                  worker->queue);
-        int x = NAME + bar + 3;
-        if (x < COLS)
-            mvaddnstr(y, x, line, COLS - x);
+        put_part(y, NAME + bar + 3, 0, line, numbers);
         if (k + 1 < top->worker_count && y == last) {
             mvprintw(y, 0, "... and %zu more", top->worker_count - k);
             clrtoeol();
@@ -146,24 +164,27 @@ static int draw_workers(const gt_top *top, int y, int last, bool used[GT_CATEGOR
 
 static int draw_clients(const gt_top *top, int y, int last)
 {
-    enum { NAMES = 24, NUMBERS = 34, MOST = 40 };
-    int bar = COLS - NAMES - NUMBERS - 3;
+    enum { MOST = 40 };
+    static const int ends[] = {7, 16, 25, 34};
+    int name = COLS < 90 ? 16 : 24, names = 8 + name, numbers = fitting(ends, 4, names + 2), bar = COLS - names - numbers - 2;
     bar = bar < LEAST_BAR ? LEAST_BAR : bar > MOST ? MOST : bar;
     char a[16], b[16], c[16], line[256];
-    snprintf(line, sizeof line, "%-7s%-16s %-*s %6s %8s %8s %8s", "CLIENT", "NAME", bar + 2, "", "SHARE",
-             "TENSORS", "BYTES", "INSTR/S");
-    put_band(y++, PAIR_HEADER, line);
+    int length = names + bar + 2 + numbers;
+    snprintf(line, sizeof line, "%-7s%-*s %-*s %6s %8s %8s %8s", "CLIENT", name, "NAME", bar + 2, "", "SHARE", "TENSORS",
+             "BYTES", "INSTR/S");
+    put_band(y, PAIR_HEADER, "");
+    put_part(y++, 0, PAIR_HEADER, line, length);
     for (size_t k = 0; k < top->client_count && y <= last; k++, y++) {
         const gt_top_client *client = &top->clients[k];
-        snprintf(line, sizeof line, "%-7.0f%-16.16s [%-*s] %5.0f%% %8s %8s %8s", client->number,
+        snprintf(line, sizeof line, "%-7.0f%-*.*s [%-*s] %5.0f%% %8s %8s %8s", client->number, name, name,
                  *client->name ? client->name : client->link, bar, "", 100 * client->share,
                  gt__short_number(client->tensors, false, a), gt__short_number(client->bytes, true, b),
                  gt__short_number(client->rate, false, c));
         int filled = (int)(bar * client->share + 0.5);
-        memset(line + NAMES + 1, '#', (size_t)(filled < bar ? filled : bar));
+        memset(line + names + 1, '#', (size_t)(filled < bar ? filled : bar));
         if (k + 1 < top->client_count && y == last)
             snprintf(line, sizeof line, "... and %zu more", top->client_count - k);
-        mvaddnstr(y, 0, line, COLS);
+        put_part(y, 0, 0, line, length);
     }
     return y;
 }

@@ -9,6 +9,7 @@
 #include "autograd.h"
 #include "hello.h"
 #include "log.h"
+#include "program.h"
 #include "signals.h"
 
 unsigned gt__fork_generation;
@@ -66,7 +67,9 @@ static gt_err introduce(gt_client *client, int workers, int timeout_ms)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(timeout_ms));
     gt_welcome welcome = {0};
-    GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, "", ""));
+    char name[sizeof(gt_slot)];
+    gt__program_name(name, sizeof name);
+    GT_TRY(gt__hello_send(client->link, GT_ROLE_CLIENT, name, ""));
     while (welcome.workers < workers) {
         int left = gt__remaining_ms(deadline);
         gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome)

@@ -40,7 +40,8 @@ struct gt_file_writer {
     pthread_cond_t changed;
     size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
     void *context;
-    char *text; /* TEXT_BYTES, if it translates */
+    char *text; /* text_bytes, if it translates */
+    size_t text_bytes; /* TEXT_BYTES, or a file's: what is written at once goes to one */
     unsigned buffers, enough; /* so many waiting wake the thread, if nothing else does */
     buffer *ring;
     unsigned filling;       /* index; the filling side's own */
@@ -146,7 +147,7 @@ static bool write_buffer(gt_file_writer *writer, const buffer *full)
     if (!writer->translate)
         return write_all(writer, full->data, full->used);
     for (const char *from = full->data, *end = from + full->used; from < end;) {
-        size_t bytes = writer->translate(writer->context, &from, end, writer->text, TEXT_BYTES);
+        size_t bytes = writer->translate(writer->context, &from, end, writer->text, writer->text_bytes);
         if (bytes && !write_all(writer, writer->text, bytes))
             return false;
     }
@@ -275,7 +276,8 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     writer->buffers = options->buffers ? options->buffers : BUFFERS;
     writer->enough = options->translate ? writer->buffers * 7 / 8 : 1;
     writer->ring = calloc(writer->buffers, sizeof *writer->ring);
-    writer->text = options->translate ? malloc(TEXT_BYTES) : NULL;
+    writer->text_bytes = options->rotate_bytes && options->rotate_bytes < TEXT_BYTES ? options->rotate_bytes : TEXT_BYTES;
+    writer->text = options->translate ? malloc(writer->text_bytes) : NULL;
     pthread_mutex_init(&writer->mutex, NULL);
     pthread_cond_init(&writer->changed, NULL);
     gt_err err = GT_OK;

@@ -1,6 +1,8 @@
 """The instruction log: golden logs of small programs, its options, and that what fails says where it came from."""
 
+import os
 import re
+import sys
 import textwrap
 
 import pytest
@@ -180,7 +182,8 @@ def test_large_arrays_are_counted(programs):
     assert sizes["RECV", "CreateTensor"] == sizes["WORKER_SEND", "WorkerCreateTensor"] == "2.0MB"
 
 
-def test_the_log_is_rotated_by_size(programs):
+@pytest.mark.parametrize("size", [16 << 10, 1 << 20])
+def test_the_log_is_rotated_by_size(programs, size):
     log = programs.directory / "instructions.log"
     programs.run(
         """
@@ -191,14 +194,14 @@ def test_the_log_is_rotated_by_size(programs):
         gt.synchronize()
         """,
         GT_INSTRUCTION_LOG=log,
-        GT_INSTRUCTION_LOG_SIZE="1M",
+        GT_INSTRUCTION_LOG_SIZE=size,
     )
     files = sorted(path.name for path in programs.directory.iterdir() if path.name.startswith("instructions.log"))
     assert files == ["instructions.log", *(f"instructions.log.{k}" for k in range(1, 5))], "four old ones are kept"
     last = 0
     for name in [*(f"instructions.log.{k}" for k in range(4, 0, -1)), "instructions.log"]:
         path = programs.directory / name
-        assert path.stat().st_size <= 1 << 20
+        assert size / 2 < path.stat().st_size <= size or name == "instructions.log"
         for line in path.read_text().splitlines():
             match = LINE.fullmatch(line)
             assert match, f"a line was parted: {line!r}"
@@ -429,10 +432,8 @@ def test_a_failure_is_found_after_many_operations_on_it(programs):
 
 
 SPREAD_FAILURE = """
-    import pathlib, sys, gt; config = pathlib.Path(__file__).with_name("three.yaml")
+    import sys, gt
     {start}
-    config.write_text("dp: {{shard: {{axis: 0, workers: [0, 1, 2]}}}}")
-    gt.load_config(str(config))
     with gt.signal.context("dp"):
         x = gt.randn(9, 4)
         bad = gt.ones(9, 4)[gt.tensor([0, 1, 2, 3, 4, 5, 6, 7, 99])]
@@ -448,18 +449,21 @@ SPREAD_FAILURE = """
 def test_an_error_of_another_worker_names_its_line_too(programs, processes):
     """The index is wrong on the third worker only; its failure comes to the reader by way of an all-reduce."""
     log = programs.directory / "instructions.log"
+    config = programs.directory / "three.yaml"
+    config.write_text("dp: {shard: {axis: 0, workers: [0, 1, 2]}}")
     if processes:
         server = programs.server("--log", log)
         for number in range(3):
             programs.worker(server.port, "--name", f"auto_worker_{number}" if number else "auto_worker")
             until(lambda: log.read_text().count("RegisterWorker") == number + 1, "the worker in the log")
-        output = programs.run(SPREAD_FAILURE.format(start="gt.connect(sys.argv[1])"), f"localhost:{server.port}")
+        source = SPREAD_FAILURE.format(start="gt.connect(sys.argv[1])")
+        output = programs.run(source, f"localhost:{server.port}", GT_CONFIG=config)
         server.end()
     else:
-        output = programs.run(SPREAD_FAILURE.format(start="gt.gpu_workers(3)"), GT_INSTRUCTION_LOG=log)
+        output = programs.run(SPREAD_FAILURE.format(start="gt.gpu_workers(3)"), GT_INSTRUCTION_LOG=log, GT_CONFIG=config)
     match = re.fullmatch(
         r"indexing: index 99 is out of bounds for dimension 0 with size 9 \(on auto_worker_2\), "
-        r"issued at .*\d-program.py:8 in signal 'dp', instruction #(\d+) of the log\n",
+        r"issued at .*\d-program.py:6 in signal 'dp', instruction #(\d+) of the log\n",
         output,
     )
     assert match, output
@@ -501,3 +505,21 @@ def test_workers_that_meet_are_not_in_the_log_but_what_they_move_is(programs):
     commands = {line["command"] for line in lines if line["event"].startswith("WORKER_")}
     assert {"WorkerAllGather", "WorkerAllReduce"} & commands, commands
     assert all(name.startswith("Worker") for name in commands), commands
+
+
+def test_a_client_is_known_by_its_program(programs):
+    """What `gt top` and the log call it: the script, the module, or the program; and the process."""
+    (programs.directory / "trainer.py").write_text("import gt; gt.ones(1).item()")
+    for number, (arguments, name) in enumerate(
+        [
+            (["-u", programs.directory / "trainer.py", "--fast"], "trainer.py"),
+            (["-W", "ignore", "-m", "trainer"], "trainer"),
+            (["-c", "import gt; gt.ones(1).item()"], os.path.basename(sys.executable)),
+        ]
+    ):
+        log = programs.directory / f"{number}.log"
+        path = os.pathsep.join([str(programs.directory), *sys.path])
+        process = programs.start([sys.executable, *arguments], "named", GT_INSTRUCTION_LOG=log, PYTHONPATH=path)
+        assert process.wait() == 0, process.text()
+        connected = [line for line in parse(log.read_text()) if line["event"] == "CONNECT" and "CLIENT" in line["source"]]
+        assert re.fullmatch(rf"{re.escape(name)}:\d+", details(connected[0])["name"])

@@ -119,6 +119,7 @@ def test_json_tells_what_workers_and_clients_do(programs, busy):
     assert sum(client["share"] for client in said["clients"]) == pytest.approx(1, abs=0.01)
     for client in said["clients"]:
         assert client["tensors"] >= 2 and client["bytes"] >= 2 * 192 * 192 * 4
+        assert re.fullmatch(r"\d+-\w+\.py:\d+", client["name"]), "the program, and its process"
     busy.finish()
 
 
@@ -296,6 +297,10 @@ def test_it_follows_the_size_of_the_terminal(busy, terminal):
         lambda text: text.count("\n") <= 10 and 0 < width(text) < before or "... and" in text, "a short one"
     )
     assert screen.splitlines()[9].startswith("q quit")
+    shown.resize(52, 20)
+    words = lambda text, first: next((line.split() for line in text.splitlines() if line.startswith(first)), [])
+    shown.shows(lambda text: words(text, "WORKER") == ["WORKER", "ACTIVITY", "IDLE", "OPS/S", "BYTES/S"], "whole columns")
+    assert words(shown.screen(), "CLIENT") == ["CLIENT", "NAME", "SHARE", "TENSORS"]
     shown.resize(100, 20)
     shown.shows(lambda text: width(text) == before, "the first size")
     busy.finish()
@@ -307,8 +312,12 @@ def test_several_dispatchers(programs, terminal):
     shown.shows(f"localhost:{ports[0]} (1 of 2)", "the first")
     shown.keys("n")
     shown.shows(f"localhost:{ports[1]} (2 of 2)", "the second")
+    shown.keys("p")
+    shown.shows("PAUSED", "the pause")
     shown.keys("n")
-    shown.shows(f"localhost:{ports[0]} (1 of 2)", "the first again")
+    shown.shows(
+        lambda text: f"localhost:{ports[0]} (1 of 2)" in text and "PAUSED" not in text, "the first again, as it is now"
+    )
 
 
 def test_it_outlives_the_dispatcher_and_finds_the_next(programs, terminal):
