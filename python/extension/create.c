@@ -327,7 +327,13 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
            end = gt__py_literal_double(n[1].kind, n[1].value);
     gt_imm first = {.f = start}, step = {.f = steps > 1 ? (end - start) / (double)(steps - 1) : 0};
     gt_tensor *out = NULL;
-    gt_err err = gt__emit_arange(creation.client, creation.dtype, steps, GT_LITERAL_FLOAT, first, step, &out);
+    gt_tensor *exact = NULL; /* integers are cut off at the end: a step may be a fraction */
+    bool whole = !gt__dtype_is_float(creation.dtype);
+    gt_err err = gt__emit_arange(creation.client, whole ? GT_FLOAT64 : creation.dtype, steps, GT_LITERAL_FLOAT, first, step,
+                                 whole ? &exact : &out);
+    if (err == GT_OK && whole)
+        err = gt_cast(exact, creation.dtype, &out);
+    gt_tensor_release(exact);
     return finish(&creation, err, out);
 }
 

@@ -75,7 +75,8 @@ typedef struct Nest {
     int rank;
     int64_t shape[GT_MAX_RANK];
     gt_literal kind; /* the widest seen */
-    gt_dtype dtype;
+    gt_dtype dtype;  /* wanted, if `given` */
+    bool given;
     uint8_t *next; /* where the next element goes; NULL in the first pass, which only looks */
 } Nest;
 
@@ -165,11 +166,28 @@ static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t 
     return 0;
 }
 
+/* What is no number, or none of 64 bits, in PyTorch's words; a float may be as large as it likes. */
+static int unusual_number(PyObject *object, const Nest *nest, gt_literal *kind, gt_imm *value)
+{
+    bool large = PyErr_ExceptionMatches(PyExc_OverflowError) && PyLong_Check(object);
+    if (large && nest->given && gt__dtype_is_float(nest->dtype)) {
+        PyErr_Clear();
+        *kind = GT_LITERAL_FLOAT;
+        value->f = PyLong_AsDouble(object);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (large)
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+    else if (PyErr_ExceptionMatches(PyExc_TypeError) && !nest->given)
+        PyErr_Format(PyExc_RuntimeError, "Could not infer dtype of %s", Py_TYPE(object)->tp_name);
+    return -1;
+}
+
 static int visit_leaf(PyObject *object, Nest *nest)
 {
-    gt_literal kind;
-    gt_imm value;
-    if (gt__py_number(object, &kind, &value) < 0)
+    gt_literal kind = GT_LITERAL_NONE;
+    gt_imm value = {.i = 0};
+    if (gt__py_number(object, &kind, &value) < 0 && unusual_number(object, nest, &kind, &value) < 0)
         return -1;
     if (kind > nest->kind)
         nest->kind = kind;
@@ -221,7 +239,7 @@ static int visit(PyObject *object, int axis, Nest *nest)
 
 static int from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor)
 {
-    Nest nest = {.kind = GT_LITERAL_NONE};
+    Nest nest = {.kind = GT_LITERAL_NONE, .dtype = dtype, .given = given};
     if (nest_shape(object, &nest) < 0 || visit(object, 0, &nest) < 0)
         return -1;
     if (!given)

@@ -73,10 +73,10 @@ static bool is_device(PyObject *object)
 /* to(dtype), to(other), to(device): devices are the dispatcher's business and change nothing. */
 static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"dtype|other|device", "dtype", "copy", "non_blocking", "device"};
+    static const char *const names[] = {"other|device", "dtype", "non_blocking", "copy", "memory_format"};
     PyObject *values[5];
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
-    if (gt__py_parse("to", args, nargs, kwnames, names, 5, 2, values) < 0)
+    if (gt__py_parse("to", args, nargs, kwnames, names, 5, 4, values) < 0)
         return NULL;
     for (int k = 0; k < 2; k++) {
         gt_dtype wanted;
@@ -117,6 +117,8 @@ CAST_METHOD(float, GT_FLOAT32)
 CAST_METHOD(double, GT_FLOAT64)
 CAST_METHOD(half, GT_FLOAT16)
 CAST_METHOD(bfloat16, GT_BFLOAT16)
+CAST_METHOD(byte, GT_UINT8)
+CAST_METHOD(char, GT_INT8)
 CAST_METHOD(int, GT_INT32)
 CAST_METHOD(long, GT_INT64)
 CAST_METHOD(bool, GT_BOOL)
@@ -240,6 +242,10 @@ static int join_operands(const char *name, bool stacks, PyObject *sequence, int6
         if (!tensor)
             return -1;
         int rank = tensor->meta.rank;
+        if (!stacks && rank == 0) {
+            PyErr_Format(PyExc_RuntimeError, "zero-dimensional tensor (at position %zd) cannot be concatenated", k);
+            return -1;
+        }
         if (k == 0 && gt__py_wrap_axis(dim, rank + stacks, axis) < 0)
             return -1;
         if (!stacks || *axis > rank) {
@@ -315,7 +321,7 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
     if (!tensors) {
         PyErr_NoMemory();
     } else if (count == 0) {
-        PyErr_Format(PyExc_RuntimeError, "%s() expected a non-empty list of Tensors", name);
+        PyErr_Format(stacks ? PyExc_RuntimeError : PyExc_ValueError, "%s(): expected a non-empty list of Tensors", name);
     } else if (join_operands(name, stacks, sequence, dim, tensors, &axis) == 0) {
         int used = stacks ? (int)count : drop_empties(tensors, (int)count);
         gt_err err = stacks ? check_equal_sizes(tensors, used, axis) : GT_OK;
@@ -494,13 +500,27 @@ static PyObject *method_gather(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return gather("gather", gt_gather, self, args, nargs, kwnames);
 }
 
-static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+/* gt_take, with one index as good as a list of one. */
+static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
-    return gather("take", gt_take, self, args, nargs, kwnames);
+    gt_tensor *list = NULL;
+    if (index->meta.rank)
+        return gt_take(a, index, axis, out);
+    gt_err err = gt_reshape(index, 1, (int64_t[]){1}, &list);
+    if (err == GT_OK)
+        err = gt_take(a, list, axis, out);
+    gt_tensor_release(list);
+    return err;
 }
 
-/* self._pick(dim, index): gather where the index is ours, of an op that makes them: neither negative nor too large. */
-static PyObject *method_pick(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return gather("index_select", take_rows, self, args, nargs, kwnames);
+}
+
+/* gather and take by int64 indices that need no look first: ours, classes, words of a vocabulary. */
+static PyObject *pick(gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **), PyObject *self, gt_py_args args,
+                      Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim", "index"};
     PyObject *values[2];
@@ -513,8 +533,18 @@ static PyObject *method_pick(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
         return NULL;
-    gt_err err = a->meta.rank ? gt_gather(a, ((TensorObject *)values[1])->tensor, axis, &out) : gt_copy(a, &out);
+    gt_err err = a->meta.rank ? function(a, ((TensorObject *)values[1])->tensor, axis, &out) : gt_copy(a, &out);
     return gt__py_result(err, out);
+}
+
+static PyObject *method_pick(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return pick(gt_gather, self, args, nargs, kwnames);
+}
+
+static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return pick(gt_take, self, args, nargs, kwnames);
 }
 
 /* src is a tensor, cast to a's dtype, or a number, expanded to the index's shape. */
@@ -681,6 +711,8 @@ PyMethodDef gt__py_movement_methods[] = {
     NOARGS("double", method_double, "double(): to float64."),
     NOARGS("half", method_half, "half(): to float16."),
     NOARGS("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
+    NOARGS("byte", method_byte, "byte(): to uint8."),
+    NOARGS("char", method_char, "char(): to int8."),
     NOARGS("int", method_int, "int(): to int32."),
     NOARGS("long", method_long, "long(): to int64."),
     NOARGS("bool", method_bool, "bool(): to bool."),
@@ -702,7 +734,8 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("scatter_add", method_scatter_add, "scatter_add(dim, index, src): a copy with src added at index."),
     FAST("scatter_reduce", method_scatter_reduce,
          "scatter_reduce(dim, index, src, reduce, include_self=True): sum, prod, mean, amax or amin of what meets."),
-    FAST("_pick", method_pick, "_pick(dim, index): gather by the indices of argmax, argsort and the like."),
+    FAST("_pick", method_pick, "_pick(dim, index): gather by indices that are not negative."),
+    FAST("_pick_rows", method_pick_rows, "_pick_rows(dim, index): whole slices by int64 indices."),
     FAST("_place", method_place, "_place(dim, index, value): scatter without negative indices."),
     FAST("_search", method_search, "_search(values, right): searchsorted of one dtype."),
     {.ml_name = NULL},

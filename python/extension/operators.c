@@ -302,6 +302,16 @@ static PyObject *method_become(PyObject *self, PyObject *value)
     return gt__py_adopt(self, Py_NewRef(value));
 }
 
+/* self._replace(value): the same where the shape changes too (squeeze_): objects that shared its value keep it. */
+static PyObject *method_replace(PyObject *self, PyObject *value)
+{
+    if (!gt__py_is_tensor(value))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
+    if (((TensorObject *)self)->bond)
+        gt__py_unshare((TensorObject *)self);
+    return gt__py_rebind(self, gt_tensor_retain(((TensorObject *)value)->tensor)) < 0 ? NULL : Py_NewRef(self);
+}
+
 #define UNARY(name, types, expr, grad)                                                                            \
     static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
     {                                                                                                             \
@@ -334,6 +344,7 @@ PyMethodDef gt__py_operator_methods[] = {
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
 #include "ops.def"
     {.ml_name = "_become", .ml_meth = method_become, .ml_flags = METH_O, .ml_doc = "_become(value): in place."},
+    {.ml_name = "_replace", .ml_meth = method_replace, .ml_flags = METH_O, .ml_doc = "_replace(value): of any shape."},
     /* other names of the same things */
 #define TOO(alias, name) FAST(#alias, method_##name, #alias ": " #name), FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
 #define TOO_UNARY(alias, name)                                                                                    \

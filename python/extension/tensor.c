@@ -48,12 +48,45 @@ static void tensor_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* Tensor(data) is tensor(data) for subclasses' sake: it shares the value of an existing tensor. */
+/* Tensor(2, 3), Tensor([1, 2]): PyTorch's old constructor, of float32 in any case; NULL without an exception: neither. */
+static PyObject *tensor_of_floats(PyObject *args)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    bool sizes = true;
+    for (Py_ssize_t k = 0; k < count; k++)
+        sizes = sizes && PyLong_CheckExact(PyTuple_GET_ITEM(args, k));
+    if (!sizes && (count != 1 || gt__py_is_tensor(PyTuple_GET_ITEM(args, 0))))
+        return NULL;
+    gt_client *client = gt__py_client();
+    gt_tensor *given = NULL, *out = NULL;
+    if (!client)
+        return NULL;
+    if (sizes) {
+        int rank = 1;
+        int64_t shape[GT_MAX_RANK] = {0};
+        if (count && gt__py_shape(PySequence_Fast_ITEMS(args), count, &rank, shape) < 0)
+            return NULL;
+        gt_err err = gt_full(client, GT_FLOAT32, rank, shape, 0.0, &out);
+        return gt__py_result(err, out);
+    }
+    int found = gt__py_from_array(PyTuple_GET_ITEM(args, 0), client, &given);
+    if (found == 0)
+        found = gt__py_from_sequence(PyTuple_GET_ITEM(args, 0), client, true, GT_FLOAT32, &given);
+    if (found < 0)
+        return NULL;
+    gt_err err = gt_cast(given, GT_FLOAT32, &out);
+    gt_tensor_release(given);
+    return gt__py_result(err, out);
+}
+
+/* For subclasses Tensor(data) is tensor(data), and shares the value of an existing tensor. */
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"data", "requires_grad", NULL};
-    PyObject *data;
+    PyObject *data, *floats = type == gt__py_tensor_type && !keywords ? tensor_of_floats(args) : NULL;
     int requires_grad = 0;
+    if (floats || PyErr_Occurred())
+        return floats;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|p:Tensor", names, &data, &requires_grad))
         return NULL;
     gt_tensor *tensor = NULL;
@@ -245,9 +278,18 @@ static int tensor_bool(PyObject *self)
     return truth;
 }
 
+/* The one element, for float() and int(), which have an exception of their own in PyTorch. */
+static PyObject *only_element(PyObject *self)
+{
+    if (meta_of(self)->numel == 1)
+        return method_item(self, NULL);
+    PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
+    return NULL;
+}
+
 static PyObject *tensor_float(PyObject *self)
 {
-    PyObject *item = method_item(self, NULL);
+    PyObject *item = only_element(self);
     PyObject *number = item ? PyNumber_Float(item) : NULL;
     Py_XDECREF(item);
     return number;
@@ -255,7 +297,7 @@ static PyObject *tensor_float(PyObject *self)
 
 static PyObject *tensor_int(PyObject *self)
 {
-    PyObject *item = method_item(self, NULL);
+    PyObject *item = only_element(self);
     PyObject *number = item ? PyNumber_Long(item) : NULL;
     Py_XDECREF(item);
     return number;

@@ -20,6 +20,7 @@ from gt import linalg  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
 from gt.client.registry import functions as _functions
+from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
@@ -33,15 +34,27 @@ _gt._site_package(__file__.rpartition('__init__')[0])
 globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS}, **_functions)
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
+Size = tuple
 globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32)
 
 
+# What PyTorch has both here and in nn.functional.
+_LAYERS = frozenset((
+    'adaptive_avg_pool1d', 'adaptive_max_pool1d', 'avg_pool1d', 'batch_norm', 'bilinear',
+    'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d',
+    'conv_transpose3d', 'dropout', 'group_norm', 'kl_div', 'layer_norm', 'max_pool1d', 'max_pool2d',
+    'max_pool3d', 'prelu', 'rms_norm'))
+
+
 def __getattr__(name):
-    """Load gt.nn, gt.optim, gt.debug, gt.save and gt.load with their first use."""
-    if name in ('nn', 'optim', 'debug'):
+    """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.save and gt.load with their first use; layers as functions, too."""
+    if name in ('nn', 'optim', 'debug', 'cuda'):
         import importlib
         return importlib.import_module('gt.' + name)
     if name in ('save', 'load'):
         from gt import serialization
         return getattr(serialization, name)
+    if name in _LAYERS:
+        from gt.nn import functional
+        return getattr(functional, name)
     raise AttributeError(f"module 'gt' has no attribute '{name}'")

@@ -260,10 +260,14 @@ static gt_err infer_reduce(inference *s)
     if (mask & ~all)
         return gt__fail(GT_ERR_INDEX, "%s: an axis is out of range for a tensor of %u dimensions", s->row->name,
                         a->rank);
+    double p = s->ins->imm[1].f;
+    bool extreme = s->ins->op == GT_OP_amax || s->ins->op == GT_OP_amin;
+    if (!mask && extreme && a->numel == 0)
+        return gt__fail(GT_ERR_VALUE, "%s: expected reduction dim to be specified for a tensor without elements",
+                        s->row->name);
     if (!mask)
         mask = all;
-    double p = s->ins->imm[1].f;
-    if (s->ins->op == GT_OP_amax || s->ins->op == GT_OP_amin || (s->ins->op == GT_OP_norm && (p < 0 || p > DBL_MAX)))
+    if (extreme || (s->ins->op == GT_OP_norm && (p < 0 || p > DBL_MAX)))
         for (unsigned axis = 0; axis < a->rank; axis++)
             if ((mask >> axis & 1) && a->shape[axis] == 0)
                 return refuse_empty_axis(s, axis);

@@ -325,16 +325,18 @@ def _repeat_axis(self, dim, times):
 
 
 @method
-def tile(self, *dims):
+def tile(self, *repetitions, dims=None):
     """tile(*dims): repeat, with missing leading repetitions taken as 1."""
-    dims = sizes_of(dims)
+    dims = sizes_of(repetitions if dims is None else (dims,))
     return self.repeat((1,) * (self.ndim - len(dims)) + tuple(dims))
 
 
 @method
-def repeat_interleave(self, repeats, dim=None, *, output_size=None):
+def repeat_interleave(self, repeats=None, dim=None, *, output_size=None):
     """repeat_interleave(repeats, dim=None): each element `repeats` times in a row; without dim, flattened. A tensor says
-    how often for each; then it waits for their sum, unless output_size tells it."""
+    how often for each; then it waits for their sum, unless output_size tells it. Of repeats alone: their positions."""
+    if repeats is None:
+        return arange(self.numel()).repeat_interleave(self, 0, output_size=output_size)
     if dim is None:
         return self.flatten().repeat_interleave(repeats, 0, output_size=output_size)
     dim = axis_of(self, dim)

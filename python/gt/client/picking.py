@@ -4,7 +4,7 @@ Results whose size depends on the elements (masked_select, nonzero, bincount) wa
 """
 
 from gt import _gt
-from gt._gt import Tensor, full, stack, zeros
+from gt._gt import Tensor, full, full_like, stack, zeros
 from gt.client.registry import axis_of, function, in_place, method
 
 
@@ -35,13 +35,14 @@ def take_along_axis(self, indices, axis):
 @method
 def take(self, indices, axis=None):
     """take(indices): elements of the flattened tensor; take(indices, axis): slices along a dimension."""
-    return self.flatten().index_select(0, indices) if axis is None else self.index_select(axis, indices)
+    flat, axis = (self.flatten(), 0) if axis is None else (self, axis)
+    return flat._pick_rows(axis, indices.long())
 
 
 @function
 def embedding(input, weight):
     """embedding(input, weight): rows of weight (V, D) for each index of input (...): a tensor (..., D)."""
-    return weight.index_select(0, input)
+    return weight._pick_rows(0, input.long())
 
 
 # ---- masks ---------------------------------------------------------------------------------------------------
@@ -177,10 +178,22 @@ in_place('masked_fill', 'masked_scatter', 'scatter_add', 'scatter_reduce', 'inde
          'index_fill', 'index_put', 'put')
 
 
+_written = Tensor.scatter
+
+
 @method
-def scatter_(self, dim, index, src=None, *, value=None):
-    """scatter_(dim, index, src): scatter in place."""
-    return self._become(self.scatter(dim, index, value if src is None else src))
+def scatter(self, dim, index, src=None, *, value=None, reduce=None):
+    """scatter(dim, index, src): src, a tensor or a number, written at index; reduce: 'add' or 'multiply' what was there."""
+    src = value if src is None else src
+    if reduce is None:
+        return _written(self, dim, index, src)
+    if reduce not in ('add', 'multiply'):
+        raise RuntimeError('reduce argument must be either add or multiply.')
+    src = src if isinstance(src, Tensor) else full_like(index, src, dtype=self.dtype)
+    return self.scatter_add(dim, index, src) if reduce == 'add' else self.scatter_reduce(dim, index, src, 'prod')
+
+
+in_place('scatter')
 
 
 # ---- counting by value ---------------------------------------------------------------------------------------

@@ -31,6 +31,15 @@ def in_place(*names):
         method(stored)
 
 
+def reshaped_in_place(*names):
+    """The same for methods that change the shape."""
+    for name in names:
+        def stored(self, *arguments, _name=name, **options):
+            return self._replace(getattr(self, _name)(*arguments, **options))
+        stored.__name__, stored.__doc__ = name + '_', f'{name}_(...): {name}, in place.'
+        method(stored)
+
+
 def axis_of(self, dim):
     """A dimension, counted from the start; PyTorch's error where there is no such one."""
     limit = self.ndim or 1

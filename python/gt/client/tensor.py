@@ -5,13 +5,17 @@ of its own: it calls those. Each function marked @method becomes a method of Ten
 picking, arrangement, products, linalg, statistics, random, and here what is left.
 """
 
+import math
+
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
-from gt.client import arrangement, linalg, ordering, picking, products, random, statistics  # noqa: F401
+from gt.client import (  # noqa: F401
+    arrangement, creation, dtypes, linalg, ordering, picking, products, random, statistics)
 from gt.client.arrangement import movedim
-from gt.client.registry import functions, in_place, method, methods
+from gt.client.device import device
+from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
 
 
 # ---- elementwise ---------------------------------------------------------------------------------------------
@@ -49,7 +53,73 @@ def celu(self, alpha=1.0):
     return self.elu(alpha, 1 / alpha)
 
 
-in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu')
+_whole = Tensor.round
+
+
+@method
+def round(self, *, decimals=0):
+    """round(decimals=0): to the nearest number with so many decimals, halves to the even one."""
+    if not decimals:
+        return _whole(self)
+    if not self.is_floating_point():
+        raise NotImplementedError(f'"round" with decimals is not implemented for {self.dtype}')
+    scale = 10.0 ** abs(decimals)
+    return _whole(self * scale) / scale if decimals > 0 else _whole(self / scale) * scale
+
+
+@method
+def logit(self, eps=None):
+    """logit(eps=None): log(x / (1 - x)), of x kept between eps and 1 - eps."""
+    x = self if eps is None else self.clamp(eps, 1 - eps)
+    return (x / (1 - x)).log()
+
+
+@method
+def xlogy(self, other):
+    """xlogy(other): self * log(other), and 0 where self is 0."""
+    other = other if isinstance(other, Tensor) else _gt.tensor(float(other))
+    product = self * where(self == 0, 1.0, other).log()
+    return where(other.isnan(), other, product)
+
+
+@method
+def float_power(self, exponent):
+    """float_power(exponent): the power, in float64."""
+    return self.double() ** (exponent.double() if isinstance(exponent, Tensor) else exponent)
+
+
+@method
+def fmax(self, other):
+    """fmax(other): the larger one; a number rather than NaN."""
+    return where(other.isnan(), self, where(self.isnan(), other, self.maximum(other)))
+
+
+@method
+def fmin(self, other):
+    """fmin(other): the smaller one; a number rather than NaN."""
+    return where(other.isnan(), self, where(self.isnan(), other, self.minimum(other)))
+
+
+@method
+def isposinf(self):
+    """isposinf(): whether an element is infinity."""
+    return self == float('inf')
+
+
+@method
+def isneginf(self):
+    """isneginf(): whether an element is minus infinity."""
+    return self == -float('inf')
+
+
+@method
+def signbit(self):
+    """signbit(): whether an element is negative, or -0.0."""
+    return _gt.ones_like(self).copysign(self) < 0 if self.is_floating_point() else self < 0
+
+
+in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'logit', 'xlogy', 'tril', 'triu', 'cumsum', 'cumprod')
+reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
 
 
 # ---- tests ---------------------------------------------------------------------------------------------------
@@ -106,6 +176,21 @@ def fill_(self, value):
 
 
 @method
+def fill_diagonal_(self, fill_value, wrap=False):
+    """fill_diagonal_(fill_value, wrap=False): set the diagonal; wrap: of a tall matrix again and again."""
+    if self.ndim < 2:
+        raise RuntimeError('dimensions must larger than 1')
+    if self.ndim > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError('all dimensions of input must be of equal length')
+    width = self.shape[-1]
+    step = sum(width ** k for k in range(self.ndim)) if self.ndim > 2 else width + 1
+    flat = self.flatten()
+    end = flat.numel() if wrap or self.ndim > 2 else min(flat.numel(), width * width)
+    flat[:end:step] = fill_value
+    return self._become(flat.reshape(self.shape))
+
+
+@method
 def copy_(self, src, non_blocking=False):
     """copy_(src): take the elements of src, broadcast and converted."""
     self[...] = src
@@ -113,6 +198,42 @@ def copy_(self, src, non_blocking=False):
 
 
 # ---- the rest ------------------------------------------------------------------------------------------------
+
+
+@method
+def is_signed(self):
+    """is_signed(): whether the dtype has negative numbers."""
+    return self.dtype not in (_gt.uint8, _gt.bool)
+
+
+@method
+def is_complex(self):
+    """is_complex(): False."""
+    return False
+
+
+@method
+def is_nonzero(self):
+    """is_nonzero(): whether the one element is not zero; waits."""
+    return bool(self)
+
+
+@method
+def stride(self, dim=None):
+    """stride(dim=None): how many elements one step along each dimension passes; a tensor is a value without gaps."""
+    strides = tuple(math.prod(self.shape[k + 1:]) for k in range(self.ndim))
+    return strides if dim is None else strides[dim]
+
+
+@method
+def sum_to_size(self, *size):
+    """sum_to_size(*size): summed over dimensions so that it has that size, which must broadcast to self's."""
+    size = sizes_of(size)
+    lead = self.ndim - len(size)
+    if lead < 0 or any(want not in (1, have) for want, have in zip(size, self.shape[lead:])):
+        raise RuntimeError(f'size {{{list(size)}}} is not expandable to size {{{list(self.shape)}}}.')
+    dims = [*range(lead), *(lead + k for k, want in enumerate(size) if want != self.shape[lead + k])]
+    return (self.sum(dims) if dims else self).reshape(size)
 
 
 @method
@@ -130,7 +251,8 @@ Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
 Tensor.moveaxis = movedim
-Tensor.is_cuda = False
+Tensor.sgn, Tensor.sgn_ = Tensor.sign, Tensor.sign_
+Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
 # NumPy's functions of two operands that Python's operators stand for: these stay GT's operations.
@@ -167,10 +289,10 @@ functions.update(_gt.either_order)  # those that take a number first too
 
 # Methods of Tensor that the package offers as functions.
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
-FUNCTIONS = _rows + tuple(name for name in methods if not name.endswith('_') and name != 'type_as') + (
+FUNCTIONS = _rows + tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as'))) + (
     'clip', 'lerp', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
     'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater', 'greater_equal', 'negative',
     'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'cumprod', 'logcumsumexp', 'softmax', 'log_softmax', 'matmul', 'mm',
-    'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter', 'scatter_add',
+    'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter_add',
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
-    'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point')
+    'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point', 'detach', 'sgn')

@@ -157,7 +157,7 @@ def bilinear(input1, input2, weight, bias=None):
 
 def embedding(input, weight, padding_idx=None):
     """Rows of weight by index; the row at padding_idx gets no gradient."""
-    rows = weight.index_select(0, input)
+    rows = weight._pick_rows(0, input.long() if not input.is_floating_point() else input)
     if padding_idx is None:
         return rows
     padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
@@ -294,10 +294,16 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     scores = _grouped(query * scale, groups) @ key.transpose(-2, -1)
     if groups > 1:
         scores = scores.reshape(*query.shape[:-1], key.shape[-2])
+    seeing = None
     if is_causal:
         attn_mask = gt.ones(query.shape[-2], key.shape[-2], dtype=_gt.bool).tril()
+    elif attn_mask is not None and attn_mask.dtype == _gt.bool:
+        seeing = attn_mask.any(-1, True)  # a query that may see nothing gets zeros
+        attn_mask = attn_mask | ~seeing
     if attn_mask is not None:
         scores = masked(scores, attn_mask)
     weights = scores.softmax(-1)
+    if seeing is not None:
+        weights = weights * seeing
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
     return output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output

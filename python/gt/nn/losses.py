@@ -17,9 +17,12 @@ def _reduced(loss, reduction):
 # ---- distances -----------------------------------------------------------------------------------------------
 
 
-def mse_loss(input, target, reduction='mean'):
-    """(x - y)²."""
-    return _reduced((input - target).square(), reduction)
+def mse_loss(input, target, reduction='mean', weight=None):
+    """(x - y)², times weight; their mean is then divided by the weights' sum."""
+    squares = (input - target).square()
+    if weight is None:
+        return _reduced(squares, reduction)
+    return (squares * weight).sum() / weight.sum() if reduction == 'mean' else _reduced(squares * weight, reduction)
 
 
 def l1_loss(input, target, reduction='mean'):
@@ -29,6 +32,8 @@ def l1_loss(input, target, reduction='mean'):
 
 def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
     """(x - y)² / (2 beta) where |x - y| < beta, else |x - y| - beta / 2."""
+    if beta < 0:
+        raise RuntimeError('smooth_l1_loss does not support negative values for beta.')
     if beta == 0:
         return l1_loss(input, target, reduction)
     distance = (input - target).abs()
@@ -50,14 +55,21 @@ def _log(probability):
     return probability.clamp(min=3.7e-44).log().clamp(min=-100.0)
 
 
+def _check_sizes(input, target):
+    if input.shape != target.shape:
+        raise ValueError(f'Target size ({target.shape}) must be the same as input size ({input.shape})')
+
+
 def binary_cross_entropy(input, target, weight=None, reduction='mean'):
     """-(y log(p) + (1 - y) log(1 - p)) of probabilities p."""
+    _check_sizes(input, target)
     loss = -(target * _log(input) + (1.0 - target) * _log(1.0 - input))
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, reduction='mean', pos_weight=None):
     """binary_cross_entropy of sigmoid(x), computed stably; pos_weight scales the loss of positives."""
+    _check_sizes(input, target)
     softplus = (-input).softplus()
     if pos_weight is not None:
         softplus = softplus * ((pos_weight - 1.0) * target + 1.0)
@@ -85,10 +97,10 @@ def _picked(scores, target, weight, ignore_index):
         raise ValueError(
             f'Expected target of shape {expected} for input of shape {scores.shape}, got {target.shape}')
     weights = counted = target != ignore_index
-    index = target * counted
-    losses = -scores.gather(dim, index.unsqueeze(dim)).squeeze(dim)
+    index = (target * counted).long()
+    losses = -scores._pick(dim, index.unsqueeze(dim)).squeeze(dim)
     if weight is not None:
-        weights = weight.index_select(0, index) * counted
+        weights = weight._pick_rows(0, index) * counted
         losses = losses * weights
     return _where_counted(counted, losses), weights, counted
 
@@ -112,6 +124,8 @@ def nll_loss(input, target, weight=None, ignore_index=-100, reduction='mean'):
 
 def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0):
     """-log(softmax(x))[class]: of scores (N, C, ...) and class indices (N, ...) or probabilities (N, C, ...)."""
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f'label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}')
     dim = _class_dim(input)
     scores = input.log_softmax(dim)
     smoothing = label_smoothing / input.shape[dim]
