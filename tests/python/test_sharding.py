@@ -10,6 +10,7 @@ import pytest
 import gt
 import sharded_programs
 from gt import _gt
+from support import PATIENCE_S
 
 PROGRAMS = int(os.environ.get("GT_TEST_PROGRAMS", "500"))
 BLOCK = 50
@@ -46,10 +47,28 @@ def test_random_programs_agree_with_one_worker(first):
     connections = sharded_programs.Connections()
     try:
         for seed in range(first, min(first + BLOCK, PROGRAMS)):
-            report = sharded_programs.run(seed, connections)
+            report = sharded_programs.run(sharded_programs.Generator(seed).write(), connections)
             assert not report, report
     finally:
         connections.close()
+
+
+def test_a_program_that_differs_is_printed_as_a_script_that_does(programs):
+    """The program looks at a placement, which is what a mistake of the placement's would amount to."""
+    program = next(p for p in map(sharded_programs.Generator, range(99)) if p.workers > 1).write()
+    assert program.count >= 50
+    program.config["s0"] = (0, [1, 0], False, None)
+    program.lines += ["wrong = gt.signal.tensor(gt.zeros(8), name='s0')", "wrong = wrong + float('split' in wrong.placement)"]
+    program.values.append(sharded_programs.Value("wrong", (8,), "f", True))
+    connections = sharded_programs.Connections()
+    try:
+        report = sharded_programs.run(program, connections)
+    finally:
+        connections.close()
+    assert "wrong differs in 8 of 8 elements" in report
+    alone = programs.python(report.split("\n\n", 1)[1], name="printed")
+    assert alone.wait(PATIENCE_S) == 1, alone.text()
+    assert alone.output.read_text() == "wrong differs in 8 of 8 elements\n"
 
 
 # ---- placements -----------------------------------------------------------------------------------------------
