@@ -36,7 +36,11 @@ def dispatcher_stats():
 
 
 def get_worker_stats():
-    """The statistics of each worker, by its name. Waits until every worker has done what this client asked of it so far."""
+    """The statistics of each worker, by its name. Waits until every worker has done what this client asked of it so far.
+
+    Among them: 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
+    'bytes', 'memory' (tensors, used, pooled, limit). 'hot_instructions', 'unique_sequences' and 'hot_sequences' are None:
+    workers do not look for repeated sequences yet, so nobody has counted."""
     return {worker['name']: worker for worker in json.loads(_gt.stats(True))['workers']}
 
 
@@ -46,7 +50,7 @@ def print_worker_stats():
         memory = stats['memory']
         print(f'{name} ({stats["engine"]}, {stats["link"]}):')
         print(f'  {stats["total_instructions"]} instructions, busy {stats["busy_seconds"]:.3f} s, '
-              f'idle {stats["idle_seconds"]:.3f} s, hot {stats["hot_instructions"]}')
+              f'idle {stats["idle_seconds"]:.3f} s')
         print(f'  {memory["tensors"]} tensors, {_bytes(memory["used"])} in use, {_bytes(memory["pooled"])} kept for reuse, '
               f'limit {_bytes(memory["limit"])}')
         if stats['moves'] or stats['collectives'] or stats['gathers']:

@@ -92,11 +92,13 @@ void gt__chain_stats(const gt_modifier *chain, FILE *json)
 {
     const char *separator = "";
     fputc('{', json);
-    for (; chain; chain = chain->next)
-        if (chain->ops->stats) {
-            fprintf(json, "%s\"%s\": ", separator, chain->ops->name);
+    for (; chain; chain = chain->next) {
+        fprintf(json, "%s\"%s\": ", separator, chain->ops->name);
+        if (chain->ops->stats)
             chain->ops->stats(chain, json);
-            separator = ", ";
-        }
+        else
+            fputs("{}", json); /* counts nothing, but is there */
+        separator = ", ";
+    }
     fputc('}', json);
 }

@@ -133,7 +133,8 @@ struct gt_session {
     gt_download *downloads; /* in the order asked for; the first gets its parts */
     gt_slot *overflow; /* answers the client has not made room for yet */
     size_t overflow_first, overflow_count, overflow_capacity; /* slots: sent already, in all, room for */
-    uint32_t last_scope; /* told of in the log */
+    uint32_t last_scope; /* told of in the log; and whether for gradients */
+    bool last_backward;
     char **sites; /* places in the client's code, by number minus one */
     uint32_t site_count;
     uint64_t instructions;

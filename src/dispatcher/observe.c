@@ -146,12 +146,18 @@ static bool is_note(gt_opcode op)
 }
 
 /* What comes now is issued under another signal; or the program put a mark there. */
-static void log_signal(gt_session *session, uint32_t scope)
+static void log_signal(gt_session *session, uint32_t scope, bool backward)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
     const char *name = gt__spread_scope_name(session, scope);
+    char gradient[GT_MAX_NAME + sizeof " (backward)"];
     if (!name)
         return;
+    if (backward) {
+        const char *other = gt__spread_backward_name(session, scope);
+        snprintf(gradient, sizeof gradient, *other ? "%s" : "%s (backward)", *other ? other : name);
+        name = gradient;
+    }
     gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->source, GT_OP_INVALID, 0);
     event_end_text(dispatcher, event, gt__log_quoted(gt__log_event_payload(event), "name=", name, strlen(name)));
 }
@@ -188,12 +194,15 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     observer->handling = true;
     observer->session = session->number;
     observer->tensor = gt__log_tensor(&record->ins);
-    if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL && record->ins.scope != session->last_scope) {
+    bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
+    if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
+        (record->ins.scope != session->last_scope || backward != session->last_backward)) {
         session->last_scope = record->ins.scope;
-        log_signal(session, record->ins.scope);
+        session->last_backward = backward;
+        log_signal(session, record->ins.scope, backward);
     }
     if (dispatcher->watching && record->ins.op == GT_OP_mark)
-        log_signal(session, record->ins.scope);
+        log_signal(session, record->ins.scope, false);
     else if (dispatcher->watching && record->ins.op != GT_OP_goodbye && !is_note((gt_opcode)record->ins.op))
         log_received(session, record);
     if (observer->tape)

@@ -163,6 +163,8 @@ static inline gt_err gt__spread_no_memory(void)
 /* spread_scope.c */
 /* The name of a scope of the session's; NULL: there is none. */
 const char *gt__spread_scope_name(const gt_session *session, uint32_t scope);
+/* The signal that the gradients of a named scope have; "": none of their own. */
+const char *gt__spread_backward_name(const gt_session *session, uint32_t scope);
 gt_err gt__spread_scope(gt_session *session, const gt_slot *record);
 gt_err gt__spread_config(gt_session *session, const gt_slot *record);
 /* What the record's scope asks for. *target is NULL: nothing. GT_ERR_VALUE: a worker it names is not there. */

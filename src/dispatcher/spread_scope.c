@@ -62,13 +62,25 @@ static const gt_signal_config *find_signal(const gt_session *session, const char
     return signal ? signal : gt__config_find(&session->dispatcher->config, name);
 }
 
+/* The signal of a scope's gradients: the one it was entered with, or the config's; "": none of their own. */
+static const char *backward_name(const gt_scope *scope, const gt_signal_config *signal)
+{
+    return *scope->backward ? scope->backward : signal ? signal->backward : "";
+}
+
+const char *gt__spread_backward_name(const gt_session *session, uint32_t scope)
+{
+    const gt_scope *entered = &session->spreading->scopes[scope - 1];
+    return backward_name(entered, find_signal(session, entered->name));
+}
+
 static const gt_signal_config *find_shard(const gt_session *session, uint32_t number, bool backward)
 {
     const gt_spreading *s = session->spreading;
     for (; number; number = s->scopes[number - 1].parent) {
         const gt_scope *scope = &s->scopes[number - 1];
         const gt_signal_config *signal = find_signal(session, scope->name);
-        const char *other = *scope->backward ? scope->backward : signal ? signal->backward : "";
+        const char *other = backward_name(scope, signal);
         if (backward && *other) {
             const gt_signal_config *gradient = find_signal(session, other);
             if (gradient && gradient->flags & GT_CONFIG_SHARD)

@@ -44,7 +44,8 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
         separator = ", ";
     }
     fprintf(json,
-            "}, \"total_instructions\": %llu, \"hot_instructions\": 0, \"hot_sequences\": 0, "
+            "}, \"total_instructions\": %llu, \"hot_instructions\": null, \"unique_sequences\": null, "
+            "\"hot_sequences\": null, "
             "\"up_seconds\": %.6f, \"busy_seconds\": %.6f, \"idle_seconds\": %.6f, \"bytes\": %llu, \"memory\": "
             "{\"tensors\": %llu, \"used\": %llu, \"pooled\": %llu, \"limit\": %llu}",
             (unsigned long long)total, seconds(report->up_ns), seconds(busy), seconds(report->idle_ns),

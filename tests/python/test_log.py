@@ -369,6 +369,26 @@ def test_signals_are_in_the_log_and_in_errors(programs):
     assert "op=sum" in "".join(line["details"] for line in lines[signals[0] :])
 
 
+def test_the_log_tells_when_a_signal_is_entered_again_and_its_gradients(programs):
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        w = gt.ones(3, requires_grad=True)
+        for _ in range(2):
+            with gt.signal.context('plain'):
+                a = (w * 2).sum()
+            a.backward()
+            with gt.signal.context('forward', backward='gradients'):
+                b = (w * 3).sum()
+            b.backward()
+        print(w.grad.tolist())
+        """,
+    )
+    signals = [details(line)["name"] for line in lines if line["event"] == "SIGNAL"]
+    assert signals == ["plain", "plain (backward)", "forward", "gradients"] * 2
+
+
 def test_without_a_log_an_error_still_names_its_line(programs):
     output = programs.run(
         """

@@ -1,0 +1,106 @@
+"""gt.debug: the tape of autograd, and statistics against what the program is known to have done."""
+
+import re
+
+import pytest
+from support import REPOSITORY
+
+import gt
+
+
+@pytest.fixture
+def facts(programs):
+    """facts(source): what a program in a process of its own printed with repr()."""
+
+    def run(source, *arguments, **environment):
+        return eval(programs.run(source, *arguments, **environment).splitlines()[-1])
+
+    return run
+
+
+def test_the_tape_has_what_was_recorded_in_order():
+    a = gt.ones(2, 3, requires_grad=True)
+    b = gt.ones(3, requires_grad=True)
+    loss = (a * b + 1).sum()
+    tape = [entry for entry in gt.debug.get_tape() if not entry.consumed]
+    numbers = {entry.op: entry.number for entry in tape}
+    assert [entry.op for entry in tape[-5:]] == ["leaf", "leaf", "mul", "add", "sum"]
+    assert [tuple(entry.shape) for entry in tape[-5:]] == [(2, 3), (3,), (2, 3), (2, 3), ()]
+    assert list(tape[-1].inputs) == [numbers["add"]] and list(tape[-2].inputs) == [numbers["mul"]]
+    assert len(tape[-3].inputs) == 2
+    loss.backward()
+    consumed = {entry.number for entry in gt.debug.get_tape() if entry.consumed}
+    assert {numbers["mul"], numbers["sum"]} <= consumed
+
+
+def test_the_tape_is_printed(capsys):
+    x = gt.ones(2, requires_grad=True)
+    y = (x * 3).sum()
+    gt.debug.print_tape()
+    text = capsys.readouterr().out
+    assert re.search(r"^autograd tape: \d+ entries\n", text)
+    assert re.search(r"^  %(\d+) = mul\(%\d+\)  \(2,\)\n  %\d+ = sum\(%\1\)  \(\)$", text, re.M), text
+    del y
+
+
+COUNTED = """
+    import sys, gt
+    if len(sys.argv) > 1:
+        gt.connect(sys.argv[1])
+    a = gt.ones(100, 100)
+    for _ in range(10):
+        b = a @ a
+    c = b.relu()
+    c.sum().item()
+"""
+
+
+def test_worker_statistics_are_what_was_done(facts):
+    stats = facts(COUNTED + "    print(gt.debug.get_worker_stats())")
+    worker = stats["auto_worker"]
+    assert {op: row["count"] for op, row in worker["ops"].items() if op in ("full", "matmul", "relu", "sum")} == {
+        "full": 1,
+        "matmul": 10,
+        "relu": 1,
+        "sum": 1,
+    }
+    assert worker["total_instructions"] == 13
+    assert worker["ops"]["matmul"]["bytes"] == 10 * 40000 and worker["ops"]["sum"]["bytes"] == 4
+    assert 0 < worker["ops"]["matmul"]["seconds"] <= worker["busy_seconds"] <= worker["up_seconds"]
+    assert worker["busy_seconds"] + worker["idle_seconds"] == pytest.approx(worker["up_seconds"], rel=0.02)
+    assert worker["memory"]["used"] >= 3 * 40000 and worker["memory"]["limit"] > worker["memory"]["used"]
+    for key in ("hot_instructions", "unique_sequences", "hot_sequences"):
+        assert worker[key] is None, "nobody has counted, which is not the same as none"
+
+
+def test_statistics_are_by_worker_and_by_client(programs, facts):
+    server = programs.cluster(workers=2)
+    address = f"localhost:{server.port}"
+    stats = facts(COUNTED + "    print((gt.debug.get_worker_stats(), gt.debug.memory(), gt.debug.dispatcher_stats()))", address)
+    workers, memory, dispatcher = stats
+    assert len(workers) == 2 and sum("matmul" in worker["ops"] for worker in workers.values()) == 1
+    assert memory["workers"].keys() == workers.keys()
+    ((number, held),) = memory["clients"].items()
+    assert held["tensors"] >= 3 and held["bytes"] >= 3 * 40000
+    assert sum(worker["tensors"] for worker in memory["workers"].values()) == held["tensors"]
+    (client,) = dispatcher["clients"]
+    assert client["number"] == number and client["name"].split(":")[0].endswith(".py")
+    assert client["modifiers"]["statistics"]["ops"]["matmul"] == 10
+
+
+def test_each_modifier_has_statistics(facts):
+    stats = facts(COUNTED + "    print(gt.debug.dispatcher_stats())", GT_MODIFIERS="identity,statistics")
+    (client,) = stats["clients"]
+    assert list(client["modifiers"]) == ["identity", "statistics", "place"], "the chain, in its order"
+    assert client["modifiers"]["statistics"]["ops"]["relu"] == 1
+
+
+def test_worker_statistics_are_printed(programs):
+    text = programs.run(COUNTED + "    gt.debug.print_worker_stats()")
+    assert text.startswith("auto_worker (cpu, memory):\n  13 instructions, busy ")
+    assert re.search(r"^  matmul +10 x +\d+\.\d{3} ms +390\.6 KiB$", text, re.M), text
+
+
+def test_the_example_shows_them(programs):
+    text = programs.run((REPOSITORY / "examples" / "show_stats.py").read_text())
+    assert "= matmul(" in text and re.search(r"^  relu +11 x", text, re.M) and "modifier statistics" in text
