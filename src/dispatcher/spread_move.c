@@ -43,7 +43,8 @@ gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot)
 {
     *slot = gt__worker_slot_new(gt__spread_worker(session, worker));
     return *slot ? GT_OK
-                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", gt__spread_worker(session, worker)->name);
+                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s",
+                            gt__spread_worker(session, worker)->name);
 }
 
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
@@ -169,6 +170,35 @@ static gt_err reserve_all(gt_session *session, const gt_layout *members, unsigne
     return err;
 }
 
+/* A member's share of a tensor: all of it where it is not split. */
+static double share(const gt_layout *layout, const gt_meta *meta, int32_t worker)
+{
+    int member = layout->kind == GT_SPLIT ? gt__layout_find(layout, worker) : -1;
+    return member < 0 ? 1 : (double)layout->member[member].count / (double)meta->shape[layout->axis];
+}
+
+/* The bytes that a collective brings to a member from others. */
+static uint64_t arriving(gt_opcode op, const gt_layout *from, const gt_layout *to, const gt_meta *meta,
+                         unsigned member)
+{
+    int32_t worker = from->member[member].worker;
+    double before = share(from, meta, worker), after = share(to, meta, worker), others = from->count - 1.0, times;
+    switch (op) {
+    case GT_OP_broadcast:
+        times = member ? 1 : 0;
+        break;
+    case GT_OP_all_reduce: /* a share of everybody's, and everybody's sums */
+        times = 2 * others / from->count;
+        break;
+    case GT_OP_reduce_scatter:
+        times = others * after;
+        break;
+    default: /* all_gather, all_to_all: what it wants and has not */
+        times = after * (1 - before);
+    }
+    return (uint64_t)(times * (double)gt__meta_bytes(meta) + 0.5);
+}
+
 /* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in out[]. To all
  * of them or to none: a member that it did not get to would be waited for. */
 static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
@@ -202,7 +232,7 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         }
         gt__worker_put(worker, 1 + tail);
         worker->collectives++;
-        worker->bytes_moved += gt__meta_bytes(meta);
+        worker->bytes_moved += arriving(op, from, to, meta, k);
     }
     return GT_OK;
 }

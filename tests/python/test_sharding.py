@@ -210,6 +210,36 @@ def test_a_sum_is_left_in_parts_where_parts_are_wanted(workers):
     np.testing.assert_allclose(result.numpy(), A @ B + B, rtol=1e-12)
 
 
+@pytest.mark.parametrize("before, after, times", [
+    ("rows", "whole", 3),        # all_gather: each of four lacks three quarters
+    ("rows", "columns", 0.75),   # all_to_all
+    ("there", "whole", 3),       # broadcast to the three others
+    ("there", "rows", 0.75),     # moves
+])
+def test_bytes_moved_are_those_that_arrive(workers, before, after, times):
+    workers(4)
+    shard("rows", 0)
+    shard("columns", 1)
+    shard("whole", replicated=True)
+    shard("there", workers=[0])
+    x = gt.signal.tensor(gt.zeros(400, 100, dtype=gt.float64), name=before)
+    gt.synchronize()
+    start = totals("bytes_moved")
+    y = gt.signal.tensor(x, name=after)
+    assert totals("bytes_moved") - start == times * 400 * 100 * 8
+    assert y.placement.startswith("replicated" if after == "whole" else "split")
+
+
+def test_bytes_moved_by_a_sum(workers):
+    workers(4)
+    shard("rows", 0)
+    x = gt.signal.tensor(gt.ones(400, 100, dtype=gt.float64), name="rows").sum(dim=0)
+    assert x.placement.startswith("partial")
+    start = totals("bytes_moved")
+    assert (x * 2).placement.startswith("replicated")
+    assert totals("bytes_moved") - start == 4 * (2 * 3 / 4) * 100 * 8
+
+
 def test_what_has_no_rule_is_gathered_and_counted(workers):
     workers(3)
     shard("rows", 0)
