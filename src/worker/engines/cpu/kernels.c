@@ -21,6 +21,10 @@
 
 #include "kernels.h"
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include "convert.h"
 #include "kernel_math.h"
 
@@ -59,7 +63,7 @@
 #define DOT_CHANNELS(type)                                                                                         \
     ((int)(VECTOR_BYTES / sizeof(type) > GT_CONV_CHANNELS ? VECTOR_BYTES / sizeof(type) : GT_CONV_CHANNELS))
 
-enum { ROW_VECTORS = 8, ROW_BLOCK = 4096, COLUMN_BLOCK = 64 };
+enum { ROW_VECTORS = 8, ROW_BLOCK = 4096, ROW_AHEAD = 1024 /* bytes */, COLUMN_BLOCK = 64 };
 
 /* p and q of a row, as the compute type; integers saturate. */
 static inline float from_double_f32(double value)
@@ -94,6 +98,10 @@ static inline int32_t from_double_i32(double value)
 #define INTEGER 0
 #define FOLDS 1
 #define TO_COMPUTE(value) GT_STORE_FROM(float32, value)
+#if defined(__aarch64__)
+#define NATIVE_MAX vmaxq_f32
+#define NATIVE_MIN vminq_f32
+#endif
 #include "kernels_typed.h"
 
 #define T double
@@ -105,6 +113,10 @@ static inline int32_t from_double_i32(double value)
 #define INTEGER 0
 #define FOLDS 1
 #define TO_COMPUTE(value) GT_STORE_FROM(float64, value)
+#if defined(__aarch64__)
+#define NATIVE_MAX vmaxq_f64
+#define NATIVE_MIN vminq_f64
+#endif
 #include "kernels_typed.h"
 
 #define T int64_t

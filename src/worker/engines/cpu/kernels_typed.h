@@ -3,7 +3,8 @@
  *
  * The includer defines T (the compute type), STORED (what it is in memory), ACCUMULATOR (what reductions of it accumulate in), SUFFIX, LEAST and
  * MOST (the ends of T's range), TO_COMPUTE(value) (any number as T), INTEGER (1 where rows of types FLT do not exist,
- * and those of BITS and INT do) and FOLDS (0: elementwise only).
+ * and those of BITS and INT do), FOLDS (0: elementwise only) and, where the machine has them, NATIVE_MAX and NATIVE_MIN
+ * of two vectors, which hand NaN on.
  */
 
 #define KERNEL(name) GLUE(name, SUFFIX)
@@ -97,6 +98,10 @@ GT_STORED_TYPES(TILES)
 /* ---- reductions -------------------------------------------------------------------------------------------- */
 
 /* step_<fold>(a, x, c): a with one more element x (c: the center); works on T and, but for any/all, on vectors. */
+#if defined(NATIVE_MAX)
+static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x) { return NATIVE_MAX(a, x); }
+static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x) { return NATIVE_MIN(a, x); }
+#else
 static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x)
 {
     __typeof__(a < x) take = (x > a) | (x != x);
@@ -108,6 +113,7 @@ static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
     __typeof__(a < x) take = (x < a) | (x != x);
     return (VECTOR)(((__typeof__(take))x & take) | ((__typeof__(take))a & ~take));
 }
+#endif
 
 static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 {
@@ -117,6 +123,8 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 
 #define VECTOR_STEP_sum(a, x, c) ((a) + (x))
 #define VECTOR_STEP_prod(a, x, c) ((a) * (x))
+#define VECTOR_STEP_max(a, x, c) KERNEL(vector_max)(a, x)
+#define VECTOR_STEP_min(a, x, c) KERNEL(vector_min)(a, x)
 #define VECTOR_STEP_nan_max(a, x, c) KERNEL(vector_max)(a, x)
 #define VECTOR_STEP_nan_min(a, x, c) KERNEL(vector_min)(a, x)
 #define VECTOR_STEP_squares(a, x, c) ((a) + ((x) - (c)) * ((x) - (c)))
@@ -125,6 +133,8 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 #define VECTOR_STEP_abs_min(a, x, c) KERNEL(vector_min)(a, KERNEL(vector_abs)(x))
 #define VECTOR_MERGE_sum(a, b) ((a) + (b))
 #define VECTOR_MERGE_prod(a, b) ((a) * (b))
+#define VECTOR_MERGE_max(a, b) KERNEL(vector_max)(a, b)
+#define VECTOR_MERGE_min(a, b) KERNEL(vector_min)(a, b)
 #define VECTOR_MERGE_nan_max(a, b) KERNEL(vector_max)(a, b)
 #define VECTOR_MERGE_nan_min(a, b) KERNEL(vector_min)(a, b)
 #define VECTOR_MERGE_squares(a, b) ((a) + (b))
@@ -164,6 +174,13 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 #define MERGE_powers(a, b) ((a) + (b))
 #define MERGE_exps(a, b) ((a) + (b))
 
+/* What a loop over a row in steps of ROW_VECTORS will want soon. */
+#define PREFETCH_ROW(x)                                                                                           \
+    do                                                                                                            \
+        for (int line = 0; line < ROW_VECTORS * VECTOR_BYTES; line += 64)                                         \
+            __builtin_prefetch((const char *)(x) + ROW_AHEAD + line);                                             \
+    while (0)
+
 /*
  * A row is folded in blocks: several vectors of partial results inside a block, the accumulator (wider than float)
  * across blocks. The partial sums stay short, so the error does not grow with the length of the row.
@@ -179,8 +196,7 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
             for (int v = 0; v < ROW_VECTORS; v++)                                                                 \
                 part[v] = (VECTOR){0} + (T)(first);                                                               \
             for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES) {                                  \
-                __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES);                                             \
-                __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES + ROW_VECTORS * LANES / 2);                   \
+                PREFETCH_ROW(x + i);                                                                              \
                 for (int v = 0; v < ROW_VECTORS; v++)                                                             \
                     part[v] = VECTOR_STEP_##fold(part[v], *(const VECTOR *)(x + i + v * LANES), c);               \
             }                                                                                                     \
@@ -211,6 +227,10 @@ FOLD_ROW(sum, 0)
 FOLD_ROW(prod, 1)
 BLOCKS(sum)
 BLOCKS(prod)
+#if defined(NATIVE_MAX)
+FOLD_ROW(max, LEAST)
+FOLD_ROW(min, MOST)
+#else
 FOLD_ROW(nan_max, LEAST)
 FOLD_ROW(nan_min, MOST)
 
@@ -223,17 +243,16 @@ FOLD_ROW(nan_min, MOST)
     {                                                                                                             \
         T result = first, total;                                                                                  \
         int64_t i = 0;                                                                                            \
-        VECTOR part[ROW_VECTORS], sum[2] = {0};                                                                   \
+        VECTOR part[ROW_VECTORS], sum[4] = {0};                                                                   \
         for (int v = 0; v < ROW_VECTORS; v++)                                                                     \
             part[v] = (VECTOR){0} + (T)(first);                                                                   \
         for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES) {                                      \
-            __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES);                                                 \
-            __builtin_prefetch(x + i + 16 * ROW_VECTORS * LANES + ROW_VECTORS * LANES / 2);                       \
+            PREFETCH_ROW(x + i);                                                                                  \
             for (int v = 0; v < ROW_VECTORS; v++) {                                                               \
                 VECTOR y = *(const VECTOR *)(x + i + v * LANES);                                                  \
                 __typeof__(y compare y) take = y compare part[v];                                                 \
                 part[v] = (VECTOR)(((__typeof__(take))y & take) | ((__typeof__(take))part[v] & ~take));           \
-                sum[v % 2] += y;                                                                                  \
+                sum[v % 4] += y;                                                                                  \
             }                                                                                                     \
         }                                                                                                         \
         for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                                     \
@@ -242,7 +261,7 @@ FOLD_ROW(nan_min, MOST)
                 part[v] = (VECTOR)(((__typeof__(take))part[v + half] & take) | ((__typeof__(take))part[v] & ~take)); \
             }                                                                                                     \
         total = 0;                                                                                                \
-        sum[0] += sum[1];                                                                                         \
+        sum[0] += sum[1] + (sum[2] + sum[3]);                                                                     \
         for (int lane = 0; lane < LANES; lane++) {                                                                \
             total += sum[0][lane];                                                                                \
             result = part[0][lane] compare result ? part[0][lane] : result;                                       \
@@ -255,6 +274,7 @@ FOLD_ROW(nan_min, MOST)
     }
 EXTREME_ROW(max, LEAST, >)
 EXTREME_ROW(min, MOST, <)
+#endif
 BLOCKS(max)
 BLOCKS(min)
 FOLD_ROW(squares, 0)
@@ -406,6 +426,8 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
 #undef FOLD_ROW
 #undef BLOCKS
 #undef EXTREME_ROW
+#undef NATIVE_MAX
+#undef NATIVE_MIN
 #undef FOLD_COLUMN
 #undef SUM_ROW
 #undef T
