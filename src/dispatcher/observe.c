@@ -303,6 +303,16 @@ static const gt_sent *recall_sent(gt_watched *watched, uint64_t number)
     return NULL;
 }
 
+/* What travels because of a record: itself, or, between workers, the tensor, which is counted where it arrives. */
+static uint64_t travelling(const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    gt_meta meta;
+    bool arrives = ins->op >= GT_OP_recv && ins->op <= GT_OP_all_to_all &&
+                   gt__meta_set(&meta, (gt_dtype)ins->dtype, ins->rank, record[1].i64) == GT_OK;
+    return arrives ? gt__meta_bytes(&meta) : record_bytes(ins);
+}
+
 void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
@@ -318,7 +328,7 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
         sent.tensor = gt__log_tensor(&record->ins);
     remember_sent(&worker->watched, &sent);
     gt_log_event *event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
-                                      (gt_opcode)record->ins.op, record_bytes(&record->ins));
+                                      (gt_opcode)record->ins.op, travelling(record));
     event->session = sent.session;
     event->tensor = sent.tensor;
     event_end(dispatcher, event, &event->start_ns);

@@ -527,6 +527,24 @@ def test_workers_that_meet_are_not_in_the_log_but_what_they_move_is(programs):
     assert all(name.startswith("Worker") for name in commands), commands
 
 
+def test_what_workers_move_is_logged_with_its_bytes_where_it_arrives(programs):
+    lines, _ = logged(
+        programs,
+        """
+        import gt
+        gt.gpu_workers(2)
+        gt.register_config("rows", gt.SignalConfig(gt.ShardConfig(0)))
+        x = gt.signal.tensor(gt.ones(16, 16), name="rows")     # half of it goes to the second worker
+        print((x.sum(dim=0) * 2).sum().item())
+        """,
+    )
+    sizes = {}
+    for line in lines:
+        if line["event"] == "WORKER_SEND":
+            sizes.setdefault(details(line).get("op"), set()).add(line["size"])
+    assert sizes["recv"] == {"512B"} and sizes["all_reduce"] == {"64B"}, sizes
+
+
 def test_a_client_is_known_by_its_program(programs):
     """What `gt top` and the log call it: the script, the module, or the program; and the process."""
     (programs.directory / "trainer.py").write_text("import gt; gt.ones(1).item()")
