@@ -89,6 +89,13 @@ typedef struct gt_box {
     char label[24], id[16]; /* empty: there is no room for it */
 } gt_box;
 
+/* The names of operations whose bars are too narrow for them, behind the last. */
+typedef struct gt_note {
+    int32_t lane;
+    double x, y; /* where it begins, and its middle */
+    char text[160];
+} gt_note;
+
 /* One event, or (height > 0) a heap: a column centred at x that stands on y and represents `count` events. */
 typedef struct gt_marker {
     int32_t lane;
@@ -152,13 +159,14 @@ typedef struct gt_picture {
     char axis[64], title[160];
     gt_lane *lanes;
     gt_box *boxes;
+    gt_note *notes;
     gt_marker *markers;
     gt_arrow *arrows;
     gt_signal_line *signals;
     gt_tick *ticks;
     gt_legend_item *legend;
-    size_t lane_count, box_count, marker_count, arrow_count, signal_count, tick_count, legend_count;
-    size_t lane_capacity, box_capacity, marker_capacity, arrow_capacity, signal_capacity, tick_capacity,
+    size_t lane_count, box_count, note_count, marker_count, arrow_count, signal_count, tick_count, legend_count;
+    size_t lane_capacity, box_capacity, note_capacity, marker_capacity, arrow_capacity, signal_capacity, tick_capacity,
         legend_capacity;
     int32_t *lane_of; /* by party; -1: it has no events */
 } gt_picture;
@@ -166,13 +174,14 @@ typedef struct gt_picture {
 void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_free(gt_picture *picture);
 
-/* Steps of gt__picture_layout. visualize_axis.c: time; visualize_bars.c: what lies in the lanes; visualize_flow.c:
- * what crosses them. */
+/* Steps of gt__picture_layout. visualize_axis.c: time; visualize_bars.c and visualize_notes.c: what lies in the lanes;
+ * visualize_flow.c: what crosses them. */
 void gt__picture_axis(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_ticks(gt_picture *picture);
 double gt__picture_x(const gt_picture *picture, double time);
 double gt__picture_time(const gt_picture *picture, double x);
 void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline);
+void gt__picture_notes(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_markers(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_arrows(gt_picture *picture, const gt_timeline *timeline);
 /* Returns the rows of labels that they take above the plot. */

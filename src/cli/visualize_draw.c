@@ -38,6 +38,24 @@ static void write_text(cairo_t *cairo, const char *text, double x, double y, dou
     cairo_show_text(cairo, text);
 }
 
+/* The same on whatever is there: a pale rim keeps lines behind it away from the letters. */
+static void write_over(cairo_t *cairo, const char *text, double x, double y, double size, double anchor, uint32_t rgb)
+{
+    cairo_text_extents_t extents;
+    cairo_select_font_face(cairo, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(cairo, size);
+    cairo_text_extents(cairo, text, &extents);
+    cairo_move_to(cairo, x - anchor * extents.x_advance, y + 0.36 * size);
+    cairo_text_path(cairo, text);
+    cairo_set_line_width(cairo, 0.35 * size);
+    cairo_set_line_join(cairo, CAIRO_LINE_JOIN_ROUND);
+    ink(cairo, 0xffffff, 0.85);
+    cairo_stroke(cairo);
+    cairo_set_line_join(cairo, CAIRO_LINE_JOIN_MITER);
+    ink(cairo, rgb, 1);
+    write_text(cairo, text, x, y, size, anchor, false);
+}
+
 /* ---- background --------------------------------------------------------------------------------------------- */
 
 /* Time left out: a white strip between two wavy edges. */
@@ -128,9 +146,8 @@ static void draw_box(cairo_t *cairo, const gt_picture *picture, const gt_box *bo
     double middle = box->x + 0.5 * box->width;
     if (*box->label)
         write_text(cairo, box->label, middle, box->y + 0.5 * box->height, 0.9 * f, 0.5, false);
-    ink(cairo, FAINT, 1);
     if (*box->id)
-        write_text(cairo, box->id, middle, box->y + box->height + 0.55 * f, 0.75 * f, 0.5, false);
+        write_over(cairo, box->id, middle, box->y + box->height + 0.55 * f, 0.75 * f, 0.5, FAINT);
 }
 
 static void draw_arrow(cairo_t *cairo, const gt_picture *picture, const gt_arrow *arrow)
@@ -231,9 +248,8 @@ static void draw_marker(cairo_t *cairo, const gt_picture *picture, const gt_mark
         cairo_stroke(cairo);
     }
     if (*marker->id) {
-        ink(cairo, 0x555555, 1);
-        double least = picture->left + 0.5 * gt__text_width(marker->id, 0.75 * f);
-        write_text(cairo, marker->id, fmax(marker->x, least), lane->top + 3.15 * f, 0.75 * f, 0.5, false);
+        double least = picture->left + 0.5 * gt__text_width(marker->id, 0.75 * f) + 0.3 * f;
+        write_over(cairo, marker->id, fmax(marker->x, least), lane->top + 3.15 * f, 0.75 * f, 0.5, 0x555555);
     }
 }
 
@@ -298,6 +314,8 @@ static void draw_all(cairo_t *cairo, const gt_picture *picture)
         draw_arrow(cairo, picture, &picture->arrows[k]);
     for (size_t k = 0; k < picture->box_count; k++)
         draw_box(cairo, picture, &picture->boxes[k]);
+    for (size_t k = 0; k < picture->note_count; k++)
+        write_over(cairo, picture->notes[k].text, picture->notes[k].x, picture->notes[k].y, 0.8 * picture->font, 0, INK);
     for (size_t k = 0; k < picture->signal_count; k++)
         draw_signal(cairo, picture, &picture->signals[k]);
     for (size_t k = 0; k < picture->marker_count; k++)

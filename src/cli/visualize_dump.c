@@ -103,6 +103,13 @@ void gt__picture_dump(const gt_picture *picture, FILE *json)
     dump_lanes(picture, json);
     fputs("],\n\"bars\": [", json);
     dump_boxes(picture, json);
+    fputs("],\n\"notes\": [", json);
+    for (size_t k = 0; k < picture->note_count; k++) {
+        const gt_note *note = &picture->notes[k];
+        fprintf(json, "%s\n{\"lane\": %d, \"x\": %.3f, \"y\": %.3f", k ? "," : "", note->lane, note->x, note->y);
+        text(json, "text", note->text);
+        fputc('}', json);
+    }
     fputs("],\n\"markers\": [", json);
     dump_markers(picture, json);
     dump_crossings(picture, json);

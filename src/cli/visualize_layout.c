@@ -192,6 +192,7 @@ void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline)
     place_lanes(picture, 2.6 * picture->font + 1.4 * picture->font * gt__picture_signals(picture, timeline));
     gt__picture_ticks(picture);
     gt__picture_bars(picture, timeline);
+    gt__picture_notes(picture, timeline);
     gt__picture_markers(picture, timeline);
     gt__picture_arrows(picture, timeline);
     make_legend(picture);
@@ -202,6 +203,7 @@ void gt__picture_free(gt_picture *picture)
     free(picture->lane_of);
     free(picture->lanes);
     free(picture->boxes);
+    free(picture->notes);
     free(picture->markers);
     free(picture->arrows);
     free(picture->signals);

@@ -694,3 +694,22 @@ def test_a_real_log_with_signals(programs, tmp_path):
     assert {"MatMul", "ReLU", "BinaryOp", "UnaryOp", "Sum", "Create"} <= {
         marker["category"] for marker in layout["markers"]
     }
+
+
+def test_operations_too_short_for_their_names_are_named_behind_them(tmp_path):
+    """Three short operations after a long one, nothing, and a short one whose name the next would cover."""
+    log = Log()
+    times = [(0.001, 0.004, "matmul"), (0.005, 1e-5, "relu"), (0.00501, 1e-5, "add"), (0.00502, 1e-5, "add")]
+    times += [(0.0079, 1e-5, "sum"), (0.008, 0.002, "exp")]
+    for number, (_, _, op) in enumerate(times):
+        log.line(0.0005, "WORKER_SEND", "WORKER a", "WorkerUnaryOp", 64, f"op={op} result=1_{number}")
+    for number, (start, duration, op) in enumerate(times):
+        details = f"success=True op={op} result=1_{number} start={start} duration={duration}"
+        log.line(0.011, "WORKER_RECV", "WORKER a", "WorkerUnaryOp", 16, details)
+    layout = draw(log, tmp_path)
+    assert [note["text"] for note in layout["notes"]] == ["relu, add ×2"]
+    (note,) = layout["notes"]
+    bars = sorted((bar for bar in layout["bars"]), key=lambda bar: bar["x"])
+    short, following = [bar for bar in bars if bar["start"] < 0.0055][-1], [bar for bar in bars if bar["start"] > 0.0055][0]
+    assert short["x"] + short["width"] <= note["x"] + layout["font"] and note["x"] < following["x"]
+    assert layout["lanes"][note["lane"]]["name"] == "Worker a"
