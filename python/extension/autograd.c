@@ -170,6 +170,11 @@ static int set_grad(PyObject *self, PyObject *value, void *closure)
         PyErr_SetString(PyExc_RuntimeError, "assigned grad has data of a different size");
         return -1;
     }
+    if (gradient->meta.dtype != tensor->meta.dtype) {
+        PyErr_Format(PyExc_RuntimeError, "assigned grad has dtype %s, the tensor %s",
+                     gt__dtype_name((gt_dtype)gradient->meta.dtype), gt__dtype_name((gt_dtype)tensor->meta.dtype));
+        return -1;
+    }
     if (!tensor->node && gt__py_set_requires_grad(self, true) < 0)
         return -1;
     tensor = ((TensorObject *)self)->tensor;
@@ -323,11 +328,14 @@ static PyObject *wrap_results(gt_tensor **results, Py_ssize_t count)
 static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"outputs",      "inputs",       "grad_outputs",
-                                        "retain_graph", "create_graph", "allow_unused"};
+                                        "retain_graph", "create_graph", "allow_unused", "is_grads_batched",
+                                        "materialize_grads"};
     (void)module;
-    PyObject *values[6], *answer = NULL;
+    PyObject *values[8], *answer = NULL;
+    bool materialize = false, batched = false;
     gt_backward_options options = {0};
-    if (gt__py_parse("grad", args, nargs, kwnames, names, 6, 6, values) < 0)
+    if (gt__py_parse("grad", args, nargs, kwnames, names, 8, 8, values) < 0 || gt__py_flag(values[6], &batched) < 0 ||
+        gt__py_flag(values[7], &materialize) < 0)
         return NULL;
     if (!values[0] || !values[1]) {
         PyErr_SetString(PyExc_TypeError, "grad() needs outputs and inputs");
@@ -335,6 +343,11 @@ static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
     }
     if (gt__py_flag(values[4], &options.create_graph) < 0 || gt__py_flag(values[5], &options.allow_unused) < 0)
         return NULL;
+    if (batched) {
+        PyErr_SetString(PyExc_NotImplementedError, "grad(): is_grads_batched is not supported");
+        return NULL;
+    }
+    options.allow_unused = options.allow_unused || materialize;
     options.retain_graph = options.create_graph;
     if (values[3] && values[3] != Py_None && gt__py_flag(values[3], &options.retain_graph) < 0)
         return NULL;
@@ -357,6 +370,10 @@ static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         goto done;
     }
     gt_err err = gt__autograd_run(outputs, gradients, (unsigned)count, inputs, (unsigned)input_count, results, options);
+    for (Py_ssize_t k = 0; err == GT_OK && materialize && k < input_count; k++)
+        if (!results[k])
+            err = gt_full(inputs[k]->client, (gt_dtype)inputs[k]->meta.dtype, inputs[k]->meta.rank, inputs[k]->meta.shape,
+                          0.0, &results[k]);
     answer = err == GT_OK ? wrap_results(results, input_count) : raise_run(err);
 done:
     release_all(outputs, count);

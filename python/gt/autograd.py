@@ -1,4 +1,4 @@
-"""grad(), and which operations are recorded: no_grad() and its kin, as context managers or decorators."""
+"""grad() and backward(), and which operations are recorded: no_grad() and its kin, as context managers or decorators."""
 
 import functools
 
@@ -73,6 +73,25 @@ class inference_mode(_Mode):
     def __init__(self, mode=True):
         super().__init__()
         self.mode = not mode
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+    """Add the gradients of the sum of tensors, each times its gradient, to .grad of leaves: of all, or of inputs."""
+    tensors = [tensors] if isinstance(tensors, _gt.Tensor) else list(tensors)
+    gradients = [grad_tensors] if grad_tensors is None or isinstance(grad_tensors, _gt.Tensor) else list(grad_tensors)
+    gradients = gradients * len(tensors) if grad_tensors is None else gradients
+    if len(tensors) != len(gradients):
+        raise RuntimeError(f'got {len(tensors)} tensors and {len(gradients)} gradients')
+    if inputs is not None:
+        leaves = [inputs] if isinstance(inputs, _gt.Tensor) else list(inputs)
+        found = grad(tensors, leaves, gradients, create_graph if retain_graph is None else retain_graph, create_graph, True)
+        for leaf, gradient in zip(leaves, found):
+            if gradient is not None:
+                leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+        return
+    last = len(tensors) - 1
+    for k, (tensor, gradient) in enumerate(zip(tensors, gradients)):
+        tensor.backward(gradient, retain_graph=bool(retain_graph) or create_graph or k < last, create_graph=create_graph)
 
 
 class RemovableHandle:

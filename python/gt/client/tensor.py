@@ -2,7 +2,7 @@
 
 The C extension (gt._gt) has every operation of the op table, indexing and shapes. What is written in Python needs no speed
 of its own: it calls those. Each function marked @method becomes a method of Tensor. They are in files by family: ordering,
-picking, arrangement, products, linalg, statistics, random, and here what is left.
+picking, arrangement, products, linalg, statistics, random, creation, dtypes, and here what is left.
 """
 
 import math

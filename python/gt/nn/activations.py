@@ -51,6 +51,30 @@ class Tanh(Activation):
         return input.tanh()
 
 
+class Threshold(Activation):
+    """x where larger than the threshold, else the value."""
+
+    function, options = staticmethod(F.threshold), {'threshold': 0.0, 'value': 0.0, 'inplace': False}
+
+
+class Hardshrink(Activation):
+    """0 between ±lambd, else x."""
+
+    function, options = staticmethod(F.hardshrink), {'lambd': 0.5}
+
+
+class Softshrink(Activation):
+    """x, moved towards 0 by lambd, and 0 between ±lambd."""
+
+    function, options = staticmethod(F.softshrink), {'lambd': 0.5}
+
+
+class Tanhshrink(Activation):
+    """x - tanh(x)."""
+
+    function = staticmethod(F.tanhshrink)
+
+
 class ReLU6(Activation):
     """min(max(x, 0), 6)."""
 

@@ -1,8 +1,10 @@
-"""Modules that hold modules: Sequential, ModuleList, ModuleDict."""
+"""Modules that hold modules, or parameters: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
 
 from collections import OrderedDict
 
+from gt import Tensor
 from gt.nn.module import Module, indented
+from gt.nn.parameter import Parameter
 
 
 class _Numbered(Module):
@@ -158,3 +160,118 @@ class ModuleDict(Module):
 
     def __contains__(self, name):
         return name in self.keys()
+
+
+def _as_parameter(value):
+    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+
+
+def _shown(pairs):
+    return '\n'.join(f'({name}): {type(value).__name__} containing: [{value.dtype} of size '
+                     f'{"x".join(map(str, value.shape))}]' for name, value in pairs)
+
+
+class ParameterList(Module):
+    """A list of parameters, which are found; tensors become parameters."""
+
+    def __init__(self, values=()):
+        super().__init__()
+        self._size = 0
+        self.extend(values)
+
+    def append(self, value):
+        """Add one at the end."""
+        setattr(self, str(self._size), _as_parameter(value))
+        self._size += 1
+        return self
+
+    def extend(self, values):
+        """Add several at the end."""
+        for value in values:
+            self.append(value)
+        return self
+
+    def _place(self, position):
+        if not -self._size <= position < self._size:
+            raise IndexError(f'index {position} is out of range')
+        return str(position % self._size)
+
+    def __getitem__(self, position):
+        if isinstance(position, slice):
+            return type(self)(list(self)[position])
+        return getattr(self, self._place(position))
+
+    def __setitem__(self, position, value):
+        setattr(self, self._place(position), _as_parameter(value))
+
+    def __len__(self):
+        return self._size
+
+    def __iter__(self):
+        return iter([getattr(self, str(k)) for k in range(self._size)])
+
+    def extra_repr(self):
+        return _shown(enumerate(self))
+
+
+class ParameterDict(Module):
+    """Parameters by name; tensors become parameters."""
+
+    def __init__(self, parameters=None):
+        super().__init__()
+        self._names = []
+        self.update(parameters or {})
+
+    def update(self, parameters):
+        """Add those of a dictionary, or of (name, parameter) pairs."""
+        for name, value in parameters.items() if hasattr(parameters, 'items') else parameters:
+            self[name] = value
+
+    def keys(self):
+        """The names."""
+        return list(self._names)
+
+    def values(self):
+        """The parameters."""
+        return [getattr(self, name) for name in self._names]
+
+    def items(self):
+        """(name, parameter) pairs."""
+        return list(zip(self._names, self.values()))
+
+    def get(self, key, default=None):
+        """The parameter of that name, or default."""
+        return getattr(self, key) if key in self else default
+
+    def pop(self, key):
+        """Take a parameter away."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def __getitem__(self, name):
+        if name not in self:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __setitem__(self, name, value):
+        if name not in self:
+            self._check_name(name)
+            self._names.append(name)
+        setattr(self, name, _as_parameter(value))
+
+    def __delitem__(self, name):
+        self._names.remove(name)
+        delattr(self, name)
+
+    def __len__(self):
+        return len(self._names)
+
+    def __iter__(self):
+        return iter(self.keys())
+
+    def __contains__(self, name):
+        return name in self._names
+
+    def extra_repr(self):
+        return _shown(self.items())

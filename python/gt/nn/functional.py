@@ -6,6 +6,9 @@ import gt
 from gt import Tensor, _gt, where
 from gt.client.arrangement import pad  # noqa: F401
 from gt.client.statistics import cosine_similarity  # noqa: F401
+from gt.nn.distances import (  # noqa: F401
+    cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, margin_ranking_loss, pairwise_distance,
+    poisson_nll_loss, triplet_margin_loss)
 from gt.nn.losses import (  # noqa: F401
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss)
@@ -112,6 +115,26 @@ def hardswish(input, inplace=False):
     return input.hardswish_() if inplace else input.hardswish()
 
 
+def threshold(input, threshold, value, inplace=False):
+    """x where larger than the threshold, else the value."""
+    return _stored(input, where(input > threshold, input, float(value)), inplace)
+
+
+def hardshrink(input, lambd=0.5):
+    """0 between ±lambd, else x."""
+    return where(input.abs() > lambd, input, 0.0)
+
+
+def softshrink(input, lambd=0.5):
+    """x, moved towards 0 by lambd, and 0 between ±lambd."""
+    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))
+
+
+def tanhshrink(input):
+    """x - tanh(x)."""
+    return input - input.tanh()
+
+
 def glu(input, dim=-1):
     """The first half of a dimension times the sigmoid of the second."""
     if input.shape[dim] % 2:
@@ -192,6 +215,67 @@ def dropout(input, p=0.5, training=True, inplace=False):
         return input
     kept = gt.rand(input.shape) >= p
     return _stored(input, input * kept * (1 / (1 - p) if p < 1 else 0.0), inplace)
+
+
+def _dropout_channels(spatial, input, p, training, inplace):
+    """dropout of whole channels: one choice for what the last `spatial` dimensions hold."""
+    if input.ndim not in (spatial + 1, spatial + 2):
+        raise RuntimeError(f'dropout{spatial}d: Expected {spatial + 1}D or {spatial + 2}D input, but received a '
+                           f'{input.ndim}D input')
+    if not training or p == 0:
+        return dropout(input, p, False)
+    kept = dropout(gt.ones(*input.shape[:-spatial], *(1,) * spatial, dtype=input.dtype), p)
+    return _stored(input, input * kept, inplace)
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """dropout of whole channels of (N, C, L) or (C, L)."""
+    return _dropout_channels(1, input, p, training, inplace)
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """dropout of whole channels of (N, C, H, W) or (C, H, W)."""
+    return _dropout_channels(2, input, p, training, inplace)
+
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    return _dropout_channels(3, input, p, training, inplace)
+
+
+# ---- pixels and channels -------------------------------------------------------------------------------------
+
+
+def pixel_shuffle(input, upscale_factor):
+    """(..., C * r * r, H, W) to (..., C, H * r, W * r)."""
+    (*lead, channels, height, width), r = input.shape, upscale_factor
+    if channels % (r * r):
+        raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+                           f'upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}')
+    split, n = input.reshape(*lead, channels // (r * r), r, r, height, width), len(lead)
+    order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return split.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
+
+
+def pixel_unshuffle(input, downscale_factor):
+    """(..., C, H * r, W * r) to (..., C * r * r, H, W)."""
+    (*lead, channels, height, width), r = input.shape, downscale_factor
+    if height % r or width % r:
+        raise RuntimeError('pixel_unshuffle expects height and width to be divisible by downscale_factor, but got '
+                           f'{height}, {width} and {r}')
+    split, n = input.reshape(*lead, channels, height // r, r, width // r, r), len(lead)
+    order = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+    return split.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """A sample of the Gumbel-softmax distribution; hard: one 1 in each, with the gradient of the soft one."""
+    noise = -(-gt.rand(logits.shape).clamp(min=1e-38).log()).log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    one = gt.zeros(logits.shape, dtype=logits.dtype).scatter(dim, soft.argmax(dim, keepdim=True), 1.0)
+    return one - soft.detach() + soft
 
 
 # ---- normalisation -------------------------------------------------------------------------------------------

@@ -117,6 +117,66 @@ class Dropout(Module):
         return f'p={self.p}, inplace={self.inplace}'
 
 
+class Dropout1d(Dropout):
+    """Dropout of whole channels of (N, C, L) or (C, L)."""
+
+    function = staticmethod(F.dropout1d)
+
+    def forward(self, input):
+        return self.function(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(Dropout1d):
+    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
+
+    function = staticmethod(F.dropout2d)
+
+
+class Dropout3d(Dropout1d):
+    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+
+    function = staticmethod(F.dropout3d)
+
+
+class CosineSimilarity(Module):
+    """The cosine of the angle between vectors along a dimension."""
+
+    def __init__(self, dim=1, eps=1e-8):
+        super().__init__()
+        self.dim, self.eps = dim, eps
+
+    def forward(self, x1, x2):
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PixelShuffle(Module):
+    """(..., C * r * r, H, W) to (..., C, H * r, W * r)."""
+
+    def __init__(self, upscale_factor):
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input):
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self):
+        return f'upscale_factor={self.upscale_factor}'
+
+
+class PixelUnshuffle(Module):
+    """(..., C, H * r, W * r) to (..., C * r * r, H, W)."""
+
+    def __init__(self, downscale_factor):
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input):
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self):
+        return f'downscale_factor={self.downscale_factor}'
+
+
 class Flatten(Module):
     """One dimension instead of those from start_dim to end_dim."""
 

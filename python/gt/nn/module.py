@@ -31,6 +31,23 @@ class IncompatibleKeys(tuple):
         return f'_IncompatibleKeys(missing_keys={self[0]}, unexpected_keys={self[1]})'
 
 
+class HookHandle:
+    """What register_forward_hook() returns: remove() takes the hook away."""
+
+    def __init__(self, module, entry):
+        self.module, self.entry = module, entry
+
+    def remove(self):
+        """Call it no more."""
+        self.module._hooks = [entry for entry in self.module._hooks if entry is not self.entry]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
+
+
 def as_tensor(value):
     """A GT tensor of a tensor of any kind: ours, PyTorch's or NumPy's."""
     if isinstance(value, Tensor):
@@ -49,6 +66,7 @@ class Module:
     training = True
     _parameters = ()  # what a user lists by hand; parameters that are attributes need not be here
     _persistent = {}  # the names of buffers, and whether they belong to the state
+    _hooks = ()  # [before it, function, whether it takes keywords] for each that is to be called with forward()
 
     def __init__(self):
         self._parameters = []
@@ -58,7 +76,35 @@ class Module:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args, **keywords):
+        if self._hooks:
+            return self._call_with_hooks(args, keywords)
         return self.forward(*args, **keywords)
+
+    def _call_with_hooks(self, args, keywords):
+        for before, hook, takes_keywords in tuple(self._hooks):
+            found = None if not before else hook(self, args, keywords) if takes_keywords else hook(self, args)
+            if found is not None and takes_keywords:
+                args, keywords = found
+            elif found is not None:
+                args = found if isinstance(found, tuple) else (found,)
+        output = self.forward(*args, **keywords)
+        for before, hook, takes_keywords in tuple(self._hooks):
+            if not before:
+                found = hook(self, args, keywords, output) if takes_keywords else hook(self, args, output)
+                output = output if found is None else found
+        return output
+
+    def _register_hook(self, entry, prepend):
+        self._hooks = [entry, *self._hooks] if prepend else [*self._hooks, entry]
+        return HookHandle(self, entry)
+
+    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
+        """Call hook(module, args, output) after forward(); what it returns, if anything, is the output."""
+        return self._register_hook([False, hook, with_kwargs], prepend)
+
+    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
+        """Call hook(module, args) before forward(); what it returns, if anything, are its arguments."""
+        return self._register_hook([True, hook, with_kwargs], prepend)
 
     def __setattr__(self, name, value):
         if isinstance(self.__dict__.get(name), Parameter) and not (value is None or isinstance(value, Parameter)):
@@ -140,6 +186,22 @@ class Module:
             if not isinstance(module, Module):
                 raise AttributeError(f'{type(self).__name__} has no module at {target!r}')
         return module
+
+    def get_parameter(self, target):
+        """The parameter at a path such as 'layers.0.weight'."""
+        path, _, name = target.rpartition('.')
+        found = self.get_submodule(path).__dict__.get(name)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f'{type(self).__name__} has no parameter at {target!r}')
+        return found
+
+    def get_buffer(self, target):
+        """The buffer at a path such as 'layers.0.running_mean'."""
+        path, _, name = target.rpartition('.')
+        module = self.get_submodule(path)
+        if name not in module._persistent:
+            raise AttributeError(f'{type(self).__name__} has no buffer at {target!r}')
+        return getattr(module, name)
 
     def _listed(self):
         """The tensors of a user's own list, under the name of the attribute they are, else their position."""

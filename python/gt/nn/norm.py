@@ -120,3 +120,9 @@ class BatchNorm2d(_BatchNorm):
     """Batch normalisation of (N, C, H, W)."""
 
     ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of (N, C, D, H, W)."""
+
+    ranks = (5,)

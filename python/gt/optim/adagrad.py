@@ -7,8 +7,8 @@ from gt.optim.optimizer import Optimizer, require, require_common
 class Adagrad(Optimizer):
     """p -= lr * gradient / (sqrt(sum of squares) + eps); lr falls with lr_decay."""
 
-    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, *,
-                 maximize=False):
+    def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
+                 foreach=None, *, maximize=False, differentiable=False, fused=None):
         require_common(lr, weight_decay, eps)
         require(lr_decay >= 0, 'lr_decay value', lr_decay)
         require(initial_accumulator_value >= 0, 'initial_accumulator_value value', initial_accumulator_value)

@@ -5,13 +5,18 @@ them work together.
 """
 
 import math
+from bisect import bisect_right
 from collections import Counter
+
+from gt.optim.optimizer import Optimizer
 
 
 class LRScheduler:
     """The base of schedules: get_lr() says the rates, one for each parameter group, at `last_epoch`."""
 
     def __init__(self, optimizer, last_epoch=-1):
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f'{type(optimizer).__name__} is not an Optimizer')
         self.optimizer, self.last_epoch = optimizer, last_epoch
         for k, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -118,6 +123,110 @@ class LinearLR(LRScheduler):
         if epoch > self.total_iters:
             return self._rates()
         return self._rates(1 + rise / (self.total_iters * self.start_factor + (epoch - 1) * rise))
+
+
+class ConstantLR(LRScheduler):
+    """Times factor until total_iters."""
+
+    def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
+        if not 0 <= factor <= 1:
+            raise ValueError('Constant multiplicative factor expected to be between 0 and 1.')
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        if self.last_epoch == 0:
+            return self._rates(self.factor)
+        return self._rates(1.0 / self.factor if self.last_epoch == self.total_iters else 1.0)
+
+
+class PolynomialLR(LRScheduler):
+    """The initial rate times (1 - epoch / total_iters) ** power, and 0 after that."""
+
+    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        epoch, total = self.last_epoch, self.total_iters
+        if epoch == 0 or epoch > total:
+            return self._rates()
+        return self._rates(((1 - epoch / total) / (1 - (epoch - 1) / total)) ** self.power)
+
+
+class MultiplicativeLR(LambdaLR):
+    """Times lr_lambda(epoch) every epoch."""
+
+    def get_lr(self):
+        if self.last_epoch == 0:
+            return self._rates()
+        return [rate * function(self.last_epoch) for rate, function in zip(self._rates(), self.lr_lambdas)]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Down to eta_min along half a cosine, and at once up again: after T_0 epochs, then T_mult times as many."""
+
+    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f'Expected positive integer T_0, but got {T_0}')
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f'Expected integer T_mult >= 1, but got {T_mult}')
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        epoch, span = max(self.last_epoch, 0), self.T_0
+        while epoch >= span:
+            epoch, span = epoch - span, span * self.T_mult
+        part = (1 + math.cos(math.pi * epoch / span)) / 2
+        return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
+
+    def step(self, epoch=None):
+        """Go to the next epoch, or a given one, which may be a fraction."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self._set(self.get_lr())
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other, changing at milestones."""
+
+    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError('Sequential Schedulers expects number of schedulers provided to be one more than the number '
+                             f'of milestone points, but got {len(schedulers)} and {len(milestones)}')
+        if any(scheduler.optimizer is not optimizer for scheduler in schedulers):
+            raise ValueError('Sequential Schedulers expects all schedulers to belong to the same optimizer')
+        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        for group in optimizer.param_groups:
+            group['lr'] = group['initial_lr']
+        for scheduler in self._schedulers:  # each made its first step: only the first one's counts
+            scheduler.last_epoch -= 1
+        self._schedulers[0].step()
+        self._last_lr = self._schedulers[0].get_last_lr()
+
+    def step(self):
+        """Go to the next epoch."""
+        self.last_epoch += 1
+        which = bisect_right(self._milestones, self.last_epoch)
+        current = self._schedulers[which]
+        if which and self._milestones[which - 1] == self.last_epoch:
+            current.last_epoch = -1
+            for group in self.optimizer.param_groups:
+                group['lr'] = group['initial_lr']
+        current.step()
+        self._last_lr = current.get_last_lr()
+
+    def state_dict(self):
+        """All that is needed to go on, each schedule's state with it."""
+        state = super().state_dict()
+        return {**state, '_schedulers': [scheduler.state_dict() for scheduler in self._schedulers]}
+
+    def load_state_dict(self, state_dict):
+        """Take what state_dict() gave."""
+        for scheduler, state in zip(self._schedulers, state_dict['_schedulers']):
+            scheduler.load_state_dict(state)
+        super().load_state_dict({key: value for key, value in state_dict.items() if key != '_schedulers'})
 
 
 class CosineAnnealingLR(LRScheduler):

@@ -1,7 +1,8 @@
 """Optimizer: parameter groups, state, and one step. The optimisers say only how a group is updated.
 
 Updates are ordinary operations that are not recorded. They are written for few instructions, as each parameter
-pays for each of them at every step.
+pays for each of them at every step. What PyTorch's optimisers take to choose among their implementations (foreach, fused,
+capturable, differentiable) is accepted and changes nothing.
 """
 
 from collections import defaultdict
@@ -51,6 +52,7 @@ class Optimizer:
         """Add parameters, with options of their own: {'params': [...], 'lr': 0.1}."""
         params = param_group['params']
         params = [params] if isinstance(params, Tensor) else list(params)
+        params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]  # named_parameters()
         known = {p for group in self.param_groups for p in group['params']}
         for p in params:
             if not isinstance(p, Tensor):

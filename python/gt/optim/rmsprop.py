@@ -6,8 +6,8 @@ from gt.optim.optimizer import Optimizer, require, require_common
 class RMSprop(Optimizer):
     """p -= lr * gradient / (sqrt(running mean of squares) + eps); centered: of squared deviations."""
 
-    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, *,
-                 maximize=False):
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False,
+                 capturable=False, foreach=None, maximize=False, differentiable=False):
         require_common(lr, weight_decay, eps)
         require(momentum >= 0, 'momentum value', momentum)
         require(alpha >= 0, 'alpha value', alpha)

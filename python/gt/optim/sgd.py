@@ -7,7 +7,7 @@ class SGD(Optimizer):
     """p -= lr * gradient, or * a running sum of gradients with momentum."""
 
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *,
-                 maximize=False):
+                 maximize=False, foreach=None, differentiable=False, fused=None):
         require_common(lr, weight_decay)
         require(momentum >= 0, 'momentum value', momentum)
         if nesterov and (momentum <= 0 or dampening != 0):

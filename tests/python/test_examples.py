@@ -1,0 +1,74 @@
+"""Every example runs and says what it should: losses that fall, products that are right. Shorter than by themselves, where they let it."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support import GT_BINARY, PATIENCE_S, REPOSITORY
+
+EXAMPLES = REPOSITORY / 'examples'
+BUILD = pathlib.Path(GT_BINARY).parent
+
+# Arguments, and by how much the loss must have fallen from the first line that shows one to the last; None: it trains nothing.
+PYTHON = {
+    'mlp.py': (['--steps', '500'], 0.3),
+    'digits_mlp.py': (['--epochs', '2'], 0.5),
+    'cnn.py': (['--epochs', '2', '--images', '1600'], 0.95),
+    'char_gpt.py': (['--steps', '50'], 0.75),
+    'linear_regression.py': ([], 0.1),
+    'pipeline_demo.py': (['--width', '32', '--steps', '5'], None),
+    'demo.py': ([], None),
+    'signal_demo.py': ([], None),
+    'simple_launch.py': ([], None),
+}
+C = {'example_mlp': 0.5, 'example_linear_regression': 0.1, 'example_hello': None}
+
+
+def output_of(command):
+    environment = {**os.environ, 'GT_CONFIG': str(EXAMPLES / 'config_sharding.yaml')}  # what the signals of two of them mean
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE_S, cwd=REPOSITORY, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def check_losses(output, part):
+    losses = [float(number) for number in re.findall(r'loss\s+([0-9.]+)', output)]
+    assert len(losses) >= 2, output
+    assert losses[-1] < part * losses[0], output
+
+
+@pytest.mark.parametrize('name', sorted(PYTHON))
+def test_python_example(name):
+    arguments, part = PYTHON[name]
+    output = output_of([sys.executable, str(EXAMPLES / name), *arguments])
+    assert output.strip()
+    if part is not None:
+        check_losses(output, part)
+
+
+@pytest.mark.parametrize('name', sorted(C))
+def test_c_example(name):
+    program = BUILD / name
+    if not program.exists():
+        pytest.skip(f'{program} was not built: this is a build of the package alone')
+    output = output_of([str(program)])
+    assert output.strip()
+    if C[name] is not None:
+        check_losses(output, C[name])
+
+
+def test_the_pipeline_is_one():
+    output = output_of([sys.executable, str(EXAMPLES / 'pipeline_demo.py'), *PYTHON['pipeline_demo.py'][0]])
+    apart, together = output.splitlines()
+    assert 'single(worker=0) and single(worker=1)' in apart and 'worker=1' not in together
+    assert float(apart.split()[-1]) == pytest.approx(float(together.split()[-1]), rel=1e-3)
+
+
+def test_every_example_is_here():
+    assert {path.name for path in EXAMPLES.glob('*.py')} == PYTHON.keys()
+    assert {f'example_{path.stem}' for path in (EXAMPLES / 'c').glob('*.c')} == C.keys()
