@@ -309,6 +309,17 @@ GT_API bool gt_set_grad_enabled(bool enabled);
 /* The same value, not recorded: it requires no gradient. */
 GT_API gt_err gt_detach(gt_tensor *a, gt_tensor **out);
 
+/* ---- where it was issued: docs/monitoring.md ---------------------------------------------------------------- */
+
+/* GT_HERE(); before an op: from there on this thread's ops are issued at that line, which errors that surface later, the log and
+ * the tape name. Costs a few ns. `site` is 0 at first and belongs to the place; `file` stays as it is. */
+#define GT_HERE()                                                                                                 \
+    do {                                                                                                          \
+        static uint32_t gt_site_;                                                                                 \
+        gt_here(&gt_site_, __FILE__, __LINE__);                                                                   \
+    } while (0)
+GT_API void gt_here(uint32_t *site, const char *file, int line);
+
 /* ---- several workers: docs/sharding.md ---------------------------------------------------------------------- */
 
 /* Read what signals mean from a YAML file; also GT_CONFIG. For all clients of this process. */

@@ -46,6 +46,36 @@ static void test_poison(const void *argument)
     gt_client_close(&client);
 }
 
+/* A failure names the last place its thread had passed when it was issued; the reader's own place does not matter. */
+static void test_places(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *a = two_rows(client), *index, *bad[2];
+    char expected[2][64];
+    float bytes[3];
+    OK(gt_from_data(client, GT_INT64, SHAPE(1), (int64_t[]){17}, &index));
+    for (int again = 0; again < 2; again++) {
+        snprintf(expected[0], sizeof expected[0], "test_client.c:%d", __LINE__ + 1);
+        GT_HERE();
+        OK(gt_take(a, index, 0, &bad[0]));
+        snprintf(expected[1], sizeof expected[1], "test_client.c:%d in signal 'here'", __LINE__ + 1);
+        GT_HERE();
+        OK(gt_signal_enter(client, "here", NULL));
+        OK(gt_take(a, index, 0, &bad[1]));
+        OK(gt_signal_exit("here"));
+        for (int k = 0; k < 2; k++) {
+            CHECK_EQ(gt_fetch(bad[k], bytes, sizeof bytes), GT_ERR_INDEX);
+            const char *at = strstr(gt_error_text(), expected[k]);
+            CHECK(at && at[strlen(expected[k])] == 0);
+            gt_tensor_release(bad[k]);
+        }
+    }
+    gt_tensor_release(index);
+    gt_tensor_release(a);
+    gt_client_close(&client);
+}
+
 static void test_out_of_memory(const void *argument)
 {
     (void)argument;
@@ -516,6 +546,7 @@ int main(int argc, char **argv)
 {
     check_begin(argc, argv);
     check_run("poison", test_poison, NULL);
+    check_run("places", test_places, NULL);
     check_run("out of memory", test_out_of_memory, NULL);
     check_run("scratch limit", test_scratch_limit, NULL);
     check_run("bulk data, embedded", test_bulk, NULL);

@@ -1,0 +1,69 @@
+/*
+ * site.c: places in programs in C: GT_HERE() of gt.h. A place has a number, made when it is first passed, and a thread is at the
+ * last one that it passed. Language bindings know where they are by themselves and have their own hooks (client.h).
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+typedef struct place {
+    const char *file;
+    int line;
+} place;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the table, which only grows */
+static place *places;                                     /* number minus one */
+static uint32_t place_count, place_capacity;
+static _Thread_local uint32_t here;
+
+static uint32_t current(void)
+{
+    return here;
+}
+
+/* The end of "file:line", as much as fits. */
+static size_t name(uint32_t site, char *text, size_t size)
+{
+    char whole[1024];
+    pthread_mutex_lock(&mutex);
+    bool known = site && site <= place_count;
+    int length = known ? snprintf(whole, sizeof whole, "%s:%d", places[site - 1].file, places[site - 1].line) : 0;
+    pthread_mutex_unlock(&mutex);
+    size_t all = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1, kept = all < size ? all : size - 1;
+    memcpy(text, whole + all - kept, kept);
+    text[kept] = 0;
+    return kept;
+}
+
+/* With the mutex. 0: no memory, or too many places. */
+static uint32_t number_new(const char *file, int line)
+{
+    if (place_count == place_capacity) {
+        uint32_t capacity = place_capacity ? 2 * place_capacity : 64;
+        place *grown = capacity <= GT_MAX_SITES ? realloc(places, capacity * sizeof *grown) : NULL;
+        if (!grown)
+            return 0;
+        places = grown;
+        place_capacity = capacity;
+    }
+    places[place_count] = (place){.file = file, .line = line};
+    return ++place_count;
+}
+
+void gt_here(uint32_t *site, const char *file, int line)
+{
+    uint32_t number = __atomic_load_n(site, __ATOMIC_ACQUIRE);
+    if (!number) {
+        pthread_mutex_lock(&mutex);
+        if (!gt__site_hooks.current)
+            gt__site_hooks = (gt_site_hooks){.current = current, .name = name};
+        number = *site;
+        if (!number && gt__site_hooks.current == current)
+            __atomic_store_n(site, number = number_new(file, line), __ATOMIC_RELEASE);
+        pthread_mutex_unlock(&mutex);
+    }
+    here = number;
+}
