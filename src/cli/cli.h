@@ -4,6 +4,8 @@
 #ifndef GT_CLI_CLI_H
 #define GT_CLI_CLI_H
 
+#include "settings.h"
+
 typedef struct gt_command {
     const char *name, *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
@@ -29,5 +31,9 @@ void gt__signals_restore(void);
 
 /* Parse a port; -1 and a message if it is none. */
 int gt__parse_port(const char *text);
+/* Parse the number of an option, "--threads", of a command, "gt worker" (its argv[0]); false and a message if it is none
+ * within bounds. */
+bool gt__parse_number(const char *command, const char *option, const char *text, gt_number_kind kind, double least,
+                      double most, double *value);
 
 #endif

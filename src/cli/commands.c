@@ -71,6 +71,15 @@ int gt__parse_port(const char *text)
     return -1;
 }
 
+bool gt__parse_number(const char *command, const char *option, const char *text, gt_number_kind kind, double least,
+                      double most, double *value)
+{
+    if (gt__number_parse(text, kind, least, most, value))
+        return true;
+    fprintf(stderr, "%s: %s: '%s' is not a number from %g to %g\n", command, option, text, least, most);
+    return false;
+}
+
 /* ---- signals ----------------------------------------------------------------------------------------------- */
 
 static void (*stop_function)(void *);

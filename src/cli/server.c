@@ -71,12 +71,10 @@ static int parse(int argc, char **argv, server_arguments *arguments)
             arguments->observer.log = optarg;
             break;
         case OPTION_LOG_SIZE:
-            if (gt__number_parse(optarg, GT_NUMBER_BYTES, 4096, 9e18, &bytes)) {
-                arguments->observer.log_bytes = (uint64_t)bytes;
-                break;
-            }
-            fprintf(stderr, "gt server: '%s' is not a number of bytes, 4096 or more\n", optarg);
-            return 2;
+            if (!gt__parse_number(argv[0], "--log-size", optarg, GT_NUMBER_BYTES, 4096, 9e18, &bytes))
+                return 2;
+            arguments->observer.log_bytes = (uint64_t)bytes;
+            break;
         case OPTION_TAPE:
             arguments->observer.tape = optarg;
             break;

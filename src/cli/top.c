@@ -60,8 +60,7 @@ static int parse(int argc, char **argv, top_arguments *arguments)
             valid = (arguments->watch.port = gt__parse_port(optarg)) >= 0;
             break;
         case 'i':
-            if (!(valid = gt__number_parse(optarg, GT_NUMBER_SECONDS, 0.05, 3600, &arguments->interval)))
-                fprintf(stderr, "gt top: --interval takes 0.05 to 3600 seconds, not '%s'\n", optarg);
+            valid = gt__parse_number(argv[0], "--interval", optarg, GT_NUMBER_SECONDS, 0.05, 3600, &arguments->interval);
             break;
         case OPTION_ONCE:
             arguments->once = true;

@@ -35,14 +35,6 @@ typedef struct trace_arguments {
     const char *directory;
 } trace_arguments;
 
-static bool parse_number(const char *option, const char *text, gt_number_kind kind, double least, double *value)
-{
-    if (gt__number_parse(text, kind, least, 1e12, value))
-        return true;
-    fprintf(stderr, "gt trace: %s: '%s' is not a number of at least %g\n", option, text, least);
-    return false;
-}
-
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, trace_arguments *arguments)
 {
@@ -60,10 +52,11 @@ static int parse(int argc, char **argv, trace_arguments *arguments)
     for (int option; valid && (option = getopt_long(argc, argv, "s:n:p:h", options, NULL)) != -1;)
         switch (option) {
         case 's':
-            valid = parse_number("--seconds", optarg, GT_NUMBER_SECONDS, 0.001, &arguments->seconds);
+            valid = gt__parse_number(argv[0], "--seconds", optarg, GT_NUMBER_SECONDS, 0.001, 1e9,
+                                     &arguments->seconds);
             break;
         case 'n':
-            valid = parse_number("--max-events", optarg, GT_NUMBER_COUNT, 1, &arguments->most);
+            valid = gt__parse_number(argv[0], "--max-events", optarg, GT_NUMBER_COUNT, 1, 1e12, &arguments->most);
             break;
         case 'p':
             valid = (arguments->watch.port = gt__parse_port(optarg)) >= 0;

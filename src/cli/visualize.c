@@ -41,14 +41,6 @@ typedef struct visualize_arguments {
     int log_count;
 } visualize_arguments;
 
-static bool parse_number(const char *option, const char *text, double least, double *value)
-{
-    if (gt__number_parse(text, GT_NUMBER_SECONDS, least, 1e9, value))
-        return true;
-    fprintf(stderr, "gt visualize: --%s: '%s' is not a number of at least %g\n", option, text, least);
-    return false;
-}
-
 static int format_named(const char *name)
 {
     static const char *const names[] = {"png", "svg", "pdf", "chrome"};
@@ -89,7 +81,7 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
             arguments->output = optarg;
             break;
         case OPTION_DPI:
-            valid = parse_number("dpi", optarg, 1, &arguments->dpi);
+            valid = gt__parse_number(argv[0], "--dpi", optarg, GT_NUMBER_SECONDS, 1, 1e9, &arguments->dpi);
             break;
         case OPTION_FORMAT:
             arguments->format = format_named(optarg);
@@ -97,10 +89,10 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
                 fprintf(stderr, "gt visualize: --format is png, svg, pdf or chrome, not '%s'\n", optarg);
             break;
         case OPTION_FROM:
-            valid = parse_number("from", optarg, 0, &arguments->from);
+            valid = gt__parse_number(argv[0], "--from", optarg, GT_NUMBER_SECONDS, 0, 1e9, &arguments->from);
             break;
         case OPTION_TO:
-            valid = parse_number("to", optarg, 0, &arguments->to);
+            valid = gt__parse_number(argv[0], "--to", optarg, GT_NUMBER_SECONDS, 0, 1e9, &arguments->to);
             break;
         case OPTION_DUMP:
             arguments->dump = true;

@@ -28,15 +28,6 @@ typedef struct worker_arguments {
     gt_worker_options worker;
 } worker_arguments;
 
-static bool parse_number(const char *option, const char *text, gt_number_kind kind, double least, double most,
-                         double *number)
-{
-    if (gt__number_parse(text, kind, least, most, number))
-        return true;
-    fprintf(stderr, "gt worker: --%s %s: a number from %g to %g is needed\n", option, text, least, most);
-    return false;
-}
-
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, worker_arguments *arguments)
 {
@@ -68,12 +59,12 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
             arguments->worker.name = optarg;
             break;
         case OPTION_THREADS:
-            if (!parse_number("threads", optarg, GT_NUMBER_COUNT, 1, 1024, &number))
+            if (!gt__parse_number(argv[0], "--threads", optarg, GT_NUMBER_COUNT, 1, 1024, &number))
                 return 2;
             arguments->worker.threads = (int)number;
             break;
         case OPTION_TIMEOUT:
-            if (!parse_number("timeout", optarg, GT_NUMBER_SECONDS, 0.001, 1e6, &number))
+            if (!gt__parse_number(argv[0], "--timeout", optarg, GT_NUMBER_SECONDS, 0.001, 1e6, &number))
                 return 2;
             arguments->worker.timeout_ms = (int)(number * 1000);
             break;

@@ -330,6 +330,8 @@ gt_err gt__config_load(gt_config *config, const char *path)
     gt_config loaded = {0};
     gt_err err = read_file(&loaded, path, file);
     fclose(file);
+    if (err == GT_OK && config->count + loaded.count > MAX_SIGNALS)
+        err = gt__fail(GT_ERR_VALUE, "%s: more than %d signals", path, MAX_SIGNALS);
     for (size_t k = 0; k < loaded.count && err == GT_OK; k++)
         err = gt__config_set(config, loaded.signals[k]);
     gt__config_free(&loaded);

@@ -27,6 +27,7 @@ typedef struct gt_handle_ref {
 typedef struct gt_handles {
     gt_handle_ref *refs; /* capacity is a power of two, at most half full */
     unsigned bits;
+    uint64_t salt; /* so that a client cannot choose ids that have one place; set while the table is empty */
     gt_handle *handles;
     uint32_t capacity, used, first_free;
     uint32_t count;
@@ -37,7 +38,7 @@ void gt__handles_free(gt_handles *table);
 
 static inline uint32_t gt__handles_hash(const gt_handles *table, uint64_t id)
 {
-    return (uint32_t)(id * 0x9E3779B97F4A7C15u >> (64 - table->bits));
+    return (uint32_t)((id ^ table->salt) * 0x9E3779B97F4A7C15u >> (64 - table->bits));
 }
 
 /* NULL if there is none. Valid until the next insert. */

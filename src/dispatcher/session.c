@@ -14,6 +14,7 @@
 
 enum {
     MAX_OVERFLOW = (64 << 20) / (int)sizeof(gt_slot), /* slots of unread answers a client may leave with us */
+    MAX_REASONS = 1024, /* why tensors are lost, of one client */
     MAX_RELAYS = 1024, /* segments of one client: its worker's link has a number of them for all */
     PREFETCH = 8, /* records: they come from another core's cache, so ask for them ahead */
 };
@@ -497,6 +498,10 @@ uint32_t gt__session_reason(gt_session *session, const char *text)
     for (uint32_t k = 0; k < session->reason_count; k++)
         if (strcmp(session->reasons[k], text) == 0)
             return k + 1;
+    if (session->reason_count == MAX_REASONS - 1)
+        text = "too many tensors are lost, for too many reasons, to keep each of them";
+    else if (session->reason_count == MAX_REASONS)
+        return MAX_REASONS;
     char **reasons = realloc(session->reasons, (session->reason_count + 1) * sizeof(*reasons));
     if (reasons)
         session->reasons = reasons;
@@ -553,6 +558,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(session->lost, sizeof session->lost, "no worker is there");
     gt_err err = gt__handles_init(&session->handles);
+    session->handles.salt = peer->dispatcher->worker_key; /* which clients do not know */
     if (err == GT_OK)
         err = gt__chain_open(peer->dispatcher->modifiers, session, &session->chain);
     if (err != GT_OK) {

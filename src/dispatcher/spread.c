@@ -36,23 +36,19 @@ gt_source gt__spread_source(gt_session *session, gt_handle *handle)
     return source;
 }
 
-/* Frees what a spread tensor has on its workers, with the records of temporaries. */
-static gt_err spread_free(gt_session *session, gt_spread *spread)
+/* Frees what a spread tensor has on its workers, with the temporaries or, if there is no memory for that, at once. */
+static void spread_free(gt_session *session, gt_spread *spread)
 {
-    gt_err err = GT_OK;
     for (unsigned k = 0; k < spread->layout->count; k++)
-        if (gt__spread_temporary(session, spread->layout->member[k].worker, spread->slot[k]) != GT_OK)
-            err = GT_ERR_MEMORY;
+        gt__spread_temporary(session, spread->layout->member[k].worker, spread->slot[k]);
     while (spread->copies) {
         gt_whole_copy *copy = spread->copies;
-        if (gt__spread_temporary(session, copy->worker, copy->slot) != GT_OK)
-            err = GT_ERR_MEMORY;
+        gt__spread_temporary(session, copy->worker, copy->slot);
         spread->copies = copy->next;
         free(copy);
     }
     gt__layout_release(spread->layout);
     free(spread);
-    return err;
 }
 
 static gt_err table_grow(gt_spreading *s)
@@ -97,7 +93,9 @@ gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout,
     s->table[number] = spread;
     handle->worker = GT_SPREAD;
     handle->slot = number;
-    return old ? spread_free(session, old) : GT_OK;
+    if (old)
+        spread_free(session, old);
+    return GT_OK;
 }
 
 void gt__spread_drop(gt_session *session, uint32_t number)
@@ -291,13 +289,22 @@ static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
     size_t needed = (size_t)task->count * members;
     uint32_t *slots = needed <= sizeof few / sizeof few[0] ? few : malloc(needed * sizeof *slots);
     gt_err err = slots ? arrange_operands(task, plan, slots) : gt__spread_no_memory();
-    for (unsigned k = 0; k < members && err == GT_OK; k++)
-        err = emit_member(task, plan, k, slots, &out[k]);
+    unsigned emitted = 0;
+    while (emitted < members && err == GT_OK) {
+        err = emit_member(task, plan, emitted, slots, &out[emitted]);
+        emitted += err == GT_OK;
+    }
     if (slots != few)
         free(slots);
-    if (err == GT_OK)
+    if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {
+        emitted = 0; /* combining has them */
         err = gt__spread_combine(task, plan, out);
-    return err == GT_OK ? gt__spread_set(task->session, result, gt__layout_retain(plan->result), out) : err;
+    }
+    if (err == GT_OK)
+        err = gt__spread_set(task->session, result, gt__layout_retain(plan->result), out);
+    for (unsigned k = 0; k < emitted && err != GT_OK; k++)
+        gt__worker_free_tensor(gt__spread_worker(task->session, plan->result->member[k].worker), out[k]);
+    return err;
 }
 
 static void plan_release(const gt_task *task, gt_plan *plan)

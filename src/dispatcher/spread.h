@@ -186,6 +186,7 @@ double gt__reduced_elements(const gt_task *task);
 /* Write `slots` slots into a worker's stream; gt__worker_commit follows. */
 gt_err gt__spread_reserve(gt_session *session, int32_t worker, unsigned slots, gt_slot **out);
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);
+/* A tensor that nobody needs after the record at hand. No memory: it goes at once, as what would use it is not written. */
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot);
 void gt__spread_free_temporaries(gt_session *session);
 /* The slots of a tensor in another layout, by its members: the tensor's own, copies that stay with it, or

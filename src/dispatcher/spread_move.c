@@ -53,8 +53,11 @@ gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
     if (s->temporary_count == s->temporary_capacity) {
         size_t capacity = s->temporary_capacity ? 2 * s->temporary_capacity : 64;
         gt_temporary *temporaries = realloc(s->temporaries, capacity * sizeof *temporaries);
-        if (!temporaries)
+        if (!temporaries) {
+            if (gt__spread_worker(session, worker)->peer)
+                gt__worker_free_tensor(gt__spread_worker(session, worker), slot);
             return gt__spread_no_memory();
+        }
         s->temporaries = temporaries;
         s->temporary_capacity = capacity;
     }
@@ -207,11 +210,17 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
     gt_slot *records[GT_MAX_PARTIES];
     unsigned tail = 1 + (from->count + 1u) / 2;
     GT_TRY(reserve_all(session, from, 1 + tail, records, out));
+    gt_partner parties[GT_MAX_PARTIES + 1] = {{0}};
+    for (unsigned k = 0; k < from->count; k++) {
+        int after = gt__layout_find(to, from->member[k].worker);
+        parties[k] = (gt_partner){.worker = from->member[k].worker,
+                                  .start = from->member[k].start,
+                                  .start_after = after < 0 ? 0 : to->member[after].start};
+    }
     uint64_t tag = session->dispatcher->next_tag++;
     for (unsigned k = 0; k < from->count; k++) {
         gt_slot *record = records[k];
         gt_dispatch_worker *worker = gt__spread_worker(session, from->member[k].worker);
-        memset(record, 0, (1 + tail) * sizeof *record);
         record->ins = caused(session, op);
         record->ins.dtype = meta->dtype;
         record->ins.rank = meta->rank;
@@ -222,14 +231,9 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         record->ins.operand[2] = from->axis | (uint64_t)to->axis << 8;
         record->ins.imm[0].u = tag;
         record->ins.imm[1].u = from->count;
+        record[1] = (gt_slot){0};
         memcpy(record[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
-        gt_partner *party = (gt_partner *)(record + 2);
-        for (unsigned other = 0; other < from->count; other++) {
-            int after = gt__layout_find(to, from->member[other].worker);
-            party[other] = (gt_partner){.worker = from->member[other].worker,
-                                        .start = from->member[other].start,
-                                        .start_after = after < 0 ? 0 : to->member[after].start};
-        }
+        memcpy(record + 2, parties, (tail - 1) * sizeof *record);
         gt__worker_put(worker, 1 + tail);
         worker->collectives++;
         worker->bytes_moved += arriving(op, from, to, meta, k);
@@ -251,20 +255,21 @@ static uint32_t whole_on(const gt_source *source, int32_t worker)
     return 0;
 }
 
-/* Keep a copy with the tensor, which becomes a spread one if it was not. */
+/* Keep a copy with the tensor, which becomes a spread one if it was not; on failure it goes. */
 static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, uint32_t slot)
 {
     gt_whole_copy *copy = malloc(sizeof *copy);
-    if (!copy)
-        return gt__spread_no_memory();
-    if (!source->spread) {
+    gt_err err = copy ? GT_OK : gt__spread_no_memory();
+    if (err == GT_OK && !source->spread) {
         uint32_t own = source->handle->slot;
-        gt_err err = gt__spread_set(session, source->handle, gt__layout_retain(source->layout), &own);
-        if (err != GT_OK) {
-            free(copy);
-            return err;
-        }
-        *source = gt__spread_source(session, source->handle);
+        err = gt__spread_set(session, source->handle, gt__layout_retain(source->layout), &own);
+        if (err == GT_OK)
+            *source = gt__spread_source(session, source->handle);
+    }
+    if (err != GT_OK) {
+        gt__worker_free_tensor(gt__spread_worker(session, worker), slot);
+        free(copy);
+        return err;
     }
     *copy = (gt_whole_copy){.next = source->spread->copies, .worker = worker, .slot = slot};
     source->spread->copies = copy;
@@ -290,10 +295,13 @@ static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t
     gt_err err = count < GT_MAX_PARTIES
                      ? collective(session, GT_OP_broadcast, parties, parties, source->meta, in, out)
                      : gt__fail(GT_ERR_VALUE, "more than %d workers", GT_MAX_PARTIES);
-    if (err == GT_OK)
+    if (err == GT_OK) {
         err = gt__spread_temporary(session, root, out[0]); /* the root's result is its operand again */
-    for (unsigned k = 0; k < count && err == GT_OK; k++)
-        err = keep_copy(session, source, missing[k], out[1 + k]);
+        for (unsigned k = 0; k < count; k++) {
+            gt_err kept = keep_copy(session, source, missing[k], out[1 + k]);
+            err = err == GT_OK ? kept : err;
+        }
+    }
     gt__layout_release(parties);
     return err;
 }
@@ -402,12 +410,14 @@ static gt_err exchange(gt_session *session, gt_opcode op, const gt_layout *from,
 {
     uint32_t out[GT_MAX_PARTIES];
     GT_TRY(collective(session, op, from, wanted, meta, in, out));
+    gt_err err = GT_OK;
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
-        GT_TRY(gt__spread_temporary(session, worker, out[k]));
+        gt_err kept = gt__spread_temporary(session, worker, out[k]);
+        err = err == GT_OK ? kept : err;
         slots[gt__layout_find(wanted, worker)] = out[k];
     }
-    return GT_OK;
+    return err;
 }
 
 /* The whole for everybody, by a collective from the layout in which it is. */
@@ -446,15 +456,19 @@ gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *want
         in[k] = gt__source_slot(source, k);
     gt_err err =
         collective(session, scatter ? GT_OP_reduce_scatter : GT_OP_all_reduce, from, after, source->meta, in, out);
-    for (unsigned k = 0; k < from->count && err == GT_OK; k++)
-        slots[gt__layout_find(after, from->member[k].worker)] = out[k];
     if (err != GT_OK) {
         gt__layout_release(after);
         return err;
     }
-    GT_TRY(gt__spread_set(session, source->handle, after, slots));
+    for (unsigned k = 0; k < from->count; k++)
+        slots[gt__layout_find(after, from->member[k].worker)] = out[k];
+    gt__layout_retain(after);
+    err = gt__spread_set(session, source->handle, after, slots);
+    for (unsigned k = 0; k < after->count && err != GT_OK; k++)
+        gt__worker_free_tensor(gt__spread_worker(session, after->member[k].worker), slots[k]);
+    gt__layout_release(after);
     *source = gt__spread_source(session, source->handle);
-    return GT_OK;
+    return err;
 }
 
 gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots)

@@ -20,7 +20,7 @@ static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint
     out->ins.result = *slot;
     out->ins.scope = session->spreading->scope;
     out->ins.site = session->spreading->site;
-    gt__worker_put(session->dispatcher->workers[worker], 1);
+    gt__worker_put(gt__spread_worker(session, worker), 1);
     return GT_OK;
 }
 
@@ -94,7 +94,7 @@ static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t 
     uint64_t mask = task->ins->imm[0].u ? task->ins->imm[0].u : ((uint64_t)1 << rows.rank) - 1;
     gt_layout *ones = gt__layout_like(from, GT_SPLIT, from->axis);
     if (!ones)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
+        return gt__spread_no_memory();
     rows.dtype = task->out.dtype;
     rows.numel = 1;
     for (unsigned d = 0; d < rows.rank; d++) {

@@ -13,7 +13,7 @@ enum {
     SEGMENT_FROM = 64 << 10, /* bytes: smaller ones go in the stream */
     SEGMENT_SMALLEST = 1 << 20,
     MOST_SEGMENTS = 64, /* of a link; beyond, data goes in the stream */
-    BUDGET = 256,       /* records to read before others get their turn */
+    BUDGET = 256,       /* records to read, and to write, before others get their turn */
 };
 
 #define MESSAGE_MAX_BYTES ((uint64_t)1 << 46)
@@ -106,7 +106,7 @@ static bool write_bytes(gt_mesh_link *end)
 bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end)
 {
     bool progress = false;
-    while (!end->link->gone) {
+    for (unsigned k = 0; k < BUDGET && !end->link->gone; k++) {
         if (!end->sending) {
             gt_message *message = next_message(mesh, end);
             if (!message)

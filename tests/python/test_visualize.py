@@ -635,7 +635,7 @@ def test_help_and_mistakes(tmp_path):
         (["missing.log"], 1, "cannot read missing.log"),
         (["empty.log"], 1, "GT_INSTRUCTION_LOG"),
         (["a.log", "--dpi", "none"], 2, "not a number"),
-        (["a.log", "--dpi", "0"], 2, "at least 1"),
+        (["a.log", "--dpi", "0"], 2, "from 1 to"),
         (["a.log", "--dpi", "100000"], 1, "lower --dpi"),
         (["a.log", "--format", "gif"], 2, "png, svg, pdf or chrome"),
         (["a.log", "--output", "no/such/folder.png"], 1, "cannot write"),
