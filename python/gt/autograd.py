@@ -1,4 +1,5 @@
-"""grad() and backward(), and which operations are recorded: no_grad() and its kin, as context managers or decorators."""
+"""grad() and backward(), and which operations are recorded: no_grad() and its kin, as context managers or
+decorators. Function: operations whose gradient the user writes."""
 
 import functools
 
@@ -78,20 +79,21 @@ class inference_mode(_Mode):
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
     """Add the gradients of the sum of tensors, each times its gradient, to .grad of leaves: of all, or of inputs."""
     tensors = [tensors] if isinstance(tensors, _gt.Tensor) else list(tensors)
-    gradients = [grad_tensors] if grad_tensors is None or isinstance(grad_tensors, _gt.Tensor) else list(grad_tensors)
-    gradients = gradients * len(tensors) if grad_tensors is None else gradients
+    grad_tensors = [None] * len(tensors) if grad_tensors is None else grad_tensors
+    gradients = [grad_tensors] if isinstance(grad_tensors, _gt.Tensor) else list(grad_tensors)
     if len(tensors) != len(gradients):
         raise RuntimeError(f'got {len(tensors)} tensors and {len(gradients)} gradients')
+    retain_graph = create_graph if retain_graph is None else retain_graph
     if inputs is not None:
         leaves = [inputs] if isinstance(inputs, _gt.Tensor) else list(inputs)
-        found = grad(tensors, leaves, gradients, create_graph if retain_graph is None else retain_graph, create_graph, True)
+        found = grad(tensors, leaves, gradients, retain_graph, create_graph, True)
         for leaf, gradient in zip(leaves, found):
             if gradient is not None:
                 leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
         return
     last = len(tensors) - 1
     for k, (tensor, gradient) in enumerate(zip(tensors, gradients)):
-        tensor.backward(gradient, retain_graph=bool(retain_graph) or create_graph or k < last, create_graph=create_graph)
+        tensor.backward(gradient, retain_graph or k < last, create_graph)
 
 
 class RemovableHandle:
@@ -114,3 +116,96 @@ def register_hook(tensor, hook):
 
 
 _gt.Tensor.register_hook = register_hook
+
+
+# ---- operations with a gradient of the user's ------------------------------------------------------------------
+
+
+class FunctionContext:
+    """What forward() leaves for backward(): saved tensors, and any attributes."""
+
+    saved_tensors, needs_input_grad = (), ()
+    _unreached_are_zeros, _without_gradient = True, ()
+
+    def save_for_backward(self, *tensors):
+        """Keep tensors, which backward() finds in saved_tensors."""
+        self.saved_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        """Outputs that have no gradient."""
+        self._without_gradient = tensors
+
+    def set_materialize_grads(self, value):
+        """Whether backward() gets zeros, or None, for outputs that nothing was computed from."""
+        self._unreached_are_zeros = value
+
+
+class Function:
+    """An operation with its own gradient: write forward(ctx, ...) and backward(ctx, *gradients), call apply(...)."""
+
+    @staticmethod
+    def forward(ctx, *args, **keywords):
+        """The results, a tensor or a tuple."""
+        raise NotImplementedError('You must implement the forward function for custom autograd.Function.')
+
+    setup_context = None  # setup_context(ctx, inputs, output): then forward() takes no ctx
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        """A gradient, or None, for each argument of forward()."""
+        raise NotImplementedError('You must implement the backward function for custom autograd.Function.')
+
+    @classmethod
+    def apply(cls, *args, **keywords):
+        """Compute forward(); its gradient is what backward() says."""
+        ctx = FunctionContext()
+        ctx.needs_input_grad = tuple(isinstance(value, _gt.Tensor) and value.requires_grad for value in args)
+        with no_grad():
+            if cls.setup_context is None:
+                result = cls.forward(ctx, *args, **keywords)
+            else:
+                result = cls.forward(*args, **keywords)
+                cls.setup_context(ctx, args, result)
+        if not (_gt.is_grad_enabled() and any(ctx.needs_input_grad)):
+            return result
+        outputs = _linked(cls, ctx, args, result if isinstance(result, tuple) else (result,))
+        return outputs if isinstance(result, tuple) else outputs[0]
+
+
+def _linked(cls, ctx, args, outputs):
+    """The outputs as results of the arguments: each plus a sum of none of the arguments' elements, which is 0. The tape
+    then leads from outputs to arguments, and hooks on the way put in what backward() says."""
+    arrived, found = [None] * len(outputs), []
+
+    def arguments_gradient(k, zeros):
+        if not found:
+            given = list(arrived)
+            for j, output in enumerate(outputs):
+                if given[j] is None and ctx._unreached_are_zeros and isinstance(output, _gt.Tensor):
+                    given[j] = _gt.zeros_like(output)
+            gradients = cls.backward(ctx, *given)
+            found.extend(gradients if isinstance(gradients, tuple) else (gradients,))
+            if len(found) < len(args):
+                raise RuntimeError(f'function {cls.__name__}Backward returned an incorrect number of gradients (expected '
+                                   f'{len(args)}, got {len(found)})')
+        return zeros if found[k] is None else found[k]
+
+    link = 0.0
+    for k, wanted in enumerate(ctx.needs_input_grad):
+        if wanted:
+            argument = args[k].clone()  # a place of its own on the tape
+            argument.register_hook(functools.partial(arguments_gradient, k))
+            link = argument.reshape(-1)[:0].sum() + link
+    results = []
+    for k, output in enumerate(outputs):
+        apart = any(output is other for other in ctx._without_gradient)
+        if isinstance(output, _gt.Tensor) and output.is_floating_point() and not apart:
+            output = output.detach() + link.to(output.dtype)
+            output.register_hook(functools.partial(arrived.__setitem__, k))
+        results.append(output)
+    return tuple(results)
+
+
+def once_differentiable(function):
+    """backward() whose own operations are not recorded."""
+    return no_grad()(function)

@@ -163,6 +163,8 @@ def _read_header(data):
     """(the entries by name, the metadata, where the elements begin)"""
     if len(data) < 8:
         raise _Bad(f'it has {len(data)} bytes, fewer than the header needs')
+    if bytes(data[:4]) == b'PK\x03\x04':
+        raise _Bad('it is an archive, as torch.save writes; safetensors.torch.save_file writes this format')
     length = int.from_bytes(data[:8], 'little')
     if length > _LONGEST_HEADER:
         raise _Bad(f'a header of {length} bytes is too large')

@@ -1,5 +1,5 @@
-"""What whole training scripts of PyTorch use besides feed-forward layers: recurrent layers, hooks of modules, lists of
-parameters, padding, pairs of losses, schedules. Both libraries compute the same from the same weights."""
+"""What whole training scripts of PyTorch use besides feed-forward layers: recurrent layers, hooks of modules, lists
+of parameters, padding, pairs of losses, schedules, functions with their own gradients. Both libraries compute the same from the same weights."""
 
 import numpy as np
 import pytest
@@ -124,10 +124,14 @@ def test_lists_of_parameters():
 
 
 LAYERS = [
-    ('ZeroPad2d', (1,), (2, 3, 4, 5)), ('ConstantPad1d', ((1, 2), 3.5), (2, 3, 4)), ('ReflectionPad2d', ((1, 2, 0, 1),), (2, 3, 4, 5)),
-    ('ReplicationPad3d', (1,), (1, 2, 3, 4, 5)), ('CircularPad1d', (2,), (2, 3, 4)), ('PixelShuffle', (2,), (2, 8, 3, 4)),
-    ('PixelUnshuffle', (2,), (2, 3, 4, 6)), ('BatchNorm3d', (2,), (3, 2, 3, 4, 2)), ('Threshold', (0.1, 2.0), (3, 4)),
-    ('Hardshrink', (), (3, 4)), ('Softshrink', (0.3,), (3, 4)), ('Tanhshrink', (), (3, 4)), ('Dropout2d', (0.0,), (2, 3, 4, 5)),
+    ('ZeroPad2d', (1,), (2, 3, 4, 5)), ('ConstantPad1d', ((1, 2), 3.5), (2, 3, 4)),
+    ('ReflectionPad2d', ((1, 2, 0, 1),), (2, 3, 4, 5)),
+    ('ReplicationPad3d', (1,), (1, 2, 3, 4, 5)), ('CircularPad1d', (2,), (2, 3, 4)),
+    ('PixelShuffle', (2,), (2, 8, 3, 4)),
+    ('PixelUnshuffle', (2,), (2, 3, 4, 6)), ('BatchNorm3d', (2,), (3, 2, 3, 4, 2)),
+    ('Threshold', (0.1, 2.0), (3, 4)),
+    ('Hardshrink', (), (3, 4)), ('Softshrink', (0.3,), (3, 4)), ('Tanhshrink', (), (3, 4)),
+    ('Dropout2d', (0.0,), (2, 3, 4, 5)),
 ]
 
 
@@ -144,21 +148,27 @@ def test_layers(name, arguments, shape):
 
 
 LOSSES = [
-    ('triplet_margin_loss', 3, {}), ('triplet_margin_loss', 3, {'margin': 2.0, 'p': 1, 'swap': True, 'reduction': 'none'}),
-    ('margin_ranking_loss', 2, {'target': 'signs', 'margin': 0.3}), ('hinge_embedding_loss', 1, {'target': 'signs'}),
+    ('triplet_margin_loss', 3, {}),
+    ('triplet_margin_loss', 3, {'margin': 2.0, 'p': 1, 'swap': True, 'reduction': 'none'}),
+    ('margin_ranking_loss', 2, {'target': 'signs', 'margin': 0.3}),
+    ('hinge_embedding_loss', 1, {'target': 'signs'}),
     ('cosine_embedding_loss', 2, {'target': 'row signs', 'margin': 0.1, 'reduction': 'sum'}),
-    ('gaussian_nll_loss', 2, {'var': 'positive', 'full': True}), ('pairwise_distance', 2, {'p': 3.0, 'keepdim': True}),
-    ('poisson_nll_loss', 1, {'target': 'positive', 'full': True}), ('poisson_nll_loss', 1, {'target': 'positive', 'reduction': 'sum'}),
+    ('gaussian_nll_loss', 2, {'var': 'positive', 'full': True}),
+    ('pairwise_distance', 2, {'p': 3.0, 'keepdim': True}),
+    ('poisson_nll_loss', 1, {'target': 'positive', 'full': True}),
+    ('poisson_nll_loss', 1, {'target': 'positive', 'reduction': 'sum'}),
 ]
 
 
 @pytest.mark.parametrize('name, count, options', LOSSES)
 def test_losses(name, count, options):
-    special = {'signs': np.sign(numbers(3, 4, seed=9)), 'row signs': np.array([1, -1, 1]), 'positive': np.abs(numbers(3, 4, seed=8)) * 3}
+    special = {'signs': np.sign(numbers(3, 4, seed=9)), 'row signs': np.array([1, -1, 1]),
+               'positive': np.abs(numbers(3, 4, seed=8)) * 3}
     results = []
     for library in (gt, torch):
         inputs = [library.tensor(numbers(3, 4, seed=k)).requires_grad_() for k in range(count)]
-        given = {key: library.tensor(special[value]) if value in special else value for key, value in options.items()}
+        given = {key: library.tensor(special[value]) if value in special else value
+                 for key, value in options.items()}
         loss = getattr(library.nn.functional, name)(*inputs, **given)
         loss.sum().backward()
         results.append([loss] + [x.grad for x in inputs])
@@ -168,7 +178,8 @@ def test_losses(name, count, options):
 
 def test_gumbel_softmax():
     logits = gt.tensor(numbers(200, 5, seed=3)).requires_grad_()
-    soft, hard = gt.nn.functional.gumbel_softmax(logits, tau=0.5), gt.nn.functional.gumbel_softmax(logits, hard=True)
+    soft = gt.nn.functional.gumbel_softmax(logits, tau=0.5)
+    hard = gt.nn.functional.gumbel_softmax(logits, hard=True)
     assert soft.sum(-1).allclose(gt.ones(200), atol=1e-5)
     assert hard.amax(-1).allclose(gt.ones(200), atol=1e-5) and hard.sum(-1).allclose(gt.ones(200), atol=1e-5)
     (hard * gt.arange(5.0)).sum().backward()
@@ -192,7 +203,8 @@ def rates(library, make):
 
 
 @pytest.mark.parametrize('make', [
-    lambda s, o: s.ConstantLR(o, 0.5, 3), lambda s, o: s.PolynomialLR(o, 6, 2.0), lambda s, o: s.MultiplicativeLR(o, lambda e: 0.9),
+    lambda s, o: s.ConstantLR(o, 0.5, 3), lambda s, o: s.PolynomialLR(o, 6, 2.0),
+    lambda s, o: s.MultiplicativeLR(o, lambda e: 0.9),
     lambda s, o: s.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
     lambda s, o: s.SequentialLR(o, [s.LinearLR(o, 0.1, total_iters=4), s.CosineAnnealingLR(o, 6)], [4])],
     ids=['constant', 'polynomial', 'multiplicative', 'restarts', 'sequential'])
@@ -235,10 +247,110 @@ def test_options_of_optimisers():
         for library in (gt, torch):
             x = library.tensor(numbers(4, seed=6)).requires_grad_()
             options = {'decoupled_weight_decay': True} if name == 'Adam' else {'capturable': False}
-            optimiser = getattr(library.optim, name)([('x', x)], lr=0.1, weight_decay=0.5, foreach=False, fused=False, **options)
+            options.update(lr=0.1, weight_decay=0.5, foreach=False, fused=False)
+            optimiser = getattr(library.optim, name)([('x', x)], **options)
             for _ in range(3):
                 optimiser.zero_grad()
                 (x ** 3).sum().backward()
                 optimiser.step()
             results.append(x)
         close(*results)
+
+
+def cube(library):
+    class Cube(library.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, power):
+            ctx.save_for_backward(x)
+            ctx.power = power
+            return x ** power
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, = ctx.saved_tensors
+            return gradient * ctx.power * x ** (ctx.power - 1), None
+
+    return Cube.apply
+
+
+def straight_through(library):
+    class Rounded(library.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.round()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 10
+
+    return Rounded.apply
+
+
+def two_results(library):
+    class Both(library.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            index = x.argmax()
+            ctx.mark_non_differentiable(index)
+            ctx.save_for_backward(x, y)
+            return x + y, x * y, index
+
+        @staticmethod
+        def backward(ctx, of_sum, of_product, of_index):
+            x, y = ctx.saved_tensors
+            return of_sum + of_product * y, of_sum + of_product * x
+
+    return Both.apply
+
+
+def custom_gradients(library):
+    x, y = (library.tensor(numbers(3, 2, seed=k)).requires_grad_() for k in (1, 2))
+    first, = library.autograd.grad(cube(library)(x, 3).sum(), x, create_graph=True)
+    second, = library.autograd.grad(first.sum(), x)
+    (straight_through(library)(x * 2) * y).sum().backward()
+    once = x.grad.clone(), y.grad.clone()
+    total, product, index = two_results(library)(x, y * 2)
+    (product * product).sum().backward()  # nothing is computed from the sum
+    scalar = library.tensor(2.0, requires_grad=True)
+    cube(library)(scalar, 4).backward()
+    row = library.tensor(numbers(4, seed=7)).requires_grad_()
+    (cube(library)(row, 2) + row * 5).sum().backward()  # used elsewhere too
+    with library.no_grad():
+        plain = cube(library)(x, 2)
+    assert not plain.requires_grad and not index.requires_grad and total.requires_grad
+    return first, second, *once, x.grad, y.grad, total, product, index, scalar.grad, plain, row.grad
+
+
+def test_functions_with_gradients_of_their_own():
+    for mine, its in zip(custom_gradients(gt), custom_gradients(torch)):
+        close(mine, its)
+
+
+def test_a_function_may_be_used_many_times_and_forgotten():
+    import gc
+    x = gt.ones(1000, requires_grad=True)
+    function = cube(gt)
+    for _ in range(20):
+        function(x, 2).sum().backward()
+    gc.collect()
+    before = len(gt.debug.get_tape())
+    for _ in range(20):
+        function(x, 2).sum().backward()
+    gc.collect()
+    assert len(gt.debug.get_tape()) == before
+    assert x.grad.sum().item() == 80_000
+
+
+def test_a_function_that_forgets_a_gradient():
+    class Wrong(gt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    x, y = gt.ones(2, requires_grad=True), gt.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match='incorrect number of gradients'):
+        Wrong.apply(x, y).sum().backward()

@@ -1,5 +1,5 @@
-"""Objects that stand for one value: x.data and x.detach() with x, x.grad with what autograd keeps. As in PyTorch, a change of one
-in place is a change of the others. Each program runs in both libraries."""
+"""Objects that stand for one value: x.data and x.detach() with x, x.grad with what autograd keeps. As in PyTorch, a
+change of one in place is a change of the others. Each program runs in both libraries."""
 
 import gc
 import weakref
@@ -128,8 +128,8 @@ def moving_average(library):
 
 
 PROGRAMS = [data_in_place, data_kept, detached_both_ways, data_of_a_result, other_data, gradient_in_place,
-            gradient_zeroed_between_steps, gradient_of_a_past_step, gradient_detached, initialised_by_data, state_in_place,
-            loaded_state_seen, moving_average]
+            gradient_zeroed_between_steps, gradient_of_a_past_step, gradient_detached, initialised_by_data,
+            state_in_place, loaded_state_seen, moving_average]
 
 
 @pytest.mark.parametrize('program', PROGRAMS, ids=lambda program: program.__name__)

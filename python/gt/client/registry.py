@@ -1,6 +1,7 @@
 """How functions written in Python become methods of Tensor and functions of the package.
 
-The families (ordering, picking, arrangement, products, linalg, statistics, random, creation, dtypes) and tensor.py mark theirs with these.
+The families (ordering, picking, arrangement, products, linalg, statistics, random, creation, dtypes) and tensor.py
+mark theirs with these.
 """
 
 from gt._gt import Tensor

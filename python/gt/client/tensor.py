@@ -289,10 +289,12 @@ functions.update(_gt.either_order)  # those that take a number first too
 
 # Methods of Tensor that the package offers as functions.
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
-FUNCTIONS = _rows + tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as'))) + (
+_written_here = tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as')))
+FUNCTIONS = _rows + _written_here + (
     'clip', 'lerp', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
     'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater', 'greater_equal', 'negative',
     'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'cumprod', 'logcumsumexp', 'softmax', 'log_softmax', 'matmul', 'mm',
     'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter_add',
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
-    'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point', 'detach', 'sgn')
+    'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
+    'detach', 'sgn')

@@ -1,4 +1,4 @@
-"""Losses of pairs, triplets and distributions, as functions and as modules. gt.nn.functional has the functions too."""
+"""Losses of pairs, triplets and distributions, as functions and as modules; gt.nn.functional has them too."""
 
 import math
 
@@ -28,14 +28,15 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, reduction='mean'):
 
 def hinge_embedding_loss(input, target, margin=1.0, reduction='mean'):
     """A distance where the target is 1, and what it lacks of a margin where it is -1."""
-    return _reduced(where(target == 1, input, 0.0) + where(target == -1, (margin - input).clamp(min=0), 0.0), reduction)
+    lacking = where(target == -1, (margin - input).clamp(min=0), 0.0)
+    return _reduced(where(target == 1, input, 0.0) + lacking, reduction)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction='mean'):
     """1 - cosine where the target is 1, and by how much it exceeds a margin where it is -1."""
     cosine = cosine_similarity(input1, input2, -1)
-    return _reduced(where(target == 1, 1.0 - cosine, 0.0) + where(target == -1, (cosine - margin).clamp(min=0), 0.0),
-                    reduction)
+    excess = where(target == -1, (cosine - margin).clamp(min=0), 0.0)
+    return _reduced(where(target == 1, 1.0 - cosine, 0.0) + excess, reduction)
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction='mean'):

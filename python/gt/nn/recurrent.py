@@ -1,7 +1,7 @@
 """Recurrent networks: the cells, one step each, and RNN, LSTM and GRU, which run over sequences.
 
-A step is a function of two projections, of the input and of the hidden state; the layers project the inputs of all steps
-at once, the cells one.
+A step is a function of two projections, of the input and of the hidden state; the layers project the inputs of all
+steps at once, the cells one.
 """
 
 import math
@@ -12,7 +12,7 @@ from gt.nn import init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
-# ---- steps: (gates of the input, gates of the hidden state, state) to the next state, whose first tensor is the output --------
+# ---- steps: (gates of the input, gates of the hidden state, state) to the next state; its first tensor is the output
 
 
 def _rnn_tanh(of_input, of_state, state):
@@ -203,7 +203,8 @@ class _Layers(_Recurrent):
 
     def extra_repr(self):
         defaults = {'num_layers': 1, 'bias': True, 'batch_first': False, 'dropout': 0.0, 'bidirectional': False}
-        shown = [f'{name}={getattr(self, name)}' for name, default in defaults.items() if getattr(self, name) != default]
+        values = {name: getattr(self, name) for name in defaults}
+        shown = [f'{name}={value}' for name, value in values.items() if value != defaults[name]]
         return ', '.join([str(self.input_size), str(self.hidden_size), *shown])
 
 
@@ -213,7 +214,8 @@ class RNN(_Layers):
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity='tanh', bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None):
         self.step = _step_of(nonlinearity)
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device,
+                         dtype)
         self.nonlinearity = nonlinearity
 
 
