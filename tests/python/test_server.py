@@ -685,8 +685,8 @@ class TamperingProxy:
             pass
 
     def change(self, data):
-        """A greeting is the sender's pid, three empty operands, then version 2: 64-bit integers, little-endian."""
-        pattern = re.compile(rb"(.{4}\x00{4}\x00{24})\x02\x00{7}", re.DOTALL)
+        """A greeting is the sender's pid, three empty operands, then the version: 64-bit integers, little-endian."""
+        pattern = re.compile(rb"(.{4}\x00{4}\x00{24})[\x01-\x1f]\x00{7}", re.DOTALL)
         changed, count = pattern.subn(rb"\g<1>" + struct.pack("<q", 999).replace(b"\\", b"\\\\"), data, count=1)
         self.tampered += count
         return changed
