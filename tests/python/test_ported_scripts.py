@@ -1,5 +1,6 @@
-"""What whole training scripts of PyTorch use besides feed-forward layers: recurrent layers, hooks of modules, lists
-of parameters, padding, pairs of losses, schedules, functions with their own gradients. Both libraries compute the same from the same weights."""
+"""What whole training scripts of PyTorch use besides feed-forward layers: recurrent layers, hooks of modules, lists of
+parameters, padding, losses of pairs, schedules, functions with their own gradients. Both libraries compute the same
+from the same weights."""
 
 import numpy as np
 import pytest
@@ -354,3 +355,35 @@ def test_a_function_that_forgets_a_gradient():
     x, y = gt.ones(2, requires_grad=True), gt.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match='incorrect number of gradients'):
         Wrong.apply(x, y).sum().backward()
+
+
+@pytest.mark.parametrize('options', [
+    {'add_bias_kv': True}, {'add_zero_attn': True}, {'add_bias_kv': True, 'add_zero_attn': True}])
+def test_attention_to_more_than_the_keys(options):
+    ours, theirs = (library.nn.MultiheadAttention(8, 2, batch_first=True, **options) for library in (gt, torch))
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    ours.load_state_dict({key: value.numpy() for key, value in theirs.state_dict().items()})
+    query, key = numbers(2, 3, 8, seed=1), numbers(2, 5, 8, seed=2)
+    padding = np.array([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]], dtype=bool)
+    for given in ({}, {'key_padding_mask': padding}):
+        for weights in (True, False):
+            results = []
+            for library, layer in ((gt, ours), (torch, theirs)):
+                masks = {name: library.tensor(mask) for name, mask in given.items()}
+                q, k = library.tensor(query).requires_grad_(), library.tensor(key)
+                output, found = layer(q, k, k, need_weights=weights, **masks)
+                (output * output).sum().backward()
+                results.append((output, found, q.grad))
+            close(*results)
+
+
+def test_embeddings_of_bounded_length():
+    results = []
+    for library in (gt, torch):
+        layer = library.nn.Embedding(4, 3, max_norm=1.0)
+        layer.load_state_dict({'weight': library.tensor(numbers(4, 3, seed=5) * 3)})
+        output = layer(library.tensor([[0, 2], [2, 2]]))
+        (output * output).sum().backward()
+        results.append((output, layer.weight, layer.weight.grad))
+    close(*results)
+    assert repr(gt.nn.Embedding(4, 3, 1, 2.0)) == repr(torch.nn.Embedding(4, 3, 1, 2.0))

@@ -24,14 +24,14 @@ def _additive(mask, like):
 class MultiheadAttention(Module):
     """Attention in several heads, each of embed_dim / num_heads of the projected features."""
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, *, kdim=None, vdim=None, batch_first=False,
-                 device=None, dtype=None):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None,
+                 vdim=None, batch_first=False, device=None, dtype=None):
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
             raise AssertionError('embed_dim must be divisible by num_heads')
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
-        self.dropout, self.batch_first = dropout, batch_first
+        self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = Parameter(gt.empty(3 * embed_dim, embed_dim, dtype=dtype))
         else:
@@ -40,12 +40,15 @@ class MultiheadAttention(Module):
             self.v_proj_weight = Parameter(gt.empty(embed_dim, self.vdim, dtype=dtype))
             self.in_proj_weight = None
         self.in_proj_bias = Parameter(gt.zeros(3 * embed_dim, dtype=dtype)) if bias else None
+        self.bias_k = Parameter(gt.empty(1, 1, embed_dim, dtype=dtype)) if add_bias_kv else None
+        self.bias_v = Parameter(gt.empty(1, 1, embed_dim, dtype=dtype)) if add_bias_kv else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
         self._reset_parameters()
 
     def _reset_parameters(self):
         for name, parameter in self.named_parameters(recurse=False):
-            (init.xavier_uniform_ if name.endswith('weight') else init.zeros_)(parameter)
+            fill = init.xavier_uniform_ if name.endswith('weight') else init.zeros_
+            (init.xavier_normal_ if name in ('bias_k', 'bias_v') else fill)(parameter)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
 
@@ -81,8 +84,17 @@ class MultiheadAttention(Module):
             query, key, value = (self._arranged(tensor, batched) for tensor in (query, key, value))
         batch, queries, _ = query.shape
         shape = batch, -1, self.num_heads, self.head_dim
-        q, k, v = (part.reshape(shape).transpose(1, 2) for part in self._projected(query, key, value))
-        mask = self._mask((*q.shape[:3], k.shape[2]), attn_mask, key_padding_mask, is_causal, q)
+        q, k, v = self._projected(query, key, value)
+        given = k.shape[1]
+        if self.bias_k is not None:
+            k, v = (gt.cat([part, extra.expand(batch, 1, self.embed_dim)], 1)
+                    for part, extra in ((k, self.bias_k), (v, self.bias_v)))
+        if self.add_zero_attn:
+            k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
+        q, k, v = (part.reshape(shape).transpose(1, 2) for part in (q, k, v))
+        mask = self._mask((*q.shape[:3], given), attn_mask, key_padding_mask, is_causal, q)
+        if mask is not None and k.shape[2] > given:
+            mask = F.pad(mask, (0, k.shape[2] - given))  # what was added is always seen
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:

@@ -178,8 +178,19 @@ def bilinear(input1, input2, weight, bias=None):
     return output if bias is None else output + bias
 
 
-def embedding(input, weight, padding_idx=None):
-    """Rows of weight by index; the row at padding_idx gets no gradient."""
+@gt.no_grad()
+def _shorten(weight, index, max_norm, norm_type):
+    """Make those rows that the index names no longer than max_norm."""
+    named = gt.zeros(weight.shape[0], dtype=_gt.bool).scatter(0, index.flatten(), True)
+    length = weight.norm(norm_type, 1)
+    scale = where(named & (length > max_norm), max_norm / (length + 1e-7), 1.0)
+    weight._become(weight * scale.unsqueeze(1))
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0):
+    """Rows of weight by index; the row at padding_idx gets no gradient. max_norm: longer ones are shortened first."""
+    if max_norm is not None:
+        _shorten(weight, input, max_norm, norm_type)
     rows = weight._pick_rows(0, input.long() if not input.is_floating_point() else input)
     if padding_idx is None:
         return rows

@@ -71,11 +71,15 @@ class Bilinear(Module):
 class Embedding(Module):
     """A row of weight (num_embeddings, embedding_dim) for each index; the row at padding_idx is not trained."""
 
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, device=None, dtype=None):
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0,
+                 scale_grad_by_freq=False, sparse=False, device=None, dtype=None):
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise AssertionError('Padding_idx must be within num_embeddings')
+        if scale_grad_by_freq:
+            raise NotImplementedError('Embedding: scale_grad_by_freq is not supported')
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.max_norm, self.norm_type = max_norm, norm_type
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         self.weight = Parameter(gt.empty(num_embeddings, embedding_dim, dtype=dtype))
         self.reset_parameters()
@@ -94,11 +98,12 @@ class Embedding(Module):
             self.weight.data[self.padding_idx] = 0.0
 
     def forward(self, input):
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type)
 
     def extra_repr(self):
         padding = '' if self.padding_idx is None else f', padding_idx={self.padding_idx}'
-        return f'{self.num_embeddings}, {self.embedding_dim}{padding}'
+        longest = '' if self.max_norm is None else f', max_norm={self.max_norm}'
+        return f'{self.num_embeddings}, {self.embedding_dim}{padding}{longest}'
 
 
 class Dropout(Module):
