@@ -1,12 +1,10 @@
 """Servers and workers in other processes: all transports, several clients, peers that die or stop."""
 
 import os
-import random
 import signal
 import socket
 import subprocess
 import threading
-import time
 
 import pytest
 
