@@ -311,8 +311,8 @@ GT_API gt_err gt_detach(gt_tensor *a, gt_tensor **out);
 
 /* ---- where it was issued: docs/monitoring.md ---------------------------------------------------------------- */
 
-/* GT_HERE(); before an op: from there on this thread's ops are issued at that line, which errors that surface later, the log and
- * the tape name. Costs a few ns. `site` is 0 at first and belongs to the place; `file` stays as it is. */
+/* GT_HERE(); before an op: from there on this thread's ops are issued at that line, which errors that surface later,
+ * the log and the tape name. Costs a few ns. `site` is 0 at first and belongs to the place; `file` stays as it is. */
 #define GT_HERE()                                                                                                 \
     do {                                                                                                          \
         static uint32_t gt_site_;                                                                                 \

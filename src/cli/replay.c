@@ -24,18 +24,30 @@ static const char help[] =
     "      --engine E      engine to run on: cpu (default) or reference\n"
     "      --stop N        stop after instruction N of the tape; #N: after line N of the instruction log\n"
     "      --list          print every instruction\n"
-    "      --print NAME    print a tensor: 5 is tensor 5 of the only client, 2_5 that of client 2 (also in the log)\n"
+    "      --print NAME    print a tensor: 5 is tensor 5 of the only client, 2_5 that of client 2 (also in the "
+    "log)\n"
     "      --save NAME     write it to NAME.npy in --dir; both may be given more than once\n"
     "      --dir D         where --save writes (default: here)\n"
-    "      --find-nan      find the first instruction whose result has a NaN or an infinity that its operands had not\n"
+    "      --find-nan      find the first instruction whose result has a NaN or an infinity that its operands had "
+    "not\n"
     "      --diff X        find the first result that differs on engine X, or on the tape X\n"
     "      --tolerance T   what --diff lets pass, relative to the values (default: by dtype, 1e-4 for float32)\n"
     "  -h, --help          this text\n"
     "\n"
     "Exit status: 0; 1 if something was found, or the tape is damaged; 2 for wrong arguments.\n";
 
-enum { OPTION_ENGINE = 256, OPTION_STOP, OPTION_LIST, OPTION_PRINT, OPTION_SAVE, OPTION_DIR, OPTION_NAN, OPTION_DIFF,
-       OPTION_TOLERANCE, MOST_NAMES = 64 };
+enum {
+    OPTION_ENGINE = 256,
+    OPTION_STOP,
+    OPTION_LIST,
+    OPTION_PRINT,
+    OPTION_SAVE,
+    OPTION_DIR,
+    OPTION_NAN,
+    OPTION_DIFF,
+    OPTION_TOLERANCE,
+    MOST_NAMES = 64
+};
 
 typedef struct wanted {
     const char *name;
@@ -117,7 +129,8 @@ static int take_option(replay *r, int option)
         r->other = optarg;
         return -1;
     case OPTION_TOLERANCE:
-        return gt__number_parse(optarg, GT_NUMBER_SECONDS, 0, 1, &r->tolerance) ? -1 : wrong("not a tolerance", optarg);
+        return gt__number_parse(optarg, GT_NUMBER_SECONDS, 0, 1, &r->tolerance) ? -1
+                                                                                : wrong("not a tolerance", optarg);
     case 'h':
         fputs(help, stdout);
         return 0;
@@ -148,8 +161,12 @@ static int parse(int argc, char **argv, replay *r)
         if (status >= 0)
             return status;
     }
-    if (optind != argc - 1)
-        return wrong("exactly one tape is replayed", optind < argc ? argv[optind + 1] : "");
+    if (optind == argc) {
+        fprintf(stderr, "gt replay: say which tape; try `gt replay --help`\n");
+        return 2;
+    }
+    if (optind < argc - 1)
+        return wrong("one tape at a time", argv[optind + 1]);
     r->path = argv[optind];
     return -1;
 }
@@ -247,7 +264,8 @@ static gt_err look_for_nan(replay *r, bool *found)
     void *data;
     GT_TRY(gt__machine_read(s->machine, s->result, &data));
     unsigned has = gt__look_nonfinite(meta, data, &at), had = operand_flags(r);
-    uint64_t slot = s->slots->ins.op == GT_OP_data ? s->machine->record->ins.operand[0] : s->machine->record->ins.result;
+    uint64_t slot =
+        s->slots->ins.op == GT_OP_data ? s->machine->record->ins.operand[0] : s->machine->record->ins.result;
     *flags_of(r, slot) = (uint8_t)has;
     bool asked_for = s->slots->ins.op == GT_OP_full;
     *found = !asked_for && ((has & ~had & GT_HAS_NAN) || (has & GT_HAS_INFINITY && !had));
@@ -443,7 +461,8 @@ static void close_all(replay *r)
 static int summary(const replay *r, bool found)
 {
     int status = found;
-    printf("replayed %llu instructions on %s", (unsigned long long)r->instructions, r->first.machine->worker.engine->ops->name);
+    printf("replayed %llu instruction%s on %s", (unsigned long long)r->instructions,
+           r->instructions == 1 ? "" : "s", r->first.machine->worker.engine->ops->name);
     if (r->failures)
         printf(", %llu results do not exist", (unsigned long long)r->failures);
     if (r->find_nan && !found)

@@ -166,12 +166,13 @@ static int draw_clients(const gt_top *top, int y, int last)
 {
     enum { MOST = 40 };
     static const int ends[] = {7, 16, 25, 34};
-    int name = COLS < 90 ? 16 : 24, names = 8 + name, numbers = fitting(ends, 4, names + 2), bar = COLS - names - numbers - 2;
+    int name = COLS < 90 ? 16 : 24, names = 8 + name, numbers = fitting(ends, 4, names + 2),
+        bar = COLS - names - numbers - 2;
     bar = bar < LEAST_BAR ? LEAST_BAR : bar > MOST ? MOST : bar;
     char a[16], b[16], c[16], line[256];
     int length = names + bar + 2 + numbers;
-    snprintf(line, sizeof line, "%-7s%-*s %-*s %6s %8s %8s %8s", "CLIENT", name, "NAME", bar + 2, "", "SHARE", "TENSORS",
-             "BYTES", "INSTR/S");
+    snprintf(line, sizeof line, "%-7s%-*s %-*s %6s %8s %8s %8s", "CLIENT", name, "NAME", bar + 2, "", "SHARE",
+             "TENSORS", "BYTES", "INSTR/S");
     put_band(y, PAIR_HEADER, "");
     put_part(y++, 0, PAIR_HEADER, line, length);
     for (size_t k = 0; k < top->client_count && y <= last; k++, y++) {

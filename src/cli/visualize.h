@@ -166,8 +166,8 @@ typedef struct gt_picture {
     gt_tick *ticks;
     gt_legend_item *legend;
     size_t lane_count, box_count, note_count, marker_count, arrow_count, signal_count, tick_count, legend_count;
-    size_t lane_capacity, box_capacity, note_capacity, marker_capacity, arrow_capacity, signal_capacity, tick_capacity,
-        legend_capacity;
+    size_t lane_capacity, box_capacity, note_capacity, marker_capacity, arrow_capacity, signal_capacity,
+        tick_capacity, legend_capacity;
     int32_t *lane_of; /* by party; -1: it has no events */
 } gt_picture;
 

@@ -39,7 +39,8 @@ static void write_text(cairo_t *cairo, const char *text, double x, double y, dou
 }
 
 /* The same on whatever is there: a pale rim keeps lines behind it away from the letters. */
-static void write_over(cairo_t *cairo, const char *text, double x, double y, double size, double anchor, uint32_t rgb)
+static void write_over(cairo_t *cairo, const char *text, double x, double y, double size, double anchor,
+                       uint32_t rgb)
 {
     cairo_text_extents_t extents;
     cairo_select_font_face(cairo, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
@@ -315,7 +316,8 @@ static void draw_all(cairo_t *cairo, const gt_picture *picture)
     for (size_t k = 0; k < picture->box_count; k++)
         draw_box(cairo, picture, &picture->boxes[k]);
     for (size_t k = 0; k < picture->note_count; k++)
-        write_over(cairo, picture->notes[k].text, picture->notes[k].x, picture->notes[k].y, 0.8 * picture->font, 0, INK);
+        write_over(cairo, picture->notes[k].text, picture->notes[k].x, picture->notes[k].y, 0.8 * picture->font, 0,
+                   INK);
     for (size_t k = 0; k < picture->signal_count; k++)
         draw_signal(cairo, picture, &picture->signals[k]);
     for (size_t k = 0; k < picture->marker_count; k++)

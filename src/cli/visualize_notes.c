@@ -23,8 +23,9 @@ static void write_names(const cluster *c, char *text, size_t size)
     size_t used = 0;
     for (unsigned k = 0; k < c->runs && used < size; k++) {
         const char *comma = k ? ", " : "";
-        used += (size_t)(c->counts[k] > 1 ? snprintf(text + used, size - used, "%s%s ×%u", comma, c->names[k], c->counts[k])
-                                          : snprintf(text + used, size - used, "%s%s", comma, c->names[k]));
+        used += (size_t)(c->counts[k] > 1
+                             ? snprintf(text + used, size - used, "%s%s ×%u", comma, c->names[k], c->counts[k])
+                             : snprintf(text + used, size - used, "%s%s", comma, c->names[k]));
     }
 }
 
@@ -32,7 +33,9 @@ static void write_names(const cluster *c, char *text, size_t size)
 static void finish(gt_picture *picture, int32_t lane, cluster *c, double next)
 {
     double f = picture->font;
-    gt_note note = {.lane = lane, .x = c->end + 0.3 * f, .y = picture->lanes[lane].bar_top + 0.5 * picture->lanes[lane].bar_height};
+    gt_note note = {.lane = lane,
+                    .x = c->end + 0.3 * f,
+                    .y = picture->lanes[lane].bar_top + 0.5 * picture->lanes[lane].bar_height};
     if (c->runs && c->runs <= MOST_NAMES) {
         write_names(c, note.text, sizeof note.text);
         if (note.x + gt__text_width(note.text, 0.8 * f) < next - 0.3 * f)
@@ -67,7 +70,8 @@ void gt__picture_notes(gt_picture *picture, const gt_timeline *timeline)
             event->category == GT_CATEGORY_FREE)
             continue;
         cluster *c = &clusters[lane];
-        double x = gt__picture_x(picture, event->start), end = gt__picture_x(picture, event->start + event->duration);
+        double x = gt__picture_x(picture, event->start),
+               end = gt__picture_x(picture, event->start + event->duration);
         if (x - c->end > f)
             finish(picture, lane, c, x);
         if (gt__text_width(event->label, 0.9 * f) < end - x - 0.4 * f)

@@ -40,6 +40,7 @@ void gt__program_name(char *name, size_t size)
     if (file)
         fclose(file);
     const char *program = length && *line ? base_name(line) : program_invocation_short_name;
-    const char *script = strncmp(program, "python", 6) == 0 ? script_of(line + strlen(line) + 1, line + length) : NULL;
+    const char *script =
+        strncmp(program, "python", 6) == 0 ? script_of(line + strlen(line) + 1, line + length) : NULL;
     snprintf(name, size, "%.40s:%ld", script && *script ? script : program, (long)getpid());
 }

@@ -1,6 +1,6 @@
 /*
- * site.c: places in programs in C: GT_HERE() of gt.h. A place has a number, made when it is first passed, and a thread is at the
- * last one that it passed. Language bindings know where they are by themselves and have their own hooks (client.h).
+ * site.c: places in programs in C: GT_HERE() of gt.h. A place has a number, made when it is first passed, and a thread
+ * is at the last one that it passed. Language bindings know where they are by themselves and have their own hooks (client.h).
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -32,7 +32,8 @@ static size_t name(uint32_t site, char *text, size_t size)
     bool known = site && site <= place_count;
     int length = known ? snprintf(whole, sizeof whole, "%s:%d", places[site - 1].file, places[site - 1].line) : 0;
     pthread_mutex_unlock(&mutex);
-    size_t all = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1, kept = all < size ? all : size - 1;
+    size_t all = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1,
+           kept = all < size ? all : size - 1;
     memcpy(text, whole + all - kept, kept);
     text[kept] = 0;
     return kept;

@@ -40,11 +40,11 @@ struct gt_file_writer {
     pthread_cond_t changed;
     size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
     void *context;
-    char *text; /* text_bytes, if it translates */
-    size_t text_bytes; /* TEXT_BYTES, or a file's: what is written at once goes to one */
+    char *text;               /* text_bytes, if it translates */
+    size_t text_bytes;        /* TEXT_BYTES, or a file's: what is written at once goes to one */
     unsigned buffers, enough; /* so many waiting wake the thread, if nothing else does */
     buffer *ring;
-    unsigned filling;       /* index; the filling side's own */
+    unsigned filling;        /* index; the filling side's own */
     unsigned first, waiting; /* handed over and not written yet; under the mutex */
     bool closing;
     atomic_bool failed;
@@ -127,7 +127,8 @@ static bool rotate(gt_file_writer *writer)
 
 static bool write_all(gt_file_writer *writer, const char *data, size_t bytes)
 {
-    if (writer->rotate_bytes && writer->written && writer->written + bytes > writer->rotate_bytes && !rotate(writer))
+    if (writer->rotate_bytes && writer->written && writer->written + bytes > writer->rotate_bytes &&
+        !rotate(writer))
         return false;
     while (bytes) {
         ssize_t done = write(writer->fd, data, bytes);
@@ -253,11 +254,13 @@ static bool open_somewhere(gt_file_writer *writer, const gt_file_options *option
         others |= errno == EWOULDBLOCK;
         free(writer->path);
         /* a log may be rotated, and then the small numbers are its old files */
-        if (asprintf(&writer->path, "%s.%u", options->path, options->exclusive ? k : (unsigned)getpid() + k - 2) < 0)
+        if (asprintf(&writer->path, "%s.%u", options->path, options->exclusive ? k : (unsigned)getpid() + k - 2) <
+            0)
             writer->path = NULL;
     }
     if (writer->fd >= 0 && others)
-        gt__log_error("another process writes the %s %s; this one's is %s", options->what, options->path, writer->path);
+        gt__log_error("another process writes the %s %s; this one's is %s", options->what, options->path,
+                      writer->path);
     return writer->fd >= 0;
 }
 
@@ -276,7 +279,8 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     writer->buffers = options->buffers ? options->buffers : BUFFERS;
     writer->enough = options->translate ? writer->buffers * 7 / 8 : 1;
     writer->ring = calloc(writer->buffers, sizeof *writer->ring);
-    writer->text_bytes = options->rotate_bytes && options->rotate_bytes < TEXT_BYTES ? options->rotate_bytes : TEXT_BYTES;
+    writer->text_bytes =
+        options->rotate_bytes && options->rotate_bytes < TEXT_BYTES ? options->rotate_bytes : TEXT_BYTES;
     writer->text = options->translate ? malloc(writer->text_bytes) : NULL;
     pthread_mutex_init(&writer->mutex, NULL);
     pthread_cond_init(&writer->changed, NULL);
@@ -284,7 +288,8 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     if (!writer->path || !writer->ring || (options->translate && !writer->text))
         err = gt__fail(GT_ERR_MEMORY, "out of memory");
     else if (!open_somewhere(writer, options))
-        err = gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
+        err =
+            gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */

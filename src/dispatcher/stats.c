@@ -64,10 +64,10 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
             "\"pending\": %u, \"queue\": %llu, \"moves\": %llu, \"collectives\": %llu, \"gathers\": %llu, "
             "\"bytes_moved\": %llu, \"link\": \"%s\", ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
-            (unsigned long long)worker->sessions, worker->next_slot - worker->free_count - worker->parked_count, worker->pending_count,
-            (unsigned long long)worker->queue,
-            (unsigned long long)worker->moves, (unsigned long long)worker->collectives,
-            (unsigned long long)worker->gathers, (unsigned long long)worker->bytes_moved, gt__link_name(worker->link));
+            (unsigned long long)worker->sessions, worker->next_slot - worker->free_count - worker->parked_count,
+            worker->pending_count, (unsigned long long)worker->queue, (unsigned long long)worker->moves,
+            (unsigned long long)worker->collectives, (unsigned long long)worker->gathers,
+            (unsigned long long)worker->bytes_moved, gt__link_name(worker->link));
     write_report(json, worker);
     fputc('}', json);
 }
@@ -86,7 +86,8 @@ static void write_client(FILE *json, const gt_session *session)
 {
     fprintf(json, "{\"number\": %llu, \"name\": \"", (unsigned long long)session->number);
     write_name(json, session->name);
-    fprintf(json, "\", \"instructions\": %llu, \"tensors\": %u, \"bytes\": %llu, \"link\": \"%s\", \"modifiers\": ",
+    fprintf(json,
+            "\", \"instructions\": %llu, \"tensors\": %u, \"bytes\": %llu, \"link\": \"%s\", \"modifiers\": ",
             (unsigned long long)session->instructions, session->handles.count,
             (unsigned long long)bytes_of(&session->handles), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
@@ -105,12 +106,13 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
         instructions += peer->session ? peer->session->instructions : 0;
     struct timespec cpu;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-    fprintf(json,
-            "{\"instructions\": %llu, \"turns\": %llu, \"sleeps\": %llu, \"cpu_seconds\": %.6f, \"seconds\": %.6f, "
-            "\"workers\": [",
-            (unsigned long long)instructions, (unsigned long long)dispatcher->turns,
-            (unsigned long long)dispatcher->sleeps, (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9,
-            (double)(gt__now_ns() - dispatcher->started_ns) * 1e-9);
+    fprintf(
+        json,
+        "{\"instructions\": %llu, \"turns\": %llu, \"sleeps\": %llu, \"cpu_seconds\": %.6f, \"seconds\": %.6f, "
+        "\"workers\": [",
+        (unsigned long long)instructions, (unsigned long long)dispatcher->turns,
+        (unsigned long long)dispatcher->sleeps, (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9,
+        (double)(gt__now_ns() - dispatcher->started_ns) * 1e-9);
     const char *separator = "";
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         if (dispatcher->workers[index]->peer) {
