@@ -9,32 +9,8 @@ import time
 
 import pytest
 
-from support import PATIENCE_S, until
-from test_server import CONNECT, TRANSPORTS, WORK
-
-STEADY = """
-    import pathlib, sys, time
-    import gt
-    gt.connect(sys.argv[1])
-    started, stop = map(pathlib.Path, sys.argv[2:4])
-    deadline, count = time.monotonic() + float(sys.argv[4]), 0
-    while not stop.exists() and time.monotonic() < deadline:
-        t = gt.ones(100)
-        assert (t + t).sum().item() == 200
-        count += 1
-        started.touch()
-    print("right", count > 0)
-"""
-
-
-def steady_client(programs, address, seconds=60):
-    """Works for so long, or until `stop` exists."""
-    started, stop = programs.directory / "started", programs.directory / "stop"
-    client = programs.python(STEADY, address, started, stop, seconds)
-    until(lambda: started.exists() or not client.alive, "the steady client")
-    assert client.alive, client.text()
-    return client, stop
-
+from support import PATIENCE_S
+from test_server import CONNECT, TRANSPORTS, WORK, steady_client
 
 def garbage():
     generator = random.Random(1)

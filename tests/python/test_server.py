@@ -247,6 +247,30 @@ def test_a_late_worker_is_waited_for(programs, transport):
     assert client.output.read_text() == "3.0\n"
 
 
+STEADY = """
+    import pathlib, sys, time
+    import gt
+    gt.connect(sys.argv[1])
+    started, stop = map(pathlib.Path, sys.argv[2:4])
+    deadline, count = time.monotonic() + float(sys.argv[4]), 0
+    while not stop.exists() and time.monotonic() < deadline:
+        t = gt.ones(100)
+        assert (t + t).sum().item() == 200
+        count += 1
+        started.touch()
+    print("right", count > 0)
+"""
+
+
+def steady_client(programs, address, seconds=60):
+    """Works for so long, or until `stop` exists."""
+    started, stop = programs.directory / "started", programs.directory / "stop"
+    client = programs.python(STEADY, address, started, stop, seconds)
+    until(lambda: started.exists() or not client.alive, "the steady client")
+    assert client.alive, client.text()
+    return client, stop
+
+
 # ---- peers that die -------------------------------------------------------------------------------------------
 
 # Connects, touches argv[2], when argv[3] exists touches argv[4] and reads a sum; prints what came of it and how
