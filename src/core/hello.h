@@ -11,7 +11,7 @@ typedef struct gt_welcome {
     int workers;     /* that are there now */
     int worker_entries; /* their numbers are below this */
     uint64_t key;    /* to workers: by which they know each other */
-    uint64_t life;   /* to workers: the how manieth it is that ever joined */
+    uint64_t life;   /* to workers: a number that no other ever had */
     bool segments;   /* bulk data may go through shared memory */
 } gt_welcome;
 

@@ -110,8 +110,8 @@ enum {
  *                                would like, plus one
  *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
  *                                operand[0]: entries in the table of workers; to workers: operand[1] the key by
- *                                which they know each other, operand[2] the how manieth worker this is, of all that
- *                                ever joined. Sent again when workers come and go
+ *                                which they know each other, operand[2] a number that no other worker ever had, and
+ *                                later ones have larger ones. Sent again when workers come and go
  *   goodbye  either way          the sender is leaving; tail: a reason, may be empty
  *   data     client -> worker    more bytes for an upload: operand[0] the tensor, imm[0] offset, imm[1] bytes,
  *                                tail: the bytes
@@ -144,8 +144,8 @@ enum {
  *
  * Between workers. A tag is a number that no other transfer has.
  *
- *   peer     disp. -> worker     result: a worker's index, operand[0] the how manieth it is that ever joined, tail: a
- *                                slot with its name, one with where it listens. Whoever had that index before is gone
+ *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had, tail: a slot
+ *                                with its name, one with where it listens. Whoever had that index before is gone
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

@@ -70,7 +70,7 @@ enum { GT_PARKED_SLOTS = 1024 };
 typedef struct gt_dispatch_worker {
     int32_t index;
     gt_peer *peer; /* NULL: gone; the entry may be reused */
-    uint64_t life; /* the how manieth worker it is, of all that ever joined: tells who has an entry from who had it */
+    uint64_t life; /* counts all workers that ever joined: tells who has an entry from who had it */
     gt_link *link;
     char name[64], engine[64], listens[64];
     uint32_t *free_slots, free_count, free_capacity, next_slot; /* slot numbers to hand out; 0 is never one */
@@ -209,7 +209,8 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
 gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id);
 /* The home worker owes an answer to this record. */
 gt_err gt__session_expect(gt_session *session, const gt_slot *record);
-/* The home worker's number for a segment that a record names. False: its link cannot share any; its predecessor's could. */
+/* The home worker's number for a segment that a record names. False: its link cannot share any; its predecessor's
+ * could. */
 bool gt__session_name_segment(const gt_session *session, uint64_t *segment);
 /* An upload from this segment of the client's is dropped: nobody will use its data. */
 void gt__session_unused(gt_session *session, uint64_t client_id);

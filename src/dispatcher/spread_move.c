@@ -104,8 +104,8 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
     return GT_OK;
 }
 
-/* A tensor like `meta` from one worker to another; the new slot is the caller's. There is room for both records before one
- * of them is written: half a move would leave data that nobody takes. */
+/* A tensor like `meta` from one worker to another; the new slot is the caller's. There is room for both records
+ * before one of them is written: half a move would leave data that nobody takes. */
 static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
                    uint32_t *slot)
 {
@@ -202,8 +202,8 @@ static uint64_t arriving(gt_opcode op, const gt_layout *from, const gt_layout *t
     return (uint64_t)(times * (double)gt__meta_bytes(meta) + 0.5);
 }
 
-/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in out[]. To all
- * of them or to none: a member that it did not get to would be waited for. */
+/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in
+ * out[]. To all of them or to none: a member that it did not get to would be waited for. */
 static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
                          const gt_meta *meta, const uint32_t *in, uint32_t *out)
 {

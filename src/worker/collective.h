@@ -31,7 +31,8 @@ typedef struct gt_collective_call {
 
 typedef struct gt_collective_ops {
     const char *name;
-    /* An error is the first failure of any party, or that a party is gone. All parties get one, or none. */
+    /* An error is a party's failure, or that it is gone. Who needs what a failed party was to give gets one; nobody
+     * waits for ever. */
     gt_err (*run)(gt_collective *collective, const gt_collective_call *call);
     void (*close)(gt_collective *collective);
 } gt_collective_ops;

@@ -110,7 +110,7 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
 typedef struct passage {
     host *h;
     const gt_collective_call *call;
-    gt_err err; /* the first failure, ours or one that we heard of: from then on we tell it instead of giving data */
+    gt_err err; /* the first failure, ours or one that we heard of: from then on we tell it, and give no data */
     char why[1024];
 } passage;
 
@@ -168,8 +168,8 @@ static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, c
     free(bytes);
 }
 
-/* What party k gave of its tensor `meta`: those elements, wherever they are. False: none, and the passage has failed.
- * *message is to be given back if there is one. */
+/* What party k gave of its tensor `meta`: those elements, wherever they are. False: none, and the passage has
+ * failed. *message is to be given back if there is one. */
 static bool get(passage *p, unsigned k, uint32_t number, const gt_meta *meta, unsigned axis, int64_t start,
                 int64_t count, gt_message **message, window *w)
 {
@@ -418,7 +418,8 @@ static void all_to_all(passage *p, const uint8_t *in, uint8_t *out)
     }
 }
 
-/* Party 0 gives its tensor to all: as it is, or, if it is large, a part to each, which they then give each other. */
+/* Party 0 gives its tensor to all: as it is, or, if it is large, a part to each, which they then give each other.
+ * */
 static void broadcast(passage *p, const uint8_t *in, uint8_t *out)
 {
     const gt_collective_call *call = p->call;
@@ -487,7 +488,9 @@ static void take_part_staged(passage *p)
     staged.buffer = staged.out_buffer = NULL;
     p->call = &staged;
     take_part(p, memory, memory ? memory + in_bytes : NULL);
-    if (p->err == GT_OK && (err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes)) != GT_OK)
+    if (p->err == GT_OK)
+        err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes);
+    if (err != GT_OK)
         fail(p, err);
     free(memory);
 }

@@ -1,6 +1,7 @@
 /*
- * exchange.c: what all exchanges do alike: making messages, telling failures, and waiting for what others send. A failure's
- * message has as its bytes the origin, then the text, NUL-ended; or nothing. See exchange.h; next: peers.c.
+ * exchange.c: what all exchanges do alike: making messages, telling failures, and waiting for what others send. A
+ * failure's message has as its bytes the origin, then the text, NUL-ended; or nothing. See exchange.h; next:
+ * peers.c.
  */
 #include "exchange.h"
 
@@ -13,9 +14,9 @@
 #include "log.h"
 
 enum {
-    LONGEST = 1024,                   /* bytes of a failure's text */
-    LOOK_UP_MS = 100,                 /* how long a wait may go without a look at *stop */
-    STOCK = 2 * (int)GT_MAX_PARTIES, /* messages: the failures of a party in both steps of the largest collective */
+    LONGEST = 1024,                  /* bytes of a failure's text */
+    LOOK_UP_MS = 100,                /* how long a wait may go without a look at *stop */
+    STOCK = 2 * (int)GT_MAX_PARTIES, /* messages: a party's failures in both steps of the largest collective */
 };
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -148,7 +149,8 @@ static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uin
     for (;;) {
         gt_message **found = look_for(exchange->messages, from, tag, number);
         *err = found ? GT_OK : exchange->ops->expect(exchange, from);
-        if (!found && *err == GT_OK && exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed))
+        bool stops = exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed);
+        if (!found && *err == GT_OK && stops)
             *err = gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
         int left = timeout_ms ? gt__remaining_ms(deadline) : 0; /* -1: any number */
         if (found || *err != GT_OK || left == 0)

@@ -69,7 +69,7 @@ struct gt_exchange {
     int32_t self;
     const atomic_bool *stop; /* may be NULL */
     gt_origin failed;        /* where the failure of the present instruction began, should it fail */
-    /* Where messages for us arrive, from join on; `arrived` is signalled when one does, or nothing will any more. */
+    /* Where messages for us arrive, from join on; `arrived` is signalled when one does, or none will any more. */
     pthread_mutex_t *mutex;
     pthread_cond_t *arrived;
     gt_message **messages;
@@ -79,13 +79,13 @@ struct gt_exchange {
 /* ---- using one ---------------------------------------------------------------------------------------------- */
 
 /*
- * Post bytes. `lent`, if not NULL, keeps `data` alive: reclaim hands it back when the receiver is done; without it the bytes
- * are copied before post returns. GT_ERR_MEMORY: nothing was posted.
+ * Post bytes. `lent`, if not NULL, keeps `data` alive: reclaim hands it back when the receiver is done; without it
+ * the bytes are copied before post returns. GT_ERR_MEMORY: nothing was posted.
  */
 gt_err gt__exchange_post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, const void *data,
                          size_t bytes, void *lent);
-/* Tell a worker that there is nothing for it: the failure `failed`, and why. It is told even if there is no memory, then
- * without the text: the receiver waits for one or the other. */
+/* Tell a worker that there is nothing for it: the failure `failed`, and why. It is told even if there is no
+ * memory, then without the text: the receiver waits for one or the other. */
 void gt__exchange_post_failure(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err,
                                const char *text);
 /* Fail as a message says; its origin is in `failed` then. */
@@ -99,7 +99,8 @@ bool gt__exchange_ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint3
 
 /* What all have in common, in a zeroed exchange. */
 gt_err gt__exchange_init(gt_exchange *exchange, const gt_exchange_ops *ops, const atomic_bool *stop);
-void gt__exchange_free(gt_exchange *exchange); /* after the last message; frees the exchange, which was malloc'ed */
+/* After the last message; frees the exchange, which was malloc'ed. */
+void gt__exchange_free(gt_exchange *exchange);
 /* A message that this exchange posted is back. */
 void gt__message_free(gt_exchange *exchange, gt_message *message);
 /* A condition whose waits do not mind the clock being set. */

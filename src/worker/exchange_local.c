@@ -133,8 +133,8 @@ static const char *address(gt_exchange *exchange)
     return "";
 }
 
-/* With the mutex: the messages in a box that are of one sender, or all of them (-1), go back. A message that is back is its
- * sender's, who may free it at once. */
+/* With the mutex: the messages in a box that are of one sender, or all of them (-1), go back. A message that is
+ * back is its sender's, who may free it at once. */
 static void send_back(box *one, int32_t from)
 {
     for (gt_message **where = &one->messages; *where;) {

@@ -182,7 +182,7 @@ static gt_message *message_with(const gt_message *content, gt_segment *segment)
     return message;
 }
 
-/* In place of a message for which there is no room: its receiver hears of that, and what comes of it is dropped. */
+/* In place of a message for which there is no room: its receiver hears of that, and what comes is dropped. */
 static gt_message *message_without(const gt_message *content)
 {
     gt_message *message = malloc(sizeof *message);

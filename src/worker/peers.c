@@ -153,8 +153,8 @@ static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_coll
     return worker->engine->ops->sync(worker->engine);
 }
 
-/* `entry` NULL: there is no place for the result. The others hear of that, as of everything that keeps us from taking
- * part. */
+/* `entry` NULL: there is no place for the result. The others hear of that, as of everything that keeps us from
+ * taking part. */
 static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
 {
     gt_meta whole;

@@ -1,6 +1,6 @@
 /*
- * shortage.h: memory that runs out where a test wants it to: allocations of the calling thread fail, or large ones do. For
- * programs that meson.build links with --wrap for malloc, calloc and realloc.
+ * shortage.h: memory that runs out where a test wants it to: allocations of the calling thread fail, or large ones
+ * do. For programs that meson.build links with --wrap for malloc, calloc and realloc.
  */
 #ifndef GT_TESTS_SHORTAGE_H
 #define GT_TESTS_SHORTAGE_H

@@ -81,8 +81,8 @@ static void test_wrong_key(const void *argument)
     one->ops->close(one);
 }
 
-/* A worker takes a number that another had, and says so itself before our stream does. Neither the death of the first nor
- * that of the second is waited for: somebody may be waiting for what they were to send. */
+/* A worker takes a number that another had, and says so itself before our stream does. Neither the death of the
+ * first nor that of the second is waited for: somebody may be waiting for what they were to send. */
 static void test_successor(const void *argument)
 {
     (void)argument;
@@ -263,7 +263,8 @@ static gt_meta shape_of(int64_t rows, int64_t columns)
 }
 
 /* Party k gives k + 1 in every element. */
-static void party_prepare(party *p, gt_opcode op, uint64_t tag, unsigned self, int64_t rows, const gt_poison *poison)
+static void party_prepare(party *p, gt_opcode op, uint64_t tag, unsigned self, int64_t rows,
+                          const gt_poison *poison)
 {
     bool parts_before = op == GT_OP_all_gather || op == GT_OP_all_to_all;
     bool parts_after = op == GT_OP_reduce_scatter || op == GT_OP_all_to_all;
@@ -414,8 +415,8 @@ static void test_shortages(const void *argument)
         for (unsigned failing = 0; failing < PARTIES; failing++)
             for (unsigned kind = 0; kind < 4 && !atomic_load(&stop); kind++) {
                 unsigned after = 0;
-                while (after < MOST && run_short(&g, collectives[k], kind & 1 ? MANY_ROWS : FEW_ROWS, failing, after,
-                                                 kind & 2))
+                int64_t rows = kind & 1 ? MANY_ROWS : FEW_ROWS;
+                while (after < MOST && run_short(&g, collectives[k], rows, failing, after, kind & 2))
                     after++;
                 CHECK(after < MOST);
             }
@@ -423,7 +424,8 @@ static void test_shortages(const void *argument)
     group_free(&g);
 }
 
-/* A party is gone after it has given some of the others their parts: those go on to a step that the rest never reach. */
+/* A party is gone after it has given some of the others their parts: those go on to a step that the rest never
+ * reach. */
 static void test_death_in_the_middle(const void *argument)
 {
     (void)argument;
@@ -467,8 +469,8 @@ int main(int argc, char **argv)
     check_run("a message that is too large", test_too_large, NULL);
     for (int links = 0; links < 2; links++) {
         bool by_links = links;
-        check_run(links ? "a party that cannot take part, by links" : "a party that cannot take part", test_refusals,
-                  &by_links);
+        check_run(links ? "a party that cannot take part, by links" : "a party that cannot take part",
+                  test_refusals, &by_links);
         check_run(links ? "memory that runs out, by links" : "memory that runs out", test_shortages, &by_links);
     }
     check_run("a party that dies in the middle", test_death_in_the_middle, NULL);

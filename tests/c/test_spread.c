@@ -396,9 +396,10 @@ static uint32_t slots_in_use(gt_dispatch_worker *worker)
     return worker->next_slot - worker->free_count - worker->parked_count;
 }
 
-/* From one layout to another, with memory that runs out; true: it did. Every worker gets its record, or none does. */
-static bool arrange_short(gt_layout *(*before)(const streams *), gt_layout *(*after)(const streams *), unsigned allowed,
-                          unsigned members, gt_opcode ops[2])
+/* From one layout to another, with memory that runs out; true: it did. Every worker gets its record, or none does.
+ * */
+static bool arrange_short(gt_layout *(*before)(const streams *), gt_layout *(*after)(const streams *),
+                          unsigned allowed, unsigned members, gt_opcode ops[2])
 {
     streams *s = streams_new();
     gt_handle *handle;

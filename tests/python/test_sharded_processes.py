@@ -3,6 +3,7 @@ namespaces): they pass data to each other directly."""
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -145,6 +146,68 @@ def test_a_worker_that_joins_late_and_one_that_leaves(programs):
     lines = program.output.read_text().splitlines()
     assert all("worker second is gone" in line for line in lines[2:4]), lines
     assert lines[4] == "single(worker=0) 5.0 3.0"
+
+
+def test_a_worker_without_memory_fails_what_all_take_part_in(programs):
+    """Everybody who needs its part gets MemoryError, nobody waits for it, and what is there stays of use."""
+    server = programs.server()
+    programs.worker(server.port)
+    programs.worker(server.port, GT_WORKER_MEMORY="20M")
+    said = programs.run("""
+        import sys
+        import gt
+        gt.connect('localhost:' + sys.argv[1])
+        while len(gt.debug.get_worker_stats()) < 2:
+            pass
+        gt.register_config('rows', gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+        gt.register_config('whole', gt.SignalConfig(shard=gt.ShardConfig(workers=[0, 1], replicated=True)))
+        with gt.signal.context('rows'):
+            x = gt.ones(1 << 20, 4)
+        for make in (lambda: gt.signal.tensor(x, name='whole'), lambda: gt.signal.tensor(x.T @ x.T.T, name='whole'),
+                     lambda: gt.signal.tensor(x, name='whole') + 1):
+            try:
+                print(make().sum().item())
+            except MemoryError as error:
+                print('MemoryError')
+        print(x.sum().item(), (x * 2).sum(dim=0).tolist())
+    """, server.port)
+    assert said.split() == ["MemoryError", str(float(16 << 20)), "MemoryError", str(float(4 << 20)), "[2097152.0,"] + [
+        "2097152.0,"] * 2 + ["2097152.0]"]
+
+
+def test_a_worker_that_is_stopped_in_the_middle(programs):
+    """It says nothing and closes nothing; who waits for its part is told when GT_TIMEOUT is over, and goes on."""
+    patience = {"GT_TIMEOUT": "2"}
+    server = programs.server(**patience)
+    programs.worker(server.port, "--name", "first", **patience)
+    second = programs.worker(server.port, "--name", "second", **patience)
+    news = programs.directory / "news"
+    news.write_text("")
+    program = programs.python("""
+        import sys
+        import gt
+        gt.connect('localhost:' + sys.argv[1])
+        while len(gt.debug.get_worker_stats()) < 2:
+            pass
+        gt.register_config('rows', gt.SignalConfig(shard=gt.ShardConfig(axis=0, workers=[0, 1])))
+        with gt.signal.context('rows'):
+            x = gt.ones(1000, 4)
+        print(x.sum(dim=0).tolist(), flush=True)
+        while 'stopped' not in open(sys.argv[2]).read():
+            pass
+        try:
+            print((x * 2).sum(dim=0).tolist())
+        except gt.GtConnectionError as error:
+            print(error)
+        print(gt.ones(3).sum().item())
+    """, server.port, news, name="waits", **patience)
+    until(lambda: "[1000.0, 1000.0, 1000.0, 1000.0]" in program.output.read_text(), "the first sum")
+    second.popen.send_signal(signal.SIGSTOP)
+    news.write_text("stopped")
+    assert program.wait(PATIENCE_S) == 0, program.text()
+    lines = program.output.read_text().splitlines()
+    assert "second" in lines[1] and "gone" in lines[1], lines
+    assert lines[2] == "3.0"
 
 
 # ---- two hosts ------------------------------------------------------------------------------------------------------
