@@ -2,9 +2,11 @@
  * parallel.c: the CPU engine's threads: one call at a time is cut into chunks that threads claim in turn.
  *
  * `unclaimed` is the heart: it is non-zero only while a call has chunks on offer, and whoever lowers it by one
- * owns that chunk. The call's fields are written before it is raised and read only after a claim, and the call
- * cannot end before every claimed chunk has: so a thread that was held up, however long, claims a chunk of
- * whatever call is current and never sees half of one. Read parallel.h first.
+ * has a right to one of them. The call's fields are written before it is raised and read only after a claim, and the
+ * call cannot end before every claimed chunk has: so a thread that was held up, however long, claims a chunk of
+ * whatever call is current and never sees half of one. Which chunk: a thread begins with its own stretch of them, the
+ * same in every call, whose data may still be in its cache; then it takes what others have not come to yet, from their
+ * ends. Read parallel.h first.
  */
 #include "parallel.h"
 
@@ -30,6 +32,7 @@ struct gt_parallel {
     int64_t count;
     int64_t chunk;
     int64_t chunks;
+    atomic_bool *taken; /* (threads * CHUNKS_PER_THREAD) */
 
     _Alignas(64) atomic_int_fast64_t unclaimed;
     _Alignas(64) atomic_int_fast64_t finished;
@@ -48,15 +51,30 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* With a claim: one of the chunks that nobody has taken, of which there is at least one. */
+static int64_t take_chunk(gt_parallel *parallel, int self)
+{
+    int64_t chunks = parallel->chunks, first = chunks * self / parallel->threads;
+    int64_t end = chunks * (self + 1) / parallel->threads;
+    for (int64_t k = first; k < end; k++)
+        if (!atomic_exchange_explicit(&parallel->taken[k], true, memory_order_relaxed))
+            return k;
+    for (int64_t k = first;;) {
+        k = k ? k - 1 : chunks - 1;
+        if (!atomic_exchange_explicit(&parallel->taken[k], true, memory_order_relaxed))
+            return k;
+    }
+}
+
 /* Claim and run chunks until none is left. */
-static void work(gt_parallel *parallel)
+static void work(gt_parallel *parallel, int self)
 {
     int_fast64_t unclaimed = atomic_load_explicit(&parallel->unclaimed, memory_order_acquire);
     while (unclaimed > 0) {
         if (!atomic_compare_exchange_weak(&parallel->unclaimed, &unclaimed, unclaimed - 1))
             continue;
         int64_t chunks = parallel->chunks;
-        int64_t begin = (chunks - unclaimed) * parallel->chunk;
+        int64_t begin = take_chunk(parallel, self) * parallel->chunk;
         int64_t end = begin + parallel->chunk;
         parallel->body(parallel->context, begin, end < parallel->count ? end : parallel->count);
         if (atomic_fetch_add(&parallel->finished, 1) + 1 == chunks && atomic_load(&parallel->caller_sleeps)) {
@@ -86,12 +104,18 @@ static void wait_for_work(gt_parallel *parallel)
     pthread_mutex_unlock(&parallel->mutex);
 }
 
+typedef struct member {
+    gt_parallel *parallel;
+    int self;
+} member;
+
 static void *thread_main(void *argument)
 {
-    gt_parallel *parallel = argument;
-    while (!atomic_load(&parallel->stop)) {
-        work(parallel);
-        wait_for_work(parallel);
+    member m = *(member *)argument;
+    free(argument);
+    while (!atomic_load(&m.parallel->stop)) {
+        work(m.parallel, m.self);
+        wait_for_work(m.parallel);
     }
     return NULL;
 }
@@ -131,10 +155,12 @@ void gt__parallel_for(gt_parallel *parallel, int64_t count, int64_t grain, gt_pa
     parallel->body = body;
     parallel->context = context;
     parallel->count = count;
+    for (int64_t k = 0; k < parallel->chunks; k++)
+        atomic_store_explicit(&parallel->taken[k], false, memory_order_relaxed);
     atomic_store(&parallel->finished, 0);
     atomic_store(&parallel->unclaimed, parallel->chunks);
     wake(parallel);
-    work(parallel);
+    work(parallel, 0);
     if (atomic_load(&parallel->finished) != parallel->chunks)
         wait_for_finish(parallel);
 }
@@ -154,10 +180,17 @@ gt_err gt__parallel_new(int threads, gt_parallel **out)
     pthread_cond_init(&parallel->wake_threads, NULL);
     pthread_cond_init(&parallel->wake_caller, NULL);
     parallel->handles = calloc((size_t)threads, sizeof *parallel->handles);
-    for (int i = 1; parallel->handles && i < threads; i++) {
+    parallel->taken = calloc((size_t)threads * CHUNKS_PER_THREAD, sizeof *parallel->taken);
+    for (int i = 1; parallel->handles && parallel->taken && i < threads; i++) {
+        member *m = malloc(sizeof *m);
         /* Fewer threads than asked for is slower, not wrong. */
-        if (pthread_create(&parallel->handles[i], NULL, thread_main, parallel) != 0)
+        if (!m)
             break;
+        *m = (member){.parallel = parallel, .self = i};
+        if (pthread_create(&parallel->handles[i], NULL, thread_main, m) != 0) {
+            free(m);
+            break;
+        }
         parallel->threads++;
     }
     *out = parallel;
@@ -175,6 +208,7 @@ void gt__parallel_free(gt_parallel *parallel)
     pthread_mutex_destroy(&parallel->mutex);
     pthread_cond_destroy(&parallel->wake_threads);
     pthread_cond_destroy(&parallel->wake_caller);
+    free(parallel->taken);
     free(parallel->handles);
     free(parallel);
 }
