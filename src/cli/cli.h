@@ -4,7 +4,7 @@
 #ifndef GT_CLI_CLI_H
 #define GT_CLI_CLI_H
 
-#include "settings.h"
+enum { GT_DEFAULT_PORT = 12345 }; /* of a server that is not told another */
 
 typedef struct gt_command {
     const char *name, *summary;
@@ -28,12 +28,5 @@ int gt__command_replay(int argc, char **argv);
 /* Call `stop(argument)` from the signal handler on SIGINT and SIGTERM, until gt__signals_restore. */
 void gt__signals_catch(void (*stop)(void *argument), void *argument);
 void gt__signals_restore(void);
-
-/* Parse a port; -1 and a message if it is none. */
-int gt__parse_port(const char *text);
-/* Parse the number of an option, "--threads", of a command, "gt worker" (its argv[0]); false and a message if it is none
- * within bounds. */
-bool gt__parse_number(const char *command, const char *option, const char *text, gt_number_kind kind, double least,
-                      double most, double *value);
 
 #endif

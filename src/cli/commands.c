@@ -8,7 +8,9 @@
 #include "version.h"
 
 static const gt_command commands[] = {
-    {.name = "server", .summary = "run a dispatcher that clients and workers connect to", .run = gt__command_server},
+    {.name = "server",
+     .summary = "run a dispatcher that clients and workers connect to",
+     .run = gt__command_server},
     {.name = "worker", .summary = "run a worker and join a server", .run = gt__command_worker},
     {.name = "replay", .summary = "execute a recorded tape again, and look into it", .run = gt__command_replay},
     {0},
@@ -59,25 +61,6 @@ int gt__cli_main(int argc, char **argv, const gt_command *tools)
     }
     fprintf(stderr, "gt: unknown command '%s'; try `gt --help`\n", name);
     return 2;
-}
-
-int gt__parse_port(const char *text)
-{
-    char *end;
-    long port = strtol(text, &end, 10);
-    if (*text && !*end && port >= 0 && port <= 65535)
-        return (int)port;
-    fprintf(stderr, "gt: '%s' is not a port number\n", text);
-    return -1;
-}
-
-bool gt__parse_number(const char *command, const char *option, const char *text, gt_number_kind kind, double least,
-                      double most, double *value)
-{
-    if (gt__number_parse(text, kind, least, most, value))
-        return true;
-    fprintf(stderr, "%s: %s: '%s' is not a number from %g to %g\n", command, option, text, least, most);
-    return false;
 }
 
 /* ---- signals ----------------------------------------------------------------------------------------------- */

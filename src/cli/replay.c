@@ -4,7 +4,7 @@
  * One walk over the tape: execute an entry, look at its result as the options say. With --diff a second side walks along: the
  * same tape on another engine, or another tape.
  */
-#include <getopt.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,41 +13,10 @@
 
 #include "cli.h"
 #include "log_text.h"
+#include "options.h"
 #include "replay.h"
-#include "settings.h"
 
-static const char help[] =
-    "usage: gt replay TAPE [OPTIONS]\n"
-    "\n"
-    "Executes a tape (GT_TAPE=file, gt server --tape file) again and says what happens.\n"
-    "\n"
-    "      --engine E      engine to run on: cpu (default) or reference\n"
-    "      --stop N        stop after instruction N of the tape; #N: after line N of the instruction log\n"
-    "      --list          print every instruction\n"
-    "      --print NAME    print a tensor: 5 is tensor 5 of the only client, 2_5 that of client 2 (also in the "
-    "log)\n"
-    "      --save NAME     write it to NAME.npy in --dir; both may be given more than once\n"
-    "      --dir D         where --save writes (default: here)\n"
-    "      --find-nan      find the first instruction whose result has a NaN or an infinity that its operands had "
-    "not\n"
-    "      --diff X        find the first result that differs on engine X, or on the tape X\n"
-    "      --tolerance T   what --diff lets pass, relative to the values (default: by dtype, 1e-4 for float32)\n"
-    "  -h, --help          this text\n"
-    "\n"
-    "Exit status: 0; 1 if something was found, or the tape is damaged; 2 for wrong arguments.\n";
-
-enum {
-    OPTION_ENGINE = 256,
-    OPTION_STOP,
-    OPTION_LIST,
-    OPTION_PRINT,
-    OPTION_SAVE,
-    OPTION_DIR,
-    OPTION_NAN,
-    OPTION_DIFF,
-    OPTION_TOLERANCE,
-    MOST_NAMES = 64
-};
+enum { MOST_NAMES = 64 }; /* of --print and --save */
 
 typedef struct wanted {
     const char *name;
@@ -79,96 +48,118 @@ typedef struct replay {
 
 /* ---- options ------------------------------------------------------------------------------------------------ */
 
-static bool parse_name(const char *text, wanted *name)
+/* Digits up to `end`, which is set; 0: there are none, or too many. */
+static uint64_t parse_digits(const char *text, char **end)
 {
-    char *end;
-    *name = (wanted){.name = text};
-    name->id = strtoull(text, &end, 10);
-    if (end > text && *end == '_') {
-        name->session = name->id;
-        text = end + 1;
-        name->id = strtoull(text, &end, 10);
-    }
-    return end > text && !*end && name->id;
+    errno = 0;
+    uint64_t number = *text >= '0' && *text <= '9' ? strtoull(text, end, 10) : (*end = (char *)text, 0);
+    return errno ? 0 : number;
 }
 
-static int wrong(const char *what, const char *text)
+/* "5", "2_5" */
+static const char *take_name(void *target, const char *text, bool save)
 {
-    fprintf(stderr, "gt replay: %s: '%s'; try `gt replay --help`\n", what, text);
-    return 2;
+    replay *r = target;
+    char *end;
+    wanted name = {.name = text, .save = save, .id = parse_digits(text, &end)};
+    if (name.id && *end == '_') {
+        name.session = name.id;
+        name.id = parse_digits(end + 1, &end);
+    }
+    if (!name.id || *end)
+        return "a tensor";
+    if (r->name_count == MOST_NAMES)
+        return "shown: it is one too many";
+    r->names[r->name_count++] = name;
+    return NULL;
 }
 
-/* -1: go on; else the exit status. */
-static int take_option(replay *r, int option)
+static const char *take_print(void *target, const char *text)
 {
+    return take_name(target, text, false);
+}
+
+static const char *take_save(void *target, const char *text)
+{
+    return take_name(target, text, true);
+}
+
+static const char *take_stop(void *target, const char *text)
+{
+    replay *r = target;
     char *end;
-    switch (option) {
-    case OPTION_ENGINE:
-        r->engine = optarg;
-        return -1;
-    case OPTION_STOP:
-        r->stop_at_line = optarg[0] == '#';
-        r->stop = strtoull(optarg + r->stop_at_line, &end, 10);
-        return r->stop && !*end ? -1 : wrong("not an instruction", optarg);
-    case OPTION_LIST:
-        r->list = true;
-        return -1;
-    case OPTION_PRINT:
-    case OPTION_SAVE:
-        if (r->name_count == MOST_NAMES || !parse_name(optarg, &r->names[r->name_count]))
-            return wrong("not a tensor, or too many", optarg);
-        r->names[r->name_count++].save = option == OPTION_SAVE;
-        return -1;
-    case OPTION_DIR:
-        r->directory = optarg;
-        return -1;
-    case OPTION_NAN:
-        r->find_nan = true;
-        return -1;
-    case OPTION_DIFF:
-        r->other = optarg;
-        return -1;
-    case OPTION_TOLERANCE:
-        return gt__number_parse(optarg, GT_NUMBER_SECONDS, 0, 1, &r->tolerance) ? -1
-                                                                                : wrong("not a tolerance", optarg);
-    case 'h':
-        fputs(help, stdout);
-        return 0;
-    default:
-        fputs("try `gt replay --help`\n", stderr);
-        return 2;
-    }
+    r->stop_at_line = text[0] == '#';
+    r->stop = parse_digits(text + r->stop_at_line, &end);
+    return r->stop && !*end ? NULL : "an instruction";
 }
 
 static int parse(int argc, char **argv, replay *r)
 {
-    static const struct option options[] = {
-        {.name = "engine", .has_arg = required_argument, .val = OPTION_ENGINE},
-        {.name = "stop", .has_arg = required_argument, .val = OPTION_STOP},
-        {.name = "list", .val = OPTION_LIST},
-        {.name = "print", .has_arg = required_argument, .val = OPTION_PRINT},
-        {.name = "save", .has_arg = required_argument, .val = OPTION_SAVE},
-        {.name = "dir", .has_arg = required_argument, .val = OPTION_DIR},
-        {.name = "find-nan", .val = OPTION_NAN},
-        {.name = "diff", .has_arg = required_argument, .val = OPTION_DIFF},
-        {.name = "tolerance", .has_arg = required_argument, .val = OPTION_TOLERANCE},
-        {.name = "help", .val = 'h'},
+    char **operands;
+    int count = 0;
+    const gt_option options[] = {
+        {.name = "engine",
+         .kind = GT_OPTION_TEXT,
+         .target = &r->engine,
+         .value = "E",
+         .help = "engine to run on: cpu (default) or reference"},
+        {.name = "stop",
+         .kind = GT_OPTION_OWN,
+         .target = r,
+         .take = take_stop,
+         .value = "N",
+         .help = "stop after instruction N of the tape; #N: after line N of the instruction log"},
+        {.name = "list", .target = &r->list, .help = "print every instruction"},
+        {.name = "print",
+         .kind = GT_OPTION_OWN,
+         .target = r,
+         .take = take_print,
+         .value = "NAME",
+         .help = "print a tensor: 5 is tensor 5 of the only client, 2_5 that of client 2 (also in the log)"},
+        {.name = "save",
+         .kind = GT_OPTION_OWN,
+         .target = r,
+         .take = take_save,
+         .value = "NAME",
+         .help = "write it to NAME.npy in --dir; both may be given more than once"},
+        {.name = "dir",
+         .kind = GT_OPTION_TEXT,
+         .target = &r->directory,
+         .value = "D",
+         .help = "where --save writes (default: here)"},
+        {.name = "find-nan",
+         .target = &r->find_nan,
+         .help = "find the first instruction whose result has a NaN or an infinity that its operands had not"},
+        {.name = "diff",
+         .kind = GT_OPTION_TEXT,
+         .target = &r->other,
+         .value = "X",
+         .help = "find the first result that differs on engine X, or on the tape X"},
+        {.name = "tolerance",
+         .kind = GT_OPTION_NUMBER,
+         .target = &r->tolerance,
+         .most = 1,
+         .value = "T",
+         .help = "what --diff lets pass, relative to the values (default: by dtype, 1e-4 for float32)"},
         {0},
     };
-    optind = 0; /* glibc: start afresh, we may run more than once in a process */
-    for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-        int status = take_option(r, option);
-        if (status >= 0)
-            return status;
-    }
-    if (optind == argc) {
-        fprintf(stderr, "gt replay: say which tape; try `gt replay --help`\n");
-        return 2;
-    }
-    if (optind < argc - 1)
-        return wrong("one tape at a time", argv[optind + 1]);
-    r->path = argv[optind];
-    return -1;
+    const gt_usage usage = {
+        .command = "gt replay",
+        .line = "TAPE [OPTIONS]",
+        .about = "Executes a tape (GT_TAPE=file, gt server --tape file) again and says what happens.\n",
+        .after = "Exit status: 0; 1 if something was found, or the tape is damaged; 2 for wrong arguments.\n",
+        .options = options,
+        .operands = &operands,
+        .operand_count = &count,
+    };
+    int status = gt__options_parse(&usage, argc, argv);
+    if (status < 0 && count == 0)
+        return gt__options_wrong(&usage, "say which tape");
+    if (status < 0 && count > 1)
+        return gt__options_wrong(&usage, "one tape at a time: '%s'", operands[1]);
+    if (status < 0)
+        r->path = operands[0];
+    return status;
 }
 
 /* ---- telling ------------------------------------------------------------------------------------------------ */

@@ -1,5 +1,4 @@
 /* server.c: `gt server`. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,25 +6,7 @@
 #include "address.h"
 #include "cli.h"
 #include "dispatcher.h"
-#include "settings.h"
-
-static const char help[] =
-    "usage: gt server [-p PORT] [--host HOST] [OPTIONS]\n"
-    "\n"
-    "Runs a dispatcher. Workers join it with `gt worker`, programs with gt.connect('host:port').\n"
-    "\n"
-    "  -p, --port PORT     port to listen on (default 12345; 0 picks a free one)\n"
-    "      --host HOST     address to listen on (default localhost)\n"
-    "      --config FILE   YAML: what signals mean to clients that do not say it themselves (also GT_CONFIG)\n"
-    "      --insecure      allow an address that other machines can reach: anyone there may connect\n"
-    "      --log FILE      write the instruction log to FILE (also GT_INSTRUCTION_LOG)\n"
-    "      --log-size N    begin a new log when it has N bytes (64M, 1G); the last four are kept as FILE.1 ...\n"
-    "      --tape FILE     record everything that clients send in FILE, for `gt replay` (also GT_TAPE)\n"
-    "      --port-file F   write the port to file F once the server is ready\n"
-    "  -q, --quiet         do not print where the server listens\n"
-    "  -h, --help          this text\n";
-
-enum { OPTION_HOST = 256, OPTION_CONFIG, OPTION_INSECURE, OPTION_LOG, OPTION_LOG_SIZE, OPTION_PORT_FILE, OPTION_TAPE };
+#include "options.h"
 
 typedef struct server_arguments {
     const char *host, *port_file, *config;
@@ -37,64 +18,61 @@ typedef struct server_arguments {
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, server_arguments *arguments)
 {
-    static const struct option options[] = {
-        {.name = "port", .has_arg = required_argument, .val = 'p'},
-        {.name = "host", .has_arg = required_argument, .val = OPTION_HOST},
-        {.name = "config", .has_arg = required_argument, .val = OPTION_CONFIG},
-        {.name = "insecure", .val = OPTION_INSECURE},
-        {.name = "log", .has_arg = required_argument, .val = OPTION_LOG},
-        {.name = "log-size", .has_arg = required_argument, .val = OPTION_LOG_SIZE},
-        {.name = "tape", .has_arg = required_argument, .val = OPTION_TAPE},
-        {.name = "port-file", .has_arg = required_argument, .val = OPTION_PORT_FILE},
-        {.name = "quiet", .val = 'q'},
-        {.name = "help", .val = 'h'},
+    const gt_option options[] = {
+        {.name = "port",
+         .letter = 'p',
+         .kind = GT_OPTION_PORT,
+         .target = &arguments->port,
+         .value = "PORT",
+         .help = "port to listen on (default %; 0 picks a free one)"},
+        {.name = "host",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->host,
+         .value = "HOST",
+         .help = "address to listen on (default %)"},
+        {.name = "config",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->config,
+         .value = "FILE",
+         .help = "YAML: what signals mean to clients that do not say it themselves (also GT_CONFIG)"},
+        {.name = "insecure",
+         .target = &arguments->insecure,
+         .help = "allow an address that other machines can reach: anyone there may connect"},
+        {.name = "log",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->observer.log,
+         .value = "FILE",
+         .help = "write the instruction log to FILE (also GT_INSTRUCTION_LOG)"},
+        {.name = "log-size",
+         .kind = GT_OPTION_BYTES,
+         .target = &arguments->observer.log_bytes,
+         .least = 4096,
+         .most = 9e18,
+         .value = "N",
+         .help = "begin a new log when it has N bytes (64M, 1G); the last four are kept as FILE.1 ..."},
+        {.name = "tape",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->observer.tape,
+         .value = "FILE",
+         .help = "record everything that clients send in FILE, for `gt replay` (also GT_TAPE)"},
+        {.name = "port-file",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->port_file,
+         .value = "F",
+         .help = "write the port to file F once the server is ready"},
+        {.name = "quiet",
+         .letter = 'q',
+         .target = &arguments->quiet,
+         .help = "do not print where the server listens"},
         {0},
     };
-    double bytes;
-    optind = 0; /* glibc: start afresh, we may run more than once in a process */
-    for (int option; (option = getopt_long(argc, argv, "p:qh", options, NULL)) != -1;)
-        switch (option) {
-        case 'p':
-            if ((arguments->port = gt__parse_port(optarg)) < 0)
-                return 2;
-            break;
-        case OPTION_HOST:
-            arguments->host = optarg;
-            break;
-        case OPTION_CONFIG:
-            arguments->config = optarg;
-            break;
-        case OPTION_INSECURE:
-            arguments->insecure = true;
-            break;
-        case OPTION_LOG:
-            arguments->observer.log = optarg;
-            break;
-        case OPTION_LOG_SIZE:
-            if (!gt__parse_number(argv[0], "--log-size", optarg, GT_NUMBER_BYTES, 4096, 9e18, &bytes))
-                return 2;
-            arguments->observer.log_bytes = (uint64_t)bytes;
-            break;
-        case OPTION_TAPE:
-            arguments->observer.tape = optarg;
-            break;
-        case OPTION_PORT_FILE:
-            arguments->port_file = optarg;
-            break;
-        case 'q':
-            arguments->quiet = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return 0;
-        default:
-            fputs("try `gt server --help`\n", stderr);
-            return 2;
-        }
-    if (optind == argc)
-        return -1;
-    fprintf(stderr, "gt server: unexpected '%s'; try `gt server --help`\n", argv[optind]);
-    return 2;
+    const gt_usage usage = {
+        .command = "gt server",
+        .line = "[-p PORT] [--host HOST] [OPTIONS]",
+        .about = "Runs a dispatcher. Workers join it with `gt worker`, programs with gt.connect('host:port').\n",
+        .options = options,
+    };
+    return gt__options_parse(&usage, argc, argv);
 }
 
 /* Written under another name first, so that whoever waits for the file never reads half a number. */
@@ -116,13 +94,15 @@ static void stop(void *dispatcher)
 
 int gt__command_server(int argc, char **argv)
 {
-    server_arguments arguments = {.host = "localhost", .port = 12345};
+    server_arguments arguments = {.host = "localhost", .port = GT_DEFAULT_PORT};
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
     if (!gt__address_is_loopback(arguments.host) && !arguments.insecure) {
-        fprintf(stderr, "gt server: %s can be reached from other machines, and there is no authentication; "
-                        "say --insecure if that is meant\n", arguments.host);
+        fprintf(stderr,
+                "gt server: %s can be reached from other machines, and there is no authentication; "
+                "say --insecure if that is meant\n",
+                arguments.host);
         return 1;
     }
     gt__descriptors_raise();

@@ -4,30 +4,15 @@
  */
 #include "top.h"
 
-#include <getopt.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
-#include "settings.h"
+#include "options.h"
 #include "watcher.h"
 
-static const char help[] =
-    "usage: gt top [--host HOST] [--port PORT] [OPTIONS]\n"
-    "\n"
-    "Shows what the workers and clients of a running dispatcher are doing. Type h for the keys.\n"
-    "\n"
-    "      --host HOST     the dispatcher's host (default localhost)\n"
-    "  -p, --port PORT     the dispatcher's port (default: the one that runs here)\n"
-    "  -i, --interval S    seconds between two looks (default 0.5)\n"
-    "      --once          print it once and end\n"
-    "      --json          print it as JSON, a line for each look; with --once, one line\n"
-    "      --plain         no colours (also where NO_COLOR is set)\n"
-    "  -h, --help          this text\n";
-
-enum { OPTION_HOST = 256, OPTION_ONCE, OPTION_JSON, OPTION_PLAIN };
 enum { KEYS_MS = 50, RETRY_MS = 500 }; /* between looks at the keys; between attempts to connect */
 
 typedef struct top_arguments {
@@ -39,50 +24,40 @@ typedef struct top_arguments {
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, top_arguments *arguments)
 {
-    static const struct option options[] = {
-        {.name = "host", .has_arg = required_argument, .val = OPTION_HOST},
-        {.name = "port", .has_arg = required_argument, .val = 'p'},
-        {.name = "interval", .has_arg = required_argument, .val = 'i'},
-        {.name = "once", .val = OPTION_ONCE},
-        {.name = "json", .val = OPTION_JSON},
-        {.name = "plain", .val = OPTION_PLAIN},
-        {.name = "help", .val = 'h'},
+    const gt_option options[] = {
+        {.name = "host",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->watch.host,
+         .value = "HOST",
+         .help = "the dispatcher's host (default localhost)"},
+        {.name = "port",
+         .letter = 'p',
+         .kind = GT_OPTION_PORT,
+         .target = &arguments->watch.port,
+         .value = "PORT",
+         .help = "the dispatcher's port (default: the one that runs here)"},
+        {.name = "interval",
+         .letter = 'i',
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->interval,
+         .least = 0.05,
+         .most = 3600,
+         .value = "S",
+         .help = "seconds between two looks (default %)"},
+        {.name = "once", .target = &arguments->once, .help = "print it once and end"},
+        {.name = "json",
+         .target = &arguments->json,
+         .help = "print it as JSON, a line for each look; with --once, one line"},
+        {.name = "plain", .target = &arguments->plain, .help = "no colours (also where NO_COLOR is set)"},
         {0},
     };
-    bool valid = true;
-    optind = 0; /* glibc: start afresh, we may run more than once in a process */
-    for (int option; valid && (option = getopt_long(argc, argv, "p:i:h", options, NULL)) != -1;)
-        switch (option) {
-        case OPTION_HOST:
-            arguments->watch.host = optarg;
-            break;
-        case 'p':
-            valid = (arguments->watch.port = gt__parse_port(optarg)) >= 0;
-            break;
-        case 'i':
-            valid = gt__parse_number(argv[0], "--interval", optarg, GT_NUMBER_SECONDS, 0.05, 3600, &arguments->interval);
-            break;
-        case OPTION_ONCE:
-            arguments->once = true;
-            break;
-        case OPTION_JSON:
-            arguments->json = true;
-            break;
-        case OPTION_PLAIN:
-            arguments->plain = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return 0;
-        default:
-            valid = false;
-        }
-    if (valid && optind == argc)
-        return -1;
-    if (valid)
-        fprintf(stderr, "gt top: unexpected '%s'\n", argv[optind]);
-    fputs("try `gt top --help`\n", stderr);
-    return 2;
+    const gt_usage usage = {
+        .command = "gt top",
+        .line = "[--host HOST] [--port PORT] [OPTIONS]",
+        .about = "Shows what the workers and clients of a running dispatcher are doing. Type h for the keys.\n",
+        .options = options,
+    };
+    return gt__options_parse(&usage, argc, argv);
 }
 
 /* ---- the session -------------------------------------------------------------------------------------------- */

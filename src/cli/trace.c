@@ -3,7 +3,6 @@
  * draws.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,75 +11,65 @@
 #include <time.h>
 
 #include "cli.h"
-#include "settings.h"
+#include "options.h"
 #include "watcher.h"
-
-static const char help[] = "usage: gt trace -s SECONDS [-n MAX] [--port PORT] [--dir DIR]\n"
-                           "\n"
-                           "Records what a running dispatcher does and writes it as DIR/trace_<time>_<port>.log, "
-                           "which `gt visualize` draws.\n"
-                           "\n"
-                           "  -s, --seconds S     how long to record at most\n"
-                           "  -n, --max-events N  stop after N events\n"
-                           "  -p, --port PORT     the dispatcher's port (default: the one that runs here)\n"
-                           "      --host HOST     the dispatcher's host (default localhost)\n"
-                           "      --dir DIR       where to write (default: here)\n"
-                           "  -h, --help          this text\n";
-
-enum { OPTION_HOST = 256, OPTION_DIRECTORY };
 
 typedef struct trace_arguments {
     gt_watch_options watch;
-    double seconds, most; /* most 0: any number of events */
+    double seconds;
+    uint64_t most; /* events; 0: any number */
     const char *directory;
 } trace_arguments;
 
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, trace_arguments *arguments)
 {
-    static const struct option options[] = {
-        {.name = "seconds", .has_arg = required_argument, .val = 's'},
-        {.name = "max-events", .has_arg = required_argument, .val = 'n'},
-        {.name = "port", .has_arg = required_argument, .val = 'p'},
-        {.name = "host", .has_arg = required_argument, .val = OPTION_HOST},
-        {.name = "dir", .has_arg = required_argument, .val = OPTION_DIRECTORY},
-        {.name = "help", .val = 'h'},
+    const gt_option options[] = {
+        {.name = "seconds",
+         .letter = 's',
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->seconds,
+         .least = 0.001,
+         .most = 1e9,
+         .value = "S",
+         .help = "how long to record at most"},
+        {.name = "max-events",
+         .letter = 'n',
+         .kind = GT_OPTION_COUNT,
+         .target = &arguments->most,
+         .least = 1,
+         .most = 1e12,
+         .value = "N",
+         .help = "stop after N events"},
+        {.name = "port",
+         .letter = 'p',
+         .kind = GT_OPTION_PORT,
+         .target = &arguments->watch.port,
+         .value = "PORT",
+         .help = "the dispatcher's port (default: the one that runs here)"},
+        {.name = "host",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->watch.host,
+         .value = "HOST",
+         .help = "the dispatcher's host (default localhost)"},
+        {.name = "dir",
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->directory,
+         .value = "DIR",
+         .help = "where to write (default: here)"},
         {0},
     };
-    bool valid = true;
-    optind = 0; /* glibc: start afresh, we may run more than once in a process */
-    for (int option; valid && (option = getopt_long(argc, argv, "s:n:p:h", options, NULL)) != -1;)
-        switch (option) {
-        case 's':
-            valid = gt__parse_number(argv[0], "--seconds", optarg, GT_NUMBER_SECONDS, 0.001, 1e9,
-                                     &arguments->seconds);
-            break;
-        case 'n':
-            valid = gt__parse_number(argv[0], "--max-events", optarg, GT_NUMBER_COUNT, 1, 1e12, &arguments->most);
-            break;
-        case 'p':
-            valid = (arguments->watch.port = gt__parse_port(optarg)) >= 0;
-            break;
-        case OPTION_HOST:
-            arguments->watch.host = optarg;
-            break;
-        case OPTION_DIRECTORY:
-            arguments->directory = optarg;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return 0;
-        default:
-            valid = false;
-        }
-    if (valid && optind == argc && arguments->seconds > 0)
-        return -1;
-    if (valid && optind < argc)
-        fprintf(stderr, "gt trace: unexpected '%s'\n", argv[optind]);
-    else if (valid)
-        fputs("gt trace: say for how long: -s SECONDS\n", stderr);
-    fputs("try `gt trace --help`\n", stderr);
-    return 2;
+    const gt_usage usage = {
+        .command = "gt trace",
+        .line = "-s SECONDS [-n MAX] [--port PORT] [--dir DIR]",
+        .about = "Records what a running dispatcher does and writes it as DIR/trace_<time>_<port>.log, which `gt "
+                 "visualize` "
+                 "draws.\n",
+        .options = options,
+    };
+    int status = gt__options_parse(&usage, argc, argv);
+    return status < 0 && arguments->seconds <= 0 ? gt__options_wrong(&usage, "say for how long: -s SECONDS")
+                                                 : status;
 }
 
 /* Several dispatchers and no port: it would be a guess which one is meant. */
@@ -136,7 +125,7 @@ static void stop(void *flag)
 static gt_err record(gt_watcher *watcher, const trace_arguments *arguments, FILE *file, uint64_t *lines)
 {
     uint64_t deadline = gt__now_ns() + (uint64_t)(arguments->seconds * 1e9);
-    uint64_t most = arguments->most > 0 ? (uint64_t)arguments->most : UINT64_MAX, topic;
+    uint64_t most = arguments->most ? arguments->most : UINT64_MAX, topic;
     gt_err err = GT_OK;
     while (err != GT_ERR_CONNECTION && *lines < most && gt__now_ns() < deadline && !atomic_load(&stop_requested)) {
         err = gt__watcher_next(watcher, gt__remaining_ms(deadline), &topic);

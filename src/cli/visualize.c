@@ -4,32 +4,13 @@
  */
 #include "visualize.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cli.h"
-#include "settings.h"
+#include "options.h"
 
-static const char help[] =
-    "usage: gt visualize LOG... [--output FILE] [OPTIONS]\n"
-    "\n"
-    "Draws the timeline of an instruction log (GT_INSTRUCTION_LOG=LOG, `gt server --log LOG`, `gt trace`): a lane "
-    "for\n"
-    "each client, the dispatcher and each worker; operations as bars, messages as arrows. Several logs of one "
-    "dispatcher\n"
-    "make one picture.\n"
-    "\n"
-    "  -o, --output FILE   what to write (default tape_timeline.png); .png, .svg, .pdf and .json tell the format\n"
-    "      --dpi DPI       resolution of a PNG (default 150)\n"
-    "      --format F      png, svg, pdf or chrome: a trace for Perfetto and chrome://tracing\n"
-    "      --from S        leave out what happened before S seconds\n"
-    "      --to S          leave out what happened after S seconds\n"
-    "      --dump-layout   print what is drawn, and where, as JSON\n"
-    "  -h, --help          this text\n";
-
-enum { OPTION_DPI = 256, OPTION_FORMAT, OPTION_FROM, OPTION_TO, OPTION_DUMP };
 enum { FORMAT_CHROME = GT_PICTURE_PDF + 1, FORMAT_NONE };
 
 typedef struct visualize_arguments {
@@ -60,57 +41,67 @@ static int format_of(const char *output)
     return format < FORMAT_CHROME ? format : GT_PICTURE_PNG;
 }
 
+static const char *take_format(void *target, const char *text)
+{
+    int format = format_named(text);
+    *(int *)target = format;
+    return format == FORMAT_NONE ? "png, svg, pdf or chrome" : NULL;
+}
+
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, visualize_arguments *arguments)
 {
-    static const struct option options[] = {
-        {.name = "output", .has_arg = required_argument, .val = 'o'},
-        {.name = "dpi", .has_arg = required_argument, .val = OPTION_DPI},
-        {.name = "format", .has_arg = required_argument, .val = OPTION_FORMAT},
-        {.name = "from", .has_arg = required_argument, .val = OPTION_FROM},
-        {.name = "to", .has_arg = required_argument, .val = OPTION_TO},
-        {.name = "dump-layout", .val = OPTION_DUMP},
-        {.name = "help", .val = 'h'},
+    const gt_option options[] = {
+        {.name = "output",
+         .letter = 'o',
+         .kind = GT_OPTION_TEXT,
+         .target = &arguments->output,
+         .value = "FILE",
+         .help = "what to write (default tape_timeline.png); .png, .svg, .pdf and .json tell the format"},
+        {.name = "dpi",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->dpi,
+         .least = 1,
+         .most = 1e9,
+         .value = "DPI",
+         .help = "resolution of a PNG (default %)"},
+        {.name = "format",
+         .kind = GT_OPTION_OWN,
+         .target = &arguments->format,
+         .take = take_format,
+         .value = "F",
+         .help = "png, svg, pdf or chrome: a trace for Perfetto and chrome://tracing"},
+        {.name = "from",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->from,
+         .most = 1e9,
+         .value = "S",
+         .help = "leave out what happened before S seconds"},
+        {.name = "to",
+         .kind = GT_OPTION_NUMBER,
+         .target = &arguments->to,
+         .most = 1e9,
+         .value = "S",
+         .help = "leave out what happened after S seconds"},
+        {.name = "dump-layout", .target = &arguments->dump, .help = "print what is drawn, and where, as JSON"},
         {0},
     };
-    bool valid = true;
-    optind = 0; /* glibc: start afresh, we may run more than once in a process */
-    for (int option; valid && (option = getopt_long(argc, argv, "o:h", options, NULL)) != -1;)
-        switch (option) {
-        case 'o':
-            arguments->output = optarg;
-            break;
-        case OPTION_DPI:
-            valid = gt__parse_number(argv[0], "--dpi", optarg, GT_NUMBER_SECONDS, 1, 1e9, &arguments->dpi);
-            break;
-        case OPTION_FORMAT:
-            arguments->format = format_named(optarg);
-            if (!(valid = arguments->format != FORMAT_NONE))
-                fprintf(stderr, "gt visualize: --format is png, svg, pdf or chrome, not '%s'\n", optarg);
-            break;
-        case OPTION_FROM:
-            valid = gt__parse_number(argv[0], "--from", optarg, GT_NUMBER_SECONDS, 0, 1e9, &arguments->from);
-            break;
-        case OPTION_TO:
-            valid = gt__parse_number(argv[0], "--to", optarg, GT_NUMBER_SECONDS, 0, 1e9, &arguments->to);
-            break;
-        case OPTION_DUMP:
-            arguments->dump = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return 0;
-        default:
-            valid = false;
-        }
-    arguments->logs = argv + optind;
-    arguments->log_count = argc - optind;
-    if (valid && arguments->log_count > 0)
-        return -1;
-    if (valid)
-        fputs("gt visualize: which log?\n", stderr);
-    fputs("try `gt visualize --help`\n", stderr);
-    return 2;
+    const gt_usage usage = {
+        .command = "gt visualize",
+        .line = "LOG... [--output FILE] [OPTIONS]",
+        .about = "Draws the timeline of an instruction log (GT_INSTRUCTION_LOG=LOG, `gt server --log LOG`, `gt "
+                 "trace`): a "
+                 "lane for\n"
+                 "each client, the dispatcher and each worker; operations as bars, messages as arrows. Several "
+                 "logs of one "
+                 "dispatcher\n"
+                 "make one picture.\n",
+        .options = options,
+        .operands = &arguments->logs,
+        .operand_count = &arguments->log_count,
+    };
+    int status = gt__options_parse(&usage, argc, argv);
+    return status < 0 && !arguments->log_count ? gt__options_wrong(&usage, "which log?") : status;
 }
 
 static void choose_output(visualize_arguments *arguments)
