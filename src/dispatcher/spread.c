@@ -294,12 +294,12 @@ static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
         err = emit_member(task, plan, emitted, slots, &out[emitted]);
         emitted += err == GT_OK;
     }
-    if (slots != few)
-        free(slots);
     if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {
         emitted = 0; /* combining has them */
-        err = gt__spread_combine(task, plan, out);
+        err = gt__spread_combine(task, plan, slots, out);
     }
+    if (slots != few)
+        free(slots);
     if (err == GT_OK)
         err = gt__spread_set(task->session, result, gt__layout_retain(plan->result), out);
     for (unsigned k = 0; k < emitted && err != GT_OK; k++)

@@ -177,8 +177,8 @@ gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_me
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan);
 
 /* spread_reduce.c */
-/* Each member has reduced its part of operand 0 to slots[member]: to the result. */
-gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, uint32_t *slots);
+/* Each member has reduced its part of operand 0, parts[member], to slots[member]: to the result. */
+gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32_t *parts, uint32_t *slots);
 /* How many elements of operand 0 a reduction takes together. */
 double gt__reduced_elements(const gt_task *task);
 

@@ -54,7 +54,7 @@ static gt_err weigh(const gt_task *task, const gt_layout *from, uint32_t *slots)
 
 /* slots: the variance of each part. Of all: the sum over the parts of share (variance + (mean - mean of all)^2) elements /
  * (elements - correction). */
-static gt_err vary(const gt_task *task, const gt_plan *plan, uint32_t *slots)
+static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *parts, uint32_t *slots)
 {
     const gt_layout *from = plan->operand[0];
     gt_session *session = task->session;
@@ -64,7 +64,7 @@ static gt_err vary(const gt_task *task, const gt_plan *plan, uint32_t *slots)
     average.imm[0] = task->ins->imm[0];
     for (unsigned k = 0; k < from->count; k++) {
         int32_t worker = from->member[k].worker;
-        average.operand[0] = gt__source_slot(&task->source[0], k);
+        average.operand[0] = parts[k];
         GT_TRY(emit(session, worker, average, &means[k]));
         gt_instruction weighed = times(share(task, from, k));
         weighed.operand[0] = means[k];
@@ -132,13 +132,13 @@ double gt__reduced_elements(const gt_task *task)
     return elements;
 }
 
-gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, uint32_t *slots)
+gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32_t *parts, uint32_t *slots)
 {
     switch (plan->combine) {
     case GT_COMBINE_WEIGHED:
         return weigh(task, plan->operand[0], slots);
     case GT_COMBINE_VARYING:
-        return vary(task, plan, slots);
+        return vary(task, plan, parts, slots);
     case GT_COMBINE_AGAIN:
         return reduce_again(task, plan->operand[0], slots);
     case GT_COMBINE_NOTHING:

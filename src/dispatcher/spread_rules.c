@@ -522,9 +522,43 @@ static gt_rule *const rules[] = {
     [GT_FORM_CONTROL] = NULL,
 };
 
+/* Parts on workers other than those asked for will come from there: to the rules they are where they will be. */
+static gt_err relocate(gt_task *task)
+{
+    const gt_target *target = task->target;
+    if (!target || !target->split || target->automatic || target->count < 2)
+        return GT_OK;
+    for (unsigned k = 0; k < task->count; k++) {
+        gt_source *source = &task->source[k];
+        if (!gt__rule_is_split(source) || gt__rule_within(task, source->layout))
+            continue;
+        unsigned axis = source->layout->axis;
+        gt_layout *there = gt__layout_even(axis, source->meta->shape[axis], target->worker, target->count);
+        if (!there)
+            return gt__spread_no_memory();
+        source->layout = there;
+    }
+    return GT_OK;
+}
+
+static void relocate_back(gt_task *task)
+{
+    for (unsigned k = 0; k < task->count; k++) {
+        gt_source *source = &task->source[k];
+        if (source->spread && source->layout != source->spread->layout) {
+            gt__layout_release(source->layout);
+            source->layout = source->spread->layout;
+        }
+    }
+}
+
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan)
 {
     unsigned form = gt__op_table[task->ins->op].form;
-    return form < sizeof rules / sizeof rules[0] && rules[form] ? rules[form](task, plan)
-                                                                : gt__rule_whole(task, plan);
+    gt_rule *rule = form < sizeof rules / sizeof rules[0] && rules[form] ? rules[form] : gt__rule_whole;
+    gt_err err = relocate(task);
+    if (err == GT_OK)
+        err = rule(task, plan);
+    relocate_back(task);
+    return err;
 }

@@ -191,22 +191,23 @@ gt_err gt__plan_indexed(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* What is added from parts adds up to a partial sum; only one member starts from the tensor that is added to. */
+/* What is added from parts adds up to a partial sum; only the first member starts from the tensor that is added to. */
 gt_err gt__plan_scatter(gt_task *task, gt_plan *plan)
 {
-    const gt_source *a = &task->source[0], *index = &task->source[1], *src = &task->source[2];
-    bool apart = gt__rule_is_split(index) && src->meta && gt__rule_is_split(src) &&
-                 gt__rule_within(task, index->layout) && gt__layout_equal(index->layout, src->layout) &&
-                 gt__meta_same_shape(index->meta, src->meta);
-    if (task->ins->op == GT_OP_scatter_add && apart && !gt__rule_is_split(a) &&
-        index->layout->axis == task->ins->imm[0].i) {
-        GT_TRY(gt__rule_want(task, plan, 0, index->layout, -1));
-        GT_TRY(gt__rule_want(task, plan, 1, index->layout, index->layout->axis));
-        GT_TRY(gt__rule_want(task, plan, 2, index->layout, index->layout->axis));
-        plan->only_first = true;
-        return gt__rule_give(plan, index->layout, GT_PARTIAL, 0);
-    }
-    return gt__plan_indexed(task, plan);
+    const gt_source *index = &task->source[1], *src = &task->source[2];
+    int along = (int)task->ins->imm[0].i;
+    unsigned lead = gt__rule_has_parts(task, 2) && src->layout->axis == along ? 2 : 1;
+    bool adds = task->ins->op == GT_OP_scatter_add && src->meta && gt__meta_same_shape(index->meta, src->meta);
+    if (!adds || !gt__rule_has_parts(task, lead) || task->source[lead].layout->axis != along)
+        return gt__plan_indexed(task, plan);
+    gt_layout *like = task->source[lead].layout, *first = gt__spread_alone(task->session, like->member[0].worker);
+    if (!first)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    plan->operand[0] = gt__layout_retain(first);
+    plan->only_first = true;
+    GT_TRY(gt__rule_want(task, plan, 1, like, along));
+    GT_TRY(gt__rule_want(task, plan, 2, like, along));
+    return gt__rule_give(plan, like, GT_PARTIAL, 0);
 }
 
 static void localize_assign(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)

@@ -277,6 +277,23 @@ def test_a_mean_of_many_halves_fits_where_their_sum_does_not(workers, dtype):
     assert x.var(dim=0).tolist() == [0.0, 0.0]
 
 
+def test_parts_move_to_the_workers_of_the_next_stage(workers):
+    """Each op of a stage may be its first: parts come over as parts, nothing is gathered."""
+    workers(5)
+    shard("first", 0, [0, 1])
+    shard("second", 0, [4, 2, 3])
+    with gt.signal.context("first"):
+        x = gt.tensor(A)
+    with gt.signal.context("second"):
+        checks = [(x.softmax(dim=1), np.exp(A) / np.exp(A).sum(1, keepdims=True)), (x.reshape(12, 3, 4), A.reshape(12, 3, 4)),
+                  (x.var(dim=0), A.var(0, ddof=1)), (x.amax(dim=0), A.max(0)), (x[1:9:2], A[1:9:2]), (x.T @ x, A.T @ A),
+                  (x.cumsum(dim=1), A.cumsum(1)), (gt.cat([x, x], dim=1), np.concatenate([A, A], 1)), (x.mean(), A.mean())]
+    for result, expected in checks:
+        assert {int(n) for n in result.placement.split("[")[1].rstrip("])").split(",")} <= {2, 3, 4}
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12)
+    assert totals("gathers") == 0
+
+
 def matrices(*shape):
     return np.random.default_rng(2).standard_normal(shape)
 
