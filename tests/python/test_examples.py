@@ -22,6 +22,7 @@ PYTHON = {
     'linear_regression.py': ([], 0.1),
     'pipeline_demo.py': (['--width', '32', '--steps', '5'], None),
     'demo.py': ([], None),
+    'show_stats.py': ([], None),
     'signal_demo.py': ([], None),
     'simple_launch.py': ([], None),
 }
