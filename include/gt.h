@@ -297,8 +297,9 @@ GT_API gt_err gt_backward(gt_tensor *loss, gt_tensor *gradient, bool retain_grap
 /*
  * gradients[k], yours, becomes the gradient of the outputs, added up, by inputs[k], or NULL where none depends
  * on it; what gt_tensor_grad tells stays as it is. output_gradients[k] is that of outputs[k], NULL meaning 1 as
- * above; NULL instead of the array means NULL for each. With create_graph the gradients are recorded too and can
- * be differentiated again; that implies retain_graph.
+ * above; NULL instead of the array means NULL for each. Only what leads to the inputs is walked: after gt_grad of a tensor
+ * in the middle, gt_backward may go on from there. With create_graph the gradients are recorded too and can be
+ * differentiated again; that implies retain_graph.
  */
 GT_API gt_err gt_grad(gt_tensor *const *outputs, gt_tensor *const *output_gradients, int output_count,
                       gt_tensor *const *inputs, int input_count, bool retain_graph, bool create_graph,

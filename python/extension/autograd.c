@@ -283,33 +283,80 @@ static PyObject *raise_run(gt_err err)
     return PyErr_Occurred() ? NULL : gt__py_raise(err);
 }
 
+/* retain_graph=None is what create_graph is. */
+static int read_options(PyObject *retain_graph, PyObject *create_graph, gt_backward_options *options)
+{
+    if (gt__py_flag(create_graph, &options->create_graph) < 0)
+        return -1;
+    options->retain_graph = options->create_graph;
+    return gt__py_flag(retain_graph == Py_None ? NULL : retain_graph, &options->retain_graph);
+}
+
+/* Gradients of the outputs, added to .grad of all leaves or of `inputs`, if given. */
+static PyObject *run_backward(gt_tensor **outputs, gt_tensor **gradients, Py_ssize_t count, PyObject *inputs,
+                              gt_backward_options options)
+{
+    gt_tensor **wanted = NULL;
+    Py_ssize_t wanted_count = 0;
+    if (inputs && inputs != Py_None) {
+        if (collect(inputs, "inputs", false, &wanted, &wanted_count) < 0)
+            return NULL;
+        if (!wanted_count) {
+            release_all(wanted, wanted_count);
+            return PyErr_Format(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
+        }
+    }
+    gt_err err = gt__autograd_run(outputs, gradients, (unsigned)count, wanted, (unsigned)wanted_count, NULL, options);
+    release_all(wanted, wanted_count);
+    return err == GT_OK ? Py_NewRef(Py_None) : raise_run(err);
+}
+
 static PyObject *method_backward(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"gradient", "retain_graph", "create_graph"};
-    PyObject *values[3];
-    bool create_graph = false, retain_graph = false;
-    if (gt__py_parse("backward", args, nargs, kwnames, names, 3, 3, values) < 0 ||
-        gt__py_flag(values[2], &create_graph) < 0)
-        return NULL;
-    retain_graph = create_graph;
-    if (values[1] && values[1] != Py_None && gt__py_flag(values[1], &retain_graph) < 0)
+    static const char *const names[] = {"gradient", "retain_graph", "create_graph", "inputs"};
+    PyObject *values[4];
+    gt_backward_options options = {0};
+    if (gt__py_parse("backward", args, nargs, kwnames, names, 4, 4, values) < 0 ||
+        read_options(values[1], values[2], &options) < 0)
         return NULL;
     gt_tensor *output = gt__py_use(self), *gradient = NULL;
     if (!output)
         return NULL;
     gt_tensor_retain(output); /* a conversion or a hook may rebind self */
-    if (values[0] && values[0] != Py_None &&
-        gt__py_tensor_argument(values[0], output->client, "gradient", &gradient) < 0) {
-        gt_tensor_release(output);
-        return NULL;
-    }
-    gt_backward_options options = {.retain_graph = retain_graph, .create_graph = create_graph};
-    gt_err err = gt__autograd_run(&output, &gradient, 1, NULL, 0, NULL, options);
+    PyObject *done = NULL;
+    if (!values[0] || values[0] == Py_None ||
+        gt__py_tensor_argument(values[0], output->client, "gradient", &gradient) == 0)
+        done = run_backward(&output, &gradient, 1, values[3], options);
     gt_tensor_release(output);
     gt_tensor_release(gradient);
-    if (err != GT_OK)
-        return raise_run(err);
-    Py_RETURN_NONE;
+    return done;
+}
+
+/* Several outputs at once, each with a gradient or None. */
+static PyObject *py_backward(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"tensors", "gradients", "retain_graph", "create_graph", "inputs"};
+    (void)module;
+    PyObject *values[5], *done = NULL;
+    gt_backward_options options = {0};
+    if (gt__py_parse("backward", args, nargs, kwnames, names, 5, 5, values) < 0)
+        return NULL;
+    if (nargs < 2)
+        return PyErr_Format(PyExc_TypeError, "backward() needs tensors and gradients");
+    if (read_options(values[2], values[3], &options) < 0)
+        return NULL;
+    gt_tensor **outputs = NULL, **gradients = NULL;
+    Py_ssize_t count = 0, gradient_count = 0;
+    if (collect(values[0], "tensors", false, &outputs, &count) == 0 &&
+        collect(values[1], "grad_tensors", true, &gradients, &gradient_count) == 0) {
+        if (count == gradient_count)
+            done = run_backward(outputs, gradients, count, values[4], options);
+        else
+            PyErr_Format(PyExc_RuntimeError, "got %zd tensors and %zd gradients", count, gradient_count);
+    }
+    release_all(outputs, count);
+    release_all(gradients, gradient_count);
+    return done;
 }
 
 static PyObject *wrap_results(gt_tensor **results, Py_ssize_t count)
@@ -341,21 +388,22 @@ static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         PyErr_SetString(PyExc_TypeError, "grad() needs outputs and inputs");
         return NULL;
     }
-    if (gt__py_flag(values[4], &options.create_graph) < 0 || gt__py_flag(values[5], &options.allow_unused) < 0)
+    if (read_options(values[3], values[4], &options) < 0 || gt__py_flag(values[5], &options.allow_unused) < 0)
         return NULL;
     if (batched) {
         PyErr_SetString(PyExc_NotImplementedError, "grad(): is_grads_batched is not supported");
         return NULL;
     }
     options.allow_unused = options.allow_unused || materialize;
-    options.retain_graph = options.create_graph;
-    if (values[3] && values[3] != Py_None && gt__py_flag(values[3], &options.retain_graph) < 0)
-        return NULL;
     gt_tensor **outputs = NULL, **inputs = NULL, **gradients = NULL, **results = NULL;
     Py_ssize_t count = 0, input_count = 0, gradient_count = 0;
     if (collect(values[0], "outputs", false, &outputs, &count) < 0 ||
         collect(values[1], "inputs", false, &inputs, &input_count) < 0)
         goto done;
+    if (!input_count) {
+        PyErr_SetString(PyExc_ValueError, "grad requires non-empty inputs.");
+        goto done;
+    }
     if (values[2] && values[2] != Py_None) {
         if (collect(values[2], "grad_outputs", true, &gradients, &gradient_count) < 0)
             goto done;
@@ -490,18 +538,23 @@ static PyObject *py_tape(PyObject *module, PyObject *unused)
     (void)unused;
     gt_client *client = gt__py_client();
     PyObject *tape = client ? PyList_New(0) : NULL;
-    for (gt_node *node = client ? client->oldest_node : NULL; tape && node; node = node->newer) {
-        PyObject *entry = tape_entry(node);
+    /* Held, with the one that follows: making objects may collect garbage, and tensors with it. */
+    gt_node *node = client && client->oldest_node ? gt__node_retain(client->oldest_node) : NULL;
+    while (node) {
+        PyObject *entry = tape ? tape_entry(node) : NULL;
         if (!entry || PyList_Append(tape, entry) < 0)
             Py_CLEAR(tape);
         Py_XDECREF(entry);
+        gt_node *next = node->newer ? gt__node_retain(node->newer) : NULL;
+        gt__node_release(node);
+        node = next;
     }
     return tape;
 }
 
 PyMethodDef gt__py_autograd_methods[] = {
     FAST("requires_grad_", method_requires_grad, "requires_grad_(requires_grad=True)"),
-    FAST("backward", method_backward, "backward(gradient=None, retain_graph=None, create_graph=False)"),
+    FAST("backward", method_backward, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)"),
     NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
@@ -520,6 +573,7 @@ PyGetSetDef gt__py_autograd_attributes[] = {
 PyMethodDef gt__py_autograd_functions[] = {
     FAST("grad", py_grad,
          "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
+    FAST("_backward", py_backward, "_backward(tensors, gradients, retain_graph, create_graph, inputs)"),
     {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},
     {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},
     NOARGS("is_grad_enabled", py_is_grad_enabled, "Whether new operations are recorded."),

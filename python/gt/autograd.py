@@ -2,9 +2,43 @@
 decorators. Function: operations whose gradient the user writes."""
 
 import functools
+import inspect
 
 from gt import _gt
 from gt._gt import grad  # noqa: F401
+
+
+def _in_mode(function, mode):
+    """The function, run with operations recorded or not; of a generator each step is, and what happens between is not."""
+    if inspect.isgeneratorfunction(function):
+        @functools.wraps(function)
+        def wrapped(*args, **keywords):
+            steps = function(*args, **keywords)
+            resume, value = steps.send, None
+            while True:
+                before = _gt._set_grad_enabled(mode)
+                try:
+                    given = resume(value)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    _gt._set_grad_enabled(before)
+                try:
+                    resume, value = steps.send, (yield given)
+                except GeneratorExit:
+                    steps.close()
+                    raise
+                except BaseException as error:
+                    resume, value = steps.throw, error
+    else:
+        @functools.wraps(function)
+        def wrapped(*args, **keywords):
+            before = _gt._set_grad_enabled(mode)
+            try:
+                return function(*args, **keywords)
+            finally:
+                _gt._set_grad_enabled(before)
+    return wrapped
 
 
 class set_grad_enabled:
@@ -20,6 +54,10 @@ class set_grad_enabled:
 
     def __exit__(self, *exception):
         _gt._set_grad_enabled(self.before)
+
+    def __call__(self, function):
+        _gt._set_grad_enabled(self.before)
+        return _in_mode(function, self.mode)
 
 
 class _Mode:
@@ -38,14 +76,7 @@ class _Mode:
         _gt._set_grad_enabled(self.before.pop())
 
     def __call__(self, function):
-        @functools.wraps(function)
-        def wrapped(*args, **keywords):
-            before = _gt._set_grad_enabled(self.mode)
-            try:
-                return function(*args, **keywords)
-            finally:
-                _gt._set_grad_enabled(before)
-        return wrapped
+        return _in_mode(function, self.mode)
 
 
 class no_grad(_Mode):
@@ -81,19 +112,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     tensors = [tensors] if isinstance(tensors, _gt.Tensor) else list(tensors)
     grad_tensors = [None] * len(tensors) if grad_tensors is None else grad_tensors
     gradients = [grad_tensors] if isinstance(grad_tensors, _gt.Tensor) else list(grad_tensors)
-    if len(tensors) != len(gradients):
-        raise RuntimeError(f'got {len(tensors)} tensors and {len(gradients)} gradients')
-    retain_graph = create_graph if retain_graph is None else retain_graph
-    if inputs is not None:
-        leaves = [inputs] if isinstance(inputs, _gt.Tensor) else list(inputs)
-        found = grad(tensors, leaves, gradients, retain_graph, create_graph, True)
-        for leaf, gradient in zip(leaves, found):
-            if gradient is not None:
-                leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
-        return
-    last = len(tensors) - 1
-    for k, (tensor, gradient) in enumerate(zip(tensors, gradients)):
-        tensor.backward(gradient, retain_graph or k < last, create_graph)
+    _gt._backward(tensors, gradients, retain_graph, create_graph, inputs)
 
 
 class RemovableHandle:
@@ -175,11 +194,15 @@ class Function:
 def _linked(cls, ctx, args, outputs):
     """The outputs as results of the arguments: each plus a sum of none of the arguments' elements, which is 0. The tape
     then leads from outputs to arguments, and hooks on the way put in what backward() says."""
-    arrived, found = [None] * len(outputs), []
+    arrived, found = [None] * len(outputs), []  # in the pass under way: gradients of outputs, of arguments
+
+    def arrive(k, gradient):
+        arrived[k] = gradient
+        found.clear()
 
     def arguments_gradient(k, zeros):
         if not found:
-            given = list(arrived)
+            given, arrived[:] = list(arrived), [None] * len(outputs)
             for j, output in enumerate(outputs):
                 if given[j] is None and ctx._unreached_are_zeros and isinstance(output, _gt.Tensor):
                     given[j] = _gt.zeros_like(output)
@@ -201,7 +224,7 @@ def _linked(cls, ctx, args, outputs):
         apart = any(output is other for other in ctx._without_gradient)
         if isinstance(output, _gt.Tensor) and output.is_floating_point() and not apart:
             output = output.detach() + link.to(output.dtype)
-            output.register_hook(functools.partial(arrived.__setitem__, k))
+            output.register_hook(functools.partial(arrive, k))
         results.append(output)
     return tuple(results)
 

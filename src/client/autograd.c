@@ -244,12 +244,20 @@ typedef struct heap {
     size_t count, capacity;
 } heap;
 
+/* Nodes, by their sequence numbers, ascending. */
+typedef struct node_set {
+    uint64_t *numbers;
+    size_t count, capacity;
+} node_set;
+
 typedef struct pass {
     heap queue;
     gt_arrival *spare;
-    gt_tensor *const *inputs; /* wanted results, by node; NULL: accumulate into leaves */
+    gt_tensor *const *inputs; /* whose gradients are asked for; none: those of all leaves */
     unsigned input_count;
-    gt_tensor **results;
+    gt_tensor **results; /* of the inputs; NULL: gradients are added to .grad */
+    node_set targets;    /* the inputs' nodes, */
+    node_set leading;    /* and all nodes from which one is reached: the others are left alone */
     gt_backward_options options;
 } pass;
 
@@ -290,6 +298,87 @@ static gt_arrival *heap_pop(heap *h)
     h->arrivals[place] = last;
     return top;
 }
+
+/* ---- which nodes a pass visits ------------------------------------------------------------------------------ */
+
+static gt_err set_add(node_set *set, uint64_t number)
+{
+    if (set->count == set->capacity) {
+        size_t capacity = set->capacity ? set->capacity * 2 : 64;
+        uint64_t *numbers = realloc(set->numbers, capacity * sizeof *numbers);
+        if (!numbers)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        set->numbers = numbers;
+        set->capacity = capacity;
+    }
+    set->numbers[set->count++] = number;
+    return GT_OK;
+}
+
+static bool set_has(const node_set *set, const gt_node *node)
+{
+    size_t low = 0, high = set->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (set->numbers[middle] < node->sequence)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < set->count && set->numbers[low] == node->sequence;
+}
+
+static int number_order(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Whether a gradient for this node is of any use to the pass. */
+static bool is_of_use(const pass *p, const gt_node *node)
+{
+    return !p->input_count || set_has(&p->leading, node);
+}
+
+static bool leads_somewhere(const pass *p, const gt_node *node)
+{
+    for (unsigned k = 0; k < node->count; k++)
+        if (node->operands[k].node && is_of_use(p, node->operands[k].node))
+            return true;
+    return false;
+}
+
+/*
+ * From the oldest input on, every node whose operands lead to one. As in PyTorch the others are neither computed nor used
+ * up: after grad(loss, h), h.backward() may go on from there.
+ */
+static gt_err find_leading(pass *p, gt_tensor *const *outputs, unsigned count)
+{
+    gt_client *client = p->inputs[0]->client;
+    gt_node *node = p->inputs[0]->node;
+    uint64_t newest = 0;
+    for (unsigned k = 0; k < p->input_count; k++) {
+        if (p->inputs[k]->client != client)
+            return gt__fail(GT_ERR_VALUE, "the tensors belong to different clients");
+        gt_node *input = p->inputs[k]->node;
+        node = input->sequence < node->sequence ? input : node;
+        input->keeps_gradient |= !p->results;
+        GT_TRY(set_add(&p->targets, input->sequence));
+    }
+    qsort(p->targets.numbers, p->targets.count, sizeof *p->targets.numbers, number_order);
+    for (unsigned k = 0; k < count; k++) {
+        if (outputs[k]->client != client)
+            return gt__fail(GT_ERR_VALUE, "the tensors belong to different clients");
+        if (outputs[k]->node && outputs[k]->node->sequence > newest)
+            newest = outputs[k]->node->sequence;
+    }
+    for (; node && node->sequence <= newest; node = node->newer)
+        if (set_has(&p->targets, node) || leads_somewhere(p, node))
+            GT_TRY(set_add(&p->leading, node->sequence));
+    return GT_OK;
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------- */
 
 /* Make *gradient (replaced) one for an operand like `target`: sum over the axes along which that was broadcast, and
  * undo the promotion. */
@@ -342,6 +431,10 @@ static gt_err arrive_first(pass *p, gt_node *node, gt_tensor *gradient)
 static gt_err arrive(pass *p, gt_node *node, gt_tensor *gradient)
 {
     gt_arrival *arrival = node->arrivals;
+    if (!is_of_use(p, node)) {
+        gt_tensor_release(gradient);
+        return GT_OK;
+    }
     while (arrival && arrival->pass != p)
         arrival = arrival->next;
     if (!arrival)
@@ -405,15 +498,13 @@ static gt_err run_hooks(gt_node *node, gt_tensor **gradient)
     return err;
 }
 
-/* If this node is one of the inputs asked for, deliver. */
-static gt_err deliver(pass *p, const gt_node *node, gt_tensor *gradient)
+static void deliver(pass *p, const gt_node *node, gt_tensor *gradient)
 {
     for (unsigned k = 0; k < p->input_count; k++)
         if (p->inputs[k]->node == node) {
             gt_tensor_release(p->results[k]);
             p->results[k] = gt_tensor_retain(gradient);
         }
-    return GT_OK;
 }
 
 /* Add to .grad, at leaves and where retain_grad() asked for it. */
@@ -458,7 +549,7 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         }
     }
     for (unsigned k = 0; k < node->count; k++) {
-        wanted[k] = node->operands[k].node != NULL;
+        wanted[k] = node->operands[k].node && is_of_use(p, node->operands[k].node);
         results[k] = NULL;
     }
     gt_err err = gt__gradient_rule(node, gradient, wanted, p->options.create_graph, results);
@@ -496,11 +587,12 @@ static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
     gt_err err = run_hooks(node, &gradient);
     /* What follows belongs to the signal under which the op ran, whatever signal surrounds the call of backward. */
     gt_signal_state before = gt__signal_replace(node_signal(node));
-    if (err == GT_OK && p->input_count)
-        err = deliver(p, node, gradient);
-    else if (err == GT_OK && (leaf || node->keeps_gradient))
+    bool asked = p->input_count ? set_has(&p->targets, node) : leaf;
+    if (err == GT_OK && asked && p->results)
+        deliver(p, node, gradient);
+    if (err == GT_OK && (leaf ? asked && !p->results : node->keeps_gradient))
         err = accumulate(p, node, gradient);
-    if (err == GT_OK && !leaf)
+    if (err == GT_OK && leads_somewhere(p, node))
         err = propagate(p, node, gradient);
     gt__signal_replace(before);
     gt_tensor_release(gradient);
@@ -543,6 +635,8 @@ static void pass_end(pass *p)
         gt__node_release(node);
     }
     free(p->queue.arrivals);
+    free(p->targets.numbers);
+    free(p->leading.numbers);
     while (p->spare) {
         gt_arrival *next = p->spare->next;
         free(p->spare);
@@ -559,6 +653,8 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     for (unsigned k = 0; k < input_count; k++)
         if (!inputs[k]->node)
             return gt__fail(GT_ERR_VALUE, "one of the differentiated tensors does not require grad");
+    if (input_count)
+        err = find_leading(&p, outputs, count);
     bool before = gt__grad_enable(options.create_graph);
     for (unsigned k = 0; k < count && err == GT_OK; k++) {
         gt_signal_state around = gt__signal_current();
@@ -574,12 +670,12 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     }
     gt__grad_enable(before);
     pass_end(&p);
-    for (unsigned k = 0; k < input_count && err == GT_OK; k++)
+    for (unsigned k = 0; results && k < input_count && err == GT_OK; k++)
         if (!results[k] && !options.allow_unused)
             err = gt__fail(GT_ERR_VALUE, "one of the differentiated tensors appears to not have been used in the graph; "
                                          "set allow_unused=True if this is the desired behavior");
     if (err != GT_OK)
-        for (unsigned k = 0; k < input_count; k++) {
+        for (unsigned k = 0; results && k < input_count; k++) {
             gt_tensor_release(results[k]);
             results[k] = NULL;
         }

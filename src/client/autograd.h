@@ -104,9 +104,10 @@ typedef struct gt_backward_options {
 
 /*
  * Backward from `count` outputs. gradients[k] may be NULL for a scalar output. Without `inputs` the gradients
- * are added to the leaves' .grad; with them (input_count > 0) they are delivered in results[] (all NULL before;
- * yours; NULL where unused and allowed) and no .grad changes. A pass keeps its state to itself: a hook may start
- * another one, over the same nodes or others, and so may another thread while this one waits.
+ * are added to the leaves' .grad. With them (input_count > 0) only what leads to them is computed and used up, and the
+ * gradients are added to their .grad or, given results[] (all NULL before; yours; NULL where unused and allowed),
+ * delivered there. A pass keeps its state to itself: a hook may start another one, over the same nodes or others, and so
+ * may another thread while this one waits.
  */
 gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, unsigned count,
                         gt_tensor *const *inputs, unsigned input_count, gt_tensor **results,

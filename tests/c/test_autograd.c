@@ -448,6 +448,27 @@ static void test_grad(const void *argument)
     close_clean(client);
 }
 
+/* Only what leads to the inputs is computed and used up: from an input in the middle another pass may go on. */
+static void test_grad_in_stages(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_tensor *x = leaf(client, 3, 4), *other = leaf(client, 5, 6), *middle, *branch, *product, *total, *gradient;
+    OK(gt_square(x, &middle));
+    OK(gt_log(other, &branch));
+    OK(gt_mul(middle, branch, &product));
+    OK(gt_sum(product, 0, false, &total));
+    uint64_t before = client->next_id;
+    OK(gt_grad(&total, NULL, 1, &middle, 1, false, false, &gradient));
+    CHECK(client->next_id - before <= 5); /* what sum and mul need, and nothing of x and `other` */
+    OK(gt_backward(middle, gradient, false));
+    check_grad(x, 6 * log(5), 8 * log(6));
+    CHECK(!has_grad(other));
+    CHECK_EQ(gt_backward(total, NULL, false), GT_ERR_VALUE); /* the product was used up */
+    release_all((gt_tensor *[]){x, other, middle, branch, product, total, gradient}, 7);
+    close_clean(client);
+}
+
 /* The third derivative of x^4 is 24 x; that of exp(x) is exp(x). */
 static void test_higher_derivatives(const void *argument)
 {
@@ -620,6 +641,7 @@ int main(int argc, char **argv)
     check_run("in place", test_in_place, NULL);
     check_run("dtypes", test_dtypes, NULL);
     check_run("gt_grad", test_grad, NULL);
+    check_run("gt_grad in stages", test_grad_in_stages, NULL);
     check_run("higher derivatives", test_higher_derivatives, NULL);
     check_run("hooks", test_hooks, NULL);
     check_run("nested passes", test_nested_passes, NULL);

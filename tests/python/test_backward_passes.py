@@ -1,0 +1,232 @@
+"""Which part of a graph a backward pass walks, and when operations are recorded: as PyTorch does it."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+
+import gt
+import gt.debug
+
+LIBRARIES = [gt, torch]
+
+
+def leaf(library, values):
+    return library.tensor(values, requires_grad=True)
+
+
+def same(function):
+    """What function(library) returns, arrays or lists of them, is the same with both libraries."""
+    ours, theirs = ([np.asarray(None if value is None else value.detach()) for value in function(library)]
+                    for library in LIBRARIES)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs):
+        assert mine.shape == other.shape
+        if mine.dtype != object:
+            np.testing.assert_allclose(mine, other, rtol=1e-6)
+        else:
+            assert mine == other
+
+
+# ---- inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_grad_of_a_middle_leaves_the_rest_of_the_graph_alone():
+    def stages(library):
+        x, other = leaf(library, [1.0, 2.0]), leaf(library, [3.0, 4.0])
+        h = x.exp()
+        loss = (h * other).sum()
+        (gradient,) = library.autograd.grad(loss, h)
+        h.backward(gradient)
+        return [gradient, x.grad, other.grad]
+    same(stages)
+
+
+def test_grad_twice_of_parts_that_have_nothing_in_common():
+    def parts(library):
+        x, y = leaf(library, [1.0, 2.0]), leaf(library, [3.0, 4.0])
+        a, b = x.exp(), y.exp()
+        loss = (a + b).sum()  # a sum keeps nothing that could be used up
+        first = library.autograd.grad(a.sum(), x)
+        second = library.autograd.grad(b.sum(), y)
+        return [*first, *second, loss]
+    same(parts)
+
+
+def test_grad_computes_only_what_was_asked_for():
+    x, weight = leaf(gt, [[1.0, 2.0]]), leaf(gt, [[1.0], [2.0]])
+    called = []
+    weight.register_hook(called.append)
+    loss = (x @ weight).sum()
+    loss.backward(inputs=[x])
+    assert x.grad is not None and weight.grad is None and not called
+
+
+def test_grad_of_inputs_that_are_not_reached():
+    x, unused = leaf(gt, [1.0]), leaf(gt, [1.0])
+    y = (x * 2).sum()
+    with pytest.raises(RuntimeError, match='not have been used in the graph'):
+        gt.grad(y, [x, unused], retain_graph=True)
+    assert gt.grad(y, [x, unused], retain_graph=True, allow_unused=True)[1] is None
+    with pytest.raises(ValueError, match='non-empty inputs'):
+        gt.grad(y, [])
+    assert x.grad is None  # not even by accident
+
+
+@pytest.mark.filterwarnings('ignore:The .grad attribute')  # of PyTorch's, at every look at h.grad
+def test_backward_to_inputs():
+    def chosen(library):
+        x, y = leaf(library, [1.0, 2.0]), leaf(library, [3.0, 4.0])
+        h = x * y
+        h.sum().backward(inputs=[x, h], retain_graph=True)
+        h.sum().backward(inputs=x)
+        return [x.grad, h.grad, y.grad]
+    same(chosen)
+
+
+def test_a_retained_gradient_is_added_to_by_every_pass_that_comes_by():
+    def retained(library):
+        x, y = leaf(library, [1.0, 2.0]), leaf(library, [3.0, 4.0])
+        h = x * y
+        h.retain_grad()
+        found = [*library.autograd.grad(h.sum(), x, retain_graph=True), *library.autograd.grad(h.exp().sum(), h)]
+        return [*found, h.grad, x.grad]
+    same(retained)
+
+
+def test_backward_to_no_inputs_is_refused():
+    x = leaf(gt, [1.0])
+    for run in (lambda: x.sum().backward(inputs=[]), lambda: gt.autograd.backward(x.sum(), inputs=[])):
+        with pytest.raises(RuntimeError, match='cannot be empty'):
+            run()
+
+
+def test_a_long_chain_with_inputs():
+    x = leaf(gt, [1.0])
+    y = x
+    for _ in range(20000):
+        y = y + 1.0
+    assert gt.grad(y.sum(), x)[0].item() == 1
+
+
+# ---- several outputs ---------------------------------------------------------------------------------------------
+
+
+def test_backward_of_several_outputs_is_one_pass():
+    def together(library):
+        x = leaf(library, [1.0, 2.0])
+        seen = []
+        shared = x.exp()
+        shared.register_hook(lambda gradient: seen.append(gradient) or gradient.clamp(max=3.0))
+        library.autograd.backward([shared.sum(), (shared * 4).sum()])
+        return [x.grad, *seen]
+    same(together)
+
+
+def test_backward_of_several_outputs_uses_them_all_up():
+    x = leaf(gt, [1.0, 2.0])
+    first, second = x.exp().sum(), x.sin().sum()
+    gt.autograd.backward([first, second])
+    for used in (first, second):
+        with pytest.raises(RuntimeError, match='second time'):
+            used.backward()
+    with pytest.raises(RuntimeError, match='2 tensors and 1 gradients'):
+        gt.autograd.backward([first, second], [None])
+
+
+# ---- autograd.Function -------------------------------------------------------------------------------------------
+
+
+def test_a_function_of_the_users_is_walked_again_with_other_gradients():
+    def twice(library):
+        class Split(library.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2, x * 3
+
+            @staticmethod
+            def backward(ctx, first, second):
+                return first * 2 + second * 3
+
+        x = leaf(library, [1.0, 2.0])
+        a, b = Split.apply(x)
+        total = a + b
+        results = []
+        for gradient in ([1.0, 1.0], [10.0, 20.0]):
+            results += library.autograd.grad(total, x, library.tensor(gradient), retain_graph=True)
+        results += library.autograd.grad(b, x, library.tensor([5.0, 5.0]), retain_graph=True)
+        return results
+    same(twice)
+
+
+# ---- recording ---------------------------------------------------------------------------------------------------
+
+
+def test_set_grad_enabled_decorates():
+    for library in LIBRARIES:
+        @library.set_grad_enabled(False)
+        def off():
+            return library.is_grad_enabled()
+
+        assert library.is_grad_enabled() and off() is False and library.is_grad_enabled()
+
+
+@pytest.mark.parametrize('library', LIBRARIES, ids=['gt', 'torch'])
+def test_a_decorated_generator_is_in_the_mode_while_it_runs(library):
+    log = []
+
+    @library.no_grad()
+    def steps():
+        log.append(library.is_grad_enabled())
+        try:
+            log.append((yield 1))
+        except KeyError:
+            log.append(('thrown', library.is_grad_enabled()))
+        try:
+            yield 2
+        finally:
+            log.append('closed')
+        return 'never'
+
+    made = steps()
+    assert next(made) == 1 and library.is_grad_enabled()
+    assert made.throw(KeyError()) == 2 and library.is_grad_enabled()
+    made.close()
+    assert log == [False, ('thrown', False), 'closed']
+
+    @library.no_grad()
+    def returning():
+        received = yield library.is_grad_enabled()
+        return received
+
+    made = returning()
+    assert next(made) is False
+    with pytest.raises(StopIteration) as end:
+        made.send('value')
+    assert end.value.value == 'value' and library.is_grad_enabled()
+
+
+# ---- the tape ----------------------------------------------------------------------------------------------------
+
+
+def test_the_tape_is_read_while_garbage_is_collected():
+    """Cycles that hold tensors, collected in the middle of the walk."""
+    class Cycle:
+        def __init__(self, tensor):
+            self.tensor, self.itself = tensor, self
+
+    before = gc.get_threshold()
+    kept = [leaf(gt, [float(k)]) for k in range(50)]
+    gc.disable()
+    for k in range(2000):
+        Cycle(kept[k % 50] * 2.0)
+    try:
+        gc.set_threshold(1, 1, 1)
+        gc.enable()
+        tape = gt.debug.get_tape()
+    finally:
+        gc.set_threshold(*before)
+        gc.enable()
+    numbers = [entry[0] for entry in tape]
+    assert numbers == sorted(set(numbers)) and len(numbers) >= 50
