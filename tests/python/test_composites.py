@@ -1,5 +1,6 @@
 """Functions put together from the table's ops, and in-place and renamed variants of its rows, against torch."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -224,3 +225,17 @@ def test_bad_arguments():
     raises((ValueError, RuntimeError, IndexError), lambda: t.narrow(0, 2, 5))
     raises((ValueError, RuntimeError), lambda: gt.outer(t, t))
     raises((ValueError, RuntimeError), lambda: gt.addmm(t, t, t))
+
+
+def test_distances_of_many_points():
+    """From 26 on they come from a product; a point has no gradient of its distance to itself."""
+    points = np.random.default_rng(3).integers(-9, 9, (40, 3)).astype(np.float64)
+    ours, theirs = gt.tensor(points, requires_grad=True), torch.tensor(points, requires_grad=True)
+    distances, expected = gt.cdist(ours, ours), torch.cdist(theirs, theirs)
+    np.testing.assert_allclose(distances.detach().numpy(), expected.detach().numpy(), rtol=1e-12, atol=1e-12)
+    weights = np.random.default_rng(4).random((40, 40))
+    (distances * gt.tensor(weights)).sum().backward()
+    (expected * torch.tensor(weights)).sum().backward()
+    np.testing.assert_allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-10, atol=1e-10)
+    with pytest.raises(ValueError, match='not a valid value for compute_mode'):
+        gt.cdist(ours, ours, compute_mode='quickly')

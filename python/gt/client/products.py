@@ -139,11 +139,20 @@ def chain_matmul(*matrices):
 
 
 @method
-def cdist(self, x2, p=2.0, compute_mode=None):
+def cdist(self, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'):
     """cdist(x2, p=2): the p-norm distance of each pair of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
     if self.shape[-1] != x2.shape[-1]:
         raise RuntimeError(f'X1 and X2 must have the same number of columns. X1: {self.shape[-1]} X2: {x2.shape[-1]}')
-    return (self.unsqueeze(-2) - x2.unsqueeze(-3))._vector_norm(p, -1)
+    many = max(self.shape[-2], x2.shape[-2]) > 25
+    by_product = {'use_mm_for_euclid_dist_if_necessary': many, 'use_mm_for_euclid_dist': True,
+                  'donot_use_mm_for_euclid_dist': False}
+    if compute_mode not in by_product:
+        raise ValueError(f'{compute_mode} is not a valid value for compute_mode')
+    if p != 2 or not by_product[compute_mode]:
+        return (self.unsqueeze(-2) - x2.unsqueeze(-3))._vector_norm(p, -1)
+    squares = (self * self).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2 * (self @ x2.mT)
+    none = squares <= 0  # rounding may say less; and sqrt has no gradient there
+    return squares.masked_fill(none, 1).sqrt().masked_fill(none, 0)
 
 
 # ---- tensordot and einsum ------------------------------------------------------------------------------------

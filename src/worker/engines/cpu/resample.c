@@ -64,8 +64,62 @@ static void set_sources(const resampling *r, gt_resample_mode mode, bool aligned
     }
 }
 
-/* Pieces begin <= t < end: all of the axis, a stretch of inner. */
+/*
+ * Forward, an element is a sum of `sources` others; where neighbours lie side by side (inner 1), or rows of inner do.
+ * The gradient adds each to its sources.
+ */
 #define RESAMPLE(suffix, T)                                                                                       \
+    static void gather_##suffix(const resampling *r, const T *in, T *out)                                         \
+    {                                                                                                             \
+        const int64_t *at = r->at;                                                                                \
+        if (r->sources == 1)                                                                                      \
+            for (int64_t o = 0; o < r->size; o++)                                                                 \
+                out[o] = in[at[o]];                                                                               \
+        else if (r->sources == 2)                                                                                 \
+            for (int64_t o = 0; o < r->size; o++)                                                                 \
+                out[o] = in[at[2 * o]] * (T)r->weight[2 * o] + in[at[2 * o + 1]] * (T)r->weight[2 * o + 1];       \
+        else                                                                                                      \
+            for (int64_t o = 0; o < r->size; o++) {                                                               \
+                out[o] = 0;                                                                                       \
+                for (int64_t s = o * r->sources; s < (o + 1) * r->sources; s++)                                   \
+                    out[o] += in[at[s]] * (T)r->weight[s];                                                        \
+            }                                                                                                     \
+    }                                                                                                             \
+    static void combine_##suffix(const resampling *r, int64_t o, const T *in, T *restrict out, int64_t count)     \
+    {                                                                                                             \
+        const int64_t *at = r->at + o * r->sources;                                                               \
+        const double *weight = r->weight + o * r->sources;                                                        \
+        const T *a = in + at[0] * r->inner;                                                                       \
+        if (r->sources == 1) {                                                                                    \
+            memcpy(out, a, (size_t)count * sizeof(T));                                                            \
+            return;                                                                                               \
+        }                                                                                                         \
+        const T *b = in + at[1] * r->inner;                                                                       \
+        T p = (T)weight[0], q = (T)weight[1];                                                                     \
+        for (int64_t k = 0; k < count; k++)                                                                       \
+            out[k] = a[k] * p + b[k] * q;                                                                         \
+        for (int s = 2; s < r->sources; s++) {                                                                    \
+            a = in + at[s] * r->inner;                                                                            \
+            p = (T)weight[s];                                                                                     \
+            for (int64_t k = 0; k < count; k++)                                                                   \
+                out[k] += a[k] * p;                                                                               \
+        }                                                                                                         \
+    }                                                                                                             \
+    static void scatter_##suffix(const resampling *r, const T *in, T *out, int64_t count)                         \
+    {                                                                                                             \
+        for (int64_t k = 0; k < r->source; k++)                                                                   \
+            memset(out + k * r->inner, 0, (size_t)count * sizeof(T));                                             \
+        for (int64_t s = 0; s < r->size * r->sources; s++) {                                                      \
+            const T *from = in + s / r->sources * r->inner;                                                       \
+            T *to = out + r->at[s] * r->inner, weight = (T)r->weight[s];                                          \
+            if (r->inner == 1)                                                                                    \
+                *to += *from * weight;                                                                            \
+            else                                                                                                  \
+                for (int64_t k = 0; k < count; k++)                                                               \
+                    to[k] += from[k] * weight;                                                                    \
+        }                                                                                                         \
+    }                                                                                                             \
+    /* Pieces begin <= t < end: all of the axis, a stretch of inner. */                                           \
     static void resample_##suffix(void *context, int64_t begin, int64_t end)                                      \
     {                                                                                                             \
         const resampling *r = context;                                                                            \
@@ -75,17 +129,13 @@ static void set_sources(const resampling *r, gt_resample_mode mode, bool aligned
             int64_t source = outer * r->source * r->inner + first, element = outer * r->size * r->inner + first;  \
             const T *in = (const T *)r->in + (r->forward ? source : element);                                     \
             T *out = (T *)r->out + (r->forward ? element : source);                                               \
-            for (int64_t k = 0; k < (r->forward ? r->size : r->source); k++)                                      \
-                memset(out + k * r->inner, 0, (size_t)count * sizeof(T));                                         \
-            for (int64_t o = 0; o < r->size; o++)                                                                 \
-                for (int s = 0; s < r->sources; s++) {                                                            \
-                    T weight = (T)r->weight[o * r->sources + s];                                                  \
-                    int64_t at = r->at[o * r->sources + s];                                                       \
-                    const T *from = in + (r->forward ? at : o) * r->inner;                                        \
-                    T *to = out + (r->forward ? o : at) * r->inner;                                               \
-                    for (int64_t k = 0; k < count; k++)                                                           \
-                        to[k] += from[k] * weight;                                                                \
-                }                                                                                                 \
+            if (!r->forward)                                                                                      \
+                scatter_##suffix(r, in, out, count);                                                              \
+            else if (r->inner == 1)                                                                               \
+                gather_##suffix(r, in, out);                                                                      \
+            else                                                                                                  \
+                for (int64_t o = 0; o < r->size; o++)                                                             \
+                    combine_##suffix(r, o, in, out + o * r->inner, count);                                        \
         }                                                                                                         \
     }
 RESAMPLE(f32, float)
