@@ -261,7 +261,8 @@ static int arange_count(const Number *n, bool exact, int64_t *count)
     *count = size < 0x1p62 ? (int64_t)size : INT64_MAX;
     if (exact) {
         int64_t distance, by = n[2].value.i;
-        if (!__builtin_sub_overflow(n[1].value.i, n[0].value.i, &distance))
+        bool far = __builtin_sub_overflow(n[1].value.i, n[0].value.i, &distance) || distance == INT64_MIN;
+        if (!far)
             *count = distance / by + (distance % by != 0);
     }
     return 0;

@@ -225,11 +225,18 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
 
 /* ---- joining --------------------------------------------------------------------------------------------- */
 
+/* PyTorch lets tensors of shape (0,) be joined with anything: they count for nothing where others have another rank. */
+static bool counts_for_nothing(const gt_tensor *tensor)
+{
+    return tensor->meta.rank == 1 && tensor->meta.numel == 0;
+}
+
 /* The tensors of a sequence, each a reference of the caller's; for stack, each with a new axis. */
 static int join_operands(const char *name, bool stacks, PyObject *sequence, int64_t dim, gt_tensor **tensors,
                          int *axis)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(sequence);
+    bool counted = false; /* from the end of the first tensor that has axes */
     *axis = 0;
     for (Py_ssize_t k = 0; k < count; k++) {
         PyObject *item = PyTuple_GET_ITEM(sequence, k);
@@ -246,8 +253,11 @@ static int join_operands(const char *name, bool stacks, PyObject *sequence, int6
             PyErr_Format(PyExc_RuntimeError, "zero-dimensional tensor (at position %zd) cannot be concatenated", k);
             return -1;
         }
-        if (k == 0 && gt__py_wrap_axis(dim, rank + stacks, axis) < 0)
-            return -1;
+        if (!counted && (stacks || !counts_for_nothing(tensor) || k == count - 1)) {
+            counted = true;
+            if (gt__py_wrap_axis(dim, rank + stacks, axis) < 0)
+                return -1;
+        }
         if (!stacks || *axis > rank) {
             tensors[k] = gt_tensor_retain(tensor);
             continue;
@@ -264,7 +274,6 @@ static int join_operands(const char *name, bool stacks, PyObject *sequence, int6
     return 0;
 }
 
-/* PyTorch lets cat([]) tensors of shape (0,) join anything: drop them where the others have another rank. */
 static int drop_empties(gt_tensor **tensors, int count)
 {
     bool others = false;
@@ -272,7 +281,7 @@ static int drop_empties(gt_tensor **tensors, int count)
     for (int k = 0; k < count; k++)
         others = others || tensors[k]->meta.rank != 1;
     for (int k = 0; k < count; k++)
-        if (others && tensors[k]->meta.rank == 1 && tensors[k]->meta.numel == 0)
+        if (others && counts_for_nothing(tensors[k]))
             gt_tensor_release(tensors[k]);
         else
             tensors[kept++] = tensors[k];

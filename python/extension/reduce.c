@@ -125,13 +125,30 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
     }
 #include "ops.def"
 
+/* The root of a variance. Where that is 0 the root has no slope, and what is equal gets no gradient: as in PyTorch. */
+static gt_err root_of_variance(gt_tensor *variance, gt_tensor **out)
+{
+    if (!variance->node)
+        return gt_sqrt(variance, out);
+    gt_tensor *positive = NULL, *kept = NULL;
+    gt_imm zero = {.i = 0};
+    gt_err err = gt__emit_binary_literal(GT_OP_ne, variance, GT_LITERAL_INT, zero, false, &positive);
+    if (err == GT_OK)
+        err = gt__emit_ternary(GT_OP_where, positive, variance, GT_LITERAL_NONE, zero, NULL, GT_LITERAL_INT, zero, &kept);
+    if (err == GT_OK)
+        err = gt_sqrt(kept, out);
+    gt_tensor_release(positive);
+    gt_tensor_release(kept);
+    return err;
+}
+
 static PyObject *method_std(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     PyObject *variance = reduce(GT_OP_var, "std", self, args, nargs, kwnames);
     if (!variance)
         return NULL;
     gt_tensor *out = NULL;
-    gt_err err = gt_sqrt(((TensorObject *)variance)->tensor, &out);
+    gt_err err = root_of_variance(((TensorObject *)variance)->tensor, &out);
     Py_DECREF(variance);
     return gt__py_result(err, out);
 }

@@ -99,18 +99,20 @@ static PyObject *py_load(PyObject *module, PyObject *path)
 
 static int read_workers(PyObject *workers, gt_signal_config *signal)
 {
-    PyObject *sequence = PySequence_Fast(workers, "workers must be a list of numbers");
+    PyObject *given = PySequence_Fast(workers, "workers must be a list of numbers");
+    PyObject *sequence = given ? PySequence_Tuple(given) : NULL; /* an element's __index__ may shrink a list */
+    Py_XDECREF(given);
     if (!sequence)
         return -1;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
+    Py_ssize_t count = PyTuple_GET_SIZE(sequence);
     int status = 0;
     if (count < 1 || count > GT_MAX_PARTIES) {
         PyErr_Format(PyExc_ValueError, "workers must name 1 to %d workers", GT_MAX_PARTIES);
         status = -1;
     }
     for (Py_ssize_t k = 0; k < count && status == 0; k++) {
-        int64_t worker;
-        status = gt__py_int64(PySequence_Fast_GET_ITEM(sequence, k), &worker);
+        int64_t worker = -1;
+        status = gt__py_int64(PyTuple_GET_ITEM(sequence, k), &worker);
         signal->workers[signal->worker_count++] = worker >= 0 && worker <= INT32_MAX ? (int32_t)worker : -1;
     }
     Py_DECREF(sequence);

@@ -231,7 +231,8 @@ static gt_tensor *power_gradient_exponent(frame *f)
 {
     if (is_literal(f, 0)) {
         double base = literal_value(&f->node->ins, 0);
-        return base == 0 ? zeros(f, &f->node->operands[1].meta) : SCALE(MUL(f->g, f->out), log(base));
+        gt_tensor *slope = SCALE(f->out, log(base));
+        return MUL(f->g, base == 0 ? zero_where(f, number(f, GT_OP_ge, f->y, 0), slope) : slope);
     }
     /* 0 ** y has no slope in y for y >= 0 */
     gt_tensor *slope = MUL(f->out, unary(f, GT_OP_log, f->x));
@@ -275,11 +276,12 @@ RULE(fmod, X | Y)
     GY(NEG(MUL(f->g, binary(f, GT_OP_trunc_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
 }
 
-/* x / (x^2 + y^2) and y / (x^2 + y^2) */
+/* x / (x^2 + y^2) and y / (x^2 + y^2); none at the origin */
 RULE(atan2, X | Y)
 {
     gt_tensor *x = operand_tensor(f, 0, f->x, f->y), *y = operand_tensor(f, 1, f->y, f->x);
-    gt_tensor *share = DIV(f->g, ADD(SQUARE(x), SQUARE(y)));
+    gt_tensor *squares = ADD(SQUARE(x), SQUARE(y));
+    gt_tensor *share = zero_where(f, number(f, GT_OP_eq, squares, 0), DIV(f->g, squares));
     GX(MUL(share, y));
     GY(NEG(MUL(share, x)));
 }
@@ -298,10 +300,13 @@ RULE(copysign, X | OUT)
     GY(zeros(f, &f->node->operands[1].meta));
 }
 
-RULE(logaddexp, X | Y | OUT)
+/* 1 / (1 + exp(y - x)): of an infinity, too */
+RULE(logaddexp, X | Y)
 {
-    GX(MUL(f->g, unary(f, GT_OP_exp, SUB(f->x, f->out))));
-    GY(MUL(f->g, unary(f, GT_OP_exp, SUB(f->y, f->out))));
+    if (f->wanted[0])
+        GX(MUL(f->g, unary(f, GT_OP_sigmoid, with_operand(f, GT_OP_sub, f->x, 1))));
+    if (f->wanted[1])
+        GY(MUL(f->g, unary(f, GT_OP_sigmoid, with_operand(f, GT_OP_sub, f->y, 0))));
 }
 
 RULE(where, X)

@@ -210,12 +210,20 @@ static gt_tensor *gathered(frame *f, const scattering *s, gt_tensor *a)
     return gather(f, a, f->y, s->axis);
 }
 
+/* g divided by a count for each element: a start of 0 or 1, and what meets there. Counted in float32 at least: 257 is no
+ * bfloat16. */
+static gt_tensor *divided_by_count(frame *f, const scattering *s, gt_tensor *start, gt_tensor *met)
+{
+    gt_dtype dtype = (gt_dtype)f->g->meta.dtype, wide = dtype == GT_FLOAT64 ? dtype : GT_FLOAT32;
+    gt_tensor *count = scatter_add(f, cast(f, start, wide), f->y, cast(f, met, wide), s->axis);
+    return cast(f, DIV(f->g, number(f, GT_OP_maximum, count, 1)), dtype);
+}
+
 static void mean_rule(frame *f, scattering *s)
 {
     gt_meta index = f->node->operands[1].meta;
     index.dtype = f->g->meta.dtype;
-    gt_tensor *count = scatter_add(f, filled(f, &f->g->meta, !s->without_self), f->y, filled(f, &index, 1), s->axis);
-    s->gself = DIV(f->g, number(f, GT_OP_maximum, count, 1));
+    s->gself = divided_by_count(f, s, filled(f, &f->g->meta, !s->without_self), filled(f, &index, 1));
     s->gsrc = gathered(f, s, s->gself);
 }
 
@@ -225,9 +233,7 @@ static void scattered_extreme_rule(frame *f, scattering *s)
     gt_dtype dtype = (gt_dtype)f->g->meta.dtype;
     gt_tensor *self_reached = cast(f, binary(f, GT_OP_eq, f->x, f->out), dtype);
     gt_tensor *src_reached = cast(f, binary(f, GT_OP_eq, s->src, gathered(f, s, f->out)), dtype);
-    gt_tensor *start = s->without_self ? zeros(f, &f->g->meta) : self_reached;
-    gt_tensor *count = scatter_add(f, start, f->y, src_reached, s->axis);
-    gt_tensor *share = DIV(f->g, number(f, GT_OP_maximum, count, 1));
+    gt_tensor *share = divided_by_count(f, s, s->without_self ? zeros(f, &f->g->meta) : self_reached, src_reached);
     s->gself = MUL(self_reached, share);
     s->gsrc = MUL(src_reached, gathered(f, s, share));
 }

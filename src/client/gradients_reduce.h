@@ -63,12 +63,17 @@ RULE(prod, X)
     GX(MUL(stretch(f, f->g), slope));
 }
 
-/* Shared evenly between all elements that reach the extreme. */
+/* What an extreme's gradient is divided into: shared evenly between all elements that reach it. They are counted as
+ * integers, since halves are few. */
+static gt_tensor *shares(frame *f, gt_tensor *reached)
+{
+    gt_tensor *count = reduce(f, GT_OP_sum, reached, reduced_axes(f), true);
+    return DIV(cast(f, reached, (gt_dtype)f->g->meta.dtype), count);
+}
+
 static void extreme_rule(frame *f)
 {
-    gt_tensor *reached = cast(f, binary(f, GT_OP_eq, f->x, stretch(f, f->out)), (gt_dtype)f->g->meta.dtype);
-    gt_tensor *share = DIV(reached, reduce(f, GT_OP_sum, reached, reduced_axes(f), true));
-    GX(MUL(stretch(f, f->g), share));
+    GX(MUL(stretch(f, f->g), shares(f, binary(f, GT_OP_eq, f->x, stretch(f, f->out)))));
 }
 
 RULE(amax, X | OUT) { extreme_rule(f); }
@@ -82,12 +87,8 @@ static gt_tensor *norm_slope(frame *f, double p)
     gt_tensor *sign = unary(f, GT_OP_sign, f->x), *norm = stretch(f, f->out), *g = stretch(f, f->g);
     if (p == 1)
         return MUL(g, sign);
-    if (isinf(p)) { /* shared between all that reach it */
-        gt_tensor *equal = binary(f, GT_OP_eq, unary(f, GT_OP_abs, f->x), norm);
-        gt_tensor *reached = cast(f, equal, (gt_dtype)f->g->meta.dtype);
-        gt_tensor *share = DIV(reached, reduce(f, GT_OP_sum, reached, reduced_axes(f), true));
-        return MUL(g, MUL(sign, share));
-    }
+    if (isinf(p))
+        return MUL(g, MUL(sign, shares(f, binary(f, GT_OP_eq, unary(f, GT_OP_abs, f->x), norm))));
     gt_tensor *nowhere = number(f, GT_OP_eq, norm, 0);
     if (p == 2)
         return zero_where(f, nowhere, MUL(g, DIV(f->x, norm)));

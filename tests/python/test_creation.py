@@ -180,6 +180,11 @@ def test_like():
     cases.finish()
 
 
+def test_arange_too_long_to_count():
+    """-2**63 divided by -1 is no int64: on some machines that is the end of the process."""
+    raises((MemoryError, RuntimeError), lambda: gt.arange(0, -2**63, -1))
+
+
 def test_arange():
     cases = Collector()
     for arguments in [

@@ -143,6 +143,8 @@ def test_cat_of_different_sizes_and_empties():
     check(gt.cat([to_gt(x), to_gt(y)]), torch.cat([x, y]))
     check(gt.cat([gt.zeros(0, 3), to_gt(y), gt.zeros(0, 3)]), y)
     check(gt.cat([gt.tensor([]), to_gt(x[0])]), x[0])  # torch's old rule: a shape (0,) joins anything
+    for dim in (1, -1):  # and dimensions are those of the others
+        check(gt.cat([gt.tensor([]), to_gt(y), to_gt(y)], dim), torch.cat([torch.tensor([]), y, y], dim))
     check(gt.stack([gt.tensor(1), gt.tensor(2)]), torch.tensor([1, 2]))
     check(gt.cat([gt.zeros(1, k) for k in range(1, 300)], 1), torch.zeros(1, 299 * 300 // 2))
 

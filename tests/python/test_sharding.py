@@ -71,6 +71,19 @@ def test_a_program_that_differs_is_printed_as_a_script_that_does(programs):
     assert alone.output.read_text() == "wrong differs in 8 of 8 elements\n"
 
 
+def test_a_list_of_workers_that_shrinks_while_it_is_read():
+    listed = []
+
+    class Shrinking:
+        def __index__(self):
+            listed.clear()
+            return 0
+
+    listed.extend([Shrinking(), 1, 2])
+    _gt.config_set("shrinking", (0, listed, False), None, False)
+    assert _gt.config_get("shrinking")[0][1] == [0, 1, 2]
+
+
 # ---- placements -----------------------------------------------------------------------------------------------
 
 

@@ -50,8 +50,8 @@ def var_mean(self, dim=None, unbiased=True, keepdim=False, *, correction=None):
 @method
 def std_mean(self, dim=None, unbiased=True, keepdim=False, *, correction=None):
     """std_mean(dim=None, correction=1, keepdim=False): (standard deviation, mean)."""
-    variance, mean = self.var_mean(dim, unbiased, keepdim, correction=correction)
-    return variance.sqrt(), mean
+    correction = (1 if unbiased else 0) if correction is None else correction
+    return self.std(dim, correction=correction, keepdim=keepdim), self.mean(dim, keepdim)
 
 
 @method

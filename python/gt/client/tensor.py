@@ -71,15 +71,15 @@ def round(self, *, decimals=0):
 def logit(self, eps=None):
     """logit(eps=None): log(x / (1 - x)), of x kept between eps and 1 - eps."""
     x = self if eps is None else self.clamp(eps, 1 - eps)
-    return (x / (1 - x)).log()
+    return x.log() - (-x).log1p()
 
 
 @method
 def xlogy(self, other):
-    """xlogy(other): self * log(other), and 0 where self is 0."""
+    """xlogy(other): self * log(other), and 0 where self is 0 and that is no number."""
     other = other if isinstance(other, Tensor) else _gt.tensor(float(other))
-    product = self * where(self == 0, 1.0, other).log()
-    return where(other.isnan(), other, product)
+    outside = (self == 0) & ((other <= 0) | other.isinf())
+    return self * where(outside, 1.0, other).log()
 
 
 @method

@@ -122,12 +122,12 @@ def threshold(input, threshold, value, inplace=False):
 
 def hardshrink(input, lambd=0.5):
     """0 between ±lambd, else x."""
-    return where(input.abs() > lambd, input, 0.0)
+    return where(input.abs() <= lambd, 0.0, input)
 
 
 def softshrink(input, lambd=0.5):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
-    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, 0.0))
+    return input - input.clamp(-lambd, lambd)
 
 
 def tanhshrink(input):
@@ -392,13 +392,12 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     seeing = None
     if is_causal:
         attn_mask = gt.ones(query.shape[-2], key.shape[-2], dtype=_gt.bool).tril()
-    elif attn_mask is not None and attn_mask.dtype == _gt.bool:
-        seeing = attn_mask.any(-1, True)  # a query that may see nothing gets zeros
-        attn_mask = attn_mask | ~seeing
+    elif attn_mask is not None:  # a query that may see nothing gets zeros
+        seeing = (attn_mask if attn_mask.dtype == _gt.bool else attn_mask > -math.inf).any(-1, True)
+        attn_mask = where(seeing, attn_mask, attn_mask.dtype == _gt.bool)
     if attn_mask is not None:
         scores = masked(scores, attn_mask)
     weights = scores.softmax(-1)
-    if seeing is not None:
-        weights = weights * seeing
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
-    return output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
+    output = output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
+    return output if seeing is None else where(seeing, output, 0.0)

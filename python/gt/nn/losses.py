@@ -37,14 +37,15 @@ def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
     if beta == 0:
         return l1_loss(input, target, reduction)
     distance = (input - target).abs()
-    return _reduced(gt.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta), reduction)
+    near = distance.clamp(max=beta)
+    return _reduced(near.square() * (0.5 / beta) + (distance - near), reduction)
 
 
 def huber_loss(input, target, reduction='mean', delta=1.0):
     """(x - y)² / 2 where |x - y| <= delta, else delta * (|x - y| - delta / 2)."""
     distance = (input - target).abs()
-    return _reduced(gt.where(distance <= delta, distance.square() * 0.5, distance * delta - 0.5 * delta * delta),
-                    reduction)
+    near = distance.clamp(max=delta)
+    return _reduced(near.square() * 0.5 + (distance - near) * delta, reduction)
 
 
 # ---- probabilities of two classes ----------------------------------------------------------------------------
