@@ -25,7 +25,7 @@ int gt__command_visualize(int argc, char **argv);
 int gt__command_worker(int argc, char **argv);
 int gt__command_replay(int argc, char **argv);
 
-/* Call `stop(argument)` from the signal handler on SIGINT and SIGTERM, until gt__signals_restore. */
+/* Call `stop(argument)` from the signal handler on SIGINT, SIGTERM and SIGHUP, until gt__signals_restore. */
 void gt__signals_catch(void (*stop)(void *argument), void *argument);
 void gt__signals_restore(void);
 

@@ -67,7 +67,9 @@ int gt__cli_main(int argc, char **argv, const gt_command *tools)
 
 static void (*stop_function)(void *);
 static void *stop_argument;
-static struct sigaction before_interrupt, before_terminate;
+static const int stopping[] = {SIGINT, SIGTERM, SIGHUP}; /* SIGHUP: the terminal is gone */
+enum { STOPPING = sizeof stopping / sizeof stopping[0] };
+static struct sigaction before[STOPPING];
 
 static void on_signal(int number)
 {
@@ -80,12 +82,15 @@ void gt__signals_catch(void (*stop)(void *), void *argument)
     stop_function = stop;
     stop_argument = argument;
     struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, &before_interrupt);
-    sigaction(SIGTERM, &action, &before_terminate);
+    for (int k = 0; k < STOPPING; k++) {
+        sigaction(stopping[k], &action, &before[k]);
+        if (stopping[k] == SIGHUP && before[k].sa_handler == SIG_IGN)
+            sigaction(SIGHUP, &before[k], NULL); /* nohup */
+    }
 }
 
 void gt__signals_restore(void)
 {
-    sigaction(SIGINT, &before_interrupt, NULL);
-    sigaction(SIGTERM, &before_terminate, NULL);
+    for (int k = 0; k < STOPPING; k++)
+        sigaction(stopping[k], &before[k], NULL);
 }

@@ -1,12 +1,14 @@
-/* json.c: see json.h. What is read may come from anywhere: nesting is bounded, and every byte is looked at. */
+/* json.c: see json.h. What is read may come from anywhere: nesting and numbers are bounded, every byte is looked at. */
 #include "json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "array.h"
 
 enum { DEEPEST = 64 };
+static const double LARGEST = 1e20; /* sums and differences of such numbers are numbers */
 
 static const char *skip_space(const char *at)
 {
@@ -48,7 +50,7 @@ static const char *parse_string(const char *at, char **text)
         char digits[5] = "", *end = digits;
         if (name)
             *to++ = meant[name - names];
-        else if (*at == 'u' && strlen(at) > 4) {
+        else if (*at == 'u' && strspn(at + 1, "0123456789abcdefABCDEF") >= 4) {
             memcpy(digits, at + 1, 4);
             to = put_code(to, (unsigned)strtoul(digits, &end, 16));
             at += 4;
@@ -106,9 +108,11 @@ static const char *parse_value(const char *at, gt_json *value, int depth)
             return at + strlen(words[k]);
         }
     char *end;
+    size_t length = strspn(at, "+-.0123456789eE"); /* strtod knows more than JSON: infinity, 0x10 */
     value->kind = GT_JSON_NUMBER;
-    value->number = strchr("-0123456789", *at) && *at ? strtod(at, &end) : (end = NULL, 0);
-    return end == at ? NULL : end;
+    value->number = strtod(at, &end);
+    bool valid = length && *at != '+' && *at != '.' && end == at + length && fabs(value->number) <= LARGEST;
+    return valid ? end : NULL;
 }
 
 gt_json *gt__json_parse(const char *text)

@@ -2,6 +2,7 @@
 #ifndef GT_CLI_JSON_H
 #define GT_CLI_JSON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 

@@ -128,10 +128,13 @@ static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
     if (!sites)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     client->sites = sites;
-    sites[client->site_count] = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
-    if (!sites[client->site_count])
+    char *place = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
+    if (!place)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    client->site_count++;
+    for (char *at = place; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?'; /* it will be printed, and came from a file */
+    sites[client->site_count++] = place;
     return GT_OK;
 }
 
@@ -172,7 +175,8 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
     }
     memcpy(machine->record, slots, entry->slots * sizeof *slots);
     machine->worker.timing.records++;
-    gt_err err = slots->ins.op < GT_OP_FIRST_CONTROL ? compute(machine, client, result) : control(machine, client, result);
+    gt_err err =
+        slots->ins.op < GT_OP_FIRST_CONTROL ? compute(machine, client, result) : control(machine, client, result);
     if (*result && (*result)->state == GT_ENTRY_FILLING)
         *result = NULL; /* its bytes are still to come */
     return err;
@@ -198,8 +202,10 @@ gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data
         err = worker->engine->ops->read(worker->engine, view.data, *data, bytes);
     if (temporary)
         gt__buffer_release(worker->store, temporary);
-    if (err != GT_OK)
+    if (err != GT_OK) {
         free(*data);
+        *data = NULL;
+    }
     return err;
 }
 

@@ -35,7 +35,7 @@ static int parse(int argc, char **argv, top_arguments *arguments)
          .kind = GT_OPTION_PORT,
          .target = &arguments->watch.port,
          .value = "PORT",
-         .help = "the dispatcher's port (default: the one that runs here)"},
+         .help = "the dispatcher's port (default: of the one that runs here; 12345 on another host)"},
         {.name = "interval",
          .letter = 'i',
          .kind = GT_OPTION_NUMBER,

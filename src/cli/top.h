@@ -25,7 +25,7 @@ typedef struct gt_top_op {
 
 typedef struct gt_top_worker {
     char name[64], engine[32], link[16];
-    int index;
+    double index;
     bool present, measured;          /* in the last statistics; measured: it has been there for two reports */
     double share[GT_CATEGORY_COUNT]; /* of its time, by what it did; smoothed. The rest is idle */
     double idle;                     /* share of its time */
@@ -82,7 +82,7 @@ size_t gt__top_ops(const gt_top *top, gt_opcode ops[GT_OP_COUNT], gt_top_op rate
  * idle. */
 void gt__top_bar(const gt_top_worker *worker, int width, unsigned char *cells);
 
-/* "1.2k", "34M", "5.6G": at most five characters. binary: 1024 to a K. */
+/* "1.2k", "34M", "5.6G": at most five characters for what there is; "?" is no amount. binary: 1024 to a K. */
 char *gt__short_number(double value, bool binary, char text[16]);
 
 /* ---- showing it --------------------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ static double increase(double now, double before)
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
 
-static gt_top_worker *find_worker(gt_top *top, int index, const char *name)
+static gt_top_worker *find_worker(gt_top *top, double index, const char *name)
 {
     for (size_t k = 0; k < top->worker_count; k++)
         if (top->workers[k].index == index && strcmp(top->workers[k].name, name) == 0)
@@ -75,7 +75,7 @@ static double take_ops(gt_top_worker *worker, const gt_json *ops, double elapsed
  */
 static void take_worker(gt_top *top, const gt_json *from)
 {
-    gt_top_worker *worker = find_worker(top, (int)gt__json_number(from, "index"), gt__json_text(from, "name"));
+    gt_top_worker *worker = find_worker(top, gt__json_number(from, "index"), gt__json_text(from, "name"));
     const gt_json *memory = gt__json_member(from, "memory");
     snprintf(worker->engine, sizeof worker->engine, "%s", gt__json_text(from, "engine"));
     snprintf(worker->link, sizeof worker->link, "%s", gt__json_text(from, "link"));
@@ -294,6 +294,8 @@ void gt__top_bar(const gt_top_worker *worker, int width, unsigned char *cells)
 char *gt__short_number(double value, bool binary, char text[16])
 {
     static const char units[] = " kMGTPE";
+    if (!(fabs(value) <= 1e30))
+        return strcpy(text, "?");
     double thousand = binary ? 1024 : 1000;
     int unit = 0;
     for (; value >= 999.5 && unit < 6; unit++)

@@ -39,12 +39,12 @@ static void print_worker(const gt_top_worker *worker, FILE *out)
     gt__json_string(out, worker->name);
     fputs(", \"engine\": ", out);
     gt__json_string(out, worker->engine);
-    fprintf(
-        out,
-        ", \"index\": %d, \"link\": \"%s\", \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": %.1f, "
-        "\"memory\": %.0f, \"memory_limit\": %.0f, \"tensors\": %.0f, \"queue\": %.0f, \"activity\": {",
-        worker->index, worker->link, worker->idle, worker->ops, worker->bytes, worker->memory, worker->limit,
-        worker->tensors, worker->queue);
+    fprintf(out,
+            ", \"index\": %.0f, \"link\": \"%s\", \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": "
+            "%.1f, "
+            "\"memory\": %.0f, \"memory_limit\": %.0f, \"tensors\": %.0f, \"queue\": %.0f, \"activity\": {",
+            worker->index, worker->link, worker->idle, worker->ops, worker->bytes, worker->memory, worker->limit,
+            worker->tensors, worker->queue);
     const char *separator = "";
     for (int k = 0; k < GT_CATEGORY_COUNT; k++)
         if (worker->share[k] > 0) {

@@ -4,7 +4,9 @@
  * With 256 colours a worker's activity is a coloured bar, with fewer or none the bar is made of letters.
  * Everything is drawn anew each time; ncurses sends only what changed.
  */
+#include <math.h>
 #include <ncurses.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,23 @@ static struct {
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
+/* However this process ends, the terminal is left as it was. */
+static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+enum { FATAL = sizeof fatal / sizeof fatal[0] };
+static struct sigaction before_fatal[FATAL];
+
+static void leave(void)
+{
+    if (state.screen && !isendwin())
+        endwin();
+}
+
+static void on_fatal(int number) /* once: the next one is the system's */
+{
+    leave();
+    raise(number);
+}
+
 gt_err gt__screen_open(bool plain)
 {
     state.screen = newterm(NULL, stdout, stdin);
@@ -26,6 +45,13 @@ gt_err gt__screen_open(bool plain)
         return gt__fail(GT_ERR_VALUE, "the terminal '%s' is not known; try --once",
                         getenv("TERM") ? getenv("TERM") : "");
     set_term(state.screen);
+    static bool registered;
+    if (!registered)
+        atexit(leave); /* memory that runs out is such an end */
+    registered = true;
+    struct sigaction action = {.sa_handler = on_fatal, .sa_flags = (int)SA_RESETHAND};
+    for (int k = 0; k < FATAL; k++)
+        sigaction(fatal[k], &action, &before_fatal[k]);
     cbreak();
     noecho();
     curs_set(0);
@@ -48,7 +74,9 @@ gt_err gt__screen_open(bool plain)
 
 void gt__screen_close(void)
 {
-    endwin();
+    for (int k = 0; k < FATAL; k++)
+        sigaction(fatal[k], &before_fatal[k], NULL);
+    leave();
     delscreen(state.screen);
     state.screen = NULL;
 }
@@ -231,7 +259,7 @@ static void draw_help(int y)
 static void draw_header(const gt_top *top, const gt_top_view *view)
 {
     char line[512], rate[16], server[32] = "";
-    int up = (int)top->seconds;
+    int up = (int)fmin(fmax(top->seconds, 0), 1e9);
     if (view->servers > 1)
         snprintf(server, sizeof server, " (%u of %u)", view->which % view->servers + 1, view->servers);
     snprintf(line, sizeof line,

@@ -46,7 +46,7 @@ static int parse(int argc, char **argv, trace_arguments *arguments)
          .kind = GT_OPTION_PORT,
          .target = &arguments->watch.port,
          .value = "PORT",
-         .help = "the dispatcher's port (default: the one that runs here)"},
+         .help = "the dispatcher's port (default: of the one that runs here; 12345 on another host)"},
         {.name = "host",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->watch.host,
@@ -127,7 +127,8 @@ static gt_err record(gt_watcher *watcher, const trace_arguments *arguments, FILE
     uint64_t deadline = gt__now_ns() + (uint64_t)(arguments->seconds * 1e9);
     uint64_t most = arguments->most ? arguments->most : UINT64_MAX, topic;
     gt_err err = GT_OK;
-    while (err != GT_ERR_CONNECTION && *lines < most && gt__now_ns() < deadline && !atomic_load(&stop_requested)) {
+    while (err != GT_ERR_CONNECTION && *lines < most && gt__now_ns() < deadline && !atomic_load(&stop_requested) &&
+           !ferror(file)) {
         err = gt__watcher_next(watcher, gt__remaining_ms(deadline), &topic);
         if (err == GT_OK && topic == GT_TOPIC_LINES)
             *lines += write_lines(file, watcher->text, most - *lines);

@@ -50,6 +50,8 @@ typedef struct gt_timeline {
     size_t count, capacity;
     gt_party *parties; /* in the order of appearance; [0] is the dispatcher */
     size_t party_count, party_capacity;
+    int32_t *party_index; /* hash table of them by kind and name, plus one; 0: free */
+    size_t index_size;
     char **texts; /* the files' contents, cut into pieces */
     size_t text_count, text_capacity;
     size_t malformed; /* lines that could not be read */
@@ -192,6 +194,8 @@ double gt__marker_time(const gt_timeline *timeline, const gt_timeline_event *eve
 /* y of the dispatcher's side of an event. */
 double gt__dispatcher_y(const gt_picture *picture, bool worker_side);
 
+/* Drop the last character of a text if only a part of it had room. */
+void gt__text_whole(char *text);
 /* About how wide a text is in a font of this size. */
 double gt__text_width(const char *text, double font);
 

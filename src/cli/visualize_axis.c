@@ -14,6 +14,8 @@
  * gap that stays. */
 static const double LONG = 0.35, LONGER = 8;
 
+enum { MOST_TICKS = 1000 }; /* of a stretch; there is never room for so many */
+
 typedef struct gap {
     double begin, end;
 } gap;
@@ -155,8 +157,10 @@ void gt__picture_ticks(gt_picture *picture)
         const gt_stretch *stretch = &picture->stretches[k];
         double first = ceil(stretch->begin * factor / step - 1e-9), number = floor(stretch->end * factor / step);
         bool any = false;
-        for (double at = fmax(first, 0); at <= number; at++)
-            any |= add_tick(picture, at * step / factor, at * step, decimals, &last);
+        first = fmax(first, 0);
+        for (double tick = 0; tick <= fmin(number - first, MOST_TICKS);
+             tick++) /* counted where doubles can count */
+            any |= add_tick(picture, (first + tick) * step / factor, (first + tick) * step, decimals, &last);
         double middle = 0.5 * (stretch->begin + stretch->end);
         if (!any) /* a short one between two round times */
             add_tick(picture, middle, middle * factor, decimals, &last);

@@ -57,6 +57,7 @@ static void label_bar(gt_box *box, const gt_timeline_event *event, double font)
 {
     if (gt__text_width(event->label, 0.9 * font) < box->width - 0.4 * font)
         snprintf(box->label, sizeof box->label, "%s", event->label);
+    gt__text_whole(box->label);
     snprintf(box->id, sizeof box->id, "#%llu", (unsigned long long)event->sequence);
     if (box->waiting || gt__text_width(box->id, 0.75 * font) > box->width - 0.2 * font)
         box->id[0] = 0; /* the request of a wait has it */

@@ -331,11 +331,12 @@ gt_err gt__picture_draw(const gt_picture *picture, gt_picture_format format, dou
                         int *width, int *height)
 {
     double scale = format == GT_PICTURE_PNG ? dpi / 72 : 1;
-    *width = (int)ceil(picture->width * scale);
-    *height = (int)ceil(picture->height * scale);
-    if (*width > MAX_PIXELS || *height > MAX_PIXELS)
-        return gt__fail(GT_ERR_VALUE, "%d x %d pixels are more than a picture can have; use a lower --dpi", *width,
-                        *height);
+    double across = ceil(picture->width * scale), down = ceil(picture->height * scale);
+    if (across > MAX_PIXELS || down > MAX_PIXELS)
+        return gt__fail(GT_ERR_VALUE, "%.0f x %.0f pixels are more than a picture can have; use a lower --dpi",
+                        across, down);
+    *width = (int)across;
+    *height = (int)down;
     cairo_surface_t *surface =
         format == GT_PICTURE_SVG   ? cairo_svg_surface_create(path, picture->width, picture->height)
         : format == GT_PICTURE_PDF ? cairo_pdf_surface_create(path, picture->width, picture->height)

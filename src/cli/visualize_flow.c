@@ -142,14 +142,15 @@ void gt__picture_arrows(gt_picture *picture, const gt_timeline *timeline)
 static void signal_name(const gt_timeline_event *event, char *name, size_t size)
 {
     const char *found = strstr(event->details, "name=");
-    if (!found || (found != event->details && found[-1] != ' ')) {
+    if (!found || (found != event->details && found[-1] != ' '))
         snprintf(name, size, "%s", *event->details ? event->details : event->command);
-        return;
+    else {
+        const char *text = found + strlen("name=");
+        bool quoted = *text == '"';
+        text += quoted;
+        snprintf(name, size, "%.*s", (int)strcspn(text, quoted ? "\"" : " "), text);
     }
-    const char *text = found + strlen("name=");
-    bool quoted = *text == '"';
-    text += quoted;
-    snprintf(name, size, "%.*s", (int)strcspn(text, quoted ? "\"" : " "), text);
+    gt__text_whole(name);
 }
 
 /* Several at one moment: all their names where they fit, else the number of them. */

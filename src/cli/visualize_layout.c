@@ -42,13 +42,12 @@ static int by_lane(const void *left, const void *right)
 static void name_lane(gt_lane *lane, const gt_party *party)
 {
     static const char *const kinds[] = {"Client", "Dispatcher", "Worker"};
-    int length = (int)strnlen(party->name, 64);
-    bool cut = length > 22;
-    if (cut) /* not within a UTF-8 character */
-        for (length = 21; length > 0 && (party->name[length] & 0xc0) == 0x80;)
-            length--;
-    snprintf(lane->name, sizeof lane->name, "%s%s%.*s%s", kinds[party->kind], length ? " " : "", length,
-             party->name, cut ? "…" : "");
+    bool cut = strlen(party->name) > 22;
+    char name[23];
+    snprintf(name, cut ? 22 : sizeof name, "%s", party->name);
+    gt__text_whole(name);
+    snprintf(lane->name, sizeof lane->name, "%s%s%s%s", kinds[party->kind], *name ? " " : "", name,
+             cut ? "…" : "");
 }
 
 static void make_lanes(gt_picture *picture, const gt_timeline *timeline)

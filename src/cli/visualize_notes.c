@@ -27,6 +27,7 @@ static void write_names(const cluster *c, char *text, size_t size)
                              ? snprintf(text + used, size - used, "%s%s ×%u", comma, c->names[k], c->counts[k])
                              : snprintf(text + used, size - used, "%s%s", comma, c->names[k]));
     }
+    gt__text_whole(text);
 }
 
 /* The next bar of the lane begins at `next`: write what was before it. */

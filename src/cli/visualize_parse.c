@@ -22,7 +22,8 @@ const char *gt__event_name(gt_event event)
     return names[event];
 }
 
-enum { COLUMNS = 7, COMPLAINTS = 10, LOOK_BACK = 4096 };
+enum { COLUMNS = 7, COMPLAINTS = 10, LOOK = 4096 };
+static const double LONGEST = 1e9; /* seconds that a dispatcher may have run: 30 years */
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
@@ -51,6 +52,15 @@ static void keep_text_only(char *text, size_t size)
         } else
             k += length;
     }
+}
+
+void gt__text_whole(char *text)
+{
+    size_t last = strlen(text);
+    while (last && (text[last - 1] & 0xc0) == 0x80)
+        last--;
+    if (last && !utf8_length((unsigned char *)text + last - 1))
+        text[last - 1] = 0;
 }
 
 /* Cut blanks at both ends, in place. */
@@ -97,7 +107,7 @@ static bool parse_seconds(const char *text, double *seconds)
 {
     static const char *const units[] = {"s", "", "ms", "us", "µs", "ns", NULL};
     static const double factors[] = {1, 1, 1e-3, 1e-6, 1e-6, 1e-9};
-    return parse_quantity(text, units, factors, seconds);
+    return parse_quantity(text, units, factors, seconds) && *seconds <= LONGEST;
 }
 
 static bool parse_bytes(const char *text, uint64_t *bytes)
@@ -113,16 +123,42 @@ static bool parse_bytes(const char *text, uint64_t *bytes)
 
 /* ---- lines -------------------------------------------------------------------------------------------------- */
 
+/* Where a party is in the index, or would be. */
+static int32_t *party_place(const gt_timeline *timeline, gt_party_kind kind, const char *name)
+{
+    uint64_t hash = 14695981039346656037u ^ kind;
+    for (const char *at = name; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+    for (hash ^= hash >> 32;; hash++) {
+        int32_t *place = &timeline->party_index[hash % timeline->index_size];
+        const gt_party *party = *place ? &timeline->parties[*place - 1] : NULL;
+        if (!party || (party->kind == kind && strcmp(party->name, name) == 0))
+            return place;
+    }
+}
+
+/* Twice as much room, when half is in use: a server that ran for long has had many clients. */
+static void grow_index(gt_timeline *timeline)
+{
+    if (2 * timeline->party_count < timeline->index_size)
+        return;
+    free(timeline->party_index);
+    timeline->index_size = timeline->index_size ? 2 * timeline->index_size : 64;
+    timeline->party_index = gt__zeroed(timeline->index_size, sizeof *timeline->party_index);
+    for (size_t k = 0; k < timeline->party_count; k++)
+        *party_place(timeline, timeline->parties[k].kind, timeline->parties[k].name) = (int32_t)k + 1;
+}
+
 static int32_t find_party(gt_timeline *timeline, gt_party_kind kind, const char *name, bool add)
 {
-    for (size_t k = timeline->party_count; k-- > 0;)
-        if (timeline->parties[k].kind == kind && strcmp(timeline->parties[k].name, name) == 0)
-            return (int32_t)k;
-    if (!add)
-        return -1;
-    *GT_PUSH(timeline->parties, timeline->party_count, timeline->party_capacity) =
-        (gt_party){.kind = kind, .name = name};
-    return (int32_t)timeline->party_count - 1;
+    grow_index(timeline);
+    int32_t *place = party_place(timeline, kind, name);
+    if (!*place && add) {
+        *GT_PUSH(timeline->parties, timeline->party_count, timeline->party_capacity) =
+            (gt_party){.kind = kind, .name = name};
+        *place = (int32_t)timeline->party_count;
+    }
+    return *place - 1;
 }
 
 static int32_t parse_party(gt_timeline *timeline, char *source)
@@ -280,6 +316,24 @@ static void pair(gt_timeline *timeline, int32_t request, int32_t answer)
 }
 
 /*
+ * The oldest request that an answer fits, as index into the queue; queue->count: none. It is near the beginning of
+ * what is open where everything is answered (workers), and near the end where much is not: a client emits thousands
+ * of operations and then asks for one value.
+ */
+static size_t find_request(const gt_timeline *timeline, const open_requests *queue,
+                           const gt_timeline_event *answer)
+{
+    size_t open = queue->count - queue->first, at = queue->first;
+    for (; at < queue->count; at++) {
+        if (open > 2 * LOOK && at == queue->first + LOOK)
+            at = queue->count - LOOK;
+        if (answers(&timeline->events[queue->events[at]], answer))
+            break;
+    }
+    return at;
+}
+
+/*
  * Workers answer in order and clients are answered in order, but not everything is answered. So an answer belongs
  * to the oldest request that fits, and what was asked before that will get none.
  */
@@ -293,12 +347,11 @@ static void find_partners(gt_timeline *timeline)
             *GT_PUSH(queue->events, queue->count, queue->capacity) = (int32_t)k;
         if (event->event != GT_EVENT_SEND && event->event != GT_EVENT_WORKER_RECV)
             continue;
-        for (size_t at = queue->first; at < queue->count && at < queue->first + LOOK_BACK; at++)
-            if (answers(&timeline->events[queue->events[at]], event)) {
-                pair(timeline, queue->events[at], (int32_t)k);
-                queue->first = at + 1;
-                break;
-            }
+        size_t at = find_request(timeline, queue, event);
+        if (at < queue->count) {
+            pair(timeline, queue->events[at], (int32_t)k);
+            queue->first = at + 1;
+        }
         if (event->event == GT_EVENT_WORKER_RECV)
             find_duration(event, event->partner < 0 ? event : &timeline->events[event->partner], &queue->last_end);
     }
@@ -396,6 +449,7 @@ void gt__timeline_free(gt_timeline *timeline)
         free(timeline->texts[k]);
     free(timeline->texts);
     free(timeline->parties);
+    free(timeline->party_index);
     free(timeline->events);
     *timeline = (gt_timeline){0};
 }

@@ -7,6 +7,7 @@
 
 #include "address.h"
 #include "array.h"
+#include "cli.h"
 #include "hello.h"
 
 enum {
@@ -73,8 +74,11 @@ static void find_servers(gt_watcher *watcher)
 
 static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *options, unsigned which)
 {
+    const char *host = options->host ? options->host : "localhost", *scheme = strstr(host, "://");
     int port = options->port;
     watcher->server_count = 0;
+    if (!port && !gt__address_is_local(scheme ? scheme + 3 : host))
+        port = GT_DEFAULT_PORT; /* who runs there cannot be seen from here */
     if (!port) {
         find_servers(watcher);
         if (!watcher->server_count)
@@ -82,9 +86,10 @@ static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *option
                             "no dispatcher runs here; start a program that uses GT, or `gt server`");
         port = watcher->servers[which % watcher->server_count];
     }
-    snprintf(watcher->address, sizeof watcher->address, "%s:%d", options->host ? options->host : "localhost",
-             port);
-    return GT_OK;
+    int length = snprintf(watcher->address, sizeof watcher->address, "%s:%d", host, port);
+    return length < (int)sizeof watcher->address
+               ? GT_OK
+               : gt__fail(GT_ERR_VALUE, "'%.40s...' is too long for a host", host);
 }
 
 static gt_err ask(gt_watcher *watcher, uint64_t topics, int interval_ms)

@@ -15,12 +15,12 @@ enum { GT_MAX_SERVERS = 64 };
 /* Whom to look at, as the options say it. */
 typedef struct gt_watch_options {
     const char *host; /* NULL: localhost */
-    int port;         /* 0: whichever dispatcher runs on this host */
+    int port;         /* 0: whichever dispatcher runs on this host; on another, where they listen by default */
 } gt_watch_options;
 
 typedef struct gt_watcher {
     gt_link *link; /* NULL: it is not connected */
-    char address[96];
+    char address[320];
     int servers[GT_MAX_SERVERS]; /* ports of this user's dispatchers on this host, where no port was given */
     unsigned server_count;
     char *text; /* the message under way, and room for its end */

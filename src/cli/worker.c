@@ -80,8 +80,11 @@ int gt__command_worker(int argc, char **argv)
     int status = parse(argc, argv, &arguments);
     if (status >= 0)
         return status;
-    char address[256];
-    snprintf(address, sizeof address, "%s:%d", arguments.host, arguments.port);
+    char address[320];
+    if (snprintf(address, sizeof address, "%s:%d", arguments.host, arguments.port) >= (int)sizeof address) {
+        fprintf(stderr, "gt worker: '%.40s...' is too long for a host\n", arguments.host);
+        return 1;
+    }
     atomic_store(&stop_requested, false);
     arguments.worker.address = address;
     arguments.worker.stop = &stop_requested;

@@ -13,7 +13,7 @@ struct gt_tape {
     size_t bytes, next; /* of entries in the block, and where the next one is */
     gt_tape_entry entry;
     gt_slot slots[GT_MAX_TAIL + 1];
-    _Alignas(64) uint8_t block[GT_TAPE_BLOCK];
+    uint8_t block[GT_TAPE_BLOCK];
 };
 
 uint64_t gt__tape_checksum(uint64_t seed, const void *data, size_t bytes)

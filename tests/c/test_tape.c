@@ -174,6 +174,28 @@ static void test_forged(const void *argument)
     free(copy);
 }
 
+/* What a tape calls its places is printed: it must not speak to the terminal. */
+static void test_places_are_only_text(const void *unused)
+{
+    (void)unused;
+    gt_machine *machine = NULL;
+    gt_entry *result;
+    gt_slot place[1 + GT_SITE_TAIL] = {0};
+    OK(gt__machine_new("reference", &machine));
+    gt_tape_entry entry = {.kind = GT_TAPE_OPEN, .slots = 1, .session = 7};
+    OK(gt__machine_step(machine, &entry, place, &result));
+    entry = (gt_tape_entry){.kind = GT_TAPE_NOTE, .slots = 1 + GT_SITE_TAIL, .session = 7};
+    place->ins = (gt_instruction){.op = GT_OP_site, .tail = GT_SITE_TAIL};
+    strcpy((char *)place[1].bytes, "/home/\033]0;me\007/a b.py:1\n");
+    OK(gt__machine_step(machine, &entry, place, &result));
+    memset(place + 1, 127, GT_SITE_TAIL * sizeof *place); /* no end */
+    OK(gt__machine_step(machine, &entry, place, &result));
+    CHECK(strcmp(gt__machine_site(machine, 7, 1), "/home/?]0;me?/a b.py:1?") == 0);
+    CHECK_EQ(strspn(gt__machine_site(machine, 7, 2), "?"), GT_SITE_TAIL * sizeof *place);
+    CHECK(gt__machine_site(machine, 7, 3) == NULL && gt__machine_site(machine, 8, 1) == NULL);
+    gt__machine_free(&machine);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -187,6 +209,7 @@ int main(int argc, char **argv)
     check_run("cut short", test_cut_short, NULL);
     check_run("damaged", test_damaged, NULL);
     check_run("forged", test_forged, NULL);
+    check_run("places", test_places_are_only_text, NULL);
     unlink(path);
     free(original);
     return check_end();

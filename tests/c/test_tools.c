@@ -46,8 +46,9 @@ static void test_json_refuses(const void *unused)
 {
     (void)unused;
     static const char *const wrong[] = {
-        "",       "{",    "[1,]",    "{\"a\"}",   "{\"a\": }", "\"open", "[1 2]",      "tru",
-        "{a: 1}", "[1]x", "\"\\x\"", "\"\\u12\"", "\"\n\"",    "-",      "[\"a\": 1]", "}",
+        "",     "{",       "[1,]",      "{\"a\"}", "{\"a\": }",   "\"open",      "[1 2]", "tru",    "{a: 1}",
+        "[1]x", "\"\\x\"", "\"\\u12\"", "\"\n\"",  "-",           "[\"a\": 1]",  "}",     "-inf",   "1e999",
+        "0x10", "nan",     "+1",        ".5",      "\"\\u 1ab\"", "\"\\u-001\"", "1e21",  "-1e300",
     };
     for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++)
         if (!CHECK(gt__json_parse(wrong[k]) == NULL))
@@ -171,6 +172,36 @@ static void test_who_leaves_is_gone_and_who_starts_again_counts_anew(const void 
     gt__top_clear(&top);
 }
 
+/* What a dispatcher says may be nonsense: shares stay shares. */
+static void test_absurd_statistics(const void *unused)
+{
+    (void)unused;
+    gt_top top = {0};
+    static const char *const rows[] = {"1e20", "-1e20", "0", "1e20"};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"instructions\": %s, \"seconds\": %.17g, \"workers\": [{\"name\": \"w\", \"index\": %s, "
+                 "\"up_seconds\": "
+                 "%.17g, \"ops\": {\"add\": {\"seconds\": %s, \"count\": %s}}}], \"clients\": [{\"number\": 1, "
+                 "\"instructions\": %s}, {\"number\": %s, \"instructions\": %s}]}",
+                 rows[k], 1 + 1e-15 * (double)k, rows[k], 1 + 1e-15 * (double)k, rows[k], rows[k], rows[k],
+                 rows[k], rows[k]);
+        CHECK(gt__top_update(&top, text));
+        for (size_t client = 0; client < top.client_count; client++)
+            CHECK(top.clients[client].share >= 0 && top.clients[client].share <= 1);
+        for (size_t worker = 0; worker < top.worker_count; worker++) {
+            char amount[16];
+            unsigned char cells[16];
+            CHECK(strlen(gt__short_number(top.workers[worker].ops, false, amount)) < sizeof amount);
+            gt__top_bar(&top.workers[worker], sizeof cells, cells);
+            for (size_t cell = 0; cell < sizeof cells; cell++)
+                CHECK(cells[cell] <= GT_CATEGORY_COUNT);
+        }
+    }
+    gt__top_clear(&top);
+}
+
 static void test_order(const void *unused)
 {
     (void)unused;
@@ -224,6 +255,11 @@ static void test_bars_and_numbers(const void *unused)
         {1536, true, "1.5K"},
         {21.15 * 1073741824, true, "21G"},
         {1e30, false, "1000000000000E"},
+        {1e31, false, "?"}, /* longer texts would have no room */
+        {1e300, true, "?"},
+        {-1e300, false, "?"},
+        {INFINITY, true, "?"},
+        {NAN, false, "?"},
     };
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
         char text[16];
@@ -264,6 +300,7 @@ int main(int argc, char **argv)
     check_run("top: rates and shares", test_rates_and_shares, NULL);
     check_run("top: smoothing", test_smoothing, NULL);
     check_run("top: leaving and starting again", test_who_leaves_is_gone_and_who_starts_again_counts_anew, NULL);
+    check_run("top: absurd statistics", test_absurd_statistics, NULL);
     check_run("top: order", test_order, NULL);
     check_run("top: bars and numbers", test_bars_and_numbers, NULL);
     check_run("categories", test_categories, NULL);

@@ -1,6 +1,7 @@
 """gt top: in a real terminal, where keys are typed and the screen is read, and for scripts (--once, --json)."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -192,11 +193,13 @@ def test_host_and_port(programs, host):
 
 def test_mistakes_and_help(programs):
     assert "no dispatcher runs here" in top(programs, "--once", status=1).stderr
+    assert "'nowhere.invalid'" in top(programs, "--once", "--host", "tcp://nowhere.invalid", status=1).stderr
     assert top(programs, "--once", "--port", free_port(), status=1).stderr.startswith("gt top: ")
     server = programs.server()
     assert "not a terminal" in top(programs, "--port", server.port, status=1).stderr
     for arguments in (["--interval", "0"], ["--interval", "soon"], ["--port", "x"], ["more"], ["--colours"]):
         assert "try `gt top --help`" in top(programs, *arguments, status=2).stderr
+    assert "too long for a host" in top(programs, "--once", "--host", "a" * 400, "-p", 1, status=1).stderr
     text = top(programs, "--help").stdout
     for option in ("--host", "--port", "--interval", "--once", "--json", "--plain"):
         assert option in text
@@ -282,6 +285,23 @@ def test_views_help_pause_and_quit(busy, terminal):
     shown.keys("q")
     shown.shows("ended:0", "the end")
     busy.finish()
+
+
+@pytest.mark.parametrize("how", ["QUIT", "HUP", "SEGV"])
+def test_however_it_ends_the_terminal_is_as_it_was(busy, programs, how):
+    """Ctrl-\\, a terminal that closes, a crash: what is typed then is seen again, line by line."""
+    pid = programs.directory / "top.pid"
+    command = f"sh -c 'echo $$ > {pid}; exec {GT_BINARY} top'; stty -a"
+    shown = Terminal(command, programs.directory, programs.runtime)
+    try:
+        shown.shows(lambda text: len(rows(text, BAR)) == 2, "the workers")
+        os.kill(int(pid.read_text()), getattr(signal, f"SIG{how}"))
+        screen = shown.shows("ended:", "the end")
+        modes = set(re.search(r"isig .*\n(.*)", screen)[0].split())
+        assert {"isig", "icanon", "echo"} <= modes, screen
+        assert "ACTIVITY" not in screen
+    finally:
+        shown.end()
 
 
 def test_it_follows_the_size_of_the_terminal(busy, terminal):

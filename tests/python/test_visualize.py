@@ -473,6 +473,54 @@ def test_of_many_malformed_lines_only_some_are_named(tmp_path):
     assert ended.stderr.count("not a log line") == 10 and "and 40 more lines" in ended.stderr
 
 
+def test_long_names_are_cut_between_characters(tmp_path):
+    """Signals, commands and parties may be called anything, in any script."""
+    for name in ("é" * 34, "x" + "é" * 34, "日本語" * 10, "🙂" * 20, "a🙂é" * 10):
+        log = Log()
+        log.line(0.1, "SIGNAL", "CLIENT 1", "Signal", 0, f'name="{name}"')
+        log.line(0.2, "WORKER_SEND", f"WORKER {name}", f"Worker{name}", 64)
+        log.line(0.9, "WORKER_RECV", f"WORKER {name}", f"Worker{name}", 64, "success=True start=0.2s duration=0.7s")
+        log.line(1.0, "WORKER_SEND", "WORKER 2", f"Worker{name}", 64)
+        log.line(1.1, "WORKER_RECV", "WORKER 2", f"Worker{name}", 64, "success=True start=1.0s duration=0.000001s")
+        log.line(2.0, "DISCONNECT", "CLIENT 1")
+        layout = draw(log, tmp_path)
+        shown = [layout["signals"][0]["name"], *(bar["label"] for bar in layout["bars"] if bar["label"])]
+        shown += [note["text"] for note in layout["notes"]]
+        assert len(shown) >= 2 and all(name.startswith(text) and len(text) > 4 for text in shown)
+        assert any(lane["name"].startswith(f"Worker {name[:4]}") and lane["name"][-1] == "…" for lane in layout["lanes"])
+
+
+def test_times_without_end(tmp_path):
+    """Times that no dispatcher can have are no times; those that it can, however far apart or close, are drawn."""
+    line = "{} | #{} | RECV | CLIENT 1 | GetData | 64B | tensor_id=1\n"
+    for one, other in (("1e15s", "1e15s"), ("1e308s", "1.7e308s"), ("-1s", "infs")):
+        (tmp_path / "log.txt").write_text(line.format(one, 1) + line.format(other, 2))
+        assert "is no time" in visualize(tmp_path / "log.txt", "--output", tmp_path / "p.png", status=1).stderr
+    for one, other in (("9e8s", "900000000.0000002s"), ("1e9s", "1e9s"), ("0s", "1e9s"), ("0s", "1e-300s")):
+        layout = draw(line.format(one, 1) + line.format(other, 2), tmp_path)
+        assert 1 <= len(layout["ticks"]) < 50
+        assert all(layout["left"] <= marker["x"] <= layout["right"] for marker in layout["markers"])
+
+
+def test_a_read_after_thousands_of_operations_is_a_wait(tmp_path):
+    log = Log()
+    for number in range(20_000):
+        log.line(number * 1e-6, "RECV", "CLIENT 1", "BinaryOp", 64, f"result={number + 1} op=add")
+    log.line(0.05, "RECV", "CLIENT 1", "GetData", 64, "tensor_id=20000")
+    log.line(0.09, "SEND", "CLIENT 1", "GetData", 64, "success=True tensor_id=20000")
+    waits = [bar for bar in draw(log, tmp_path)["bars"] if bar["waiting"]]
+    assert [(bar["category"], round(bar["duration"], 6)) for bar in waits] == [("GetData", 0.04)]
+
+
+def test_a_server_that_had_many_clients(tmp_path):
+    """A hundred thousand names take a second, not minutes."""
+    log = Log()
+    for number in range(100_000):
+        log.line(number * 1e-5, "CONNECT", f"CLIENT {number}", "RegisterClient")
+    assert len(draw(log, tmp_path)["lanes"]) == 25
+    assert "100000 clients" in draw(log, tmp_path)["title"]
+
+
 def test_hostile_bytes_do_no_harm(tmp_path):
     path = tmp_path / "log.txt"
     random_numbers = np.random.default_rng(0)
