@@ -444,8 +444,10 @@ static PyObject *method_topk_indices(PyObject *self, gt_py_args args, Py_ssize_t
 
 typedef struct Addressing { /* holds both tensors: converting others runs Python code */
     gt_tensor *a;
-    gt_tensor *index; /* checked and wrapped where asked */
+    gt_tensor *index;
     int axis;
+    bool scalar;     /* a had no dimensions, and has one for the time being */
+    unsigned looked; /* dimensions that index had */
 } Addressing;
 
 static void address_clear(Addressing *at)
@@ -454,7 +456,31 @@ static void address_clear(Addressing *at)
     gt_tensor_release(at->index);
 }
 
-/* gather and take accept negative indices, as NumPy; every index is checked by the worker. */
+/* A tensor without dimensions as a list of one. */
+static gt_err as_list(gt_tensor **tensor)
+{
+    gt_tensor *list;
+    if ((*tensor)->meta.rank)
+        return GT_OK;
+    GT_TRY(gt_reshape(*tensor, 1, (int64_t[]){1}, &list));
+    gt_tensor_release(*tensor);
+    *tensor = list;
+    return GT_OK;
+}
+
+/* Back to as many dimensions as it should have: 0, if it is a list of one that should have none. */
+static gt_err as_scalar(gt_err err, bool scalar, gt_tensor **out)
+{
+    gt_tensor *single;
+    if (err != GT_OK || !scalar)
+        return err;
+    err = gt_reshape(*out, 0, NULL, &single);
+    gt_tensor_release(*out);
+    *out = err == GT_OK ? single : NULL;
+    return err;
+}
+
+/* What an index holds is checked by the worker. */
 static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *at)
 {
     gt_tensor *given, *wide = NULL;
@@ -474,16 +500,33 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
                        gt__dtype_name((gt_dtype)given->meta.dtype));
     if (err == GT_OK && given->meta.dtype != GT_INT64)
         err = gt_cast(given, GT_INT64, &wide);
-    int64_t size = at->a->meta.rank ? at->a->meta.shape[at->axis] : 1;
-    if (err == GT_OK)
-        err = gt__emit_wrap_index(wide ? wide : given, size, at->axis, &at->index);
-    gt_tensor_release(given);
-    gt_tensor_release(wide);
+    if (wide)
+        gt_tensor_release(given);
+    at->index = wide ? wide : given;
+    at->scalar = at->a->meta.rank == 0;
+    at->looked = at->index->meta.rank;
+    if (err == GT_OK && at->scalar)
+        err = as_list(&at->a);
+    if (err == GT_OK && at->scalar)
+        err = as_list(&at->index);
     if (err == GT_OK)
         return 0;
     address_clear(at);
     gt__py_raise(err);
     return -1;
+}
+
+/* gt_take, with one index as good as a list of one. */
+static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
+{
+    gt_tensor *list = NULL;
+    if (index->meta.rank)
+        return gt_take(a, index, axis, out);
+    gt_err err = gt_reshape(index, 1, (int64_t[]){1}, &list);
+    if (err == GT_OK)
+        err = gt_take(a, list, axis, out);
+    gt_tensor_release(list);
+    return err;
 }
 
 static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **),
@@ -499,7 +542,8 @@ static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_ten
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *out = NULL;
-    gt_err err = at.a->meta.rank ? function(at.a, at.index, at.axis, &out) : gt_copy(at.a, &out);
+    gt_err err = function(at.a, at.index, at.axis, &out);
+    err = as_scalar(err, at.scalar && (!at.looked || function == take_rows), &out);
     address_clear(&at);
     return gt__py_result(err, out);
 }
@@ -507,19 +551,6 @@ static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_ten
 static PyObject *method_gather(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     return gather("gather", gt_gather, self, args, nargs, kwnames);
-}
-
-/* gt_take, with one index as good as a list of one. */
-static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
-{
-    gt_tensor *list = NULL;
-    if (index->meta.rank)
-        return gt_take(a, index, axis, out);
-    gt_err err = gt_reshape(index, 1, (int64_t[]){1}, &list);
-    if (err == GT_OK)
-        err = gt_take(a, list, axis, out);
-    gt_tensor_release(list);
-    return err;
 }
 
 static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -580,9 +611,13 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     } else {
         fitting = given;
     }
-    if (err != GT_OK)
-        gt__py_raise(err);
-    return err == GT_OK ? fitting : NULL;
+    if (err == GT_OK && at->scalar)
+        err = as_list(&fitting);
+    if (err == GT_OK)
+        return fitting;
+    gt_tensor_release(fitting);
+    gt__py_raise(err);
+    return NULL;
 }
 
 static PyObject *scatter(const char *name,
@@ -599,7 +634,7 @@ static PyObject *scatter(const char *name,
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
-    gt_err err = src ? function(at.a, at.index, src, at.axis, &out) : GT_OK;
+    gt_err err = src ? as_scalar(function(at.a, at.index, src, at.axis, &out), at.scalar, &out) : GT_OK;
     PyObject *result = src ? gt__py_result(err, out) : NULL;
     gt_tensor_release(src);
     address_clear(&at);
@@ -663,7 +698,11 @@ static PyObject *method_scatter_reduce(PyObject *self, gt_py_args args, Py_ssize
     if (reduction < 0 || gt__py_flag(values[4], &include_self) < 0 || address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
-    gt_err err = src ? gt_scatter_reduce(at.a, at.index, src, at.axis, reduction, include_self, &out) : GT_OK;
+    gt_err err = GT_OK;
+    if (src) {
+        err = gt_scatter_reduce(at.a, at.index, src, at.axis, reduction, include_self, &out);
+        err = as_scalar(err, at.scalar, &out);
+    }
     PyObject *result = src ? gt__py_result(err, out) : NULL;
     gt_tensor_release(src);
     address_clear(&at);

@@ -28,8 +28,9 @@ def take_along_dim(self, indices, dim=None):
 
 @method
 def take_along_axis(self, indices, axis):
-    """take_along_axis(indices, axis): NumPy's name of take_along_dim."""
-    return self.take_along_dim(indices, axis)
+    """take_along_axis(indices, axis): NumPy's take_along_dim: negative indices count from the end."""
+    size = self.numel() if axis is None else self.shape[axis]
+    return self.take_along_dim(indices + (indices < 0) * size, axis)
 
 
 @method

@@ -6,6 +6,7 @@
  * out and a scatter_add gives the same sum, in the same order, whatever their number. Read movement.h first.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,14 +15,27 @@
 
 /* ---- reading indices ---------------------------------------------------------------------------------------- */
 
-static gt_err check_range(const int64_t *numbers, int64_t count, int64_t low, int64_t axis, int64_t size)
+typedef struct bounds {
+    const int64_t *numbers;
+    int64_t low, size; /* low <= number < size */
+    atomic_bool crossed;
+} bounds;
+
+static void check_numbers(void *context, int64_t begin, int64_t end)
 {
-    int64_t least = INT64_MAX, greatest = INT64_MIN;
-    for (int64_t k = 0; k < count; k++) {
-        least = numbers[k] < least ? numbers[k] : least;
-        greatest = numbers[k] > greatest ? numbers[k] : greatest;
-    }
-    if (count == 0 || (least >= low && greatest < size))
+    bounds *b = context;
+    uint64_t low = (uint64_t)b->low, span = (uint64_t)b->size - low, crossed = 0;
+    for (int64_t k = begin; k < end; k++)
+        crossed |= (uint64_t)b->numbers[k] - low >= span;
+    if (crossed)
+        atomic_store(&b->crossed, true);
+}
+
+static gt_err check_range(gt_cpu *cpu, const int64_t *numbers, int64_t count, int64_t low, int64_t axis, int64_t size)
+{
+    bounds b = {.numbers = numbers, .low = low, .size = size};
+    gt__parallel_for(cpu->parallel, count, gt__grain(1), check_numbers, &b);
+    if (!atomic_load(&b.crossed))
         return GT_OK;
     int64_t bad = 0;
     while (numbers[bad] >= low && numbers[bad] < size)
@@ -36,12 +50,12 @@ gt_err gt__cpu_read_index(gt_cpu *cpu, const gt_view *index, int64_t low, int64_
     *scratch = NULL;
     if (index->contiguous && index->meta.dtype == GT_INT64) {
         *numbers = index->data;
-        return check_range(*numbers, index->meta.numel, low, axis, size);
+        return check_range(cpu, *numbers, index->meta.numel, low, axis, size);
     }
     GT_TRY(gt__cpu_scratch(cpu, (size_t)index->meta.numel * sizeof(int64_t), scratch));
     gt__cpu_copy_view(cpu, index, GT_INT64, *scratch);
     *numbers = *scratch;
-    gt_err err = check_range(*numbers, index->meta.numel, low, axis, size);
+    gt_err err = check_range(cpu, *numbers, index->meta.numel, low, axis, size);
     if (err != GT_OK) {
         free(*scratch);
         *scratch = NULL;
@@ -68,18 +82,19 @@ typedef void (*span_kernel)(const span *s, void *to, const void *from, const int
 #define SPAN_KERNEL(name, type, body)                                                                             \
     static void name(const span *s, void *to, const void *from, const int64_t *number)                            \
     {                                                                                                             \
+        const int64_t axis = s->axis, to_step = s->to[1], from_step = s->from[1], step = s->number[1];            \
         for (int64_t i = 0; i < s->count[0]; i++) {                                                               \
             type *t = (type *)to + i * s->to[0];                                                                  \
             const type *f = (const type *)from + i * s->from[0];                                                  \
             const int64_t *n = number + i * s->number[0];                                                         \
-            for (int64_t j = 0; j < s->count[1]; j++, t += s->to[1], f += s->from[1], n += s->number[1])          \
+            for (int64_t j = s->count[1]; j > 0; j--, t += to_step, f += from_step, n += step)                    \
                 body;                                                                                             \
         }                                                                                                         \
     }
 
 #define MOVE_KERNELS(type)                                                                                        \
-    SPAN_KERNEL(gather_##type, type, *t = f[*n * s->axis])                                                        \
-    SPAN_KERNEL(scatter_##type, type, t[*n * s->axis] = *f)
+    SPAN_KERNEL(gather_##type, type, *t = f[*n * axis])                                                        \
+    SPAN_KERNEL(scatter_##type, type, t[*n * axis] = *f)
 MOVE_KERNELS(uint8_t)
 MOVE_KERNELS(uint16_t)
 MOVE_KERNELS(uint32_t)
@@ -95,8 +110,8 @@ static inline int64_t add_integers(int64_t a, int64_t b)
     _Generic((a), float : (a) + (b), double : (a) + (b), default : add_integers((int64_t)(a), (int64_t)(b)))
 #define ADD_KERNEL(name, dtype, type)                                                                             \
     SPAN_KERNEL(add_##name, type,                                                                                 \
-                t[*n * s->axis] =                                                                                 \
-                    GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))
+                t[*n * axis] =                                                                                 \
+                    GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(ADD_KERNEL)
 
 static inline int64_t multiply_integers(int64_t a, int64_t b)
@@ -110,14 +125,14 @@ static inline int64_t multiply_integers(int64_t a, int64_t b)
 #define LEAST(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #define COMBINE_KERNELS(name, dtype, type)                                                                        \
     SPAN_KERNEL(multiply_##name, type,                                                                            \
-                t[*n * s->axis] =                                                                                 \
-                    GT_STORE_FROM(name, MULTIPLY(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))         \
+                t[*n * axis] =                                                                                 \
+                    GT_STORE_FROM(name, MULTIPLY(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))         \
     SPAN_KERNEL(greatest_##name, type,                                                                            \
-                t[*n * s->axis] =                                                                                 \
-                    GT_STORE_FROM(name, GREATEST(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))         \
+                t[*n * axis] =                                                                                 \
+                    GT_STORE_FROM(name, GREATEST(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))         \
     SPAN_KERNEL(least_##name, type,                                                                               \
-                t[*n * s->axis] =                                                                                 \
-                    GT_STORE_FROM(name, LEAST(gt__load_##name(t[*n * s->axis]), gt__load_##name(*f))))
+                t[*n * axis] =                                                                                 \
+                    GT_STORE_FROM(name, LEAST(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(COMBINE_KERNELS)
 
 /* scatter_reduce: by kind and dtype; a mean starts as a sum. */
@@ -444,13 +459,25 @@ gt_err gt__cpu_take(gt_engine *engine, const gt_call *call)
 
 /* ---- making indices ----------------------------------------------------------------------------------------- */
 
+typedef struct wrapping {
+    int64_t *numbers, size;
+} wrapping;
+
+static void wrap_numbers(void *context, int64_t begin, int64_t end)
+{
+    const wrapping *w = context;
+    for (int64_t k = begin; k < end; k++)
+        w->numbers[k] += w->numbers[k] < 0 ? w->size : 0;
+}
+
 gt_err gt__cpu_wrap_index(gt_engine *engine, const gt_call *call)
 {
-    int64_t size = call->ins->imm[0].i, count = call->out->meta.numel, *out = call->out->data;
-    gt__cpu_copy_view(gt__cpu(engine), call->in[0], GT_INT64, out);
-    GT_TRY(check_range(out, count, -size, call->ins->imm[1].i, size));
-    for (int64_t k = 0; k < count; k++)
-        out[k] += out[k] < 0 ? size : 0;
+    gt_cpu *cpu = gt__cpu(engine);
+    wrapping w = {.numbers = call->out->data, .size = call->ins->imm[0].i};
+    int64_t count = call->out->meta.numel;
+    gt__cpu_copy_view(cpu, call->in[0], GT_INT64, w.numbers);
+    GT_TRY(check_range(cpu, w.numbers, count, -w.size, call->ins->imm[1].i, w.size));
+    gt__parallel_for(cpu->parallel, count, gt__grain(1), wrap_numbers, &w);
     return GT_OK;
 }
 

@@ -355,7 +355,8 @@ static void plan_tasks(reduction *r)
 {
     r->by_column = better_by_column(r);
     r->row = r->by_column ? r->kept.shape[r->kept.rank - 1] : r->results;
-    int64_t widest = r->by_column ? GT_TILE : ROW_TILE;
+    int64_t share = r->results / ENOUGH_TASKS; /* narrower tiles of whole rows are better than parts of rows */
+    int64_t widest = r->by_column ? GT_TILE : share < 1 ? 1 : share < ROW_TILE ? share : ROW_TILE;
     r->tile = r->row < widest ? r->row : widest;
     r->tiles = r->results / r->row * ((r->row + r->tile - 1) / r->tile);
     r->parts = 1;
