@@ -28,18 +28,16 @@
     X(float64, GT_FLOAT64, double)
 
 /* Only what is in range is converted; comparisons with NaN are false, so it stays 0. */
-#define GT_SATURATE(name, real, integer, limit, least, most)                                                      \
+#define GT_SATURATE(name, real, integer, limit, most)                                                             \
     static inline integer name(real value)                                                                        \
     {                                                                                                             \
-        real in_range = value >= -limit ? value : 0;                                                              \
-        in_range = value < limit ? in_range : 0;                                                                  \
-        integer result = (integer)in_range;                                                                       \
-        result = value < -limit ? least : result;                                                                 \
+        real low = value < -limit ? -limit : value;                                                               \
+        integer result = (integer)(low < limit ? low : 0);                                                        \
         return value >= limit ? most : result;                                                                    \
     }
-GT_SATURATE(gt__float_to_int32, float, int32_t, 0x1p31f, INT32_MIN, INT32_MAX)
-GT_SATURATE(gt__double_to_int32, double, int32_t, 0x1p31, INT32_MIN, INT32_MAX)
-GT_SATURATE(gt__double_to_int64, double, int64_t, 0x1p63, INT64_MIN, INT64_MAX)
+GT_SATURATE(gt__float_to_int32, float, int32_t, 0x1p31f, INT32_MAX)
+GT_SATURATE(gt__double_to_int32, double, int32_t, 0x1p31, INT32_MAX)
+GT_SATURATE(gt__double_to_int64, double, int64_t, 0x1p63, INT64_MAX)
 #undef GT_SATURATE
 
 /* Through double, which is exact: processors convert vectors between numbers of one width. */

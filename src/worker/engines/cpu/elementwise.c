@@ -26,10 +26,20 @@ typedef union scalar {
     uint8_t u8;
 } scalar;
 
-/* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. Bool
- * has no memory type of its own: any number but 0 is stored as 1, which takes a tile. */
-static gt_compute compute_of(gt_dtype dtype)
+/* Whether a row makes 0 or 1 out of nothing but 0 and 1. */
+static bool keeps_truth(gt_opcode op)
 {
+    return gt__op_table[op].types == GT_TYPES_BOOL || op == GT_OP_bitwise_and || op == GT_OP_bitwise_or ||
+           op == GT_OP_bitwise_xor || op == GT_OP_mul || op == GT_OP_maximum || op == GT_OP_minimum || op == GT_OP_where;
+}
+
+/* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. Bools
+ * are bytes to rows that keep them 0 or 1; to others they have no memory type: any number but 0 is stored as 1, which takes
+ * a tile. */
+static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
+{
+    if (dtype == GT_BOOL && keeps_truth(op))
+        return GT_COMPUTE_U8;
     switch (dtype) {
     case GT_INT8:
         return GT_COMPUTE_I8;
@@ -52,6 +62,19 @@ static gt_dtype native_dtype(gt_compute compute)
                                        [GT_COMPUTE_I8] = GT_INT8,
                                        [GT_COMPUTE_U8] = GT_UINT8};
     return natives[compute];
+}
+
+/* Whether elements of a dtype lie in memory as kernels of another read them. */
+static inline bool reads_as(gt_dtype dtype, gt_dtype native)
+{
+    return dtype == native || (dtype == GT_BOOL && native == GT_UINT8);
+}
+
+/* Whether what a row writes are bools. */
+static inline bool writes_bools(const gt_call *call, gt_compute compute)
+{
+    return gt__op_table[call->op].types == GT_TYPES_BOOL ||
+           (compute == GT_COMPUTE_U8 && call->out->meta.dtype == GT_BOOL);
 }
 
 static double scalar_value(gt_compute compute, const void *value)
@@ -164,7 +187,7 @@ static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compu
 {
     int64_t count = call->out->meta.numel;
     gt_dtype native = native_dtype(compute);
-    gt_dtype out_dtype = gt__op_table[call->op].types == GT_TYPES_BOOL ? GT_BOOL : native;
+    gt_dtype out_dtype = writes_bools(call, compute) ? GT_BOOL : native;
     unsigned mask = 0;
     if (call->out->meta.dtype != out_dtype)
         return false;
@@ -173,11 +196,12 @@ static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compu
         in[k] = view->data;
         if (view->meta.numel == 1) {
             mask |= 1u << k;
-            if (view->meta.dtype != native) {
+            if (!reads_as((gt_dtype)view->meta.dtype, native)) {
                 gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, view->data, 1, 1, &value[k]);
                 in[k] = &value[k];
             }
-        } else if (!view->contiguous || view->meta.numel != count || view->meta.dtype != native) {
+        } else if (!view->contiguous || view->meta.numel != count ||
+                   !reads_as((gt_dtype)view->meta.dtype, native)) {
             return false;
         }
     }
@@ -328,7 +352,8 @@ static void plan_operands(general *g, const gt_call *call)
         o->size = gt__dtype_size(o->dtype);
         o->stride = g->loop.stride[k][last];
         o->constant = k < g->operands && g->constants & 1u << k;
-        o->in_place = o->dtype == wanted && (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
+        o->in_place = (k < g->operands ? reads_as(o->dtype, wanted) : o->dtype == wanted) &&
+                      (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
         tiled |= !o->in_place && !o->constant;
     }
     g->row = g->loop.shape[last];
@@ -340,8 +365,7 @@ static void plan_operands(general *g, const gt_call *call)
 static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute compute)
 {
     general g = {.cpu = cpu, .op = call->op, .compute = compute, .operands = call->operands};
-    bool boolean = gt__op_table[call->op].types == GT_TYPES_BOOL;
-    g.kernel_dtype = boolean ? GT_BOOL : native_dtype(compute);
+    g.kernel_dtype = writes_bools(call, compute) ? GT_BOOL : native_dtype(compute);
     g.pq[0] = call->ins->imm[0].f;
     g.pq[1] = call->ins->imm[1].f;
     g.checks_zero = divides(call->op, compute);
@@ -383,7 +407,7 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
 {
     if (elementwise_small(cpu, call))
         return GT_OK;
-    gt_compute compute = compute_of(call->compute);
+    gt_compute compute = compute_of(call->op, call->compute);
     const void *in[3] = {NULL, NULL, NULL};
     scalar value[3];
     unsigned constants;
@@ -399,7 +423,7 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
  */
 static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
 {
-    gt_compute compute = compute_of(call->compute);
+    gt_compute compute = compute_of(call->op, call->compute);
     const gt_view *in[3];
     gt_view narrow[3];
     scalar wide, value[3];

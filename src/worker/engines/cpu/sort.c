@@ -217,7 +217,7 @@ typedef struct sorting {
     atomic_bool out_of_memory;
 } sorting;
 
-enum { PART = 1024 };
+enum { PART = 64 };
 
 /*
  * To select, keep the records below the k-th least seen so far, and cut them back to k when there is no room for
