@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "settings.h"
 
 enum {
     BUFFERS = 8,
@@ -159,6 +160,7 @@ static void *writer_main(void *argument)
 {
     gt_file_writer *writer = argument;
     pthread_setname_np(pthread_self(), "gt log");
+    uselocale(gt__plain_locale()); /* for what translates */
     pthread_mutex_lock(&writer->mutex);
     for (;;) {
         while (!writer->waiting && !writer->closing)
@@ -214,6 +216,11 @@ char *gt__file_next_buffer(gt_file_writer *writer)
     }
     writer->room = (gt_file_room){.at = filling->data, .end = filling->data + GT_FILE_BUFFER};
     return writer->room.at;
+}
+
+bool gt__file_failed(const gt_file_writer *writer)
+{
+    return atomic_load(&writer->failed);
 }
 
 static bool has_something(const gt_file_writer *writer)
@@ -279,8 +286,10 @@ gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
     writer->buffers = options->buffers ? options->buffers : BUFFERS;
     writer->enough = options->translate ? writer->buffers * 7 / 8 : 1;
     writer->ring = calloc(writer->buffers, sizeof *writer->ring);
-    writer->text_bytes =
-        options->rotate_bytes && options->rotate_bytes < TEXT_BYTES ? options->rotate_bytes : TEXT_BYTES;
+    bool small = options->rotate_bytes && options->rotate_bytes < TEXT_BYTES;
+    writer->text_bytes = small ? options->rotate_bytes : TEXT_BYTES;
+    if (writer->text_bytes < GT_FILE_TEXT)
+        writer->text_bytes = GT_FILE_TEXT;
     writer->text = options->translate ? malloc(writer->text_bytes) : NULL;
     pthread_mutex_init(&writer->mutex, NULL);
     pthread_cond_init(&writer->changed, NULL);

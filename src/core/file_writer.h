@@ -24,7 +24,7 @@ typedef struct gt_file_options {
     unsigned buffers;      /* that may wait to be written, GT_FILE_BUFFER each; 0: a few */
     /*
      * If not NULL, what the file gets is what this makes, in the thread, of whole reserves from *from on, which it
-     * advances up to `end` or until `room` may not be enough: at least one.
+     * advances up to `end` or until `room`, at least GT_FILE_TEXT, may not be enough: at least one.
      * Returns the bytes it has put to `to`. Such a thread begins when most buffers are full or at a flush, so as not to
      * take a processor from a burst that it can follow later.
      */
@@ -32,7 +32,10 @@ typedef struct gt_file_options {
     void *context;
 } gt_file_options;
 
-enum { GT_FILE_BUFFER = 256 * 1024 }; /* the most that one reserve may ask for */
+enum {
+    GT_FILE_BUFFER = 256 * 1024, /* the most that one reserve may ask for */
+    GT_FILE_TEXT = 4096,         /* the most that one reserve may become by translation */
+};
 
 /* Creates or empties the file; one that this process has written to before is appended to, unless exclusive. Where another
  * process writes to it, the file is path.<process id> (path.2, ... if exclusive), which is said on standard error. */
@@ -57,8 +60,10 @@ static inline void gt__file_commit(gt_file_writer *writer, size_t bytes)
     ((gt_file_room *)writer)->at += bytes;
 }
 
-/* Hand what there is to the thread, if it has nothing to do. */
+/* Hand what there is to the thread, unless it is behind by all its buffers. Never waits. */
 void gt__file_flush(gt_file_writer *writer);
+/* Whether the writing has ended before its time. */
+bool gt__file_failed(const gt_file_writer *writer);
 /* Waits until everything is written. */
 void gt__file_close(gt_file_writer **writer);
 

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +35,24 @@ static double unit_of(char letter)
     return unit && *unit ? exp2(10.0 * (double)(unit - units + 1)) : 0;
 }
 
+static locale_t plain;
+
+static void make_plain(void)
+{
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* made of what is there anyway: does not fail */
+}
+
+locale_t gt__plain_locale(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_plain);
+    return plain;
+}
+
 bool gt__number_parse(const char *text, gt_number_kind kind, double least, double most, double *value)
 {
     char *end;
-    double number = strtod(text, &end);
+    double number = strtod_l(text, &end, gt__plain_locale());
     if (end == text)
         return false;
     if (kind == GT_NUMBER_BYTES && unit_of(*end) > 0)

@@ -6,6 +6,7 @@
 #ifndef GT_CORE_SETTINGS_H
 #define GT_CORE_SETTINGS_H
 
+#include <locale.h>
 #include <stdbool.h>
 
 /* X(name, variable, what it is, least, most, default). The kinds: seconds, a whole number, bytes (with K, M, G, T). */
@@ -30,6 +31,10 @@ double gt__setting(gt_setting which);
 int gt__setting_ms(gt_setting which);
 
 typedef enum gt_number_kind { GT_NUMBER_SECONDS, GT_NUMBER_COUNT, GT_NUMBER_BYTES } gt_number_kind;
+
+/* In which 0.5 is written with a point, whatever the program around us has chosen for its users. For threads of
+ * our own (uselocale), and wherever text is for machines. */
+locale_t gt__plain_locale(void);
 
 /* The whole of `text` as a number of that kind from least to most; false: it is none. */
 bool gt__number_parse(const char *text, gt_number_kind kind, double least, double most, double *value);

@@ -65,9 +65,8 @@ typedef struct number_text {
 /* A number that mostly grows by one, kept as text. */
 static char *put_counter(char *at, number_text *counter, uint64_t value)
 {
-    char *last = counter->text + counter->length - 1;
-    if (value == counter->value + 1 && counter->length && *last != '9')
-        ++*last;
+    if (counter->length && value == counter->value + 1 && counter->text[counter->length - 1] != '9')
+        counter->text[counter->length - 1]++;
     else if (value != counter->value || !counter->length)
         counter->length = (unsigned)(put_number(counter->text, value, 4) - counter->text);
     counter->value = value;
@@ -140,10 +139,11 @@ static char *put_shape(char *at, unsigned rank, const int64_t *shape)
     return at;
 }
 
-/* "64B", "1.5KB", "123KB", right-aligned. */
+/* "64B", "1.5KB", "123KB", right-aligned. Records say what they like: beyond a million TB all are alike. */
 static char *put_size(char *at, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    const uint64_t MOST_BYTES = 1ull << 60;
     if (bytes >= 10 && bytes < 100) { /* most records are one slot */
         memcpy(at, "         B", BYTES_WIDTH);
         memcpy(at + BYTES_WIDTH - 3, three_digits[bytes] + 1, 2);
@@ -151,7 +151,7 @@ static char *put_size(char *at, uint64_t bytes)
     }
     char text[32], *end = text;
     unsigned unit = 0;
-    uint64_t tenths = bytes * 10;
+    uint64_t tenths = (bytes < MOST_BYTES ? bytes : MOST_BYTES) * 10;
     for (; tenths >= 10240 && unit < 4; unit++)
         tenths = (tenths + 512) / 1024;
     end = put_number(end, tenths / 10, 1);

@@ -245,6 +245,7 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
 {
     uint64_t last_progress = gt__now_ns();
+    locale_t before = uselocale(gt__plain_locale()); /* statistics and logs are for machines, too */
     for (bool running = true; running; dispatcher->turns++) {
         if (serve_peers(dispatcher)) {
             if (dispatcher->turns % POLL_EVERY == 0)
@@ -268,6 +269,7 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
     }
     while (dispatcher->peers)
         peer_free(dispatcher->peers, "the server is stopping");
+    uselocale(before);
     return GT_OK;
 }
 

@@ -10,6 +10,7 @@
 enum {
     LEAST_INTERVAL_MS = 20,
     LINES_MS = 50, /* a line waits at most so long for others */
+    A_TURN = 16,   /* records that a monitor may send in a turn of the loop */
 };
 
 struct gt_monitor {
@@ -17,6 +18,7 @@ struct gt_monitor {
     gt_peer *peer;
     uint64_t topics, interval_ns;
     uint64_t stats_due_ns, lines_due_ns;
+    uint64_t stats_again_ns; /* not before that, whatever it asks for */
     uint64_t lost; /* lines */
     size_t filled; /* bytes of lines */
     char lines[GT_MAX_CHUNK];
@@ -91,6 +93,7 @@ void gt__monitors_turn(gt_dispatcher *dispatcher)
         if (monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns) {
             send_stats(monitor);
             monitor->stats_due_ns = now + monitor->interval_ns;
+            monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
             ask = true;
         }
         gt__link_flush(monitor->peer->link);
@@ -126,7 +129,7 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
     gt_link *link = monitor->peer->link;
     size_t available;
     const gt_slot *slots;
-    while ((slots = gt__link_peek(link, &available))) {
+    for (unsigned left = A_TURN; left && (slots = gt__link_peek(link, &available)); left--) {
         unsigned length;
         gt_slot record = slots[0];
         GT_TRY(gt__instruction_check(&record, available, &length));
@@ -138,7 +141,7 @@ gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
         uint64_t interval_ms = record.ins.imm[1].u < LEAST_INTERVAL_MS ? LEAST_INTERVAL_MS : record.ins.imm[1].u;
         monitor->interval_ns = (interval_ms < 3600000 ? interval_ms : 3600000) * 1000000;
         monitor->topics = record.ins.imm[0].u;
-        monitor->stats_due_ns = 0;
+        monitor->stats_due_ns = monitor->stats_again_ns;
         decide_trace(monitor->peer->dispatcher);
         *progress = true;
     }

@@ -18,7 +18,8 @@
 enum {
     CLOCK_EVERY = 64, /* lines between two looks at the clock */
     KEEP_LOGS = 4,    /* rotated ones */
-    LOG_BUFFERS = 128 /* of GT_FILE_BUFFER: how many events may wait */
+    LOG_BUFFERS = 128, /* of GT_FILE_BUFFER: how many events may wait */
+    MOST_SENT = 1 << 20 /* records kept of a worker that does not tell of them */
 };
 
 /* A record in a worker's stream. */
@@ -273,6 +274,10 @@ void gt__observe_client(gt_session *session, const char *left)
 
 static void remember_sent(gt_watched *watched, const gt_sent *sent)
 {
+    if (watched->sent_count == MOST_SENT) {
+        watched->sent_first = (watched->sent_first + 1) & (watched->sent_capacity - 1);
+        watched->sent_count--;
+    }
     if (watched->sent_count == watched->sent_capacity) {
         uint32_t capacity = watched->sent_capacity ? watched->sent_capacity * 2 : 1024;
         gt_sent *ring = malloc(capacity * sizeof *ring);
@@ -474,6 +479,14 @@ void gt__observer_flush(gt_dispatcher *dispatcher)
     if (observer->tape)
         gt__tape_writer_flush(observer->tape);
     observer->until_clock = 0;
+    /* What cannot be written any more need not be told. */
+    if (observer->log && gt__file_failed(observer->log))
+        gt__file_close(&observer->log);
+    else if (observer->tape && gt__tape_writer_failed(observer->tape))
+        gt__tape_writer_free(&observer->tape);
+    else
+        return;
+    decide(dispatcher);
 }
 
 gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *options)

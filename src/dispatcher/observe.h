@@ -2,7 +2,8 @@
  * observe.h: how the dispatcher tells what passes through it: the instruction log (log_text.h), the lines that monitors
  * trace (monitor.h) and the tape (tape.h).
  *
- * The streams are not changed by being observed, and nobody waits for the observer. While nothing is wanted it costs one
+ * The streams are not changed by being observed, and nobody waits for the observer, unless for a disk that stays
+ * slower than the work (file_writer.h); one that fails ends the observing. While nothing is wanted it costs one
  * branch a record on a flag that lies beside what the record needs anyway. While lines are wanted, workers are told to
  * `watch`: they send how long each record took (the worker's timing.h), and the observer keeps, for each worker, what was
  * sent and not told of yet, to put the two together. A record is known by its number in that worker's stream.

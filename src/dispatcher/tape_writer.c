@@ -102,6 +102,11 @@ void gt__tape_writer_client(gt_tape_writer *writer, const gt_session *session, b
     memcpy(entry_new(writer, GT_TAPE_OPEN, session->number, 0, 1), &name, sizeof name);
 }
 
+bool gt__tape_writer_failed(const gt_tape_writer *writer)
+{
+    return gt__file_failed(writer->file);
+}
+
 void gt__tape_writer_flush(gt_tape_writer *writer)
 {
     if (writer->used)

@@ -13,6 +13,8 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
 void gt__tape_writer_client(gt_tape_writer *writer, const gt_session *session, bool left);
 /* What was recorded so far becomes readable. */
 void gt__tape_writer_flush(gt_tape_writer *writer);
+/* Whether nothing more will be written. */
+bool gt__tape_writer_failed(const gt_tape_writer *writer);
 void gt__tape_writer_free(gt_tape_writer **writer);
 
 #endif

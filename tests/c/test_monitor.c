@@ -88,6 +88,30 @@ static void test_statistics(const void *transport)
     server_stop(&s);
 }
 
+/* Asking again and again does not make the dispatcher tell all the time. */
+static void test_an_impatient_monitor(const void *unused)
+{
+    (void)unused;
+    enum { TIMES = 10, LEAST_MS = 20 };
+    server s;
+    server_new(&s, true);
+    server_add_worker(&s, false);
+    server_start(&s);
+    gt_link *client = server_connect(&s, "memory"), *monitor = monitor_join(&s, "memory");
+    CHECK(join_client(client));
+    uint64_t began = gt__now_ns();
+    for (int k = 0; k < TIMES; k++) {
+        for (int times = 0; times < 100; times++)
+            monitor_ask(monitor, GT_TOPIC_STATS, 3600000);
+        CHECK(monitor_read(monitor, GT_TOPIC_STATS, text, sizeof text));
+    }
+    CHECK(gt__now_ns() - began >= (TIMES - 1) * LEAST_MS * 1000000ull);
+    CHECK(session_works(client, 1));
+    gt__link_close(monitor);
+    gt__link_close(client);
+    server_stop(&s);
+}
+
 /* Lines come while they are wanted, with how long the worker took; a monitor that leaves ends them. */
 static void test_lines(const void *transport)
 {
@@ -194,6 +218,7 @@ int main(int argc, char **argv)
     check_run("statistics by memory", test_statistics, "memory");
     check_run("statistics by ipc", test_statistics, "ipc");
     check_run("statistics by tcp", test_statistics, "tcp");
+    check_run("impatience", test_an_impatient_monitor, NULL);
     check_run("lines by memory", test_lines, "memory");
     check_run("lines by tcp", test_lines, "tcp");
     check_run("a monitor that does not read", test_a_monitor_that_does_not_read, NULL);

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 import textwrap
 
@@ -225,6 +227,55 @@ def test_a_full_disk_stops_the_log_and_not_the_work(programs):
     assert process.wait() == 0, process.text()
     assert process.output.read_text() == "80000.0\n"
     assert process.errors.read_text().count("the instruction log stops: /dev/full: No space left on device") == 1
+
+
+def test_errors_do_not_name_lines_of_a_log_that_has_stopped(programs):
+    """Nor is the work told of any more, or timed."""
+    output = programs.run(
+        """
+        import time
+        import gt
+        a, index = gt.ones(4), gt.tensor([7])
+        deadline = time.monotonic() + 30
+        text = "of the log"
+        while "of the log" in text and time.monotonic() < deadline:
+            try:
+                a[index].sum().item()
+            except IndexError as error:
+                text = str(error)
+        print(text)
+        """,
+        GT_INSTRUCTION_LOG="/dev/full",
+        GT_TAPE="/dev/full",
+    )
+    assert "index 7 is out of bounds" in output and "of the log" not in output
+
+
+def test_numbers_have_a_point_whatever_the_locale(programs):
+    """A program that speaks to its users with decimal commas has logs, statistics and settings like any other."""
+    (programs.directory / "commas").write_text('LC_NUMERIC\ndecimal_point ","\nthousands_sep ""\ngrouping -1\nEND LC_NUMERIC\n')
+    made = shutil.which("localedef") and subprocess.run(
+        ["localedef", "-c", "-i", "commas", "./xx_XX"], cwd=programs.directory, capture_output=True
+    )
+    if not made or not (programs.directory / "xx_XX").exists():
+        pytest.skip("localedef cannot make a locale here")
+    lines, output = logged(
+        programs,
+        """
+        import locale
+        locale.setlocale(locale.LC_NUMERIC, "xx_XX")
+        assert locale.localeconv()["decimal_point"] == ","
+        import gt
+        print((gt.ones(2) * 2.5).sum().item())
+        assert gt.debug.dispatcher_stats()["seconds"] > 0
+        assert gt.debug.get_worker_stats()
+        """,
+        LOCPATH=programs.directory,
+        GT_CONNECT_TIMEOUT="7.5",
+        GT_TIMEOUT="59.5",
+    )
+    assert output == "5.0\n"
+    assert "right=(2.5)" in next(line["details"] for line in lines if "op=mul" in line["details"])
 
 
 @pytest.mark.parametrize("variable", ["GT_INSTRUCTION_LOG", "GT_TAPE"])
