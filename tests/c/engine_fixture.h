@@ -1,5 +1,5 @@
 /*
- * engine_fixture.h: one instruction, run on two engines, and the results compared. For test_engine.c.
+ * engine_fixture.h: one instruction, run on two engines, and the results compared. For test_engine.c and test_hostile.c.
  *
  * A case is an instruction with tensors of some dtype, shape, layout and kind of values. Its result's shape and
  * dtype come from gt__op_infer, as in a worker, so inference and engines are tested together.
@@ -217,7 +217,7 @@ static void set_literal(operation *o, unsigned k, gt_literal kind, gt_imm value)
     o->ins.literal[k] = value;
 }
 
-static void set_shape(operation *o, gt_dtype dtype, const int64_t *sizes)
+static inline void set_shape(operation *o, gt_dtype dtype, const int64_t *sizes)
 {
     o->ins.dtype = (uint8_t)dtype;
     o->ins.rank = (uint8_t)sizes[0];
@@ -318,7 +318,7 @@ static gt_err run_on(gt_engine *engine, const operation *o, const gt_meta *meta,
 }
 
 /* One case: infer, run on both engines, compare; failures are described on stderr. */
-static gt_err run_case(const operation *o)
+static inline gt_err run_case(const operation *o)
 {
     const gt_meta *metas[FIXTURE_OPERANDS];
     gt_meta meta = {0};

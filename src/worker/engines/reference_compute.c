@@ -1,8 +1,8 @@
 /*
  * reference_compute.c: what the arithmetic ops mean: elementwise, reductions, products.
  *
- * The expressions of ops.def are pasted with T = double and with T = int64_t, on libm. Reductions accumulate in
- * double or, modulo 2^64, in integers.
+ * The expressions of ops.def are pasted with T = double and with T = int64_t, on libm; compiled with -fwrapv, since sums
+ * of integers wrap. Reductions accumulate in double or, modulo 2^64, in integers.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -210,10 +210,9 @@ static int64_t integer_power(int64_t x, int64_t y)
     return (int64_t)power;
 }
 
-static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, double low, double high)
+static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, int64_t p, int64_t q)
 {
     typedef int64_t T;
-    int64_t p = gt__double_to_int64(low), q = gt__double_to_int64(high);
 #define MAXIMUM(x, y) integer_maximum(x, y)
 #define MINIMUM(x, y) integer_minimum(x, y)
 #define ABS(x) ((x) < 0 ? -(x) : (x))
@@ -262,6 +261,12 @@ static int64_t operand_integer(const gt_call *call, const gt_view *from, int64_t
     return gt__reference_integer(&rounded, 0);
 }
 
+/* A number of the row as an integer of the compute dtype: an infinity is its end. */
+static int64_t saturated(gt_dtype compute, double number)
+{
+    return compute == GT_INT64 ? gt__double_to_int64(number) : gt__double_to_int32(number);
+}
+
 static bool divides(gt_opcode op)
 {
     return op == GT_OP_remainder || op == GT_OP_floor_divide || op == GT_OP_fmod || op == GT_OP_trunc_divide;
@@ -285,7 +290,9 @@ static gt_err elementwise(const gt_call *call)
                 x[k] = operand_integer(call, &in[k], flat);
             if (divides(call->op) && x[1] == 0)
                 return gt__fail(GT_ERR_VALUE, "ZeroDivisionError: integer division or remainder by zero");
-            gt__reference_put_integer(call->out, flat, integer_compute(call->op, x[0], x[1], x[2], p, q));
+            gt__reference_put_integer(call->out, flat,
+                                      integer_compute(call->op, x[0], x[1], x[2], saturated(call->compute, p),
+                                                      saturated(call->compute, q)));
         }
     }
     return GT_OK;
