@@ -200,7 +200,10 @@ int gt__py_set_value(PyObject *self, gt_tensor *value)
 {
     TensorObject *object = (TensorObject *)self;
     gt_tensor *old = object->tensor, *alias;
-    gt_err err = gt__tensor_alias(value, is_leaf(old) ? old->node : NULL, &alias);
+    bool moves = value->client != old->client; /* the leaf belongs to the tape of its client: there a new one begins */
+    gt_err err = gt__tensor_alias(value, is_leaf(old) && !moves ? old->node : NULL, &alias);
+    if (err == GT_OK && moves && old->node && is_leaf(old) && (err = gt__tensor_require_grad(alias)) != GT_OK)
+        gt_tensor_release(alias);
     if (err != GT_OK) {
         gt__py_raise(err);
         return -1;

@@ -8,6 +8,7 @@ import torch
 
 import gt
 import gt.debug
+from gt import _gt
 
 LIBRARIES = [gt, torch]
 
@@ -230,3 +231,18 @@ def test_the_tape_is_read_while_garbage_is_collected():
         gc.enable()
     numbers = [entry[0] for entry in tape]
     assert numbers == sorted(set(numbers)) and len(numbers) >= 50
+
+
+def test_data_of_another_client_makes_a_leaf_there():
+    elsewhere = _gt.open_embedded(1)
+    x = leaf(gt, [1.0, 2.0])
+    _gt.use(elsewhere)
+    try:
+        x.data = gt.tensor([3.0, 4.0])
+        assert x.requires_grad and x.is_leaf
+        assert gt.grad((x * x).sum(), x)[0].tolist() == [6, 8]
+        (x * x).sum().backward()
+        assert x.grad.tolist() == [6, 8]
+    finally:
+        _gt.use(None)
+        elsewhere.close()

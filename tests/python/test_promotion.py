@@ -66,6 +66,16 @@ def expected(function, x, y):
     return function(x, y)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("whole", ["int32", "int64"])
+def test_integers_become_halves_before_they_are_compared(whole, dtype):
+    for number in (257, 2049, 65520, 70000, 2**31 - 1):
+        numbers = torch.full((24,), number, dtype=torch_dtype(whole))
+        halves = numbers.to(torch_dtype(dtype))
+        check(to_gt(numbers) == to_gt(halves), numbers == halves)
+        check((to_gt(numbers) - to_gt(halves)).isnan(), (numbers - halves).isnan())
+
+
 @pytest.mark.parametrize("name", BINARY)
 def test_all_pairs(name):
     cases, function, types = Collector(), getattr(gt, name), BINARY[name]

@@ -235,6 +235,12 @@ gt_err gt__reference_scatter(const gt_call *call)
     if (out->data != call->in[0]->data)
         GT_TRY(gt__reference_copy(call));
     gt_view src = *call->in[2];
+    uint64_t element;
+    gt_view literal = {.data = &element, .meta = {.numel = 1, .dtype = out->meta.dtype}, .contiguous = true};
+    if (src.meta.dtype != out->meta.dtype) { /* only a literal may have another dtype */
+        gt__reference_move(&literal, 0, &src, 0);
+        src = literal;
+    }
     if (src.meta.rank == 0)
         src = gt__reference_broadcast(&src, &index->meta);
     if (call->op == GT_OP_scatter_reduce)

@@ -240,12 +240,14 @@ typedef struct operand {
     int64_t stride; /* along a row */
     bool in_place;  /* the kernel reads (writes) it where it is */
     bool constant;  /* along a row */
+    bool rounds;    /* integers that a half does not have: they become halves first */
 } operand;
 
 typedef struct general {
     const gt_cpu *cpu;
     gt_opcode op;
     gt_compute compute;
+    gt_dtype compute_dtype;
     gt_dtype kernel_dtype; /* of what the kernel writes */
     unsigned operands;
     unsigned constants;
@@ -274,7 +276,12 @@ static void run_segment(general *g, const int64_t *offset, int64_t start, int64_
         const char *from = o->data + (offset[k] + start * o->stride) * (int64_t)o->size;
         in[k] = from;
         if (!o->in_place) {
-            gt__cpu_load_tile(g->cpu, g->compute, o->dtype, from, o->stride, o->constant ? 1 : count, t->in[k]);
+            int64_t numbers = o->constant ? 1 : count;
+            gt__cpu_load_tile(g->cpu, g->compute, o->dtype, from, o->stride, numbers, t->in[k]);
+            if (o->rounds) {
+                gt__cpu_store_tile(g->cpu, g->compute, g->compute_dtype, t->in[k], t->out, 1, numbers);
+                gt__cpu_load_tile(g->cpu, g->compute, g->compute_dtype, t->out, 1, numbers, t->in[k]);
+            }
             in[k] = t->in[k];
         }
     }
@@ -354,6 +361,8 @@ static void plan_operands(general *g, const gt_call *call)
         o->constant = k < g->operands && g->constants & 1u << k;
         o->in_place = (k < g->operands ? reads_as(o->dtype, wanted) : o->dtype == wanted) &&
                       (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
+        o->rounds = k < g->operands && (g->compute_dtype == GT_FLOAT16 || g->compute_dtype == GT_BFLOAT16) &&
+                    (o->dtype == GT_INT32 || o->dtype == GT_INT64);
         tiled |= !o->in_place && !o->constant;
     }
     g->row = g->loop.shape[last];
@@ -364,7 +373,8 @@ static void plan_operands(general *g, const gt_call *call)
 
 static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute compute)
 {
-    general g = {.cpu = cpu, .op = call->op, .compute = compute, .operands = call->operands};
+    general g = {
+        .cpu = cpu, .op = call->op, .compute = compute, .compute_dtype = call->compute, .operands = call->operands};
     g.kernel_dtype = writes_bools(call, compute) ? GT_BOOL : native_dtype(compute);
     g.pq[0] = call->ins->imm[0].f;
     g.pq[1] = call->ins->imm[1].f;
@@ -418,8 +428,8 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
 
 /*
  * A compute dtype narrower than the kernels' types: the kernels' extra bits are dropped when the result is stored,
- * but a single value of a wider dtype (only those do not take part in promotion) must lose its own before it is
- * used.
+ * but a single value of a wider dtype (only those do not take part in promotion, besides integers among halves, which
+ * elementwise_general rounds) must lose its own before it is used.
  */
 static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
 {
