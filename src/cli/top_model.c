@@ -30,16 +30,27 @@ static double increase(double now, double before)
     return now > before ? now - before : 0;
 }
 
+/* As much as there is room for, and nothing that would speak to a terminal. */
+static void copy_text(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text);
+    for (; *to; to++)
+        if ((unsigned char)*to < ' ' || *to == 127)
+            *to = '?';
+}
+
 /* ---- workers ------------------------------------------------------------------------------------------------ */
 
 static gt_top_worker *find_worker(gt_top *top, double index, const char *name)
 {
+    char kept[sizeof top->workers->name] = "";
+    copy_text(kept, sizeof kept, name);
     for (size_t k = 0; k < top->worker_count; k++)
-        if (top->workers[k].index == index && strcmp(top->workers[k].name, name) == 0)
+        if (top->workers[k].index == index && strcmp(top->workers[k].name, kept) == 0)
             return &top->workers[k];
     gt_top_worker *worker = GT_PUSH(top->workers, top->worker_count, top->worker_capacity);
     *worker = (gt_top_worker){.index = index};
-    snprintf(worker->name, sizeof worker->name, "%s", name);
+    memcpy(worker->name, kept, sizeof kept);
     return worker;
 }
 
@@ -77,8 +88,8 @@ static void take_worker(gt_top *top, const gt_json *from)
 {
     gt_top_worker *worker = find_worker(top, gt__json_number(from, "index"), gt__json_text(from, "name"));
     const gt_json *memory = gt__json_member(from, "memory");
-    snprintf(worker->engine, sizeof worker->engine, "%s", gt__json_text(from, "engine"));
-    snprintf(worker->link, sizeof worker->link, "%s", gt__json_text(from, "link"));
+    copy_text(worker->engine, sizeof worker->engine, gt__json_text(from, "engine"));
+    copy_text(worker->link, sizeof worker->link, gt__json_text(from, "link"));
     worker->present = true;
     worker->memory = gt__json_number(memory, "used");
     worker->limit = gt__json_number(memory, "limit");
@@ -116,8 +127,8 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
     if (first) {
         client = GT_PUSH(top->clients, top->client_count, top->client_capacity);
         *client = (gt_top_client){.number = number, .instructions = top->samples ? 0 : instructions};
-        snprintf(client->name, sizeof client->name, "%s", gt__json_text(from, "name"));
-        snprintf(client->link, sizeof client->link, "%s", gt__json_text(from, "link"));
+        copy_text(client->name, sizeof client->name, gt__json_text(from, "name"));
+        copy_text(client->link, sizeof client->link, gt__json_text(from, "link"));
     }
     client->present = true;
     client->tensors = gt__json_number(from, "tensors");

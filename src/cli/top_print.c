@@ -39,11 +39,13 @@ static void print_worker(const gt_top_worker *worker, FILE *out)
     gt__json_string(out, worker->name);
     fputs(", \"engine\": ", out);
     gt__json_string(out, worker->engine);
+    fputs(", \"link\": ", out);
+    gt__json_string(out, worker->link);
     fprintf(out,
-            ", \"index\": %.0f, \"link\": \"%s\", \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": "
+            ", \"index\": %.0f, \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": "
             "%.1f, "
             "\"memory\": %.0f, \"memory_limit\": %.0f, \"tensors\": %.0f, \"queue\": %.0f, \"activity\": {",
-            worker->index, worker->link, worker->idle, worker->ops, worker->bytes, worker->memory, worker->limit,
+            worker->index, worker->idle, worker->ops, worker->bytes, worker->memory, worker->limit,
             worker->tensors, worker->queue);
     const char *separator = "";
     for (int k = 0; k < GT_CATEGORY_COUNT; k++)
@@ -70,10 +72,12 @@ void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)
         const gt_top_client *client = &top->clients[k];
         fprintf(out, "%s{\"number\": %.0f, \"name\": ", k ? ", " : "", client->number);
         gt__json_string(out, client->name);
+        fputs(", \"link\": ", out);
+        gt__json_string(out, client->link);
         fprintf(out,
-                ", \"link\": \"%s\", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
+                ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
                 "\"instructions_per_second\": %.1f}",
-                client->link, client->share, client->tensors, client->bytes, client->rate);
+                client->share, client->tensors, client->bytes, client->rate);
     }
     fputs("]}\n", out);
     fflush(out);

@@ -129,6 +129,9 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
             separator = ", ";
         }
     fputs("]}", json);
-    fclose(json);
+    if (fclose(json)) { /* memory ran out: half a text is none */
+        free(text);
+        return NULL;
+    }
     return text;
 }

@@ -202,6 +202,38 @@ static void test_absurd_statistics(const void *unused)
     gt__top_clear(&top);
 }
 
+/* Names go to terminals and into JSON: they are text there, whatever they were. */
+static void test_names_are_only_text(const void *unused)
+{
+    (void)unused;
+    gt_top top = {0};
+    gt_top_view view = {.address = "here"};
+    static const char strange[] =
+        "\\u001b[2J\\\"}, {\\u007f\\n0123456789012345678901234567890123456789012345678901234567890";
+    char statistics[1024], *printed = NULL;
+    size_t size;
+    snprintf(statistics, sizeof statistics,
+             "{\"seconds\": 1, \"workers\": [{\"name\": \"%s\", \"engine\": \"%s\", \"link\": \"%s\"}], "
+             "\"clients\": [{\"number\": 1, \"name\": \"%s\", \"link\": \"%s\"}]}",
+             strange, strange, strange, strange, strange);
+    CHECK(gt__top_update(&top, statistics) && gt__top_update(&top, statistics));
+    CHECK_EQ(top.worker_count, 1); /* known again by a name that was cut */
+    FILE *out = open_memstream(&printed, &size);
+    gt__top_print(&top, &view, out);
+    gt__top_print_json(&top, &view, out);
+    fclose(out);
+    for (const char *at = printed; *at; at++)
+        CHECK((unsigned char)*at >= ' ' || *at == '\n');
+    const char *from = strstr(printed, "{\"address\"");
+    gt_json *json = gt__json_parse(from ? from : "");
+    const gt_json *list = gt__json_member(json, "workers");
+    if (CHECK(list && list->child))
+        CHECK(strncmp(gt__json_text(list->child, "link"), "?[2J\"}, {??01234", 15) == 0);
+    gt__json_free(json);
+    free(printed);
+    gt__top_clear(&top);
+}
+
 static void test_order(const void *unused)
 {
     (void)unused;
@@ -301,6 +333,7 @@ int main(int argc, char **argv)
     check_run("top: smoothing", test_smoothing, NULL);
     check_run("top: leaving and starting again", test_who_leaves_is_gone_and_who_starts_again_counts_anew, NULL);
     check_run("top: absurd statistics", test_absurd_statistics, NULL);
+    check_run("top: names", test_names_are_only_text, NULL);
     check_run("top: order", test_order, NULL);
     check_run("top: bars and numbers", test_bars_and_numbers, NULL);
     check_run("categories", test_categories, NULL);
