@@ -514,9 +514,7 @@ static PyObject *py_is_grad_enabled(PyObject *module, PyObject *unused)
 /* One node: (number, op name or "leaf", shape, operand numbers, consumed). */
 static PyObject *tape_entry(const gt_node *node)
 {
-    PyObject *shape = PyTuple_New(node->out.rank), *operands = PyList_New(0);
-    for (int k = 0; shape && k < node->out.rank; k++)
-        PyTuple_SET_ITEM(shape, k, PyLong_FromLongLong(node->out.shape[k]));
+    PyObject *shape = gt__py_sizes(node->out.rank, node->out.shape), *operands = PyList_New(0);
     for (unsigned k = 0; operands && k < node->count; k++) {
         if (!node->operands[k].node)
             continue;

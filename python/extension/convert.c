@@ -206,6 +206,19 @@ int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes)
     return 0;
 }
 
+PyObject *gt__py_sizes(int rank, const int64_t *shape)
+{
+    PyObject *sizes = PyTuple_New(rank);
+    for (int k = 0; sizes && k < rank; k++) {
+        PyObject *size = PyLong_FromLongLong(shape[k]);
+        if (!size)
+            Py_CLEAR(sizes);
+        else
+            PyTuple_SET_ITEM(sizes, k, size);
+    }
+    return sizes;
+}
+
 int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape)
 {
     if (nargs == 1)

@@ -182,11 +182,14 @@ static int bounds(PyObject *low_object, PyObject *high_object, int64_t *low, int
         PyErr_SetString(PyExc_TypeError, "randint() needs high");
         return -1;
     }
-    if (!high_object)
-        return gt__py_int64(low_object, high);
-    if (low_object && gt__py_int64(low_object, low) < 0)
+    if (high_object && low_object && gt__py_int64(low_object, low) < 0)
         return -1;
-    return gt__py_int64(high_object, high);
+    if (gt__py_int64(high_object ? high_object : low_object, high) < 0)
+        return -1;
+    if (*low >= *high)
+        PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+                     (long long)*low, (long long)*high);
+    return *low < *high ? 0 : -1;
 }
 
 static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -209,10 +212,6 @@ static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs,
         gt__py_ints(values[2], &creation.rank, creation.shape) < 0 ||
         options(values + 3, GT_INT64, &creation) < 0 || !(creation.client = gt__py_client()))
         return NULL;
-    if (low >= high)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                            (long long)low, (long long)high);
     return draw(&creation, GT_OP_randint, low, high);
 }
 
@@ -226,10 +225,6 @@ static PyObject *py_randint_like(PyObject *module, gt_py_args args, Py_ssize_t n
     if (gt__py_parse("randint_like", args, nargs, kwnames, names, 7, 3, values) < 0 ||
         bounds(values[1], values[2], &low, &high) < 0 || like(values[0], values + 3, &creation) < 0)
         return NULL;
-    if (low >= high)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                            (long long)low, (long long)high);
     return draw(&creation, GT_OP_randint, low, high);
 }
 

@@ -174,6 +174,8 @@ int gt__py_wrap_axis(int64_t given, int rank, int *axis);
 int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes);
 /* An int or a sequence of ints, at most GT_MAX_RANK. */
 int gt__py_ints(PyObject *object, int *count, int64_t *values);
+/* A tuple of sizes. */
+PyObject *gt__py_sizes(int rank, const int64_t *shape);
 /* Sizes given one by one, or as one sequence. */
 int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape);
 

@@ -363,14 +363,7 @@ static PyObject *array_from_lease(LeaseObject *lease)
         if (!dtypes[dtype])
             return NULL;
     }
-    PyObject *shape = PyTuple_New(lease->meta.rank);
-    for (int k = 0; shape && k < lease->meta.rank; k++) {
-        PyObject *size = PyLong_FromSsize_t(lease->shape[k]);
-        if (!size)
-            Py_CLEAR(shape);
-        else
-            PyTuple_SET_ITEM(shape, k, size);
-    }
+    PyObject *shape = gt__py_sizes(lease->meta.rank, lease->meta.shape);
     PyObject *arguments[] = {shape, dtypes[dtype], (PyObject *)lease};
     PyObject *array = shape ? PyObject_Vectorcall(ndarray, arguments, 3, NULL) : NULL;
     Py_XDECREF(shape);
@@ -493,15 +486,15 @@ static PyObject *method_reduce(PyObject *self, PyObject *unused)
     PyObject *data = tensor ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)gt__meta_bytes(&tensor->meta)) : NULL;
     if (!data)
         return NULL;
+    gt_meta meta = tensor->meta; /* while we wait, self may become another tensor */
+    bool requires_grad = tensor->node != NULL;
     gt_err err = gt_fetch(tensor, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data));
     if (err != GT_OK) {
         Py_DECREF(data);
         return gt__py_raise(err);
     }
-    PyObject *shape = PyObject_GetAttrString(self, "shape");
-    PyObject *dtype = gt__py_dtype_object((gt_dtype)((TensorObject *)self)->tensor->meta.dtype);
-    PyObject *requires_grad = PyBool_FromLong(((TensorObject *)self)->tensor->node != NULL);
-    return Py_BuildValue("O(NNNN)", rebuild_function, data, dtype, shape, requires_grad);
+    return Py_BuildValue("O(NNNN)", rebuild_function, data, gt__py_dtype_object((gt_dtype)meta.dtype),
+                         gt__py_sizes(meta.rank, meta.shape), PyBool_FromLong(requires_grad));
 }
 
 /* A tensor of these bytes: unpickling, and how files are read (serialization.py passes pieces of a map). */

@@ -40,7 +40,7 @@ static void tensor_dealloc(PyObject *object)
         gt__py_unshare(self);
     gt_tensor_release(self->tensor);
     if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < GT_PY_SPARES)) {
-            gt__py_spares[gt__py_spare_count++] = self;
+        gt__py_spares[gt__py_spare_count++] = self;
         return;
     }
     PyTypeObject *type = Py_TYPE(object);
@@ -121,16 +121,7 @@ static const gt_meta *meta_of(PyObject *self)
 static PyObject *get_shape(PyObject *self, void *closure)
 {
     (void)closure;
-    const gt_meta *meta = meta_of(self);
-    PyObject *shape = PyTuple_New(meta->rank);
-    for (int k = 0; shape && k < meta->rank; k++) {
-        PyObject *size = PyLong_FromLongLong(meta->shape[k]);
-        if (!size)
-            Py_CLEAR(shape);
-        else
-            PyTuple_SET_ITEM(shape, k, size);
-    }
-    return shape;
+    return gt__py_sizes(meta_of(self)->rank, meta_of(self)->shape);
 }
 
 static PyObject *get_dtype(PyObject *self, void *closure)

@@ -24,16 +24,8 @@ class Adagrad(Optimizer):
 
     def update(self, group):
         """Update the parameters of a group."""
-        lr, lr_decay, eps, weight_decay = group['lr'], group['lr_decay'], group['eps'], group['weight_decay']
-        maximize, states = group['maximize'], self.state
-        for p in group['params']:
-            g = p.grad
-            if g is None:
-                continue
-            if maximize:
-                g = -g
-            if weight_decay:
-                g = g + p * weight_decay
+        lr, lr_decay, eps, states = group['lr'], group['lr_decay'], group['eps'], self.state
+        for p, g in self.gradients(group):
             state = states[p]
             step, squares = state['step'], state['sum'] + g.square()
             state['step'], state['sum'] = step + 1, squares

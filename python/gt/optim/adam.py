@@ -22,16 +22,9 @@ class Adam(Optimizer):
     def update(self, group):
         """Update the parameters of a group."""
         lr, (beta1, beta2), eps, weight_decay = group['lr'], group['betas'], group['eps'], group['weight_decay']
-        amsgrad, maximize, decoupled, states = group['amsgrad'], group['maximize'], self.decoupled, self.state
+        amsgrad, decoupled, states = group['amsgrad'], self.decoupled, self.state
         keep1, keep2 = 1 - beta1, 1 - beta2
-        for p in group['params']:
-            g = p.grad
-            if g is None:
-                continue
-            if maximize:
-                g = -g
-            if weight_decay and not decoupled:
-                g = g + p * weight_decay
+        for p, g in self.gradients(group, decays=not decoupled):
             state = states[p]
             if state:
                 step = state['step'] + 1

@@ -91,6 +91,20 @@ class Optimizer:
         """Update the parameters of a group."""
         raise NotImplementedError
 
+    @staticmethod
+    def gradients(group, decays=True):
+        """(parameter, gradient) for each parameter that has one: turned around to maximize, weight decay added."""
+        maximize, weight_decay = group['maximize'], group['weight_decay'] if decays else 0
+        for p in group['params']:
+            g = p.grad
+            if g is None:
+                continue
+            if maximize:
+                g = -g
+            if weight_decay:
+                g = g + p * weight_decay
+            yield p, g
+
     def state_dict(self):
         """{'state': by position, 'param_groups': with positions for parameters}, as in PyTorch."""
         positions, groups = {}, []

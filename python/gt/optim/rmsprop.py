@@ -16,17 +16,9 @@ class RMSprop(Optimizer):
 
     def update(self, group):
         """Update the parameters of a group."""
-        lr, alpha, eps, weight_decay = group['lr'], group['alpha'], group['eps'], group['weight_decay']
-        momentum, centered, maximize, states = group['momentum'], group['centered'], group['maximize'], self.state
-        keep = 1 - alpha
-        for p in group['params']:
-            g = p.grad
-            if g is None:
-                continue
-            if maximize:
-                g = -g
-            if weight_decay:
-                g = g + p * weight_decay
+        lr, alpha, eps, momentum = group['lr'], group['alpha'], group['eps'], group['momentum']
+        centered, keep, states = group['centered'], 1 - alpha, self.state
+        for p, g in self.gradients(group):
             state = states[p]
             if state:
                 state['step'] += 1

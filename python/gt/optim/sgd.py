@@ -17,17 +17,9 @@ class SGD(Optimizer):
 
     def update(self, group):
         """Update the parameters of a group."""
-        lr, momentum, weight_decay = group['lr'], group['momentum'], group['weight_decay']
-        keep, nesterov, maximize = 1 - group['dampening'], group['nesterov'], group['maximize']
+        lr, momentum, keep, nesterov = group['lr'], group['momentum'], 1 - group['dampening'], group['nesterov']
         states = self.state
-        for p in group['params']:
-            g = p.grad
-            if g is None:
-                continue
-            if maximize:
-                g = -g
-            if weight_decay:
-                g = g + p * weight_decay
+        for p, g in self.gradients(group):
             if momentum:
                 state = states[p]
                 buffer = state.get('momentum_buffer')
