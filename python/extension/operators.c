@@ -346,7 +346,8 @@ PyMethodDef gt__py_operator_methods[] = {
     {.ml_name = "_become", .ml_meth = method_become, .ml_flags = METH_O, .ml_doc = "_become(value): in place."},
     {.ml_name = "_replace", .ml_meth = method_replace, .ml_flags = METH_O, .ml_doc = "_replace(value): of any shape."},
     /* other names of the same things */
-#define TOO(alias, name) FAST(#alias, method_##name, #alias ": " #name), FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
+#define TOO(alias, name)                                                                                          \
+    FAST(#alias, method_##name, #alias ": " #name), FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
 #define TOO_UNARY(alias, name)                                                                                    \
     NOARGS(#alias, method_##name, #alias ": " #name), NOARGS(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
     TOO(subtract, sub) TOO(multiply, mul) TOO(divide, div) TOO(true_divide, div) TOO(not_equal, ne) TOO(less, lt)

@@ -351,7 +351,10 @@ static PyGetSetDef own_attributes[] = {
     {.name = "itemsize", .get = get_itemsize, .doc = "Bytes of one element."},
     {.name = "nbytes", .get = get_nbytes, .doc = "Bytes of all elements."},
     {.name = "device", .get = get_device, .doc = "'gt': where a tensor lives is the dispatcher's business."},
-    {.name = "data", .get = get_data, .set = set_data, .doc = "The same value, apart from autograd; changes in place go both ways."},
+    {.name = "data",
+     .get = get_data,
+     .set = set_data,
+     .doc = "The same value, apart from autograd; changes in place go both ways."},
     {.name = NULL},
 };
 

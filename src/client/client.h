@@ -162,8 +162,8 @@ void gt__client_unlock(gt_client *client);
 void gt__client_reset_lock(void);
 
 /*
- * Wait on the link inside the wait hooks; the client must be locked. GT_OK: look again; GT_ERR_INTERRUPTED: the language wants to stop (Ctrl-C);
- * GT_ERR_CONNECTION: the server is gone.
+ * Wait on the link inside the wait hooks; the client must be locked. GT_OK: look again; GT_ERR_INTERRUPTED: the language
+ * wants to stop (Ctrl-C); GT_ERR_CONNECTION: the server is gone.
  */
 gt_err gt__client_wait(gt_client *client, gt_wait what);
 

@@ -87,8 +87,12 @@ static gt_err start_worker(gt_embedded *embedded, const char *backend, int threa
 {
     embedded_worker *worker = &embedded->worker[embedded->workers];
     snprintf(worker->name, sizeof worker->name, embedded->workers ? "auto_worker_%d" : "auto_worker", embedded->workers);
-    worker->options = (gt_worker_options){
-        .number = embedded->workers + 1, .name = worker->name, .backend = backend, .threads = threads, .stop = &embedded->stop, .board = embedded->board};
+    worker->options = (gt_worker_options){.number = embedded->workers + 1,
+                                          .name = worker->name,
+                                          .backend = backend,
+                                          .threads = threads,
+                                          .stop = &embedded->stop,
+                                          .board = embedded->board};
     GT_TRY(join_dispatcher(embedded, &worker->link));
     gt_err err = start_thread(&worker->thread, worker_main, worker);
     if (err == GT_OK)

@@ -1,5 +1,6 @@
 /*
- * gradients_elementwise.h: gradient rules of elementwise rows. Included by gradients.c alone; gradient_steps.h has the words.
+ * gradients_elementwise.h: gradient rules of elementwise rows. Included by gradients.c alone;
+ * gradient_steps.h has the words.
  */
 #ifndef GT_CLIENT_GRADIENTS_ELEMENTWISE_H
 #define GT_CLIENT_GRADIENTS_ELEMENTWISE_H

@@ -1,5 +1,6 @@
 /*
- * gradients_move.h: gradient rules of views and data movement. Included by gradients.c alone; gradient_steps.h has the words.
+ * gradients_move.h: gradient rules of views and data movement. Included by gradients.c alone;
+ * gradient_steps.h has the words.
  */
 #ifndef GT_CLIENT_GRADIENTS_MOVE_H
 #define GT_CLIENT_GRADIENTS_MOVE_H
@@ -75,7 +76,8 @@ RULE(unfold, 0)
     order[axis + 1] = (int)rank; /* the elements of a window, next to the windows */
     gt_tensor *first = reshape(f, ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
     gt_tensor *index = reshape(f, ADD(first, ramp(f, size, 1)), rank, line);
-    GX(scatter_add(f, zeros(f, in), expand(f, index, rank, flat), reshape(f, permute(f, f->g, order), rank, flat), (int)axis));
+    gt_tensor *lines = reshape(f, permute(f, f->g, order), rank, flat);
+    GX(scatter_add(f, zeros(f, in), expand(f, index, rank, flat), lines, (int)axis));
 }
 
 RULE(cast, 0) { GX(cast(f, f->g, (gt_dtype)f->node->operands[0].meta.dtype)); }

@@ -1,5 +1,6 @@
 /*
- * gradients_reduce.h: gradient rules of reductions, scans and products. Included by gradients.c alone; gradient_steps.h has the words.
+ * gradients_reduce.h: gradient rules of reductions, scans and products. Included by gradients.c alone;
+ * gradient_steps.h has the words.
  */
 #ifndef GT_CLIENT_GRADIENTS_REDUCE_H
 #define GT_CLIENT_GRADIENTS_REDUCE_H

@@ -510,8 +510,8 @@ gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, gt_tens
 gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out)
 {
     if (axis1 < 0 || axis2 < 0 || axis1 >= a->meta.rank || axis2 >= a->meta.rank)
-        return gt__fail(GT_ERR_INDEX, "diagonal: axes %d and %d are out of range for a tensor of %u dimensions", axis1, axis2,
-                        a->meta.rank);
+        return gt__fail(GT_ERR_INDEX, "diagonal: axes %d and %d are out of range for a tensor of %u dimensions", axis1,
+                        axis2, a->meta.rank);
     return emit_one(GT_OP_diagonal, a, imm_i(offset), imm_i(axis1 | axis2 << 8), 0, out);
 }
 

@@ -17,8 +17,18 @@ enum { CASES = CHECK_SANITIZED ? 3000 : 20000, MOST_BYTES = 1 << 16 };
 
 static int64_t any_integer(void)
 {
-    static const int64_t ends[] = {INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, (int64_t)1 << 31, -((int64_t)1 << 31),
-                                   (int64_t)1 << 61, -((int64_t)1 << 61), (int64_t)1 << 32, 255, 256, -129};
+    static const int64_t ends[] = {INT64_MIN,
+                                   INT64_MAX,
+                                   INT32_MIN,
+                                   INT32_MAX,
+                                   (int64_t)1 << 31,
+                                   -((int64_t)1 << 31),
+                                   (int64_t)1 << 61,
+                                   -((int64_t)1 << 61),
+                                   (int64_t)1 << 32,
+                                   255,
+                                   256,
+                                   -129};
     int64_t which = draw_integer(0, 20);
     if (which == 0)
         return ends[draw_integer(0, (int64_t)(sizeof ends / sizeof *ends))];
@@ -27,7 +37,8 @@ static int64_t any_integer(void)
 
 static double any_real(void)
 {
-    static const double ends[] = {0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 1e300, -1e300, 5e-324, 0.5, 2, 3, 1e19};
+    static const double ends[] = {0,     -0.0,   1,      -1,  INFINITY, -INFINITY, NAN,
+                                  1e300, -1e300, 5e-324, 0.5, 2,        3,         1e19};
     return ends[draw_integer(0, (int64_t)(sizeof ends / sizeof *ends))];
 }
 
@@ -74,7 +85,8 @@ static void any_operands(record *r, gt_opcode op, unsigned count)
         if (k == 0 && (op == GT_OP_where || op == GT_OP_mask_index))
             own = GT_BOOL;
         layout how = (layout)draw_integer(0, LAYOUTS);
-        r->tensors[k] = index && draw_integer(0, 8) ? index_new(own, sizes, how, 0, 2) : tensor_new(own, sizes, how, ANY);
+        r->tensors[k] =
+            index && draw_integer(0, 8) ? index_new(own, sizes, how, 0, 2) : tensor_new(own, sizes, how, ANY);
         r->operation.in[k] = &r->tensors[k];
         r->made++;
         bool may = k && op != GT_OP_cat && draw_integer(0, 4) == 0;
@@ -90,7 +102,9 @@ static void any_operands(record *r, gt_opcode op, unsigned count)
 
 static void any_window(record *r)
 {
-    gt_window w = {.groups = draw_integer(0, 4) ? 1 : any_integer(), .divisor = any_integer(), .count_padding = any_integer()};
+    gt_window w = {.groups = draw_integer(0, 4) ? 1 : any_integer(),
+                   .divisor = any_integer(),
+                   .count_padding = any_integer()};
     for (int axis = 0; axis < GT_MAX_SPATIAL; axis++) {
         w.kernel[axis] = draw_integer(0, 12) ? draw_integer(0, 4) : any_integer();
         w.stride[axis] = draw_integer(0, 4) ? draw_integer(1, 3) : any_integer();

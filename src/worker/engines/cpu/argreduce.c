@@ -3,7 +3,8 @@
  *
  * The first of equals wins, and NaN counts as the extreme, as in PyTorch. Each result is one line of elements; a
  * line is searched tile by tile, in place where it is contiguous and of the compute type; lines that lie side by side
- * are searched together, row by row. A long single line is split over the threads. reduce.c is the sibling for everything that yields values.
+ * are searched together, row by row. A long single line is split over the threads. reduce.c is the sibling for everything
+ * that yields values.
  */
 #include <stdlib.h>
 

@@ -266,7 +266,8 @@ static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, co
 
 gt_err gt__cpu_gather(gt_engine *engine, const gt_call *call)
 {
-    return index_move(gt__cpu(engine), call, call->out, call->in[0], choose_kernel(call->op, (gt_dtype)call->out->meta.dtype));
+    return index_move(gt__cpu(engine), call, call->out, call->in[0],
+                      choose_kernel(call->op, (gt_dtype)call->out->meta.dtype));
 }
 
 /* What combining starts from: 0, 1, or the least or greatest number of a dtype. */
