@@ -184,15 +184,22 @@ int gt__address_candidate(int attempt)
     return 20000 + (getpid() * 7 + attempt) % GT_ADDRESS_ATTEMPTS;
 }
 
+/* 127.x.y.z in numbers: a name may begin with "127." and be anything. */
+static bool is_127(const char *host)
+{
+    struct in_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
 bool gt__address_is_loopback(const char *host)
 {
-    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+    return strcasecmp(host, "localhost") == 0 || is_127(host) || strcmp(host, "::1") == 0;
 }
 
 bool gt__address_is_local(const char *host)
 {
     static const char *const names[] = {"", "*", "localhost", "0.0.0.0", "::1", "[::1]", "::"};
-    if (!host || !strncmp(host, "127.", 4))
+    if (!host || is_127(host))
         return true;
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         if (!strcmp(host, names[k]))

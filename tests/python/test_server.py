@@ -655,9 +655,10 @@ def test_many_connections_in_turn(programs):
     assert server.alive
 
 
-def test_the_server_binds_loopback_only(programs):
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.example.org"])
+def test_the_server_binds_loopback_only(programs, host):
     """Another address of this host must not reach it, unless it was asked for with keys or --insecure."""
-    refused = programs.start([*programs.server().arguments[:2], "-p", 0, "--host", "0.0.0.0"], "open")
+    refused = programs.start([*programs.server().arguments[:2], "-p", 0, "--host", host], "open")
     ended = until(lambda: refused.popen.poll() is not None or refused.text(), "a refusal")
     assert ended and refused.wait(5) != 0, "a server open to the network without keys or --insecure"
     assert "insecure" in refused.text()
