@@ -103,8 +103,9 @@ void gt__look_print(const gt_meta *meta, const void *data)
 gt_err gt__look_save(const char *path, const gt_meta *meta, const void *data)
 {
     static const char *const kinds[GT_DTYPE_COUNT] = {
-        [GT_BOOL] = "|b1",    [GT_UINT8] = "|u1",    [GT_INT8] = "|i1",    [GT_INT32] = "<i4",   [GT_INT64] = "<i8",
-        [GT_FLOAT16] = "<f2", [GT_BFLOAT16] = "<f4", [GT_FLOAT32] = "<f4", [GT_FLOAT64] = "<f8",
+        [GT_BOOL] = "|b1",     [GT_UINT8] = "|u1",   [GT_INT8] = "|i1",
+        [GT_INT32] = "<i4",    [GT_INT64] = "<i8",   [GT_FLOAT16] = "<f2",
+        [GT_BFLOAT16] = "<f4", [GT_FLOAT32] = "<f4", [GT_FLOAT64] = "<f8",
     };
     char shape[256] = "", head[512];
     for (unsigned axis = 0; axis < meta->rank; axis++)

@@ -2,13 +2,13 @@
 #include "op.h"
 
 const uint8_t gt__dtype_sizes[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = 1,  [GT_UINT8] = 1,   [GT_INT8] = 1,     [GT_INT32] = 4,   [GT_INT64] = 8,
+    [GT_BOOL] = 1,    [GT_UINT8] = 1,    [GT_INT8] = 1,    [GT_INT32] = 4,   [GT_INT64] = 8,
     [GT_FLOAT16] = 2, [GT_BFLOAT16] = 2, [GT_FLOAT32] = 4, [GT_FLOAT64] = 8,
 };
 
 static const char *const names[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = "bool",       [GT_UINT8] = "uint8",       [GT_INT8] = "int8",
-    [GT_INT32] = "int32",     [GT_INT64] = "int64",       [GT_FLOAT16] = "float16",
+    [GT_BOOL] = "bool",         [GT_UINT8] = "uint8",     [GT_INT8] = "int8",
+    [GT_INT32] = "int32",       [GT_INT64] = "int64",     [GT_FLOAT16] = "float16",
     [GT_BFLOAT16] = "bfloat16", [GT_FLOAT32] = "float32", [GT_FLOAT64] = "float64",
 };
 

@@ -13,17 +13,17 @@
 void gt__error_set(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Record a message; the value is `err`. A macro, so that compilers see which error it is and that it is one. */
-#define gt__fail(err, ...)                                                                                     \
-    __extension__({                                                                                            \
-        gt__error_set(__VA_ARGS__);                                                                            \
-        (err);                                                                                                 \
+#define gt__fail(err, ...)                                                                                        \
+    __extension__({                                                                                               \
+        gt__error_set(__VA_ARGS__);                                                                               \
+        (err);                                                                                                    \
     })
 
-#define GT_TRY(expression)                                                                                     \
-    do {                                                                                                       \
-        gt_err try_err_ = (expression);                                                                        \
-        if (__builtin_expect(try_err_ != GT_OK, 0))                                                            \
-            return try_err_;                                                                                   \
+#define GT_TRY(expression)                                                                                        \
+    do {                                                                                                          \
+        gt_err try_err_ = (expression);                                                                           \
+        if (__builtin_expect(try_err_ != GT_OK, 0))                                                               \
+            return try_err_;                                                                                      \
     } while (0)
 
 #endif

@@ -7,12 +7,12 @@
 #include "link.h"
 
 typedef struct gt_welcome {
-    uint64_t number; /* what the dispatcher calls us */
-    int workers;     /* that are there now */
+    uint64_t number;    /* what the dispatcher calls us */
+    int workers;        /* that are there now */
     int worker_entries; /* their numbers are below this */
-    uint64_t key;    /* to workers: by which they know each other */
-    uint64_t life;   /* to workers: a number that no other ever had */
-    bool segments;   /* bulk data may go through shared memory */
+    uint64_t key;       /* to workers: by which they know each other */
+    uint64_t life;      /* to workers: a number that no other ever had */
+    bool segments;      /* bulk data may go through shared memory */
 } gt_welcome;
 
 /* timeout_ms if positive, else what GT_CONNECT_TIMEOUT says. */

@@ -53,9 +53,9 @@ gt_err gt__instruction_check_fully(const gt_slot *slots, size_t available, unsig
         return gt__fail(GT_ERR_PROTOCOL, "%s: a tail of %u slots where %zu are left", row->name, ins->tail,
                         available - 1);
     if (!gt__dtype_valid(ins->dtype) || ins->rank > GT_MAX_RANK || ins->literals >> (2 * GT_MAX_OPERANDS))
-        return gt__fail(GT_ERR_PROTOCOL, "%s: bad dtype %u, rank %u or literals %u", row->name, ins->dtype, ins->rank,
-                        ins->literals);
-    int64_t tail = row->tail >= 0                  ? row->tail
+        return gt__fail(GT_ERR_PROTOCOL, "%s: bad dtype %u, rank %u or literals %u", row->name, ins->dtype,
+                        ins->rank, ins->literals);
+    int64_t tail = row->tail >= 0                 ? row->tail
                    : row->form == GT_FORM_CONTROL ? control_tail(ins)
                                                   : computing_tail(ins);
     if (tail != ins->tail)

@@ -88,17 +88,17 @@ static inline void gt__slots_pad(gt_slot *slots, size_t bytes)
 
 enum {
     GT_PROTOCOL_VERSION = 3,
-    GT_MAX_CHUNK = 32 * 1024,                            /* payload bytes one record carries */
+    GT_MAX_CHUNK = 32 * 1024,                              /* payload bytes one record carries */
     GT_MAX_TAIL = 4 + GT_MAX_CHUNK / (int)sizeof(gt_slot), /* slots */
-    GT_MAX_CAT = 256,                                    /* operands of one cat */
-    GT_HELLO_TAIL = 3,                                   /* slots: the names of a peer, where a worker listens */
-    GT_NAME_SLOTS = 2,                                   /* slots: the name of a signal */
+    GT_MAX_CAT = 256,                                      /* operands of one cat */
+    GT_HELLO_TAIL = 3,                                     /* slots: the names of a peer, where a worker listens */
+    GT_NAME_SLOTS = 2,                                     /* slots: the name of a signal */
     GT_MAX_NAME = GT_NAME_SLOTS * (int)sizeof(gt_slot) - 1,
-    GT_MAX_PARTIES = 256,                                /* workers that one tensor is spread over */
-    GT_GOODBYE_TAIL = 2,                                 /* slots: a reason */
-    GT_SITE_TAIL = 2,                                    /* slots: file:line */
-    GT_MAX_SITES = 1 << 16,                              /* of a client that are named */
-    GT_MAX_TIMINGS = 256,                                /* instructions one timing record tells of */
+    GT_MAX_PARTIES = 256,   /* workers that one tensor is spread over */
+    GT_GOODBYE_TAIL = 2,    /* slots: a reason */
+    GT_SITE_TAIL = 2,       /* slots: file:line */
+    GT_MAX_SITES = 1 << 16, /* of a client that are named */
+    GT_MAX_TIMINGS = 256,   /* instructions one timing record tells of */
 };
 
 /*
@@ -195,9 +195,9 @@ static inline gt_err gt__instruction_check(const gt_slot *slots, size_t availabl
 {
     const gt_instruction *ins = &slots->ins;
     /* The common case, an op of one slot, at a glance. */
-    if (__builtin_expect(available >= 1 && ins->op < GT_OP_COUNT && gt__op_table[ins->op].tail == 0 && ins->tail == 0 &&
-                             ins->op && gt__dtype_valid(ins->dtype) && ins->rank <= GT_MAX_RANK &&
-                             !(ins->literals >> (2 * GT_MAX_OPERANDS)),
+    if (__builtin_expect(available >= 1 && ins->op < GT_OP_COUNT && gt__op_table[ins->op].tail == 0 &&
+                             ins->tail == 0 && ins->op && gt__dtype_valid(ins->dtype) &&
+                             ins->rank <= GT_MAX_RANK && !(ins->literals >> (2 * GT_MAX_OPERANDS)),
                          1)) {
         *length = 1;
         return GT_OK;

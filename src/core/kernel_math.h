@@ -254,7 +254,7 @@ GT_MATH float gt__erf_f32(float x)
 }
 
 /* tanh(log(1 + e^x)) is n / (n + 2) for n = e^x (e^x + 2), and 1 long before that overflows. */
-#define GT_MATH_GATES(suffix, T, exponential, limit)                                                                      \
+#define GT_MATH_GATES(suffix, T, exponential, limit)                                                              \
     GT_MATH T gt__mish_##suffix(T x)                                                                              \
     {                                                                                                             \
         T e = exponential(gt__select_##suffix(x > 20, 20, x)), n = e * (e + 2);                                   \
@@ -265,7 +265,7 @@ GT_MATH float gt__erf_f32(float x)
         T a = gt__select_##suffix(x > 20, 20, x), e = exponential(a), n = e * (e + 2), inverse = 1 / (n + 2);     \
         return inverse * (n + 4 * a * e * (e + 1) * inverse);                                                     \
     }                                                                                                             \
-    /* The slope of x sigmoid(u): w is x times the slope of u. With e^-u finite, 1 - s needs no difference. */     \
+    /* The slope of x sigmoid(u): w is x times the slope of u. With e^-u finite, 1 - s needs no difference. */    \
     GT_MATH T gt__gate_slope_##suffix(T u, T w)                                                                   \
     {                                                                                                             \
         T e = exponential(gt__select_##suffix(u < -limit, limit, -u)), s = 1 / (1 + e);                           \
@@ -445,12 +445,12 @@ GT_MATH double gt__trunc_divide_f64(double x, double y)
     GT_MATH T gt__shift_left_##suffix(T x, T y)                                                                   \
     {                                                                                                             \
         const T width = 8 * (T)sizeof(T);                                                                         \
-        return ((y < 0) | (y >= width)) ? 0 : (T)((U)x << (y & (width - 1)));                                       \
+        return ((y < 0) | (y >= width)) ? 0 : (T)((U)x << (y & (width - 1)));                                     \
     }                                                                                                             \
     GT_MATH T gt__shift_right_##suffix(T x, T y)                                                                  \
     {                                                                                                             \
         const T width = 8 * (T)sizeof(T);                                                                         \
-        return x >> (((y < 0) | (y >= width)) ? width - 1 : y);                                                     \
+        return x >> (((y < 0) | (y >= width)) ? width - 1 : y);                                                   \
     }
 GT_MATH_INTEGER(i32, int32_t, uint32_t)
 GT_MATH_INTEGER(i64, int64_t, uint64_t)
@@ -506,8 +506,7 @@ GT_MATH int gt__isinf_f64(double x)
              : integer_version##_i32, int64_t                                                                     \
              : integer_version##_i64)
 
-#define SELECT(condition, a, b)                                                                                   \
-    GT_NUMBER_FUNCTION(a, gt__select_f32, gt__select_f64, gt__select)(condition, a, b)
+#define SELECT(condition, a, b) GT_NUMBER_FUNCTION(a, gt__select_f32, gt__select_f64, gt__select)(condition, a, b)
 #define EXP(x) GT_FLOAT_FUNCTION(x, gt__exp_f32, exp)(x)
 #define EXP2(x) GT_FLOAT_FUNCTION(x, gt__exp2_f32, exp2)(x)
 #define EXPM1(x) GT_FLOAT_FUNCTION(x, gt__expm1_f32, expm1)(x)
@@ -548,8 +547,10 @@ GT_MATH int gt__isinf_f64(double x)
 #define CLAMP(x, p, q) GT_NUMBER_FUNCTION(x, gt__clamp_f32, gt__clamp_f64, gt__clamp)(x, p, q)
 #define FMOD(x, y) GT_NUMBER_FUNCTION(x, gt__fmod_f32, fmod, gt__fmod)(x, y)
 #define REMAINDER(x, y) GT_NUMBER_FUNCTION(x, gt__remainder_f32, gt__remainder_f64, gt__remainder)(x, y)
-#define FLOOR_DIVIDE(x, y) GT_NUMBER_FUNCTION(x, gt__floor_divide_f32, gt__floor_divide_f64, gt__floor_divide)(x, y)
-#define TRUNC_DIVIDE(x, y) GT_NUMBER_FUNCTION(x, gt__trunc_divide_f32, gt__trunc_divide_f64, gt__trunc_divide)(x, y)
+#define FLOOR_DIVIDE(x, y)                                                                                        \
+    GT_NUMBER_FUNCTION(x, gt__floor_divide_f32, gt__floor_divide_f64, gt__floor_divide)(x, y)
+#define TRUNC_DIVIDE(x, y)                                                                                        \
+    GT_NUMBER_FUNCTION(x, gt__trunc_divide_f32, gt__trunc_divide_f64, gt__trunc_divide)(x, y)
 #define SHIFT_LEFT(x, y) _Generic((x), int32_t : gt__shift_left_i32, int64_t : gt__shift_left_i64)(x, y)
 #define SHIFT_RIGHT(x, y) _Generic((x), int32_t : gt__shift_right_i32, int64_t : gt__shift_right_i64)(x, y)
 

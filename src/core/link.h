@@ -71,16 +71,16 @@ struct gt_link {
     const gt_slot *read_next, *read_end; /* the window peek hands out from */
     unsigned unflushed;                  /* slots committed since the last flush */
     unsigned batch;                      /* a good number of slots to flush at: 64 memory, 1024 ZeroMQ */
-    int origin;                          /* the processor that wrote what we read, or that it came from; -1: unknown */
-    int passes_on;                       /* the origin of what we write, where it only passes through us; -1: we are */
-    int fd;                              /* readable when the peer did something; -1: see arm */
-    bool watched;                        /* whoever sleeps otherwise than in gt__link_wait calls look every
+    int origin;       /* the processor that wrote what we read, or that it came from; -1: unknown */
+    int passes_on;    /* the origin of what we write, where it only passes through us; -1: we are */
+    int fd;           /* readable when the peer did something; -1: see arm */
+    bool watched;     /* whoever sleeps otherwise than in gt__link_wait calls look every
                                           * GT_LIVENESS_MS, so that a peer that is stopped is lost in time */
-    bool gone;                           /* the peer is gone: no more writing, what had arrived can be read */
-    bool dead;                           /* no more reading either */
-    char reason[128];                    /* why it is dead */
-    char peer[64];                       /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
-    void *owner;                         /* for the event loop */
+    bool gone;        /* the peer is gone: no more writing, what had arrived can be read */
+    bool dead;        /* no more reading either */
+    char reason[128]; /* why it is dead */
+    char peer[64];    /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
+    void *owner;      /* for the event loop */
 };
 
 static inline gt_slot *gt__link_reserve(gt_link *link, unsigned slots)

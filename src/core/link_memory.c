@@ -43,8 +43,8 @@ enum {
     HEADER_BYTES = 64 * 1024, /* of the shared memory: a page of any size */
     RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
     SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
-    CROWDED = 2,         /* full sections read on a crowded processor before we move */
-    IDLE_LOOKS = 1024,   /* empty peeks between two looks at the socket */
+    CROWDED = 2,          /* full sections read on a crowded processor before we move */
+    IDLE_LOOKS = 1024,    /* empty peeks between two looks at the socket */
     MAX_SEGMENTS = 16384, /* a peer may have shared at a time; the dispatcher shares those of all its clients */
     MAX_SHARED = MAX_SEGMENTS / 2, /* we share: the peer may be late in forgetting what we have forgotten */
 };

@@ -140,7 +140,8 @@ static gt_err open_socket(int port, uint64_t deadline, int *out)
     socklen_t length = sizeof address;
     while (connect(fd, (struct sockaddr *)&address, length)) {
         int error = errno;
-        if (address.sun_path[0] && (error == ENOENT || error == ECONNREFUSED)) { /* perhaps it is inside a program */
+        if (address.sun_path[0] &&
+            (error == ENOENT || error == ECONNREFUSED)) { /* perhaps it is inside a program */
             length = (socklen_t)offsetof(struct sockaddr_un, sun_path) + gt__address_hide(address.sun_path);
             continue;
         }

@@ -9,7 +9,13 @@
 
 #include <stdbool.h>
 
-typedef enum gt_log_topic { GT_LOG_STATUS, GT_LOG_CLIENT, GT_LOG_DISPATCHER, GT_LOG_WORKER, GT_LOG_TOPICS } gt_log_topic;
+typedef enum gt_log_topic {
+    GT_LOG_STATUS,
+    GT_LOG_CLIENT,
+    GT_LOG_DISPATCHER,
+    GT_LOG_WORKER,
+    GT_LOG_TOPICS
+} gt_log_topic;
 
 /* Read the environment; called by whoever starts a client, dispatcher or worker. Idempotent. */
 void gt__log_init(void);

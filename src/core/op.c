@@ -52,32 +52,32 @@
 #define OPERANDS_RANDOM 0
 #define OPERANDS_UPLOAD 0
 
-#define TAIL_OF(form)                                                                                          \
-    ((form) == GT_FORM_RESHAPE || (form) == GT_FORM_EXPAND || (form) == GT_FORM_FULL || (form) == GT_FORM_ARANGE || \
-             (form) == GT_FORM_EYE || (form) == GT_FORM_SAMPLE || (form) == GT_FORM_UNFOLD ||                  \
-             (form) == GT_FORM_RESAMPLE                                                                        \
-         ? 1                                                                                                   \
-     : (form) == GT_FORM_RANDOM                                  ? 2                                           \
-     : (form) == GT_FORM_SLICE || (form) == GT_FORM_ASSIGN       ? 3                                           \
-     : (form) >= GT_FORM_CONV && (form) <= GT_FORM_IM2COL        ? 3 /* a window */                            \
-     : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD         ? -1                                          \
-                                                                 : 0)
+#define TAIL_OF(form)                                                                                             \
+    ((form) == GT_FORM_RESHAPE || (form) == GT_FORM_EXPAND || (form) == GT_FORM_FULL ||                           \
+             (form) == GT_FORM_ARANGE || (form) == GT_FORM_EYE || (form) == GT_FORM_SAMPLE ||                     \
+             (form) == GT_FORM_UNFOLD || (form) == GT_FORM_RESAMPLE                                               \
+         ? 1                                                                                                      \
+     : (form) == GT_FORM_RANDOM                            ? 2                                                    \
+     : (form) == GT_FORM_SLICE || (form) == GT_FORM_ASSIGN ? 3                                                    \
+     : (form) >= GT_FORM_CONV && (form) <= GT_FORM_IM2COL  ? 3 /* a window */                                     \
+     : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD   ? -1                                                   \
+                                                           : 0)
 
-#define ALIKE(form, types)                                                                                     \
-    (((form) == GT_FORM_UNARY || (form) == GT_FORM_BINARY) &&                                                  \
+#define ALIKE(form, types)                                                                                        \
+    (((form) == GT_FORM_UNARY || (form) == GT_FORM_BINARY) &&                                                     \
      ((types) == GT_TYPES_NUM || (types) == GT_TYPES_ARITH || (types) == GT_TYPES_FLT))
 
 #define DIFFERENTIABLE_DIFF true
 #define DIFFERENTIABLE_NONE false
 
 const gt_op_row gt__op_table[GT_OP_COUNT] = {
-#define OP(op_name, op_form, op_types, grad)                                                                   \
-    [GT_OP_##op_name] = {.name = #op_name,                                                                     \
-                         .form = GT_FORM_##op_form,                                                            \
-                         .types = GT_TYPES_##op_types,                                                         \
-                         .operands = OPERANDS_##op_form,                                                       \
-                         .differentiable = DIFFERENTIABLE_##grad,                                              \
-                         .tail = TAIL_OF(GT_FORM_##op_form),                                                   \
+#define OP(op_name, op_form, op_types, grad)                                                                      \
+    [GT_OP_##op_name] = {.name = #op_name,                                                                        \
+                         .form = GT_FORM_##op_form,                                                               \
+                         .types = GT_TYPES_##op_types,                                                            \
+                         .operands = OPERANDS_##op_form,                                                          \
+                         .differentiable = DIFFERENTIABLE_##grad,                                                 \
+                         .tail = TAIL_OF(GT_FORM_##op_form),                                                      \
                          .alike = ALIKE(GT_FORM_##op_form, GT_TYPES_##op_types)},
 #define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
 #include "ops.def"

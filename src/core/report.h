@@ -8,12 +8,12 @@
 #include "instruction.h"
 
 typedef struct gt_report {
-    uint64_t now_ns;      /* the worker's clock */
-    uint64_t up_ns;       /* since it joined */
-    uint64_t idle_ns;     /* of that, waiting for work */
-    uint64_t records;     /* taken from its stream */
-    uint64_t tensors;     /* it holds */
-    uint64_t bytes_used;  /* by them */
+    uint64_t now_ns;     /* the worker's clock */
+    uint64_t up_ns;      /* since it joined */
+    uint64_t idle_ns;    /* of that, waiting for work */
+    uint64_t records;    /* taken from its stream */
+    uint64_t tensors;    /* it holds */
+    uint64_t bytes_used; /* by them */
     uint64_t bytes_pooled;
     uint64_t bytes_limit;
 } gt_report;

@@ -7,9 +7,9 @@
 
 struct gt_tape {
     FILE *file;
-    uint64_t blocks;   /* read so far */
-    uint64_t position; /* of the present block in the file */
-    uint64_t records;  /* handed out */
+    uint64_t blocks;    /* read so far */
+    uint64_t position;  /* of the present block in the file */
+    uint64_t records;   /* handed out */
     size_t bytes, next; /* of entries in the block, and where the next one is */
     gt_tape_entry entry;
     gt_slot slots[GT_MAX_TAIL + 1];
@@ -31,7 +31,8 @@ uint64_t gt__tape_checksum(uint64_t seed, const void *data, size_t bytes)
 
 uint64_t gt__tape_block_checksum(const gt_tape_block *block, const void *entries)
 {
-    return gt__tape_checksum(gt__tape_checksum(block->number, &block->bytes, sizeof block->bytes), entries, block->bytes);
+    return gt__tape_checksum(gt__tape_checksum(block->number, &block->bytes, sizeof block->bytes), entries,
+                             block->bytes);
 }
 
 gt_err gt__tape_open(const char *path, gt_tape **out)
@@ -98,7 +99,8 @@ static gt_err check_entry(const gt_tape *tape)
         return entry->slots == 0 ? GT_OK : damaged(tape, "a leave with more to it");
     if (entry->number != tape->records + (entry->kind == GT_TAPE_RECORD))
         return damaged(tape, "an instruction is missing");
-    if (!entry->slots || gt__instruction_check(tape->slots, entry->slots, &length) != GT_OK || length != entry->slots)
+    if (!entry->slots || gt__instruction_check(tape->slots, entry->slots, &length) != GT_OK ||
+        length != entry->slots)
         return damaged(tape, "an instruction that is none");
     return GT_OK;
 }

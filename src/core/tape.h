@@ -19,7 +19,7 @@
 
 enum { GT_TAPE_VERSION = 1, GT_TAPE_BLOCK = 128 * 1024 }; /* bytes of entries a block has at most */
 
-#define GT_TAPE_MAGIC 0x0a65706174207467u  /* "gt tape\n" */
+#define GT_TAPE_MAGIC 0x0a65706174207467u       /* "gt tape\n" */
 #define GT_TAPE_BLOCK_MAGIC 0x6b636f6c62207467u /* "gt block" */
 
 typedef struct gt_tape_header {
@@ -53,7 +53,8 @@ typedef struct gt_tape_entry {
     uint64_t line;   /* in the instruction log; 0: there was none */
 } gt_tape_entry;
 
-_Static_assert(sizeof(gt_tape_header) == 64 && sizeof(gt_tape_block) == 32 && sizeof(gt_tape_entry) == 32, "fixed sizes");
+_Static_assert(sizeof(gt_tape_header) == 64 && sizeof(gt_tape_block) == 32 && sizeof(gt_tape_entry) == 32,
+               "fixed sizes");
 
 uint64_t gt__tape_checksum(uint64_t seed, const void *data, size_t bytes); /* bytes: a multiple of 8 */
 uint64_t gt__tape_block_checksum(const gt_tape_block *block, const void *entries);

@@ -18,12 +18,12 @@
 typedef struct gt_dispatcher gt_dispatcher;
 
 typedef struct gt_dispatcher_options {
-    const char *host;      /* NULL: "localhost" */
-    int port;              /* 0: any free one */
-    bool listen;           /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
+    const char *host; /* NULL: "localhost" */
+    int port;         /* 0: any free one */
+    bool listen;      /* false: only links given to gt__dispatcher_adopt (the embedded server), and monitors */
     const char *modifiers; /* names for each session's chain; NULL: GT_MODIFIERS, else the default */
     gt_observer_options observer;
-    const char *config;    /* YAML: what signals mean where a client does not say; NULL: none */
+    const char *config; /* YAML: what signals mean where a client does not say; NULL: none */
 } gt_dispatcher_options;
 
 gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **dispatcher);
@@ -46,7 +46,7 @@ typedef struct gt_inquiry gt_inquiry; /* reports.c */
 typedef struct gt_download {
     struct gt_download *next;
     uint64_t ticket, tensor; /* the client's */
-    uint32_t row;    /* slot on the session's worker: the tensor, flat */
+    uint32_t row;            /* slot on the session's worker: the tensor, flat */
     unsigned element_bytes;
     int64_t elements, asked; /* of them: in the parts so far */
     uint64_t offset;         /* bytes before the part that is under way */
@@ -76,10 +76,11 @@ typedef struct gt_dispatch_worker {
     uint32_t *free_slots, free_count, free_capacity, next_slot; /* slot numbers to hand out; 0 is never one */
     gt_pending *pending;                                        /* ring */
     uint32_t pending_first, pending_count, pending_capacity;
-    gt_slot *outbox; /* records that its link had no room for, in order */
+    gt_slot *outbox;                                    /* records that its link had no room for, in order */
     size_t outbox_first, outbox_count, outbox_capacity; /* slots: sent already, in all, room for */
     bool into_outbox;                                   /* where the last reserve was */
-    uint32_t parked[GT_PARKED_SLOTS], parked_count, parked_next; /* ring of slots that are free but not used again yet */
+    uint32_t parked[GT_PARKED_SLOTS], parked_count,
+        parked_next;      /* ring of slots that are free but not used again yet */
     gt_instruction frees; /* slots to be freed in one record */
     unsigned free_waiting;
     bool behind; /* something waits for room in its link: gt__worker_catch_up */
@@ -91,8 +92,8 @@ typedef struct gt_dispatch_worker {
     uint64_t queue;   /* records that it had been sent, and not executed, when that came */
     gt_report_row rows[GT_OP_COUNT];
     unsigned row_count;
-    unsigned reports_due;    /* asked for and not there yet */
-    uint64_t clock_error_ns; /* of watched.clock_offset_ns */
+    unsigned reports_due;                              /* asked for and not there yet */
+    uint64_t clock_error_ns;                           /* of watched.clock_offset_ns */
     uint64_t moves, collectives, gathers, bytes_moved; /* to it; gathers: for want of a rule */
 } gt_dispatch_worker;
 
@@ -111,7 +112,7 @@ typedef struct gt_relay {
     struct gt_relay *next;
     uint64_t client_id, id;
     gt_dispatch_worker *shared_with; /* NULL: nobody yet */
-    bool orphaned;                   /* the worker it was shared with is gone, perhaps before it was done with the data */
+    bool orphaned; /* the worker it was shared with is gone, perhaps before it was done with the data */
 } gt_relay;
 
 struct gt_session {
@@ -129,11 +130,11 @@ struct gt_session {
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: no worker is there */
     char lost[160];           /* why tensors without a worker are lost */
     gt_relay *relays;
-    bool orphans; /* among them */
+    bool orphans;           /* among them */
     gt_download *downloads; /* in the order asked for; the first gets its parts */
-    gt_slot *overflow; /* answers the client has not made room for yet */
+    gt_slot *overflow;      /* answers the client has not made room for yet */
     size_t overflow_first, overflow_count, overflow_capacity; /* slots: sent already, in all, room for */
-    uint32_t last_scope; /* told of in the log; and whether for gradients */
+    uint32_t last_scope;                                      /* told of in the log; and whether for gradients */
     bool last_backward;
     char **sites; /* places in the client's code, by number minus one */
     uint32_t site_count;
@@ -167,16 +168,16 @@ struct gt_dispatcher {
     gt_dispatch_worker **workers;
     int32_t worker_count; /* entries, present or not */
     uint64_t next_session, next_segment;
-    unsigned worker_batch;  /* slots to collect for a worker before flushing within a turn; 0: the link's own */
+    unsigned worker_batch; /* slots to collect for a worker before flushing within a turn; 0: the link's own */
     uint64_t past_instructions; /* of sessions that have left */
     uint64_t turns, sleeps;
     uint64_t started_ns;
     gt_observer *observer;
     gt_monitor *monitors;
-    bool observing; /* clients' records are told of */
-    bool watching;  /* and everything else too: lines are wanted */
+    bool observing;     /* clients' records are told of */
+    bool watching;      /* and everything else too: lines are wanted */
     bool monitors_only; /* who connects may only look: this server is a program's own */
-    bool retry; /* a session waits for what rings no bell: descriptors that its worker has to take */
+    bool retry;         /* a session waits for what rings no bell: descriptors that its worker has to take */
     gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
     gt_slot nowhere[1 + GT_MAX_TAIL]; /* where records go that have no worker */
 };

@@ -49,8 +49,8 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
     gt_slot *out = gt__worker_reserve(worker, GT_DOWNLOAD_ROOM);
     if (!out)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    out[0].ins = (gt_instruction){
-        .op = GT_OP_reshape, .rank = 1, .tail = 1, .result = row, .operand = {handle->slot}};
+    out[0].ins =
+        (gt_instruction){.op = GT_OP_reshape, .rank = 1, .tail = 1, .result = row, .operand = {handle->slot}};
     out[1] = (gt_slot){.i64 = {handle->meta.numel}};
     gt__worker_put(worker, GT_DOWNLOAD_ROOM);
     gt__download_continue(session);

@@ -11,8 +11,8 @@
 
 typedef struct gt_handle {
     uint64_t id;
-    uint32_t slot;   /* on the worker; next free handle while unused */
-    int32_t worker;  /* index in the dispatcher's worker table; GT_NO_WORKER: lost with the worker that had it */
+    uint32_t slot;  /* on the worker; next free handle while unused */
+    int32_t worker; /* index in the dispatcher's worker table; GT_NO_WORKER: lost with the worker that had it */
     gt_meta meta;
 } gt_handle;
 

@@ -179,8 +179,8 @@ static const char *compute_command(const gt_op_row *row)
     case GT_FORM_CAT:
         return "WorkerConcatOp";
     default: {
-        static const char *const by_operands[] = {
-            "WorkerCreateTensor", "WorkerUnaryOp", "WorkerBinaryOp", "WorkerTernaryOp"};
+        static const char *const by_operands[] = {"WorkerCreateTensor", "WorkerUnaryOp", "WorkerBinaryOp",
+                                                  "WorkerTernaryOp"};
         return by_operands[row->operands];
     }
     }
@@ -244,7 +244,7 @@ const char *gt__log_command(gt_opcode op, bool worker)
 
 uint64_t gt__log_tensor(const gt_instruction *ins)
 {
-    return ins->op == GT_OP_fetch || ins->op == GT_OP_data ? ins->operand[0]
+    return ins->op == GT_OP_fetch || ins->op == GT_OP_data          ? ins->operand[0]
            : ins->op < GT_OP_FIRST_CONTROL || ins->op == GT_OP_free ? ins->result
                                                                     : 0;
 }
@@ -291,7 +291,8 @@ static void make_tables(void)
         }
     for (unsigned op = 0; op < GT_OP_COUNT; op++) {
         int length = snprintf(op_details[op].text, sizeof op_details[op].text, " op=%s", gt__op_table[op].name);
-        op_details[op].length = length < (int)sizeof op_details[op].text ? (unsigned)length : sizeof op_details[op].text - 1;
+        op_details[op].length =
+            length < (int)sizeof op_details[op].text ? (unsigned)length : sizeof op_details[op].text - 1;
     }
 }
 
@@ -355,14 +356,16 @@ char *gt__log_quoted(char *at, const char *key, const char *text, size_t length)
     return at;
 }
 
-static inline char *put_operand(gt_log_format *format, char *at, const gt_instruction *ins, unsigned k, const char *key)
+static inline char *put_operand(gt_log_format *format, char *at, const gt_instruction *ins, unsigned k,
+                                const char *key)
 {
     gt_literal literal = gt__literal(ins, k);
     at = put_text(at, key);
     if (literal == GT_LITERAL_NONE)
         return put_id(format, at, ins->operand[k]);
     *at++ = '('; /* a number, not a tensor's */
-    at = literal == GT_LITERAL_FLOAT ? at + snprintf(at, 40, "%.9g", ins->literal[k].f) : put_signed(at, ins->literal[k].i);
+    at = literal == GT_LITERAL_FLOAT ? at + snprintf(at, 40, "%.9g", ins->literal[k].f)
+                                     : put_signed(at, ins->literal[k].i);
     *at++ = ')';
     return at;
 }
@@ -570,7 +573,8 @@ static inline char *put_head(gt_log_format *format, char *at, const gt_log_event
     at = put_counter(at + format->elapsed_length, &format->sequence, event->sequence);
 
     uint64_t key = (uint64_t)event->source << 32 | (uint64_t)event->op << 8 | event->event;
-    middle_text *middle = &format->middles[(event->op * 5u + event->event + event->source * 11u + event->bytes / 64) % MIDDLES];
+    middle_text *middle =
+        &format->middles[(event->op * 5u + event->event + event->source * 11u + event->bytes / 64) % MIDDLES];
     if (middle->key != key || middle->bytes != event->bytes || !middle->length) {
         middle->key = key;
         middle->bytes = event->bytes;
@@ -605,7 +609,8 @@ char *gt__log_line(gt_log_format *format, const gt_log_event *event, char *at)
     case GT_EVENT_WORKER_RECV:
         at = put_subject(format, event->failed ? PUT(at, "success=False ") : PUT(at, "success=True "), event);
         if (event->start_ns)
-            at = put_seconds(PUT(put_seconds(PUT(at, " start="), event->start_ns), " duration="), event->duration_ns);
+            at = put_seconds(PUT(put_seconds(PUT(at, " start="), event->start_ns), " duration="),
+                             event->duration_ns);
         break;
     default:
         break;

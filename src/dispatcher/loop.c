@@ -22,10 +22,10 @@
 #include "settings.h"
 
 enum {
-    BUDGET = 1024,       /* slots one peer may have handled in one turn */
-    POLL_EVERY = 64,     /* turns between looks at epoll while busy */
+    BUDGET = 1024,                 /* slots one peer may have handled in one turn */
+    POLL_EVERY = 64,               /* turns between looks at epoll while busy */
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
-    RETRY_MS = 1,        /* between attempts at what rings no bell */
+    RETRY_MS = 1,                  /* between attempts at what rings no bell */
     MAX_EVENTS = 64,
 };
 

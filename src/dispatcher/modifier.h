@@ -18,11 +18,11 @@ typedef struct gt_modifier gt_modifier;
 typedef struct gt_modifier_ops {
     const char *name;
     size_t size; /* of the modifier's struct, whose first member is a gt_modifier; allocated zeroed */
-    gt_err (*open)(gt_modifier *modifier);                     /* optional */
+    gt_err (*open)(gt_modifier *modifier);                        /* optional */
     gt_err (*step)(gt_modifier *modifier, const gt_slot *record); /* a checked record: header, then its tail */
-    gt_err (*flush)(gt_modifier *modifier);                    /* optional: a sync point, emit what is held back */
-    void (*stats)(const gt_modifier *modifier, FILE *json);    /* optional: write one JSON object */
-    void (*close)(gt_modifier *modifier);                      /* optional */
+    gt_err (*flush)(gt_modifier *modifier);                 /* optional: a sync point, emit what is held back */
+    void (*stats)(const gt_modifier *modifier, FILE *json); /* optional: write one JSON object */
+    void (*close)(gt_modifier *modifier);                   /* optional */
 } gt_modifier_ops;
 
 struct gt_modifier {

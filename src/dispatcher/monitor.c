@@ -19,14 +19,15 @@ struct gt_monitor {
     uint64_t topics, interval_ns;
     uint64_t stats_due_ns, lines_due_ns;
     uint64_t stats_again_ns; /* not before that, whatever it asks for */
-    uint64_t lost; /* lines */
-    size_t filled; /* bytes of lines */
+    uint64_t lost;           /* lines */
+    size_t filled;           /* bytes of lines */
     char lines[GT_MAX_CHUNK];
 };
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
-static bool send_piece(gt_monitor *monitor, uint64_t topic, const char *text, uint64_t offset, size_t bytes, bool last)
+static bool send_piece(gt_monitor *monitor, uint64_t topic, const char *text, uint64_t offset, size_t bytes,
+                       bool last)
 {
     gt_link *link = monitor->peer->link;
     unsigned tail = gt__slots_for(bytes);
@@ -49,8 +50,8 @@ static void send_lines(gt_monitor *monitor)
     if (!monitor->filled)
         return;
     if (!send_piece(monitor, GT_TOPIC_LINES, monitor->lines, 0, monitor->filled, true))
-        for (const char *at = monitor->lines; (at = memchr(at, '\n', (size_t)(monitor->lines + monitor->filled - at)));
-             at++)
+        for (const char *at = monitor->lines;
+             (at = memchr(at, '\n', (size_t)(monitor->lines + monitor->filled - at))); at++)
             monitor->lost++;
     monitor->filled = 0;
 }

@@ -16,9 +16,9 @@
 #include "tape_writer.h"
 
 enum {
-    CLOCK_EVERY = 64, /* lines between two looks at the clock */
-    KEEP_LOGS = 4,    /* rotated ones */
-    LOG_BUFFERS = 128, /* of GT_FILE_BUFFER: how many events may wait */
+    CLOCK_EVERY = 64,   /* lines between two looks at the clock */
+    KEEP_LOGS = 4,      /* rotated ones */
+    LOG_BUFFERS = 128,  /* of GT_FILE_BUFFER: how many events may wait */
     MOST_SENT = 1 << 20 /* records kept of a worker that does not tell of them */
 };
 
@@ -39,9 +39,9 @@ struct gt_observer {
     uint64_t sequence;
     uint64_t now_ns; /* since the start */
     unsigned until_clock;
-    bool handling; /* a client's record: what is sent comes from it */
+    bool handling;                      /* a client's record: what is sent comes from it */
     uint64_t session, tensor, received; /* its client, what it is about, its line */
-    uint32_t *free_sources; /* numbers of peers that left */
+    uint32_t *free_sources;             /* numbers of peers that left */
     uint32_t free_count, source_count;
     _Alignas(gt_log_event) char spare[GT_LOG_LINE];
     char line[GT_LOG_LINE];
@@ -111,7 +111,8 @@ static size_t write_lines(void *argument, const char **from, const char *end, ch
 static uint32_t source_new(gt_dispatcher *dispatcher, const char *kind, const char *name)
 {
     gt_observer *observer = dispatcher->observer;
-    uint32_t number = observer->free_count ? observer->free_sources[--observer->free_count] : observer->source_count++;
+    uint32_t number =
+        observer->free_count ? observer->free_sources[--observer->free_count] : observer->source_count++;
     gt_log_event *event = event_begin(dispatcher, GT_EVENT_SOURCE, number, GT_OP_INVALID, 0);
     char *text = gt__log_event_payload(event);
     unsigned length = gt__log_source_text(text, kind, name);
@@ -124,7 +125,8 @@ static uint32_t source_new(gt_dispatcher *dispatcher, const char *kind, const ch
 static void source_free(gt_observer *observer, uint32_t number)
 {
     if (!(observer->free_count & (observer->free_count + 1))) { /* full: 0, 1, 3, 7, ... */
-        uint32_t *numbers = realloc(observer->free_sources, 2 * ((size_t)observer->free_count + 1) * sizeof *numbers);
+        uint32_t *numbers =
+            realloc(observer->free_sources, 2 * ((size_t)observer->free_count + 1) * sizeof *numbers);
         if (!numbers)
             return; /* it is not used again */
         observer->free_sources = numbers;
@@ -236,8 +238,8 @@ void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
 }
 
 /* A peer came or left; of one that came, its link, and what `key` says of it. */
-static void log_presence(gt_dispatcher *dispatcher, uint32_t source, const char *left, const char *link, const char *key,
-                         const char *text)
+static void log_presence(gt_dispatcher *dispatcher, uint32_t source, const char *left, const char *link,
+                         const char *key, const char *text)
 {
     uint64_t slots = 1u + (left ? (unsigned)GT_GOODBYE_TAIL : (unsigned)GT_HELLO_TAIL);
     gt_log_event *event = event_begin(dispatcher, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, source,
@@ -264,8 +266,8 @@ void gt__observe_client(gt_session *session, const char *left)
     if (dispatcher->observer->tape)
         gt__tape_writer_client(dispatcher->observer->tape, session, left);
     if (dispatcher->watching)
-        log_presence(dispatcher, session->source, left, gt__link_name(session->link), session->name[0] ? " name=" : NULL,
-                     session->name);
+        log_presence(dispatcher, session->source, left, gt__link_name(session->link),
+                     session->name[0] ? " name=" : NULL, session->name);
     if (left)
         source_free(dispatcher->observer, session->source);
 }
@@ -342,7 +344,8 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
 /* On our clock, as time since the start. */
 static uint64_t since_start(const gt_dispatch_worker *worker, uint64_t worker_ns)
 {
-    uint64_t started = worker->peer->dispatcher->started_ns, ns = worker_ns - (uint64_t)worker->watched.clock_offset_ns;
+    uint64_t started = worker->peer->dispatcher->started_ns,
+             ns = worker_ns - (uint64_t)worker->watched.clock_offset_ns;
     return ns > started ? ns - started : 0;
 }
 
@@ -374,8 +377,8 @@ void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record)
     }
 }
 
-void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const gt_session *session, uint64_t tensor,
-                               uint64_t bytes, const gt_slot *answer)
+void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const gt_session *session,
+                               uint64_t tensor, uint64_t bytes, const gt_slot *answer)
 {
     const gt_instruction *ins = &answer->ins;
     bool failed = ins->op == GT_OP_failure;
@@ -415,10 +418,12 @@ void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record)
         watched->failures[watched->failure_next++ % GT_WATCHED_FAILURES] = watched->last_failed;
         number = watched->last_failed.sequence;
     }
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_ERROR, worker->watched.source,
-                                      op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));
+    gt_log_event *event =
+        event_begin(dispatcher, GT_EVENT_ERROR, worker->watched.source,
+                    op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));
     char *at = gt__log_line_number(gt__log_event_payload(event), "instruction=", number);
-    event_end_text(dispatcher, event, gt__log_quoted(at, " error=", (const char *)record[1].bytes, record->ins.imm[1].u));
+    event_end_text(dispatcher, event,
+                   gt__log_quoted(at, " error=", (const char *)record[1].bytes, record->ins.imm[1].u));
 }
 
 static void set_watching(gt_dispatch_worker *worker, bool watching)
@@ -507,7 +512,8 @@ gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *op
                            .buffers = LOG_BUFFERS,
                            .translate = write_lines,
                            .context = observer->log_format};
-    log.rotate_bytes = options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
+    log.rotate_bytes =
+        options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
     if (path && *path)
         GT_TRY(gt__file_open(&log, &observer->log));
     const char *tape = options->tape ? options->tape : getenv("GT_TAPE");

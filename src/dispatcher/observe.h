@@ -23,22 +23,22 @@ typedef struct gt_session gt_session;
 typedef struct gt_observer gt_observer;
 
 typedef struct gt_observer_options {
-    const char *log;      /* path of the instruction log; NULL: GT_INSTRUCTION_LOG; none: no log */
-    uint64_t log_bytes;   /* rotate beyond; 0: GT_INSTRUCTION_LOG_SIZE, else never */
-    const char *tape;     /* path of the tape; NULL: GT_TAPE; none: no tape */
-    bool console;         /* the same lines on standard output */
+    const char *log;    /* path of the instruction log; NULL: GT_INSTRUCTION_LOG; none: no log */
+    uint64_t log_bytes; /* rotate beyond; 0: GT_INSTRUCTION_LOG_SIZE, else never */
+    const char *tape;   /* path of the tape; NULL: GT_TAPE; none: no tape */
+    bool console;       /* the same lines on standard output */
 } gt_observer_options;
 
 enum { GT_WATCHED_FAILURES = 64 };
 
 /* What the observer keeps of a worker. */
 typedef struct gt_watched {
-    uint32_t source; /* its number in the log's events */
+    uint32_t source;      /* its number in the log's events */
     struct gt_sent *sent; /* ring: in its stream, not told of yet */
     uint32_t sent_first, sent_count, sent_capacity;
     int64_t clock_offset_ns; /* the worker's clock minus ours */
     struct gt_failed {
-        uint64_t number, sequence; /* of a record that failed: in its stream, in the log */
+        uint64_t number, sequence;                /* of a record that failed: in its stream, in the log */
     } last_failed, failures[GT_WATCHED_FAILURES]; /* any; those that began with it, the latest */
     unsigned failure_next;
 } gt_watched;
@@ -60,8 +60,8 @@ void gt__observe_handled(gt_dispatcher *dispatcher);
 void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record);
 void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed);
 /* A worker's answer, complete: `answer` is its last piece. */
-void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const gt_session *session, uint64_t tensor,
-                               uint64_t bytes, const gt_slot *answer);
+void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const gt_session *session,
+                               uint64_t tensor, uint64_t bytes, const gt_slot *answer);
 /* Worker records of its own accord: timing, and failures with GT_FLAG_UNASKED. */
 void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record);
 void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record);

@@ -14,16 +14,17 @@
 
 enum {
     MAX_OVERFLOW = (64 << 20) / (int)sizeof(gt_slot), /* slots of unread answers a client may leave with us */
-    MAX_REASONS = 1024, /* why tensors are lost, of one client */
+    MAX_REASONS = 1024,                               /* why tensors are lost, of one client */
     MAX_RELAYS = 1024, /* segments of one client: its worker's link has a number of them for all */
-    PREFETCH = 8, /* records: they come from another core's cache, so ask for them ahead */
+    PREFETCH = 8,      /* records: they come from another core's cache, so ask for them ahead */
 };
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
 static bool overflow_append(gt_session *session, const gt_slot *record, unsigned length)
 {
-    if (session->overflow_first > session->overflow_count / 2) { /* rarely, so that answers are moved once or twice */
+    if (session->overflow_first >
+        session->overflow_count / 2) { /* rarely, so that answers are moved once or twice */
         session->overflow_count -= session->overflow_first;
         memmove(session->overflow, session->overflow + session->overflow_first,
                 session->overflow_count * sizeof *session->overflow);
@@ -33,7 +34,8 @@ static bool overflow_append(gt_session *session, const gt_slot *record, unsigned
         size_t capacity = session->overflow_capacity ? session->overflow_capacity * 2 : 1024;
         while (capacity < session->overflow_count + length)
             capacity *= 2;
-        gt_slot *overflow = capacity > MAX_OVERFLOW ? NULL : realloc(session->overflow, capacity * sizeof *overflow);
+        gt_slot *overflow =
+            capacity > MAX_OVERFLOW ? NULL : realloc(session->overflow, capacity * sizeof *overflow);
         if (!overflow)
             return false;
         session->overflow = overflow;
@@ -96,7 +98,8 @@ static void answer_text(gt_session *session, uint64_t ticket, const char *text)
     do {
         gt_slot record[1 + GT_MAX_TAIL];
         size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        record->ins = (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)gt__slots_for(piece), .result = ticket};
+        record->ins =
+            (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)gt__slots_for(piece), .result = ticket};
         record->ins.flags = offset + piece == bytes ? GT_FLAG_LAST : 0;
         record->ins.imm[0].u = offset;
         record->ins.imm[1].u = piece;
@@ -264,7 +267,8 @@ bool gt__session_has_room(gt_session *session)
     gt_dispatch_worker *home = session->home;
     if (__builtin_expect(session->spreading != NULL, 0) && !gt__spread_has_room(session))
         return false;
-    return !home || gt__worker_room(home, session->next_length); /* a dead link has none until its worker has left */
+    return !home ||
+           gt__worker_room(home, session->next_length); /* a dead link has none until its worker has left */
 }
 
 /* Served again when its worker has room, for which that worker's link must be armed before we sleep. */
@@ -287,15 +291,16 @@ static bool has_room_for(gt_session *session, unsigned slots)
 /* Records that the dispatcher answers by itself: a worker that is busy does not hold them up. */
 static bool needs_worker(const gt_instruction *ins)
 {
-    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye && ins->op != GT_OP_site &&
-           ins->op != GT_OP_placement;
+    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye &&
+           ins->op != GT_OP_site && ins->op != GT_OP_placement;
 }
 
 /* The client names a place in its code: numbers come in order. */
 static gt_err learn_site(gt_session *session, const gt_slot *record)
 {
     if (record->ins.imm[0].u != session->site_count + 1 || session->site_count == GT_MAX_SITES)
-        return gt__fail(GT_ERR_PROTOCOL, "site %llu is not the next one", (unsigned long long)record->ins.imm[0].u);
+        return gt__fail(GT_ERR_PROTOCOL, "site %llu is not the next one",
+                        (unsigned long long)record->ins.imm[0].u);
     if (!(session->site_count & (session->site_count + 1))) { /* full: 0, 1, 3, 7, ... */
         char **sites = realloc(session->sites, 2 * (size_t)(session->site_count + 1) * sizeof *sites);
         if (!sites)
@@ -512,7 +517,8 @@ uint32_t gt__session_reason(gt_session *session, const char *text)
 
 const char *gt__session_lost(const gt_session *session, const gt_handle *handle)
 {
-    return handle->slot && handle->slot <= session->reason_count ? session->reasons[handle->slot - 1] : session->lost;
+    return handle->slot && handle->slot <= session->reason_count ? session->reasons[handle->slot - 1]
+                                                                 : session->lost;
 }
 
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason)
@@ -567,8 +573,8 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
         return err;
     }
     peer->session = session;
-    gt__log(GT_LOG_STATUS, "client %llu (%s) connected by %s", (unsigned long long)session->number, peer->link->peer,
-            gt__link_name(peer->link));
+    gt__log(GT_LOG_STATUS, "client %llu (%s) connected by %s", (unsigned long long)session->number,
+            peer->link->peer, gt__link_name(peer->link));
     gt__observe_client(session, NULL);
     gt__session_find_home(session);
     return GT_OK;

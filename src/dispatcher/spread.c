@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table -----------------------------------------------------------------------------------------------
- * */
+/* ---- the table --------------------------------------------------------------------------------------------- */
 
 gt_layout *gt__spread_alone(gt_session *session, int32_t worker)
 {
@@ -206,8 +205,7 @@ char *gt__spread_text(gt_session *session, const gt_handle *handle, char *text, 
     return text;
 }
 
-/* ---- one record ----------------------------------------------------------------------------------------------
- * */
+/* ---- one record -------------------------------------------------------------------------------------------- */
 
 /* A copy of the record for one member in its worker's stream: operands in slots[operand][member]. */
 static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned member, const uint32_t *slots,
@@ -393,8 +391,7 @@ static gt_err compute(gt_task *task, gt_handle *result)
     return err;
 }
 
-/* ---- uploads ---------------------------------------------------------------------------------------------------
- * */
+/* ---- uploads ----------------------------------------------------------------------------------------------- */
 
 /* An upload has arrived at the home worker: bring it where its scope wants it. */
 static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_target *target, uint8_t flags)
@@ -540,8 +537,7 @@ gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
     return err;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------
- * */
+/* ---- reading ----------------------------------------------------------------------------------------------- */
 
 gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *record)
 {

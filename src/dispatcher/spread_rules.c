@@ -23,8 +23,7 @@
 
 #include "spread_rules.h"
 
-/* ---- choosing workers ----------------------------------------------------------------------------------------
- * */
+/* ---- choosing workers -------------------------------------------------------------------------------------- */
 
 static bool asked_for(const gt_target *target, int32_t worker)
 {
@@ -147,8 +146,7 @@ static gt_layout *wanted_parts(const gt_task *task)
     return gt__layout_even((unsigned)axis, task->out.shape[axis], target->worker, target->count);
 }
 
-/* ---- elementwise ---------------------------------------------------------------------------------------------
- * */
+/* ---- elementwise ------------------------------------------------------------------------------------------- */
 
 /* Sums that are owed add up without being paid: partial + partial, and in the backward pass a factor. */
 static bool stays_partial(const gt_task *task)
@@ -220,8 +218,7 @@ gt_err gt__plan_elementwise(gt_task *task, gt_plan *plan)
     return err;
 }
 
-/* ---- along an axis, and reductions -----------------------------------------------------------------------------
- * */
+/* ---- along an axis, and reductions ------------------------------------------------------------------------- */
 
 gt_err gt__rule_keep(gt_task *task, gt_plan *plan, unsigned axis)
 {
@@ -369,8 +366,7 @@ static gt_err plan_reduce(gt_task *task, gt_plan *plan)
     return gt__rule_give(plan, a->layout, GT_REPLICATED, 0);
 }
 
-/* ---- matmul --------------------------------------------------------------------------------------------------
- * */
+/* ---- matmul ------------------------------------------------------------------------------------------------ */
 
 /* Which role an axis of operand k plays, and which axis of the result it becomes. */
 typedef enum role { CONTRACTED, OWN, BATCH } role;

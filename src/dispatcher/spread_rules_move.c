@@ -1,8 +1,7 @@
 /* spread_rules_move.c: the rules of ops that move or make data: views, indexing, creation. See spread_rules.c. */
 #include "spread_rules.h"
 
-/* ---- views ----------------------------------------------------------------------------------------------------
- * */
+/* ---- views ------------------------------------------------------------------------------------------------- */
 
 static void localize_shape(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
 {
@@ -131,8 +130,7 @@ gt_err gt__plan_slice(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* ---- movement --------------------------------------------------------------------------------------------------
- * */
+/* ---- movement ---------------------------------------------------------------------------------------------- */
 
 /* A part that starts later sees the diagonal elsewhere. */
 static void localize_triangle(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
@@ -238,8 +236,7 @@ gt_err gt__plan_assign(gt_task *task, gt_plan *plan)
     return gt__rule_give(plan, like, GT_SPLIT, (unsigned)axis);
 }
 
-/* ---- creation -------------------------------------------------------------------------------------------------
- * */
+/* ---- creation ---------------------------------------------------------------------------------------------- */
 
 /* Random numbers of a part: runs of the whole tensor's elements (op.h). */
 static void localize_random(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)

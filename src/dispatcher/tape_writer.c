@@ -31,7 +31,8 @@ static void write_block(gt_tape_writer *writer)
 }
 
 /* Room for an entry's slots, its head written. */
-static gt_slot *entry_new(gt_tape_writer *writer, gt_tape_kind kind, uint64_t session, uint64_t line, unsigned slots)
+static gt_slot *entry_new(gt_tape_writer *writer, gt_tape_kind kind, uint64_t session, uint64_t line,
+                          unsigned slots)
 {
     gt_tape_entry entry = {.kind = kind, .slots = slots, .session = session, .line = line};
     if (writer->used + sizeof entry + slots * sizeof(gt_slot) > sizeof writer->entries)
@@ -75,11 +76,13 @@ static void record_segment(gt_tape_writer *writer, const gt_session *session, ui
 
 static gt_tape_kind kind_of(gt_opcode op)
 {
-    bool does = op < GT_OP_FIRST_CONTROL || op == GT_OP_data || op == GT_OP_free || op == GT_OP_fetch || op == GT_OP_sync;
+    bool does =
+        op < GT_OP_FIRST_CONTROL || op == GT_OP_data || op == GT_OP_free || op == GT_OP_fetch || op == GT_OP_sync;
     return does ? GT_TAPE_RECORD : GT_TAPE_NOTE;
 }
 
-void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, uint64_t line, const gt_slot *record)
+void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, uint64_t line,
+                            const gt_slot *record)
 {
     gt_opcode op = (gt_opcode)record->ins.op;
     unsigned length = 1u + record->ins.tail;
@@ -127,7 +130,8 @@ gt_err gt__tape_writer_new(const char *path, gt_tape_writer **out)
     }
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    gt_tape_header header = {.magic = GT_TAPE_MAGIC, .version = GT_TAPE_VERSION, .table_hash = gt__op_table_hash()};
+    gt_tape_header header = {
+        .magic = GT_TAPE_MAGIC, .version = GT_TAPE_VERSION, .table_hash = gt__op_table_hash()};
     header.wall_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
     header.checksum = gt__tape_checksum(0, &header, offsetof(gt_tape_header, checksum));
     char *to = gt__file_reserve(writer->file, sizeof header);

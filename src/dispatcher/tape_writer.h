@@ -9,7 +9,8 @@ typedef struct gt_tape_writer gt_tape_writer;
 
 gt_err gt__tape_writer_new(const char *path, gt_tape_writer **writer);
 /* A record of a client, before it is handled; `line`: of the log, or 0. */
-void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, uint64_t line, const gt_slot *record);
+void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, uint64_t line,
+                            const gt_slot *record);
 void gt__tape_writer_client(gt_tape_writer *writer, const gt_session *session, bool left);
 /* What was recorded so far becomes readable. */
 void gt__tape_writer_flush(gt_tape_writer *writer);

@@ -103,8 +103,7 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
     return w;
 }
 
-/* ---- giving and getting ---------------------------------------------------------------------------------------
- * */
+/* ---- giving and getting ------------------------------------------------------------------------------------ */
 
 /* One party's way through a collective. */
 typedef struct passage {
@@ -202,8 +201,7 @@ static void give_back(const passage *p, gt_message **messages, unsigned count)
             p->h->exchange->ops->done(p->h->exchange, messages[k]);
 }
 
-/* ---- adding up ------------------------------------------------------------------------------------------------
- * */
+/* ---- adding up --------------------------------------------------------------------------------------------- */
 
 static gt_err add(host *h, const gt_view *a, const gt_view *b, const gt_view *out)
 {
@@ -276,8 +274,7 @@ static gt_err add_up(host *h, const gt_meta *meta, const window *from, unsigned 
     return err;
 }
 
-/* ---- the two steps --------------------------------------------------------------------------------------------
- * */
+/* ---- the two steps ----------------------------------------------------------------------------------------- */
 
 /* A party's elements along an axis. */
 typedef struct range {
@@ -339,8 +336,7 @@ static void gather_step(passage *p, const gt_meta *meta, const void *data, gt_bu
     }
 }
 
-/* ---- the collectives ------------------------------------------------------------------------------------------
- * */
+/* ---- the collectives --------------------------------------------------------------------------------------- */
 
 static void even_ranges(int64_t extent, unsigned count, range *ranges)
 {

@@ -7,12 +7,11 @@
 #include "worker.h"
 
 enum {
-    MOST_SLOTS = 64 << 10,   /* of records put aside: 4 MiB; then the first of them is waited for */
+    MOST_SLOTS = 64 << 10,  /* of records put aside: 4 MiB; then the first of them is waited for */
     MOST_TENSORS = 1 << 27, /* more than a store has slots */
 };
 
-/* ---- which tensors a record touches
- * ------------------------------------------------------------------------------ */
+/* ---- which tensors a record touches ------------------------------------------------------------------------ */
 
 typedef struct touched {
     uint64_t read[GT_MAX_CAT], written[6];
@@ -107,8 +106,7 @@ static void count(gt_deferred *d, const touched *t, int change)
         d->writes[t->written[k]] += (uint32_t)change;
 }
 
-/* ---- putting aside
- * ------------------------------------------------------------------------------------------------ */
+/* ---- putting aside ----------------------------------------------------------------------------------------- */
 
 static bool put_aside(gt_deferred *d, const gt_slot *record, const touched *t)
 {
@@ -176,8 +174,7 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     return true;
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------- */
 
 void gt__deferred_run(gt_worker *worker, int wait_ms)
 {

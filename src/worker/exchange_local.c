@@ -17,7 +17,7 @@ typedef struct box {
 } box;
 
 struct gt_board {
-    pthread_mutex_t mutex; /* guards the boxes */
+    pthread_mutex_t mutex;     /* guards the boxes */
     box boxes[GT_MAX_PARTIES]; /* by worker: there before it is, so that who is faster can post to it */
 };
 

@@ -40,8 +40,7 @@ enum {
     MAX_MESH_WORKERS = 4096,
 };
 
-/* ---- the worker's side: with the mutex -------------------------------------------------------------------------
- * */
+/* ---- the worker's side: with the mutex --------------------------------------------------------------------- */
 
 static void wake(gt_mesh *mesh)
 {
@@ -174,8 +173,7 @@ static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const
         gt__link_close(stale);
 }
 
-/* ---- connecting
- * -------------------------------------------------------------------------------------------------- */
+/* ---- connecting -------------------------------------------------------------------------------------------- */
 
 /* Connecting waits for the other side's thread, which may be waiting for us: it is done on the side. */
 typedef struct attempt {
@@ -240,8 +238,7 @@ static void connect_peer(gt_mesh *mesh, int32_t worker)
     }
 }
 
-/* ---- the thread
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the thread -------------------------------------------------------------------------------------------- */
 
 static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, gt_life life)
 {
@@ -377,8 +374,7 @@ static void *mesh_main(void *argument)
     return NULL;
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- life -------------------------------------------------------------------------------------------------- */
 
 /* The address by which this machine reaches the server: what others reach us at. */
 static gt_err own_address(const char *server_host, char *own, size_t size)

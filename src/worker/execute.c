@@ -39,10 +39,11 @@ static gt_err resolve_slot(gt_worker *worker, const gt_instruction *ins, uint64_
     gt_entry *entry = gt__store_find(worker->store, slot);
     if (__builtin_expect(!entry || entry->state != GT_ENTRY_TENSOR, 0)) {
         if (!entry || entry->state == GT_ENTRY_EMPTY)
-            return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no tensor in slot %llu", gt__op_table[ins->op].name,
-                            (unsigned long long)slot);
+            return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no tensor in slot %llu",
+                            gt__op_table[ins->op].name, (unsigned long long)slot);
         if (entry->state == GT_ENTRY_FILLING)
-            return gt__fail(GT_ERR_PROTOCOL, "%s: an operand's upload is not complete", gt__op_table[ins->op].name);
+            return gt__fail(GT_ERR_PROTOCOL, "%s: an operand's upload is not complete",
+                            gt__op_table[ins->op].name);
         if (!o->poison)
             o->poison = entry->poison;
     }
@@ -103,8 +104,8 @@ static gt_err upload_from_segment(gt_worker *worker, uint64_t id, gt_view *view,
     gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, id) : NULL;
     if (!segment)
         return gt__fail(GT_ERR_INTERNAL, "upload: the segment is missing");
-    bool adopt = worker->engine->ops->host_memory && bytes >= ADOPT_BYTES && worker->store->adopted < MAX_ADOPTED &&
-                 gt__dtype_is_float((gt_dtype)view->meta.dtype);
+    bool adopt = worker->engine->ops->host_memory && bytes >= ADOPT_BYTES &&
+                 worker->store->adopted < MAX_ADOPTED && gt__dtype_is_float((gt_dtype)view->meta.dtype);
     gt_err err = gt__segment_map(segment);
     if (err == GT_OK && segment->bytes < bytes)
         err = gt__fail(GT_ERR_INTERNAL, "upload: the segment is too small");
@@ -258,7 +259,8 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
         in[k] = &entry->view;
         if (!like)
             like = in[k];
-        else if (in[k] != like && (in[k]->meta.dtype != like->meta.dtype || !gt__meta_same_shape(&in[k]->meta, &like->meta)))
+        else if (in[k] != like &&
+                 (in[k]->meta.dtype != like->meta.dtype || !gt__meta_same_shape(&in[k]->meta, &like->meta)))
             return false;
     }
     if (!like || !gt__dtype_is_float((gt_dtype)like->meta.dtype))
@@ -290,8 +292,8 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
 }
 
 /* Apart, so that the straight way does without the room that the operands of the longest record take. */
-static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail,
-                                                    gt_entry *result)
+static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_instruction *ins,
+                                                    const gt_slot *tail, gt_entry *result)
 {
     operands o;
     o.count = 0;

@@ -223,7 +223,8 @@ void gt__view_update_contiguous(gt_view *view)
 
 void gt__store_stats(const gt_store *store, gt_store_stats *stats)
 {
-    *stats = (gt_store_stats){.bytes_used = store->bytes_used, .bytes_pooled = store->bytes_held - store->bytes_used};
+    *stats =
+        (gt_store_stats){.bytes_used = store->bytes_used, .bytes_pooled = store->bytes_held - store->bytes_used};
     for (size_t slot = 0; slot < store->capacity; slot++)
         stats->tensors += store->entries[slot].state != GT_ENTRY_EMPTY;
 }

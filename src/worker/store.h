@@ -54,9 +54,9 @@ typedef struct gt_store {
     gt_entry *entries; /* by slot */
     size_t capacity;
     gt_buffer *free[GT_STORE_CLASSES];
-    gt_buffer *spare; /* buffer headers without memory */
+    gt_buffer *spare;                       /* buffer headers without memory */
     uint64_t bytes_used, bytes_held, limit; /* handed out; from the engine; the most that may be held */
-    unsigned adopted; /* buffers that are segments */
+    unsigned adopted;                       /* buffers that are segments */
 } gt_store;
 
 gt_err gt__store_new(gt_engine *engine, gt_store **store);

@@ -36,7 +36,7 @@ typedef struct gt_timing {
     uint64_t entry_last; /* the number of the record that the last entry tells of */
     unsigned entry_count;
     gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
-    uint64_t told_ns; /* where the last span that was told of ended */
+    uint64_t told_ns;                        /* where the last span that was told of ended */
 } gt_timing;
 
 void gt__timing_init(gt_timing *timing);

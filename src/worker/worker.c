@@ -26,9 +26,9 @@ static int patience_ms(const gt_worker_options *options)
 }
 
 enum {
-    RETRY_MS = 50,     /* between attempts to reach a server that is not there yet */
+    RETRY_MS = 50,        /* between attempts to reach a server that is not there yet */
     DEFERRED_WAIT_MS = 1, /* for another worker's data, before the stream is looked at again */
-    ATTEMPT_MS = 1000, /* of one that does not answer: as long as nobody looks at *stop */
+    ATTEMPT_MS = 1000,    /* of one that does not answer: as long as nobody looks at *stop */
 };
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
@@ -82,8 +82,8 @@ void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poiso
 
 /* One piece of a fetched tensor, read straight from the engine into the stream. GT_ERR_CONNECTION: nobody is there to
  * answer to. */
-static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *view, uint64_t offset, uint64_t bytes,
-                           bool last)
+static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *view, uint64_t offset,
+                           uint64_t bytes, bool last)
 {
     unsigned tail = gt__slots_for(bytes);
     gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
@@ -105,7 +105,8 @@ static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *vi
 
 static gt_err fetch_into_segment(gt_worker *worker, const gt_instruction *ins, const gt_view *view, size_t bytes)
 {
-    gt_segment *segment = worker->link->ops->segment ? worker->link->ops->segment(worker->link, ins->imm[0].u) : NULL;
+    gt_segment *segment =
+        worker->link->ops->segment ? worker->link->ops->segment(worker->link, ins->imm[0].u) : NULL;
     if (segment)
         GT_TRY(gt__segment_map(segment));
     if (!segment || ins->imm[1].u > segment->bytes || bytes > segment->bytes - ins->imm[1].u)
@@ -162,8 +163,8 @@ static void answer_stats(gt_worker *worker, uint64_t ticket)
     gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
     if (!answer)
         return;
-    answer->ins = (gt_instruction){
-        .op = GT_OP_reply, .tail = (uint16_t)tail, .flags = GT_FLAG_LAST, .result = ticket};
+    answer->ins =
+        (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)tail, .flags = GT_FLAG_LAST, .result = ticket};
     answer->ins.imm[1].u = bytes;
     memcpy(answer + 1, report, bytes);
     gt__slots_pad(answer + 1, bytes);
@@ -296,19 +297,25 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
     const char *listens = worker->exchange->ops->address(worker->exchange);
-    GT_TRY(gt__hello_send_worker(worker->link, worker->name, worker->engine->ops->name, listens, options->number - 1));
+    GT_TRY(gt__hello_send_worker(worker->link, worker->name, worker->engine->ops->name, listens,
+                                 options->number - 1));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     gt_err err;
     do {
         int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
-        err = gt__hello_wait(worker->link, look_ms > 0 && left > look_ms ? look_ms : left > 0 ? left : 1, &welcome);
+        err = gt__hello_wait(worker->link,
+                             look_ms > 0 && left > look_ms ? look_ms
+                             : left > 0                    ? left
+                                                           : 1,
+                             &welcome);
         if (err != GT_OK && stopping(options))
             return GT_OK;
     } while (err == GT_ERR_INTERRUPTED || (err == GT_ERR_TIMEOUT && gt__remaining_ms(deadline) > 0));
     GT_TRY(err);
     gt__timing_init(&worker->timing);
     GT_TRY(worker->exchange->ops->join(worker->exchange, (int32_t)welcome.number, welcome.life, welcome.key));
-    gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name, worker->link->peer);
+    gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
+            worker->link->peer);
     err = run_stream(worker, options);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
     return err;
@@ -321,7 +328,10 @@ static gt_err connect_patiently(const gt_worker_options *options, gt_link **link
     for (;;) {
         int left = gt__remaining_ms(deadline), look_ms = patience_ms(options);
         gt_err err = gt__address_connect(options->address,
-                                         look_ms > 0 && left > ATTEMPT_MS ? ATTEMPT_MS : left > 0 ? left : 1, link);
+                                         look_ms > 0 && left > ATTEMPT_MS ? ATTEMPT_MS
+                                         : left > 0                       ? left
+                                                                          : 1,
+                                         link);
         bool again = err == GT_ERR_CONNECTION || err == GT_ERR_TIMEOUT || err == GT_ERR_INTERRUPTED;
         if (!again || stopping(options) || gt__remaining_ms(deadline) == 0)
             return err;

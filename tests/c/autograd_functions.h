@@ -207,8 +207,7 @@ static gt_err run_shared(gt_tensor **in, gt_tensor **out)
 }
 
 static const function others[] = {
-    LINALG_FUNCTIONS
-    {.name = "power of a literal", .run = run_power_literal, .inputs = {{2, {2, 3}}}},
+    LINALG_FUNCTIONS{.name = "power of a literal", .run = run_power_literal, .inputs = {{2, {2, 3}}}},
     {.name = "layer_norm", .run = run_layer_norm, .inputs = {{3, {2, 2, 3}}, {2, {2, 3}}, {2, {2, 3}}}},
     {.name = "matmul", .run = run_matmul, .inputs = {{2, {2, 3}}, {2, {3, 4}}}},
     {.name = "matmul, batches", .run = run_matmul, .inputs = {{3, {2, 2, 3}}, {2, {3, 2}}}},

@@ -83,7 +83,8 @@ static gt_err run_slogdet(gt_tensor **in, gt_tensor **out)
 }
 
 /* sin(left) * middle @ cos(right), or of their sizes: something of all factors. Releases them. */
-static gt_err combine(gt_err err, gt_tensor *left, gt_tensor *middle, gt_tensor *right, bool sizes, gt_tensor **out)
+static gt_err combine(gt_err err, gt_tensor *left, gt_tensor *middle, gt_tensor *right, bool sizes,
+                      gt_tensor **out)
 {
     gt_tensor *step[3] = {NULL};
     err = err ? err : (sizes ? gt_abs : gt_sin)(left, &step[0]);

@@ -351,9 +351,8 @@ static inline void example_make(gt_opcode op, example *e)
     e->record->ins.result = 100;
     for (unsigned k = 0; k < row->operands; k++)
         e->record->ins.operand[k] = 1 + k;
-    bool creates = form >= GT_FORM_FULL,
-         computes = form <= GT_FORM_SOLVE || form == GT_FORM_ARGSORT || form == GT_FORM_TOPK ||
-                    form == GT_FORM_SAMPLE;
+    bool creates = form >= GT_FORM_FULL, computes = form <= GT_FORM_SOLVE || form == GT_FORM_ARGSORT ||
+                                                    form == GT_FORM_TOPK || form == GT_FORM_SAMPLE;
     if (creates)
         example_create(form, e);
     else if (form >= GT_FORM_CONV && form <= GT_FORM_RESAMPLE)

@@ -17,8 +17,8 @@ void *__wrap_calloc(size_t count, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
 
 static _Thread_local struct {
-    bool on, lasts;      /* it goes on, or is of one allocation */
-    unsigned after;      /* so many that succeed */
+    bool on, lasts; /* it goes on, or is of one allocation */
+    unsigned after; /* so many that succeed */
     unsigned failures;
 } shortage;
 

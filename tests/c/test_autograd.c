@@ -211,10 +211,10 @@ static const function rows[] = {
     ROW_##grad(.name = #row, .binary_pq = gt_##row, .inputs = {{2, {2, 3}}, {2, {2, 3}}})
 #define BINARY(row, types, expr, grad)                                                                            \
     ROW_##grad(.name = #row, .binary = gt_##row, .inputs = {{2, {2, 3}}, {2, {2, 3}}})                            \
-    ROW_##grad(.name = #row ", broadcast", .binary = gt_##row, .inputs = {{2, {2, 1}}, {1, {3}}})
+        ROW_##grad(.name = #row ", broadcast", .binary = gt_##row, .inputs = {{2, {2, 1}}, {1, {3}}})
 #define REDUCE(row, types, grad)                                                                                  \
     ROW_##grad(.name = #row, .reduce = gt_##row, .inputs = {{2, {2, 3}}})                                         \
-    ROW_##grad(.name = #row ", one axis", .reduce = gt_##row, .axes = 1u << 1, .inputs = {{3, {2, 3, 2}}})
+        ROW_##grad(.name = #row ", one axis", .reduce = gt_##row, .axes = 1u << 1, .inputs = {{3, {2, 3, 2}}})
 #include "gt/ops.def"
 };
 
@@ -437,8 +437,8 @@ static void test_grad(const void *argument)
     OK(gt_mul(a, b, &product));
     OK(gt_sum(a, 0, false, &total));
     OK(gt_from_data(client, GT_FLOAT64, SHAPE(2), (double[]){10, 100}, &weights));
-    OK(gt_grad((gt_tensor *[]){product, total}, (gt_tensor *[]){weights, NULL}, 2, (gt_tensor *[]){a, b, unused}, 3,
-               true, false, gradients));
+    OK(gt_grad((gt_tensor *[]){product, total}, (gt_tensor *[]){weights, NULL}, 2, (gt_tensor *[]){a, b, unused},
+               3, true, false, gradients));
     CHECK(gradients[2] == NULL && !has_grad(a) && !has_grad(b));
     holds(gradients[0], SHAPE(2), VALUES(31, 401));
     holds(gradients[1], SHAPE(2), VALUES(10, 200));

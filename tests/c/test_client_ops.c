@@ -91,7 +91,7 @@ static const elementwise_row elementwise_rows[] = {
 #define UNARY_PQ(row, types, expr, grad) ROWS_##types(ENTRY(.name = #row, .unary_pq = gt_##row, .c = c_##row))
 #define BINARY(row, types, expr, grad)                                                                            \
     ROWS_##types(ENTRY(.name = #row, .binary = gt_##row, .c = c_##row))                                           \
-    ROWS_##types(ENTRY(.name = #row ", a number", .binary_scalar = gt_##row##_scalar, .c = c_##row))
+        ROWS_##types(ENTRY(.name = #row ", a number", .binary_scalar = gt_##row##_scalar, .c = c_##row))
 #define BINARY_PQ(row, types, expr, grad) ROWS_##types(ENTRY(.name = #row, .binary_pq = gt_##row, .c = c_##row))
 #include "gt/ops.def"
 };
@@ -110,7 +110,8 @@ static gt_tensor *from_doubles(gt_client *client, const double *values)
     return tensor;
 }
 
-static gt_err run_row(const elementwise_row *r, gt_tensor *x, gt_tensor *y, double number, double p, double q, gt_tensor **out)
+static gt_err run_row(const elementwise_row *r, gt_tensor *x, gt_tensor *y, double number, double p, double q,
+                      gt_tensor **out)
 {
     if (r->unary)
         return r->unary(x, out);

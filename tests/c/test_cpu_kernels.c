@@ -211,7 +211,8 @@ static void test_special_values(const void *argument)
     CHECK(apply(k, GT_OP_sinh, -INFINITY) == -INFINITY && apply(k, GT_OP_cosh, -INFINITY) == INFINITY);
     CHECK(apply(k, GT_OP_cosh, 0) == 1 && apply(k, GT_OP_asinh, -INFINITY) == -INFINITY);
     CHECK(isnan(apply(k, GT_OP_acosh, 0.5f)) && apply(k, GT_OP_acosh, INFINITY) == INFINITY);
-    CHECK(apply(k, GT_OP_atanh, 1) == INFINITY && isnan(apply(k, GT_OP_atanh, 2)) && isnan(apply(k, GT_OP_tan, INFINITY)));
+    CHECK(apply(k, GT_OP_atanh, 1) == INFINITY && isnan(apply(k, GT_OP_atanh, 2)) &&
+          isnan(apply(k, GT_OP_tan, INFINITY)));
     CHECK(isnan(apply(k, GT_OP_sin, INFINITY)) && isnan(apply(k, GT_OP_cos, -INFINITY)));
     CHECK(isnan(apply(k, GT_OP_relu, NAN)) && same(apply(k, GT_OP_relu, -0.0f), 0.0f));
     CHECK(apply(k, GT_OP_sign, NAN) == 0 && same(apply(k, GT_OP_abs, -0.0f), 0.0f));
@@ -228,14 +229,16 @@ static void test_special_values(const void *argument)
 /* Two operands: every pair of these as the C library has it, and pairs of moderate numbers closely. */
 static void check_pairs(gt_opcode op, float (*library)(float, float), double (*exact)(double, double), double ulps)
 {
-    static const float special[] = {0, -0.0f, INFINITY, -INFINITY, NAN, 1, -1, 2, -3.5f, 1e-45f, 1e30f, -1e-30f, 3e38f};
+    static const float special[] = {0, -0.0f, INFINITY, -INFINITY, NAN,     1,    -1,
+                                    2, -3.5f, 1e-45f,   1e30f,     -1e-30f, 3e38f};
     const gt_kernels *k = gt__kernels_choose();
     const char *name = gt__op_table[op].name;
     for (int i = 0; i < COUNT(special); i++)
         for (int j = 0; j < COUNT(special); j++) {
             float x = special[i], y = special[j], got = apply_two(k, op, x, y), want = library(x, y);
             if (!CHECK(same(got, want) || error_ulps(got, exact((double)x, (double)y)) <= ulps))
-                fprintf(stderr, "  %s(%g, %g): got %g, want %g\n", name, (double)x, (double)y, (double)got, (double)want);
+                fprintf(stderr, "  %s(%g, %g): got %g, want %g\n", name, (double)x, (double)y, (double)got,
+                        (double)want);
         }
     double worst = 0;
     for (int i = 0; i < 200000; i++) {

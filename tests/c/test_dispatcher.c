@@ -446,8 +446,7 @@ static void test_lost_and_consumed(const void *argument)
     while ((record->ins.op != GT_OP_welcome || record->ins.imm[1].i != 2) && !client->dead);
     CHECK(receive(client, record) && record->ins.op == GT_OP_welcome && record->ins.imm[1].i == 1);
     send_full(client, 2, 4, 1.0);
-    send_ins(client, (gt_instruction){
-                         .op = GT_OP_add, .flags = GT_FLAG_CONSUMES, .result = 3, .operand = {2, 1}});
+    send_ins(client, (gt_instruction){.op = GT_OP_add, .flags = GT_FLAG_CONSUMES, .result = 3, .operand = {2, 1}});
     send_ins(client, (gt_instruction){.op = GT_OP_sync, .result = 9});
     gt__link_flush(client);
     CHECK(receive(other, record) && record->ins.op == GT_OP_full);
@@ -529,8 +528,12 @@ static void test_worker_leaves_upload(const void *argument)
     float *elements = (float *)(record + 2);
     unsigned slots = PIECE / sizeof(gt_slot);
     memset(record, 0, sizeof record);
-    record->ins = (gt_instruction){
-        .op = GT_OP_upload, .dtype = GT_FLOAT32, .rank = 1, .tail = (uint16_t)(1 + slots), .result = 1, .scope = 1};
+    record->ins = (gt_instruction){.op = GT_OP_upload,
+                                   .dtype = GT_FLOAT32,
+                                   .rank = 1,
+                                   .tail = (uint16_t)(1 + slots),
+                                   .result = 1,
+                                   .scope = 1};
     record->ins.imm[0].u = 2 * PIECE;
     record[1].i64[0] = ELEMENTS;
     for (int k = 0; k < ELEMENTS / 2; k++)

@@ -90,7 +90,8 @@ static void binary_case(gt_opcode op, const int64_t *size_a, const int64_t *size
     bool slope = is_slope(op);
     tensor a = tensor_new(dtype_a, size_a, how, how % 2 || slope ? PLAIN : ANY);
     /* Both engines refuse to divide integers by zero; mostly they should not have to. */
-    tensor b = tensor_new(dtype_b, size_b, (layout)((how * 2 + 1) % LAYOUTS), how == CONTIGUOUS && !slope ? ANY : NONZERO);
+    tensor b = tensor_new(dtype_b, size_b, (layout)((how * 2 + 1) % LAYOUTS),
+                          how == CONTIGUOUS && !slope ? ANY : NONZERO);
     operation o = operation_new(op, 2, &a, &b, NULL);
     o.ins.imm[0].f = 0.5;
     o.ins.imm[1].f = draw_integer(0, 4) ? 2 : INFINITY;
@@ -522,7 +523,8 @@ static void layer_norm_case(gt_opcode op, const tensor *a)
         tensor bias = tensor_new((gt_dtype)meta->dtype, line, how, PLAIN);
         tensor gradient = tensor_new((gt_dtype)meta->dtype, whole, how, PLAIN);
         bool forward = op == GT_OP_layer_norm;
-        operation o = forward ? operation_new(op, 3, a, &weight, &bias) : operation_new(op, 3, &gradient, a, &weight);
+        operation o =
+            forward ? operation_new(op, 3, a, &weight, &bias) : operation_new(op, 3, &gradient, a, &weight);
         o.ins.imm[0].i = first;
         o.ins.imm[1].f = 0.1;
         o.terms = (double)meta->numel + 64; /* of what cancels */
@@ -713,8 +715,8 @@ static void (*const generators[])(gt_opcode) = {
 /* The worker answers these itself. */
 static bool needs_no_engine(gt_form form)
 {
-    return form == GT_FORM_PERMUTE || form == GT_FORM_EXPAND || form == GT_FORM_SLICE || form == GT_FORM_DIAGONAL ||
-           form == GT_FORM_UNFOLD || form == GT_FORM_UPLOAD || form == GT_FORM_CONTROL;
+    return form == GT_FORM_PERMUTE || form == GT_FORM_EXPAND || form == GT_FORM_SLICE ||
+           form == GT_FORM_DIAGONAL || form == GT_FORM_UNFOLD || form == GT_FORM_UPLOAD || form == GT_FORM_CONTROL;
 }
 
 static void test_row(const void *argument)

@@ -330,8 +330,7 @@ static void party_finish(party *p)
     gt_store_stats stats;
     if (p->err == GT_OK)
         for (int64_t k = 0; k < p->out.meta.numel; k++)
-            if (!CHECK(((const float *)p->out.data)[k] ==
-                       expected_at(p->call.op, k / columns, p->whole.shape[0])))
+            if (!CHECK(((const float *)p->out.data)[k] == expected_at(p->call.op, k / columns, p->whole.shape[0])))
                 break;
     if (p->call.buffer)
         gt__buffer_release(p->store, p->call.buffer);

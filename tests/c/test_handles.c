@@ -97,7 +97,8 @@ static void test_against_model(const void *argument)
                 at = (int)numbers_below(&n, m.count);
                 id = m.id[at];
             }
-            CHECK_EQ(remove_id(&table, id), at >= 0 ? (int64_t)m.slot[at] : -1); /* sometimes one that is not there */
+            CHECK_EQ(remove_id(&table, id),
+                     at >= 0 ? (int64_t)m.slot[at] : -1); /* sometimes one that is not there */
             if (at >= 0) {
                 m.id[at] = m.id[--m.count];
                 m.slot[at] = m.slot[m.count];

@@ -249,7 +249,8 @@ static void test_leaving_a_full_ring(const void *argument)
     while (server_statistic(good, 1, "\"workers\"", "sessions") != 2)
         if (!CHECK(gt__remaining_ms(deadline)))
             break;
-    CHECK_EQ(server_statistic(good, 1, "\"workers\"", "tensors"), tensors); /* not given back before they are free */
+    CHECK_EQ(server_statistic(good, 1, "\"workers\"", "tensors"),
+             tensors); /* not given back before they are free */
     pthread_create(&thread, NULL, accountant_thread, &a);
     CHECK(tensors_become(good, 0));
     for (uint64_t id = 1; id <= TENSORS; id++)
@@ -325,7 +326,8 @@ static void test_long_answers(const void *argument)
     }
     CHECK_EQ(server_statistic(good, 1, "\"workers\"", "sessions"), 2);
     long grown = peak_kilobytes() - before;
-    CHECK(CHECK_SANITIZED || grown < (128 + 64) * 1024); /* 128 MiB: the assign's. Sanitizers have memory of their own */
+    CHECK(CHECK_SANITIZED ||
+          grown < (128 + 64) * 1024); /* 128 MiB: the assign's. Sanitizers have memory of their own */
     CHECK(receive_long(deaf, 2, 3.0f));
     CHECK(receive_long(deaf, 3, 3.0f));
     CHECK(session_works(deaf, 100));

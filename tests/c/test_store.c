@@ -310,7 +310,8 @@ static void random_diagonal(numbers *n, const gt_meta *from, gt_instruction *ins
 
 static void random_windows(numbers *n, const gt_meta *from, gt_slot *tail)
 {
-    int64_t axis = from->rank ? (int64_t)numbers_below(n, from->rank) : 0, size = from->rank ? from->shape[axis] : 1;
+    int64_t axis = from->rank ? (int64_t)numbers_below(n, from->rank) : 0,
+            size = from->rank ? from->shape[axis] : 1;
     tail->i64[0] = axis;
     tail->i64[1] = (int64_t)numbers_below(n, (uint64_t)(size < 3 ? size : 3) + 1);
     tail->i64[2] = numbers_below(n, 16) ? 1 + (int64_t)numbers_below(n, 4) : INT64_MAX;

@@ -302,8 +302,7 @@ gt_err gt__reference_im2col(const gt_call *call)
     return GT_OK;
 }
 
-/* ---- resample: one axis, each element from at most four
- * -------------------------------------------------------- */
+/* ---- resample: one axis, each element from at most four ---------------------------------------------------- */
 
 enum { MOST_SOURCES = 4 };
 
