@@ -28,8 +28,7 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
         return NULL;
     node->references = 1;
     node->op = (uint16_t)op;
-    node->consumed = node->keeps_gradient = false;
-    node->saved_mask = 0;
+    node->consumed = node->keeps_gradient = node->keeps_values = false;
     node->count = 0;
     node->client = client;
     node->sequence = client->next_node++;
@@ -156,10 +155,14 @@ gt_err gt__tensor_detach(gt_tensor *tensor, gt_tensor **out)
 
 static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, gt_tensor **out)
 {
-    node->saved_mask = (uint8_t)saves;
+    if (node->operands[0].node)
+        saves |= saves >> GT_SAVE_FOR_0;
+    if (node->count > 1 && node->operands[1].node)
+        saves |= saves >> GT_SAVE_FOR_1;
     for (unsigned k = 0; k < node->count && k < GT_MAX_OPERANDS; k++)
         if (saves >> k & 1 && in[k])
             node->saved[k] = gt_tensor_retain(in[k]);
+    node->keeps_values = saves & GT_SAVE_OUT || node->saved[0] || node->saved[1] || node->saved[2];
     if (!(saves & GT_SAVE_OUT))
         return GT_OK;
     /* The node keeps the value itself; what the caller gets is an alias that points to the node. */
@@ -536,7 +539,7 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
 {
     bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
     gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
-    if (node->consumed)
+    if (node->consumed && node->keeps_values)
         return gt__fail(GT_ERR_VALUE, "trying to backward through the graph a second time; specify retain_graph=True "
                                       "the first time");
     if (node->count > GT_MAX_OPERANDS) {

@@ -11,12 +11,14 @@
 
 #include "client.h"
 
-/* What a rule wants kept from the forward pass. */
+/* What a rule wants kept from the forward pass: in any case, or (shifted) for the gradient of operand 0 or 1 alone. */
 enum {
     GT_SAVE_0 = 1 << 0, /* operand 0's value */
     GT_SAVE_1 = 1 << 1,
     GT_SAVE_2 = 1 << 2,
     GT_SAVE_OUT = 1 << 3,
+    GT_SAVE_FOR_0 = 4,
+    GT_SAVE_FOR_1 = 8,
 };
 
 /*
@@ -49,7 +51,7 @@ struct gt_node {
     uint16_t op; /* GT_OP_INVALID: a leaf */
     bool consumed;
     bool keeps_gradient; /* retain_grad(): a gradient is kept though this is no leaf */
-    uint8_t saved_mask;
+    bool keeps_values;   /* saved ones, until a pass consumes them */
     unsigned count; /* operands */
     gt_client *client;
     uint64_t sequence; /* grows with every node */

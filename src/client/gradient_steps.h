@@ -252,6 +252,9 @@ static gt_tensor *operand_tensor(frame *f, unsigned k, gt_tensor *saved, gt_tens
 #define Y GT_SAVE_1
 #define Z GT_SAVE_2
 #define OUT GT_SAVE_OUT
+/* What only the gradient of x, or of y, takes: where that is not wanted, nothing need be kept for it. */
+#define FOR_X(saves) ((saves) << GT_SAVE_FOR_0)
+#define FOR_Y(saves) ((saves) << GT_SAVE_FOR_1)
 /* The numbers of a _PQ row. */
 #define P (f->node->ins.imm[0].f)
 #define Q (f->node->ins.imm[1].f)

@@ -15,7 +15,7 @@
 #define ENTRY_NONE(name)
 static const struct {
     void (*rule)(frame *);
-    uint8_t saves;
+    uint16_t saves;
 } rules[GT_OP_COUNT] = {
 #define OP(name, form, types, grad) ENTRY_##grad(name)
 #include "ops.def"

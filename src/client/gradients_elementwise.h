@@ -202,13 +202,13 @@ RULE(sub, 0)
     GY(NEG(f->g));
 }
 
-RULE(mul, X | Y)
+RULE(mul, FOR_X(Y) | FOR_Y(X))
 {
     GX(with_operand(f, GT_OP_mul, f->g, 1));
     GY(with_operand(f, GT_OP_mul, f->g, 0));
 }
 
-RULE(div, Y | OUT)
+RULE(div, Y | FOR_Y(OUT))
 {
     gt_tensor *quotient = with_operand(f, GT_OP_div, f->g, 1);
     GX(quotient);
@@ -241,7 +241,7 @@ static gt_tensor *power_gradient_exponent(frame *f)
     return MUL(f->g, zero_where(f, flat, slope));
 }
 
-RULE(pow, X | Y | OUT)
+RULE(pow, X | Y | FOR_Y(OUT))
 {
     GX(power_gradient_base(f));
     GY(power_gradient_exponent(f));

@@ -205,7 +205,7 @@ static gt_tensor *transposed_product(frame *f, gt_tensor *a, gt_tensor *b, bool 
     return other_way ? swap_last(f, matmul(f, swap_last(f, b), a)) : matmul(f, swap_last(f, a), b);
 }
 
-RULE(matmul, X | Y)
+RULE(matmul, FOR_X(Y) | FOR_Y(X))
 {
     const gt_meta *a = &f->node->operands[0].meta, *b = &f->node->operands[1].meta;
     gt_tensor *left = as_matrix(f, f->x, true), *right = as_matrix(f, f->y, false), *g = f->g;

@@ -32,7 +32,7 @@ static gt_tensor *bias_gradient(frame *f)
     return reduce(f, GT_OP_sum, f->g, ((1u << f->g->meta.rank) - 1) & ~2u, false);
 }
 
-RULE(conv, X | Y)
+RULE(conv, FOR_X(Y) | FOR_Y(X))
 {
     GX(windowed(f, GT_OP_conv_input, f->g, f->y, operand(f, 0)));
     GY(windowed(f, GT_OP_conv_weight, f->g, f->x, operand(f, 1)));
@@ -40,7 +40,7 @@ RULE(conv, X | Y)
         GZ(bias_gradient(f));
 }
 
-RULE(conv_input, X | Y)
+RULE(conv_input, FOR_X(Y) | FOR_Y(X))
 {
     GX(windowed(f, GT_OP_conv, f->g, f->y, operand(f, 0)));
     GY(windowed(f, GT_OP_conv_weight, f->x, f->g, operand(f, 1)));
@@ -48,7 +48,7 @@ RULE(conv_input, X | Y)
         GZ(bias_gradient(f));
 }
 
-RULE(conv_weight, X | Y)
+RULE(conv_weight, FOR_X(Y) | FOR_Y(X))
 {
     GX(windowed(f, GT_OP_conv, f->y, f->g, operand(f, 0)));
     GY(windowed(f, GT_OP_conv_input, f->x, f->g, operand(f, 1)));

@@ -111,6 +111,46 @@ def test_a_long_chain_with_inputs():
     assert gt.grad(y.sum(), x)[0].item() == 1
 
 
+# ---- what is kept ------------------------------------------------------------------------------------------------
+
+
+KEEPING = {
+    'add': lambda x, y: x + y.detach() - x, 'mean': lambda x, y: x.mean(0),
+    'views': lambda x, y: x.t()[0].reshape(1, -1), 'product': lambda x, y: x * y, 'quotient': lambda x, y: x / y,
+    'square': lambda x, y: x * x,
+}
+
+
+@pytest.mark.parametrize('name', KEEPING)
+def test_only_what_was_kept_can_be_used_up(name):
+    """A second pass is refused where the first one dropped something, and there alone."""
+    def twice(library):
+        x, y = leaf(library, [[1.0, 2.0]]), leaf(library, [[3.0, 4.0]])
+        total = KEEPING[name](x, y).sum()
+        total.backward()
+        try:
+            total.backward()
+        except RuntimeError:
+            return [library.tensor(-1.0)]
+        return [x.grad]
+    same(twice)
+
+
+def test_values_that_no_gradient_takes_are_not_kept():
+    """x is of no use where its product with a constant is differentiated: its memory is free at once."""
+    def tensors():
+        gc.collect()
+        gt.synchronize()
+        return sum(client['tensors'] for client in gt.debug.memory()['clients'].values())
+
+    x, constant = leaf(gt, [[1.0, 2.0], [3.0, 4.0]]), gt.tensor([[2.0, 3.0], [4.0, 5.0]])
+    before = tensors()
+    total = ((x + 1.0) * constant @ constant / constant).sum()
+    assert tensors() == before + 1  # the total
+    total.backward()
+    np.testing.assert_allclose(x.grad.numpy(), ((1 / constant) @ constant.t() * constant).numpy(), rtol=1e-6)
+
+
 # ---- several outputs ---------------------------------------------------------------------------------------------
 
 
