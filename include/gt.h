@@ -35,18 +35,18 @@ extern "C" {
 
 /* ---- errors ------------------------------------------------------------------------------------------------ */
 
-#define GT_ERRORS(E)                                                                                           \
-    E(OK, "ok")                                                                                                \
-    E(ERR_VALUE, "invalid value")                                                                              \
-    E(ERR_TYPE, "invalid dtype")                                                                               \
-    E(ERR_INDEX, "index out of range")                                                                         \
-    E(ERR_MEMORY, "out of memory")                                                                             \
-    E(ERR_CONNECTION, "connection failed")                                                                     \
-    E(ERR_TIMEOUT, "timed out")                                                                                \
-    E(ERR_PROTOCOL, "protocol error")                                                                          \
-    E(ERR_INTERRUPTED, "interrupted")                                                                          \
-    E(ERR_LINALG, "linear algebra failed")                                                                     \
-    E(ERR_UNSUPPORTED, "unsupported")                                                                          \
+#define GT_ERRORS(E)                                                                                              \
+    E(OK, "ok")                                                                                                   \
+    E(ERR_VALUE, "invalid value")                                                                                 \
+    E(ERR_TYPE, "invalid dtype")                                                                                  \
+    E(ERR_INDEX, "index out of range")                                                                            \
+    E(ERR_MEMORY, "out of memory")                                                                                \
+    E(ERR_CONNECTION, "connection failed")                                                                        \
+    E(ERR_TIMEOUT, "timed out")                                                                                   \
+    E(ERR_PROTOCOL, "protocol error")                                                                             \
+    E(ERR_INTERRUPTED, "interrupted")                                                                             \
+    E(ERR_LINALG, "linear algebra failed")                                                                        \
+    E(ERR_UNSUPPORTED, "unsupported")                                                                             \
     E(ERR_INTERNAL, "internal error")
 
 typedef enum gt_err {
@@ -123,8 +123,8 @@ GT_API gt_err gt_arange(gt_client *client, gt_dtype dtype, double start, double 
 GT_API gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, gt_tensor **out);
 GT_API gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out);
 GT_API gt_err gt_randn(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out);
-GT_API gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low, int64_t high,
-                         gt_tensor **out);
+GT_API gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low,
+                         int64_t high, gt_tensor **out);
 /* The numbers 0 .. n-1 in random order. */
 GT_API gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tensor **out);
 /* 1 with probability p, elementwise, else 0. */
@@ -135,16 +135,17 @@ GT_API gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replaceme
 /* ---- elementwise and reductions: one function a row of the op table ----------------------------------------- */
 
 #define UNARY(name, types, expr, grad) GT_API gt_err gt_##name(gt_tensor *a, gt_tensor **out);
-#define UNARY_PQ(name, types, expr, grad) GT_API gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out);
-#define BINARY(name, types, expr, grad)                                                                        \
-    GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out);                                      \
+#define UNARY_PQ(name, types, expr, grad)                                                                         \
+    GT_API gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out);
+#define BINARY(name, types, expr, grad)                                                                           \
+    GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out);                                         \
     GT_API gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out);
-#define BINARY_PQ(name, types, expr, grad)                                                                     \
+#define BINARY_PQ(name, types, expr, grad)                                                                        \
     GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out);
-#define TERNARY(name, types, expr, grad)                                                                       \
+#define TERNARY(name, types, expr, grad)                                                                          \
     GT_API gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor *c, gt_tensor **out);
 /* axes: bit k set means axis k; 0 means all of them. */
-#define REDUCE(name, types, grad)                                                                              \
+#define REDUCE(name, types, grad)                                                                                 \
     GT_API gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out);
 #include "gt/ops.def"
 
@@ -164,11 +165,12 @@ GT_API gt_err gt_log_softmax(gt_tensor *a, int axis, gt_tensor **out);
 
 GT_API gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out);
 /* Mean 0 and variance 1 over axis `first` and those after it, times weight, plus bias (their shape; either may be NULL). */
-GT_API gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps, gt_tensor **out);
+GT_API gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps,
+                            gt_tensor **out);
 GT_API gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out);
 GT_API gt_err gt_copy(gt_tensor *a, gt_tensor **out);
 GT_API gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out); /* one size may be -1 */
-GT_API gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out);               /* rank axes */
+GT_API gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out);                /* rank axes */
 GT_API gt_err gt_transpose(gt_tensor *a, int axis0, int axis1, gt_tensor **out);
 GT_API gt_err gt_expand(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out);
 /* start, step, count: one of each per axis of a; step may be negative. */
@@ -204,23 +206,24 @@ GT_API gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor
  */
 GT_API gt_err gt_conv(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride,
                       const int64_t *padding, const int64_t *dilation, int64_t groups, gt_tensor **out);
-GT_API gt_err gt_conv_transpose(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride,
-                                const int64_t *padding, const int64_t *output_padding, int64_t groups,
-                                const int64_t *dilation, gt_tensor **out);
-GT_API gt_err gt_max_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
-                          const int64_t *dilation, bool ceil_mode, gt_tensor **out);
+GT_API gt_err gt_conv_transpose(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial,
+                                const int64_t *stride, const int64_t *padding, const int64_t *output_padding,
+                                int64_t groups, const int64_t *dilation, gt_tensor **out);
+GT_API gt_err gt_max_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride,
+                          const int64_t *padding, const int64_t *dilation, bool ceil_mode, gt_tensor **out);
 /* Where the maxima are: flat positions in the last `spatial` axes. */
 GT_API gt_err gt_max_pool_index(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride,
                                 const int64_t *padding, const int64_t *dilation, bool ceil_mode, gt_tensor **out);
-GT_API gt_err gt_avg_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
-                          bool ceil_mode, bool count_include_pad, int64_t divisor_override, gt_tensor **out);
+GT_API gt_err gt_avg_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride,
+                          const int64_t *padding, bool ceil_mode, bool count_include_pad, int64_t divisor_override,
+                          gt_tensor **out);
 /* Windows that divide each axis into `size` parts. */
 GT_API gt_err gt_adaptive_avg_pool(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out);
 GT_API gt_err gt_adaptive_max_pool(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out);
 GT_API gt_err gt_adaptive_max_pool_index(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out);
 /* (N, C, ...) to (N, C * kernel, windows): each window a column; and back, where overlaps add up. */
-GT_API gt_err gt_im2col(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
-                        const int64_t *dilation, gt_tensor **out);
+GT_API gt_err gt_im2col(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride,
+                        const int64_t *padding, const int64_t *dilation, gt_tensor **out);
 GT_API gt_err gt_col2im(gt_tensor *columns, int spatial, const int64_t *size, const int64_t *kernel,
                         const int64_t *stride, const int64_t *padding, const int64_t *dilation, gt_tensor **out);
 
@@ -233,8 +236,8 @@ typedef enum gt_resample_mode {
 } gt_resample_mode;
 
 /* One axis with `size` elements instead. scale, if not 0, is the one to compute positions with: size / old size, unrounded. */
-GT_API gt_err gt_resample(gt_tensor *a, int axis, int64_t size, gt_resample_mode mode, bool align_corners, double scale,
-                          gt_tensor **out);
+GT_API gt_err gt_resample(gt_tensor *a, int axis, int64_t size, gt_resample_mode mode, bool align_corners,
+                          double scale, gt_tensor **out);
 
 /* ---- linear algebra ------------------------------------------------------------------------------------------ */
 

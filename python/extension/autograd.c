@@ -36,9 +36,10 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     if ((tensor->node != NULL) == wanted)
         return 0;
     if (!is_leaf(tensor)) {
-        PyErr_SetString(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables. If you want to "
-                                            "use a computed variable in a subgraph that doesn't require "
-                                            "differentiation use var_no_grad = var.detach().");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "you can only change requires_grad flags of leaf variables. If you want to "
+                        "use a computed variable in a subgraph that doesn't require "
+                        "differentiation use var_no_grad = var.detach().");
         return -1;
     }
     if (own_tensor(self) < 0)
@@ -200,7 +201,8 @@ int gt__py_set_value(PyObject *self, gt_tensor *value)
 {
     TensorObject *object = (TensorObject *)self;
     gt_tensor *old = object->tensor, *alias;
-    bool moves = value->client != old->client; /* the leaf belongs to the tape of its client: there a new one begins */
+    bool moves =
+        value->client != old->client; /* the leaf belongs to the tape of its client: there a new one begins */
     gt_err err = gt__tensor_alias(value, is_leaf(old) && !moves ? old->node : NULL, &alias);
     if (err == GT_OK && moves && old->node && is_leaf(old) && (err = gt__tensor_require_grad(alias)) != GT_OK)
         gt_tensor_release(alias);
@@ -248,8 +250,8 @@ static PyObject *method_detach_(PyObject *self, PyObject *unused)
 /* Tensors of a sequence, or of one Tensor. `tensors` holds references of ours. None gives NULL where allowed. */
 static int collect(PyObject *object, const char *what, bool none_allowed, gt_tensor ***tensors, Py_ssize_t *count)
 {
-    PyObject *list = gt__py_is_tensor(object) || object == Py_None ? PyTuple_Pack(1, object)
-                                                                   : PySequence_Tuple(object);
+    PyObject *list =
+        gt__py_is_tensor(object) || object == Py_None ? PyTuple_Pack(1, object) : PySequence_Tuple(object);
     if (!list)
         return -1;
     *count = PyTuple_GET_SIZE(list);
@@ -309,7 +311,8 @@ static PyObject *run_backward(gt_tensor **outputs, gt_tensor **gradients, Py_ssi
             return PyErr_Format(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
         }
     }
-    gt_err err = gt__autograd_run(outputs, gradients, (unsigned)count, wanted, (unsigned)wanted_count, NULL, options);
+    gt_err err =
+        gt__autograd_run(outputs, gradients, (unsigned)count, wanted, (unsigned)wanted_count, NULL, options);
     release_all(wanted, wanted_count);
     return err == GT_OK ? Py_NewRef(Py_None) : raise_run(err);
 }
@@ -377,15 +380,14 @@ static PyObject *wrap_results(gt_tensor **results, Py_ssize_t count)
 
 static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"outputs",      "inputs",       "grad_outputs",
-                                        "retain_graph", "create_graph", "allow_unused", "is_grads_batched",
-                                        "materialize_grads"};
+    static const char *const names[] = {"outputs",      "inputs",       "grad_outputs",     "retain_graph",
+                                        "create_graph", "allow_unused", "is_grads_batched", "materialize_grads"};
     (void)module;
     PyObject *values[8], *answer = NULL;
     bool materialize = false, batched = false;
     gt_backward_options options = {0};
-    if (gt__py_parse("grad", args, nargs, kwnames, names, 8, 8, values) < 0 || gt__py_flag(values[6], &batched) < 0 ||
-        gt__py_flag(values[7], &materialize) < 0)
+    if (gt__py_parse("grad", args, nargs, kwnames, names, 8, 8, values) < 0 ||
+        gt__py_flag(values[6], &batched) < 0 || gt__py_flag(values[7], &materialize) < 0)
         return NULL;
     if (!values[0] || !values[1]) {
         PyErr_SetString(PyExc_TypeError, "grad() needs outputs and inputs");
@@ -420,11 +422,12 @@ static PyObject *py_grad(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         PyErr_NoMemory();
         goto done;
     }
-    gt_err err = gt__autograd_run(outputs, gradients, (unsigned)count, inputs, (unsigned)input_count, results, options);
+    gt_err err =
+        gt__autograd_run(outputs, gradients, (unsigned)count, inputs, (unsigned)input_count, results, options);
     for (Py_ssize_t k = 0; err == GT_OK && materialize && k < input_count; k++)
         if (!results[k])
-            err = gt_full(inputs[k]->client, (gt_dtype)inputs[k]->meta.dtype, inputs[k]->meta.rank, inputs[k]->meta.shape,
-                          0.0, &results[k]);
+            err = gt_full(inputs[k]->client, (gt_dtype)inputs[k]->meta.dtype, inputs[k]->meta.rank,
+                          inputs[k]->meta.shape, 0.0, &results[k]);
     answer = err == GT_OK ? wrap_results(results, input_count) : raise_run(err);
 done:
     release_all(outputs, count);
@@ -555,7 +558,8 @@ static PyObject *py_tape(PyObject *module, PyObject *unused)
 
 PyMethodDef gt__py_autograd_methods[] = {
     FAST("requires_grad_", method_requires_grad, "requires_grad_(requires_grad=True)"),
-    FAST("backward", method_backward, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)"),
+    FAST("backward", method_backward,
+         "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)"),
     NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
@@ -564,7 +568,10 @@ PyMethodDef gt__py_autograd_methods[] = {
 };
 
 PyGetSetDef gt__py_autograd_attributes[] = {
-    {.name = "requires_grad", .get = get_requires_grad, .set = set_requires_grad, .doc = "whether a gradient is wanted"},
+    {.name = "requires_grad",
+     .get = get_requires_grad,
+     .set = set_requires_grad,
+     .doc = "whether a gradient is wanted"},
     {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
     {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},
     {.name = "grad_fn", .get = get_grad_fn, .doc = "the name of the recorded op, or None"},

@@ -472,7 +472,8 @@ static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
     static const char *const names[] = {"workers"};
     PyObject *values[1];
     bool workers = false;
-    if (gt__py_parse("stats", args, nargs, kwnames, names, 1, 1, values) < 0 || gt__py_flag(values[0], &workers) < 0)
+    if (gt__py_parse("stats", args, nargs, kwnames, names, 1, 1, values) < 0 ||
+        gt__py_flag(values[0], &workers) < 0)
         return NULL;
     gt_client *client = gt__py_client();
     char *json;
@@ -507,7 +508,8 @@ PyMethodDef gt__py_connect_functions[] = {
      .ml_meth = py_manual_seed,
      .ml_flags = METH_O,
      .ml_doc = "manual_seed(seed): make random numbers repeat from here."},
-    FAST("stats", py_stats, "stats(workers=False): the dispatcher's statistics as JSON; if workers, once they reported."),
+    FAST("stats", py_stats,
+         "stats(workers=False): the dispatcher's statistics as JSON; if workers, once they reported."),
     NOARGS("_close_all", close_all, "Close every client; runs at exit."),
     {.ml_name = NULL},
 };

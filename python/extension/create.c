@@ -89,7 +89,8 @@ static PyObject *draw(const Creation *creation, gt_opcode op, int64_t low, int64
     if (op == GT_OP_randint)
         err = gt_randint(client, creation->dtype, creation->rank, creation->shape, low, high, &out);
     else
-        err = (op == GT_OP_rand ? gt_rand : gt_randn)(client, creation->dtype, creation->rank, creation->shape, &out);
+        err = (op == GT_OP_rand ? gt_rand : gt_randn)(client, creation->dtype, creation->rank, creation->shape,
+                                                      &out);
     PyObject *object = finish(creation, err, out);
     if (borrowed && gt__py_generator_leave(creation->generator, client, ours) < 0)
         Py_CLEAR(object);
@@ -187,8 +188,9 @@ static int bounds(PyObject *low_object, PyObject *high_object, int64_t *low, int
     if (gt__py_int64(high_object ? high_object : low_object, high) < 0)
         return -1;
     if (*low >= *high)
-        PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                     (long long)*low, (long long)*high);
+        PyErr_Format(PyExc_RuntimeError,
+                     "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)*low,
+                     (long long)*high);
     return *low < *high ? 0 : -1;
 }
 
@@ -325,8 +327,8 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
     gt_tensor *out = NULL;
     gt_tensor *exact = NULL; /* integers are cut off at the end: a step may be a fraction */
     bool whole = !gt__dtype_is_float(creation.dtype);
-    gt_err err = gt__emit_arange(creation.client, whole ? GT_FLOAT64 : creation.dtype, steps, GT_LITERAL_FLOAT, first, step,
-                                 whole ? &exact : &out);
+    gt_err err = gt__emit_arange(creation.client, whole ? GT_FLOAT64 : creation.dtype, steps, GT_LITERAL_FLOAT,
+                                 first, step, whole ? &exact : &out);
     if (err == GT_OK && whole)
         err = gt_cast(exact, creation.dtype, &out);
     gt_tensor_release(exact);

@@ -102,7 +102,8 @@ static bool is_text(PyObject *object)
 
 static int refuse_text(PyObject *object)
 {
-    PyErr_Format(PyExc_TypeError, "cannot make a tensor from %s %R: expected a number", Py_TYPE(object)->tp_name, object);
+    PyErr_Format(PyExc_TypeError, "cannot make a tensor from %s %R: expected a number", Py_TYPE(object)->tp_name,
+                 object);
     return -1;
 }
 

@@ -36,7 +36,7 @@ static struct {
 };
 
 static int add_function(PyObject *functions, PyObject *tensor_type, PyObject *operators, const char *operator,
-                        PyMethodDef *function)
+                        PyMethodDef * function)
 {
     PyObject *method = PyObject_GetAttrString(tensor_type, function->ml_name);
     PyObject *reflected = PyObject_GetAttrString(operators, operator);
@@ -57,7 +57,7 @@ int gt__py_functions_init(PyObject *module)
     PyObject *tensor_type = PyObject_GetAttrString(module, "Tensor");
     int status = functions && operators && tensor_type ? 0 : -1;
     for (size_t k = 0; status == 0 && k < sizeof either / sizeof *either; k++)
-        status = add_function(functions, tensor_type, operators, either[k].operator, &either[k].function);
+        status = add_function(functions, tensor_type, operators, either[k].operator, & either[k].function);
     if (status == 0)
         status = PyModule_AddObjectRef(module, "either_order", functions);
     Py_XDECREF(functions);

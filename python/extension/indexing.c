@@ -525,7 +525,8 @@ static PyObject *method_index_put(PyObject *self, gt_py_args args, Py_ssize_t na
     static const char *const names[] = {"indices", "values", "accumulate"};
     PyObject *values[3];
     bool accumulate = false;
-    if (gt__py_parse("index_put", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_flag(values[2], &accumulate) < 0)
+    if (gt__py_parse("index_put", args, nargs, kwnames, names, 3, 3, values) < 0 ||
+        gt__py_flag(values[2], &accumulate) < 0)
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "index_put() needs indices and values");

@@ -505,8 +505,8 @@ static PyObject *rebuild(const Py_buffer *data, gt_dtype dtype, int rank, const 
     if (err != GT_OK)
         return gt__py_raise(err);
     if (gt__meta_bytes(&meta) != (size_t)data->len)
-        return PyErr_Format(PyExc_ValueError, "a pickled tensor has %zd bytes where its shape needs %zu", data->len,
-                            gt__meta_bytes(&meta));
+        return PyErr_Format(PyExc_ValueError, "a pickled tensor has %zd bytes where its shape needs %zu",
+                            data->len, gt__meta_bytes(&meta));
     gt_client *client = gt__py_client();
     gt_tensor *tensor = NULL;
     if (!client || gt__py_enter(client) < 0)

@@ -50,7 +50,8 @@ static int module_exec(PyObject *module)
                                    gt__py_movement_functions,
                                    gt__py_interop_functions,
                                    gt__py_connect_functions,
-                                   gt__py_server_functions, gt__py_site_functions,
+                                   gt__py_server_functions,
+                                   gt__py_site_functions,
                                    gt__py_signal_functions,
                                    gt__py_spatial_functions};
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)

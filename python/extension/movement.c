@@ -172,7 +172,8 @@ static PyObject *where(PyObject *const *objects)
         found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
     PyObject *result = NULL;
     if (found == 1) {
-        gt_err err = gt__emit_ternary(GT_OP_where, condition, a, kinds[0], values[0], b, kinds[1], values[1], &out);
+        gt_err err =
+            gt__emit_ternary(GT_OP_where, condition, a, kinds[0], values[0], b, kinds[1], values[1], &out);
         result = gt__py_result(err, out);
     } else if (found == 0)
         PyErr_SetString(PyExc_TypeError, "where() takes Tensors and numbers");
@@ -250,7 +251,8 @@ static int join_operands(const char *name, bool stacks, PyObject *sequence, int6
             return -1;
         int rank = tensor->meta.rank;
         if (!stacks && rank == 0) {
-            PyErr_Format(PyExc_RuntimeError, "zero-dimensional tensor (at position %zd) cannot be concatenated", k);
+            PyErr_Format(PyExc_RuntimeError, "zero-dimensional tensor (at position %zd) cannot be concatenated",
+                         k);
             return -1;
         }
         if (!counted && (stacks || !counts_for_nothing(tensor) || k == count - 1)) {
@@ -306,7 +308,8 @@ static gt_err check_equal_sizes(gt_tensor *const *tensors, int count, int axis)
                     shape[rank++] = metas[which]->shape[j];
             gt__shape_text(rank, shape, texts[which], sizeof texts[which]);
         }
-        return gt__fail(GT_ERR_VALUE, "stack expects each tensor to be equal size, but got %s at entry 0 and %s at entry %d",
+        return gt__fail(GT_ERR_VALUE,
+                        "stack expects each tensor to be equal size, but got %s at entry 0 and %s at entry %d",
                         texts[0], texts[1], k);
     }
     return GT_OK;
@@ -330,7 +333,8 @@ static PyObject *join(const char *name, bool stacks, gt_py_args args, Py_ssize_t
     if (!tensors) {
         PyErr_NoMemory();
     } else if (count == 0) {
-        PyErr_Format(stacks ? PyExc_RuntimeError : PyExc_ValueError, "%s(): expected a non-empty list of Tensors", name);
+        PyErr_Format(stacks ? PyExc_RuntimeError : PyExc_ValueError, "%s(): expected a non-empty list of Tensors",
+                     name);
     } else if (join_operands(name, stacks, sequence, dim, tensors, &axis) == 0) {
         int used = stacks ? (int)count : drop_empties(tensors, (int)count);
         gt_err err = stacks ? check_equal_sizes(tensors, used, axis) : GT_OK;
@@ -559,8 +563,8 @@ static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t na
 }
 
 /* gather and take by int64 indices that need no look first: ours, classes, words of a vocabulary. */
-static PyObject *pick(gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **), PyObject *self, gt_py_args args,
-                      Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *pick(gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **), PyObject *self,
+                      gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim", "index"};
     PyObject *values[2];
@@ -680,7 +684,8 @@ static int reduction_from(PyObject *object)
     for (int k = 0; k < GT_SCATTER_KINDS; k++)
         if (PyUnicode_Check(object) && PyUnicode_CompareWithASCIIString(object, names[k]) == 0)
             return k;
-    PyErr_Format(PyExc_RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got %S.", object);
+    PyErr_Format(PyExc_RuntimeError, "reduce argument must be either sum, prod, mean, amax or amin, got %S.",
+                 object);
     return -1;
 }
 
@@ -715,7 +720,8 @@ static PyObject *method_search(PyObject *self, gt_py_args args, Py_ssize_t nargs
     static const char *const names[] = {"values", "right"};
     PyObject *values[2];
     bool right = false;
-    if (gt__py_parse("searchsorted", args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_flag(values[1], &right) < 0)
+    if (gt__py_parse("searchsorted", args, nargs, kwnames, names, 2, 2, values) < 0 ||
+        gt__py_flag(values[1], &right) < 0)
         return NULL;
     gt_tensor *a = gt__py_use(self), *other, *out = NULL;
     if (!a)
@@ -732,8 +738,9 @@ static PyObject *method_search(PyObject *self, gt_py_args args, Py_ssize_t nargs
 }
 
 PyMethodDef gt__py_movement_functions[] = {
-    FAST("where", py_where,
-         "where(condition, input, other): input where condition holds, else other; alone, nonzero(as_tuple=True)."),
+    FAST(
+        "where", py_where,
+        "where(condition, input, other): input where condition holds, else other; alone, nonzero(as_tuple=True)."),
     FAST("cat", py_cat, "cat(tensors, dim=0): join along a dimension."),
     FAST("concat", py_cat, "concat(tensors, dim=0): cat."),
     FAST("concatenate", py_cat, "concatenate(tensors, axis=0): cat."),
@@ -781,7 +788,8 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("scatter", method_scatter, "scatter(dim, index, src): a copy with src written at index."),
     FAST("scatter_add", method_scatter_add, "scatter_add(dim, index, src): a copy with src added at index."),
     FAST("scatter_reduce", method_scatter_reduce,
-         "scatter_reduce(dim, index, src, reduce, include_self=True): sum, prod, mean, amax or amin of what meets."),
+         "scatter_reduce(dim, index, src, reduce, include_self=True): sum, prod, mean, amax or amin of what "
+         "meets."),
     FAST("_pick", method_pick, "_pick(dim, index): gather by indices that are not negative."),
     FAST("_pick_rows", method_pick_rows, "_pick_rows(dim, index): whole slices by int64 indices."),
     FAST("_place", method_place, "_place(dim, index, value): scatter without negative indices."),

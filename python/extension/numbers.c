@@ -112,8 +112,9 @@ static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, P
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a)
         return NULL;
-    gt_err err = tensors ? gt__emit_binary_numbers(op, a, ((TensorObject *)values[0])->tensor, number[0], number[1], &out)
-                         : gt__emit_numbers(op, a, number[0], number[1], &out);
+    gt_err err =
+        tensors ? gt__emit_binary_numbers(op, a, ((TensorObject *)values[0])->tensor, number[0], number[1], &out)
+                : gt__emit_numbers(op, a, number[0], number[1], &out);
     return gt__py_result(err, out);
 }
 
@@ -138,7 +139,8 @@ static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
         found = gt__py_operand(values[k], a->client, &tensors[k], &kinds[k], &numbers[k]);
     gt_err err = GT_OK;
     if (found == 1)
-        err = gt__emit_ternary(GT_OP_lerp, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1], &out);
+        err = gt__emit_ternary(GT_OP_lerp, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1],
+                               &out);
     gt_tensor_release(a);
     gt_tensor_release(tensors[0]);
     gt_tensor_release(tensors[1]);
@@ -174,8 +176,7 @@ PyMethodDef gt__py_number_methods[] = {
 #define UNARY_PQ(name, types, expr, grad) BOTH(name, "(...)")
 #define BINARY_PQ(name, types, expr, grad) BOTH(name, "(other, ...)")
 #include "ops.def"
-    BOTH(lerp, "(end, weight)")
-    FAST("clip", method_clamp, "clip(min=None, max=None): clamp."),
+    BOTH(lerp, "(end, weight)") FAST("clip", method_clamp, "clip(min=None, max=None): clamp."),
     FAST("clip_", method_clamp_inplace, "clip_(min=None, max=None): clamp_."),
     {.ml_name = NULL},
 };

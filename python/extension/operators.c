@@ -256,7 +256,8 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
         return binary(GT_OP_trunc_divide, self, other);
     return PyErr_Format(PyExc_RuntimeError,
-                        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found %R", rounding);
+                        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found %R",
+                        rounding);
 }
 
 static PyObject *binary_method(gt_opcode op, const char *name, PyObject *self, gt_py_args args, Py_ssize_t nargs,
@@ -321,7 +322,7 @@ static PyObject *method_replace(PyObject *self, PyObject *value)
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
         (void)unused;                                                                                             \
-        return gt__py_adopt(self, unary(GT_OP_##name, self));                                                            \
+        return gt__py_adopt(self, unary(GT_OP_##name, self));                                                     \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
@@ -331,7 +332,7 @@ static PyObject *method_replace(PyObject *self, PyObject *value)
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
-        return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                            \
+        return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }
 #include "ops.def"
 
@@ -344,18 +345,22 @@ PyMethodDef gt__py_operator_methods[] = {
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
 #include "ops.def"
     {.ml_name = "_become", .ml_meth = method_become, .ml_flags = METH_O, .ml_doc = "_become(value): in place."},
-    {.ml_name = "_replace", .ml_meth = method_replace, .ml_flags = METH_O, .ml_doc = "_replace(value): of any shape."},
-    /* other names of the same things */
+    {.ml_name = "_replace",
+     .ml_meth = method_replace,
+     .ml_flags = METH_O,
+     .ml_doc = "_replace(value): of any shape."},
+/* other names of the same things */
 #define TOO(alias, name)                                                                                          \
-    FAST(#alias, method_##name, #alias ": " #name), FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
+    FAST(#alias, method_##name, #alias ": " #name),                                                               \
+        FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
 #define TOO_UNARY(alias, name)                                                                                    \
-    NOARGS(#alias, method_##name, #alias ": " #name), NOARGS(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
+    NOARGS(#alias, method_##name, #alias ": " #name),                                                             \
+        NOARGS(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),
     TOO(subtract, sub) TOO(multiply, mul) TOO(divide, div) TOO(true_divide, div) TOO(not_equal, ne) TOO(less, lt)
-    TOO(less_equal, le) TOO(greater, gt) TOO(greater_equal, ge) TOO(arctan2, atan2)
-    TOO_UNARY(negative, neg) TOO_UNARY(absolute, abs) TOO_UNARY(fix, trunc) TOO_UNARY(arcsin, asin)
-    TOO_UNARY(arccos, acos) TOO_UNARY(arctan, atan) TOO_UNARY(arcsinh, asinh) TOO_UNARY(arccosh, acosh)
-    TOO_UNARY(arctanh, atanh)
-    {.ml_name = NULL},
+        TOO(less_equal, le) TOO(greater, gt) TOO(greater_equal, ge) TOO(arctan2, atan2) TOO_UNARY(negative, neg)
+            TOO_UNARY(absolute, abs) TOO_UNARY(fix, trunc) TOO_UNARY(arcsin, asin) TOO_UNARY(arccos, acos)
+                TOO_UNARY(arctan, atan) TOO_UNARY(arcsinh, asinh) TOO_UNARY(arccosh, acosh)
+                    TOO_UNARY(arctanh, atanh){.ml_name = NULL},
 };
 
 const PyType_Slot gt__py_number_slots[] = {

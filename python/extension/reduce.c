@@ -134,7 +134,8 @@ static gt_err root_of_variance(gt_tensor *variance, gt_tensor **out)
     gt_imm zero = {.i = 0};
     gt_err err = gt__emit_binary_literal(GT_OP_ne, variance, GT_LITERAL_INT, zero, false, &positive);
     if (err == GT_OK)
-        err = gt__emit_ternary(GT_OP_where, positive, variance, GT_LITERAL_NONE, zero, NULL, GT_LITERAL_INT, zero, &kept);
+        err = gt__emit_ternary(GT_OP_where, positive, variance, GT_LITERAL_NONE, zero, NULL, GT_LITERAL_INT, zero,
+                               &kept);
     if (err == GT_OK)
         err = gt_sqrt(kept, out);
     gt_tensor_release(positive);
@@ -247,7 +248,8 @@ static PyObject *method_layer_norm(PyObject *self, gt_py_args args, Py_ssize_t n
     double eps = values[3] ? PyFloat_AsDouble(values[3]) : 1e-5;
     if (eps == -1 && PyErr_Occurred())
         return NULL;
-    gt_tensor *a = gt__py_use(self), *weight = optional_tensor(values[1], &bad), *bias = optional_tensor(values[2], &bad);
+    gt_tensor *a = gt__py_use(self), *weight = optional_tensor(values[1], &bad),
+              *bias = optional_tensor(values[2], &bad);
     gt_tensor *out = NULL;
     if (!a || bad || PyErr_Occurred())
         return NULL;
@@ -278,8 +280,8 @@ static PyObject *method_vector_norm(PyObject *self, gt_py_args args, Py_ssize_t 
     int count;
     uint32_t axes;
     bool keepdim = false;
-    if (gt__py_parse("norm", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dims(values[1], &count, dims) < 0 ||
-        gt__py_flag(values[2], &keepdim) < 0)
+    if (gt__py_parse("norm", args, nargs, kwnames, names, 3, 3, values) < 0 ||
+        gt__py_dims(values[1], &count, dims) < 0 || gt__py_flag(values[2], &keepdim) < 0)
         return NULL;
     double p = values[0] ? PyFloat_AsDouble(values[0]) : 2;
     if (p == -1 && PyErr_Occurred())
@@ -298,10 +300,12 @@ PyMethodDef gt__py_reduce_methods[] = {
     FAST("std", method_std, "std(dim=None, *, correction=1, keepdim=False): the standard deviation."),
     FAST("argmax", method_argmax, "argmax(dim=None, keepdim=False): where the largest element is."),
     FAST("argmin", method_argmin, "argmin(dim=None, keepdim=False): where the smallest element is."),
-    FAST("_layer_norm", method_layer_norm, "_layer_norm(dims, weight, bias, eps): over the last `dims` dimensions."),
+    FAST("_layer_norm", method_layer_norm,
+         "_layer_norm(dims, weight, bias, eps): over the last `dims` dimensions."),
     FAST("cumsum", method_cumsum, "cumsum(dim, *, dtype=None): the running sum along a dimension."),
     FAST("cumprod", method_cumprod, "cumprod(dim, *, dtype=None): the running product along a dimension."),
-    FAST("logcumsumexp", method_logcumsumexp, "logcumsumexp(dim): the logarithm of the running sum of exponentials."),
+    FAST("logcumsumexp", method_logcumsumexp,
+         "logcumsumexp(dim): the logarithm of the running sum of exponentials."),
     FAST("_cummax_indices", method_cummax, "_cummax_indices(dim): where the largest so far is."),
     FAST("_cummin_indices", method_cummin, "_cummin_indices(dim): where the smallest so far is."),
     FAST("softmax", method_softmax, "softmax(dim, dtype=None): exp(x) normalised to sum 1 along a dimension."),

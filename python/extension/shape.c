@@ -326,8 +326,9 @@ static PyObject *method_diagonal(PyObject *self, gt_py_args args, Py_ssize_t nar
     PyObject *values[3];
     int64_t offset = 0, given[2] = {0, 1};
     int axis1, axis2;
-    if (gt__py_parse("diagonal", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dim(values[0], &offset) < 0 ||
-        gt__py_dim(values[1], &given[0]) < 0 || gt__py_dim(values[2], &given[1]) < 0)
+    if (gt__py_parse("diagonal", args, nargs, kwnames, names, 3, 3, values) < 0 ||
+        gt__py_dim(values[0], &offset) < 0 || gt__py_dim(values[1], &given[0]) < 0 ||
+        gt__py_dim(values[2], &given[1]) < 0)
         return NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a || gt__py_wrap_axis(given[0], a->meta.rank, &axis1) < 0 ||
@@ -379,7 +380,9 @@ PyMethodDef gt__py_shape_methods[] = {
     {.ml_name = "expand_as", .ml_meth = method_expand_as, .ml_flags = METH_O, .ml_doc = "expand_as(other)."},
     FAST("flip", method_flip, "flip(*dims): reverse the order along dimensions."),
     FAST("narrow", method_narrow, "narrow(dim, start, length): a slice of one dimension."),
-    FAST("diagonal", method_diagonal, "diagonal(offset=0, dim1=0, dim2=1): a diagonal of two dimensions, as the last."),
-    FAST("unfold", method_unfold, "unfold(dimension, size, step): windows; their elements are the last dimension."),
+    FAST("diagonal", method_diagonal,
+         "diagonal(offset=0, dim1=0, dim2=1): a diagonal of two dimensions, as the last."),
+    FAST("unfold", method_unfold,
+         "unfold(dimension, size, step): windows; their elements are the last dimension."),
     {.ml_name = NULL},
 };

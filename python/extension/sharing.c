@@ -81,7 +81,8 @@ int gt__py_pass_on(TensorObject *self, const gt_tensor *old)
     pass_to_node(self, old);
     for (TensorObject *other = self->bond->after; other != self; other = other->bond->after) {
         gt_tensor *before = other->tensor, *alias;
-        gt_err err = gt__tensor_alias(self->tensor, before->node, &alias); /* each keeps its own place in the graph */
+        gt_err err =
+            gt__tensor_alias(self->tensor, before->node, &alias); /* each keeps its own place in the graph */
         if (err != GT_OK) {
             gt__py_raise(err);
             return -1;

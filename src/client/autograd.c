@@ -478,7 +478,7 @@ static gt_err run_hook(gt_hook_entry *entry, gt_tensor **gradient)
     gt__shape_text(old->rank, old->shape, was, sizeof was);
     gt__shape_text(new->rank, new->shape, is, sizeof is);
     gt_err err = gt__fail(GT_ERR_VALUE, "a hook has changed its gradient from %s %s to %s %s",
-                          gt__dtype_name((gt_dtype)old->dtype), was, gt__dtype_name((gt_dtype)new->dtype), is);
+                          gt__dtype_name((gt_dtype)old->dtype), was, gt__dtype_name((gt_dtype) new->dtype), is);
     gt_tensor_release(replaced);
     return err;
 }
@@ -540,8 +540,9 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
     bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
     gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
     if (node->consumed && node->keeps_values)
-        return gt__fail(GT_ERR_VALUE, "trying to backward through the graph a second time; specify retain_graph=True "
-                                      "the first time");
+        return gt__fail(GT_ERR_VALUE,
+                        "trying to backward through the graph a second time; specify retain_graph=True "
+                        "the first time");
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));
@@ -624,7 +625,8 @@ static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
     if (output->meta.numel != 1)
         return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for scalar outputs");
     gt_tensor *one;
-    GT_TRY(gt_full(output->client, (gt_dtype)output->meta.dtype, output->meta.rank, output->meta.shape, 1.0, &one));
+    GT_TRY(
+        gt_full(output->client, (gt_dtype)output->meta.dtype, output->meta.rank, output->meta.shape, 1.0, &one));
     return arrive(p, output->node, one);
 }
 
@@ -675,8 +677,9 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     pass_end(&p);
     for (unsigned k = 0; results && k < input_count && err == GT_OK; k++)
         if (!results[k] && !options.allow_unused)
-            err = gt__fail(GT_ERR_VALUE, "one of the differentiated tensors appears to not have been used in the graph; "
-                                         "set allow_unused=True if this is the desired behavior");
+            err = gt__fail(GT_ERR_VALUE,
+                           "one of the differentiated tensors appears to not have been used in the graph; "
+                           "set allow_unused=True if this is the desired behavior");
     if (err != GT_OK)
         for (unsigned k = 0; results && k < input_count; k++) {
             gt_tensor_release(results[k]);
@@ -695,8 +698,8 @@ gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*re
     gt_hook_entry *entry = malloc(sizeof *entry), **last = &tensor->node->hooks;
     if (!entry)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *entry = (gt_hook_entry){
-        .references = 2, .node = tensor->node, .hook = hook, .context = context, .free = release};
+    *entry =
+        (gt_hook_entry){.references = 2, .node = tensor->node, .hook = hook, .context = context, .free = release};
     while (*last)
         last = &(*last)->next;
     *last = entry;

@@ -52,20 +52,20 @@ struct gt_node {
     bool consumed;
     bool keeps_gradient; /* retain_grad(): a gradient is kept though this is no leaf */
     bool keeps_values;   /* saved ones, until a pass consumes them */
-    unsigned count; /* operands */
+    unsigned count;      /* operands */
     gt_client *client;
-    uint64_t sequence; /* grows with every node */
-    gt_tensor *gradient; /* .grad */
+    uint64_t sequence;    /* grows with every node */
+    gt_tensor *gradient;  /* .grad */
     gt_arrival *arrivals; /* one for each backward pass that has reached this node and not handled it yet */
     gt_hook_entry *hooks;
     unsigned running_hooks; /* passes that are walking `hooks` now */
-    gt_instruction ins; /* immediates, flags, literals */
-    gt_slot tail[3];    /* shape or slice, where the op has one */
+    gt_instruction ins;     /* immediates, flags, literals */
+    gt_slot tail[3];        /* shape or slice, where the op has one */
     gt_meta out;
     gt_operand_info fixed[GT_MAX_OPERANDS], *operands; /* operands == fixed unless there are more (cat) */
     gt_tensor *saved[GT_MAX_OPERANDS], *saved_out;
-    gt_node *next_spare;      /* free list, and the worklist of a release */
-    gt_node *older, *newer;   /* all nodes of the client */
+    gt_node *next_spare;    /* free list, and the worklist of a release */
+    gt_node *older, *newer; /* all nodes of the client */
 };
 
 /* Whether new ops are recorded, on this thread. */
@@ -128,6 +128,7 @@ void gt__hook_release(gt_hook_entry *entry);
 /* gradients.c: the values a row's rule wants saved, and the rule: results[k] gets operand k's gradient, yours, or NULL.
  * Only wanted[k] need be computed; a result may still have the broadcast shape and the promoted dtype. */
 unsigned gt__gradient_saves(gt_opcode op);
-gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph, gt_tensor **results);
+gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph,
+                         gt_tensor **results);
 
 #endif

@@ -39,31 +39,31 @@ typedef struct gt_transfer {
 } gt_transfer;
 
 struct gt_client {
-    gt_link *link;      /* NULL once closed */
-    bool usable;        /* open and alive, as far as we know: one test on the hot path */
+    gt_link *link; /* NULL once closed */
+    bool usable;   /* open and alive, as far as we know: one test on the hot path */
     uint64_t next_id;
-    gt_tensor *spare;   /* free list */
-    uint64_t live;      /* tensors allocated, leases and the like: what keeps a closed client in memory */
+    gt_tensor *spare; /* free list */
+    uint64_t live;    /* tensors allocated, leases and the like: what keeps a closed client in memory */
     gt_node *spare_nodes, *dying_nodes;
     gt_node *oldest_node, *newest_node; /* the tape */
     uint64_t next_node;
     bool releasing_nodes;
-    uint64_t work;      /* elements touched by instructions not flushed yet */
-    uint64_t *frees;    /* ids waiting to be packed into frees */
+    uint64_t work;   /* elements touched by instructions not flushed yet */
+    uint64_t *frees; /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
     uint64_t free_bytes;
-    bool waiting;       /* a thread waits on the link without the lock of its language (the GIL) */
+    bool waiting; /* a thread waits on the link without the lock of its language (the GIL) */
     bool closed;
     unsigned generation; /* of gt__fork_generation, when it was opened */
     uint64_t next_ticket;
-    bool segments;      /* bulk data may go through shared memory */
+    bool segments;       /* bulk data may go through shared memory */
     uint32_t sites_told; /* the server knows the names of so many */
     uint64_t seed;
-    uint64_t stream;    /* counts random tensors since the seed */
+    uint64_t stream; /* counts random tensors since the seed */
     gt_transfer *transfers;
     gt_embedded *embedded;
-    int workers;        /* that are there */
-    int worker_entries; /* the server's numbers of workers are below this */
+    int workers;          /* that are there */
+    int worker_entries;   /* the server's numbers of workers are below this */
     uint32_t scopes_sent; /* signals.c: the server knows scopes up to this, */
     size_t config_sent;   /* and of this version of the config so many signals */
     uint64_t config_version;
@@ -115,22 +115,23 @@ gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out
 /* `literal op a` if literal_first, else `a op literal`. */
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out);
-gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter, gt_tensor **out);
+gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
+                       gt_tensor **out);
 /* full and arange with the exact integer or double; kind says which. */
 gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int64_t *shape, gt_literal kind,
                      gt_imm value, gt_tensor **out);
-gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start, gt_imm step,
-                       gt_tensor **out);
+gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start,
+                       gt_imm step, gt_tensor **out);
 /* A ternary row: of b and c, a NULL tensor means the literal. */
-gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_kind, gt_imm b_literal, gt_tensor *c,
-                        gt_literal c_kind, gt_imm c_literal, gt_tensor **out);
+gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_kind, gt_imm b_literal,
+                        gt_tensor *c, gt_literal c_kind, gt_imm c_literal, gt_tensor **out);
 /* _PQ rows, with the numbers p and q. */
 gt_err gt__emit_numbers(gt_opcode op, gt_tensor *a, double p, double q, gt_tensor **out);
 gt_err gt__emit_binary_numbers(gt_opcode op, gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out);
 /* assign with a literal source, or a tensor; `consume`: the caller will only release a, so if nobody else holds it the
  * worker may write into it. */
-gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
-                       gt_literal kind, gt_imm literal, bool consume, gt_tensor **out);
+gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
+                       gt_tensor *src, gt_literal kind, gt_imm literal, bool consume, gt_tensor **out);
 /* layer_norm: x, weight, bias; its backward halves: g, x, weight. The last two may be NULL, x may not. */
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */

@@ -30,7 +30,7 @@ struct gt_embedded {
     bool dispatching;
     gt_board *board;  /* where the workers meet */
     atomic_bool stop; /* workers end after the instruction they are at */
-    int workers; /* started */
+    int workers;      /* started */
     embedded_worker worker[];
 };
 
@@ -86,7 +86,8 @@ static gt_err join_dispatcher(gt_embedded *embedded, gt_link **ours)
 static gt_err start_worker(gt_embedded *embedded, const char *backend, int threads)
 {
     embedded_worker *worker = &embedded->worker[embedded->workers];
-    snprintf(worker->name, sizeof worker->name, embedded->workers ? "auto_worker_%d" : "auto_worker", embedded->workers);
+    snprintf(worker->name, sizeof worker->name, embedded->workers ? "auto_worker_%d" : "auto_worker",
+             embedded->workers);
     worker->options = (gt_worker_options){.number = embedded->workers + 1,
                                           .name = worker->name,
                                           .backend = backend,
@@ -111,7 +112,8 @@ static gt_err check_backend(const char *backend)
 gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, gt_link **link)
 {
     if (workers < 1 || workers > MAX_EMBEDDED_WORKERS)
-        return gt__fail(GT_ERR_VALUE, "an embedded server has 1 to %d workers, not %d", MAX_EMBEDDED_WORKERS, workers);
+        return gt__fail(GT_ERR_VALUE, "an embedded server has 1 to %d workers, not %d", MAX_EMBEDDED_WORKERS,
+                        workers);
     GT_TRY(check_backend(backend));
     gt_embedded *embedded = calloc(1, sizeof *embedded + (size_t)workers * sizeof embedded->worker[0]);
     if (!embedded)

@@ -23,7 +23,8 @@ enum {
 gt_err gt__client_check(gt_client *client)
 {
     if (client->generation != gt__fork_generation)
-        return gt__fail(GT_ERR_CONNECTION, "this tensor belongs to the parent process; a forked child starts afresh");
+        return gt__fail(GT_ERR_CONNECTION,
+                        "this tensor belongs to the parent process; a forked child starts afresh");
     if (client->closed || !client->link)
         return gt__fail(GT_ERR_CONNECTION, "the client is closed");
     if (client->link->dead)
@@ -198,7 +199,8 @@ gt_site_hooks gt__site_hooks;
 static __attribute__((noinline)) void tell_sites(gt_client *client, uint32_t site)
 {
     gt_slot *slots;
-    while (client->sites_told < site && client->sites_told < GT_MAX_SITES && (slots = room_now(client, 1 + GT_SITE_TAIL))) {
+    while (client->sites_told < site && client->sites_told < GT_MAX_SITES &&
+           (slots = room_now(client, 1 + GT_SITE_TAIL))) {
         memset(slots, 0, (1 + GT_SITE_TAIL) * sizeof *slots);
         slots->ins.op = GT_OP_site;
         slots->ins.tail = GT_SITE_TAIL;
@@ -342,11 +344,8 @@ static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uin
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__meta_copy(&result->meta, &a->meta);
-    slot->ins = (gt_instruction){.op = (uint16_t)op,
-                                 .literals = literals,
-                                 .result = result->id,
-                                 .operand = {first, second},
-                                 .site = site};
+    slot->ins = (gt_instruction){
+        .op = (uint16_t)op, .literals = literals, .result = result->id, .operand = {first, second}, .site = site};
     debug_record(&slot->ins);
     commit(client, 1, a->meta.numel);
     *out = result;
@@ -382,7 +381,8 @@ gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_i
     uint8_t literals = (uint8_t)(kind << (literal_first ? 0 : 2));
     uint64_t first = literal_first ? literal.u : a->id, second = literal_first ? a->id : literal.u;
     gt_dtype dtype = (gt_dtype)a->meta.dtype;
-    bool fits = kind != GT_LITERAL_BOOL && (gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL));
+    bool fits =
+        kind != GT_LITERAL_BOOL && (gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL));
     gt_tensor *in[2] = {literal_first ? NULL : a, literal_first ? a : NULL};
     if (fits && op != GT_OP_pow && keeps_dtype(op, dtype))
         return emit_like(a, op, literals, first, second, in, 2, out);

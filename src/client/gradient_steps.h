@@ -43,13 +43,13 @@ static gt_tensor *keep(frame *f, gt_err err, gt_tensor *tensor)
     return f->temporary[f->count++] = tensor;
 }
 
-#define STEP(call)                                                                                             \
-    do {                                                                                                       \
-        gt_tensor *result_ = NULL;                                                                             \
-        if (f->err != GT_OK)                                                                                   \
-            return NULL;                                                                                       \
-        gt_err err_ = (call);                                                                                  \
-        return keep(f, err_, result_);                                                                         \
+#define STEP(call)                                                                                                \
+    do {                                                                                                          \
+        gt_tensor *result_ = NULL;                                                                                \
+        if (f->err != GT_OK)                                                                                      \
+            return NULL;                                                                                          \
+        gt_err err_ = (call);                                                                                     \
+        return keep(f, err_, result_);                                                                            \
     } while (0)
 
 static gt_tensor *unary(frame *f, gt_opcode op, gt_tensor *a)
@@ -88,14 +88,14 @@ static gt_tensor *reduce(frame *f, gt_opcode op, gt_tensor *a, uint32_t axes, bo
 /* condition ? a : 0, and condition ? 0 : a */
 static gt_tensor *where_or_zero(frame *f, gt_tensor *condition, gt_tensor *a)
 {
-    STEP(gt__emit_ternary(GT_OP_where, condition, a, GT_LITERAL_NONE, (gt_imm){0}, NULL, GT_LITERAL_INT, (gt_imm){0},
-                          &result_));
+    STEP(gt__emit_ternary(GT_OP_where, condition, a, GT_LITERAL_NONE, (gt_imm){0}, NULL, GT_LITERAL_INT,
+                          (gt_imm){0}, &result_));
 }
 
 static gt_tensor *zero_where(frame *f, gt_tensor *condition, gt_tensor *a)
 {
-    STEP(gt__emit_ternary(GT_OP_where, condition, NULL, GT_LITERAL_INT, (gt_imm){0}, a, GT_LITERAL_NONE, (gt_imm){0},
-                          &result_));
+    STEP(gt__emit_ternary(GT_OP_where, condition, NULL, GT_LITERAL_INT, (gt_imm){0}, a, GT_LITERAL_NONE,
+                          (gt_imm){0}, &result_));
 }
 
 static gt_tensor *where_tensors(frame *f, gt_tensor *condition, gt_tensor *a, gt_tensor *b)
@@ -166,7 +166,8 @@ static gt_tensor *permute(frame *f, gt_tensor *a, const int *axes)
 /* start + i * step for i < count, int64 */
 static gt_tensor *ramp(frame *f, int64_t count, int64_t step)
 {
-    STEP(gt__emit_arange(f->node->client, GT_INT64, count, GT_LITERAL_INT, (gt_imm){.i = 0}, (gt_imm){.i = step}, &result_));
+    STEP(gt__emit_arange(f->node->client, GT_INT64, count, GT_LITERAL_INT, (gt_imm){.i = 0}, (gt_imm){.i = step},
+                         &result_));
 }
 
 /* A row of form SCAN or SOFTMAX. */
@@ -245,8 +246,8 @@ static gt_tensor *operand_tensor(frame *f, unsigned k, gt_tensor *saved, gt_tens
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 /* RULE(name, what to save) { body }: f is the frame; set gx/gy/gz through GX, GY, GZ. */
-#define RULE(name, saves)                                                                                      \
-    enum { saves_##name = (saves) };                                                                           \
+#define RULE(name, saves)                                                                                         \
+    enum { saves_##name = (saves) };                                                                              \
     static void rule_##name(frame *f)
 #define X GT_SAVE_0
 #define Y GT_SAVE_1
@@ -260,13 +261,13 @@ static gt_tensor *operand_tensor(frame *f, unsigned k, gt_tensor *saved, gt_tens
 #define Q (f->node->ins.imm[1].f)
 
 /* Deliver operand k's gradient, if it is wanted and every step so far worked. */
-#define GRADIENT(k, value)                                                                                     \
-    do {                                                                                                       \
-        if (f->wanted[k]) {                                                                                    \
-            gt_tensor *value_ = (value);                                                                       \
-            if (value_ && f->err == GT_OK)                                                                     \
-                f->results[k] = gt_tensor_retain(value_);                                                      \
-        }                                                                                                      \
+#define GRADIENT(k, value)                                                                                        \
+    do {                                                                                                          \
+        if (f->wanted[k]) {                                                                                       \
+            gt_tensor *value_ = (value);                                                                          \
+            if (value_ && f->err == GT_OK)                                                                        \
+                f->results[k] = gt_tensor_retain(value_);                                                         \
+        }                                                                                                         \
     } while (0)
 #define GX(value) GRADIENT(0, value)
 #define GY(value) GRADIENT(1, value)

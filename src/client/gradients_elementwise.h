@@ -9,41 +9,137 @@
 
 /* ---- one operand ------------------------------------------------------------------------------------------- */
 
-RULE(neg, 0) { GX(NEG(f->g)); }
-RULE(abs, X) { GX(MUL(f->g, unary(f, GT_OP_sign, f->x))); }
-RULE(sign, 0) { GX(zeros(f, &f->node->out)); }
-RULE(square, X) { GX(MUL(f->g, SCALE(f->x, 2))); }
-RULE(sqrt, OUT) { GX(DIV(f->g, SCALE(f->out, 2))); }
-RULE(rsqrt, OUT) { GX(MUL(f->g, SCALE(MUL(f->out, MUL(f->out, f->out)), -0.5))); }
-RULE(reciprocal, OUT) { GX(MUL(f->g, NEG(MUL(f->out, f->out)))); }
-RULE(exp, OUT) { GX(MUL(f->g, f->out)); }
-RULE(exp2, OUT) { GX(MUL(f->g, SCALE(f->out, M_LN2))); }
-RULE(expm1, OUT) { GX(MUL(f->g, PLUS(f->out, 1))); }
-RULE(log, X) { GX(DIV(f->g, f->x)); }
-RULE(log2, X) { GX(DIV(f->g, SCALE(f->x, M_LN2))); }
-RULE(log10, X) { GX(DIV(f->g, SCALE(f->x, M_LN10))); }
-RULE(log1p, X) { GX(DIV(f->g, PLUS(f->x, 1))); }
-RULE(erf, X) { GX(MUL(f->g, SCALE(unary(f, GT_OP_exp, NEG(SQUARE(f->x))), M_2_SQRTPI))); }
-RULE(floor, 0) { GX(zeros(f, &f->node->out)); }
-RULE(ceil, 0) { GX(zeros(f, &f->node->out)); }
-RULE(round, 0) { GX(zeros(f, &f->node->out)); }
-RULE(trunc, 0) { GX(zeros(f, &f->node->out)); }
-RULE(frac, 0) { GX(f->g); }
+RULE(neg, 0)
+{
+    GX(NEG(f->g));
+}
+RULE(abs, X)
+{
+    GX(MUL(f->g, unary(f, GT_OP_sign, f->x)));
+}
+RULE(sign, 0)
+{
+    GX(zeros(f, &f->node->out));
+}
+RULE(square, X)
+{
+    GX(MUL(f->g, SCALE(f->x, 2)));
+}
+RULE(sqrt, OUT)
+{
+    GX(DIV(f->g, SCALE(f->out, 2)));
+}
+RULE(rsqrt, OUT)
+{
+    GX(MUL(f->g, SCALE(MUL(f->out, MUL(f->out, f->out)), -0.5)));
+}
+RULE(reciprocal, OUT)
+{
+    GX(MUL(f->g, NEG(MUL(f->out, f->out))));
+}
+RULE(exp, OUT)
+{
+    GX(MUL(f->g, f->out));
+}
+RULE(exp2, OUT)
+{
+    GX(MUL(f->g, SCALE(f->out, M_LN2)));
+}
+RULE(expm1, OUT)
+{
+    GX(MUL(f->g, PLUS(f->out, 1)));
+}
+RULE(log, X)
+{
+    GX(DIV(f->g, f->x));
+}
+RULE(log2, X)
+{
+    GX(DIV(f->g, SCALE(f->x, M_LN2)));
+}
+RULE(log10, X)
+{
+    GX(DIV(f->g, SCALE(f->x, M_LN10)));
+}
+RULE(log1p, X)
+{
+    GX(DIV(f->g, PLUS(f->x, 1)));
+}
+RULE(erf, X)
+{
+    GX(MUL(f->g, SCALE(unary(f, GT_OP_exp, NEG(SQUARE(f->x))), M_2_SQRTPI)));
+}
+RULE(floor, 0)
+{
+    GX(zeros(f, &f->node->out));
+}
+RULE(ceil, 0)
+{
+    GX(zeros(f, &f->node->out));
+}
+RULE(round, 0)
+{
+    GX(zeros(f, &f->node->out));
+}
+RULE(trunc, 0)
+{
+    GX(zeros(f, &f->node->out));
+}
+RULE(frac, 0)
+{
+    GX(f->g);
+}
 
 /* ---- angles ------------------------------------------------------------------------------------------------- */
 
-RULE(sin, X) { GX(MUL(f->g, unary(f, GT_OP_cos, f->x))); }
-RULE(cos, X) { GX(MUL(f->g, NEG(unary(f, GT_OP_sin, f->x)))); }
-RULE(tan, OUT) { GX(MUL(f->g, PLUS(SQUARE(f->out), 1))); }
-RULE(asin, X) { GX(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x))))); }
-RULE(acos, X) { GX(NEG(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x)))))); }
-RULE(atan, X) { GX(DIV(f->g, PLUS(SQUARE(f->x), 1))); }
-RULE(sinh, X) { GX(MUL(f->g, unary(f, GT_OP_cosh, f->x))); }
-RULE(cosh, X) { GX(MUL(f->g, unary(f, GT_OP_sinh, f->x))); }
-RULE(tanh, OUT) { GX(binary(f, GT_OP_tanh_backward, f->g, f->out)); }
-RULE(asinh, X) { GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), 1)))); }
-RULE(acosh, X) { GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), -1)))); }
-RULE(atanh, X) { GX(DIV(f->g, ONE_MINUS(SQUARE(f->x)))); }
+RULE(sin, X)
+{
+    GX(MUL(f->g, unary(f, GT_OP_cos, f->x)));
+}
+RULE(cos, X)
+{
+    GX(MUL(f->g, NEG(unary(f, GT_OP_sin, f->x))));
+}
+RULE(tan, OUT)
+{
+    GX(MUL(f->g, PLUS(SQUARE(f->out), 1)));
+}
+RULE(asin, X)
+{
+    GX(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x)))));
+}
+RULE(acos, X)
+{
+    GX(NEG(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x))))));
+}
+RULE(atan, X)
+{
+    GX(DIV(f->g, PLUS(SQUARE(f->x), 1)));
+}
+RULE(sinh, X)
+{
+    GX(MUL(f->g, unary(f, GT_OP_cosh, f->x)));
+}
+RULE(cosh, X)
+{
+    GX(MUL(f->g, unary(f, GT_OP_sinh, f->x)));
+}
+RULE(tanh, OUT)
+{
+    GX(binary(f, GT_OP_tanh_backward, f->g, f->out));
+}
+RULE(asinh, X)
+{
+    GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), 1))));
+}
+RULE(acosh, X)
+{
+    GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), -1))));
+}
+RULE(atanh, X)
+{
+    GX(DIV(f->g, ONE_MINUS(SQUARE(f->x))));
+}
 
 /* (cos(pi x) - sinc(x)) / x, and 0 at 0 */
 RULE(sinc, X | OUT)
@@ -54,22 +150,70 @@ RULE(sinc, X | OUT)
 
 /* ---- activations: one instruction each, and one more rule for its own gradient ------------------------------ */
 
-RULE(relu, OUT) { GX(binary(f, GT_OP_relu_backward, f->g, f->out)); }
-RULE(sigmoid, OUT) { GX(binary(f, GT_OP_sigmoid_backward, f->g, f->out)); }
-RULE(gelu, X) { GX(binary(f, GT_OP_gelu_backward, f->g, f->x)); }
-RULE(gelu_tanh, X) { GX(binary(f, GT_OP_gelu_tanh_backward, f->g, f->x)); }
-RULE(silu, X) { GX(binary(f, GT_OP_silu_backward, f->g, f->x)); }
-RULE(softplus, X) { GX(binary(f, GT_OP_softplus_backward, f->g, f->x)); }
-RULE(logsigmoid, X) { GX(binary(f, GT_OP_logsigmoid_backward, f->g, f->x)); }
-RULE(mish, X) { GX(binary(f, GT_OP_mish_backward, f->g, f->x)); }
-RULE(hardsigmoid, X) { GX(binary(f, GT_OP_hardsigmoid_backward, f->g, f->x)); }
-RULE(hardswish, X) { GX(binary(f, GT_OP_hardswish_backward, f->g, f->x)); }
-RULE(softsign, X) { GX(DIV(f->g, SQUARE(PLUS(unary(f, GT_OP_abs, f->x), 1)))); }
-RULE(relu6, X) { GX(binary_numbers(f, GT_OP_hardtanh_backward, f->g, f->x, 0, 6)); }
-RULE(hardtanh, X) { GX(binary_numbers(f, GT_OP_hardtanh_backward, f->g, f->x, P, Q)); }
-RULE(clamp, X) { GX(binary_numbers(f, GT_OP_clamp_backward, f->g, f->x, P, Q)); }
-RULE(leaky_relu, X) { GX(binary_numbers(f, GT_OP_leaky_relu_backward, f->g, f->x, P, 0)); }
-RULE(elu, X) { GX(binary_numbers(f, GT_OP_elu_backward, f->g, f->x, P, Q)); }
+RULE(relu, OUT)
+{
+    GX(binary(f, GT_OP_relu_backward, f->g, f->out));
+}
+RULE(sigmoid, OUT)
+{
+    GX(binary(f, GT_OP_sigmoid_backward, f->g, f->out));
+}
+RULE(gelu, X)
+{
+    GX(binary(f, GT_OP_gelu_backward, f->g, f->x));
+}
+RULE(gelu_tanh, X)
+{
+    GX(binary(f, GT_OP_gelu_tanh_backward, f->g, f->x));
+}
+RULE(silu, X)
+{
+    GX(binary(f, GT_OP_silu_backward, f->g, f->x));
+}
+RULE(softplus, X)
+{
+    GX(binary(f, GT_OP_softplus_backward, f->g, f->x));
+}
+RULE(logsigmoid, X)
+{
+    GX(binary(f, GT_OP_logsigmoid_backward, f->g, f->x));
+}
+RULE(mish, X)
+{
+    GX(binary(f, GT_OP_mish_backward, f->g, f->x));
+}
+RULE(hardsigmoid, X)
+{
+    GX(binary(f, GT_OP_hardsigmoid_backward, f->g, f->x));
+}
+RULE(hardswish, X)
+{
+    GX(binary(f, GT_OP_hardswish_backward, f->g, f->x));
+}
+RULE(softsign, X)
+{
+    GX(DIV(f->g, SQUARE(PLUS(unary(f, GT_OP_abs, f->x), 1))));
+}
+RULE(relu6, X)
+{
+    GX(binary_numbers(f, GT_OP_hardtanh_backward, f->g, f->x, 0, 6));
+}
+RULE(hardtanh, X)
+{
+    GX(binary_numbers(f, GT_OP_hardtanh_backward, f->g, f->x, P, Q));
+}
+RULE(clamp, X)
+{
+    GX(binary_numbers(f, GT_OP_clamp_backward, f->g, f->x, P, Q));
+}
+RULE(leaky_relu, X)
+{
+    GX(binary_numbers(f, GT_OP_leaky_relu_backward, f->g, f->x, P, 0));
+}
+RULE(elu, X)
+{
+    GX(binary_numbers(f, GT_OP_elu_backward, f->g, f->x, P, Q));
+}
 
 RULE(selu, X)
 {
@@ -91,11 +235,26 @@ static void straight_rule(frame *f, gt_tensor *same_row)
     GY(zeros(f, &f->node->operands[1].meta));
 }
 
-RULE(relu_backward, Y) { straight_rule(f, SAME_ROW(f->g)); }
-RULE(hardsigmoid_backward, Y) { straight_rule(f, SAME_ROW(f->g)); }
-RULE(clamp_backward, Y) { straight_rule(f, SAME_ROW_NUMBERS(f->g)); }
-RULE(hardtanh_backward, Y) { straight_rule(f, SAME_ROW_NUMBERS(f->g)); }
-RULE(leaky_relu_backward, Y) { straight_rule(f, SAME_ROW_NUMBERS(f->g)); }
+RULE(relu_backward, Y)
+{
+    straight_rule(f, SAME_ROW(f->g));
+}
+RULE(hardsigmoid_backward, Y)
+{
+    straight_rule(f, SAME_ROW(f->g));
+}
+RULE(clamp_backward, Y)
+{
+    straight_rule(f, SAME_ROW_NUMBERS(f->g));
+}
+RULE(hardtanh_backward, Y)
+{
+    straight_rule(f, SAME_ROW_NUMBERS(f->g));
+}
+RULE(leaky_relu_backward, Y)
+{
+    straight_rule(f, SAME_ROW_NUMBERS(f->g));
+}
 
 RULE(tanh_backward, X | Y)
 {
@@ -262,8 +421,14 @@ static void pick_rule(frame *f, gt_opcode loses, gt_opcode wins)
     GY(zero_where(f, zero_right, shared));
 }
 
-RULE(maximum, X | Y) { pick_rule(f, GT_OP_lt, GT_OP_gt); }
-RULE(minimum, X | Y) { pick_rule(f, GT_OP_gt, GT_OP_lt); }
+RULE(maximum, X | Y)
+{
+    pick_rule(f, GT_OP_lt, GT_OP_gt);
+}
+RULE(minimum, X | Y)
+{
+    pick_rule(f, GT_OP_gt, GT_OP_lt);
+}
 
 RULE(remainder, X | Y)
 {

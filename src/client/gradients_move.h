@@ -24,8 +24,14 @@ RULE(permute, 0)
     GX(permute(f, f->g, inverse));
 }
 
-RULE(expand, 0) { GX(f->g); }
-RULE(slice, 0) { GX(assign(f, zeros(f, &f->node->operands[0].meta), f->node->tail, f->g)); }
+RULE(expand, 0)
+{
+    GX(f->g);
+}
+RULE(slice, 0)
+{
+    GX(assign(f, zeros(f, &f->node->operands[0].meta), f->node->tail, f->g));
+}
 /* Zeros with g on the diagonal: with both axes last and merged, the diagonal is a slice. */
 RULE(diagonal, 0)
 {
@@ -74,14 +80,21 @@ RULE(unfold, 0)
         order[d < axis + 1 ? d : d + 1] = (int)d;
     }
     order[axis + 1] = (int)rank; /* the elements of a window, next to the windows */
-    gt_tensor *first = reshape(f, ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
+    gt_tensor *first =
+        reshape(f, ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
     gt_tensor *index = reshape(f, ADD(first, ramp(f, size, 1)), rank, line);
     gt_tensor *lines = reshape(f, permute(f, f->g, order), rank, flat);
     GX(scatter_add(f, zeros(f, in), expand(f, index, rank, flat), lines, (int)axis));
 }
 
-RULE(cast, 0) { GX(cast(f, f->g, (gt_dtype)f->node->operands[0].meta.dtype)); }
-RULE(copy, 0) { GX(f->g); }
+RULE(cast, 0)
+{
+    GX(cast(f, f->g, (gt_dtype)f->node->operands[0].meta.dtype));
+}
+RULE(copy, 0)
+{
+    GX(f->g);
+}
 
 RULE(cat, 0)
 {
@@ -114,8 +127,14 @@ static gt_tensor *triangle(frame *f, gt_tensor *a, bool lower)
     STEP(lower ? gt_tril(a, diagonal, &result_) : gt_triu(a, diagonal, &result_));
 }
 
-RULE(tril, 0) { GX(triangle(f, f->g, true)); }
-RULE(triu, 0) { GX(triangle(f, f->g, false)); }
+RULE(tril, 0)
+{
+    GX(triangle(f, f->g, true));
+}
+RULE(triu, 0)
+{
+    GX(triangle(f, f->g, false));
+}
 
 /* Rows taken several times get the sum of their gradients. */
 RULE(take, Y)
@@ -246,8 +265,8 @@ static void product_rule(frame *f, scattering *s)
     gt_tensor *self_zero = number(f, GT_OP_eq, f->x, 0), *src_zero = number(f, GT_OP_eq, s->src, 0);
     gt_tensor *self = where_tensors(f, self_zero, filled(f, &f->node->operands[0].meta, 1), f->x);
     s->gself = DIV(MUL(f->g, scatter_product(f, s, self, s->src)), self);
-    gt_tensor *zeros_there = scatter_add(f, zeros(f, &f->g->meta), f->y, cast(f, src_zero, (gt_dtype)f->g->meta.dtype),
-                                         s->axis);
+    gt_tensor *zeros_there =
+        scatter_add(f, zeros(f, &f->g->meta), f->y, cast(f, src_zero, (gt_dtype)f->g->meta.dtype), s->axis);
     gt_tensor *alone = binary(f, GT_OP_logical_and, src_zero, number(f, GT_OP_eq, gathered(f, s, zeros_there), 1));
     gt_tensor *ones = s->src ? filled(f, &s->src->meta, 1) : NULL;
     gt_tensor *rest = scatter_product(f, s, f->x, where_tensors(f, alone, ones, s->src));

@@ -42,8 +42,14 @@ static double reduced_count(const frame *f)
     return count;
 }
 
-RULE(sum, 0) { GX(stretch(f, f->g)); }
-RULE(mean, 0) { GX(stretch(f, SCALE(f->g, 1 / reduced_count(f)))); }
+RULE(sum, 0)
+{
+    GX(stretch(f, f->g));
+}
+RULE(mean, 0)
+{
+    GX(stretch(f, SCALE(f->g, 1 / reduced_count(f))));
+}
 
 RULE(var, X)
 {
@@ -77,10 +83,19 @@ static void extreme_rule(frame *f)
     GX(MUL(stretch(f, f->g), shares(f, binary(f, GT_OP_eq, f->x, stretch(f, f->out)))));
 }
 
-RULE(amax, X | OUT) { extreme_rule(f); }
-RULE(amin, X | OUT) { extreme_rule(f); }
+RULE(amax, X | OUT)
+{
+    extreme_rule(f);
+}
+RULE(amin, X | OUT)
+{
+    extreme_rule(f);
+}
 
-RULE(logsumexp, X | OUT) { GX(MUL(stretch(f, f->g), unary(f, GT_OP_exp, SUB(f->x, stretch(f, f->out))))); }
+RULE(logsumexp, X | OUT)
+{
+    GX(MUL(stretch(f, f->g), unary(f, GT_OP_exp, SUB(f->x, stretch(f, f->out)))));
+}
 
 /* sign(x) |x|^(p-1) g / norm^(p-1), and 0 where there is no slope: at the origin. */
 static gt_tensor *norm_slope(frame *f, double p)
@@ -106,7 +121,10 @@ RULE(norm, X | OUT)
 
 /* ---- along an axis ----------------------------------------------------------------------------------------- */
 
-RULE(cumsum, 0) { GX(along_reversed(f, GT_OP_cumsum, f->g, f->node->ins.imm[0].i)); }
+RULE(cumsum, 0)
+{
+    GX(along_reversed(f, GT_OP_cumsum, f->g, f->node->ins.imm[0].i));
+}
 
 /*
  * Before the first zero: the sum of g_j out_j over what comes after, divided by x. At it: the same with that zero taken
@@ -120,8 +138,8 @@ RULE(cumprod, X | OUT)
     gt_tensor *ones = filled(f, &f->node->operands[0].meta, 1);
     gt_tensor *without = along(f, GT_OP_cumprod, where_tensors(f, first, ones, f->x), axis);
     gt_tensor *at_zero = along_reversed(f, GT_OP_cumsum, MUL(f->g, without), axis);
-    gt_tensor *elsewhere = DIV(along_reversed(f, GT_OP_cumsum, MUL(f->g, f->out), axis),
-                               where_tensors(f, is_zero, ones, f->x));
+    gt_tensor *elsewhere =
+        DIV(along_reversed(f, GT_OP_cumsum, MUL(f->g, f->out), axis), where_tensors(f, is_zero, ones, f->x));
     GX(where_tensors(f, number(f, GT_OP_eq, before, 0), elsewhere, where_or_zero(f, first, at_zero)));
 }
 
@@ -130,12 +148,16 @@ static gt_tensor *log_scan_slope(frame *f, bool positive)
 {
     int64_t axis = f->node->ins.imm[0].i;
     gt_tensor *g = positive ? f->g : NEG(f->g), *none = filled(f, &f->node->out, -INFINITY);
-    gt_tensor *logs = where_tensors(f, number(f, GT_OP_gt, g, 0), unary(f, GT_OP_log, unary(f, GT_OP_abs, g)), none);
+    gt_tensor *logs =
+        where_tensors(f, number(f, GT_OP_gt, g, 0), unary(f, GT_OP_log, unary(f, GT_OP_abs, g)), none);
     gt_tensor *sums = along_reversed(f, GT_OP_logcumsumexp, SUB(logs, f->out), axis);
     return unary(f, GT_OP_exp, ADD(sums, f->x));
 }
 
-RULE(logcumsumexp, X | OUT) { GX(SUB(log_scan_slope(f, true), log_scan_slope(f, false))); }
+RULE(logcumsumexp, X | OUT)
+{
+    GX(SUB(log_scan_slope(f, true), log_scan_slope(f, false)));
+}
 
 static gt_tensor *softmax_backward(frame *f, gt_opcode op, gt_tensor *g, gt_tensor *out)
 {
@@ -147,8 +169,14 @@ static gt_tensor *line_sum(frame *f, gt_tensor *a)
     return reduce(f, GT_OP_sum, a, f->node->out.rank ? 1u << f->node->ins.imm[0].i : 0, true);
 }
 
-RULE(softmax, OUT) { GX(softmax_backward(f, GT_OP_softmax_backward, f->g, f->out)); }
-RULE(log_softmax, OUT) { GX(softmax_backward(f, GT_OP_log_softmax_backward, f->g, f->out)); }
+RULE(softmax, OUT)
+{
+    GX(softmax_backward(f, GT_OP_softmax_backward, f->g, f->out));
+}
+RULE(log_softmax, OUT)
+{
+    GX(softmax_backward(f, GT_OP_log_softmax_backward, f->g, f->out));
+}
 
 /* of y (x - sum(x y)) by x, the first gradient, and y, the first result */
 RULE(softmax_backward, X | Y)

@@ -245,7 +245,8 @@ gt_err gt__signal_check(gt_instruction *ins, const gt_meta *meta)
                   form == GT_FORM_RANDOM || form == GT_FORM_UPLOAD;
     if (!ins->scope || !places || ins->flags & GT_FLAG_BACKWARD || !meta->rank)
         return GT_OK;
-    bool asked = form == GT_FORM_COPY ? state.exact : !state.inner && !(gt__site_hooks.inner && gt__site_hooks.inner());
+    bool asked =
+        form == GT_FORM_COPY ? state.exact : !state.inner && !(gt__site_hooks.inner && gt__site_hooks.inner());
     if (!asked) {
         ins->flags |= GT_FLAG_INNER;
         return GT_OK;

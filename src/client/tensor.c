@@ -78,8 +78,8 @@ gt_err gt__emit_binary_numbers(gt_opcode op, gt_tensor *a, gt_tensor *b, double 
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
-gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_kind, gt_imm b_literal, gt_tensor *c,
-                        gt_literal c_kind, gt_imm c_literal, gt_tensor **out)
+gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_kind, gt_imm b_literal,
+                        gt_tensor *c, gt_literal c_kind, gt_imm c_literal, gt_tensor **out)
 {
     gt_instruction prototype = {.op = (uint16_t)op};
     if (!b)
@@ -100,39 +100,40 @@ static gt_err emit_scalar(gt_opcode op, gt_tensor *a, double value, gt_tensor **
     return gt__emit_binary_literal(op, a, GT_LITERAL_FLOAT, imm_f(value), false, out);
 }
 
-#define UNARY(name, types, expr, grad)                                                                         \
-    gt_err gt_##name(gt_tensor *a, gt_tensor **out)                                                            \
-    {                                                                                                          \
-        return gt__emit_unary(GT_OP_##name, a, out);                                                           \
+#define UNARY(name, types, expr, grad)                                                                            \
+    gt_err gt_##name(gt_tensor *a, gt_tensor **out)                                                               \
+    {                                                                                                             \
+        return gt__emit_unary(GT_OP_##name, a, out);                                                              \
     }
-#define UNARY_PQ(name, types, expr, grad)                                                                      \
-    gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out)                                        \
-    {                                                                                                          \
-        return gt__emit_numbers(GT_OP_##name, a, p, q, out);                                                   \
+#define UNARY_PQ(name, types, expr, grad)                                                                         \
+    gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out)                                           \
+    {                                                                                                             \
+        return gt__emit_numbers(GT_OP_##name, a, p, q, out);                                                      \
     }
-#define BINARY(name, types, expr, grad)                                                                        \
-    gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out)                                              \
-    {                                                                                                          \
-        return gt__emit_binary(GT_OP_##name, a, b, out);                                                       \
-    }                                                                                                          \
-    gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out)                                         \
-    {                                                                                                          \
-        return emit_scalar(GT_OP_##name, a, b, out);                                                           \
+#define BINARY(name, types, expr, grad)                                                                           \
+    gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out)                                                 \
+    {                                                                                                             \
+        return gt__emit_binary(GT_OP_##name, a, b, out);                                                          \
+    }                                                                                                             \
+    gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out)                                            \
+    {                                                                                                             \
+        return emit_scalar(GT_OP_##name, a, b, out);                                                              \
     }
-#define BINARY_PQ(name, types, expr, grad)                                                                     \
-    gt_err gt_##name(gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out)                          \
-    {                                                                                                          \
-        return gt__emit_binary_numbers(GT_OP_##name, a, b, p, q, out);                                         \
+#define BINARY_PQ(name, types, expr, grad)                                                                        \
+    gt_err gt_##name(gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out)                             \
+    {                                                                                                             \
+        return gt__emit_binary_numbers(GT_OP_##name, a, b, p, q, out);                                            \
     }
-#define TERNARY(name, types, expr, grad)                                                                       \
-    gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor *c, gt_tensor **out)                                \
-    {                                                                                                          \
-        return gt__emit_ternary(GT_OP_##name, a, b, GT_LITERAL_NONE, imm_i(0), c, GT_LITERAL_NONE, imm_i(0), out); \
+#define TERNARY(name, types, expr, grad)                                                                          \
+    gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor *c, gt_tensor **out)                                   \
+    {                                                                                                             \
+        return gt__emit_ternary(GT_OP_##name, a, b, GT_LITERAL_NONE, imm_i(0), c, GT_LITERAL_NONE, imm_i(0),      \
+                                out);                                                                             \
     }
-#define REDUCE(name, types, grad)                                                                              \
-    gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out)                              \
-    {                                                                                                          \
-        return gt__emit_reduce(GT_OP_##name, a, axes, keepdims, 1.0, out);                                     \
+#define REDUCE(name, types, grad)                                                                                 \
+    gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out)                                 \
+    {                                                                                                             \
+        return gt__emit_reduce(GT_OP_##name, a, axes, keepdims, 1.0, out);                                        \
     }
 #include "ops.def"
 
@@ -173,10 +174,10 @@ gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_ten
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, b ? 2 : 1, out);
 }
 
-#define ALONG(name)                                                                                            \
-    gt_err gt_##name(gt_tensor *a, int axis, gt_tensor **out)                                                  \
-    {                                                                                                          \
-        return gt__emit_along(GT_OP_##name, a, NULL, axis, out);                                               \
+#define ALONG(name)                                                                                               \
+    gt_err gt_##name(gt_tensor *a, int axis, gt_tensor **out)                                                     \
+    {                                                                                                             \
+        return gt__emit_along(GT_OP_##name, a, NULL, axis, out);                                                  \
     }
 ALONG(cumsum)
 ALONG(cumprod)
@@ -224,8 +225,8 @@ gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape
     return gt__emit_full(client, dtype, (unsigned)rank, shape, GT_LITERAL_FLOAT, imm_f(value), out);
 }
 
-gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start, gt_imm step,
-                       gt_tensor **out)
+gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start,
+                       gt_imm step, gt_tensor **out)
 {
     gt_instruction prototype;
     gt_slot tail;
@@ -259,8 +260,8 @@ gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, 
 }
 
 /* Every random tensor has a stream number of its own under the client's seed. */
-static gt_err emit_random(gt_opcode op, gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low,
-                          int64_t high, gt_tensor **out)
+static gt_err emit_random(gt_opcode op, gt_client *client, gt_dtype dtype, int rank, const int64_t *shape,
+                          int64_t low, int64_t high, gt_tensor **out)
 {
     gt_instruction prototype;
     gt_slot tail[2] = {0};
@@ -329,8 +330,10 @@ static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
         return GT_OK;
     char text[128];
     if (known == 0 && a->meta.numel == 0)
-        return gt__fail(GT_ERR_VALUE, "cannot reshape a tensor of 0 elements into shape %s because the unspecified "
-                        "dimension size -1 can be any value", gt__shape_text((unsigned)rank, shape, text, sizeof text));
+        return gt__fail(GT_ERR_VALUE,
+                        "cannot reshape a tensor of 0 elements into shape %s because the unspecified "
+                        "dimension size -1 can be any value",
+                        gt__shape_text((unsigned)rank, shape, text, sizeof text));
     if (known == 0 || a->meta.numel % known != 0)
         return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
                         gt__shape_text((unsigned)rank, shape, text, sizeof text), (long long)a->meta.numel);
@@ -352,8 +355,8 @@ gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out)
     uint64_t packed = 0;
     for (unsigned axis = 0; axis < a->meta.rank; axis++) {
         if (axes[axis] < 0 || axes[axis] >= a->meta.rank)
-            return gt__fail(GT_ERR_INDEX, "permute: axis %d is out of range for a tensor of %u dimensions", axes[axis],
-                            a->meta.rank);
+            return gt__fail(GT_ERR_INDEX, "permute: axis %d is out of range for a tensor of %u dimensions",
+                            axes[axis], a->meta.rank);
         packed |= (uint64_t)axes[axis] << (8 * axis);
     }
     return emit_one(GT_OP_permute, a, (gt_imm){.u = packed}, imm_i(0), 0, out);
@@ -363,8 +366,8 @@ gt_err gt_transpose(gt_tensor *a, int axis0, int axis1, gt_tensor **out)
 {
     int axes[GT_MAX_RANK], rank = a->meta.rank;
     if (axis0 < 0 || axis0 >= rank || axis1 < 0 || axis1 >= rank)
-        return gt__fail(GT_ERR_INDEX, "transpose: axes %d and %d are out of range for a tensor of %d dimensions", axis0,
-                        axis1, rank);
+        return gt__fail(GT_ERR_INDEX, "transpose: axes %d and %d are out of range for a tensor of %d dimensions",
+                        axis0, axis1, rank);
     for (int axis = 0; axis < rank; axis++)
         axes[axis] = axis;
     axes[axis0] = axis1;
@@ -397,8 +400,8 @@ gt_err gt_slice(gt_tensor *a, const int64_t *start, const int64_t *step, const i
     return gt__emit(a->client, prototype, tail, &a, 1, out);
 }
 
-gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
-                       gt_literal kind, gt_imm literal, bool consume, gt_tensor **out)
+gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
+                       gt_tensor *src, gt_literal kind, gt_imm literal, bool consume, gt_tensor **out)
 {
     consume = consume && a->references == 1 && !a->base && !a->node;
     gt_instruction prototype = {.op = GT_OP_assign, .tail = 3, .flags = consume ? GT_FLAG_CONSUMES : 0};
@@ -492,8 +495,8 @@ gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, 
     return emit_indexed(GT_OP_scatter_add, a, index, src, axis, out);
 }
 
-gt_err gt_scatter_reduce(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int reduction, bool include_self,
-                         gt_tensor **out)
+gt_err gt_scatter_reduce(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int reduction,
+                         bool include_self, gt_tensor **out)
 {
     gt_instruction prototype = {.op = GT_OP_scatter_reduce};
     prototype.imm[0].i = axis;
@@ -510,8 +513,8 @@ gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, gt_tens
 gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out)
 {
     if (axis1 < 0 || axis2 < 0 || axis1 >= a->meta.rank || axis2 >= a->meta.rank)
-        return gt__fail(GT_ERR_INDEX, "diagonal: axes %d and %d are out of range for a tensor of %u dimensions", axis1,
-                        axis2, a->meta.rank);
+        return gt__fail(GT_ERR_INDEX, "diagonal: axes %d and %d are out of range for a tensor of %u dimensions",
+                        axis1, axis2, a->meta.rank);
     return emit_one(GT_OP_diagonal, a, imm_i(offset), imm_i(axis1 | axis2 << 8), 0, out);
 }
 

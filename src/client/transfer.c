@@ -123,7 +123,8 @@ static void origin_text(const gt_instruction *failed, char *text, size_t size)
     if (signal[0] && used < size)
         used += (size_t)snprintf(text + used, size - used, "%s in signal '%s'", used ? "" : ",", signal);
     if (failed->operand[1] && used < size)
-        snprintf(text + used, size - used, ", instruction #%04llu of the log", (unsigned long long)failed->operand[1]);
+        snprintf(text + used, size - used, ", instruction #%04llu of the log",
+                 (unsigned long long)failed->operand[1]);
 }
 
 static gt_err failure(const gt_slot *record)

@@ -88,7 +88,8 @@ static gt_err result_dtype(inference *s, gt_dtype promoted)
     case GT_TYPES_BITS:
     case GT_TYPES_INT:
         if (gt__dtype_is_float(promoted) || (promoted == GT_BOOL && s->row->types == GT_TYPES_INT))
-            return gt__fail(GT_ERR_TYPE, "%s is not supported for %s tensors", s->row->name, gt__dtype_name(promoted));
+            return gt__fail(GT_ERR_TYPE, "%s is not supported for %s tensors", s->row->name,
+                            gt__dtype_name(promoted));
         break;
     case GT_TYPES_SUM:
         if (!gt__dtype_is_float(promoted))
@@ -184,8 +185,9 @@ static gt_err check_subtraction(const inference *s)
 {
     for (unsigned k = 0; k < 2; k++)
         if (s->in[k] ? s->in[k]->dtype == GT_BOOL : gt__literal(s->ins, k) == GT_LITERAL_BOOL)
-            return gt__fail(GT_ERR_TYPE, "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
-                                         "trying to invert a mask, use the `~` or `logical_not()` operator instead.");
+            return gt__fail(GT_ERR_TYPE,
+                            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+                            "trying to invert a mask, use the `~` or `logical_not()` operator instead.");
     return GT_OK;
 }
 
@@ -303,7 +305,8 @@ static gt_err infer_softmax_backward(inference *s)
 {
     const gt_meta *g = s->in[0], *out = s->in[1];
     if (!gt__meta_same_shape(g, out) || g->dtype != out->dtype || !gt__dtype_is_float((gt_dtype)g->dtype))
-        return gt__fail(GT_ERR_VALUE, "%s: gradient and result must have the same shape and floating dtype", s->row->name);
+        return gt__fail(GT_ERR_VALUE, "%s: gradient and result must have the same shape and floating dtype",
+                        s->row->name);
     return infer_scan(s);
 }
 

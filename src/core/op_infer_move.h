@@ -177,7 +177,8 @@ static gt_err check_index_shape(const inference *s, const gt_meta *index, const 
         fits = d == axis || index->shape[d] <= a->shape[d];
     if (!fits) {
         char text_a[128], text_b[128];
-        return gt__fail(GT_ERR_VALUE, "%s: index of shape %s does not fit a tensor of shape %s apart from dimension %lld",
+        return gt__fail(GT_ERR_VALUE,
+                        "%s: index of shape %s does not fit a tensor of shape %s apart from dimension %lld",
                         s->row->name, gt__shape_text(index->rank, index->shape, text_a, sizeof text_a),
                         gt__shape_text(a->rank, a->shape, text_b, sizeof text_b), (long long)axis);
     }
@@ -198,7 +199,8 @@ static gt_err infer_gather(inference *s)
 static gt_err infer_scatter(inference *s)
 {
     const gt_meta *a = s->in[0], *index = s->in[1], *src = s->in[2];
-    if (s->ins->op == GT_OP_scatter_reduce && (s->ins->imm[1].u & ~(uint64_t)GT_SCATTER_WITHOUT_SELF) >= GT_SCATTER_KINDS)
+    if (s->ins->op == GT_OP_scatter_reduce &&
+        (s->ins->imm[1].u & ~(uint64_t)GT_SCATTER_WITHOUT_SELF) >= GT_SCATTER_KINDS)
         return gt__fail(GT_ERR_VALUE, "scatter_reduce: unknown reduction %lld", (long long)s->ins->imm[1].i);
     GT_TRY(check_axis(s, s->ins->imm[0].i, a->rank));
     GT_TRY(check_index_dtype(s, index));
@@ -207,7 +209,8 @@ static gt_err infer_scatter(inference *s)
         GT_TRY(check_index_shape(s, index, src, -1));
         if (src->dtype != a->dtype)
             return gt__fail(GT_ERR_TYPE, "%s: expected self and src to have the same dtype, but got %s and %s",
-                            s->row->name, gt__dtype_name((gt_dtype)a->dtype), gt__dtype_name((gt_dtype)src->dtype));
+                            s->row->name, gt__dtype_name((gt_dtype)a->dtype),
+                            gt__dtype_name((gt_dtype)src->dtype));
     }
     return infer_copy(s);
 }
@@ -240,9 +243,11 @@ static gt_err infer_mask_index(inference *s)
     const gt_meta *mask = s->in[0];
     int64_t count = s->ins->imm[0].i;
     if (mask->dtype != GT_BOOL)
-        return gt__fail(GT_ERR_TYPE, "a mask must be a bool tensor, not %s", gt__dtype_name((gt_dtype)mask->dtype));
+        return gt__fail(GT_ERR_TYPE, "a mask must be a bool tensor, not %s",
+                        gt__dtype_name((gt_dtype)mask->dtype));
     if (count < 0 || count > mask->numel)
-        return gt__fail(GT_ERR_VALUE, "mask_index: %lld of %lld elements", (long long)count, (long long)mask->numel);
+        return gt__fail(GT_ERR_VALUE, "mask_index: %lld of %lld elements", (long long)count,
+                        (long long)mask->numel);
     return gt__meta_set(s->out, GT_INT64, 1, &count);
 }
 
@@ -299,13 +304,15 @@ static gt_err infer_search(inference *s)
         fits = sorted->shape[axis] == values->shape[axis];
     if (!fits) {
         char text_a[128], text_b[128];
-        return gt__fail(GT_ERR_VALUE, "searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+        return gt__fail(GT_ERR_VALUE,
+                        "searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
                         "boundaries %s and values %s must match",
                         gt__shape_text(sorted->rank, sorted->shape, text_a, sizeof text_a),
                         gt__shape_text(values->rank, values->shape, text_b, sizeof text_b));
     }
     if (sorted->dtype != values->dtype)
-        return gt__fail(GT_ERR_TYPE, "searchsorted: boundaries and values should have the same dtype, but got %s and %s",
+        return gt__fail(GT_ERR_TYPE,
+                        "searchsorted: boundaries and values should have the same dtype, but got %s and %s",
                         gt__dtype_name((gt_dtype)sorted->dtype), gt__dtype_name((gt_dtype)values->dtype));
     copy_shape(s->out, values);
     s->out->dtype = GT_INT64;
@@ -343,7 +350,8 @@ static gt_err check_runs(const inference *s, const int64_t *runs)
     int64_t last, limit = (int64_t)1 << 61;
     bool bad = runs[0] < 0 || runs[1] < 0 || runs[2] < 0 || runs[0] > limit;
     if (!bad && runs[1])
-        bad = runs[1] > limit || __builtin_mul_overflow(s->out->numel / runs[1] + 1, runs[2], &last) || last > limit;
+        bad =
+            runs[1] > limit || __builtin_mul_overflow(s->out->numel / runs[1] + 1, runs[2], &last) || last > limit;
     return bad ? gt__fail(GT_ERR_VALUE, "%s: a part whose elements have no numbers", s->row->name) : GT_OK;
 }
 

@@ -559,7 +559,8 @@ static void layer_norm_line(const gt_call *call, const line *l)
 {
     for (int64_t j = 0; j < l->n; j++)
         gt__reference_put_real(call->out, l->first + j,
-                               standardised(l, call->in[0], j) * along_line(call->in[1], j) + along_line(call->in[2], j));
+                               standardised(l, call->in[0], j) * along_line(call->in[1], j) +
+                                   along_line(call->in[2], j));
 }
 
 /* Each element's own share less what the mean and the variance of its line take. */

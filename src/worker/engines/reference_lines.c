@@ -38,7 +38,8 @@ static void accumulate_integers(gt_opcode op, const gt_view *in, const gt_view *
 }
 
 /* The last position of the extreme so far; NaN is more extreme than any number. */
-static void positions_of_extremes(gt_opcode op, const gt_view *in, const gt_view *out, int64_t first, int64_t count)
+static void positions_of_extremes(gt_opcode op, const gt_view *in, const gt_view *out, int64_t first,
+                                  int64_t count)
 {
     int64_t best = first;
     for (int64_t k = first; k < first + count; k++) {
@@ -125,9 +126,10 @@ gt_err gt__reference_search(const gt_call *call)
         int64_t integer = real ? 0 : gt__reference_integer(values, flat);
         for (; place < n; place++) {
             int64_t at = line * n + place;
-            bool before = real    ? (right ? !(gt__reference_real(sorted, at) > x) : !(gt__reference_real(sorted, at) >= x))
-                          : right ? gt__reference_integer(sorted, at) <= integer
-                                  : gt__reference_integer(sorted, at) < integer;
+            bool before =
+                real    ? (right ? !(gt__reference_real(sorted, at) > x) : !(gt__reference_real(sorted, at) >= x))
+                : right ? gt__reference_integer(sorted, at) <= integer
+                        : gt__reference_integer(sorted, at) < integer;
             if (!before)
                 break;
         }

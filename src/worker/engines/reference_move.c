@@ -186,7 +186,9 @@ static void start_afresh(const gt_view *out, int64_t to, gt_scatter_kind kind)
         gt__reference_put_real(out, to, kind == GT_SCATTER_AMAX ? -INFINITY : INFINITY);
     else
         gt__reference_put_integer(out, to,
-                                  kind == GT_SCATTER_AMIN ? most[dtype] : dtype < GT_INT8 ? 0 : least[dtype]);
+                                  kind == GT_SCATTER_AMIN ? most[dtype]
+                                  : dtype < GT_INT8       ? 0
+                                                          : least[dtype]);
 }
 
 static gt_err divide(const gt_view *out, const int64_t *counts)

@@ -128,7 +128,8 @@ static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch)
 {
-    *scratch = bytes <= cpu->memory_limit ? aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT)) : NULL;
+    *scratch =
+        bytes <= cpu->memory_limit ? aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT)) : NULL;
     if (*scratch)
         return GT_OK;
     return gt__fail(GT_ERR_MEMORY, "the worker cannot allocate %zu bytes of scratch (the limit is %llu)", bytes,

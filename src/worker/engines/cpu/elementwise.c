@@ -30,7 +30,8 @@ typedef union scalar {
 static bool keeps_truth(gt_opcode op)
 {
     return gt__op_table[op].types == GT_TYPES_BOOL || op == GT_OP_bitwise_and || op == GT_OP_bitwise_or ||
-           op == GT_OP_bitwise_xor || op == GT_OP_mul || op == GT_OP_maximum || op == GT_OP_minimum || op == GT_OP_where;
+           op == GT_OP_bitwise_xor || op == GT_OP_mul || op == GT_OP_maximum || op == GT_OP_minimum ||
+           op == GT_OP_where;
 }
 
 /* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. Bools
@@ -55,12 +56,9 @@ static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
 
 static gt_dtype native_dtype(gt_compute compute)
 {
-    static const gt_dtype natives[] = {[GT_COMPUTE_F32] = GT_FLOAT32,
-                                       [GT_COMPUTE_F64] = GT_FLOAT64,
-                                       [GT_COMPUTE_I64] = GT_INT64,
-                                       [GT_COMPUTE_I32] = GT_INT32,
-                                       [GT_COMPUTE_I8] = GT_INT8,
-                                       [GT_COMPUTE_U8] = GT_UINT8};
+    static const gt_dtype natives[] = {
+        [GT_COMPUTE_F32] = GT_FLOAT32, [GT_COMPUTE_F64] = GT_FLOAT64, [GT_COMPUTE_I64] = GT_INT64,
+        [GT_COMPUTE_I32] = GT_INT32,   [GT_COMPUTE_I8] = GT_INT8,     [GT_COMPUTE_U8] = GT_UINT8};
     return natives[compute];
 }
 
@@ -258,7 +256,7 @@ typedef struct general {
     int64_t row;  /* elements in a row */
     int64_t segment;
     int64_t segments; /* in a row */
-    bool one_number; /* operand 1 */
+    bool one_number;  /* operand 1 */
     bool checks_zero;
     atomic_bool zero;
 } general;
@@ -373,8 +371,11 @@ static void plan_operands(general *g, const gt_call *call)
 
 static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute compute)
 {
-    general g = {
-        .cpu = cpu, .op = call->op, .compute = compute, .compute_dtype = call->compute, .operands = call->operands};
+    general g = {.cpu = cpu,
+                 .op = call->op,
+                 .compute = compute,
+                 .compute_dtype = call->compute,
+                 .operands = call->operands};
     g.kernel_dtype = writes_bools(call, compute) ? GT_BOOL : native_dtype(compute);
     g.pq[0] = call->ins->imm[0].f;
     g.pq[1] = call->ins->imm[1].f;

@@ -31,7 +31,8 @@ static void check_numbers(void *context, int64_t begin, int64_t end)
         atomic_store(&b->crossed, true);
 }
 
-static gt_err check_range(gt_cpu *cpu, const int64_t *numbers, int64_t count, int64_t low, int64_t axis, int64_t size)
+static gt_err check_range(gt_cpu *cpu, const int64_t *numbers, int64_t count, int64_t low, int64_t axis,
+                          int64_t size)
 {
     bounds b = {.numbers = numbers, .low = low, .size = size};
     gt__parallel_for(cpu->parallel, count, gt__grain(1), check_numbers, &b);
@@ -93,7 +94,7 @@ typedef void (*span_kernel)(const span *s, void *to, const void *from, const int
     }
 
 #define MOVE_KERNELS(type)                                                                                        \
-    SPAN_KERNEL(gather_##type, type, *t = f[*n * axis])                                                        \
+    SPAN_KERNEL(gather_##type, type, *t = f[*n * axis])                                                           \
     SPAN_KERNEL(scatter_##type, type, t[*n * axis] = *f)
 MOVE_KERNELS(uint8_t)
 MOVE_KERNELS(uint16_t)
@@ -110,8 +111,7 @@ static inline int64_t add_integers(int64_t a, int64_t b)
     _Generic((a), float : (a) + (b), double : (a) + (b), default : add_integers((int64_t)(a), (int64_t)(b)))
 #define ADD_KERNEL(name, dtype, type)                                                                             \
     SPAN_KERNEL(add_##name, type,                                                                                 \
-                t[*n * axis] =                                                                                 \
-                    GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
+                t[*n * axis] = GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(ADD_KERNEL)
 
 static inline int64_t multiply_integers(int64_t a, int64_t b)
@@ -125,14 +125,11 @@ static inline int64_t multiply_integers(int64_t a, int64_t b)
 #define LEAST(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #define COMBINE_KERNELS(name, dtype, type)                                                                        \
     SPAN_KERNEL(multiply_##name, type,                                                                            \
-                t[*n * axis] =                                                                                 \
-                    GT_STORE_FROM(name, MULTIPLY(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))         \
+                t[*n * axis] = GT_STORE_FROM(name, MULTIPLY(gt__load_##name(t[*n * axis]), gt__load_##name(*f)))) \
     SPAN_KERNEL(greatest_##name, type,                                                                            \
-                t[*n * axis] =                                                                                 \
-                    GT_STORE_FROM(name, GREATEST(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))         \
+                t[*n * axis] = GT_STORE_FROM(name, GREATEST(gt__load_##name(t[*n * axis]), gt__load_##name(*f)))) \
     SPAN_KERNEL(least_##name, type,                                                                               \
-                t[*n * axis] =                                                                                 \
-                    GT_STORE_FROM(name, LEAST(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
+                t[*n * axis] = GT_STORE_FROM(name, LEAST(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(COMBINE_KERNELS)
 
 /* scatter_reduce: by kind and dtype; a mean starts as a sum. */
@@ -231,7 +228,8 @@ static void set_number_strides(gt_view *numbers, const gt_view *index, const gt_
 }
 
 /* gather: to = out, from = a (indexed).  scatter: to = out (indexed), from = src. */
-static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, const gt_view *from, span_kernel kernel)
+static gt_err index_move(gt_cpu *cpu, const gt_call *call, const gt_view *to, const gt_view *from,
+                         span_kernel kernel)
 {
     const gt_view *index = call->in[1];
     const gt_view *indexed = call->op == GT_OP_gather ? from : to;
@@ -274,10 +272,12 @@ gt_err gt__cpu_gather(gt_engine *engine, const gt_call *call)
 static void first_of_kind(gt_scatter_kind kind, gt_dtype dtype, void *to)
 {
     static const int64_t least[] = {[GT_INT8] = INT8_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
-    static const int64_t most[] = {[GT_BOOL] = 1, [GT_UINT8] = 255, [GT_INT8] = INT8_MAX, [GT_INT32] = INT32_MAX,
-                                   [GT_INT64] = INT64_MAX};
+    static const int64_t most[] = {
+        [GT_BOOL] = 1, [GT_UINT8] = 255, [GT_INT8] = INT8_MAX, [GT_INT32] = INT32_MAX, [GT_INT64] = INT64_MAX};
     bool real = gt__dtype_is_float(dtype);
-    double number = kind == GT_SCATTER_AMAX ? -HUGE_VAL : kind == GT_SCATTER_AMIN ? HUGE_VAL : kind == GT_SCATTER_PROD;
+    double number = kind == GT_SCATTER_AMAX   ? -HUGE_VAL
+                    : kind == GT_SCATTER_AMIN ? HUGE_VAL
+                                              : kind == GT_SCATTER_PROD;
     int64_t integer = kind == GT_SCATTER_PROD   ? 1
                       : real                    ? 0
                       : kind == GT_SCATTER_AMAX ? dtype < GT_INT8 ? 0 : least[dtype]
@@ -290,7 +290,8 @@ static void first_of_kind(gt_scatter_kind kind, gt_dtype dtype, void *to)
 static gt_err divide_by_count(gt_cpu *cpu, const gt_call *call, bool with_self)
 {
     int64_t one = 1, numel = call->out->meta.numel;
-    gt_view ones = {.data = &one, .meta = {.numel = 1, .dtype = GT_INT64}, .contiguous = true}, counts = *call->out;
+    gt_view ones = {.data = &one, .meta = {.numel = 1, .dtype = GT_INT64}, .contiguous = true},
+            counts = *call->out;
     gt_dtype dtype = (gt_dtype)call->out->meta.dtype;
     GT_TRY(gt__cpu_scratch(cpu, (size_t)numel * sizeof(int64_t), &counts.data));
     counts.meta.dtype = GT_INT64;
@@ -298,7 +299,8 @@ static gt_err divide_by_count(gt_cpu *cpu, const gt_call *call, bool with_self)
         ((int64_t *)counts.data)[k] = with_self;
     gt_err err = index_move(cpu, call, &counts, &ones, add_int64);
     gt_row_mover load = gt__cpu_row_mover(GT_FLOAT64, dtype), store = gt__cpu_row_mover(dtype, GT_FLOAT64);
-    gt_row_mover load_integer = gt__cpu_row_mover(GT_INT64, dtype), store_integer = gt__cpu_row_mover(dtype, GT_INT64);
+    gt_row_mover load_integer = gt__cpu_row_mover(GT_INT64, dtype),
+                 store_integer = gt__cpu_row_mover(dtype, GT_INT64);
     for (int64_t k = 0; err == GT_OK && k < numel; k++) {
         int64_t count = ((int64_t *)counts.data)[k], integer;
         void *at = gt__at(call->out->data, dtype, k);

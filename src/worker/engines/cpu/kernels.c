@@ -60,7 +60,7 @@
 #define GT_CONV_CHANNELS 4
 #endif
 /* The same where channels are the lanes. */
-#define DOT_CHANNELS(type)                                                                                         \
+#define DOT_CHANNELS(type)                                                                                        \
     ((int)(VECTOR_BYTES / sizeof(type) > GT_CONV_CHANNELS ? VECTOR_BYTES / sizeof(type) : GT_CONV_CHANNELS))
 
 enum { ROW_VECTORS = 8, ROW_BLOCK = 4096, ROW_AHEAD = 1024 /* bytes */, COLUMN_BLOCK = 64 };
@@ -228,8 +228,8 @@ static bool all_within(const float *x, int64_t count, float limit)
 }
 
 /* The fast loop where every argument of a tile is within its limit, the slow one where not. */
-static void by_tiles(gt_elementwise_kernel fast, gt_elementwise_kernel slow, float limit, float *out, const float *x,
-                     int64_t count)
+static void by_tiles(gt_elementwise_kernel fast, gt_elementwise_kernel slow, float limit, float *out,
+                     const float *x, int64_t count)
 {
     for (int64_t i = 0; i < count; i += GT_TILE) {
         int64_t tile = count - i < GT_TILE ? count - i : GT_TILE;
@@ -358,12 +358,9 @@ static void store_halves(void *to, int64_t stride, const void *tile, int64_t cou
 #define ENTRIES_FLT(ENTRY, name)                                                                                  \
     [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32), [GT_COMPUTE_F64] = ENTRY(name, f64)},
 #define ENTRIES_NUM(ENTRY, name)                                                                                  \
-    [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32),                                                        \
-                      [GT_COMPUTE_F64] = ENTRY(name, f64),                                                        \
-                      [GT_COMPUTE_I64] = ENTRY(name, i64),                                                        \
-                      [GT_COMPUTE_I32] = ENTRY(name, i32),                                                        \
-                      [GT_COMPUTE_I8] = ENTRY(name, i8),                                                          \
-                      [GT_COMPUTE_U8] = ENTRY(name, u8)},
+    [GT_OP_##name] = {[GT_COMPUTE_F32] = ENTRY(name, f32), [GT_COMPUTE_F64] = ENTRY(name, f64),                   \
+                      [GT_COMPUTE_I64] = ENTRY(name, i64), [GT_COMPUTE_I32] = ENTRY(name, i32),                   \
+                      [GT_COMPUTE_I8] = ENTRY(name, i8),   [GT_COMPUTE_U8] = ENTRY(name, u8)},
 #define ENTRIES_BITS(ENTRY, name)                                                                                 \
     [GT_OP_##name] = {[GT_COMPUTE_I64] = ENTRY(name, i64),                                                        \
                       [GT_COMPUTE_I32] = ENTRY(name, i32),                                                        \
@@ -399,10 +396,10 @@ static void store_halves(void *to, int64_t stride, const void *tile, int64_t cou
         [GT_FOLD_EXPS] = FLOATS(kind##_exps),                                                                     \
     }
 
-#define CONV_ENTRIES(name)                                                                                         \
-    {                                                                                                              \
-        [GT_COMPUTE_F32] = {name##_f32, name##_one_f32}, [GT_COMPUTE_F64] = {name##_f64, name##_one_f64},          \
-        [GT_COMPUTE_I64] = {name##_i64, name##_one_i64},                                                           \
+#define CONV_ENTRIES(name)                                                                                        \
+    {                                                                                                             \
+        [GT_COMPUTE_F32] = {name##_f32, name##_one_f32}, [GT_COMPUTE_F64] = {name##_f64, name##_one_f64},         \
+        [GT_COMPUTE_I64] = {name##_i64, name##_one_i64},                                                          \
     }
 
 const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {

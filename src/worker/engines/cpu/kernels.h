@@ -61,10 +61,11 @@ typedef int64_t (*gt_arg_kernel)(const void *x, int64_t count);
 
 /* softmax of a line, or its logarithm; out is not x. Of `width` lines side by side: rows are `stride` elements apart. */
 typedef void (*gt_softmax_row_kernel)(void *out, const void *x, int64_t count, bool logarithm);
-typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const void *x, int64_t stride, int64_t rows,
-                                         int64_t width, bool logarithm);
+typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const void *x, int64_t stride,
+                                         int64_t rows, int64_t width, bool logarithm);
 /* The gradient of x from that of the result, g, and the result y; out may be g. All with the same strides but out. */
-typedef void (*gt_softmax_backward_row_kernel)(void *out, const void *g, const void *y, int64_t count, bool logarithm);
+typedef void (*gt_softmax_backward_row_kernel)(void *out, const void *g, const void *y, int64_t count,
+                                               bool logarithm);
 enum { GT_SOFTMAX_COLUMNS = 64 };
 /* Convolutions (conv.h). One vector of neighbouring elements: where it is in the planes (tap 0) and in the result, or in the other factor. */
 typedef struct gt_conv_place {
@@ -75,7 +76,7 @@ typedef struct gt_conv_place {
 
 /* out[channel][place] = start[channel] + sum over taps of weights[tap][channel] * source[offsets[tap] + place] */
 typedef struct gt_conv_panel {
-    const void *weights; /* (taps, conv_channels), or (taps) for one channel */
+    const void *weights;    /* (taps, conv_channels), or (taps) for one channel */
     const int64_t *offsets; /* in bytes; all else counts in elements */
     int64_t taps;
     const void *source;
@@ -133,7 +134,8 @@ typedef struct gt_kernels {
     /* [opcode][compute][constants]; at least one operand is no constant, and a condition never is one */
     gt_elementwise_kernel elementwise[GT_OP_COUNT][GT_COMPUTE_COUNT][GT_CONSTANT_COUNT];
     gt_elementwise_kernel cube[GT_COMPUTE_COUNT];
-    gt_elementwise_kernel guarded[GT_OP_COUNT]; /* f32: a faster loop for moderate arguments inside; NULL: there is none */
+    gt_elementwise_kernel
+        guarded[GT_OP_COUNT]; /* f32: a faster loop for moderate arguments inside; NULL: there is none */
     gt_load_kernel load[GT_DTYPE_COUNT][GT_COMPUTE_COUNT];
     gt_store_kernel store[GT_DTYPE_COUNT][GT_COMPUTE_COUNT];
     gt_fold_row_kernel fold_row[GT_FOLD_COUNT][GT_COMPUTE_COUNT];

@@ -67,7 +67,7 @@ typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeo
 #define BINARY_PQ(name, types, expr, grad) LOOPS_##types(BINARY_PQ_LOOPS, name, expr)
 #define TERNARY(name, types, expr, grad) LOOPS_##types(TERNARY_LOOPS, name, expr)
 #include "ops.def"
-LOOP(cube, STORED, x * x * x, , VARIABLE(x))
+LOOP(cube, STORED, x *x *x, , VARIABLE(x))
 
 /* ---- tiles: gather and convert, convert and store ---------------------------------------------------------- */
 
@@ -99,8 +99,14 @@ GT_STORED_TYPES(TILES)
 
 /* step_<fold>(a, x, c): a with one more element x (c: the center); works on T and, but for any/all, on vectors. */
 #if defined(NATIVE_MAX)
-static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x) { return NATIVE_MAX(a, x); }
-static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x) { return NATIVE_MIN(a, x); }
+static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x)
+{
+    return NATIVE_MAX(a, x);
+}
+static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
+{
+    return NATIVE_MIN(a, x);
+}
 #else
 static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x)
 {
@@ -257,8 +263,9 @@ FOLD_ROW(nan_min, MOST)
         }                                                                                                         \
         for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                                     \
             for (int v = 0; v < half; v++) {                                                                      \
-                __typeof__(*part compare *part) take = part[v + half] compare part[v];                            \
-                part[v] = (VECTOR)(((__typeof__(take))part[v + half] & take) | ((__typeof__(take))part[v] & ~take)); \
+                __typeof__(*part compare * part) take = part[v + half] compare part[v];                           \
+                part[v] =                                                                                         \
+                    (VECTOR)(((__typeof__(take))part[v + half] & take) | ((__typeof__(take))part[v] & ~take));    \
             }                                                                                                     \
         total = 0;                                                                                                \
         sum[0] += sum[1] + (sum[2] + sum[3]);                                                                     \

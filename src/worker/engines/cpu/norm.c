@@ -142,7 +142,9 @@ static gt_err run(gt_cpu *cpu, const gt_call *call, normalisation *c)
     int64_t grain = GT_CPU_GRAIN / 4 / c->n + 1;
     if (call->op != GT_OP_layer_norm_backward_weight) {
         bool forward = call->op == GT_OP_layer_norm;
-        gt_parallel_body body = forward ? wide ? forward_double : forward_float : wide ? backward_double : backward_float;
+        gt_parallel_body body = forward ? wide ? forward_double : forward_float
+                                : wide  ? backward_double
+                                        : backward_float;
         gt__parallel_for(cpu->parallel, c->lines, grain, body, c);
         return GT_OK;
     }

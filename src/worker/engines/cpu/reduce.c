@@ -143,11 +143,12 @@ static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t r
         fold_by_column(r, fold, total, results, base, begin, end, center);
         return;
     }
-    if (r->native && r->kept.rank == 1 && r->reduced.rank == 1 && r->reduced.stride[0][0] == 1) { /* rows of a matrix */
+    if (r->native && r->kept.rank == 1 && r->reduced.rank == 1 &&
+        r->reduced.stride[0][0] == 1) { /* rows of a matrix */
         gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
         for (int64_t j = 0; j < results; j++)
-            kernel(&total[j], r->data + ((first + j) * r->kept.stride[0][0] + begin) * (int64_t)r->size, end - begin,
-                   center ? &center[j] : NULL);
+            kernel(&total[j], r->data + ((first + j) * r->kept.stride[0][0] + begin) * (int64_t)r->size,
+                   end - begin, center ? &center[j] : NULL);
         return;
     }
     for (int64_t j = 0; j < results; j++) {
@@ -177,7 +178,8 @@ static double root(double total, double p)
     return p == 2 ? sqrt(total) : p == 1 || p == 0 || isinf(p) ? total : pow(total, 1 / p);
 }
 
-static void store_results(const reduction *r, int64_t first, int64_t results, accumulator *total, const double *center)
+static void store_results(const reduction *r, int64_t first, int64_t results, accumulator *total,
+                          const double *center)
 {
     gt_dtype dtype = (gt_dtype)r->out->meta.dtype;
     char *to = (char *)r->out->data + first * (int64_t)gt__dtype_size(dtype);

@@ -106,11 +106,10 @@ GT_STORED_TYPES(CUMMIN_KERNEL)
 static scan_kernel choose_kernel(gt_opcode op, gt_dtype dtype)
 {
 #define SCAN_ENTRIES(scan)                                                                                        \
-    static const scan_kernel scan##_kernels[] = {[GT_BOOL] = scan##_boolean,    [GT_UINT8] = scan##_uint8,        \
-                                                 [GT_INT8] = scan##_int8,       [GT_INT32] = scan##_int32,        \
-                                                 [GT_INT64] = scan##_int64,     [GT_FLOAT16] = scan##_float16,    \
-                                                 [GT_BFLOAT16] = scan##_bfloat16, [GT_FLOAT32] = scan##_float32,  \
-                                                 [GT_FLOAT64] = scan##_float64};
+    static const scan_kernel scan##_kernels[] = {                                                                 \
+        [GT_BOOL] = scan##_boolean,      [GT_UINT8] = scan##_uint8,     [GT_INT8] = scan##_int8,                  \
+        [GT_INT32] = scan##_int32,       [GT_INT64] = scan##_int64,     [GT_FLOAT16] = scan##_float16,            \
+        [GT_BFLOAT16] = scan##_bfloat16, [GT_FLOAT32] = scan##_float32, [GT_FLOAT64] = scan##_float64};
     SCAN_ENTRIES(cumsum)
     SCAN_ENTRIES(cumprod)
     SCAN_ENTRIES(logcumsumexp)

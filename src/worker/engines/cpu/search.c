@@ -51,8 +51,8 @@ static void search_values(void *context, int64_t begin, int64_t end)
         int64_t offset[GT_LOOP_VIEWS], width = s->loop.shape[last];
         int64_t count = gt__min(gt__min(width - begin % width, end - begin), GT_TILE);
         gt__loop_offsets(&s->loop, s->loop.rank, begin, offset);
-        gt__cpu_load_tile(s->cpu, s->compute, dtype, gt__at(s->values->data, dtype, offset[1]), s->loop.stride[1][last], count,
-                          tile);
+        gt__cpu_load_tile(s->cpu, s->compute, dtype, gt__at(s->values->data, dtype, offset[1]),
+                          s->loop.stride[1][last], count, tile);
         for (int64_t k = 0; k < count; k++) {
             const char *line = s->sorted;
             if (s->per_line)

@@ -40,11 +40,11 @@ static void gather_line(const softmaxing *s, const int64_t *offset, char *scratc
 {
     size_t bytes = (size_t)s->n * gt__compute_size(s->compute);
     for (int k = 1; k <= s->operands; k++)
-        gt__cpu_load_tile(s->cpu, s->compute, s->dtype[k], gt__at(s->data[k], s->dtype[k], offset[k]), s->stride[k], s->n,
-                          scratch + (size_t)k * bytes);
+        gt__cpu_load_tile(s->cpu, s->compute, s->dtype[k], gt__at(s->data[k], s->dtype[k], offset[k]),
+                          s->stride[k], s->n, scratch + (size_t)k * bytes);
     run_row(s, scratch, scratch + bytes, scratch + 2 * bytes);
-    gt__cpu_store_tile(s->cpu, s->compute, s->dtype[0], scratch, gt__at(s->data[0], s->dtype[0], offset[0]), s->stride[0],
-                       s->n);
+    gt__cpu_store_tile(s->cpu, s->compute, s->dtype[0], scratch, gt__at(s->data[0], s->dtype[0], offset[0]),
+                       s->stride[0], s->n);
 }
 
 /* Positions are lines. */
@@ -84,8 +84,8 @@ static void lines_side_by_side(void *context, int64_t begin, int64_t end)
         width = gt__min(gt__min(width, GT_SOFTMAX_COLUMNS), end - begin);
         gt__loop_offsets(&s->lines, s->lines.rank, begin, offset);
         s->cpu->kernels->softmax_column[s->compute](gt__at(s->data[0], s->dtype[0], offset[0]), s->stride[0],
-                                                    gt__at(s->data[1], s->dtype[1], offset[1]), s->stride[1], s->n, width,
-                                                    s->logarithm);
+                                                    gt__at(s->data[1], s->dtype[1], offset[1]), s->stride[1], s->n,
+                                                    width, s->logarithm);
         begin += width;
     }
 }
