@@ -43,7 +43,8 @@ def check(function, *arrays):
 
 UNARY = ('abs sign square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan tanh asinh acosh '
          'atanh sinc erf floor ceil round trunc frac sigmoid relu').split()
-ACTIVATIONS = ('logsigmoid relu6 gelu softplus selu hardsigmoid hardswish hardtanh leaky_relu elu celu').split()
+# Not gelu: at -inf PyTorch has NaN or 0, by the processor.
+ACTIVATIONS = ('logsigmoid relu6 softplus selu hardsigmoid hardswish hardtanh leaky_relu elu celu').split()
 BINARY = 'add sub mul div pow maximum minimum remainder fmod atan2 hypot copysign logaddexp'.split()
 
 
