@@ -562,33 +562,22 @@ static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t na
     return gather("index_select", take_rows, self, args, nargs, kwnames);
 }
 
-/* gather and take by int64 indices that need no look first: ours, classes, words of a vocabulary. */
-static PyObject *pick(gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **), PyObject *self,
-                      gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+/* take by int64 indices that need no look first: words of a vocabulary. */
+static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim", "index"};
     PyObject *values[2];
     int64_t dim = 0;
     int axis;
-    if (gt__py_parse("gather", args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_dim(values[0], &dim) < 0)
+    if (gt__py_parse("take", args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_dim(values[0], &dim) < 0)
         return NULL;
     if (!values[1] || !gt__py_is_tensor(values[1]))
-        return PyErr_Format(PyExc_TypeError, "gather() needs an index");
+        return PyErr_Format(PyExc_TypeError, "take() needs an index");
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
         return NULL;
-    gt_err err = a->meta.rank ? function(a, ((TensorObject *)values[1])->tensor, axis, &out) : gt_copy(a, &out);
+    gt_err err = a->meta.rank ? gt_take(a, ((TensorObject *)values[1])->tensor, axis, &out) : gt_copy(a, &out);
     return gt__py_result(err, out);
-}
-
-static PyObject *method_pick(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    return pick(gt_gather, self, args, nargs, kwnames);
-}
-
-static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    return pick(gt_take, self, args, nargs, kwnames);
 }
 
 /* src is a tensor, cast to a's dtype, or a number, expanded to the index's shape. */
@@ -653,29 +642,6 @@ static PyObject *method_scatter(PyObject *self, gt_py_args args, Py_ssize_t narg
 static PyObject *method_scatter_add(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     return scatter("scatter_add", gt_scatter_add, self, args, nargs, kwnames);
-}
-
-/* self._place(dim, index, value): scatter of a number where negative indices are as wrong as too large ones. */
-static PyObject *method_place(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const char *const names[] = {"dim", "index", "value"};
-    PyObject *values[3];
-    int64_t dim = 0;
-    Addressing at = {.a = NULL};
-    if (gt__py_parse("scatter", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dim(values[0], &dim) < 0)
-        return NULL;
-    if (!values[1] || !gt__py_is_tensor(values[1]) || !values[2])
-        return PyErr_Format(PyExc_TypeError, "scatter() needs an index and a value");
-    if (!(at.a = gt__py_use(self)) || gt__py_wrap_axis(dim, at.a->meta.rank, &at.axis) < 0)
-        return NULL;
-    gt_tensor_retain(at.a);
-    at.index = gt_tensor_retain(((TensorObject *)values[1])->tensor);
-    gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
-    gt_err err = src ? gt_scatter(at.a, at.index, src, at.axis, &out) : GT_OK;
-    PyObject *result = src ? gt__py_result(err, out) : NULL;
-    gt_tensor_release(src);
-    address_clear(&at);
-    return result;
 }
 
 static int reduction_from(PyObject *object)
@@ -790,9 +756,7 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("scatter_reduce", method_scatter_reduce,
          "scatter_reduce(dim, index, src, reduce, include_self=True): sum, prod, mean, amax or amin of what "
          "meets."),
-    FAST("_pick", method_pick, "_pick(dim, index): gather by indices that are not negative."),
     FAST("_pick_rows", method_pick_rows, "_pick_rows(dim, index): whole slices by int64 indices."),
-    FAST("_place", method_place, "_place(dim, index, value): scatter without negative indices."),
     FAST("_search", method_search, "_search(values, right): searchsorted of one dtype."),
     {.ml_name = NULL},
 };

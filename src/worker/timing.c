@@ -56,10 +56,9 @@ static const gt_entry *result_of(const gt_worker *worker, const gt_instruction *
     return makes ? gt__store_find(worker->store, ins->result) : NULL;
 }
 
-static void keep_entry(gt_worker *worker, const gt_instruction *ins, uint64_t ticks)
+static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_entry *result, uint64_t ticks)
 {
     gt_timing *timing = &worker->timing;
-    const gt_entry *result = result_of(worker, ins);
     const gt_poison *poison = result && result->state == GT_ENTRY_POISON ? result->poison : NULL;
     timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ticks,
                                                                .duration_ns = ticks,
@@ -87,7 +86,7 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
     if (!timing->watched)
         return;
     timing->last_ticks = now;
-    keep_entry(worker, ins, took);
+    keep_entry(worker, ins, result, took);
 }
 
 /* From ticks to time. The ratio of the clocks is known better from one look to the next; spans stay in order. */

@@ -21,7 +21,7 @@ def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search):
     if not hasattr(dim, '__index__'):
         return reduce(self, dim, keepdim)
     indices = search(self, dim, True)
-    return _reduced(kind, self._pick(dim, indices), indices, dim, keepdim)
+    return _reduced(kind, self.gather(dim, indices), indices, dim, keepdim)
 
 
 def _reduced(kind, values, indices, dim, keepdim):
@@ -55,14 +55,14 @@ def aminmax(self, *, dim=None, keepdim=False):
 def cummax(self, dim):
     """cummax(dim): (values, indices) of the largest element so far."""
     indices = self._cummax_indices(dim)
-    return return_types.cummax(self._pick(dim, indices), indices)
+    return return_types.cummax(self.gather(dim, indices), indices)
 
 
 @method
 def cummin(self, dim):
     """cummin(dim): (values, indices) of the smallest element so far."""
     indices = self._cummin_indices(dim)
-    return return_types.cummin(self._pick(dim, indices), indices)
+    return return_types.cummin(self.gather(dim, indices), indices)
 
 
 # ---- sorting -------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def sort(self, dim=-1, descending=False, stable=False, *, axis=None):
     """sort(dim=-1, descending=False, stable=False): (values, indices); always stable."""
     dim = dim if axis is None else axis
     indices = self.argsort(dim, descending)
-    return return_types.sort(self._pick(dim, indices), indices)
+    return return_types.sort(self.gather(dim, indices), indices)
 
 
 @method
@@ -87,7 +87,7 @@ def topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
     """topk(k, dim=-1, largest=True): (values, indices) of the k largest or smallest, best first."""
     dim = dim if axis is None else axis
     indices = self._topk_indices(k, dim, largest)
-    return return_types.topk(self._pick(dim, indices), indices)
+    return return_types.topk(self.gather(dim, indices), indices)
 
 
 def _size(self, dim):
@@ -102,7 +102,7 @@ def kthvalue(self, k, dim=-1, keepdim=False):
         raise RuntimeError('kthvalue(): selected number k out of range for dimension %d' % dim)
     indices = self._topk_indices(k, dim, False)
     indices = indices.narrow(dim, k - 1, 1) if self.ndim else indices
-    return _reduced(return_types.kthvalue, self._pick(dim, indices), indices, dim, keepdim)
+    return _reduced(return_types.kthvalue, self.gather(dim, indices), indices, dim, keepdim)
 
 
 @method
@@ -115,7 +115,7 @@ def median(self, dim=None, keepdim=False):
     indices = indices.narrow(dim, indices.shape[dim] - 1, 1) if self.ndim else indices
     if self.is_floating_point():  # NaN is the largest to argmax too
         indices = where(self.isnan().any(dim, True), self.argmax(dim, True), indices)
-    return _reduced(return_types.median, self._pick(dim, indices), indices, dim, keepdim)
+    return _reduced(return_types.median, self.gather(dim, indices), indices, dim, keepdim)
 
 
 @method
@@ -128,8 +128,8 @@ def nanmedian(self, dim=None, keepdim=False):
     dim = axis_of(self, dim)
     order = self.argsort(dim)
     middle = (((~self.isnan()).sum(dim, True) - 1).clamp(min=0) // 2)
-    indices = order._pick(dim, middle)
-    return _reduced(return_types.nanmedian, self._pick(dim, indices), indices, dim, keepdim)
+    indices = order.gather(dim, middle)
+    return _reduced(return_types.nanmedian, self.gather(dim, indices), indices, dim, keepdim)
 
 
 @method
@@ -163,15 +163,15 @@ def mode(self, dim=-1, keepdim=False):
         return return_types.mode(self.clone(), _gt.zeros((), dtype=_gt.int64))
     dim = axis_of(self, dim)
     order = self.argsort(dim)
-    ordered = self._pick(dim, order)
+    ordered = self.gather(dim, order)
     size = self.shape[dim]
     shape = [size if d == dim else 1 for d in range(self.ndim)]
     places = arange(size).reshape(shape).expand(self.shape)
     starts = cat([full([1 if d == dim else s for d, s in enumerate(self.shape)], True, dtype=_gt.bool),
                   ordered.narrow(dim, 1, size - 1) != ordered.narrow(dim, 0, size - 1)], dim)
     run = places - where(starts, places, 0).cummax(dim).values  # how many equals come before
-    indices = order._pick(dim, run.argmax(dim, True))
-    return _reduced(return_types.mode, self._pick(dim, indices), indices, dim, keepdim)
+    indices = order.gather(dim, run.argmax(dim, True))
+    return _reduced(return_types.mode, self.gather(dim, indices), indices, dim, keepdim)
 
 
 # ---- distinct elements ---------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _lexicographic(rows):
     """The order that sorts rows (n, k): by the last column, then, keeping that order among equals, the one before."""
     order = arange(rows.shape[0])
     for column in reversed(range(rows.shape[1])):
-        order = order._pick(0, rows.select(1, column)._pick(0, order).argsort(0))
+        order = order.gather(0, rows.select(1, column).gather(0, order).argsort(0))
     return order
 
 
@@ -205,7 +205,7 @@ def _distinct(self, sort, return_inverse, return_counts, dim):
         items, order = self.flatten(), None
         if sort:
             order = items.argsort(0)
-            items = items._pick(0, order)
+            items = items.gather(0, order)
         n = items.shape[0]
         differs = items.narrow(0, 1, n - 1) != items.narrow(0, 0, n - 1) if n else items != items
         results = _runs(items, differs, order, return_inverse, return_counts)
@@ -274,5 +274,5 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
         return full(elements.shape, invert, dtype=_gt.bool)
     ordered = tests.flatten().sort().values
     place = ordered.searchsorted(elements).clamp(max=tests.numel() - 1)
-    found = ordered._pick(0, place.flatten()).reshape(elements.shape) == elements
+    found = ordered.gather(0, place.flatten()).reshape(elements.shape) == elements
     return ~found if invert else found

@@ -210,7 +210,7 @@ def one_hot(input, num_classes=-1):
             raise RuntimeError('Class values must be non-negative.')
         num_classes = most + 1
     index = input.long().unsqueeze(-1)
-    return gt.zeros(*input.shape, num_classes, dtype=_gt.int64)._place(-1, index, 1)
+    return gt.zeros(*input.shape, num_classes, dtype=_gt.int64).scatter(-1, index, 1)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):

@@ -99,7 +99,7 @@ def _picked(scores, target, weight, ignore_index):
             f'Expected target of shape {expected} for input of shape {scores.shape}, got {target.shape}')
     weights = counted = target != ignore_index
     index = (target * counted).long()
-    losses = -scores._pick(dim, index.unsqueeze(dim)).squeeze(dim)
+    losses = -scores.gather(dim, index.unsqueeze(dim)).squeeze(dim)
     if weight is not None:
         weights = weight._pick_rows(0, index) * counted
         losses = losses * weights
