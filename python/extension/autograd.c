@@ -3,7 +3,7 @@
  *
  * The tape and the rules are in src/client (autograd.c, gradients.c); here objects are wrapped and hooks called.
  */
-#include "autograd.h"
+#include "client/autograd.h"
 
 #include "extension.h"
 

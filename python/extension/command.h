@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 
 /* Run `gt ARGUMENTS...` without the GIL; the exit status. `tools`: as in gt__cli_main. */
 PyObject *gt__py_command(PyObject *arguments, const gt_command *tools);

@@ -6,7 +6,7 @@
  */
 #include "extension.h"
 
-#include "half.h"
+#include "core/half.h"
 
 PyObject *gt__py_element(gt_dtype dtype, const void *data)
 {

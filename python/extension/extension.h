@@ -13,8 +13,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "client.h"
-#include "random.h"
+#include "client/client.h"
+#include "core/random.h"
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)

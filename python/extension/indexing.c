@@ -9,7 +9,7 @@
  */
 #include "indexing.h"
 
-#include "signals.h"
+#include "client/signals.h"
 
 /* ---- temporaries ----------------------------------------------------------------------------------------- */
 

@@ -15,7 +15,7 @@ static PyObject *py_op_table(PyObject *module, PyObject *unused)
     } rows[] = {
 #define OP(name_, form_, types_, grad_) {.name = #name_, .form = #form_, .types = #types_, .grad = #grad_},
 #define CONTROL(name_, tail_) {.name = #name_, .form = "CONTROL", .types = "NONE", .grad = "NONE"},
-#include "ops.def"
+#include "core/ops.def"
     };
     size_t count = sizeof rows / sizeof *rows;
     PyObject *table = PyTuple_New((Py_ssize_t)count);

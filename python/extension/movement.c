@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "signals.h"
+#include "client/signals.h"
 
 /* ---- products -------------------------------------------------------------------------------------------- */
 

@@ -165,7 +165,7 @@ static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
     INPLACE(name)
 #define UNARY_PQ(name, types, expr, grad) METHOD(name, 0)
 #define BINARY_PQ(name, types, expr, grad) METHOD(name, 1)
-#include "ops.def"
+#include "core/ops.def"
 INPLACE(lerp)
 
 /* where's method is in movement.c: its first operand is the condition, not self. */
@@ -175,7 +175,7 @@ PyMethodDef gt__py_number_methods[] = {
         FAST(#name "_", method_##name##_inplace, #name "_" arguments ": in place."),
 #define UNARY_PQ(name, types, expr, grad) BOTH(name, "(...)")
 #define BINARY_PQ(name, types, expr, grad) BOTH(name, "(other, ...)")
-#include "ops.def"
+#include "core/ops.def"
     BOTH(lerp, "(end, weight)") FAST("clip", method_clamp, "clip(min=None, max=None): clamp."),
     FAST("clip_", method_clamp_inplace, "clip_(min=None, max=None): clamp_."),
     {.ml_name = NULL},

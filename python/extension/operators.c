@@ -334,7 +334,7 @@ static PyObject *method_replace(PyObject *self, PyObject *value)
     {                                                                                                             \
         return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }
-#include "ops.def"
+#include "core/ops.def"
 
 PyMethodDef gt__py_operator_methods[] = {
 #define UNARY(name, types, expr, grad)                                                                            \
@@ -343,7 +343,7 @@ PyMethodDef gt__py_operator_methods[] = {
 #define BINARY(name, types, expr, grad)                                                                           \
     FAST(#name, method_##name, #name "(other): elementwise, broadcast."),                                         \
         FAST(#name "_", method_##name##_inplace, #name "_(other): in place."),
-#include "ops.def"
+#include "core/ops.def"
     {.ml_name = "_become", .ml_meth = method_become, .ml_flags = METH_O, .ml_doc = "_become(value): in place."},
     {.ml_name = "_replace",
      .ml_meth = method_replace,

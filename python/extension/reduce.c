@@ -123,7 +123,7 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
     {                                                                                                             \
         return reduce(GT_OP_##name, #name, self, args, nargs, kwnames);                                           \
     }
-#include "ops.def"
+#include "core/ops.def"
 
 /* The root of a variance. Where that is 0 the root has no slope, and what is equal gets no gradient: as in PyTorch. */
 static gt_err root_of_variance(gt_tensor *variance, gt_tensor **out)
@@ -296,7 +296,7 @@ static PyObject *method_vector_norm(PyObject *self, gt_py_args args, Py_ssize_t 
 PyMethodDef gt__py_reduce_methods[] = {
 #define REDUCE(name, types, grad)                                                                                 \
     FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
-#include "ops.def"
+#include "core/ops.def"
     FAST("std", method_std, "std(dim=None, *, correction=1, keepdim=False): the standard deviation."),
     FAST("argmax", method_argmax, "argmax(dim=None, keepdim=False): where the largest element is."),
     FAST("argmin", method_argmin, "argmin(dim=None, keepdim=False): where the smallest element is."),

@@ -7,9 +7,9 @@
 #include "extension.h"
 
 #include "command.h"
-#include "address.h"
-#include "dispatcher.h"
-#include "worker.h"
+#include "link/address.h"
+#include "dispatcher/dispatcher.h"
+#include "worker/worker.h"
 
 /* ---- dispatcher ------------------------------------------------------------------------------------------ */
 

@@ -5,7 +5,7 @@
  * that `p.data.clamp_(0)` changes p and `p.grad.zero_()` its gradient, objects here form a ring, and the one that was
  * changed passes its new value on. Nobody owns a ring: an object that dies, or is given other data, leaves it.
  */
-#include "autograd.h"
+#include "client/autograd.h"
 
 #include "extension.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "signals.h"
+#include "client/signals.h"
 
 /* ---- scopes ---------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
  * signatures.
  */
 #include "extension.h"
-#include "spatial.h"
+#include "client/spatial.h"
 
 enum { MOST_ARGUMENTS = 9, MOST_TENSORS = 3 };
 

@@ -1,5 +1,5 @@
 /* array.c: see array.h. */
-#include "array.h"
+#include "cli/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>

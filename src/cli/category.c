@@ -1,5 +1,5 @@
 /* category.c: which kind of work an op or a command of the log is. */
-#include "category.h"
+#include "cli/category.h"
 
 #include <string.h>
 #include <strings.h>

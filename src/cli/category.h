@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "op.h"
+#include "core/op.h"
 
 /* CATEGORY(constant, name, 0xRRGGBB, the nearest of a terminal's 256 colours, its letter where there are no
  * colours) */

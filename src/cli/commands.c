@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "version.h"
+#include "cli/cli.h"
+#include "core/version.h"
 
 static const gt_command commands[] = {
     {.name = "server",

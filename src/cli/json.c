@@ -1,11 +1,11 @@
 /* json.c: see json.h. What is read may come from anywhere: nesting and numbers are bounded, every byte is looked at. */
-#include "json.h"
+#include "cli/json.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "array.h"
+#include "cli/array.h"
 
 enum { DEEPEST = 64 };
 static const double LARGEST = 1e20; /* sums and differences of such numbers are numbers */

@@ -1,5 +1,5 @@
 /* main.c: the gt program. */
-#include "cli.h"
+#include "cli/cli.h"
 
 int main(int argc, char **argv)
 {

@@ -1,5 +1,5 @@
 /* options.c: reads the command line by a table. See options.h; getopt does the splitting. */
-#include "options.h"
+#include "cli/options.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "settings.h"
+#include "core/settings.h"
 
 enum {
     MOST_OPTIONS = 30,

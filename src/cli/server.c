@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
-#include "cli.h"
-#include "dispatcher.h"
-#include "options.h"
+#include "link/address.h"
+#include "cli/cli.h"
+#include "dispatcher/dispatcher.h"
+#include "cli/options.h"
 
 typedef struct server_arguments {
     const char *host, *port_file, *config;

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "cli.h"
-#include "options.h"
-#include "watcher.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/watcher.h"
 
 typedef struct trace_arguments {
     gt_watch_options watch;

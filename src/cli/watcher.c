@@ -1,14 +1,14 @@
 /* watcher.c: see watcher.h. Used by top.c and trace.c. */
-#include "watcher.h"
+#include "cli/watcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "address.h"
-#include "array.h"
-#include "cli.h"
-#include "hello.h"
+#include "link/address.h"
+#include "cli/array.h"
+#include "cli/cli.h"
+#include "link/hello.h"
 
 enum {
     MOST_BYTES = 64 << 20, /* of one message */

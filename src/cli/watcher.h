@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-#include "error.h"
-#include "link.h"
-#include "monitor.h"
+#include "core/error.h"
+#include "link/link.h"
+#include "dispatcher/observe/monitor.h"
 
 enum { GT_MAX_SERVERS = 64 };
 

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
-#include "options.h"
-#include "worker.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "worker/worker.h"
 
 typedef struct worker_arguments {
     const char *host;

@@ -1,10 +1,10 @@
 /* autograd.c: recording and the backward walk. See autograd.h; the rules are in gradients.c. */
-#include "autograd.h"
+#include "client/autograd.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "signals.h"
+#include "client/signals.h"
 
 _Thread_local bool gt__grad_enabled_here = true;
 _Atomic int gt__grad_disabled_threads;

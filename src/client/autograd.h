@@ -9,7 +9,7 @@
 #ifndef GT_CLIENT_AUTOGRAD_H
 #define GT_CLIENT_AUTOGRAD_H
 
-#include "client.h"
+#include "client/client.h"
 
 /* What a rule wants kept from the forward pass: in any case, or (shifted) for the gradient of operand 0 or 1 alone. */
 enum {

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "autograd.h"
+#include "client/autograd.h"
 
 bool gt_tensor_requires_grad(const gt_tensor *tensor)
 {

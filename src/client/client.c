@@ -1,16 +1,16 @@
 /* client.c: opening and closing clients. Read emit.c next. */
-#include "client.h"
+#include "client/client.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd.h"
-#include "hello.h"
-#include "log.h"
-#include "program.h"
-#include "signals.h"
+#include "client/autograd.h"
+#include "link/hello.h"
+#include "core/log.h"
+#include "client/program.h"
+#include "client/signals.h"
 
 unsigned gt__fork_generation;
 

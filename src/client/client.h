@@ -11,8 +11,8 @@
 #ifndef GT_CLIENT_CLIENT_H
 #define GT_CLIENT_CLIENT_H
 
-#include "instruction.h"
-#include "link.h"
+#include "core/instruction.h"
+#include "link/link.h"
 
 typedef struct gt_embedded gt_embedded;
 typedef struct gt_node gt_node; /* autograd.h */

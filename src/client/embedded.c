@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client.h"
-#include "dispatcher.h"
-#include "log.h"
-#include "settings.h"
-#include "worker.h"
+#include "client/client.h"
+#include "dispatcher/dispatcher.h"
+#include "core/log.h"
+#include "core/settings.h"
+#include "worker/worker.h"
 
 enum { MAX_EMBEDDED_WORKERS = 256 };
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd.h"
-#include "client.h"
-#include "log.h"
-#include "signals.h"
+#include "client/autograd.h"
+#include "client/client.h"
+#include "core/log.h"
+#include "client/signals.h"
 
 enum {
     FLUSH_WORK = 32768,      /* elements: this much queued work is worth waking the server for */

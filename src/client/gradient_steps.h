@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "autograd.h"
+#include "client/autograd.h"
 
 enum { MAX_TEMPORARIES = 64 };
 

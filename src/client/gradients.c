@@ -4,12 +4,12 @@
  * The rules are in gradients_*.h by family, all in this one translation unit: a DIFF row without a RULE(...) there does not
  * compile.
  */
-#include "gradients_elementwise.h"
-#include "gradients_linalg.h"
-#include "gradients_move.h"
-#include "gradients_norm.h"
-#include "gradients_reduce.h"
-#include "gradients_window.h"
+#include "client/gradients_elementwise.h"
+#include "client/gradients_linalg.h"
+#include "client/gradients_move.h"
+#include "client/gradients_norm.h"
+#include "client/gradients_reduce.h"
+#include "client/gradients_window.h"
 
 #define ENTRY_DIFF(name) [GT_OP_##name] = {.rule = rule_##name, .saves = saves_##name},
 #define ENTRY_NONE(name)
@@ -18,7 +18,7 @@ static const struct {
     uint16_t saves;
 } rules[GT_OP_COUNT] = {
 #define OP(name, form, types, grad) ENTRY_##grad(name)
-#include "ops.def"
+#include "core/ops.def"
 };
 
 unsigned gt__gradient_saves(gt_opcode op)

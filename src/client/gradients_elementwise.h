@@ -5,7 +5,7 @@
 #ifndef GT_CLIENT_GRADIENTS_ELEMENTWISE_H
 #define GT_CLIENT_GRADIENTS_ELEMENTWISE_H
 
-#include "gradient_steps.h"
+#include "client/gradient_steps.h"
 
 /* ---- one operand ------------------------------------------------------------------------------------------- */
 

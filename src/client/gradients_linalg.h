@@ -8,8 +8,8 @@
 #ifndef GT_CLIENT_GRADIENTS_LINALG_H
 #define GT_CLIENT_GRADIENTS_LINALG_H
 
-#include "gradient_steps.h"
-#include "linalg.h"
+#include "client/gradient_steps.h"
+#include "core/linalg.h"
 
 /* ---- steps -------------------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #ifndef GT_CLIENT_GRADIENTS_MOVE_H
 #define GT_CLIENT_GRADIENTS_MOVE_H
 
-#include "gradient_steps.h"
+#include "client/gradient_steps.h"
 
 /* ---- views and movement ------------------------------------------------------------------------------------ */
 

@@ -7,7 +7,7 @@
 #ifndef GT_CLIENT_GRADIENTS_NORM_H
 #define GT_CLIENT_GRADIENTS_NORM_H
 
-#include "gradient_steps.h"
+#include "client/gradient_steps.h"
 
 static gt_tensor *layer_norm_half(frame *f, gt_opcode op)
 {

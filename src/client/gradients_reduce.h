@@ -5,7 +5,7 @@
 #ifndef GT_CLIENT_GRADIENTS_REDUCE_H
 #define GT_CLIENT_GRADIENTS_REDUCE_H
 
-#include "gradient_steps.h"
+#include "client/gradient_steps.h"
 
 /* ---- reductions -------------------------------------------------------------------------------------------- */
 

@@ -9,8 +9,8 @@
 #ifndef GT_CLIENT_GRADIENTS_WINDOW_H
 #define GT_CLIENT_GRADIENTS_WINDOW_H
 
-#include "gradient_steps.h"
-#include "spatial.h"
+#include "client/gradient_steps.h"
+#include "client/spatial.h"
 
 /* The row `op` with the node's window, its result's spatial axes being those of `like`. */
 static gt_tensor *windowed(frame *f, gt_opcode op, gt_tensor *a, gt_tensor *b, const gt_meta *like)

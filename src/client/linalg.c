@@ -2,11 +2,11 @@
  * linalg.c: the linear algebra of gt.h. A decomposition is one instruction whose result holds all factors (linalg.h);
  * here they are cut out of it, as views. gradients_linalg.h has the rules.
  */
-#include "linalg.h"
+#include "core/linalg.h"
 
 #include <string.h>
 
-#include "client.h"
+#include "client/client.h"
 
 gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, gt_tensor **out)
 {

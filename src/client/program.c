@@ -2,7 +2,7 @@
  * program.c: what to call this program where people look at a server from outside (`gt top`, the log): the script's or
  * program's name and the process id, "train.py:4711". Place in the flow: client.c says it in its hello.
  */
-#include "program.h"
+#include "client/program.h"
 
 #include <errno.h>
 #include <stdio.h>

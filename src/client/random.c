@@ -4,7 +4,7 @@
  * rand, randn and randint are in tensor.c. Each call here takes a stream number of its own, too, so what it gives depends
  * on the seed and on how many random tensors came before it, and on nothing else; core/random.h has the definitions.
  */
-#include "client.h"
+#include "client/client.h"
 
 /* The order of n random integers: equal ones, of 64 bits each, keep theirs. */
 gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tensor **out)

@@ -1,12 +1,12 @@
 /* signals.c: scopes and the process's config. See signals.h. */
-#include "signals.h"
+#include "client/signals.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "settings.h"
+#include "core/settings.h"
 
 enum { MAX_SCOPES = 1 << 16, MAX_DEPTH = 256 };
 

@@ -13,8 +13,8 @@
 #ifndef GT_CLIENT_SIGNALS_H
 #define GT_CLIENT_SIGNALS_H
 
-#include "client.h"
-#include "config.h"
+#include "client/client.h"
+#include "core/config.h"
 
 typedef struct gt_signal_state {
     uint32_t scope; /* 0: none */

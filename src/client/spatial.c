@@ -3,7 +3,7 @@
  * arguments, computes the sizes that records carry (window.h), and emits. The gradient rules in
  * gradients_window.h emit the same rows.
  */
-#include "spatial.h"
+#include "client/spatial.h"
 
 #include <stdio.h>
 #include <string.h>

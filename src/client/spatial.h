@@ -2,8 +2,8 @@
 #ifndef GT_CLIENT_SPATIAL_H
 #define GT_CLIENT_SPATIAL_H
 
-#include "client.h"
-#include "window.h"
+#include "client/client.h"
+#include "core/window.h"
 
 /* One record of a form that has a window; tensors that the row has not, and a bias that there is not, are NULL. */
 gt_err gt__emit_window(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor *bias, int spatial, const gt_window *w,

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "client.h"
-#include "convert.h"
+#include "client/client.h"
+#include "core/convert.h"
 
 /* ---- attributes -------------------------------------------------------------------------------------------- */
 
@@ -135,7 +135,7 @@ static gt_err emit_scalar(gt_opcode op, gt_tensor *a, double value, gt_tensor **
     {                                                                                                             \
         return gt__emit_reduce(GT_OP_##name, a, axes, keepdims, 1.0, out);                                        \
     }
-#include "ops.def"
+#include "core/ops.def"
 
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out)
 {

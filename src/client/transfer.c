@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
-#include "signals.h"
+#include "client/client.h"
+#include "client/signals.h"
 
 enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */

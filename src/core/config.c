@@ -1,5 +1,5 @@
 /* config.c: the table of signals and its YAML. See config.h. */
-#include "config.h"
+#include "core/config.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -15,7 +15,7 @@
 #ifndef GT_CORE_CONFIG_H
 #define GT_CORE_CONFIG_H
 
-#include "instruction.h"
+#include "core/instruction.h"
 
 typedef struct gt_signal_config {
     char name[GT_MAX_NAME + 1];

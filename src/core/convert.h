@@ -14,7 +14,7 @@
 #ifndef GT_CORE_CONVERT_H
 #define GT_CORE_CONVERT_H
 
-#include "half.h"
+#include "core/half.h"
 
 #define GT_STORED_TYPES(X)                                                                                        \
     X(boolean, GT_BOOL, uint8_t)                                                                                  \

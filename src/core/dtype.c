@@ -1,5 +1,5 @@
 /* dtype.c: sizes, names and promotion of the nine dtypes. */
-#include "op.h"
+#include "core/op.h"
 
 const uint8_t gt__dtype_sizes[GT_DTYPE_COUNT] = {
     [GT_BOOL] = 1,    [GT_UINT8] = 1,    [GT_INT8] = 1,    [GT_INT32] = 4,   [GT_INT64] = 8,

@@ -1,5 +1,5 @@
 /* error.c: the per-thread error text. */
-#include "error.h"
+#include "core/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>

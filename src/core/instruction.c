@@ -1,5 +1,5 @@
 /* instruction.c: checks records that came from a peer, and prints them. Layouts are in op.h and instruction.h. */
-#include "instruction.h"
+#include "core/instruction.h"
 
 #include <stdio.h>
 #include <string.h>

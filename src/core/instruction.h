@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "op.h"
+#include "core/op.h"
 
 typedef union gt_imm {
     int64_t i;

@@ -20,7 +20,7 @@
 #ifndef GT_CORE_LINALG_H
 #define GT_CORE_LINALG_H
 
-#include "instruction.h"
+#include "core/instruction.h"
 
 /* Which vectors a decomposition gives. */
 typedef enum gt_vectors {

@@ -1,5 +1,5 @@
 /* log.c: status and debug lines on standard error. */
-#include "log.h"
+#include "core/log.h"
 
 #include <pthread.h>
 #include <stdarg.h>

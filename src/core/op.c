@@ -1,10 +1,10 @@
 /* op.c: the op table as data, metadata helpers, and the table's hash. Read ops.def and op.h first. */
-#include "op.h"
+#include "core/op.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "instruction.h"
+#include "core/instruction.h"
 
 /* What follows from the form alone: operands, and slots of tail (-1: depends on the record; see instruction.c). */
 #define OPERANDS_UNARY 1
@@ -80,7 +80,7 @@ const gt_op_row gt__op_table[GT_OP_COUNT] = {
                          .tail = TAIL_OF(GT_FORM_##op_form),                                                      \
                          .alike = ALIKE(GT_FORM_##op_form, GT_TYPES_##op_types)},
 #define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
-#include "ops.def"
+#include "core/ops.def"
 };
 
 const gt_op_row *gt__op_find(const char *name, gt_opcode *opcode)

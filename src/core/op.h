@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "error.h"
+#include "core/error.h"
 
 enum { GT_MAX_RANK = 8, GT_MAX_OPERANDS = 3 };
 
@@ -22,7 +22,7 @@ typedef enum gt_opcode {
     GT_OP_INVALID = 0,
 #define OP(name, form, types, grad) GT_OP_##name,
 #define CONTROL(name, tail) GT_OP_##name,
-#include "ops.def"
+#include "core/ops.def"
     GT_OP_COUNT,
     GT_OP_FIRST_CONTROL = GT_OP_data
 } gt_opcode;

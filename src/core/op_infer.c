@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "op_infer.h"
+#include "core/op_infer.h"
 
 typedef gt_inference inference;
 
@@ -392,7 +392,7 @@ static gt_err infer_linalg(inference *s)
     return gt__infer_linalg(s->ins, s->in, s->out);
 }
 
-#include "op_infer_move.h" /* views, movement, indexing, creation */
+#include "core/op_infer_move.h" /* views, movement, indexing, creation */
 
 /* ------------------------------------------------------------------------------------------------------------ */
 

@@ -3,8 +3,8 @@
 #ifndef GT_CORE_OP_INFER_H
 #define GT_CORE_OP_INFER_H
 
-#include "instruction.h"
-#include "op.h"
+#include "core/instruction.h"
+#include "core/op.h"
 
 /* One instruction being inferred. */
 typedef struct gt_inference {

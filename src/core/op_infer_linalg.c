@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "linalg.h"
+#include "core/linalg.h"
 
 /* What PyTorch calls the row in its messages. */
 static const char *torch_name(gt_opcode op)

@@ -8,8 +8,8 @@
  */
 #include <math.h>
 
-#include "op_infer.h"
-#include "window.h"
+#include "core/op_infer.h"
+#include "core/window.h"
 
 static gt_err refuse(const gt_op_row *row, const char *what, int64_t number)
 {

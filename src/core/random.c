@@ -5,13 +5,13 @@
  * the part that was asked for. The float32 mathematics is spelled out here, not taken from libm: the same numbers
  * on every machine, and it vectorises. philox.h has the generator, random.h the meaning.
  */
-#include "random.h"
+#include "core/random.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "half.h"
-#include "philox.h"
+#include "core/half.h"
+#include "core/philox.h"
 
 enum { LANES = 32, FLOATS = 4 * LANES, DOUBLES = 2 * LANES };
 

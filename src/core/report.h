@@ -5,7 +5,7 @@
 #ifndef GT_CORE_REPORT_H
 #define GT_CORE_REPORT_H
 
-#include "instruction.h"
+#include "core/instruction.h"
 
 typedef struct gt_report {
     uint64_t now_ns;     /* the worker's clock */

@@ -1,5 +1,5 @@
 /* settings.c: numbers from the environment, and from the command line. See settings.h. */
-#include "settings.h"
+#include "core/settings.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log.h"
+#include "core/log.h"
 
 static const struct {
     const char *variable;

@@ -1,5 +1,5 @@
 /* tape.c: reads tapes, trusting nothing. See tape.h. */
-#include "tape.h"
+#include "core/tape.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-#include "instruction.h"
+#include "core/instruction.h"
 
 enum { GT_TAPE_VERSION = 1, GT_TAPE_BLOCK = 128 * 1024 }; /* bytes of entries a block has at most */
 

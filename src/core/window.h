@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "instruction.h"
+#include "core/instruction.h"
 
 enum { GT_MAX_SPATIAL = 3, GT_WINDOW_TAIL = 3 };
 

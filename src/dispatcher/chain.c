@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "modifier.h"
+#include "dispatcher/modifier.h"
 
 static const gt_modifier_ops *const modifiers[] = {
     &gt__modifier_identity,

@@ -8,12 +8,12 @@
 #ifndef GT_DISPATCHER_DISPATCHER_H
 #define GT_DISPATCHER_DISPATCHER_H
 
-#include "config.h"
-#include "handles.h"
-#include "link.h"
-#include "modifier.h"
-#include "observe.h"
-#include "report.h"
+#include "core/config.h"
+#include "dispatcher/handles.h"
+#include "link/link.h"
+#include "dispatcher/modifier.h"
+#include "dispatcher/observe/observe.h"
+#include "core/report.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher.h"
+#include "dispatcher/dispatcher.h"
 
 enum {
     MAX_DOWNLOADS = 256, /* a session may have waiting; clients have one, or a few that were interrupted */

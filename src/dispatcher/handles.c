@@ -1,5 +1,5 @@
 /* handles.c: see handles.h. Deletion shifts entries back, so there are no tombstones to wade through. */
-#include "handles.h"
+#include "dispatcher/handles.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #ifndef GT_DISPATCHER_HANDLES_H
 #define GT_DISPATCHER_HANDLES_H
 
-#include "op.h"
+#include "core/op.h"
 
 typedef struct gt_handle {
     uint64_t id;

@@ -14,12 +14,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "dispatcher.h"
-#include "hello.h"
-#include "liveness.h"
-#include "log.h"
-#include "monitor.h"
-#include "settings.h"
+#include "dispatcher/dispatcher.h"
+#include "link/hello.h"
+#include "link/liveness.h"
+#include "core/log.h"
+#include "dispatcher/observe/monitor.h"
+#include "core/settings.h"
 
 enum {
     BUDGET = 1024,                 /* slots one peer may have handled in one turn */

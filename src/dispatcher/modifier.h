@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "instruction.h"
+#include "core/instruction.h"
 
 typedef struct gt_session gt_session;
 typedef struct gt_modifier gt_modifier;

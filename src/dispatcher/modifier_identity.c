@@ -1,5 +1,5 @@
 /* modifier_identity.c: passes every record on unchanged. The example to copy for a new modifier. */
-#include "modifier.h"
+#include "dispatcher/modifier.h"
 
 static gt_err step(gt_modifier *modifier, const gt_slot *record)
 {

@@ -1,5 +1,5 @@
 /* modifier_statistics.c: counts what passes, by operation. Changes nothing. */
-#include "modifier.h"
+#include "dispatcher/modifier.h"
 
 typedef struct statistics {
     gt_modifier base;

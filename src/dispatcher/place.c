@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "dispatcher.h"
-#include "spread.h"
+#include "dispatcher/dispatcher.h"
+#include "dispatcher/spread/spread.h"
 
 /* Room for a record in the home worker's link: there was some when the record entered the chain. A link may have been
  * lost since (to tell a monitor of the record, all ZeroMQ links are looked at): then it is written nowhere, like what

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher.h"
-#include "log.h"
-#include "spread.h"
+#include "dispatcher/dispatcher.h"
+#include "core/log.h"
+#include "dispatcher/spread/spread.h"
 
 enum {
     MAX_OVERFLOW = (64 << 20) / (int)sizeof(gt_slot), /* slots of unread answers a client may leave with us */

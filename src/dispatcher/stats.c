@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "dispatcher.h"
+#include "dispatcher/dispatcher.h"
 
 /* Names come from peers: keep only what is safe inside a JSON string. */
 static void write_name(FILE *json, const char *name)

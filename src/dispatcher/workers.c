@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher.h"
-#include "log.h"
+#include "dispatcher/dispatcher.h"
+#include "core/log.h"
 
 /* ---- slots ------------------------------------------------------------------------------------------------- */
 

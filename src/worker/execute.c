@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "log.h"
-#include "views.h"
-#include "worker.h"
+#include "core/log.h"
+#include "worker/views.h"
+#include "worker/worker.h"
 
 typedef struct operands {
     const gt_view *view[GT_MAX_CAT];

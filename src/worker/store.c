@@ -1,10 +1,10 @@
 /* store.c: slots, buffers and the pool. See store.h; read worker.c next. */
-#include "store.h"
+#include "worker/store.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory_limit.h"
+#include "engines/host_memory.h"
 
 enum { MAX_SLOTS = 1 << 26 };
 

@@ -7,9 +7,9 @@
 #ifndef GT_WORKER_STORE_H
 #define GT_WORKER_STORE_H
 
-#include "engine.h"
-#include "origin.h"
-#include "segment.h"
+#include "engines/engine.h"
+#include "worker/origin.h"
+#include "link/segment.h"
 
 /* Memory shared by the views on it. Comes from the pool, or is a client's segment used in place. */
 typedef struct gt_buffer {

@@ -5,7 +5,7 @@
 #ifndef GT_WORKER_TICKS_H
 #define GT_WORKER_TICKS_H
 
-#include "link.h"
+#include "link/link.h"
 
 static inline uint64_t gt__ticks(void)
 {

@@ -1,9 +1,9 @@
 /* timing.c: measures and tells how long instructions take. See timing.h. */
-#include "timing.h"
+#include "worker/timing.h"
 
 #include <string.h>
 
-#include "worker.h"
+#include "worker/worker.h"
 
 static unsigned next_distance(gt_timing *timing)
 {

@@ -9,9 +9,9 @@
 #ifndef GT_WORKER_TIMING_H
 #define GT_WORKER_TIMING_H
 
-#include "report.h"
-#include "store.h"
-#include "ticks.h"
+#include "core/report.h"
+#include "worker/store.h"
+#include "worker/ticks.h"
 
 typedef struct gt_worker gt_worker;
 

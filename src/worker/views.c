@@ -1,9 +1,9 @@
 /* views.c: stride arithmetic for reshape, permute, expand, slice, diagonal and unfold. */
-#include "views.h"
+#include "worker/views.h"
 
 #include <string.h>
 
-#include "store.h"
+#include "worker/store.h"
 
 /*
  * Walk both shapes from the right, matching runs of old axes whose memory is one arithmetic progression against runs of

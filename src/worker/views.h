@@ -2,7 +2,7 @@
 #ifndef GT_WORKER_VIEWS_H
 #define GT_WORKER_VIEWS_H
 
-#include "engine.h"
+#include "engines/engine.h"
 
 /*
  * Compute the view that a RESHAPE, PERMUTE, EXPAND or SLICE of `from` is; `out->meta` is the inferred result.

@@ -3,7 +3,7 @@
  *
  * Place in the flow: dispatcher -> link -> here -> execute.c -> engine. Answers (fetch, sync) go back on the same link.
  */
-#include "worker.h"
+#include "worker/worker.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hello.h"
-#include "log.h"
+#include "link/hello.h"
+#include "core/log.h"
 
 static bool stopping(const gt_worker_options *options)
 {

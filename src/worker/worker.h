@@ -6,13 +6,13 @@
 
 #include <stdatomic.h>
 
-#include "collective.h"
-#include "deferred.h"
-#include "engine.h"
-#include "exchange.h"
-#include "link.h"
-#include "store.h"
-#include "timing.h"
+#include "worker/peers/collective.h"
+#include "worker/peers/deferred.h"
+#include "engines/engine.h"
+#include "worker/peers/exchange.h"
+#include "link/link.h"
+#include "worker/store.h"
+#include "worker/timing.h"
 
 typedef struct gt_worker_options {
     const char *name;    /* NULL: "worker_<pid>" */

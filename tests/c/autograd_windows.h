@@ -3,7 +3,7 @@
 #ifndef GT_TESTS_AUTOGRAD_WINDOWS_H
 #define GT_TESTS_AUTOGRAD_WINDOWS_H
 
-#include "spatial.h"
+#include "client/spatial.h"
 
 static gt_err run_conv(gt_tensor **in, gt_tensor **out)
 {

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
-#include "engines/reference.h"
+#include "engines/engine.h"
+#include "engines/reference/reference.h"
 
 /* ---- random choices ---------------------------------------------------------------------------------------- */
 

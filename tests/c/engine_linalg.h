@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "engine_fixture.h"
-#include "linalg.h"
+#include "core/linalg.h"
 
 static const shape matrix_shapes[] = {
     {2, 0, 0},    {2, 1, 1},     {2, 4, 4},   {3, 2, 5, 5}, {4, 2, 3, 4, 4}, {3, 0, 3, 3},

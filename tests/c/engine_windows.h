@@ -6,7 +6,7 @@
 #define GT_TESTS_ENGINE_WINDOWS_H
 
 #include "engine_fixture.h"
-#include "window.h"
+#include "core/window.h"
 
 /* A convolution or pooling drawn at random: spatial sizes of both sides, and the windows that lead from one to
  * the other. */

@@ -10,9 +10,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "address.h"
+#include "link/address.h"
 #include "check.h"
-#include "link.h"
+#include "link/link.h"
 
 enum { PATIENCE_MS = 10000, MAX_RECORD = GT_MAX_TAIL + 1 };
 

@@ -7,8 +7,8 @@
 #define GT_TESTS_RECORD_EXAMPLES_H
 
 #include "check.h"
-#include "instruction.h"
-#include "window.h"
+#include "core/instruction.h"
+#include "core/window.h"
 
 enum { EXAMPLE_SLOTS = 8, EXAMPLE_CAT = 9 };
 

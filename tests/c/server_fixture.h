@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "dispatcher.h"
-#include "hello.h"
-#include "worker.h"
+#include "dispatcher/dispatcher.h"
+#include "link/hello.h"
+#include "worker/worker.h"
 
 enum { PATIENCE_MS = 20000, MAX_WORKERS = 4 };
 

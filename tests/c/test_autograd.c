@@ -4,7 +4,7 @@
  * left behind. Hooks are not in gt.h: they are tested through autograd.h. tests/python/test_autograd.py compares
  * with PyTorch.
  */
-#include "autograd.h"
+#include "client/autograd.h"
 #include "autograd_windows.h"
 #include "client_fixture.h"
 

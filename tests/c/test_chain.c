@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "modifier.h"
+#include "dispatcher/modifier.h"
 #include "random_numbers.h"
 #include "record_examples.h"
 

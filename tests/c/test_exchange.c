@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "collective.h"
-#include "link.h"
+#include "worker/peers/collective.h"
+#include "link/link.h"
 #include "shortage.h"
 
 enum { PARTIES = 3, PATIENCE_MS = 20000 };

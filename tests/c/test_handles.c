@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "handles.h"
+#include "dispatcher/handles.h"
 #include "random_numbers.h"
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */

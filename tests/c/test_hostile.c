@@ -9,7 +9,7 @@
 #include "engine_fixture.h"
 
 #include "check.h"
-#include "window.h"
+#include "core/window.h"
 
 enum { CASES = CHECK_SANITIZED ? 3000 : 20000, MOST_BYTES = 1 << 16 };
 

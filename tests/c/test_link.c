@@ -20,10 +20,10 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "address.h"
+#include "link/address.h"
 #include "link_ends.h"
-#include "link_memory.h"
-#include "link_zmq.h"
+#include "link/memory.h"
+#include "link/zmq.h"
 
 /* ---- order -------------------------------------------------------------------------------------------------- */
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "file_writer.h"
-#include "log_text.h"
+#include "dispatcher/observe/file_writer.h"
+#include "dispatcher/observe/log_text.h"
 
 static char path[64];
 

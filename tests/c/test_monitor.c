@@ -2,8 +2,8 @@
  * test_monitor.c: peers that only look: what they are told, that nobody waits for them, and that nothing is done for them
  * once they are gone.
  */
-#include "address.h"
-#include "monitor.h"
+#include "link/address.h"
+#include "dispatcher/observe/monitor.h"
 #include "server_fixture.h"
 
 /* ---- a monitor ---------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "options.h"
+#include "cli/options.h"
 
 typedef struct values {
     bool flag;

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "half.h"
-#include "philox.h"
-#include "random.h"
+#include "core/half.h"
+#include "core/philox.h"
+#include "core/random.h"
 
 /* The known answers that its authors publish with Philox4x32-10. */
 static void test_known_answers(const void *argument)

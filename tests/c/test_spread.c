@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "client_fixture.h"
-#include "dispatcher.h"
-#include "placement.h"
+#include "dispatcher/dispatcher.h"
+#include "dispatcher/spread/layout.h"
 #include "shortage.h"
-#include "signals.h"
-#include "spread.h"
-#include "worker.h"
+#include "client/signals.h"
+#include "dispatcher/spread/spread.h"
+#include "worker/worker.h"
 
 enum { WORKERS = 4, ROWS = 10, COLUMNS = 6 };
 

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "memory_limit.h"
+#include "engines/host_memory.h"
 #include "random_numbers.h"
-#include "store.h"
-#include "views.h"
-#include "worker.h"
+#include "worker/store.h"
+#include "worker/views.h"
+#include "worker/worker.h"
 
 /* ---- an engine that only has memory ------------------------------------------------------------------------- */
 

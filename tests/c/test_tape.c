@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "client_fixture.h"
-#include "link.h"
+#include "link/link.h"
 #include "random_numbers.h"
-#include "replay.h"
-#include "tape.h"
+#include "cli/replay/replay.h"
+#include "core/tape.h"
 
 static char path[64];
 static uint8_t *original;

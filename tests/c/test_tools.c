@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "json.h"
-#include "top.h"
+#include "cli/json.h"
+#include "cli/top/top.h"
 
 #define CHECK_NEAR(a, b) check_near((a), (b), #a " is about " #b, __FILE__, __LINE__)
 

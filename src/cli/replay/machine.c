@@ -1,0 +1,251 @@
+/*
+ * cli/replay/machine.c: executes a tape's records one after another, without a dispatcher or links: ids become slots, and the
+ * worker's own code does the rest. Everything comes from a file: ids are looked up, and the worker checks the records.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/replay/replay.h"
+
+static gt_machine_client *find_client(const gt_machine *machine, uint64_t session)
+{
+    gt_machine_client *client = machine->clients;
+    while (client && client->session != session)
+        client = client->next;
+    return client;
+}
+
+static gt_err client_open(gt_machine *machine, uint64_t session)
+{
+    if (find_client(machine, session))
+        return gt__fail(GT_ERR_PROTOCOL, "client %llu comes twice", (unsigned long long)session);
+    gt_machine_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    client->session = session;
+    gt_err err = gt__handles_init(&client->handles);
+    if (err != GT_OK) {
+        free(client);
+        return err;
+    }
+    client->next = machine->clients;
+    machine->clients = client;
+    return GT_OK;
+}
+
+/* ---- slots -------------------------------------------------------------------------------------------------- */
+
+static uint64_t slot_new(gt_machine *machine)
+{
+    return machine->free_count ? machine->free_slots[--machine->free_count] : ++machine->next_slot;
+}
+
+static void slot_free(gt_machine *machine, uint64_t slot)
+{
+    gt_entry *entry = gt__store_find(machine->worker.store, slot);
+    if (entry)
+        gt__store_clear(machine->worker.store, entry);
+    if (machine->free_count == machine->free_capacity) {
+        size_t capacity = machine->free_capacity ? 2 * machine->free_capacity : 256;
+        uint64_t *slots = realloc(machine->free_slots, capacity * sizeof *slots);
+        if (!slots)
+            return; /* the number is not used again */
+        machine->free_slots = slots;
+        machine->free_capacity = capacity;
+    }
+    machine->free_slots[machine->free_count++] = slot;
+}
+
+static gt_err drop(gt_machine *machine, gt_machine_client *client, uint64_t id)
+{
+    int32_t worker;
+    uint32_t slot;
+    if (!gt__handles_remove(&client->handles, id, &worker, &slot))
+        return gt__fail(GT_ERR_PROTOCOL, "there is no tensor %llu", (unsigned long long)id);
+    slot_free(machine, slot);
+    return GT_OK;
+}
+
+static void client_close(gt_machine *machine, gt_machine_client *client)
+{
+    gt_machine_client **where = &machine->clients;
+    while (*where != client)
+        where = &(*where)->next;
+    *where = client->next;
+    uint32_t cursor = 0;
+    const gt_handle *handle;
+    while ((handle = gt__handles_next(&client->handles, &cursor)))
+        slot_free(machine, handle->slot);
+    gt__handles_free(&client->handles);
+    for (uint64_t k = 0; k < client->site_count; k++)
+        free(client->sites[k]);
+    free(client->sites);
+    free(client);
+}
+
+/* ---- records ------------------------------------------------------------------------------------------------ */
+
+static gt_err resolve(const gt_machine_client *client, uint64_t *id)
+{
+    const gt_handle *handle = gt__handles_find(&client->handles, *id);
+    if (!handle)
+        return gt__fail(GT_ERR_PROTOCOL, "there is no tensor %llu", (unsigned long long)*id);
+    *id = handle->slot;
+    return GT_OK;
+}
+
+static gt_err resolve_operands(const gt_machine_client *client, gt_slot *record)
+{
+    gt_instruction *ins = &record->ins;
+    for (int64_t k = 0; ins->op == GT_OP_cat && k < ins->imm[1].i; k++)
+        GT_TRY(resolve(client, &record[1 + k / 8].u64[k % 8]));
+    for (unsigned k = 0; k < gt__op_operands((gt_opcode)ins->op); k++)
+        if (gt__literal(ins, k) == GT_LITERAL_NONE)
+            GT_TRY(resolve(client, &ins->operand[k]));
+    return GT_OK;
+}
+
+static gt_err compute(gt_machine *machine, gt_machine_client *client, gt_entry **result)
+{
+    gt_instruction *ins = &machine->record->ins;
+    uint64_t consumed = ins->flags & GT_FLAG_CONSUMES ? ins->operand[0] : 0;
+    if (ins->op == GT_OP_upload && ins->imm[1].u)
+        return gt__fail(GT_ERR_PROTOCOL, "an upload without its bytes");
+    GT_TRY(resolve_operands(client, machine->record));
+    gt_handle *handle;
+    GT_TRY(gt__handles_insert(&client->handles, ins->result, &handle));
+    uint64_t slot = slot_new(machine);
+    handle->slot = (uint32_t)slot;
+    ins->result = slot;
+    gt__worker_execute(&machine->worker, ins, machine->record + 1);
+    *result = gt__store_find(machine->worker.store, slot);
+    return consumed ? drop(machine, client, consumed) : GT_OK;
+}
+
+static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
+{
+    char **sites = realloc(client->sites, (client->site_count + 1) * sizeof *sites);
+    if (!sites)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    client->sites = sites;
+    char *place = strndup((const char *)record[1].bytes, GT_SITE_TAIL * sizeof(gt_slot));
+    if (!place)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (char *at = place; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?'; /* it will be printed, and came from a file */
+    sites[client->site_count++] = place;
+    return GT_OK;
+}
+
+static gt_err control(gt_machine *machine, gt_machine_client *client, gt_entry **result)
+{
+    gt_instruction *ins = &machine->record->ins;
+    const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
+                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    switch ((gt_opcode)ins->op) {
+    case GT_OP_free:
+        for (size_t k = 0; k < sizeof freed / sizeof freed[0]; k++)
+            if (freed[k])
+                GT_TRY(drop(machine, client, freed[k]));
+        return GT_OK;
+    case GT_OP_data:
+        GT_TRY(resolve(client, &ins->operand[0]));
+        gt__worker_append(&machine->worker, ins, machine->record + 1);
+        *result = gt__store_find(machine->worker.store, ins->operand[0]);
+        return GT_OK;
+    case GT_OP_site:
+        return learn_site(client, machine->record);
+    default:
+        return GT_OK; /* questions, and what concerns placement */
+    }
+}
+
+gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const gt_slot *slots, gt_entry **result)
+{
+    *result = NULL;
+    if (entry->kind == GT_TAPE_OPEN)
+        return client_open(machine, entry->session);
+    gt_machine_client *client = find_client(machine, entry->session);
+    if (!client)
+        return gt__fail(GT_ERR_PROTOCOL, "client %llu never came", (unsigned long long)entry->session);
+    if (entry->kind == GT_TAPE_CLOSE) {
+        client_close(machine, client);
+        return GT_OK;
+    }
+    memcpy(machine->record, slots, entry->slots * sizeof *slots);
+    machine->worker.timing.records++;
+    gt_err err =
+        slots->ins.op < GT_OP_FIRST_CONTROL ? compute(machine, client, result) : control(machine, client, result);
+    if (*result && (*result)->state == GT_ENTRY_FILLING)
+        *result = NULL; /* its bytes are still to come */
+    return err;
+}
+
+gt_entry *gt__machine_find(gt_machine *machine, uint64_t session, uint64_t id)
+{
+    const gt_machine_client *client = find_client(machine, session);
+    const gt_handle *handle = client ? gt__handles_find(&client->handles, id) : NULL;
+    return handle ? gt__store_find(machine->worker.store, handle->slot) : NULL;
+}
+
+gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data)
+{
+    gt_worker *worker = &machine->worker;
+    gt_view view;
+    gt_buffer *temporary;
+    GT_TRY(gt__worker_contiguous(worker, tensor, &view, &temporary));
+    size_t bytes = gt__meta_bytes(&view.meta);
+    *data = malloc(bytes + 1);
+    gt_err err = *data ? worker->engine->ops->sync(worker->engine) : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err == GT_OK && bytes)
+        err = worker->engine->ops->read(worker->engine, view.data, *data, bytes);
+    if (temporary)
+        gt__buffer_release(worker->store, temporary);
+    if (err != GT_OK) {
+        free(*data);
+        *data = NULL;
+    }
+    return err;
+}
+
+const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32_t site)
+{
+    const gt_machine_client *client = find_client(machine, session);
+    return client && site && site <= client->site_count ? client->sites[site - 1] : NULL;
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------- */
+
+gt_err gt__machine_new(const char *engine, gt_machine **out)
+{
+    const gt_engine_ops *ops;
+    GT_TRY(gt__engine_find(engine, &ops));
+    gt_machine *machine = calloc(1, sizeof *machine);
+    if (!machine)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_engine_options options = {0};
+    machine->worker.name = "replay";
+    gt_err err = ops->open(&options, &machine->worker.engine);
+    if (err == GT_OK)
+        err = gt__store_new(machine->worker.engine, &machine->worker.store);
+    if (err != GT_OK)
+        gt__machine_free(&machine);
+    *out = machine;
+    return err;
+}
+
+void gt__machine_free(gt_machine **where)
+{
+    gt_machine *machine = *where;
+    *where = NULL;
+    if (!machine)
+        return;
+    while (machine->clients)
+        client_close(machine, machine->clients);
+    gt__store_free(&machine->worker.store);
+    if (machine->worker.engine)
+        machine->worker.engine->ops->close(machine->worker.engine);
+    free(machine->free_slots);
+    free(machine);
+}

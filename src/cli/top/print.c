@@ -1,0 +1,84 @@
+/* cli/top/print.c: `gt top --once` and `--json`: the model as text, for scripts and for those without a terminal. */
+#include <string.h>
+
+#include "cli/json.h"
+#include "cli/top/top.h"
+
+void gt__top_print(const gt_top *top, const gt_top_view *view, FILE *out)
+{
+    char a[16], b[16], c[16], d[16];
+    fprintf(out, "gt top  %s  up %.0fs  %zu worker%s  %zu client%s  %s instructions/s  dispatcher %.0f%% cpu\n\n",
+            view->address, top->seconds, top->worker_count, top->worker_count == 1 ? "" : "s", top->client_count,
+            top->client_count == 1 ? "" : "s", gt__short_number(top->rate, false, a), 100 * top->cpu);
+    fprintf(out, "%-20s %-10s %6s %7s %8s %7s %7s %6s  %s\n", "WORKER", "ENGINE", "IDLE", "OPS/S", "BYTES/S",
+            "MEMORY", "LIMIT", "QUEUE", "ACTIVITY");
+    for (size_t k = 0; k < top->worker_count; k++) {
+        const gt_top_worker *worker = &top->workers[k];
+        fprintf(out, "%-20.20s %-10.10s %5.0f%% %7s %8s %7s %7s %6.0f ", worker->name, worker->engine,
+                100 * worker->idle, gt__short_number(worker->ops, false, a),
+                gt__short_number(worker->bytes, true, b), gt__short_number(worker->memory, true, c),
+                gt__short_number(worker->limit, true, d), worker->queue);
+        for (int category = 0; category < GT_CATEGORY_COUNT; category++)
+            if (worker->share[category] >= 0.005)
+                fprintf(out, " %s %.0f%%", gt__category_table[category].name, 100 * worker->share[category]);
+        fputc('\n', out);
+    }
+    fprintf(out, "\n%-6s %-24s %6s %8s %8s %8s\n", "CLIENT", "NAME", "SHARE", "TENSORS", "BYTES", "INSTR/S");
+    for (size_t k = 0; k < top->client_count; k++) {
+        const gt_top_client *client = &top->clients[k];
+        fprintf(out, "%-6.0f %-24.24s %5.0f%% %8s %8s %8s\n", client->number, client->name, 100 * client->share,
+                gt__short_number(client->tensors, false, a), gt__short_number(client->bytes, true, b),
+                gt__short_number(client->rate, false, c));
+    }
+    fflush(out);
+}
+
+static void print_worker(const gt_top_worker *worker, FILE *out)
+{
+    fputs("{\"name\": ", out);
+    gt__json_string(out, worker->name);
+    fputs(", \"engine\": ", out);
+    gt__json_string(out, worker->engine);
+    fputs(", \"link\": ", out);
+    gt__json_string(out, worker->link);
+    fprintf(out,
+            ", \"index\": %.0f, \"idle\": %.4f, \"ops_per_second\": %.1f, \"bytes_per_second\": "
+            "%.1f, "
+            "\"memory\": %.0f, \"memory_limit\": %.0f, \"tensors\": %.0f, \"queue\": %.0f, \"activity\": {",
+            worker->index, worker->idle, worker->ops, worker->bytes, worker->memory, worker->limit,
+            worker->tensors, worker->queue);
+    const char *separator = "";
+    for (int k = 0; k < GT_CATEGORY_COUNT; k++)
+        if (worker->share[k] > 0) {
+            fprintf(out, "%s\"%s\": %.4f", separator, gt__category_table[k].name, worker->share[k]);
+            separator = ", ";
+        }
+    fputs("}}", out);
+}
+
+void gt__top_print_json(const gt_top *top, const gt_top_view *view, FILE *out)
+{
+    fputs("{\"address\": ", out);
+    gt__json_string(out, view->address);
+    fprintf(out,
+            ", \"seconds\": %.3f, \"instructions_per_second\": %.1f, \"dispatcher_cpu\": %.4f, \"workers\": [",
+            top->seconds, top->rate, top->cpu);
+    for (size_t k = 0; k < top->worker_count; k++) {
+        fputs(k ? ", " : "", out);
+        print_worker(&top->workers[k], out);
+    }
+    fputs("], \"clients\": [", out);
+    for (size_t k = 0; k < top->client_count; k++) {
+        const gt_top_client *client = &top->clients[k];
+        fprintf(out, "%s{\"number\": %.0f, \"name\": ", k ? ", " : "", client->number);
+        gt__json_string(out, client->name);
+        fputs(", \"link\": ", out);
+        gt__json_string(out, client->link);
+        fprintf(out,
+                ", \"share\": %.4f, \"tensors\": %.0f, \"bytes\": %.0f, "
+                "\"instructions_per_second\": %.1f}",
+                client->share, client->tensors, client->bytes, client->rate);
+    }
+    fputs("]}\n", out);
+    fflush(out);
+}

@@ -1,0 +1,212 @@
+/*
+ * cli/visualize/layout.c: how large the picture is, where its lanes and its legend are.
+ *
+ * Second stage of `gt visualize`. Time is cli/visualize/axis.c, what lies in the lanes cli/visualize/bars.c, what crosses
+ * them cli/visualize/flow.c; cli/visualize/draw.c is next. Lengths are in points; everything is a multiple of the font's
+ * size.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/visualize/visualize.h"
+
+enum { MAX_CLIENTS = 24, MAX_WORKERS = 64 }; /* lanes; further parties share the last one */
+
+/* As in DejaVu Sans, about; the exact width is known only when drawing. */
+double gt__text_width(const char *text, double font)
+{
+    double width = 0;
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if ((c & 0xc0) != 0x80)
+            width += c == '#' ? 0.84 : c == ' ' || c == ':' ? 0.34 : c >= 'A' && c <= 'Z' ? 0.71 : 0.61;
+    }
+    return width * font;
+}
+
+/* ---- lanes -------------------------------------------------------------------------------------------------- */
+
+typedef struct ordered_party {
+    int32_t party;
+    const gt_party *what;
+} ordered_party;
+
+/* Clients, the dispatcher, workers; within a kind by name, worker_2 before worker_10. */
+static int by_lane(const void *left, const void *right)
+{
+    const gt_party *a = ((const ordered_party *)left)->what, *b = ((const ordered_party *)right)->what;
+    return a->kind != b->kind ? (int)a->kind - (int)b->kind : strverscmp(a->name, b->name);
+}
+
+static void name_lane(gt_lane *lane, const gt_party *party)
+{
+    static const char *const kinds[] = {"Client", "Dispatcher", "Worker"};
+    bool cut = strlen(party->name) > 22;
+    char name[23];
+    snprintf(name, cut ? 22 : sizeof name, "%s", party->name);
+    gt__text_whole(name);
+    snprintf(lane->name, sizeof lane->name, "%s%s%s%s", kinds[party->kind], *name ? " " : "", name,
+             cut ? "…" : "");
+}
+
+static void make_lanes(gt_picture *picture, const gt_timeline *timeline)
+{
+    ordered_party *order = gt__zeroed(timeline->party_count, sizeof *order);
+    picture->lane_of = gt__zeroed(timeline->party_count, sizeof *picture->lane_of);
+    size_t count = 0, limit[] = {MAX_CLIENTS, 1, MAX_WORKERS}, made[3] = {0}, folded[3] = {0};
+    for (size_t k = 0; k < timeline->party_count; k++) {
+        picture->lane_of[k] = -1;
+        if (timeline->parties[k].events || timeline->parties[k].kind == GT_PARTY_DISPATCHER)
+            order[count++] = (ordered_party){.party = (int32_t)k, .what = &timeline->parties[k]};
+    }
+    qsort(order, count, sizeof *order, by_lane);
+    for (size_t k = 0; k < count; k++) {
+        gt_party_kind kind = order[k].what->kind;
+        if (made[kind] < limit[kind]) {
+            gt_lane *lane = GT_PUSH(picture->lanes, picture->lane_count, picture->lane_capacity);
+            *lane = (gt_lane){.kind = kind};
+            name_lane(lane, order[k].what);
+            made[kind]++;
+        } else
+            folded[kind]++;
+        gt_lane *lane = &picture->lanes[picture->lane_count - 1];
+        if (folded[kind])
+            snprintf(lane->name, sizeof lane->name, "%zu more %s", folded[kind] + 1,
+                     kind == GT_PARTY_CLIENT ? "clients" : "workers");
+        lane->events += order[k].what->events;
+        picture->lane_of[order[k].party] = (int32_t)picture->lane_count - 1;
+    }
+    free(order);
+}
+
+/* Many lanes are lower lanes. */
+static void place_lanes(gt_picture *picture, double top)
+{
+    double f = picture->font, scale = picture->lane_count <= 12 ? 1 : picture->lane_count <= 24 ? 0.75 : 0.5;
+    picture->top = top;
+    for (size_t k = 0; k < picture->lane_count; k++) {
+        gt_lane *lane = &picture->lanes[k];
+        lane->top = top;
+        lane->height = 5.2 * f * scale;
+        lane->bar_top = top + 0.5 * f * scale;
+        lane->bar_height = 2.2 * f * scale;
+        lane->strip = top + 4.2 * f * scale;
+        top += lane->height;
+    }
+    picture->bottom = top;
+    for (size_t k = 0; k < picture->signal_count; k++) {
+        gt_signal_line *line = &picture->signals[k];
+        line->label_y = *line->name ? picture->top - 0.7 * f - 1.4 * f * line->row : picture->top;
+    }
+}
+
+/* ---- legend ------------------------------------------------------------------------------------------------- */
+
+static void add_item(gt_picture *picture, gt_legend_kind kind, unsigned which, const char *text, double *x,
+                     double *y)
+{
+    double f = picture->font, width = 2.8 * f + gt__text_width(text, 0.9 * f);
+    if (*x + width > picture->width - f) {
+        *x = f;
+        *y += 1.8 * f;
+    }
+    *GT_PUSH(picture->legend, picture->legend_count, picture->legend_capacity) =
+        (gt_legend_item){.kind = kind, .which = (uint8_t)which, .x = *x, .y = *y, .text = text};
+    *x += width;
+}
+
+/* Only what the picture has. */
+static void make_legend(gt_picture *picture)
+{
+    static const char *const meanings[] = {
+        [GT_EVENT_RECV] = "RECV: from a client",
+        [GT_EVENT_SEND] = "SEND: to a client",
+        [GT_EVENT_WORKER_SEND] = "WORKER_SEND",
+        [GT_EVENT_WORKER_RECV] = "WORKER_RECV",
+        [GT_EVENT_CONNECT] = "CONNECT",
+        [GT_EVENT_DISCONNECT] = "DISCONNECT",
+        [GT_EVENT_SIGNAL] = "SIGNAL",
+        [GT_EVENT_ERROR] = "ERROR",
+    };
+    bool category[GT_CATEGORY_COUNT] = {false}, event[GT_EVENT_COUNT] = {false}, waiting = false, heap = false;
+    for (size_t k = 0; k < picture->box_count; k++) {
+        category[picture->boxes[k].category] = true;
+        waiting |= picture->boxes[k].waiting;
+        heap |= picture->boxes[k].aggregated;
+    }
+    for (size_t k = 0; k < picture->marker_count; k++) {
+        const gt_marker *marker = &picture->markers[k];
+        if (marker->event < GT_EVENT_CONNECT)
+            category[marker->category] = true;
+        heap |= marker->height > 0;
+        event[marker->event] |= marker->height == 0;
+    }
+    double f = picture->font, x = f, y = picture->bottom + 5.6 * f;
+    for (unsigned k = 0; k < GT_CATEGORY_COUNT; k++)
+        if (category[k])
+            add_item(picture, GT_LEGEND_CATEGORY, k, gt__category_table[k].name, &x, &y);
+    x = f;
+    y += 1.8 * f;
+    for (unsigned k = 0; k < GT_EVENT_COUNT; k++)
+        if (event[k] || (k == GT_EVENT_SIGNAL && picture->signal_count))
+            add_item(picture, GT_LEGEND_EVENT, k, meanings[k], &x, &y);
+    if (waiting)
+        add_item(picture, GT_LEGEND_WAITING, 0, "client waits", &x, &y);
+    if (heap)
+        add_item(picture, GT_LEGEND_HEAP, 0, "many together: share of time, number of events", &x, &y);
+    picture->height = y + 1.6 * f;
+}
+
+/* ---- everything --------------------------------------------------------------------------------------------- */
+
+static void choose_size(gt_picture *picture, const gt_timeline *timeline)
+{
+    picture->font = 10;
+    double f = picture->font, inches = 10 + 2 * log10(fmax(1, (double)timeline->count / 20));
+    picture->width = 72 * fmin(inches, 16);
+    double names = 0;
+    for (size_t k = 0; k < picture->lane_count; k++)
+        names = fmax(names, gt__text_width(picture->lanes[k].name, f));
+    picture->left = names + 2 * f;
+    picture->right = picture->width - 2 * f;
+}
+
+static void write_title(gt_picture *picture, const gt_timeline *timeline)
+{
+    size_t clients = 0, workers = gt__timeline_workers(timeline);
+    for (size_t k = 0; k < timeline->party_count; k++)
+        clients += timeline->parties[k].kind == GT_PARTY_CLIENT && timeline->parties[k].events > 0;
+    snprintf(picture->title, sizeof picture->title, "%zu event%s, %zu client%s, %zu worker%s, %.3f s",
+             timeline->count, timeline->count == 1 ? "" : "s", clients, clients == 1 ? "" : "s", workers,
+             workers == 1 ? "" : "s", gt__timeline_end(timeline) - gt__timeline_begin(timeline));
+}
+
+void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline)
+{
+    make_lanes(picture, timeline);
+    choose_size(picture, timeline);
+    write_title(picture, timeline);
+    gt__picture_axis(picture, timeline);
+    place_lanes(picture, 2.6 * picture->font + 1.4 * picture->font * gt__picture_signals(picture, timeline));
+    gt__picture_ticks(picture);
+    gt__picture_bars(picture, timeline);
+    gt__picture_notes(picture, timeline);
+    gt__picture_markers(picture, timeline);
+    gt__picture_arrows(picture, timeline);
+    make_legend(picture);
+}
+
+void gt__picture_free(gt_picture *picture)
+{
+    free(picture->lane_of);
+    free(picture->lanes);
+    free(picture->boxes);
+    free(picture->notes);
+    free(picture->markers);
+    free(picture->arrows);
+    free(picture->signals);
+    free(picture->ticks);
+    free(picture->legend);
+    *picture = (gt_picture){0};
+}

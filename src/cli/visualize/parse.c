@@ -1,0 +1,455 @@
+/*
+ * cli/visualize/parse.c: a log's lines become a gt_timeline. First stage of `gt visualize`; cli/visualize/layout.c is
+ * next.
+ *
+ *     1.608s | #0012 | WORKER_SEND  | WORKER auto_worker | WorkerBinaryOp |  152B | op=add result=006b8b4568_2
+ *
+ * Logs come from anywhere: a line that is none is reported with its number and skipped, and bytes that are not
+ * text become question marks, so that no later stage meets them.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/visualize/visualize.h"
+
+const char *gt__event_name(gt_event event)
+{
+    static char names[GT_EVENT_COUNT][GT_EVENT_WIDTH + 1];
+    size_t length = strcspn(gt__event_columns[event], " ");
+    memcpy(names[event], gt__event_columns[event], length);
+    return names[event];
+}
+
+enum { COLUMNS = 7, COMPLAINTS = 10, LOOK = 4096 };
+static const double LONGEST = 1e9; /* seconds that a dispatcher may have run: 30 years */
+
+/* ---- text --------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at `text`; 0: it is none. */
+static unsigned utf8_length(const unsigned char *text)
+{
+    unsigned length = *text < 0x80 ? 1 : *text >> 5 == 6 ? 2 : *text >> 4 == 14 ? 3 : *text >> 3 == 30 ? 4 : 0;
+    uint32_t code = length == 1 ? *text : *text & (0x7fu >> length);
+    for (unsigned k = 1; k < length; k++) {
+        if (text[k] >> 6 != 2)
+            return 0;
+        code = code << 6 | (text[k] & 0x3f);
+    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    bool valid = length && code >= least[length] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+    return valid ? length : 0;
+}
+
+static void keep_text_only(char *text, size_t size)
+{
+    for (size_t k = 0; k < size;) {
+        unsigned char c = (unsigned char)text[k];
+        unsigned length = utf8_length((unsigned char *)text + k);
+        if (!length || (c < ' ' && c != '\n') || c == 127) {
+            text[k++] = c == '\t' || c == '\r' ? ' ' : '?';
+        } else
+            k += length;
+    }
+}
+
+void gt__text_whole(char *text)
+{
+    size_t last = strlen(text);
+    while (last && (text[last - 1] & 0xc0) == 0x80)
+        last--;
+    if (last && !utf8_length((unsigned char *)text + last - 1))
+        text[last - 1] = 0;
+}
+
+/* Cut blanks at both ends, in place. */
+static char *trim(char *text)
+{
+    text += strspn(text, " ");
+    size_t length = strlen(text);
+    while (length && text[length - 1] == ' ')
+        text[--length] = 0;
+    return text;
+}
+
+/* The value of `key=` in the details, copied into `value`; NULL if there is none. Quoted text, which comes last,
+ * is not looked into. */
+static const char *detail(const char *details, const char *key, char *value, size_t size)
+{
+    size_t length = strlen(key);
+    const char *end_of_keys = details + strcspn(details, "\"");
+    for (const char *at = details; (at = strstr(at, key)) && at < end_of_keys; at += length)
+        if ((at == details || at[-1] == ' ') && at[length] == '=') {
+            size_t end = strcspn(at + length + 1, " ");
+            snprintf(value, size, "%.*s", (int)end, at + length + 1);
+            return value;
+        }
+    return NULL;
+}
+
+/* A number with a unit out of `units`, whose k-th entry is worth factor[k]. */
+static bool parse_quantity(const char *text, const char *const *units, const double *factors, double *value)
+{
+    char *unit;
+    double number = strtod(text, &unit);
+    if (unit == text || !isfinite(number) || number < 0)
+        return false;
+    for (unsigned k = 0; units[k]; k++)
+        if (strcmp(unit, units[k]) == 0) {
+            *value = number * factors[k];
+            return true;
+        }
+    return false;
+}
+
+static bool parse_seconds(const char *text, double *seconds)
+{
+    static const char *const units[] = {"s", "", "ms", "us", "µs", "ns", NULL};
+    static const double factors[] = {1, 1, 1e-3, 1e-6, 1e-6, 1e-9};
+    return parse_quantity(text, units, factors, seconds) && *seconds <= LONGEST;
+}
+
+static bool parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const char *const units[] = {"B", "", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", NULL};
+    static const double factors[] = {1, 1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 0x1p10, 0x1p20, 0x1p30, 0x1p40};
+    double value = 0;
+    if (strcmp(text, "-") != 0 && *text && !parse_quantity(text, units, factors, &value))
+        return false;
+    *bytes = (uint64_t)fmin(value, 1e18);
+    return true;
+}
+
+/* ---- lines -------------------------------------------------------------------------------------------------- */
+
+/* Where a party is in the index, or would be. */
+static int32_t *party_place(const gt_timeline *timeline, gt_party_kind kind, const char *name)
+{
+    uint64_t hash = 14695981039346656037u ^ kind;
+    for (const char *at = name; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+    for (hash ^= hash >> 32;; hash++) {
+        int32_t *place = &timeline->party_index[hash % timeline->index_size];
+        const gt_party *party = *place ? &timeline->parties[*place - 1] : NULL;
+        if (!party || (party->kind == kind && strcmp(party->name, name) == 0))
+            return place;
+    }
+}
+
+/* Twice as much room, when half is in use: a server that ran for long has had many clients. */
+static void grow_index(gt_timeline *timeline)
+{
+    if (2 * timeline->party_count < timeline->index_size)
+        return;
+    free(timeline->party_index);
+    timeline->index_size = timeline->index_size ? 2 * timeline->index_size : 64;
+    timeline->party_index = gt__zeroed(timeline->index_size, sizeof *timeline->party_index);
+    for (size_t k = 0; k < timeline->party_count; k++)
+        *party_place(timeline, timeline->parties[k].kind, timeline->parties[k].name) = (int32_t)k + 1;
+}
+
+static int32_t find_party(gt_timeline *timeline, gt_party_kind kind, const char *name, bool add)
+{
+    grow_index(timeline);
+    int32_t *place = party_place(timeline, kind, name);
+    if (!*place && add) {
+        *GT_PUSH(timeline->parties, timeline->party_count, timeline->party_capacity) =
+            (gt_party){.kind = kind, .name = name};
+        *place = (int32_t)timeline->party_count;
+    }
+    return *place - 1;
+}
+
+static int32_t parse_party(gt_timeline *timeline, char *source)
+{
+    static const char *const kinds[] = {"CLIENT", "DISPATCHER", "WORKER"};
+    for (int kind = 0; kind < 3; kind++) {
+        size_t length = strlen(kinds[kind]);
+        if (strncmp(source, kinds[kind], length) != 0 || (source[length] && source[length] != ' '))
+            continue;
+        return kind == GT_PARTY_DISPATCHER ? 0 : find_party(timeline, kind, trim(source + length), true);
+    }
+    return -1;
+}
+
+/* What is wrong with the line; NULL: nothing, and it is in the timeline. The line is cut into pieces. */
+static const char *parse_line(gt_timeline *timeline, char *line)
+{
+    char *column[COLUMNS] = {trim(line)};
+    int columns = 1;
+    for (char *at = column[0]; columns < COLUMNS && (at = strstr(at, " |")); columns++) {
+        *at = 0;
+        column[columns] = at += 2;
+    }
+    if (columns < COLUMNS - 1)
+        return "it has fewer than six columns";
+    for (int k = 0; k < columns; k++)
+        column[k] = trim(column[k]);
+    gt_timeline_event event = {.partner = -1, .peer = -1, .duration = -1};
+    char *end, value[64], *source = column[3];
+    if (!parse_seconds(column[0], &event.time))
+        return "the first column is no time";
+    if (column[1][0] != '#' || (event.sequence = strtoull(column[1] + 1, &end, 10), *end || end == column[1] + 1))
+        return "the second column is no #number";
+    while (event.event < GT_EVENT_COUNT && strcmp(column[2], gt__event_name(event.event)) != 0)
+        event.event++;
+    if (event.event == GT_EVENT_COUNT)
+        return "the third column is no event";
+    if (!parse_bytes(column[5], &event.bytes))
+        return "the sixth column is no size";
+    if ((event.party = parse_party(timeline, source)) < 0)
+        return "the fourth column names no CLIENT, WORKER or DISPATCHER";
+    event.command = column[4];
+    event.details = columns == COLUMNS ? column[6] : "";
+    event.failed = event.event == GT_EVENT_ERROR || strstr(event.details, "success=False") != NULL;
+    const char *op = detail(event.details, "op", value, sizeof value);
+    event.category = (uint8_t)gt__category_of_command(event.command, op);
+    const gt_op_row *row = op ? gt__op_find(op, NULL) : NULL;
+    event.label = row ? row->name : event.command + (strncmp(event.command, "Worker", 6) == 0 ? 6 : 0);
+    if (event.event == GT_EVENT_WORKER_RECV && detail(event.details, "duration", value, sizeof value) &&
+        !parse_seconds(value, &event.duration))
+        return "its duration is no time";
+    event.start = event.duration >= 0 ? event.time - event.duration : event.time;
+    if (event.duration >= 0 && detail(event.details, "start", value, sizeof value) &&
+        !parse_seconds(value, &event.start))
+        return "its start is no time";
+    timeline->parties[event.party].events++;
+    *GT_PUSH(timeline->events, timeline->count, timeline->capacity) = event;
+    return NULL;
+}
+
+static gt_err read_all(const char *path, char **text, size_t *size)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return gt__fail(GT_ERR_VALUE, "cannot read %s: %s", path, strerror(errno));
+    size_t capacity = 0, count = 0, got;
+    *text = NULL;
+    do {
+        while (capacity < count + (1 << 16) + 1)
+            gt__array_room((void **)text, capacity, &capacity, 1);
+        got = fread(*text + count, 1, capacity - count - 1, file);
+        count += got;
+    } while (got);
+    (*text)[count] = 0;
+    bool failed = ferror(file);
+    fclose(file);
+    *size = count;
+    return failed ? gt__fail(GT_ERR_VALUE, "cannot read %s: %s", path, strerror(errno)) : GT_OK;
+}
+
+gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complaints)
+{
+    if (!timeline->party_count)
+        find_party(timeline, GT_PARTY_DISPATCHER, "", true);
+    char *text = NULL;
+    size_t size, before = timeline->malformed;
+    gt_err err = read_all(path, &text, &size);
+    *GT_PUSH(timeline->texts, timeline->text_count, timeline->text_capacity) = text;
+    GT_TRY(err);
+    keep_text_only(text, size);
+    size_t number = 1;
+    for (char *line = text, *next; line; line = next, number++) {
+        if ((next = strchr(line, '\n')))
+            *next++ = 0;
+        char *content = trim(line);
+        if (!*content)
+            continue;
+        const char *problem = parse_line(timeline, content);
+        if (problem && timeline->malformed++ - before < COMPLAINTS)
+            fprintf(complaints, "%s:%zu: not a log line: %s\n", path, number, problem);
+    }
+    if (timeline->malformed - before > COMPLAINTS)
+        fprintf(complaints, "%s: and %zu more lines like that\n", path, timeline->malformed - before - COMPLAINTS);
+    return GT_OK;
+}
+
+/* ---- partners ----------------------------------------------------------------------------------------------- */
+
+/* What is still unanswered of one party, oldest first. */
+typedef struct open_requests {
+    int32_t *events;
+    size_t first, count, capacity;
+    double last_end; /* when the operation before ended */
+} open_requests;
+
+/* Whether two events are about the same tensor, as far as they tell. */
+static bool same_tensor(const gt_timeline_event *a, const gt_timeline_event *b)
+{
+    static const char *const keys[] = {"result", "tensor_id"};
+    char one[64], other[64];
+    for (int k = 0; k < 2; k++)
+        if (detail(a->details, keys[k], one, sizeof one) && detail(b->details, keys[k], other, sizeof other))
+            return strcmp(one, other) == 0;
+    return true;
+}
+
+static bool answers(const gt_timeline_event *request, const gt_timeline_event *answer)
+{
+    bool same = strcmp(request->command, answer->command) == 0 || strstr(answer->command, "Response");
+    return same && same_tensor(request, answer);
+}
+
+/* A log without measured durations: the worker was at it since it was asked, or since it had done what came
+ * before. */
+static void find_duration(gt_timeline_event *event, const gt_timeline_event *request, double *last_end)
+{
+    if (event->duration < 0) {
+        event->start = fmin(event->time, fmax(request->time, *last_end));
+        event->duration = event->time - event->start;
+    }
+    *last_end = event->start + event->duration;
+}
+
+/* An answer that does not say what it is about is about what was asked. */
+static void pair(gt_timeline *timeline, int32_t request, int32_t answer)
+{
+    gt_timeline_event *asked = &timeline->events[request], *told = &timeline->events[answer];
+    asked->partner = answer;
+    told->partner = request;
+    char op[64];
+    if (!detail(told->details, "op", op, sizeof op)) {
+        told->label = asked->label;
+        told->category = asked->category;
+    }
+}
+
+/*
+ * The oldest request that an answer fits, as index into the queue; queue->count: none. It is near the beginning of
+ * what is open where everything is answered (workers), and near the end where much is not: a client emits thousands
+ * of operations and then asks for one value.
+ */
+static size_t find_request(const gt_timeline *timeline, const open_requests *queue,
+                           const gt_timeline_event *answer)
+{
+    size_t open = queue->count - queue->first, at = queue->first;
+    for (; at < queue->count; at++) {
+        if (open > 2 * LOOK && at == queue->first + LOOK)
+            at = queue->count - LOOK;
+        if (answers(&timeline->events[queue->events[at]], answer))
+            break;
+    }
+    return at;
+}
+
+/*
+ * Workers answer in order and clients are answered in order, but not everything is answered. So an answer belongs
+ * to the oldest request that fits, and what was asked before that will get none.
+ */
+static void find_partners(gt_timeline *timeline)
+{
+    open_requests *open = gt__zeroed(timeline->party_count, sizeof *open);
+    for (size_t k = 0; k < timeline->count; k++) {
+        gt_timeline_event *event = &timeline->events[k];
+        open_requests *queue = &open[event->party];
+        if (event->event == GT_EVENT_RECV || event->event == GT_EVENT_WORKER_SEND)
+            *GT_PUSH(queue->events, queue->count, queue->capacity) = (int32_t)k;
+        if (event->event != GT_EVENT_SEND && event->event != GT_EVENT_WORKER_RECV)
+            continue;
+        size_t at = find_request(timeline, queue, event);
+        if (at < queue->count) {
+            pair(timeline, queue->events[at], (int32_t)k);
+            queue->first = at + 1;
+        }
+        if (event->event == GT_EVENT_WORKER_RECV)
+            find_duration(event, event->partner < 0 ? event : &timeline->events[event->partner], &queue->last_end);
+    }
+    for (size_t k = 0; k < timeline->party_count; k++)
+        free(open[k].events);
+    free(open);
+}
+
+/* Whether two requests in a row are the same collective's, or a send and its recv: the same tensor, another
+ * worker. */
+static bool together(const gt_timeline_event *before, const gt_timeline_event *event)
+{
+    bool moves = event->category == GT_CATEGORY_MOVE || event->category == GT_CATEGORY_ALL_REDUCE ||
+                 event->category == GT_CATEGORY_ALL_GATHER;
+    return moves && before->event == GT_EVENT_WORKER_SEND && before->category == event->category &&
+           before->party != event->party && same_tensor(before, event);
+}
+
+/* The other worker of an instruction that moves data: named in its details as to= or from=, or its neighbour in a
+ * collective. What a send sends goes to the one that receives it. */
+static void find_peers(gt_timeline *timeline)
+{
+    for (size_t k = 0; k < timeline->count; k++) {
+        gt_timeline_event *event = &timeline->events[k], *before = k ? event - 1 : event;
+        char name[64];
+        if (event->event != GT_EVENT_WORKER_SEND)
+            continue;
+        if (detail(event->details, "to", name, sizeof name) || detail(event->details, "from", name, sizeof name))
+            event->peer = find_party(timeline, GT_PARTY_WORKER, name, false);
+        else if (together(before, event)) {
+            bool received = strcmp(event->label, before->label) != 0;
+            *(received ? &before->peer : &event->peer) = received ? event->party : before->party;
+        }
+    }
+    for (size_t k = 0; k < timeline->count; k++) {
+        gt_timeline_event *event = &timeline->events[k];
+        if (event->event == GT_EVENT_WORKER_RECV && event->partner >= 0)
+            event->peer = timeline->events[event->partner].peer;
+    }
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const gt_timeline_event *a = left, *b = right;
+    if (a->time != b->time)
+        return a->time < b->time ? -1 : 1;
+    return (a->sequence > b->sequence) - (a->sequence < b->sequence);
+}
+
+void gt__timeline_finish(gt_timeline *timeline, double from, double to)
+{
+    size_t kept = 0;
+    for (size_t k = 0; k < timeline->count; k++) {
+        if (timeline->events[k].time >= from && timeline->events[k].time <= to)
+            timeline->events[kept++] = timeline->events[k];
+        else
+            timeline->parties[timeline->events[k].party].events--;
+    }
+    timeline->count = kept;
+    if (kept)
+        qsort(timeline->events, kept, sizeof *timeline->events, by_time);
+    find_partners(timeline);
+    find_peers(timeline);
+}
+
+double gt__timeline_begin(const gt_timeline *timeline)
+{
+    double begin = timeline->count ? timeline->events[0].time : 0;
+    for (size_t k = 0; k < timeline->count; k++)
+        if (timeline->events[k].event == GT_EVENT_WORKER_RECV)
+            begin = fmin(begin, timeline->events[k].start);
+    return begin;
+}
+
+double gt__timeline_end(const gt_timeline *timeline)
+{
+    double end = timeline->count ? timeline->events[timeline->count - 1].time : 0;
+    for (size_t k = 0; k < timeline->count; k++)
+        if (timeline->events[k].event == GT_EVENT_WORKER_RECV)
+            end = fmax(end, timeline->events[k].start + timeline->events[k].duration);
+    return end;
+}
+
+size_t gt__timeline_workers(const gt_timeline *timeline)
+{
+    size_t workers = 0;
+    for (size_t k = 0; k < timeline->party_count; k++)
+        workers += timeline->parties[k].kind == GT_PARTY_WORKER && timeline->parties[k].events > 0;
+    return workers;
+}
+
+void gt__timeline_free(gt_timeline *timeline)
+{
+    for (size_t k = 0; k < timeline->text_count; k++)
+        free(timeline->texts[k]);
+    free(timeline->texts);
+    free(timeline->parties);
+    free(timeline->party_index);
+    free(timeline->events);
+    *timeline = (gt_timeline){0};
+}

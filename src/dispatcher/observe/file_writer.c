@@ -1,0 +1,330 @@
+/* file_writer.c: see file_writer.h. The buffers go round between the filling side and the thread; the lock is taken once a
+ * buffer. */
+#include "dispatcher/observe/file_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/settings.h"
+
+enum {
+    BUFFERS = 8,
+    REMEMBERED = 16,
+    TEXT_BYTES = 128 * 1024, /* translated at a time: stays in the cache until it is written */
+};
+
+typedef struct buffer {
+    char *data;
+    size_t used;
+} buffer;
+
+struct gt_file_writer {
+    gt_file_room room; /* in the buffer `filling`; nowhere: there is none */
+    int fd;
+    char *path;
+    const char *what;
+    uint64_t rotate_bytes, written; /* to the present file */
+    unsigned keep;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
+    void *context;
+    char *text;               /* text_bytes, if it translates */
+    size_t text_bytes;        /* TEXT_BYTES, or a file's: what is written at once goes to one */
+    unsigned buffers, enough; /* so many waiting wake the thread, if nothing else does */
+    buffer *ring;
+    unsigned filling;        /* index; the filling side's own */
+    unsigned first, waiting; /* handed over and not written yet; under the mutex */
+    bool closing;
+    atomic_bool failed;
+};
+
+/* ---- files -------------------------------------------------------------------------------------------------- */
+
+static struct {
+    dev_t device;
+    ino_t inode;
+} remembered[REMEMBERED];
+static unsigned remembered_next;
+static pid_t remembered_by; /* a child does not write to its parent's files */
+static pthread_mutex_t remembered_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Whether this process has written to the file before; it has, from now on. */
+static bool remember(const struct stat *info)
+{
+    bool known = false;
+    pthread_mutex_lock(&remembered_mutex);
+    if (remembered_by != getpid())
+        memset(remembered, 0, sizeof remembered);
+    remembered_by = getpid();
+    for (unsigned k = 0; k < REMEMBERED; k++)
+        known |= remembered[k].inode == info->st_ino && remembered[k].device == info->st_dev;
+    if (!known) {
+        remembered[remembered_next].inode = info->st_ino;
+        remembered[remembered_next].device = info->st_dev;
+        remembered_next = (remembered_next + 1) % REMEMBERED;
+    }
+    pthread_mutex_unlock(&remembered_mutex);
+    return known;
+}
+
+/* Empties the file, unless this process has written to it before. EBUSY: it has, and must not; EWOULDBLOCK: another process
+ * writes to it now, and holds its lock. */
+static int open_file(const char *path, bool exclusive, uint64_t *size)
+{
+    struct stat info;
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    *size = 0;
+    if (fd < 0 || fstat(fd, &info) || !S_ISREG(info.st_mode))
+        return fd;
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some file systems have no locks */
+    bool known = remember(&info);
+    int problem = known && exclusive ? EBUSY : !known && !locked ? EWOULDBLOCK : 0;
+    if (!problem && !known && ftruncate(fd, 0))
+        problem = errno;
+    if (problem) {
+        close(fd);
+        errno = problem;
+        return -1;
+    }
+    *size = known ? (uint64_t)info.st_size : 0;
+    return fd;
+}
+
+static bool rotate(gt_file_writer *writer)
+{
+    size_t size = strlen(writer->path) + 16;
+    char *from = malloc(size), *to = malloc(size);
+    for (unsigned k = writer->keep; from && to && k > 0; k--) {
+        snprintf(from, size, k > 1 ? "%s.%u" : "%s", writer->path, k - 1);
+        snprintf(to, size, "%s.%u", writer->path, k);
+        rename(from, to); /* the first times there is none yet */
+    }
+    free(from);
+    free(to);
+    if (!writer->keep)
+        unlink(writer->path);
+    int fd = open_file(writer->path, false, &writer->written);
+    if (fd < 0)
+        return false;
+    close(writer->fd);
+    writer->fd = fd;
+    return true;
+}
+
+/* ---- the thread --------------------------------------------------------------------------------------------- */
+
+static bool write_all(gt_file_writer *writer, const char *data, size_t bytes)
+{
+    if (writer->rotate_bytes && writer->written && writer->written + bytes > writer->rotate_bytes &&
+        !rotate(writer))
+        return false;
+    while (bytes) {
+        ssize_t done = write(writer->fd, data, bytes);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        data += done;
+        bytes -= (size_t)done;
+        writer->written += (uint64_t)done;
+    }
+    return true;
+}
+
+static bool write_buffer(gt_file_writer *writer, const buffer *full)
+{
+    if (!writer->translate)
+        return write_all(writer, full->data, full->used);
+    for (const char *from = full->data, *end = from + full->used; from < end;) {
+        size_t bytes = writer->translate(writer->context, &from, end, writer->text, writer->text_bytes);
+        if (bytes && !write_all(writer, writer->text, bytes))
+            return false;
+    }
+    return true;
+}
+
+static void *writer_main(void *argument)
+{
+    gt_file_writer *writer = argument;
+    pthread_setname_np(pthread_self(), "gt log");
+    uselocale(gt__plain_locale()); /* for what translates */
+    pthread_mutex_lock(&writer->mutex);
+    for (;;) {
+        while (!writer->waiting && !writer->closing)
+            pthread_cond_wait(&writer->changed, &writer->mutex);
+        if (!writer->waiting)
+            break;
+        buffer *next = &writer->ring[writer->first];
+        pthread_mutex_unlock(&writer->mutex);
+        if (!atomic_load(&writer->failed) && !write_buffer(writer, next)) {
+            gt__log_error("the %s stops: %s: %s", writer->what, writer->path, strerror(errno));
+            atomic_store(&writer->failed, true);
+        }
+        pthread_mutex_lock(&writer->mutex);
+        next->used = 0;
+        writer->first = (writer->first + 1) % writer->buffers;
+        writer->waiting--;
+        pthread_cond_broadcast(&writer->changed);
+    }
+    pthread_mutex_unlock(&writer->mutex);
+    return NULL;
+}
+
+/* ---- the filling side --------------------------------------------------------------------------------------- */
+
+static void hand_over(gt_file_writer *writer, bool patient)
+{
+    buffer *filling = &writer->ring[writer->filling];
+    filling->used = (size_t)(writer->room.at - filling->data);
+    pthread_mutex_lock(&writer->mutex);
+    while (patient && writer->waiting == writer->buffers - 1)
+        pthread_cond_wait(&writer->changed, &writer->mutex);
+    if (writer->waiting < writer->buffers - 1) {
+        writer->waiting++;
+        writer->filling = (writer->filling + 1) % writer->buffers;
+        writer->room.at = writer->room.end = NULL;
+        if (!patient || writer->waiting >= writer->enough)
+            pthread_cond_broadcast(&writer->changed);
+    }
+    pthread_mutex_unlock(&writer->mutex);
+}
+
+char *gt__file_next_buffer(gt_file_writer *writer)
+{
+    if (writer->room.at)
+        hand_over(writer, true);
+    if (atomic_load(&writer->failed))
+        return NULL;
+    buffer *filling = &writer->ring[writer->filling];
+    if (!filling->data && !(filling->data = malloc(GT_FILE_BUFFER))) {
+        gt__log_error("the %s stops: out of memory", writer->what);
+        atomic_store(&writer->failed, true);
+        return NULL;
+    }
+    writer->room = (gt_file_room){.at = filling->data, .end = filling->data + GT_FILE_BUFFER};
+    return writer->room.at;
+}
+
+bool gt__file_failed(const gt_file_writer *writer)
+{
+    return atomic_load(&writer->failed);
+}
+
+static bool has_something(const gt_file_writer *writer)
+{
+    return writer->room.at && writer->room.at > writer->ring[writer->filling].data;
+}
+
+void gt__file_flush(gt_file_writer *writer)
+{
+    if (has_something(writer))
+        hand_over(writer, false);
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------- */
+
+static void writer_free(gt_file_writer *writer)
+{
+    if (writer->fd >= 0)
+        close(writer->fd);
+    for (unsigned k = 0; k < writer->buffers && writer->ring; k++)
+        free(writer->ring[k].data);
+    free(writer->ring);
+    free(writer->text);
+    pthread_mutex_destroy(&writer->mutex);
+    pthread_cond_destroy(&writer->changed);
+    free(writer->path);
+    free(writer);
+}
+
+/* The file, or, where that is somebody else's, one beside it. */
+static bool open_somewhere(gt_file_writer *writer, const gt_file_options *options)
+{
+    bool others = false;
+    for (unsigned k = 2; writer->path; k++) {
+        writer->fd = open_file(writer->path, options->exclusive, &writer->written);
+        if (writer->fd >= 0 || (errno != EBUSY && errno != EWOULDBLOCK))
+            break;
+        others |= errno == EWOULDBLOCK;
+        free(writer->path);
+        /* a log may be rotated, and then the small numbers are its old files */
+        if (asprintf(&writer->path, "%s.%u", options->path, options->exclusive ? k : (unsigned)getpid() + k - 2) <
+            0)
+            writer->path = NULL;
+    }
+    if (writer->fd >= 0 && others)
+        gt__log_error("another process writes the %s %s; this one's is %s", options->what, options->path,
+                      writer->path);
+    return writer->fd >= 0;
+}
+
+gt_err gt__file_open(const gt_file_options *options, gt_file_writer **out)
+{
+    gt_file_writer *writer = calloc(1, sizeof *writer);
+    if (!writer)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    writer->fd = -1;
+    writer->path = strdup(options->path);
+    writer->what = options->what;
+    writer->rotate_bytes = options->rotate_bytes;
+    writer->keep = options->keep;
+    writer->translate = options->translate;
+    writer->context = options->context;
+    writer->buffers = options->buffers ? options->buffers : BUFFERS;
+    writer->enough = options->translate ? writer->buffers * 7 / 8 : 1;
+    writer->ring = calloc(writer->buffers, sizeof *writer->ring);
+    bool small = options->rotate_bytes && options->rotate_bytes < TEXT_BYTES;
+    writer->text_bytes = small ? options->rotate_bytes : TEXT_BYTES;
+    if (writer->text_bytes < GT_FILE_TEXT)
+        writer->text_bytes = GT_FILE_TEXT;
+    writer->text = options->translate ? malloc(writer->text_bytes) : NULL;
+    pthread_mutex_init(&writer->mutex, NULL);
+    pthread_cond_init(&writer->changed, NULL);
+    gt_err err = GT_OK;
+    if (!writer->path || !writer->ring || (options->translate && !writer->text))
+        err = gt__fail(GT_ERR_MEMORY, "out of memory");
+    else if (!open_somewhere(writer, options))
+        err =
+            gt__fail(GT_ERR_VALUE, "cannot write the %s to %s: %s", options->what, options->path, strerror(errno));
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the user's threads */
+    if (err == GT_OK && pthread_create(&writer->thread, NULL, writer_main, writer))
+        err = gt__fail(GT_ERR_INTERNAL, "no thread could be started for the %s", options->what);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err != GT_OK) {
+        writer_free(writer);
+        return err;
+    }
+    *out = writer;
+    return GT_OK;
+}
+
+void gt__file_close(gt_file_writer **where)
+{
+    gt_file_writer *writer = *where;
+    *where = NULL;
+    if (!writer)
+        return;
+    if (has_something(writer))
+        hand_over(writer, true);
+    pthread_mutex_lock(&writer->mutex);
+    writer->closing = true;
+    pthread_cond_broadcast(&writer->changed);
+    pthread_mutex_unlock(&writer->mutex);
+    pthread_join(writer->thread, NULL);
+    writer_free(writer);
+}

@@ -1,0 +1,177 @@
+/* monitor.c: serves monitors. See monitor.h. */
+#include "dispatcher/observe/monitor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher/dispatcher.h"
+#include "core/log.h"
+
+enum {
+    LEAST_INTERVAL_MS = 20,
+    LINES_MS = 50, /* a line waits at most so long for others */
+    A_TURN = 16,   /* records that a monitor may send in a turn of the loop */
+};
+
+struct gt_monitor {
+    gt_monitor *next;
+    gt_peer *peer;
+    uint64_t topics, interval_ns;
+    uint64_t stats_due_ns, lines_due_ns;
+    uint64_t stats_again_ns; /* not before that, whatever it asks for */
+    uint64_t lost;           /* lines */
+    size_t filled;           /* bytes of lines */
+    char lines[GT_MAX_CHUNK];
+};
+
+/* ---- sending ------------------------------------------------------------------------------------------------ */
+
+static bool send_piece(gt_monitor *monitor, uint64_t topic, const char *text, uint64_t offset, size_t bytes,
+                       bool last)
+{
+    gt_link *link = monitor->peer->link;
+    unsigned tail = gt__slots_for(bytes);
+    gt_slot *record = gt__link_reserve(link, 1 + tail);
+    if (!record)
+        return false;
+    record->ins = (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)tail, .result = topic};
+    record->ins.flags = last ? GT_FLAG_LAST : 0;
+    record->ins.operand[0] = monitor->lost;
+    record->ins.imm[0].u = offset;
+    record->ins.imm[1].u = bytes;
+    memcpy(record + 1, text, bytes);
+    gt__slots_pad(record + 1, bytes);
+    gt__link_commit(link, 1 + tail);
+    return true;
+}
+
+static void send_lines(gt_monitor *monitor)
+{
+    if (!monitor->filled)
+        return;
+    if (!send_piece(monitor, GT_TOPIC_LINES, monitor->lines, 0, monitor->filled, true))
+        for (const char *at = monitor->lines;
+             (at = memchr(at, '\n', (size_t)(monitor->lines + monitor->filled - at))); at++)
+            monitor->lost++;
+    monitor->filled = 0;
+}
+
+/* Whole, or not at all from the first piece on that has no room: the next text begins at offset 0 again. */
+static void send_stats(gt_monitor *monitor)
+{
+    char *json = gt__dispatcher_stats(monitor->peer->dispatcher);
+    size_t bytes = json ? strlen(json) : 0;
+    for (size_t offset = 0; offset < bytes;) {
+        size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
+        if (!send_piece(monitor, GT_TOPIC_STATS, json + offset, offset, piece, offset + piece == bytes))
+            break;
+        offset += piece;
+    }
+    free(json);
+}
+
+void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t length)
+{
+    for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
+        if (!(monitor->topics & GT_TOPIC_LINES))
+            continue;
+        if (monitor->filled + length > sizeof monitor->lines)
+            send_lines(monitor);
+        if (!monitor->filled)
+            monitor->lines_due_ns = gt__now_ns() + LINES_MS * 1000000ull;
+        memcpy(monitor->lines + monitor->filled, line, length);
+        monitor->filled += length;
+    }
+}
+
+void gt__monitors_turn(gt_dispatcher *dispatcher)
+{
+    uint64_t now = gt__now_ns();
+    bool ask = false;
+    for (gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
+        if (monitor->filled && now >= monitor->lines_due_ns)
+            send_lines(monitor);
+        if (monitor->topics & GT_TOPIC_STATS && now >= monitor->stats_due_ns) {
+            send_stats(monitor);
+            monitor->stats_due_ns = now + monitor->interval_ns;
+            monitor->stats_again_ns = now + LEAST_INTERVAL_MS * 1000000ull;
+            ask = true;
+        }
+        gt__link_flush(monitor->peer->link);
+    }
+    if (ask)
+        gt__reports_ask(dispatcher); /* for the next one */
+}
+
+int gt__monitors_timeout_ms(const gt_dispatcher *dispatcher)
+{
+    uint64_t due = UINT64_MAX;
+    for (const gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next) {
+        if (monitor->filled && monitor->lines_due_ns < due)
+            due = monitor->lines_due_ns;
+        if (monitor->topics & GT_TOPIC_STATS && monitor->stats_due_ns < due)
+            due = monitor->stats_due_ns;
+    }
+    return due == UINT64_MAX ? -1 : gt__remaining_ms(due);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------- */
+
+static void decide_trace(gt_dispatcher *dispatcher)
+{
+    bool wanted = false;
+    for (const gt_monitor *monitor = dispatcher->monitors; monitor; monitor = monitor->next)
+        wanted |= monitor->topics & GT_TOPIC_LINES;
+    gt__observer_trace(dispatcher, wanted);
+}
+
+gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress)
+{
+    gt_link *link = monitor->peer->link;
+    size_t available;
+    const gt_slot *slots;
+    for (unsigned left = A_TURN; left && (slots = gt__link_peek(link, &available)); left--) {
+        unsigned length;
+        gt_slot record = slots[0];
+        GT_TRY(gt__instruction_check(&record, available, &length));
+        if (record.ins.op == GT_OP_goodbye)
+            return gt__fail(GT_ERR_CONNECTION, "the monitor said goodbye");
+        if (record.ins.op != GT_OP_watch)
+            return gt__fail(GT_ERR_PROTOCOL, "a monitor may not send %s", gt__op_table[record.ins.op].name);
+        gt__link_consume(link, length);
+        uint64_t interval_ms = record.ins.imm[1].u < LEAST_INTERVAL_MS ? LEAST_INTERVAL_MS : record.ins.imm[1].u;
+        monitor->interval_ns = (interval_ms < 3600000 ? interval_ms : 3600000) * 1000000;
+        monitor->topics = record.ins.imm[0].u;
+        monitor->stats_due_ns = monitor->stats_again_ns;
+        decide_trace(monitor->peer->dispatcher);
+        *progress = true;
+    }
+    return link->dead ? gt__fail(GT_ERR_CONNECTION, "%s", link->reason) : GT_OK;
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------- */
+
+gt_err gt__monitor_new(gt_peer *peer)
+{
+    gt_monitor *monitor = calloc(1, sizeof *monitor);
+    if (!monitor)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    monitor->peer = peer;
+    monitor->next = peer->dispatcher->monitors;
+    peer->dispatcher->monitors = monitor;
+    peer->monitor = monitor;
+    gt__log(GT_LOG_STATUS, "a monitor (%s) connected by %s", peer->link->peer, gt__link_name(peer->link));
+    return GT_OK;
+}
+
+void gt__monitor_free(gt_monitor *monitor)
+{
+    gt_dispatcher *dispatcher = monitor->peer->dispatcher;
+    gt_monitor **where = &dispatcher->monitors;
+    while (*where != monitor)
+        where = &(*where)->next;
+    *where = monitor->next;
+    monitor->peer->monitor = NULL;
+    free(monitor);
+    decide_trace(dispatcher);
+}

@@ -1,0 +1,538 @@
+/*
+ * observe.c: turns what passes through the dispatcher into events. See observe.h; log_text.c makes lines of them.
+ */
+#include "dispatcher/observe/observe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher/dispatcher.h"
+#include "dispatcher/observe/file_writer.h"
+#include "core/log.h"
+#include "dispatcher/observe/monitor.h"
+#include "core/settings.h"
+#include "dispatcher/spread/spread.h"
+#include "dispatcher/observe/tape_writer.h"
+
+enum {
+    CLOCK_EVERY = 64,   /* lines between two looks at the clock */
+    KEEP_LOGS = 4,      /* rotated ones */
+    LOG_BUFFERS = 128,  /* of GT_FILE_BUFFER: how many events may wait */
+    MOST_SENT = 1 << 20 /* records kept of a worker that does not tell of them */
+};
+
+/* A record in a worker's stream. */
+typedef struct gt_sent {
+    uint64_t number;   /* in that stream */
+    uint64_t sequence; /* of the line that told of its arrival; 0: it came from no client */
+    uint64_t session, tensor;
+    uint16_t op;
+} gt_sent;
+
+struct gt_observer {
+    gt_file_writer *log;
+    gt_log_format *log_format; /* its thread's */
+    gt_log_format *format;     /* for lines that are wanted here and now */
+    gt_tape_writer *tape;
+    bool console, traced;
+    uint64_t sequence;
+    uint64_t now_ns; /* since the start */
+    unsigned until_clock;
+    bool handling;                      /* a client's record: what is sent comes from it */
+    uint64_t session, tensor, received; /* its client, what it is about, its line */
+    uint32_t *free_sources;             /* numbers of peers that left */
+    uint32_t free_count, source_count;
+    _Alignas(gt_log_event) char spare[GT_LOG_LINE];
+    char line[GT_LOG_LINE];
+};
+
+/* ---- events ------------------------------------------------------------------------------------------------- */
+
+/* An event, its head written; at most GT_LOG_LINE bytes with what is put behind it before event_end. */
+static inline gt_log_event *event_begin(gt_dispatcher *dispatcher, gt_event kind, uint32_t source, gt_opcode op,
+                                        uint64_t bytes)
+{
+    gt_observer *observer = dispatcher->observer;
+    if (!observer->until_clock--) {
+        observer->until_clock = CLOCK_EVERY;
+        observer->now_ns = gt__now_ns() - dispatcher->started_ns;
+    }
+    char *room = observer->log ? gt__file_reserve(observer->log, GT_LOG_LINE) : NULL;
+    gt_log_event *event = (gt_log_event *)(void *)(room ? room : observer->spare);
+    event->sequence = observer->sequence += kind != GT_EVENT_SOURCE;
+    event->at_ns = observer->now_ns;
+    event->bytes = bytes;
+    event->source = source;
+    event->op = (uint16_t)op;
+    event->event = (uint8_t)kind;
+    event->text = 0;
+    event->slots = 0;
+    return event;
+}
+
+/* `end`: of what was put into it. */
+static inline void event_end(gt_dispatcher *dispatcher, gt_log_event *event, const void *end)
+{
+    gt_observer *observer = dispatcher->observer;
+    event->length = (uint16_t)(((size_t)((const char *)end - (char *)event) + 7) & ~(size_t)7);
+    if (observer->console || observer->traced) {
+        size_t length = (size_t)(gt__log_line(observer->format, event, observer->line) - observer->line);
+        if (observer->console)
+            fwrite(observer->line, 1, length, stdout);
+        if (observer->traced && length)
+            gt__monitors_line(dispatcher, observer->line, length);
+    }
+    if ((char *)event != observer->spare)
+        gt__file_commit(observer->log, event->length);
+}
+
+/* Of one whose text ends the details. */
+static inline void event_end_text(gt_dispatcher *dispatcher, gt_log_event *event, const char *end)
+{
+    event->text = (uint16_t)((size_t)(end - gt__log_event_payload(event)) - event->slots * sizeof(gt_slot));
+    event_end(dispatcher, event, end);
+}
+
+/* The log's thread: events into text. Returns the bytes of text; *from goes on to the first event that had no room. */
+static size_t write_lines(void *argument, const char **from, const char *end, char *to, size_t room)
+{
+    char *at = to;
+    for (const char *stop = to + room - GT_LOG_LINE; *from < end && at <= stop;) {
+        const gt_log_event *event = (const gt_log_event *)(const void *)*from;
+        at = gt__log_line(argument, event, at);
+        *from += event->length;
+    }
+    return (size_t)(at - to);
+}
+
+/* ---- sources: peers have numbers, which the events name them by ---------------------------------------------- */
+
+static uint32_t source_new(gt_dispatcher *dispatcher, const char *kind, const char *name)
+{
+    gt_observer *observer = dispatcher->observer;
+    uint32_t number =
+        observer->free_count ? observer->free_sources[--observer->free_count] : observer->source_count++;
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SOURCE, number, GT_OP_INVALID, 0);
+    char *text = gt__log_event_payload(event);
+    unsigned length = gt__log_source_text(text, kind, name);
+    event_end_text(dispatcher, event, text + length);
+    if (!observer->console && !observer->traced) /* a trace may begin later */
+        gt__log_line(observer->format, event, observer->line);
+    return number;
+}
+
+static void source_free(gt_observer *observer, uint32_t number)
+{
+    if (!(observer->free_count & (observer->free_count + 1))) { /* full: 0, 1, 3, 7, ... */
+        uint32_t *numbers =
+            realloc(observer->free_sources, 2 * ((size_t)observer->free_count + 1) * sizeof *numbers);
+        if (!numbers)
+            return; /* it is not used again */
+        observer->free_sources = numbers;
+    }
+    observer->free_sources[observer->free_count++] = number;
+}
+
+static uint64_t record_bytes(const gt_instruction *ins)
+{
+    uint64_t segment = ins->op == GT_OP_upload && ins->imm[1].u ? ins->imm[0].u : 0;
+    return (1u + ins->tail) * sizeof(gt_slot) + segment;
+}
+
+/* ---- clients ------------------------------------------------------------------------------------------------ */
+
+/* What only gives names to things. */
+static bool is_note(gt_opcode op)
+{
+    return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config;
+}
+
+/* What comes now is issued under another signal; or the program put a mark there. */
+static void log_signal(gt_session *session, uint32_t scope, bool backward)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    const char *name = gt__spread_scope_name(session, scope);
+    char gradient[GT_MAX_NAME + sizeof " (backward)"];
+    if (!name)
+        return;
+    if (backward) {
+        const char *other = gt__spread_backward_name(session, scope);
+        snprintf(gradient, sizeof gradient, *other ? "%s" : "%s (backward)", *other ? other : name);
+        name = gradient;
+    }
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->source, GT_OP_INVALID, 0);
+    event_end_text(dispatcher, event, gt__log_quoted(gt__log_event_payload(event), "name=", name, strlen(name)));
+}
+
+static void log_received(gt_session *session, const gt_slot *record)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt_observer *observer = dispatcher->observer;
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_RECV, session->source, (gt_opcode)record->ins.op,
+                                      record_bytes(&record->ins));
+    observer->received = observer->sequence;
+    event->slots = record->ins.tail < GT_LOG_RECORD ? 1 + (uint8_t)record->ins.tail : GT_LOG_RECORD;
+    char *at = gt__log_event_payload(event);
+    memcpy(at, record, sizeof *record);
+    if (event->slots > 1)
+        memcpy(at + sizeof *record, record + 1, (event->slots - 1u) * sizeof *record);
+    at += event->slots * sizeof *record;
+    const char *scope = gt__spread_scope_name(session, record->ins.scope);
+    if (scope)
+        at = gt__log_scope(at, scope);
+    const char *site = gt__session_site(session, record->ins.site);
+    event_end_text(dispatcher, event, site ? gt__log_place(at, site) : at);
+}
+
+void gt__observe_received(gt_session *session, const gt_slot *record)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt_observer *observer = dispatcher->observer;
+    if (gt__log_on(GT_LOG_DISPATCHER)) {
+        char text[128];
+        gt__log(GT_LOG_DISPATCHER, "client %llu: %s", (unsigned long long)session->number,
+                gt__instruction_text(&record->ins, text, sizeof text));
+    }
+    observer->handling = true;
+    observer->session = session->number;
+    observer->tensor = gt__log_tensor(&record->ins);
+    bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
+    if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
+        (record->ins.scope != session->last_scope || backward != session->last_backward)) {
+        session->last_scope = record->ins.scope;
+        session->last_backward = backward;
+        log_signal(session, record->ins.scope, backward);
+    }
+    if (dispatcher->watching && record->ins.op == GT_OP_mark)
+        log_signal(session, record->ins.scope, false);
+    else if (dispatcher->watching && record->ins.op != GT_OP_goodbye && !is_note((gt_opcode)record->ins.op))
+        log_received(session, record);
+    if (observer->tape)
+        gt__tape_writer_record(observer->tape, session, dispatcher->watching ? observer->received : 0, record);
+}
+
+void gt__observe_handled(gt_dispatcher *dispatcher)
+{
+    dispatcher->observer->handling = false;
+    dispatcher->observer->until_clock = 0;
+}
+
+void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SEND, session->source, op, bytes);
+    event->failed = failed;
+    event->tensor = tensor;
+    event_end(dispatcher, event, &event->start_ns);
+}
+
+void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    if (!dispatcher->watching)
+        return;
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_ERROR, session->source, GT_OP_INVALID, strlen(text));
+    char *at = gt__log_number(gt__log_event_payload(event), "ticket=", ticket);
+    event_end_text(dispatcher, event, gt__log_quoted(at, " error=", text, strlen(text)));
+}
+
+/* A peer came or left; of one that came, its link, and what `key` says of it. */
+static void log_presence(gt_dispatcher *dispatcher, uint32_t source, const char *left, const char *link,
+                         const char *key, const char *text)
+{
+    uint64_t slots = 1u + (left ? (unsigned)GT_GOODBYE_TAIL : (unsigned)GT_HELLO_TAIL);
+    gt_log_event *event = event_begin(dispatcher, left ? GT_EVENT_DISCONNECT : GT_EVENT_CONNECT, source,
+                                      left ? GT_OP_goodbye : GT_OP_hello, slots * sizeof(gt_slot));
+    char *at = gt__log_event_payload(event);
+    if (left)
+        at = gt__log_quoted(at, "reason=", left, strlen(left));
+    else
+        at = gt__log_word(gt__log_word(at, "link="), link);
+    if (!left && key)
+        at = gt__log_quoted(at, key, text, strlen(text));
+    event_end_text(dispatcher, event, at);
+}
+
+void gt__observe_client(gt_session *session, const char *left)
+{
+    gt_dispatcher *dispatcher = session->dispatcher;
+    if (!left) {
+        char number[24];
+        snprintf(number, sizeof number, "%llu", (unsigned long long)session->number);
+        session->source = source_new(dispatcher, "CLIENT", number);
+    } else
+        dispatcher->observer->handling = false;
+    if (dispatcher->observer->tape)
+        gt__tape_writer_client(dispatcher->observer->tape, session, left);
+    if (dispatcher->watching)
+        log_presence(dispatcher, session->source, left, gt__link_name(session->link),
+                     session->name[0] ? " name=" : NULL, session->name);
+    if (left)
+        source_free(dispatcher->observer, session->source);
+}
+
+/* ---- workers ------------------------------------------------------------------------------------------------ */
+
+static void remember_sent(gt_watched *watched, const gt_sent *sent)
+{
+    if (watched->sent_count == MOST_SENT) {
+        watched->sent_first = (watched->sent_first + 1) & (watched->sent_capacity - 1);
+        watched->sent_count--;
+    }
+    if (watched->sent_count == watched->sent_capacity) {
+        uint32_t capacity = watched->sent_capacity ? watched->sent_capacity * 2 : 1024;
+        gt_sent *ring = malloc(capacity * sizeof *ring);
+        if (!ring)
+            return; /* its line will be missing */
+        for (uint32_t k = 0; k < watched->sent_count; k++)
+            ring[k] = watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
+        free(watched->sent);
+        watched->sent = ring;
+        watched->sent_capacity = capacity;
+        watched->sent_first = 0;
+    }
+    watched->sent[(watched->sent_first + watched->sent_count++) & (watched->sent_capacity - 1)] = *sent;
+}
+
+/* What was sent under this number; what was sent before it will not be asked for again. NULL: nothing. */
+static const gt_sent *recall_sent(gt_watched *watched, uint64_t number)
+{
+    while (watched->sent_count) {
+        const gt_sent *first = &watched->sent[watched->sent_first];
+        if (first->number > number)
+            return NULL;
+        watched->sent_first = (watched->sent_first + 1) & (watched->sent_capacity - 1);
+        watched->sent_count--;
+        if (first->number == number)
+            return first;
+    }
+    return NULL;
+}
+
+/* What travels because of a record: itself, or, between workers, the tensor, which is counted where it arrives. */
+static uint64_t travelling(const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    gt_meta meta;
+    bool arrives = ins->op >= GT_OP_recv && ins->op <= GT_OP_all_to_all &&
+                   gt__meta_set(&meta, (gt_dtype)ins->dtype, ins->rank, record[1].i64) == GT_OK;
+    return arrives ? gt__meta_bytes(&meta) : record_bytes(ins);
+}
+
+void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
+{
+    gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    gt_observer *observer = dispatcher->observer;
+    gt_sent sent = {.number = worker->records, .op = record->ins.op};
+    if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer)
+        return; /* our own business */
+    if (observer->handling) {
+        sent.sequence = observer->received;
+        sent.session = observer->session;
+        sent.tensor = observer->tensor;
+    } else
+        sent.tensor = gt__log_tensor(&record->ins);
+    remember_sent(&worker->watched, &sent);
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
+                                      (gt_opcode)record->ins.op, travelling(record));
+    event->session = sent.session;
+    event->tensor = sent.tensor;
+    event_end(dispatcher, event, &event->start_ns);
+}
+
+/* On our clock, as time since the start. */
+static uint64_t since_start(const gt_dispatch_worker *worker, uint64_t worker_ns)
+{
+    uint64_t started = worker->peer->dispatcher->started_ns,
+             ns = worker_ns - (uint64_t)worker->watched.clock_offset_ns;
+    return ns > started ? ns - started : 0;
+}
+
+static void worker_received(gt_dispatch_worker *worker, const gt_sent *sent, uint64_t bytes, bool failed,
+                            uint64_t start_ns, uint64_t duration_ns)
+{
+    gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    gt_log_event *event =
+        event_begin(dispatcher, GT_EVENT_WORKER_RECV, worker->watched.source, (gt_opcode)sent->op, bytes);
+    event->failed = failed;
+    event->session = sent->session;
+    event->tensor = sent->tensor;
+    event->start_ns = start_ns ? since_start(worker, start_ns) : 0;
+    event->duration_ns = duration_ns;
+    event_end(dispatcher, event, event + 1);
+}
+
+void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record)
+{
+    worker->peer->dispatcher->observer->until_clock = 0; /* told of after it happened */
+    for (uint64_t k = 0; k < record->ins.imm[1].u; k++) {
+        gt_timing_entry entry;
+        memcpy(&entry, record[1].bytes + k * sizeof entry, sizeof entry);
+        const gt_sent *sent = recall_sent(&worker->watched, record->ins.result + k);
+        if (sent && sent->op == entry.op && !entry.told)
+            worker_received(worker, sent, sizeof entry, entry.failed, entry.start_ns, entry.duration_ns);
+        if (sent && entry.failed)
+            worker->watched.last_failed = (struct gt_failed){.number = sent->number, .sequence = sent->sequence};
+    }
+}
+
+void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const gt_session *session,
+                               uint64_t tensor, uint64_t bytes, const gt_slot *answer)
+{
+    const gt_instruction *ins = &answer->ins;
+    bool failed = ins->op == GT_OP_failure;
+    worker->peer->dispatcher->observer->until_clock = 0;
+    gt_sent sent = {.op = (uint16_t)op, .session = session ? session->number : 0, .tensor = session ? tensor : 0};
+    worker_received(worker, &sent, bytes, failed, failed ? 0 : ins->operand[0], ins->operand[1]);
+}
+
+uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instruction *failure)
+{
+    const gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    uint64_t number = failure->operand[1], origin = failure->operand[2];
+    if (origin && origin <= (uint64_t)dispatcher->worker_count)
+        worker = dispatcher->workers[origin - 1];
+    if (!worker || !number)
+        return 0;
+    const gt_watched *watched = &worker->watched;
+    for (unsigned k = 0; k < GT_WATCHED_FAILURES; k++)
+        if (watched->failures[k].number == number)
+            return watched->failures[k].sequence;
+    for (uint32_t k = 0; k < watched->sent_count; k++) { /* another worker's, which has not been listened to yet */
+        const gt_sent *sent = &watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
+        if (sent->number == number)
+            return sent->sequence;
+    }
+    return 0;
+}
+
+void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record)
+{
+    gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    if (!dispatcher->watching)
+        return;
+    gt_watched *watched = &worker->watched;
+    uint64_t op = record->ins.operand[0], number = 0;
+    if (watched->last_failed.number == record->ins.operand[1]) { /* told just before */
+        watched->failures[watched->failure_next++ % GT_WATCHED_FAILURES] = watched->last_failed;
+        number = watched->last_failed.sequence;
+    }
+    gt_log_event *event =
+        event_begin(dispatcher, GT_EVENT_ERROR, worker->watched.source,
+                    op < GT_OP_COUNT ? (gt_opcode)op : GT_OP_INVALID, record_bytes(&record->ins));
+    char *at = gt__log_line_number(gt__log_event_payload(event), "instruction=", number);
+    event_end_text(dispatcher, event,
+                   gt__log_quoted(at, " error=", (const char *)record[1].bytes, record->ins.imm[1].u));
+}
+
+static void set_watching(gt_dispatch_worker *worker, bool watching)
+{
+    worker->watched.sent_count = 0;
+    gt_instruction watch = {.op = GT_OP_watch};
+    watch.imm[0].u = watching;
+    gt__worker_tell(worker, &watch);
+    worker->observed = watching;
+}
+
+void gt__observe_worker(gt_dispatch_worker *worker, const char *left)
+{
+    gt_dispatcher *dispatcher = worker->peer->dispatcher;
+    gt_watched *watched = &worker->watched;
+    if (!left)
+        watched->source = source_new(dispatcher, "WORKER", worker->name);
+    if (dispatcher->watching)
+        log_presence(dispatcher, watched->source, left, gt__link_name(worker->link), " engine=", worker->engine);
+    if (left) {
+        source_free(dispatcher->observer, watched->source);
+        free(watched->sent);
+        memset(watched, 0, sizeof *watched);
+        worker->observed = false;
+    } else if (dispatcher->watching)
+        set_watching(worker, true);
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------- */
+
+static void decide(gt_dispatcher *dispatcher)
+{
+    gt_observer *observer = dispatcher->observer;
+    bool watching = observer->log || observer->console || observer->traced;
+    dispatcher->observing = watching || observer->tape || gt__log_on(GT_LOG_DISPATCHER);
+    if (watching == dispatcher->watching)
+        return;
+    dispatcher->watching = watching;
+    observer->until_clock = 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        if (dispatcher->workers[index]->peer)
+            set_watching(dispatcher->workers[index], watching);
+}
+
+void gt__observer_trace(gt_dispatcher *dispatcher, bool wanted)
+{
+    dispatcher->observer->traced = wanted;
+    decide(dispatcher);
+}
+
+void gt__observer_flush(gt_dispatcher *dispatcher)
+{
+    gt_observer *observer = dispatcher->observer;
+    if (observer->console)
+        fflush(stdout);
+    if (observer->log)
+        gt__file_flush(observer->log);
+    if (observer->tape)
+        gt__tape_writer_flush(observer->tape);
+    observer->until_clock = 0;
+    /* What cannot be written any more need not be told. */
+    if (observer->log && gt__file_failed(observer->log))
+        gt__file_close(&observer->log);
+    else if (observer->tape && gt__tape_writer_failed(observer->tape))
+        gt__tape_writer_free(&observer->tape);
+    else
+        return;
+    decide(dispatcher);
+}
+
+gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *options)
+{
+    gt_observer *observer = calloc(1, sizeof *observer);
+    if (!observer)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    dispatcher->observer = observer;
+    observer->console = options->console;
+    observer->format = gt__log_format_new();
+    observer->log_format = gt__log_format_new();
+    if (!observer->format || !observer->log_format)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    const char *path = options->log ? options->log : getenv("GT_INSTRUCTION_LOG");
+    gt_file_options log = {.path = path,
+                           .what = "instruction log",
+                           .keep = KEEP_LOGS,
+                           .buffers = LOG_BUFFERS,
+                           .translate = write_lines,
+                           .context = observer->log_format};
+    log.rotate_bytes =
+        options->log_bytes ? options->log_bytes : (uint64_t)gt__setting(GT_SETTING_INSTRUCTION_LOG_SIZE);
+    if (path && *path)
+        GT_TRY(gt__file_open(&log, &observer->log));
+    const char *tape = options->tape ? options->tape : getenv("GT_TAPE");
+    if (tape && *tape)
+        GT_TRY(gt__tape_writer_new(tape, &observer->tape));
+    decide(dispatcher);
+    return GT_OK;
+}
+
+void gt__observer_free(gt_dispatcher *dispatcher)
+{
+    if (!dispatcher->observer)
+        return;
+    gt_observer *observer = dispatcher->observer;
+    gt__file_close(&observer->log);
+    gt__tape_writer_free(&observer->tape);
+    gt__log_format_free(observer->log_format);
+    gt__log_format_free(observer->format);
+    free(observer->free_sources);
+    free(observer);
+    dispatcher->observer = NULL;
+}

@@ -1,0 +1,76 @@
+/*
+ * observe.h: how the dispatcher tells what passes through it: the instruction log (log_text.h), the lines that monitors
+ * trace (monitor.h) and the tape (tape.h).
+ *
+ * The streams are not changed by being observed, and nobody waits for the observer, unless for a disk that stays
+ * slower than the work (file_writer.h); one that fails ends the observing. While nothing is wanted it costs one
+ * branch a record on a flag that lies beside what the record needs anyway. While lines are wanted, workers are told to
+ * `watch`: they send how long each record took (the worker's timing.h), and the observer keeps, for each worker, what was
+ * sent and not told of yet, to put the two together. A record is known by its number in that worker's stream.
+ *
+ * What is told is an event (log_text.h) of a hundred bytes; the log's own thread turns events into text when the
+ * dispatcher has nothing to do, or when 28 MiB of them wait: a burst of 100,000 small instructions does not share its
+ * processors with its log.
+ */
+#ifndef GT_DISPATCHER_OBSERVE_OBSERVE_H
+#define GT_DISPATCHER_OBSERVE_OBSERVE_H
+
+#include "dispatcher/observe/log_text.h"
+
+typedef struct gt_dispatcher gt_dispatcher;
+typedef struct gt_dispatch_worker gt_dispatch_worker;
+typedef struct gt_session gt_session;
+typedef struct gt_observer gt_observer;
+
+typedef struct gt_observer_options {
+    const char *log;    /* path of the instruction log; NULL: GT_INSTRUCTION_LOG; none: no log */
+    uint64_t log_bytes; /* rotate beyond; 0: GT_INSTRUCTION_LOG_SIZE, else never */
+    const char *tape;   /* path of the tape; NULL: GT_TAPE; none: no tape */
+    bool console;       /* the same lines on standard output */
+} gt_observer_options;
+
+enum { GT_WATCHED_FAILURES = 64 };
+
+/* What the observer keeps of a worker. */
+typedef struct gt_watched {
+    uint32_t source;      /* its number in the log's events */
+    struct gt_sent *sent; /* ring: in its stream, not told of yet */
+    uint32_t sent_first, sent_count, sent_capacity;
+    int64_t clock_offset_ns; /* the worker's clock minus ours */
+    struct gt_failed {
+        uint64_t number, sequence;                /* of a record that failed: in its stream, in the log */
+    } last_failed, failures[GT_WATCHED_FAILURES]; /* any; those that began with it, the latest */
+    unsigned failure_next;
+} gt_watched;
+
+gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *options);
+void gt__observer_free(gt_dispatcher *dispatcher);
+
+/* Lines begin or end to be wanted by a monitor: once a change. */
+void gt__observer_trace(gt_dispatcher *dispatcher, bool wanted);
+/* Before the loop sleeps: what was written becomes visible. */
+void gt__observer_flush(gt_dispatcher *dispatcher);
+
+/* ---- what is told; only while dispatcher->observing (received) or ->watching (the others) -------------------- */
+
+void gt__observe_received(gt_session *session, const gt_slot *record);
+/* What is sent from now on comes from no client's record. */
+void gt__observe_handled(gt_dispatcher *dispatcher);
+/* A record that was just committed to a worker's link. */
+void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record);
+void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed);
+/* A worker's answer, complete: `answer` is its last piece. */
+void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const gt_session *session,
+                               uint64_t tensor, uint64_t bytes, const gt_slot *answer);
+/* Worker records of its own accord: timing, and failures with GT_FLAG_UNASKED. */
+void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record);
+void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record);
+/* For a worker's failure on its way to the client: the log's number of the instruction it began with. 0: there is none. */
+uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instruction *failure);
+
+/* These look by themselves whether anybody wants to know. */
+void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text); /* no worker could be asked */
+void gt__observe_client(gt_session *session, const char *left); /* NULL: it connected; else why it left */
+void gt__observe_worker(gt_dispatch_worker *worker, const char *left);
+
+#endif

@@ -1,0 +1,21 @@
+/* tape_writer.h: records what clients send on a tape (tape.h), from the observer. Never waits but for a slow disk. */
+#ifndef GT_DISPATCHER_OBSERVE_TAPE_WRITER_H
+#define GT_DISPATCHER_OBSERVE_TAPE_WRITER_H
+
+#include "core/tape.h"
+
+typedef struct gt_session gt_session;
+typedef struct gt_tape_writer gt_tape_writer;
+
+gt_err gt__tape_writer_new(const char *path, gt_tape_writer **writer);
+/* A record of a client, before it is handled; `line`: of the log, or 0. */
+void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, uint64_t line,
+                            const gt_slot *record);
+void gt__tape_writer_client(gt_tape_writer *writer, const gt_session *session, bool left);
+/* What was recorded so far becomes readable. */
+void gt__tape_writer_flush(gt_tape_writer *writer);
+/* Whether nothing more will be written. */
+bool gt__tape_writer_failed(const gt_tape_writer *writer);
+void gt__tape_writer_free(gt_tape_writer **writer);
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * dispatcher/spread/layout.h: where a tensor lives, as an algebra.
+ *
+ * A layout says which workers hold a tensor, and what each of them holds:
+ *
+ *     replicated  every member has the whole tensor; with one member, the tensor is simply on that worker
+ *     split       member k has the elements start..start+count along one axis; parts may differ in size, none is
+ *                 empty
+ *     partial     every member has a tensor of the whole shape, and the tensor is their sum: a sum still owed
+ *
+ * Layouts are immutable and shared: the tensors of a stream use a handful of them, and one pointer comparison
+ * tells most of them apart. spread.h says how a tensor has one; dispatcher/spread/rules.c what each op does to them;
+ * docs/sharding.md what for.
+ */
+#ifndef GT_DISPATCHER_SPREAD_LAYOUT_H
+#define GT_DISPATCHER_SPREAD_LAYOUT_H
+
+#include "core/op.h"
+
+typedef enum gt_layout_kind { GT_REPLICATED, GT_SPLIT, GT_PARTIAL } gt_layout_kind;
+
+typedef struct gt_member {
+    int32_t worker;
+    int64_t start, count; /* split: along the axis */
+} gt_member;
+
+typedef struct gt_layout {
+    uint32_t references;
+    uint8_t kind; /* gt_layout_kind */
+    uint8_t axis; /* split */
+    uint16_t count;
+    gt_member member[];
+} gt_layout;
+
+/* Members with worker -1 and nothing set; one reference, the caller's. NULL: out of memory. */
+gt_layout *gt__layout_new(gt_layout_kind kind, unsigned axis, unsigned count);
+gt_layout *gt__layout_retain(gt_layout *layout);
+void gt__layout_release(gt_layout *layout); /* NULL is fine */
+
+/* Replicated over these workers. */
+gt_layout *gt__layout_replicated(const int32_t *workers, unsigned count);
+/* An axis of `extent` in parts as equal as can be, the larger ones first; fewer workers than given where there are
+ * fewer elements. What is too small to be split is on the first. */
+gt_layout *gt__layout_even(unsigned axis, int64_t extent, const int32_t *workers, unsigned count);
+/* The same workers in the same order, of another kind; split: with the parts of `like`, which is split too. */
+gt_layout *gt__layout_like(const gt_layout *like, gt_layout_kind kind, unsigned axis);
+
+bool gt__layout_equal(const gt_layout *a, const gt_layout *b);
+/* The same workers in the same order. */
+bool gt__layout_same_workers(const gt_layout *a, const gt_layout *b);
+/* The same workers in any order. */
+bool gt__layout_same_set(const gt_layout *a, const gt_layout *b);
+/* The member on a worker; -1: none. */
+int gt__layout_find(const gt_layout *layout, int32_t worker);
+/* What a member holds of a tensor like `whole`. */
+void gt__layout_part(const gt_layout *layout, unsigned member, const gt_meta *whole, gt_meta *part);
+
+/* "split(axis=0, workers=[0,1])": writes at most `size` bytes and returns `text`. */
+char *gt__layout_text(const gt_layout *layout, char *text, size_t size);
+
+#endif

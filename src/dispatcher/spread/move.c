@@ -1,0 +1,495 @@
+/*
+ * dispatcher/spread/move.c: brings tensors from one layout to another, by instructions to their workers.
+ *
+ * Between the same workers a change of layout is one collective: a sum that is owed becomes whole (all_reduce) or
+ * parts (reduce_scatter), parts become whole (all_gather) or other parts (all_to_all), and one whole becomes many
+ * (broadcast). Everything else is made of moves: slices where the data is, a send and a recv for each, and a cat
+ * where they arrive. Whole copies stay with the tensor: what was needed on a worker once tends to be needed there
+ * again, and tensors do not change. Read spread.h first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher/spread/spread.h"
+
+/* ---- records ----------------------------------------------------------------------------------------------- */
+
+static gt_err reach(gt_session *session, int32_t worker)
+{
+    gt_spreading *s = session->spreading;
+    if (worker >= s->reached_capacity) {
+        int32_t capacity = session->dispatcher->worker_count;
+        bool *reached = realloc(s->reached, (size_t)capacity * sizeof *reached);
+        if (!reached)
+            return gt__spread_no_memory();
+        memset(reached + s->reached_capacity, 0, (size_t)(capacity - s->reached_capacity) * sizeof *reached);
+        s->reached = reached;
+        s->reached_capacity = capacity;
+    }
+    s->reached[worker] = true;
+    return GT_OK;
+}
+
+gt_err gt__spread_reserve(gt_session *session, int32_t index, unsigned slots, gt_slot **out)
+{
+    const gt_spreading *s = session->spreading;
+    if (index >= s->reached_capacity || !s->reached[index])
+        GT_TRY(reach(session, index));
+    *out = gt__worker_reserve(gt__spread_worker(session, index), slots);
+    return *out ? GT_OK : gt__spread_no_memory();
+}
+
+gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot)
+{
+    *slot = gt__worker_slot_new(gt__spread_worker(session, worker));
+    return *slot ? GT_OK
+                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s",
+                            gt__spread_worker(session, worker)->name);
+}
+
+gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot)
+{
+    gt_spreading *s = session->spreading;
+    if (s->temporary_count == s->temporary_capacity) {
+        size_t capacity = s->temporary_capacity ? 2 * s->temporary_capacity : 64;
+        gt_temporary *temporaries = realloc(s->temporaries, capacity * sizeof *temporaries);
+        if (!temporaries) {
+            if (gt__spread_worker(session, worker)->peer)
+                gt__worker_free_tensor(gt__spread_worker(session, worker), slot);
+            return gt__spread_no_memory();
+        }
+        s->temporaries = temporaries;
+        s->temporary_capacity = capacity;
+    }
+    s->temporaries[s->temporary_count++] = (gt_temporary){.worker = worker, .slot = slot};
+    return GT_OK;
+}
+
+void gt__spread_free_temporaries(gt_session *session)
+{
+    gt_spreading *s = session->spreading;
+    for (size_t k = 0; k < s->temporary_count; k++) {
+        gt_dispatch_worker *worker = gt__spread_worker(session, s->temporaries[k].worker);
+        if (worker->peer)
+            gt__worker_free_tensor(worker, s->temporaries[k].slot);
+    }
+    s->temporary_count = 0;
+}
+
+/* A record that is written because of the client's record at hand: should it fail, that is where it came from. */
+static gt_instruction caused(const gt_session *session, gt_opcode op)
+{
+    return (gt_instruction){.op = op, .scope = session->spreading->scope, .site = session->spreading->site};
+}
+
+/* The part start..start+count of a tensor along an axis, as a temporary view where it is. */
+static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt_meta *meta, unsigned axis,
+                    int64_t start, int64_t count, uint32_t *slot)
+{
+    gt_slot *out;
+    GT_TRY(gt__spread_slot(session, worker, slot));
+    GT_TRY(gt__spread_temporary(session, worker, *slot));
+    GT_TRY(gt__spread_reserve(session, worker, 4, &out));
+    memset(out, 0, 4 * sizeof *out);
+    out->ins = caused(session, GT_OP_slice);
+    out->ins.tail = 3;
+    out->ins.result = *slot;
+    out->ins.operand[0] = from;
+    for (unsigned d = 0; d < meta->rank; d++) {
+        out[1].i64[d] = d == axis ? start : 0;
+        out[2].i64[d] = 1;
+        out[3].i64[d] = d == axis ? count : meta->shape[d];
+    }
+    gt__worker_put(gt__spread_worker(session, worker), 4);
+    return GT_OK;
+}
+
+/* A tensor like `meta` from one worker to another; the new slot is the caller's. There is room for both records
+ * before one of them is written: half a move would leave data that nobody takes. */
+static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
+                   uint32_t *slot)
+{
+    gt_slot *send, *recv;
+    uint64_t tag = session->dispatcher->next_tag++;
+    gt_dispatch_worker *sender = gt__spread_worker(session, from), *receiver = gt__spread_worker(session, to);
+    GT_TRY(gt__spread_reserve(session, from, 1, &send));
+    GT_TRY(gt__spread_reserve(session, to, 2, &recv));
+    GT_TRY(gt__spread_slot(session, to, slot));
+    send->ins = caused(session, GT_OP_send);
+    send->ins.operand[0] = from_slot;
+    send->ins.imm[0].i = to;
+    send->ins.imm[1].u = tag;
+    gt__worker_put(sender, 1);
+    recv->ins = caused(session, GT_OP_recv);
+    recv->ins.tail = 1;
+    recv->ins.dtype = meta->dtype;
+    recv->ins.rank = meta->rank;
+    recv->ins.result = *slot;
+    recv->ins.imm[0].i = from;
+    recv->ins.imm[1].u = tag;
+    recv[1] = (gt_slot){0};
+    memcpy(recv[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+    gt__worker_put(receiver, 2);
+    receiver->moves++;
+    receiver->bytes_moved += gt__meta_bytes(meta);
+    return GT_OK;
+}
+
+static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, unsigned count, unsigned axis,
+                  uint32_t *slot)
+{
+    gt_slot *out;
+    unsigned tail = (count + 7) / 8;
+    GT_TRY(gt__spread_slot(session, worker, slot));
+    GT_TRY(gt__spread_temporary(session, worker, *slot));
+    GT_TRY(gt__spread_reserve(session, worker, 1 + tail, &out));
+    memset(out, 0, (1 + tail) * sizeof *out);
+    out->ins = caused(session, GT_OP_cat);
+    out->ins.tail = (uint16_t)tail;
+    out->ins.result = *slot;
+    out->ins.imm[0].i = axis;
+    out->ins.imm[1].i = count;
+    for (unsigned k = 0; k < count; k++)
+        out[1 + k / 8].u64[k % 8] = slots[k];
+    gt__worker_put(gt__spread_worker(session, worker), 1 + tail);
+    return GT_OK;
+}
+
+/* Room in the stream of every member, and slots for the results: all, or nothing is taken. */
+static gt_err reserve_all(gt_session *session, const gt_layout *members, unsigned slots, gt_slot **records,
+                          uint32_t *results)
+{
+    unsigned done = 0;
+    gt_err err = GT_OK;
+    while (done < members->count && err == GT_OK) {
+        int32_t index = members->member[done].worker;
+        err = gt__spread_reserve(session, index, slots, &records[done]);
+        if (err == GT_OK)
+            err = gt__spread_slot(session, index, &results[done]);
+        done += err == GT_OK;
+    }
+    while (err != GT_OK && done-- > 0)
+        gt__worker_slot_free(gt__spread_worker(session, members->member[done].worker), results[done]);
+    return err;
+}
+
+/* A member's share of a tensor: all of it where it is not split. */
+static double share(const gt_layout *layout, const gt_meta *meta, int32_t worker)
+{
+    int member = layout->kind == GT_SPLIT ? gt__layout_find(layout, worker) : -1;
+    return member < 0 ? 1 : (double)layout->member[member].count / (double)meta->shape[layout->axis];
+}
+
+/* The bytes that a collective brings to a member from others. */
+static uint64_t arriving(gt_opcode op, const gt_layout *from, const gt_layout *to, const gt_meta *meta,
+                         unsigned member)
+{
+    int32_t worker = from->member[member].worker;
+    double before = share(from, meta, worker), after = share(to, meta, worker), others = from->count - 1.0, times;
+    switch (op) {
+    case GT_OP_broadcast:
+        times = member ? 1 : 0;
+        break;
+    case GT_OP_all_reduce: /* a share of everybody's, and everybody's sums */
+        times = 2 * others / from->count;
+        break;
+    case GT_OP_reduce_scatter:
+        times = others * after;
+        break;
+    default: /* all_gather, all_to_all: what it wants and has not */
+        times = after * (1 - before);
+    }
+    return (uint64_t)(times * (double)gt__meta_bytes(meta) + 0.5);
+}
+
+/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in
+ * out[]. To all of them or to none: a member that it did not get to would be waited for. */
+static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
+                         const gt_meta *meta, const uint32_t *in, uint32_t *out)
+{
+    gt_slot *records[GT_MAX_PARTIES];
+    unsigned tail = 1 + (from->count + 1u) / 2;
+    GT_TRY(reserve_all(session, from, 1 + tail, records, out));
+    gt_partner parties[GT_MAX_PARTIES + 1] = {{0}};
+    for (unsigned k = 0; k < from->count; k++) {
+        int after = gt__layout_find(to, from->member[k].worker);
+        parties[k] = (gt_partner){.worker = from->member[k].worker,
+                                  .start = from->member[k].start,
+                                  .start_after = after < 0 ? 0 : to->member[after].start};
+    }
+    uint64_t tag = session->dispatcher->next_tag++;
+    for (unsigned k = 0; k < from->count; k++) {
+        gt_slot *record = records[k];
+        gt_dispatch_worker *worker = gt__spread_worker(session, from->member[k].worker);
+        record->ins = caused(session, op);
+        record->ins.dtype = meta->dtype;
+        record->ins.rank = meta->rank;
+        record->ins.tail = (uint16_t)tail;
+        record->ins.result = out[k];
+        record->ins.operand[0] = in[k];
+        record->ins.operand[1] = k;
+        record->ins.operand[2] = from->axis | (uint64_t)to->axis << 8;
+        record->ins.imm[0].u = tag;
+        record->ins.imm[1].u = from->count;
+        record[1] = (gt_slot){0};
+        memcpy(record[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+        memcpy(record + 2, parties, (tail - 1) * sizeof *record);
+        gt__worker_put(worker, 1 + tail);
+        worker->collectives++;
+        worker->bytes_moved += arriving(op, from, to, meta, k);
+    }
+    return GT_OK;
+}
+
+/* ---- whole copies ------------------------------------------------------------------------------------------- */
+
+/* The slot of a whole copy of the tensor on a worker; 0: there is none. */
+static uint32_t whole_on(const gt_source *source, int32_t worker)
+{
+    int member = source->layout->kind == GT_REPLICATED ? gt__layout_find(source->layout, worker) : -1;
+    if (member >= 0)
+        return gt__source_slot(source, (unsigned)member);
+    for (const gt_whole_copy *copy = source->spread ? source->spread->copies : NULL; copy; copy = copy->next)
+        if (copy->worker == worker)
+            return copy->slot;
+    return 0;
+}
+
+/* Keep a copy with the tensor, which becomes a spread one if it was not; on failure it goes. */
+static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, uint32_t slot)
+{
+    gt_whole_copy *copy = malloc(sizeof *copy);
+    gt_err err = copy ? GT_OK : gt__spread_no_memory();
+    if (err == GT_OK && !source->spread) {
+        uint32_t own = source->handle->slot;
+        err = gt__spread_set(session, source->handle, gt__layout_retain(source->layout), &own);
+        if (err == GT_OK)
+            *source = gt__spread_source(session, source->handle);
+    }
+    if (err != GT_OK) {
+        gt__worker_free_tensor(gt__spread_worker(session, worker), slot);
+        free(copy);
+        return err;
+    }
+    *copy = (gt_whole_copy){.next = source->spread->copies, .worker = worker, .slot = slot};
+    source->spread->copies = copy;
+    return GT_OK;
+}
+
+/* A whole tensor to workers that have none: one move, or a broadcast to several. */
+static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t *missing, unsigned count)
+{
+    int32_t root = source->layout->member[0].worker;
+    if (count == 1) {
+        uint32_t slot;
+        GT_TRY(move(session, root, gt__source_slot(source, 0), missing[0], source->meta, &slot));
+        return keep_copy(session, source, missing[0], slot);
+    }
+    uint32_t in[GT_MAX_PARTIES + 1] = {gt__source_slot(source, 0)}, out[GT_MAX_PARTIES + 1];
+    gt_layout *parties = gt__layout_new(GT_REPLICATED, 0, count + 1);
+    if (!parties)
+        return gt__spread_no_memory();
+    parties->member[0].worker = root;
+    for (unsigned k = 0; k < count; k++)
+        parties->member[1 + k].worker = missing[k];
+    gt_err err = count < GT_MAX_PARTIES
+                     ? collective(session, GT_OP_broadcast, parties, parties, source->meta, in, out)
+                     : gt__fail(GT_ERR_VALUE, "more than %d workers", GT_MAX_PARTIES);
+    if (err == GT_OK) {
+        err = gt__spread_temporary(session, root, out[0]); /* the root's result is its operand again */
+        for (unsigned k = 0; k < count; k++) {
+            gt_err kept = keep_copy(session, source, missing[k], out[1 + k]);
+            err = err == GT_OK ? kept : err;
+        }
+    }
+    gt__layout_release(parties);
+    return err;
+}
+
+static gt_err replicate(gt_session *session, gt_source *source, const gt_layout *wanted, uint32_t *slots)
+{
+    int32_t missing[GT_MAX_PARTIES];
+    unsigned count = 0;
+    for (unsigned k = 0; k < wanted->count; k++)
+        if (!whole_on(source, wanted->member[k].worker))
+            missing[count++] = wanted->member[k].worker;
+    if (count)
+        GT_TRY(spread_whole(session, source, missing, count));
+    for (unsigned k = 0; k < wanted->count; k++)
+        slots[k] = whole_on(source, wanted->member[k].worker);
+    return GT_OK;
+}
+
+/* ---- from parts --------------------------------------------------------------------------------------------- */
+
+/* The part of `source` that member t of `wanted` needs and member s has: bounds along one axis, relative to the
+ * part. */
+typedef struct piece {
+    unsigned axis;
+    int64_t start, count;
+    bool all; /* of what member s has */
+} piece;
+
+static piece overlap(const gt_layout *from, unsigned s, const gt_layout *wanted, unsigned t, const gt_meta *part)
+{
+    if (wanted->kind != GT_SPLIT)
+        return (piece){.count = 1, .all = true};
+    const gt_member *have = &from->member[s], *want = &wanted->member[t];
+    int64_t begin = want->start, end = want->start + want->count;
+    if (from->kind == GT_SPLIT && from->axis == wanted->axis) {
+        begin = begin > have->start ? begin : have->start;
+        end = end < have->start + have->count ? end : have->start + have->count;
+        begin -= have->start;
+        end -= have->start;
+    }
+    return (piece){.axis = wanted->axis,
+                   .start = begin,
+                   .count = end > begin ? end - begin : 0,
+                   .all = begin == 0 && end == part->shape[wanted->axis]};
+}
+
+/* Bring one piece from member s to a worker. */
+static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned s, const piece *p, int32_t to,
+                          uint32_t *slot)
+{
+    int32_t from = source->layout->member[s].worker;
+    gt_meta part;
+    gt__layout_part(source->layout, s, source->meta, &part);
+    *slot = gt__source_slot(source, s);
+    if (!p->all) {
+        GT_TRY(slice(session, from, *slot, &part, p->axis, p->start, p->count, slot));
+        part.numel = part.shape[p->axis] ? part.numel / part.shape[p->axis] * p->count : 0;
+        part.shape[p->axis] = p->count;
+    }
+    if (from == to)
+        return GT_OK;
+    GT_TRY(move(session, from, *slot, to, &part, slot));
+    return gt__spread_temporary(session, to, *slot);
+}
+
+/* What member t of `wanted` needs of a split tensor, put together. */
+static gt_err assemble(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t,
+                       uint32_t *slot)
+{
+    uint32_t pieces[GT_MAX_PARTIES];
+    unsigned count = 0;
+    int32_t to = wanted->member[t].worker;
+    for (unsigned s = 0; s < source->layout->count; s++) {
+        gt_meta part;
+        gt__layout_part(source->layout, s, source->meta, &part);
+        piece p = overlap(source->layout, s, wanted, t, &part);
+        if (p.count)
+            GT_TRY(fetch_piece(session, source, s, &p, to, &pieces[count++]));
+    }
+    if (count == 1) {
+        *slot = pieces[0];
+        return GT_OK;
+    }
+    return cat(session, to, pieces, count, source->layout->axis, slot);
+}
+
+/* A part of a tensor that some worker has whole: sliced where it is needed, or sent there. */
+static gt_err cut(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t,
+                  uint32_t *slot)
+{
+    const gt_member *member = &wanted->member[t];
+    uint32_t here = whole_on(source, member->worker);
+    if (here)
+        return slice(session, member->worker, here, source->meta, wanted->axis, member->start, member->count,
+                     slot);
+    unsigned s = t % source->layout->count; /* spread the work of sending */
+    piece p = {.axis = wanted->axis, .start = member->start, .count = member->count};
+    return fetch_piece(session, source, s, &p, member->worker, slot);
+}
+
+/* ---- layouts ------------------------------------------------------------------------------------------------ */
+
+/* A collective whose results, in the order of `wanted`, are temporaries. */
+static gt_err exchange(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *wanted,
+                       const gt_meta *meta, const uint32_t *in, uint32_t *slots)
+{
+    uint32_t out[GT_MAX_PARTIES];
+    GT_TRY(collective(session, op, from, wanted, meta, in, out));
+    gt_err err = GT_OK;
+    for (unsigned k = 0; k < from->count; k++) {
+        int32_t worker = from->member[k].worker;
+        gt_err kept = gt__spread_temporary(session, worker, out[k]);
+        err = err == GT_OK ? kept : err;
+        slots[gt__layout_find(wanted, worker)] = out[k];
+    }
+    return err;
+}
+
+/* The whole for everybody, by a collective from the layout in which it is. */
+static gt_err exchange_all(gt_session *session, gt_opcode op, const gt_layout *from, const gt_meta *meta,
+                           const uint32_t *in, uint32_t *out)
+{
+    gt_layout *wanted = gt__layout_like(from, GT_REPLICATED, 0);
+    gt_err err = wanted ? exchange(session, op, from, wanted, meta, in, out) : gt__spread_no_memory();
+    gt__layout_release(wanted);
+    return err;
+}
+
+gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                             uint32_t *out)
+{
+    return exchange_all(session, GT_OP_all_gather, from, meta, in, out);
+}
+
+gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                          uint32_t *out)
+{
+    return exchange_all(session, GT_OP_all_reduce, from, meta, in, out);
+}
+
+gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted)
+{
+    gt_layout *from = source->layout;
+    uint32_t in[GT_MAX_PARTIES], out[GT_MAX_PARTIES], slots[GT_MAX_PARTIES];
+    if (from->kind != GT_PARTIAL)
+        return GT_OK;
+    bool scatter = wanted && wanted->kind == GT_SPLIT && gt__layout_same_set(from, wanted);
+    gt_layout *after = scatter ? gt__layout_retain(wanted) : gt__layout_like(from, GT_REPLICATED, 0);
+    if (!after)
+        return gt__spread_no_memory();
+    for (unsigned k = 0; k < from->count; k++)
+        in[k] = gt__source_slot(source, k);
+    gt_err err =
+        collective(session, scatter ? GT_OP_reduce_scatter : GT_OP_all_reduce, from, after, source->meta, in, out);
+    if (err != GT_OK) {
+        gt__layout_release(after);
+        return err;
+    }
+    for (unsigned k = 0; k < from->count; k++)
+        slots[gt__layout_find(after, from->member[k].worker)] = out[k];
+    gt__layout_retain(after);
+    err = gt__spread_set(session, source->handle, after, slots);
+    for (unsigned k = 0; k < after->count && err != GT_OK; k++)
+        gt__worker_free_tensor(gt__spread_worker(session, after->member[k].worker), slots[k]);
+    gt__layout_release(after);
+    *source = gt__spread_source(session, source->handle);
+    return err;
+}
+
+gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots)
+{
+    if (source->layout->kind == GT_PARTIAL && !gt__layout_equal(source->layout, wanted))
+        GT_TRY(gt__spread_settle(session, source, wanted));
+    const gt_layout *from = source->layout;
+    if (gt__layout_equal(from, wanted)) {
+        for (unsigned k = 0; k < wanted->count; k++)
+            slots[k] = gt__source_slot(source, k);
+        return GT_OK;
+    }
+    if (from->kind == GT_REPLICATED && wanted->kind == GT_REPLICATED)
+        return replicate(session, source, wanted, slots);
+    bool same = from->kind == GT_SPLIT && from->count > 1 && gt__layout_same_set(from, wanted);
+    if (same && wanted->kind == GT_REPLICATED)
+        return exchange(session, GT_OP_all_gather, from, wanted, source->meta, source->spread->slot, slots);
+    if (same && wanted->kind == GT_SPLIT && from->axis != wanted->axis)
+        return exchange(session, GT_OP_all_to_all, from, wanted, source->meta, source->spread->slot, slots);
+    for (unsigned t = 0; t < wanted->count; t++)
+        GT_TRY(from->kind == GT_SPLIT ? assemble(session, source, wanted, t, &slots[t])
+                                      : cut(session, source, wanted, t, &slots[t]));
+    return GT_OK;
+}

@@ -1,0 +1,148 @@
+/*
+ * dispatcher/spread/reduce.c: reductions over the split axis: what follows once each member has reduced its own part (gt_combine).
+ *
+ *     sum                 nothing: the members' sums are the result, which is partial
+ *     mean                each counts by its share of the axis: partial
+ *     var                 each varies around its own mean, and that around everybody's: partial
+ *     amax, norm, ...     gathered and reduced again, by every member
+ *
+ * dispatcher/spread/rules.c chooses, spread.c calls. Read spread.h first.
+ */
+#include "dispatcher/spread/spread.h"
+
+/* One more instruction for a worker; the result's slot is the caller's. */
+static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint32_t *slot)
+{
+    gt_slot *out;
+    GT_TRY(gt__spread_slot(session, worker, slot));
+    GT_TRY(gt__spread_reserve(session, worker, 1, &out));
+    out->ins = ins;
+    out->ins.result = *slot;
+    out->ins.scope = session->spreading->scope;
+    out->ins.site = session->spreading->site;
+    gt__worker_put(gt__spread_worker(session, worker), 1);
+    return GT_OK;
+}
+
+/* The same with what is in *slot as the first operand, which nobody needs afterwards. */
+static gt_err apply(gt_session *session, int32_t worker, gt_instruction ins, uint32_t *slot)
+{
+    GT_TRY(gt__spread_temporary(session, worker, *slot));
+    ins.operand[0] = *slot;
+    return emit(session, worker, ins, slot);
+}
+
+static gt_instruction times(double factor)
+{
+    gt_instruction multiply = {.op = GT_OP_mul, .literals = GT_LITERAL_FLOAT << 2};
+    multiply.literal[1].f = factor;
+    return multiply;
+}
+
+/* Of the elements along the split axis, how many a member has. */
+static double share(const gt_task *task, const gt_layout *layout, unsigned member)
+{
+    return (double)layout->member[member].count / (double)task->source[0].meta->shape[layout->axis];
+}
+
+static gt_err weigh(const gt_task *task, const gt_layout *from, uint32_t *slots)
+{
+    for (unsigned k = 0; k < from->count; k++)
+        GT_TRY(apply(task->session, from->member[k].worker, times(share(task, from, k)), &slots[k]));
+    return GT_OK;
+}
+
+/* slots: the variance of each part. Of all: the sum over the parts of share (variance + (mean - mean of all)^2) elements /
+ * (elements - correction). */
+static gt_err vary(const gt_task *task, const gt_plan *plan, const uint32_t *parts, uint32_t *slots)
+{
+    const gt_layout *from = plan->operand[0];
+    gt_session *session = task->session;
+    uint32_t means[GT_MAX_PARTIES], shares[GT_MAX_PARTIES], mean[GT_MAX_PARTIES];
+    double elements = gt__reduced_elements(task);
+    gt_instruction average = {.op = GT_OP_mean, .flags = task->ins->flags & GT_FLAG_KEEPDIM};
+    average.imm[0] = task->ins->imm[0];
+    for (unsigned k = 0; k < from->count; k++) {
+        int32_t worker = from->member[k].worker;
+        average.operand[0] = parts[k];
+        GT_TRY(emit(session, worker, average, &means[k]));
+        gt_instruction weighed = times(share(task, from, k));
+        weighed.operand[0] = means[k];
+        GT_TRY(emit(session, worker, weighed, &shares[k]));
+        GT_TRY(gt__spread_temporary(session, worker, shares[k]));
+    }
+    GT_TRY(gt__spread_sum_all(session, plan->result, &task->out, shares, mean));
+    for (unsigned k = 0; k < from->count; k++) {
+        int32_t worker = from->member[k].worker;
+        gt_instruction minus = {.op = GT_OP_sub, .operand = {0, mean[k]}},
+                       plus = {.op = GT_OP_add, .operand = {0, slots[k]}};
+        GT_TRY(gt__spread_temporary(session, worker, slots[k]));
+        GT_TRY(apply(session, worker, minus, &means[k]));
+        GT_TRY(apply(session, worker, (gt_instruction){.op = GT_OP_square}, &means[k]));
+        GT_TRY(apply(session, worker, plus, &means[k]));
+        double factor = share(task, from, k) * elements / (elements - task->ins->imm[1].f);
+        GT_TRY(apply(session, worker, times(factor), &means[k]));
+        slots[k] = means[k];
+    }
+    return GT_OK;
+}
+
+/* Each part has become one element along the split axis: gather those and reduce them. */
+static gt_err reduce_again(const gt_task *task, const gt_layout *from, uint32_t *slots)
+{
+    gt_meta rows = *task->source[0].meta;
+    uint64_t mask = task->ins->imm[0].u ? task->ins->imm[0].u : ((uint64_t)1 << rows.rank) - 1;
+    gt_layout *ones = gt__layout_like(from, GT_SPLIT, from->axis);
+    if (!ones)
+        return gt__spread_no_memory();
+    rows.dtype = task->out.dtype;
+    rows.numel = 1;
+    for (unsigned d = 0; d < rows.rank; d++) {
+        if (mask >> d & 1)
+            rows.shape[d] = d == from->axis ? from->count : 1;
+        rows.numel *= rows.shape[d];
+    }
+    gt_err err = GT_OK;
+    for (unsigned k = 0; k < from->count && err == GT_OK; k++) {
+        ones->member[k].start = k;
+        ones->member[k].count = 1;
+        err = gt__spread_temporary(task->session, from->member[k].worker, slots[k]);
+    }
+    uint32_t gathered[GT_MAX_PARTIES];
+    if (err == GT_OK)
+        err = gt__spread_gather_all(task->session, ones, &rows, slots, gathered);
+    gt__layout_release(ones);
+    GT_TRY(err);
+    gt_instruction again = *task->ins;
+    again.flags &= GT_FLAG_KEEPDIM;
+    for (unsigned k = 0; k < from->count; k++) {
+        again.operand[0] = gathered[k];
+        GT_TRY(emit(task->session, from->member[k].worker, again, &slots[k]));
+    }
+    return GT_OK;
+}
+
+double gt__reduced_elements(const gt_task *task)
+{
+    const gt_meta *a = task->source[0].meta;
+    uint64_t mask = task->ins->imm[0].u;
+    double elements = 1;
+    for (unsigned axis = 0; axis < a->rank; axis++)
+        elements *= !mask || mask >> axis & 1 ? (double)a->shape[axis] : 1;
+    return elements;
+}
+
+gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32_t *parts, uint32_t *slots)
+{
+    switch (plan->combine) {
+    case GT_COMBINE_WEIGHED:
+        return weigh(task, plan->operand[0], slots);
+    case GT_COMBINE_VARYING:
+        return vary(task, plan, parts, slots);
+    case GT_COMBINE_AGAIN:
+        return reduce_again(task, plan->operand[0], slots);
+    case GT_COMBINE_NOTHING:
+        break;
+    }
+    return GT_OK;
+}

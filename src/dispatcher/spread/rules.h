@@ -1,0 +1,44 @@
+/*
+ * dispatcher/spread/rules.h: what the rules share. dispatcher/spread/rules.c has them and the table of rules; dispatcher/spread/rules_move.c the rules of views, of
+ * movement and of creation. Read spread.h (gt_task, gt_plan) first.
+ */
+#ifndef GT_DISPATCHER_SPREAD_RULES_H
+#define GT_DISPATCHER_SPREAD_RULES_H
+
+#include "dispatcher/spread/spread.h"
+
+/* Bytes from which GT_AUTO_SHARD splits a new tensor, and multiplications from which it splits a product. Below, a
+ * second worker costs more (a few microseconds an instruction, a copy of the other operand) than it saves. */
+#define GT_AUTOMATIC_BYTES ((size_t)4 << 20)
+#define GT_AUTOMATIC_PRODUCTS 64e6
+
+typedef gt_err gt_rule(gt_task *task, gt_plan *plan);
+
+static inline bool gt__rule_is_split(const gt_source *source)
+{
+    return source->meta && source->layout->kind == GT_SPLIT;
+}
+
+/* Whether a layout uses none but the workers that the scope asks for. */
+bool gt__rule_within(const gt_task *task, const gt_layout *layout);
+/* Operand k is split, over such workers. */
+bool gt__rule_has_parts(const gt_task *task, unsigned k);
+/* The split operand with most elements, of those on the workers asked for; -1: none. */
+int gt__rule_lead(const gt_task *task);
+
+/* Everything whole: for what has no rule. */
+gt_err gt__rule_whole(gt_task *task, gt_plan *plan);
+/* All operands and the result as operand 0 is. */
+gt_err gt__rule_as_is(const gt_task *task, gt_plan *plan);
+/* The result is split along `axis` as operand 0 is along its own; no other operand. */
+gt_err gt__rule_keep(gt_task *task, gt_plan *plan, unsigned axis);
+/* Set operand k to the split of the plan along `axis` of its own, or whole if that is negative. */
+gt_err gt__rule_want(const gt_task *task, gt_plan *plan, unsigned k, const gt_layout *like, int axis);
+/* And the result. */
+gt_err gt__rule_give(gt_plan *plan, const gt_layout *like, gt_layout_kind kind, unsigned axis);
+
+gt_rule gt__plan_elementwise, gt__plan_permute, gt__plan_expand, gt__plan_reshape, gt__plan_slice,
+    gt__plan_triangle, gt__plan_take, gt__plan_indexed, gt__plan_scatter, gt__plan_assign, gt__plan_create,
+    gt__plan_copy;
+
+#endif

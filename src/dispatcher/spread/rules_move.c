@@ -1,0 +1,299 @@
+/* dispatcher/spread/rules_move.c: the rules of ops that move or make data: views, indexing, creation. See dispatcher/spread/rules.c. */
+#include "dispatcher/spread/rules.h"
+
+/* ---- views ------------------------------------------------------------------------------------------------- */
+
+static void localize_shape(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    (void)task;
+    if (plan->result->kind == GT_SPLIT)
+        record[1].i64[plan->result->axis] = plan->result->member[member].count;
+}
+
+static bool partial_here(const gt_task *task)
+{
+    return task->source[0].layout->kind == GT_PARTIAL && gt__rule_within(task, task->source[0].layout);
+}
+
+gt_err gt__plan_permute(gt_task *task, gt_plan *plan)
+{
+    if (partial_here(task))
+        return gt__rule_as_is(task, plan);
+    if (!gt__rule_has_parts(task, 0))
+        return gt__rule_whole(task, plan);
+    for (unsigned d = 0; d < task->out.rank; d++)
+        if ((task->ins->imm[0].u >> (8 * d) & 0xff) == task->source[0].layout->axis)
+            return gt__rule_keep(task, plan, d);
+    return gt__rule_whole(task, plan);
+}
+
+gt_err gt__plan_expand(gt_task *task, gt_plan *plan)
+{
+    if (partial_here(task))
+        return gt__rule_as_is(task, plan);
+    if (!gt__rule_has_parts(task, 0))
+        return gt__rule_whole(task, plan);
+    const gt_meta *a = task->source[0].meta;
+    unsigned axis = task->source[0].layout->axis, d = axis + task->out.rank - a->rank;
+    if (a->shape[axis] != task->out.shape[d])
+        return gt__rule_whole(task, plan);
+    plan->localize = localize_shape;
+    return gt__rule_keep(task, plan, d);
+}
+
+/* Where the parts start in a reshaped tensor: an axis of it begins where the split one does, and no part ends
+ * inside one of its rows. */
+static gt_layout *reshaped(const gt_layout *from, const gt_meta *a, const gt_meta *out)
+{
+    int64_t before = 1, inner = 1, outer = 1;
+    for (unsigned d = 0; d < from->axis; d++)
+        before *= a->shape[d];
+    for (unsigned d = from->axis + 1u; d < a->rank; d++)
+        inner *= a->shape[d];
+    for (unsigned d = 0; d < out->rank; outer *= out->shape[d++]) {
+        if (outer != before || out->shape[d] < from->count)
+            continue;
+        int64_t row = out->numel / outer / out->shape[d];
+        gt_layout *layout = gt__layout_like(from, GT_SPLIT, d);
+        bool fits = layout;
+        for (unsigned k = 0; fits && k < from->count; k++) {
+            gt_member *member = &layout->member[k];
+            fits = member->start * inner % row == 0 && member->count * inner % row == 0;
+            member->start = member->start * inner / row;
+            member->count = member->count * inner / row;
+        }
+        if (fits)
+            return layout;
+        gt__layout_release(layout);
+    }
+    return NULL;
+}
+
+gt_err gt__plan_reshape(gt_task *task, gt_plan *plan)
+{
+    if (partial_here(task))
+        return gt__rule_as_is(task, plan);
+    if (!gt__rule_has_parts(task, 0) || !task->out.numel ||
+        !(plan->result = reshaped(task->source[0].layout, task->source[0].meta, &task->out)))
+        return gt__rule_whole(task, plan);
+    plan->operand[0] = gt__layout_retain(task->source[0].layout);
+    plan->localize = localize_shape;
+    return GT_OK;
+}
+
+/* The elements start, start + step, ... that lie in a part, step > 0: how many, and the first one's place in the
+ * slice. */
+static int64_t taken(const gt_member *part, int64_t start, int64_t step, int64_t count, int64_t *first)
+{
+    int64_t end = part->start + part->count;
+    *first = part->start <= start ? 0 : (part->start - start + step - 1) / step;
+    int64_t last = end <= start ? 0 : (end - start + step - 1) / step; /* first one past the part */
+    last = last < count ? last : count;
+    return last > *first ? last - *first : 0;
+}
+
+static void localize_slice(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    unsigned axis = task->source[0].layout->axis;
+    const gt_member *have = &plan->operand[0]->member[member];
+    int64_t first = 0, start = record[1].i64[axis], step = record[2].i64[axis];
+    int64_t count = taken(have, start, step, record[3].i64[axis], &first);
+    record[1].i64[axis] = start + first * step - have->start;
+    record[3].i64[axis] = count;
+}
+
+/* Parts of which nothing is taken drop out. */
+gt_err gt__plan_slice(gt_task *task, gt_plan *plan)
+{
+    if (partial_here(task))
+        return gt__rule_as_is(task, plan);
+    const gt_layout *from = task->source[0].layout;
+    unsigned axis = from->axis, count = 0;
+    const gt_slot *tail = task->record + 1;
+    if (!gt__rule_has_parts(task, 0) || tail[1].i64[axis] < 1 || tail[2].i64[axis] < 1)
+        return gt__rule_whole(task, plan);
+    int64_t first, start = tail[0].i64[axis], step = tail[1].i64[axis], all = tail[2].i64[axis];
+    for (unsigned k = 0; k < from->count; k++)
+        count += taken(&from->member[k], start, step, all, &first) > 0;
+    plan->operand[0] = gt__layout_new(GT_SPLIT, axis, count);
+    plan->result = gt__layout_new(count > 1 ? GT_SPLIT : GT_REPLICATED, count > 1 ? axis : 0, count);
+    plan->localize = localize_slice;
+    if (!plan->operand[0] || !plan->result)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (unsigned k = 0, to = 0; k < from->count; k++) {
+        int64_t part = taken(&from->member[k], start, step, all, &first);
+        if (!part)
+            continue;
+        plan->operand[0]->member[to] = from->member[k];
+        plan->result->member[to++] = (gt_member){.worker = from->member[k].worker, .start = first, .count = part};
+    }
+    return GT_OK;
+}
+
+/* ---- movement ---------------------------------------------------------------------------------------------- */
+
+/* A part that starts later sees the diagonal elsewhere. */
+static void localize_triangle(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    unsigned axis = plan->result->axis;
+    int64_t start = plan->result->member[member].start;
+    if (plan->result->kind == GT_SPLIT && axis + 2u == task->out.rank)
+        record->ins.imm[0].i += start;
+    else if (plan->result->kind == GT_SPLIT && axis + 1u == task->out.rank)
+        record->ins.imm[0].i -= start;
+}
+
+gt_err gt__plan_triangle(gt_task *task, gt_plan *plan)
+{
+    if (!gt__rule_has_parts(task, 0))
+        return gt__rule_whole(task, plan);
+    plan->localize = localize_triangle;
+    return gt__rule_keep(task, plan, task->source[0].layout->axis);
+}
+
+/* out = a[:axis] + index.shape + a[axis+1:]: split as the index is, or as `a` is along another axis. */
+gt_err gt__plan_take(gt_task *task, gt_plan *plan)
+{
+    const gt_meta *index = task->source[1].meta;
+    unsigned along = (unsigned)task->ins->imm[0].i;
+    if (gt__rule_has_parts(task, 1)) {
+        gt_layout *like = task->source[1].layout;
+        GT_TRY(gt__rule_want(task, plan, 0, like, -1));
+        GT_TRY(gt__rule_want(task, plan, 1, like, like->axis));
+        return gt__rule_give(plan, like, GT_SPLIT, along + like->axis);
+    }
+    if (!gt__rule_has_parts(task, 0) || task->source[0].layout->axis == along)
+        return gt__rule_whole(task, plan);
+    gt_layout *like = task->source[0].layout;
+    GT_TRY(gt__rule_want(task, plan, 0, like, like->axis));
+    GT_TRY(gt__rule_want(task, plan, 1, like, -1));
+    return gt__rule_give(plan, like, GT_SPLIT, like->axis < along ? like->axis : like->axis + index->rank - 1u);
+}
+
+/* Tensors of one rank that are indexed along one axis: all split alike along another, where their sizes agree. */
+gt_err gt__plan_indexed(gt_task *task, gt_plan *plan)
+{
+    int lead = gt__rule_lead(task);
+    if (lead < 0)
+        return gt__rule_whole(task, plan);
+    gt_layout *like = task->source[lead].layout;
+    int64_t size = task->source[lead].meta->shape[like->axis];
+    bool fits = like->axis != task->ins->imm[0].i;
+    for (unsigned k = 0; fits && k < task->count; k++)
+        fits = !task->source[k].meta || task->source[k].meta->shape[like->axis] == size;
+    if (!fits)
+        return gt__rule_whole(task, plan);
+    for (unsigned k = 0; k < task->count; k++)
+        GT_TRY(gt__rule_want(task, plan, k, like, like->axis));
+    plan->result = gt__layout_retain(like);
+    return GT_OK;
+}
+
+/* What is added from parts adds up to a partial sum; only the first member starts from the tensor that is added to. */
+gt_err gt__plan_scatter(gt_task *task, gt_plan *plan)
+{
+    const gt_source *index = &task->source[1], *src = &task->source[2];
+    int along = (int)task->ins->imm[0].i;
+    unsigned lead = gt__rule_has_parts(task, 2) && src->layout->axis == along ? 2 : 1;
+    bool adds = task->ins->op == GT_OP_scatter_add && src->meta && gt__meta_same_shape(index->meta, src->meta);
+    if (!adds || !gt__rule_has_parts(task, lead) || task->source[lead].layout->axis != along)
+        return gt__plan_indexed(task, plan);
+    gt_layout *like = task->source[lead].layout, *first = gt__spread_alone(task->session, like->member[0].worker);
+    if (!first)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    plan->operand[0] = gt__layout_retain(first);
+    plan->only_first = true;
+    GT_TRY(gt__rule_want(task, plan, 1, like, along));
+    GT_TRY(gt__rule_want(task, plan, 2, like, along));
+    return gt__rule_give(plan, like, GT_PARTIAL, 0);
+}
+
+static void localize_assign(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    (void)task;
+    if (plan->result->kind == GT_SPLIT)
+        record[3].i64[plan->result->axis] = plan->result->member[member].count;
+}
+
+/* Whole rows of the split axis are assigned to: each member assigns to its own. What is assigned to may be whole as yet: the
+ * gradient of a slice is parts in zeros. */
+gt_err gt__plan_assign(gt_task *task, gt_plan *plan)
+{
+    const gt_meta *a = task->source[0].meta, *src = task->source[1].meta;
+    const gt_slot *tail = task->record + 1;
+    int lead = gt__rule_has_parts(task, 0) ? 0 : gt__rule_lead(task), aligned = src ? a->rank - src->rank : 0;
+    if (lead < 0)
+        return gt__rule_whole(task, plan);
+    gt_layout *like = task->source[lead].layout;
+    int axis = lead ? like->axis + aligned : like->axis, src_axis = axis - aligned;
+    bool stretched = !src || src_axis < 0 || src->shape[src_axis] != a->shape[axis];
+    if ((lead && stretched) || tail[0].i64[axis] != 0 || tail[1].i64[axis] != 1 ||
+        tail[2].i64[axis] != a->shape[axis])
+        return gt__rule_whole(task, plan);
+    GT_TRY(gt__rule_want(task, plan, 0, like, axis));
+    GT_TRY(gt__rule_want(task, plan, 1, like, stretched ? -1 : src_axis));
+    plan->localize = localize_assign;
+    return gt__rule_give(plan, like, GT_SPLIT, (unsigned)axis);
+}
+
+/* ---- creation ---------------------------------------------------------------------------------------------- */
+
+/* Random numbers of a part: runs of the whole tensor's elements (op.h). */
+static void localize_random(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    const gt_layout *layout = plan->result;
+    if (layout->kind != GT_SPLIT)
+        return;
+    int64_t inner = 1;
+    for (unsigned d = layout->axis + 1u; d < task->out.rank; d++)
+        inner *= task->out.shape[d];
+    record[1].i64[layout->axis] = layout->member[member].count;
+    record[2].i64[2] = layout->member[member].start * inner;
+    record[2].i64[3] = layout->member[member].count * inner;
+    record[2].i64[4] = task->out.shape[layout->axis] * inner;
+}
+
+/* The i-th number is start + i * step in the whole and in a part (op.h). */
+static void localize_range(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    (void)task;
+    localize_shape(task, plan, member, record);
+    if (plan->result->kind == GT_SPLIT)
+        record[1].i64[1] = plan->result->member[member].start;
+}
+
+static void localize_eye(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
+{
+    localize_shape(task, plan, member, record);
+    if (plan->result->kind == GT_SPLIT)
+        record[1].i64[2] =
+            plan->result->axis == 0 ? plan->result->member[member].start : -plan->result->member[member].start;
+}
+
+gt_err gt__plan_create(gt_task *task, gt_plan *plan)
+{
+    const gt_target *target = task->target;
+    gt_form form = (gt_form)gt__op_table[task->ins->op].form;
+    bool small = target && target->automatic &&
+                 (gt__meta_bytes(&task->out) < GT_AUTOMATIC_BYTES || task->out.shape[0] < target->count);
+    if (!target || small)
+        return gt__rule_whole(task, plan);
+    if (!(plan->result = gt__target_layout(target, task->ins->flags, &task->out)))
+        return GT_ERR_VALUE;
+    plan->localize = form == GT_FORM_RANDOM   ? localize_random
+                     : form == GT_FORM_ARANGE ? localize_range
+                     : form == GT_FORM_EYE    ? localize_eye
+                                              : localize_shape;
+    return GT_OK;
+}
+
+/* A copy under a scope is placed exactly as the scope says. */
+gt_err gt__plan_copy(gt_task *task, gt_plan *plan)
+{
+    if (!task->target || task->target->automatic || task->ins->flags & GT_FLAG_BACKWARD)
+        return gt__plan_elementwise(task, plan);
+    if (!(plan->result = gt__target_layout(task->target, task->ins->flags, &task->out)))
+        return GT_ERR_VALUE;
+    plan->operand[0] = gt__layout_retain(plan->result);
+    return GT_OK;
+}

@@ -1,0 +1,162 @@
+/*
+ * dispatcher/spread/scope.c: from the scope of a record to what is asked for: which workers, split along which axis.
+ *
+ * The innermost scope that has a shard entry decides, in the client's config or, by default, in the server's. A
+ * gradient is asked under the backward signal of its forward scope: the one the scope was entered with, the
+ * config's, or the same.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher/spread/spread.h"
+
+enum { MAX_SCOPES = 1 << 16 };
+
+const char *gt__spread_scope_name(const gt_session *session, uint32_t scope)
+{
+    const gt_spreading *s = session->spreading;
+    return s && scope && scope <= s->scope_count ? s->scopes[scope - 1].name : NULL;
+}
+
+gt_err gt__spread_scope(gt_session *session, const gt_slot *record)
+{
+    GT_TRY(gt__spreading_new(session));
+    gt_spreading *s = session->spreading;
+    uint64_t number = record->ins.imm[0].u, parent = record->ins.imm[1].u;
+    if (number != (uint64_t)s->scope_count + 1 || number > MAX_SCOPES || parent >= number)
+        return gt__fail(GT_ERR_PROTOCOL, "scope %llu inside %llu comes out of order", (unsigned long long)number,
+                        (unsigned long long)parent);
+    if (s->scope_count == s->scope_capacity) {
+        uint32_t capacity = s->scope_capacity ? 2 * s->scope_capacity : 16;
+        gt_scope *scopes = realloc(s->scopes, capacity * sizeof *scopes);
+        if (!scopes)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        s->scopes = scopes;
+        s->scope_capacity = capacity;
+    }
+    gt_scope *scope = &s->scopes[s->scope_count++];
+    *scope = (gt_scope){.parent = (uint32_t)parent};
+    memcpy(scope->name, record + 1, GT_MAX_NAME);
+    memcpy(scope->backward, record + 1 + GT_NAME_SLOTS, GT_MAX_NAME);
+    return GT_OK;
+}
+
+gt_err gt__spread_config(gt_session *session, const gt_slot *record)
+{
+    GT_TRY(gt__spreading_new(session));
+    gt_spreading *s = session->spreading;
+    gt_signal_config signal;
+    if (gt__config_read(record, &signal) != GT_OK)
+        return gt__fail(GT_ERR_PROTOCOL, "a config that makes no sense");
+    s->target_valid = false;
+    if (signal.flags & GT_CONFIG_AUTOMATIC) {
+        s->automatic = true;
+        return GT_OK;
+    }
+    return gt__config_set(&s->config, &signal);
+}
+
+static const gt_signal_config *find_signal(const gt_session *session, const char *name)
+{
+    const gt_signal_config *signal = gt__config_find(&session->spreading->config, name);
+    return signal ? signal : gt__config_find(&session->dispatcher->config, name);
+}
+
+/* The signal of a scope's gradients: the one it was entered with, or the config's; "": none of their own. */
+static const char *backward_name(const gt_scope *scope, const gt_signal_config *signal)
+{
+    return *scope->backward ? scope->backward : signal ? signal->backward : "";
+}
+
+const char *gt__spread_backward_name(const gt_session *session, uint32_t scope)
+{
+    const gt_scope *entered = &session->spreading->scopes[scope - 1];
+    return backward_name(entered, find_signal(session, entered->name));
+}
+
+static const gt_signal_config *find_shard(const gt_session *session, uint32_t number, bool backward)
+{
+    const gt_spreading *s = session->spreading;
+    for (; number; number = s->scopes[number - 1].parent) {
+        const gt_scope *scope = &s->scopes[number - 1];
+        const gt_signal_config *signal = find_signal(session, scope->name);
+        const char *other = backward_name(scope, signal);
+        if (backward && *other) {
+            const gt_signal_config *gradient = find_signal(session, other);
+            if (gradient && gradient->flags & GT_CONFIG_SHARD)
+                return gradient;
+        }
+        if (signal && signal->flags & GT_CONFIG_SHARD)
+            return signal;
+    }
+    return NULL;
+}
+
+static void all_workers(const gt_dispatcher *dispatcher, gt_target *target)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count && target->count < GT_MAX_PARTIES; index++)
+        if (dispatcher->workers[index]->peer)
+            target->worker[target->count++] = index;
+}
+
+static gt_err fill_target(const gt_session *session, const gt_signal_config *signal, gt_target *target)
+{
+    const gt_dispatcher *dispatcher = session->dispatcher;
+    *target = (gt_target){.split = !(signal->flags & GT_CONFIG_REPLICATED), .axis = signal->axis};
+    if (!signal->worker_count)
+        all_workers(dispatcher, target);
+    for (unsigned k = 0; k < signal->worker_count; k++) {
+        int32_t worker = signal->workers[k];
+        if (worker >= dispatcher->worker_count || !dispatcher->workers[worker]->peer)
+            return gt__fail(GT_ERR_VALUE, "signal %s: worker %d is not there", signal->name, worker);
+        target->worker[target->count++] = worker;
+    }
+    return target->count ? GT_OK : gt__fail(GT_ERR_VALUE, "signal %s: no worker is there", signal->name);
+}
+
+gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target)
+{
+    gt_spreading *s = session->spreading;
+    bool backward = ins->flags & GT_FLAG_BACKWARD;
+    *target = NULL;
+    if (!ins->scope && !s->automatic)
+        return GT_OK;
+    if (ins->scope > s->scope_count)
+        return gt__fail(GT_ERR_PROTOCOL, "scope %u does not exist", ins->scope);
+    if (!s->target_valid || s->target_scope != ins->scope || s->target_backward != backward) {
+        const gt_signal_config *signal = find_shard(session, ins->scope, backward);
+        s->target_valid = false;
+        s->target_there = signal || s->automatic;
+        if (signal)
+            GT_TRY(fill_target(session, signal, &s->target));
+        else if (s->automatic) {
+            s->target = (gt_target){.split = true, .automatic = true};
+            all_workers(session->dispatcher, &s->target);
+        }
+        s->target_valid = true;
+        s->target_scope = ins->scope;
+        s->target_backward = backward;
+    }
+    if (s->target_there)
+        *target = &s->target;
+    return GT_OK;
+}
+
+gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta)
+{
+    int64_t axis = target->axis < 0 ? target->axis + meta->rank : target->axis;
+    bool missing = axis < 0 || axis >= meta->rank, may_miss = flags & (GT_FLAG_BACKWARD | GT_FLAG_INNER);
+    gt_layout *layout;
+    if (!target->split || meta->rank == 0 || target->count == 1 || (missing && may_miss))
+        layout = gt__layout_replicated(target->worker, target->count);
+    else if (missing) {
+        char shape[128];
+        gt__error_set("axis %lld of the signal is out of range for a tensor of shape %s", (long long)target->axis,
+                      gt__shape_text(meta->rank, meta->shape, shape, sizeof shape));
+        return NULL;
+    } else
+        layout = gt__layout_even((unsigned)axis, meta->shape[axis], target->worker, target->count);
+    if (!layout)
+        gt__error_set("out of memory");
+    return layout;
+}

@@ -1,0 +1,607 @@
+/* spread.c: a session's spread tensors, and one record on them from plan to instructions. See spread.h. */
+#include "dispatcher/spread/rules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the table --------------------------------------------------------------------------------------------- */
+
+gt_layout *gt__spread_alone(gt_session *session, int32_t worker)
+{
+    gt_spreading *s = session->spreading;
+    if (worker >= s->alone_capacity) {
+        int32_t capacity = session->dispatcher->worker_count;
+        gt_layout **alone = realloc(s->alone, (size_t)capacity * sizeof(*alone));
+        if (!alone)
+            return NULL;
+        memset(alone + s->alone_capacity, 0, (size_t)(capacity - s->alone_capacity) * sizeof(*alone));
+        s->alone = alone;
+        s->alone_capacity = capacity;
+    }
+    if (!s->alone[worker])
+        s->alone[worker] = gt__layout_replicated(&worker, 1);
+    return s->alone[worker];
+}
+
+gt_source gt__spread_source(gt_session *session, gt_handle *handle)
+{
+    gt_source source = {.handle = handle, .meta = &handle->meta};
+    if (handle->worker == GT_SPREAD) {
+        source.spread = session->spreading->table[handle->slot];
+        source.layout = source.spread->layout;
+    } else
+        source.layout = gt__spread_alone(session, handle->worker);
+    return source;
+}
+
+/* Frees what a spread tensor has on its workers, with the temporaries or, if there is no memory for that, at once. */
+static void spread_free(gt_session *session, gt_spread *spread)
+{
+    for (unsigned k = 0; k < spread->layout->count; k++)
+        gt__spread_temporary(session, spread->layout->member[k].worker, spread->slot[k]);
+    while (spread->copies) {
+        gt_whole_copy *copy = spread->copies;
+        gt__spread_temporary(session, copy->worker, copy->slot);
+        spread->copies = copy->next;
+        free(copy);
+    }
+    gt__layout_release(spread->layout);
+    free(spread);
+}
+
+static gt_err table_grow(gt_spreading *s)
+{
+    uint32_t capacity = s->capacity ? 2 * s->capacity : 64;
+    gt_spread **table = realloc(s->table, capacity * sizeof(*table));
+    if (!table)
+        return gt__spread_no_memory();
+    s->table = table;
+    uint32_t *numbers = realloc(s->free_numbers, capacity * sizeof *numbers);
+    if (!numbers)
+        return gt__spread_no_memory();
+    s->free_numbers = numbers;
+    s->capacity = capacity;
+    return GT_OK;
+}
+
+gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout, const uint32_t *slots)
+{
+    gt_spreading *s = session->spreading;
+    bool alone = layout->kind == GT_REPLICATED && layout->count == 1;
+    gt_spread *old = handle->worker == GT_SPREAD ? s->table[handle->slot] : NULL;
+    if (alone && !old && handle->worker == GT_NO_WORKER) {
+        handle->worker = layout->member[0].worker;
+        handle->slot = slots[0];
+        gt__layout_release(layout);
+        return GT_OK;
+    }
+    gt_spread *spread = malloc(sizeof *spread + layout->count * sizeof spread->slot[0]);
+    gt_err err = spread ? GT_OK : gt__spread_no_memory();
+    if (err == GT_OK && !old && !s->free_count && s->count == s->capacity)
+        err = table_grow(s);
+    if (err != GT_OK) {
+        gt__layout_release(layout);
+        free(spread);
+        return err;
+    }
+    spread->layout = layout;
+    spread->copies = NULL;
+    memcpy(spread->slot, slots, layout->count * sizeof slots[0]);
+    uint32_t number = old ? handle->slot : s->free_count ? s->free_numbers[--s->free_count] : s->count++;
+    s->table[number] = spread;
+    handle->worker = GT_SPREAD;
+    handle->slot = number;
+    if (old)
+        spread_free(session, old);
+    return GT_OK;
+}
+
+void gt__spread_drop(gt_session *session, uint32_t number)
+{
+    gt_spreading *s = session->spreading;
+    spread_free(session, s->table[number]);
+    s->table[number] = NULL;
+    s->free_numbers[s->free_count++] = number;
+    gt__spread_free_temporaries(session);
+}
+
+gt_err gt__spreading_new(gt_session *session)
+{
+    if (session->spreading)
+        return GT_OK;
+    session->spreading = calloc(1, sizeof *session->spreading);
+    return session->spreading ? GT_OK : gt__spread_no_memory();
+}
+
+void gt__spread_turn_over(gt_session *session)
+{
+    const gt_spreading *s = session->spreading;
+    for (int32_t worker = 0; worker < s->reached_capacity; worker++)
+        if (s->reached[worker] && gt__spread_worker(session, worker)->peer)
+            gt__worker_flush_frees(gt__spread_worker(session, worker));
+}
+
+void gt__spreading_free(gt_session *session)
+{
+    gt_spreading *s = session->spreading;
+    if (!s)
+        return;
+    uint32_t cursor = 0;
+    gt_handle *handle;
+    while ((handle = gt__handles_next(&session->handles, &cursor)))
+        if (handle->worker == GT_SPREAD)
+            gt__spread_drop(session, handle->slot);
+        else if (handle->worker != GT_NO_WORKER && handle->worker != (session->home ? session->home->index : -1))
+            gt__worker_free_tensor(gt__spread_worker(session, handle->worker), handle->slot);
+    for (int32_t worker = 0; worker < session->dispatcher->worker_count; worker++)
+        if (gt__spread_worker(session, worker)->peer)
+            gt__worker_flush_frees(gt__spread_worker(session, worker));
+    for (int32_t worker = 0; worker < s->alone_capacity; worker++)
+        gt__layout_release(s->alone[worker]);
+    while (s->unplaced) {
+        gt_unplaced *next = s->unplaced->next;
+        free(s->unplaced);
+        s->unplaced = next;
+    }
+    gt__config_free(&s->config);
+    free(s->table);
+    free(s->free_numbers);
+    free(s->scopes);
+    free(s->reached);
+    free(s->alone);
+    free(s->temporaries);
+    free(s);
+    session->spreading = NULL;
+}
+
+bool gt__spread_has_room(const gt_session *session)
+{
+    const gt_spreading *s = session->spreading;
+    for (int32_t worker = 0; worker < s->reached_capacity; worker++)
+        if (s->reached[worker] && session->dispatcher->workers[worker]->outbox_count)
+            return false;
+    return true;
+}
+
+bool gt__spread_lose(gt_session *session, gt_handle *handle, int32_t worker)
+{
+    gt_spread *spread = session->spreading->table[handle->slot];
+    for (gt_whole_copy **where = &spread->copies; *where;)
+        if ((*where)->worker == worker) {
+            gt_whole_copy *lost = *where;
+            *where = lost->next;
+            free(lost);
+        } else
+            where = &(*where)->next;
+    int member = gt__layout_find(spread->layout, worker);
+    if (member < 0)
+        return false;
+    gt_layout *left = NULL;
+    if (spread->layout->kind == GT_REPLICATED && spread->layout->count > 1)
+        left = gt__layout_new(GT_REPLICATED, 0, spread->layout->count - 1u);
+    if (!left) {
+        gt__spread_drop(session, handle->slot);
+        return true;
+    }
+    for (unsigned k = 0, to = 0; k < spread->layout->count; k++)
+        if (k != (unsigned)member) {
+            left->member[to] = spread->layout->member[k];
+            spread->slot[to++] = spread->slot[k];
+        }
+    gt__layout_release(spread->layout);
+    spread->layout = left;
+    return false;
+}
+
+char *gt__spread_text(gt_session *session, const gt_handle *handle, char *text, size_t size)
+{
+    if (handle->worker == GT_NO_WORKER)
+        snprintf(text, size, "lost");
+    else if (handle->worker != GT_SPREAD)
+        snprintf(text, size, "single(worker=%d)", handle->worker);
+    else
+        gt__layout_text(session->spreading->table[handle->slot]->layout, text, size);
+    return text;
+}
+
+/* ---- one record -------------------------------------------------------------------------------------------- */
+
+/* A copy of the record for one member in its worker's stream: operands in slots[operand][member]. */
+static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned member, const uint32_t *slots,
+                          uint32_t *result)
+{
+    const gt_instruction *ins = task->ins;
+    unsigned length = 1u + ins->tail, members = plan->result->count;
+    int32_t index = plan->result->member[member].worker;
+    gt_dispatch_worker *worker = gt__spread_worker(task->session, index);
+    gt_slot *out;
+    GT_TRY(gt__spread_slot(task->session, index, result));
+    GT_TRY(gt__spread_reserve(task->session, index, length, &out));
+    out[0] = task->record[0];
+    if (length > 1)
+        memcpy(out + 1, task->record + 1, (length - 1) * sizeof *out);
+    out->ins.flags &= (uint8_t) ~(GT_FLAG_CONSUMES | GT_FLAG_BACKWARD | GT_FLAG_INNER);
+    for (unsigned k = 0; k < task->count; k++)
+        if (ins->op == GT_OP_cat)
+            out[1 + k / 8].u64[k % 8] = slots[k * members + member];
+        else if (task->source[k].meta)
+            out->ins.operand[k] = slots[k * members + member];
+    if (plan->combine == GT_COMBINE_AGAIN)
+        out->ins.flags |= GT_FLAG_KEEPDIM;
+    if (plan->combine == GT_COMBINE_VARYING)
+        out->ins.imm[1].f = 0; /* what is left out of the count is left out of the whole one */
+    if (plan->localize)
+        plan->localize(task, plan, member, out);
+    out->ins.result = *result;
+    gt__worker_put(worker, length);
+    worker->instructions++;
+    return GT_OK;
+}
+
+/* All but the first member add to zeros. */
+static gt_err zero_others(const gt_task *task, const gt_plan *plan, uint32_t *slots)
+{
+    const gt_meta *meta = task->source[0].meta;
+    for (unsigned k = 1; k < plan->result->count; k++) {
+        int32_t worker = plan->result->member[k].worker;
+        gt_slot *out;
+        GT_TRY(gt__spread_slot(task->session, worker, &slots[k]));
+        GT_TRY(gt__spread_temporary(task->session, worker, slots[k]));
+        GT_TRY(gt__spread_reserve(task->session, worker, 2, &out));
+        out[0].ins = (gt_instruction){.op = GT_OP_full,
+                                      .tail = 1,
+                                      .dtype = meta->dtype,
+                                      .rank = meta->rank,
+                                      .result = slots[k],
+                                      .scope = task->ins->scope,
+                                      .site = task->ins->site};
+        out[1] = (gt_slot){0};
+        memcpy(out[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
+        gt__worker_put(gt__spread_worker(task->session, worker), 2);
+    }
+    return GT_OK;
+}
+
+/* Bring the operands where the plan wants them: slots[operand][member]. */
+static gt_err arrange_operands(gt_task *task, const gt_plan *plan, uint32_t *slots)
+{
+    unsigned members = plan->result->count;
+    for (unsigned k = 0; k < task->count; k++) {
+        if (!task->source[k].meta)
+            continue;
+        /* The same tensor twice: what happened to it for the first operand counts for the second. */
+        if (task->source[k].handle->worker == GT_SPREAD)
+            task->source[k] = gt__spread_source(task->session, task->source[k].handle);
+        GT_TRY(gt__spread_arrange(task->session, &task->source[k], plan->operand[k], slots + k * members));
+        if (k == 0 && plan->only_first)
+            GT_TRY(zero_others(task, plan, slots));
+    }
+    return GT_OK;
+}
+
+static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
+{
+    uint32_t few[4 * GT_MAX_PARTIES], out[GT_MAX_PARTIES];
+    unsigned members = plan->result->count;
+    size_t needed = (size_t)task->count * members;
+    uint32_t *slots = needed <= sizeof few / sizeof few[0] ? few : malloc(needed * sizeof *slots);
+    gt_err err = slots ? arrange_operands(task, plan, slots) : gt__spread_no_memory();
+    unsigned emitted = 0;
+    while (emitted < members && err == GT_OK) {
+        err = emit_member(task, plan, emitted, slots, &out[emitted]);
+        emitted += err == GT_OK;
+    }
+    if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {
+        emitted = 0; /* combining has them */
+        err = gt__spread_combine(task, plan, slots, out);
+    }
+    if (slots != few)
+        free(slots);
+    if (err == GT_OK)
+        err = gt__spread_set(task->session, result, gt__layout_retain(plan->result), out);
+    for (unsigned k = 0; k < emitted && err != GT_OK; k++)
+        gt__worker_free_tensor(gt__spread_worker(task->session, plan->result->member[k].worker), out[k]);
+    return err;
+}
+
+static void plan_release(const gt_task *task, gt_plan *plan)
+{
+    for (unsigned k = 0; k < task->count; k++)
+        gt__layout_release(plan->operand[k]);
+    gt__layout_release(plan->result);
+}
+
+/* Fill the task's operands. *lost: the reason of one that is lost; -1: none is. */
+static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
+{
+    *lost = -1;
+    for (unsigned k = 0; k < task->count; k++) {
+        gt_source *source = &task->source[k];
+        *source = (gt_source){0};
+        metas[k] = NULL;
+        if (task->ins->op != GT_OP_cat && gt__literal(task->ins, k) != GT_LITERAL_NONE)
+            continue;
+        uint64_t id = task->ins->op == GT_OP_cat ? task->record[1 + k / 8].u64[k % 8] : task->ins->operand[k];
+        gt_handle *handle = gt__handles_find(&task->session->handles, id);
+        if (!handle || id == task->ins->result)
+            return gt__session_unknown(task->ins, id);
+        metas[k] = &handle->meta;
+        if (handle->worker == GT_NO_WORKER)
+            *lost = handle->slot;
+        else
+            *source = gt__spread_source(task->session, handle);
+        if (handle->worker != GT_NO_WORKER && !source->layout)
+            return gt__spread_no_memory();
+    }
+    return GT_OK;
+}
+
+/* What is known of an upload under way, off the list, the caller's; NULL: it is complete, or not to be placed. */
+static gt_unplaced *take_unplaced(gt_spreading *s, uint64_t id)
+{
+    gt_unplaced **where = &s->unplaced;
+    while (*where && (*where)->id != id)
+        where = &(*where)->next;
+    gt_unplaced *found = *where;
+    if (found)
+        *where = found->next;
+    return found;
+}
+
+/* The tensor goes; its slots are freed with the next records. False: there was none. */
+static bool drop_tensor(gt_session *session, uint64_t id)
+{
+    int32_t worker;
+    uint32_t slot;
+    if (!gt__handles_remove(&session->handles, id, &worker, &slot))
+        return false;
+    if (session->spreading->unplaced)
+        free(take_unplaced(session->spreading, id));
+    if (worker == GT_SPREAD)
+        gt__spread_drop(session, slot);
+    else if (worker != GT_NO_WORKER)
+        gt__worker_free_tensor(gt__spread_worker(session, worker), slot);
+    return true;
+}
+
+gt_err gt__spread_free(gt_session *session, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    const uint64_t ids[] = {ins->result,     ins->operand[0], ins->operand[1],
+                            ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++)
+        if (ids[k] && !drop_tensor(session, ids[k]))
+            return gt__session_unknown(ins, ids[k]);
+    return GT_OK;
+}
+
+static gt_err compute(gt_task *task, gt_handle *result)
+{
+    gt_layout *layouts[GT_MAX_OPERANDS] = {NULL}, **operand = layouts;
+    if (task->count > GT_MAX_OPERANDS && !(operand = calloc(task->count, sizeof(*operand))))
+        return gt__spread_no_memory();
+    gt_plan plan = {.operand = operand};
+    gt_err err = gt__spread_plan(task, &plan);
+    if (err == GT_OK)
+        err = run_plan(task, &plan, result);
+    plan_release(task, &plan);
+    if (operand != layouts)
+        free(operand);
+    return err;
+}
+
+/* ---- uploads ----------------------------------------------------------------------------------------------- */
+
+/* An upload has arrived at the home worker: bring it where its scope wants it. */
+static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_target *target, uint8_t flags)
+{
+    gt_layout *layout = gt__target_layout(target, flags, &handle->meta);
+    if (!layout)
+        return GT_ERR_VALUE;
+    gt_source source = gt__spread_source(session, handle);
+    if (!source.layout || gt__layout_equal(source.layout, layout)) {
+        gt__layout_release(layout);
+        return source.layout ? GT_OK : gt__spread_no_memory();
+    }
+    gt_instruction copy = {.op = GT_OP_copy, .result = handle->id, .operand = {handle->id}};
+    gt_slot record = {.ins = copy};
+    gt_task task = {.session = session, .record = &record, .ins = &record.ins, .out = handle->meta, .count = 1};
+    task.source = &source;
+    gt_plan plan = {.operand = (gt_layout *[]){layout}, .result = layout};
+    gt_handle placed = {.id = handle->id, .worker = GT_NO_WORKER, .meta = handle->meta};
+    gt_err err = run_plan(&task, &plan, &placed);
+    gt__layout_release(layout);
+    GT_TRY(err);
+    if (handle->worker == GT_SPREAD) /* copies of it were made on the way */
+        gt__spread_drop(session, handle->slot);
+    else
+        GT_TRY(gt__spread_temporary(session, handle->worker, handle->slot));
+    handle->worker = placed.worker;
+    handle->slot = placed.slot;
+    return GT_OK;
+}
+
+/* Whether the target wants this tensor placed: what nobody asked for must pay. */
+static bool wants_placed(const gt_target *target, const gt_meta *meta)
+{
+    return target && (!target->automatic || gt__meta_bytes(meta) >= GT_AUTOMATIC_BYTES);
+}
+
+static gt_err upload(gt_session *session, const gt_slot *record, const gt_target *target, gt_handle *handle)
+{
+    const gt_instruction *ins = &record->ins;
+    unsigned length = 1u + ins->tail;
+    int32_t home = session->home->index;
+    uint64_t segment = ins->imm[1].u;
+    gt_slot *out;
+    uint32_t slot;
+    if (segment && !gt__session_name_segment(session, &segment)) {
+        gt__session_unused(session, ins->imm[1].u);
+        return GT_OK;
+    }
+    GT_TRY(gt__spread_slot(session, home, &slot));
+    GT_TRY(gt__spread_reserve(session, home, length, &out));
+    memcpy(out, record, length * sizeof *out);
+    out->ins.result = slot;
+    out->ins.imm[1].u = segment;
+    gt__worker_put(session->home, length);
+    session->home->instructions++;
+    handle->worker = home;
+    handle->slot = slot;
+    if (!wants_placed(target, &handle->meta))
+        return GT_OK;
+    if (segment || gt__meta_bytes(&handle->meta) <= GT_MAX_CHUNK)
+        return place_upload(session, handle, target, ins->flags);
+    gt_unplaced *unplaced = malloc(sizeof *unplaced);
+    if (!unplaced)
+        return gt__spread_no_memory();
+    *unplaced = (gt_unplaced){.next = session->spreading->unplaced, .id = handle->id, .scope = ins->scope};
+    unplaced->flags = ins->flags;
+    session->spreading->unplaced = unplaced;
+    return GT_OK;
+}
+
+gt_err gt__spread_data(gt_session *session, gt_handle *handle, const gt_instruction *ins)
+{
+    if (!session->spreading->unplaced || ins->imm[0].u + ins->imm[1].u < gt__meta_bytes(&handle->meta))
+        return GT_OK;
+    gt_unplaced *unplaced = take_unplaced(session->spreading, handle->id);
+    if (!unplaced)
+        return GT_OK;
+    const gt_instruction asked = {.scope = unplaced->scope, .flags = unplaced->flags};
+    const gt_target *target;
+    free(unplaced);
+    gt_err err = gt__spread_target(session, &asked, &target);
+    if (err == GT_OK && wants_placed(target, &handle->meta))
+        err = place_upload(session, handle, target, asked.flags);
+    gt__spread_free_temporaries(session);
+    return err == GT_ERR_VALUE ? GT_OK : err; /* it stays where it is */
+}
+
+/* ------------------------------------------------------------------------------------------------------------- */
+
+static gt_err compute_record(gt_session *session, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    gt_source few[GT_MAX_OPERANDS], *sources = few;
+    const gt_meta *metas_few[GT_MAX_OPERANDS], **metas = metas_few;
+    gt_task task = {
+        .session = session, .record = record, .ins = ins, .count = gt__op_operands((gt_opcode)ins->op)};
+    gt_handle *result;
+    gt_dtype unused;
+    int64_t lost;
+    GT_TRY(gt__handles_insert(&session->handles, ins->result,
+                              &result)); /* first: a table that grows moves the others */
+    *result = (gt_handle){.id = ins->result, .worker = GT_NO_WORKER};
+    if (ins->op == GT_OP_cat) {
+        task.count = (unsigned)ins->imm[1].u;
+        sources = malloc(task.count * sizeof *sources);
+        metas = malloc(task.count * sizeof(*metas));
+    }
+    task.source = sources;
+    gt_err err = sources && metas ? find_sources(&task, metas, &lost) : gt__spread_no_memory();
+    if (err == GT_OK)
+        err = gt__op_infer(ins, record + 1, metas, &result->meta, &unused);
+    task.out = result->meta;
+    if (err == GT_OK && lost >= 0)
+        result->slot = (uint32_t)lost;
+    else if (err == GT_OK && session->home) {
+        err = gt__spread_target(session, ins, &task.target);
+        if (err == GT_OK)
+            err = ins->op == GT_OP_upload ? upload(session, record, task.target, result) : compute(&task, result);
+        if (err == GT_ERR_VALUE && result->worker != GT_SPREAD) { /* what the scope asks for cannot be had */
+            if (result->worker != GT_NO_WORKER)
+                gt__worker_free_tensor(gt__spread_worker(session, result->worker), result->slot);
+            result->worker = GT_NO_WORKER;
+            result->slot = gt__session_reason(session, gt_error_text());
+            err = GT_OK;
+        }
+    } else if (err == GT_OK && ins->op == GT_OP_upload && ins->imm[1].u)
+        gt__session_unused(session, ins->imm[1].u);
+    if (sources != few)
+        free(sources);
+    if (metas != metas_few)
+        free(metas);
+    return err;
+}
+
+gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
+{
+    session->spreading->scope = record->ins.scope;
+    session->spreading->site = record->ins.site;
+    gt_err err = compute_record(session, record);
+    gt__spread_free_temporaries(session);
+    if (err == GT_OK && record->ins.flags & GT_FLAG_CONSUMES)
+        drop_tensor(session, record->ins.operand[0]);
+    return err;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------- */
+
+gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *record)
+{
+    gt_dispatch_worker *home = session->home;
+    uint32_t slot;
+    gt_source source = gt__spread_source(session, handle);
+    gt_layout *alone = gt__spread_alone(session, home->index);
+    if (!source.layout || !alone)
+        return gt__spread_no_memory();
+    GT_TRY(gt__spread_arrange(session, &source, alone, &slot));
+    gt_handle whole = {.id = handle->id, .worker = home->index, .slot = slot, .meta = handle->meta};
+    uint64_t segment = record->ins.imm[0].u;
+    gt_err err = GT_OK;
+    if (!segment && gt__meta_bytes(&whole.meta) > GT_DOWNLOAD_PART)
+        err = gt__download_start(session, &whole, record->ins.result);
+    else if (segment && !gt__session_name_segment(session, &segment))
+        gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
+                                   "fetch: the worker that is there now has no shared memory");
+    else {
+        gt_slot *out;
+        err = gt__spread_reserve(session, home->index, 1, &out);
+        if (err == GT_OK)
+            err = gt__session_expect(session, record);
+        if (err == GT_OK) {
+            *out = *record;
+            out->ins.operand[0] = slot;
+            out->ins.imm[0].u = segment;
+            gt__worker_put(home, 1);
+        }
+    }
+    gt__spread_free_temporaries(session);
+    gt__spread_turn_over(session);
+    return err;
+}
+
+/* Everybody sends the home worker a number when they get here; then it is home's turn to answer. */
+gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
+{
+    gt_spreading *s = session->spreading;
+    gt_dispatch_worker *home = session->home;
+    gt_slot *out;
+    gt_layout *alone = gt__spread_alone(session, home->index);
+    if (!alone)
+        return gt__spread_no_memory();
+    for (int32_t worker = 0; worker < s->reached_capacity; worker++) {
+        if (!s->reached[worker] || worker == home->index || !gt__spread_worker(session, worker)->peer)
+            continue;
+        gt_handle token = {.worker = worker, .meta = {.numel = 1, .dtype = GT_BOOL}};
+        uint32_t here;
+        GT_TRY(gt__spread_slot(session, worker, &token.slot));
+        GT_TRY(gt__spread_reserve(session, worker, 2, &out));
+        out[0].ins = (gt_instruction){.op = GT_OP_full, .tail = 1, .dtype = GT_BOOL, .result = token.slot};
+        out[1] = (gt_slot){0};
+        gt__worker_put(gt__spread_worker(session, worker), 2);
+        gt_source source = gt__spread_source(session, &token);
+        if (!source.layout)
+            return gt__spread_no_memory();
+        GT_TRY(gt__spread_arrange(session, &source, alone, &here));
+        gt__spread_drop(session, token.slot); /* it has a copy now, so it is a spread tensor */
+    }
+    GT_TRY(gt__spread_reserve(session, home->index, 1, &out));
+    GT_TRY(gt__session_expect(session, record));
+    *out = *record;
+    gt__worker_put(home, 1);
+    gt__spread_turn_over(session);
+    return GT_OK;
+}

@@ -1,0 +1,205 @@
+/*
+ * spread.h: tensors spread over workers, and the instructions on them.
+ *
+ * Ordinary sessions never come here: their tensors are on one worker, and place.c serves them. A session that
+ * names a signal gets a gt_spreading, and from then on what place.c's straight way does not take comes to
+ * gt__spread_compute:
+ *
+ *     dispatcher/spread/scope.c  which workers and which axis the signal of the record asks for      -> gt_target
+ *     dispatcher/spread/rules.c  from the op and the operands' layouts: what each operand must be    -> gt_plan
+ *     dispatcher/spread/move.c   bring the operands there: slices, moves and collectives
+ *     spread.c        the record itself, once for each member, with local shapes and slots
+ *     dispatcher/spread/reduce.c and what follows where it reduces the split axis
+ *
+ * One client record becomes records for several workers, written as one: every stream sees moves and collectives
+ * in the same order, and a send comes before its recv. So whatever is first in that order and not yet done can be
+ * done: streams cannot deadlock, as sends do not wait. What a worker's link has no room for waits in the worker's
+ * outbox (workers.c), and the session with it.
+ */
+#ifndef GT_DISPATCHER_SPREAD_SPREAD_H
+#define GT_DISPATCHER_SPREAD_SPREAD_H
+
+#include "core/config.h"
+#include "dispatcher/dispatcher.h"
+#include "dispatcher/spread/layout.h"
+
+/* A whole copy of the tensor besides what its layout says, kept because it was needed there once. */
+typedef struct gt_whole_copy {
+    struct gt_whole_copy *next;
+    int32_t worker;
+    uint32_t slot;
+} gt_whole_copy;
+
+/* A tensor that is not simply on one worker; handle->worker is GT_SPREAD, handle->slot its number in the session's
+ * table. */
+typedef struct gt_spread {
+    gt_layout *layout;
+    gt_whole_copy *copies;
+    uint32_t slot[]; /* by member */
+} gt_spread;
+
+/* What a scope asks for. */
+typedef struct gt_target {
+    int32_t worker[GT_MAX_PARTIES];
+    unsigned count;
+    bool split;     /* along `axis`; else replicated */
+    int64_t axis;   /* may be negative: from the end */
+    bool automatic; /* nobody asked: only where it pays */
+} gt_target;
+
+typedef struct gt_scope {
+    char name[GT_MAX_NAME + 1], backward[GT_MAX_NAME + 1];
+    uint32_t parent;
+} gt_scope;
+
+/* An upload of which pieces are still to come, and the scope that will place it: which workers that means is asked
+ * then, as some may have left meanwhile. */
+typedef struct gt_unplaced {
+    struct gt_unplaced *next;
+    uint64_t id;
+    uint32_t scope;
+    uint8_t flags;
+} gt_unplaced;
+
+typedef struct gt_temporary {
+    int32_t worker;
+    uint32_t slot;
+} gt_temporary;
+
+typedef struct gt_spreading {
+    gt_spread **table;
+    uint32_t count, capacity, *free_numbers, free_count;
+    gt_scope *scopes; /* number minus one */
+    uint32_t scope_count, scope_capacity;
+    gt_config config;
+    gt_target target; /* of the last scope that had one; the cache of gt__spread_target */
+    uint32_t target_scope;
+    bool target_backward, target_valid, target_there;
+    bool automatic;
+    bool *reached; /* by worker: this session has written to it */
+    int32_t reached_capacity;
+    gt_layout **alone; /* by worker: the layout of what is there only */
+    int32_t alone_capacity;
+    gt_temporary *temporaries; /* freed after the record */
+    size_t temporary_count, temporary_capacity;
+    gt_unplaced *unplaced;
+    uint32_t scope, site; /* of the record at hand: what is moved for it is issued from there, too */
+} gt_spreading;
+
+/* An operand. */
+typedef struct gt_source {
+    gt_handle *handle;
+    const gt_meta *meta; /* NULL: a literal */
+    gt_spread *spread;   /* NULL: on one worker, and no copies */
+    gt_layout *layout;
+} gt_source;
+
+/* One computing record. */
+typedef struct gt_task {
+    gt_session *session;
+    const gt_slot *record;
+    const gt_instruction *ins;
+    const gt_target *target; /* NULL: nothing is asked for */
+    gt_meta out;
+    unsigned count;
+    gt_source *source; /* count operands */
+} gt_task;
+
+/* How the reductions of parts become that of the whole. */
+typedef enum gt_combine {
+    GT_COMBINE_NOTHING,
+    GT_COMBINE_WEIGHED,
+    GT_COMBINE_VARYING,
+    GT_COMBINE_AGAIN
+} gt_combine;
+
+/* What to do with it: each operand in a layout, all over the same workers in the same order, and the record on
+ * each. */
+typedef struct gt_plan {
+    gt_layout *result;
+    gt_layout **operand; /* NULL: a literal */
+    /* Make the copy of the record for one member a local one: shapes, starts. NULL: it is as it is. */
+    void (*localize)(const gt_task *task, const struct gt_plan *plan, unsigned member, gt_slot *record);
+    gt_combine combine; /* a reduction over the split axis: what follows */
+    bool only_first;    /* scatter_add to a partial sum: the others start from zeros */
+} gt_plan;
+
+/* spread.c */
+gt_err gt__spreading_new(gt_session *session);
+void gt__spreading_free(gt_session *session); /* frees its tensors on the workers too */
+gt_err gt__spread_compute(gt_session *session, const gt_slot *record);
+gt_err gt__spread_free(gt_session *session, const gt_slot *record);
+/* The session's turn is over: what is left to free is. */
+void gt__spread_turn_over(gt_session *session);
+gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *record);
+gt_err gt__spread_sync(gt_session *session, const gt_slot *record);
+/* A piece of an upload was passed on: place it if it was the last. */
+gt_err gt__spread_data(gt_session *session, gt_handle *handle, const gt_instruction *ins);
+void gt__spread_drop(gt_session *session, uint32_t number);
+/* Where a tensor lives. */
+char *gt__spread_text(gt_session *session, const gt_handle *handle, char *text, size_t size);
+/* A worker is gone. True: the tensor is lost with it. */
+bool gt__spread_lose(gt_session *session, gt_handle *handle, int32_t worker);
+/* Whether everything this session wrote is in its workers' links. */
+bool gt__spread_has_room(const gt_session *session);
+/* Give a handle a layout and slots; what it had is freed. Takes the layout. */
+gt_err gt__spread_set(gt_session *session, gt_handle *handle, gt_layout *layout, const uint32_t *slots);
+gt_layout *gt__spread_alone(gt_session *session, int32_t worker); /* borrowed; NULL: out of memory */
+gt_source gt__spread_source(gt_session *session, gt_handle *handle);
+static inline uint32_t gt__source_slot(const gt_source *source, unsigned member)
+{
+    return source->spread ? source->spread->slot[member] : source->handle->slot;
+}
+
+static inline gt_dispatch_worker *gt__spread_worker(const gt_session *session, int32_t index)
+{
+    return session->dispatcher->workers[index];
+}
+static inline gt_err gt__spread_no_memory(void)
+{
+    return gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+/* dispatcher/spread/scope.c */
+/* The name of a scope of the session's; NULL: there is none. */
+const char *gt__spread_scope_name(const gt_session *session, uint32_t scope);
+/* The signal that the gradients of a named scope have; "": none of their own. */
+const char *gt__spread_backward_name(const gt_session *session, uint32_t scope);
+gt_err gt__spread_scope(gt_session *session, const gt_slot *record);
+gt_err gt__spread_config(gt_session *session, const gt_slot *record);
+/* What the record's scope asks for. *target is NULL: nothing. GT_ERR_VALUE: a worker it names is not there. */
+gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target);
+/* The layout of a new tensor made by an instruction with these flags. NULL and an error: the axis is out of range (gradients and
+ * GT_FLAG_INNER: it is replicated), or there is no memory. */
+gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta);
+
+/* dispatcher/spread/rules.c: releases nothing on failure; plan->operand has room for task->count. */
+gt_err gt__spread_plan(gt_task *task, gt_plan *plan);
+
+/* dispatcher/spread/reduce.c */
+/* Each member has reduced its part of operand 0, parts[member], to slots[member]: to the result. */
+gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32_t *parts, uint32_t *slots);
+/* How many elements of operand 0 a reduction takes together. */
+double gt__reduced_elements(const gt_task *task);
+
+/* dispatcher/spread/move.c */
+/* Write `slots` slots into a worker's stream; gt__worker_commit follows. */
+gt_err gt__spread_reserve(gt_session *session, int32_t worker, unsigned slots, gt_slot **out);
+gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);
+/* A tensor that nobody needs after the record at hand. No memory: it goes at once, as what would use it is not written. */
+gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot);
+void gt__spread_free_temporaries(gt_session *session);
+/* The slots of a tensor in another layout, by its members: the tensor's own, copies that stay with it, or
+ * temporaries. */
+gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots);
+/* Pay the sum that a partial tensor owes, here and for good. `wanted` is split over the same workers: leave it in
+ * parts. */
+gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted);
+/* Slots that the caller owns (temporaries or kept) from one layout to another; `meta` is the whole tensor. */
+gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                             uint32_t *out);
+/* The sums of what the members of a partial layout have; out[] are temporaries. */
+gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
+                          uint32_t *out);
+
+#endif

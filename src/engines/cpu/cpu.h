@@ -1,0 +1,131 @@
+/*
+ * cpu.h: what the files of the CPU engine share.
+ *
+ * cpu.c holds the vtable and hands each call to one function below by its form. Every one of them works the same
+ * way: collapse the dimensions it walks (loop.c), take a direct path when memory is contiguous and already of the
+ * compute type, and otherwise go through tiles in the L1 cache: load (gather and convert), compute, store.
+ * Kernels (kernels.h) exist only for the compute types. parallel.h splits big calls over threads.
+ */
+#ifndef GT_ENGINES_CPU_CPU_H
+#define GT_ENGINES_CPU_CPU_H
+
+#include "engines/engine.h"
+#include "engines/cpu/kernels.h"
+#include "engines/cpu/parallel.h"
+
+typedef struct gt_cpu {
+    gt_engine engine; /* first: a gt_engine * of this engine is a gt_cpu * */
+    gt_parallel *parallel;
+    const gt_kernels *kernels;
+    uint64_t memory_limit; /* the worker's, in bytes */
+} gt_cpu;
+
+static inline gt_cpu *gt__cpu(gt_engine *engine)
+{
+    return (gt_cpu *)engine;
+}
+
+/* Below this many cheap elements a call runs on the calling thread: waking another costs more. */
+enum { GT_CPU_GRAIN = 32 * 1024 };
+
+/*
+ * Memory for the time of one call, 64-byte aligned; free() it. An operand that is broadcast can have any number of
+ * elements, so this can be asked for any size: GT_ERR_MEMORY beyond the worker's limit, whatever the system would give.
+ */
+gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch);
+
+/* ---- tiles -------------------------------------------------------------------------------------------------- */
+
+/* Gather `count` elements of `dtype`, `stride` elements apart, into a contiguous tile of the compute type. */
+static inline void gt__cpu_load_tile(const gt_cpu *cpu, gt_compute compute, gt_dtype dtype, const void *from,
+                                     int64_t stride, int64_t count, void *tile)
+{
+    cpu->kernels->load[dtype][compute](tile, from, stride, count);
+}
+
+/* Convert a tile of the compute type to `dtype` and store it, `stride` elements apart. */
+static inline void gt__cpu_store_tile(const gt_cpu *cpu, gt_compute compute, gt_dtype dtype, const void *tile,
+                                      void *to, int64_t stride, int64_t count)
+{
+    cpu->kernels->store[dtype][compute](to, stride, tile, count);
+}
+
+/* The compute type that holds every value of `dtype`. */
+static inline gt_compute gt__cpu_compute(gt_dtype dtype)
+{
+    return dtype == GT_FLOAT64 ? GT_COMPUTE_F64 : dtype >= GT_FLOAT16 ? GT_COMPUTE_F32 : GT_COMPUTE_I64;
+}
+
+/* Size of one element of a compute type. */
+static inline size_t gt__compute_size(gt_compute compute)
+{
+    return compute == GT_COMPUTE_I8 || compute == GT_COMPUTE_U8     ? 1
+           : compute == GT_COMPUTE_F32 || compute == GT_COMPUTE_I32 ? sizeof(float)
+                                                                    : sizeof(double);
+}
+
+/* ---- loops over several views at once ---------------------------------------------------------------------- */
+
+enum { GT_LOOP_VIEWS = 4 };
+
+typedef struct gt_loop {
+    int rank;  /* at least 1 after gt__loop_collapse */
+    int views; /* at most GT_LOOP_VIEWS */
+    int64_t shape[GT_MAX_RANK];
+    int64_t stride[GT_LOOP_VIEWS][GT_MAX_RANK]; /* in elements of that view */
+} gt_loop;
+
+/* A loop over `shape`, no views yet. */
+void gt__loop_start(gt_loop *loop, const gt_meta *meta);
+/* Add a view, broadcast to the loop's shape (its axes are the trailing ones); returns its number. */
+int gt__loop_add(gt_loop *loop, const gt_view *view);
+/* Drop axes of size 1 and merge neighbours that every view walks as one. Order of elements is kept. */
+void gt__loop_collapse(gt_loop *loop);
+/* Offsets (in elements) of every view at row-major position `position` of the first `rank` axes. */
+void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *offset);
+
+/* ---- one function a form ------------------------------------------------------------------------------------ */
+
+/* UNARY, BINARY, TERNARY; REDUCE; ARGREDUCE; MATMUL. */
+gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
+/* conv.c; conv_weight.c; pool.c: MAX_POOL and MAX_INDEX, POOL; resample.c: IM2COL, RESAMPLE. */
+gt_err gt__cpu_conv(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_conv_weight(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_max_pool(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_average(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_im2col(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_resample(gt_engine *engine, const gt_call *call);
+/* linalg.c: MATRIX, SOLVE. */
+gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call);
+/* movement.c: copy is CAST, COPY, and a RESHAPE that must copy. */
+gt_err gt__cpu_copy(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_cat(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_triangle(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_assign(gt_engine *engine, const gt_call *call);
+/* index.c */
+gt_err gt__cpu_take(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_gather(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_scatter(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_wrap_index(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_mask_index(gt_engine *engine, const gt_call *call);
+/* sort.c */
+gt_err gt__cpu_argsort(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_topk(gt_engine *engine, const gt_call *call);
+/* create.c */
+gt_err gt__cpu_full(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_arange(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_eye(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_random(gt_engine *engine, const gt_call *call);
+/* sample.c */
+gt_err gt__cpu_sample(gt_engine *engine, const gt_call *call);
+/* norm.c */
+gt_err gt__cpu_layer_norm(gt_engine *engine, const gt_call *call);
+/* scan.c; softmax.c: SOFTMAX and SOFTMAX_BACKWARD; search.c */
+gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call);
+gt_err gt__cpu_search(gt_engine *engine, const gt_call *call);
+
+#endif

@@ -1,0 +1,465 @@
+/*
+ * elementwise.c: runs the UNARY, BINARY and TERNARY rows of the op table.
+ *
+ * Two paths. Direct: every operand is contiguous and of the compute type (or a single value), so one kernel call,
+ * or one per chunk and thread, does it all; small float32 ops cost a few nanoseconds here. General: collapse the
+ * axes, walk rows of the innermost, and let each operand be used in place, held constant, or gathered into a tile,
+ * whichever its stride and dtype allow. Read kernels.h first; loop.c collapses.
+ */
+#include <stdatomic.h>
+
+#include "engines/cpu/cpu.h"
+
+enum {
+    SHORT_ROW = 32,                     /* rows shorter than this are not worth a kernel call each */
+    COSTLY_GRAIN = GT_CPU_GRAIN / 4,    /* of rows that compute more than they move */
+    LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
+};
+
+/* One value of any compute type. */
+typedef union scalar {
+    float f32;
+    double f64;
+    int64_t i64;
+    int32_t i32;
+    int8_t i8;
+    uint8_t u8;
+} scalar;
+
+/* Whether a row makes 0 or 1 out of nothing but 0 and 1. */
+static bool keeps_truth(gt_opcode op)
+{
+    return gt__op_table[op].types == GT_TYPES_BOOL || op == GT_OP_bitwise_and || op == GT_OP_bitwise_or ||
+           op == GT_OP_bitwise_xor || op == GT_OP_mul || op == GT_OP_maximum || op == GT_OP_minimum ||
+           op == GT_OP_where;
+}
+
+/* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. Bools
+ * are bytes to rows that keep them 0 or 1; to others they have no memory type: any number but 0 is stored as 1, which takes
+ * a tile. */
+static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
+{
+    if (dtype == GT_BOOL && keeps_truth(op))
+        return GT_COMPUTE_U8;
+    switch (dtype) {
+    case GT_INT8:
+        return GT_COMPUTE_I8;
+    case GT_UINT8:
+        return GT_COMPUTE_U8;
+    case GT_BOOL:
+    case GT_INT32:
+        return GT_COMPUTE_I32;
+    default:
+        return gt__cpu_compute(dtype);
+    }
+}
+
+static gt_dtype native_dtype(gt_compute compute)
+{
+    static const gt_dtype natives[] = {
+        [GT_COMPUTE_F32] = GT_FLOAT32, [GT_COMPUTE_F64] = GT_FLOAT64, [GT_COMPUTE_I64] = GT_INT64,
+        [GT_COMPUTE_I32] = GT_INT32,   [GT_COMPUTE_I8] = GT_INT8,     [GT_COMPUTE_U8] = GT_UINT8};
+    return natives[compute];
+}
+
+/* Whether elements of a dtype lie in memory as kernels of another read them. */
+static inline bool reads_as(gt_dtype dtype, gt_dtype native)
+{
+    return dtype == native || (dtype == GT_BOOL && native == GT_UINT8);
+}
+
+/* Whether what a row writes are bools. */
+static inline bool writes_bools(const gt_call *call, gt_compute compute)
+{
+    return gt__op_table[call->op].types == GT_TYPES_BOOL ||
+           (compute == GT_COMPUTE_U8 && call->out->meta.dtype == GT_BOOL);
+}
+
+static double scalar_value(gt_compute compute, const void *value)
+{
+    switch (compute) {
+    case GT_COMPUTE_F32:
+        return (double)*(const float *)value;
+    case GT_COMPUTE_F64:
+        return *(const double *)value;
+    case GT_COMPUTE_I32:
+        return (double)*(const int32_t *)value;
+    case GT_COMPUTE_I8:
+        return (double)*(const int8_t *)value;
+    case GT_COMPUTE_U8:
+        return (double)*(const uint8_t *)value;
+    default:
+        return (double)*(const int64_t *)value;
+    }
+}
+
+/* x ** y for the few constant y that need no logarithm, as PyTorch does; NULL for others. */
+static gt_elementwise_kernel choose_power(const gt_kernels *kernels, gt_compute compute, double y)
+{
+    gt_opcode op = y == 2.0 ? GT_OP_square : y == 0.5 ? GT_OP_sqrt : y == -0.5 ? GT_OP_rsqrt : GT_OP_reciprocal;
+    if (y == 3.0)
+        return kernels->cube[compute];
+    if (y != 2.0 && y != 0.5 && y != -0.5 && y != -1.0)
+        return NULL;
+    return kernels->elementwise[op][compute][0]; /* none for roots and inverses of integers */
+}
+
+/* `y`: the second operand if it is one number for all; NULL if not. */
+static gt_elementwise_kernel choose_kernel(const gt_kernels *kernels, gt_opcode op, gt_compute compute,
+                                           unsigned constants, const void *y)
+{
+    gt_elementwise_kernel special = NULL;
+    if (op == GT_OP_pow && constants == GT_CONSTANT_Y && y)
+        special = choose_power(kernels, compute, scalar_value(compute, y));
+    else if (compute == GT_COMPUTE_F32)
+        special = kernels->guarded[op];
+    return special ? special : kernels->elementwise[op][compute][constants];
+}
+
+/* A kernel needs something to run along, and a condition is always a run. */
+static unsigned usable_constants(unsigned constants, unsigned operands)
+{
+    unsigned all = (1u << operands) - 1;
+    return operands == 3 || constants == all ? constants & ~(unsigned)GT_CONSTANT_X : constants;
+}
+
+static int64_t grain_of(gt_opcode op)
+{
+    return gt__op_table[op].types == GT_TYPES_FLT ? COSTLY_GRAIN : GT_CPU_GRAIN;
+}
+
+/* Integer kernels do not trap on a zero divisor, so somebody has to look. */
+static bool divides(gt_opcode op, gt_compute compute)
+{
+    return compute != GT_COMPUTE_F32 && compute != GT_COMPUTE_F64 &&
+           (op == GT_OP_remainder || op == GT_OP_floor_divide || op == GT_OP_fmod || op == GT_OP_trunc_divide);
+}
+
+static bool has_zero(const void *divisors, gt_compute compute, int64_t count)
+{
+    const int64_t *wide = divisors;
+    const int32_t *narrow = divisors;
+    const int8_t *bytes = divisors;
+    bool found = false;
+    if (compute == GT_COMPUTE_I64)
+        for (int64_t i = 0; i < count; i++)
+            found |= wide[i] == 0;
+    else if (compute == GT_COMPUTE_I32)
+        for (int64_t i = 0; i < count; i++)
+            found |= narrow[i] == 0;
+    else
+        for (int64_t i = 0; i < count; i++)
+            found |= bytes[i] == 0;
+    return found;
+}
+
+static gt_err zero_division(void)
+{
+    return gt__fail(GT_ERR_VALUE, "ZeroDivisionError: integer division or remainder by zero");
+}
+
+/* ---- direct ------------------------------------------------------------------------------------------------ */
+
+typedef struct direct {
+    gt_elementwise_kernel kernel;
+    const double *pq;
+    char *out;
+    const char *in[3];
+    unsigned operands;
+    size_t out_size;
+    size_t in_size[3]; /* 0: a constant */
+} direct;
+
+static void run_direct(void *context, int64_t begin, int64_t end)
+{
+    const direct *d = context;
+    const void *in[3] = {NULL, NULL, NULL};
+    for (unsigned k = 0; k < d->operands; k++)
+        in[k] = d->in[k] + (size_t)begin * d->in_size[k];
+    d->kernel(d->out + (size_t)begin * d->out_size, in[0], in[1], in[2], d->pq, end - begin);
+}
+
+/* Fill `in` with where each operand's elements are; false if one needs converting or gathering. */
+static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compute, const void **in, scalar *value,
+                        unsigned *constants)
+{
+    int64_t count = call->out->meta.numel;
+    gt_dtype native = native_dtype(compute);
+    gt_dtype out_dtype = writes_bools(call, compute) ? GT_BOOL : native;
+    unsigned mask = 0;
+    if (call->out->meta.dtype != out_dtype)
+        return false;
+    for (unsigned k = 0; k < call->operands; k++) {
+        const gt_view *view = call->in[k];
+        in[k] = view->data;
+        if (view->meta.numel == 1) {
+            mask |= 1u << k;
+            if (!reads_as((gt_dtype)view->meta.dtype, native)) {
+                gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, view->data, 1, 1, &value[k]);
+                in[k] = &value[k];
+            }
+        } else if (!view->contiguous || view->meta.numel != count ||
+                   !reads_as((gt_dtype)view->meta.dtype, native)) {
+            return false;
+        }
+    }
+    *constants = usable_constants(mask, call->operands);
+    return *constants == mask || count == 1;
+}
+
+static gt_err elementwise_direct(gt_cpu *cpu, const gt_call *call, gt_compute compute, const void **in,
+                                 unsigned constants)
+{
+    int64_t count = call->out->meta.numel, grain = grain_of(call->op);
+    double pq[2] = {call->ins->imm[0].f, call->ins->imm[1].f};
+    if (divides(call->op, compute) && has_zero(in[1], compute, constants & GT_CONSTANT_Y ? 1 : count))
+        return zero_division();
+    gt_elementwise_kernel kernel = choose_kernel(cpu->kernels, call->op, compute, constants, in[1]);
+    if (count <= grain) {
+        kernel(call->out->data, in[0], in[1], in[2], pq, count);
+        return GT_OK;
+    }
+    direct d = {.kernel = kernel, .pq = pq, .out = call->out->data, .operands = call->operands};
+    d.out_size = gt__dtype_size((gt_dtype)call->out->meta.dtype);
+    for (unsigned k = 0; k < call->operands; k++) {
+        d.in[k] = in[k];
+        d.in_size[k] = constants & 1u << k ? 0 : gt__compute_size(compute);
+    }
+    gt__parallel_for(cpu->parallel, count, grain, run_direct, &d);
+    return GT_OK;
+}
+
+/* ---- general ----------------------------------------------------------------------------------------------- */
+
+typedef struct operand {
+    char *data;
+    gt_dtype dtype;
+    size_t size;
+    int64_t stride; /* along a row */
+    bool in_place;  /* the kernel reads (writes) it where it is */
+    bool constant;  /* along a row */
+    bool rounds;    /* integers that a half does not have: they become halves first */
+} operand;
+
+typedef struct general {
+    const gt_cpu *cpu;
+    gt_opcode op;
+    gt_compute compute;
+    gt_dtype compute_dtype;
+    gt_dtype kernel_dtype; /* of what the kernel writes */
+    unsigned operands;
+    unsigned constants;
+    double pq[2];
+    operand in[3];
+    operand out;
+    gt_loop loop; /* views: the operands, then out. The last axis is the row. */
+    int64_t row;  /* elements in a row */
+    int64_t segment;
+    int64_t segments; /* in a row */
+    bool one_number;  /* operand 1 */
+    bool checks_zero;
+    atomic_bool zero;
+} general;
+
+typedef struct tiles {
+    _Alignas(64) char in[3][GT_TILE * sizeof(double)];
+    _Alignas(64) char out[GT_TILE * sizeof(double)];
+} tiles;
+
+static void run_segment(general *g, const int64_t *offset, int64_t start, int64_t count, tiles *t)
+{
+    const void *in[3] = {NULL, NULL, NULL};
+    for (unsigned k = 0; k < g->operands; k++) {
+        const operand *o = &g->in[k];
+        const char *from = o->data + (offset[k] + start * o->stride) * (int64_t)o->size;
+        in[k] = from;
+        if (!o->in_place) {
+            int64_t numbers = o->constant ? 1 : count;
+            gt__cpu_load_tile(g->cpu, g->compute, o->dtype, from, o->stride, numbers, t->in[k]);
+            if (o->rounds) {
+                gt__cpu_store_tile(g->cpu, g->compute, g->compute_dtype, t->in[k], t->out, 1, numbers);
+                gt__cpu_load_tile(g->cpu, g->compute, g->compute_dtype, t->out, 1, numbers, t->in[k]);
+            }
+            in[k] = t->in[k];
+        }
+    }
+    if (g->checks_zero && has_zero(in[1], g->compute, g->in[1].constant ? 1 : count))
+        atomic_store_explicit(&g->zero, true, memory_order_relaxed);
+    const void *number = g->one_number ? in[1] : NULL; /* what is constant along this row may differ in the next */
+    gt_elementwise_kernel kernel = choose_kernel(g->cpu->kernels, g->op, g->compute, g->constants, number);
+    char *to = g->out.data + (offset[g->operands] + start * g->out.stride) * (int64_t)g->out.size;
+    if (g->out.in_place) {
+        kernel(to, in[0], in[1], in[2], g->pq, count);
+        return;
+    }
+    kernel(t->out, in[0], in[1], in[2], g->pq, count);
+    gt_compute written = g->kernel_dtype == GT_BOOL ? GT_COMPUTE_COUNT : g->compute;
+    if (written != GT_COMPUTE_COUNT)
+        gt__cpu_store_tile(g->cpu, written, g->out.dtype, t->out, to, g->out.stride, count);
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i * g->out.stride] = t->out[i];
+}
+
+/* Segments begin <= s < end, numbered through all rows. */
+static void run_segments(void *context, int64_t begin, int64_t end)
+{
+    general *g = context;
+    tiles t;
+    int64_t offset[GT_LOOP_VIEWS];
+    for (int64_t s = begin; s < end;) {
+        int64_t row = s / g->segments, last = (row + 1) * g->segments;
+        gt__loop_offsets(&g->loop, g->loop.rank - 1, row, offset);
+        for (; s < end && s < last; s++) {
+            int64_t start = (s - row * g->segments) * g->segment;
+            int64_t left = g->row - start;
+            run_segment(g, offset, start, left < g->segment ? left : g->segment, &t);
+        }
+    }
+}
+
+/*
+ * Rows run along the last axis, unless it is short: then along the longest. The order of elements is ours to
+ * choose.
+ */
+static void choose_row_axis(gt_loop *loop)
+{
+    int last = loop->rank - 1, longest = last;
+    if (loop->shape[last] >= SHORT_ROW)
+        return;
+    for (int axis = 0; axis < loop->rank; axis++)
+        longest = loop->shape[axis] > loop->shape[longest] ? axis : longest;
+    int64_t size = loop->shape[last];
+    loop->shape[last] = loop->shape[longest];
+    loop->shape[longest] = size;
+    for (int view = 0; view < loop->views; view++) {
+        int64_t stride = loop->stride[view][last];
+        loop->stride[view][last] = loop->stride[view][longest];
+        loop->stride[view][longest] = stride;
+    }
+}
+
+/* How the kernel will get at each operand along a row, and so whether rows must be cut into tiles. */
+static void plan_operands(general *g, const gt_call *call)
+{
+    int last = g->loop.rank - 1;
+    unsigned constants = 0;
+    for (unsigned k = 0; k < g->operands; k++)
+        constants |= g->loop.stride[k][last] == 0 ? 1u << k : 0;
+    g->constants = usable_constants(constants, g->operands);
+    bool tiled = false;
+    for (unsigned k = 0; k <= g->operands; k++) {
+        const gt_view *view = k < g->operands ? call->in[k] : call->out;
+        operand *o = k < g->operands ? &g->in[k] : &g->out;
+        gt_dtype wanted = k < g->operands ? native_dtype(g->compute) : g->kernel_dtype;
+        o->data = view->data;
+        o->dtype = (gt_dtype)view->meta.dtype;
+        o->size = gt__dtype_size(o->dtype);
+        o->stride = g->loop.stride[k][last];
+        o->constant = k < g->operands && g->constants & 1u << k;
+        o->in_place = (k < g->operands ? reads_as(o->dtype, wanted) : o->dtype == wanted) &&
+                      (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
+        o->rounds = k < g->operands && (g->compute_dtype == GT_FLOAT16 || g->compute_dtype == GT_BFLOAT16) &&
+                    (o->dtype == GT_INT32 || o->dtype == GT_INT64);
+        tiled |= !o->in_place && !o->constant;
+    }
+    g->row = g->loop.shape[last];
+    int64_t longest = tiled ? GT_TILE : LONGEST_SEGMENT;
+    g->segment = g->row < longest ? g->row : longest;
+    g->segments = (g->row + g->segment - 1) / g->segment;
+}
+
+static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute compute)
+{
+    general g = {.cpu = cpu,
+                 .op = call->op,
+                 .compute = compute,
+                 .compute_dtype = call->compute,
+                 .operands = call->operands};
+    g.kernel_dtype = writes_bools(call, compute) ? GT_BOOL : native_dtype(compute);
+    g.pq[0] = call->ins->imm[0].f;
+    g.pq[1] = call->ins->imm[1].f;
+    g.checks_zero = divides(call->op, compute);
+    g.one_number = call->operands == 2 && call->in[1]->meta.numel == 1;
+    gt__loop_start(&g.loop, &call->out->meta);
+    for (unsigned k = 0; k < call->operands; k++)
+        gt__loop_add(&g.loop, call->in[k]);
+    gt__loop_add(&g.loop, call->out);
+    gt__loop_collapse(&g.loop);
+    choose_row_axis(&g.loop);
+    plan_operands(&g, call);
+    int64_t rows = call->out->meta.numel / g.row;
+    int64_t grain = grain_of(call->op) / g.segment;
+    gt__parallel_for(cpu->parallel, rows * g.segments, grain > 1 ? grain : 1, run_segments, &g);
+    return atomic_load(&g.zero) ? zero_division() : GT_OK;
+}
+
+/* ---- both -------------------------------------------------------------------------------------------------- */
+
+/* Small float32 tensors of one shape: where a call costs more than its arithmetic. False: go the long way. */
+static bool elementwise_small(const gt_cpu *cpu, const gt_call *call)
+{
+    int64_t count = call->out->meta.numel;
+    const void *in[3] = {NULL, NULL, NULL};
+    if (call->out->meta.dtype != GT_FLOAT32 || count > COSTLY_GRAIN || cpu->kernels->guarded[call->op])
+        return false;
+    for (unsigned k = 0; k < call->operands; k++) {
+        const gt_view *view = call->in[k];
+        if (view->meta.dtype != GT_FLOAT32 || view->meta.numel != count || !view->contiguous)
+            return false;
+        in[k] = view->data;
+    }
+    double pq[2] = {call->ins->imm[0].f, call->ins->imm[1].f};
+    cpu->kernels->elementwise[call->op][GT_COMPUTE_F32][0](call->out->data, in[0], in[1], in[2], pq, count);
+    return true;
+}
+
+static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
+{
+    if (elementwise_small(cpu, call))
+        return GT_OK;
+    gt_compute compute = compute_of(call->op, call->compute);
+    const void *in[3] = {NULL, NULL, NULL};
+    scalar value[3];
+    unsigned constants;
+    if (find_direct(cpu, call, compute, in, value, &constants))
+        return elementwise_direct(cpu, call, compute, in, constants);
+    return elementwise_general(cpu, call, compute);
+}
+
+/*
+ * A compute dtype narrower than the kernels' types: the kernels' extra bits are dropped when the result is stored,
+ * but a single value of a wider dtype (only those do not take part in promotion, besides integers among halves, which
+ * elementwise_general rounds) must lose its own before it is used.
+ */
+static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
+{
+    gt_compute compute = compute_of(call->op, call->compute);
+    const gt_view *in[3];
+    gt_view narrow[3];
+    scalar wide, value[3];
+    for (unsigned k = 0; k < call->operands; k++) {
+        const gt_view *view = in[k] = call->in[k];
+        if (view->meta.numel != 1 || view->meta.dtype == call->compute)
+            continue;
+        gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, view->data, 1, 1, &wide);
+        gt__cpu_store_tile(cpu, compute, call->compute, &wide, &value[k], 1, 1);
+        narrow[k] = *view;
+        narrow[k].data = &value[k];
+        narrow[k].meta.dtype = (uint8_t)call->compute;
+        in[k] = &narrow[k];
+    }
+    gt_call with_narrow = *call;
+    with_narrow.in = in;
+    return elementwise(cpu, &with_narrow);
+}
+
+gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call)
+{
+    gt_cpu *cpu = gt__cpu(engine);
+    if (call->out->meta.numel == 0)
+        return GT_OK;
+    bool full = call->compute == GT_FLOAT32 || call->compute == GT_FLOAT64 || call->compute == GT_INT64 ||
+                call->compute == GT_INT32;
+    return full ? elementwise(cpu, call) : elementwise_narrow(cpu, call);
+}

@@ -1,0 +1,190 @@
+/*
+ * kernels_pool_template.h: pooling of one plane, for one compute type. Included by kernels_template.h alone; kernels.h says
+ * what the arguments mean, pool.c makes them.
+ *
+ * Output rows are built tap by tap, so that the inner loops run along a row and become vectors; a stride of 1
+ * or 2 is a constant to the compiler.
+ */
+
+/* best and arg: one row; `row` is where this row of x is in the plane. */
+static inline __attribute__((always_inline)) void KERNEL(max_tap)(const T *x, int64_t count, int64_t stride,
+                                                                  int32_t at, T *best, int32_t *arg)
+{
+    if (!arg) {
+        INDEPENDENT
+        for (int64_t o = 0; o < count; o++) {
+            T value = x[o * stride];
+            best[o] = value > best[o] || value != value ? value : best[o];
+        }
+        return;
+    }
+    INDEPENDENT
+    for (int64_t o = 0; o < count; o++) {
+        T value = x[o * stride];
+        bool take = (value > best[o]) | (value != value) | (arg[o] < 0);
+        best[o] = take ? value : best[o];
+        arg[o] = take ? at + (int32_t)(o * stride) : arg[o];
+    }
+}
+
+static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_axis *w, const T *x, int64_t row,
+                                                                  T *best, int32_t *arg)
+{
+    for (int64_t k = 0; w->even && k < w->taps; k++) {
+        int64_t low = w->low[k], count = w->high[k] - low, at = row + w->start[k] + low * w->stride;
+        int32_t *places = arg ? arg + low : NULL;
+        if (w->stride == 1)
+            KERNEL(max_tap)(x + at, count, 1, (int32_t)at, best + low, places);
+        else if (w->stride == 2)
+            KERNEL(max_tap)(x + at, count, 2, (int32_t)at, best + low, places);
+        else
+            KERNEL(max_tap)(x + at, count, w->stride, (int32_t)at, best + low, places);
+    }
+    for (int64_t o = 0; !w->even && o < w->out; o++)
+        for (int64_t i = w->begin[o]; i < w->end[o]; i += w->step)
+            KERNEL(max_tap)(x + row + i, 1, 1, (int32_t)(row + i), best + o, arg ? arg + o : NULL);
+}
+
+/* Rows of x that belong to each row of windows, whatever is done with them. */
+#define EACH_ROW(axes, statement)                                                                                 \
+    do {                                                                                                          \
+        const gt_pool_axis *depth_ = &(axes)[0], *height_ = &(axes)[1];                                           \
+        for (int64_t i_ = depth_->begin[d]; i_ < depth_->end[d]; i_ += depth_->step)                              \
+            for (int64_t j_ = height_->begin[h]; j_ < height_->end[h]; j_ += height_->step) {                     \
+                int64_t row = (i_ * height_->in + j_) * (axes)[2].in;                                             \
+                statement;                                                                                        \
+            }                                                                                                     \
+    } while (0)
+
+/* Windows of 2, two apart, without padding: what most networks have. */
+static bool KERNEL(pairs)(const gt_pool_axis *a)
+{
+    return a->even && a->stride == 2 && a->taps == 2 && a->start[0] == 0 && a->start[1] == 1 &&
+           a->high[1] == a->out;
+}
+
+/* A row of 2x2 windows, from two rows of x. */
+static inline __attribute__((always_inline)) void KERNEL(max_pairs)(const T *x, int64_t row, int64_t below,
+                                                                    int64_t count, T *best, int32_t *arg)
+{
+    const int64_t places[] = {row, row + 1, below, below + 1};
+    INDEPENDENT
+    for (int64_t o = 0; o < count; o++) {
+        T most = x[row + 2 * o];
+        int32_t at = (int32_t)(row + 2 * o);
+        for (int k = 1; k < 4; k++) {
+            T value = x[places[k] + 2 * o];
+            bool take = (value > most) | (value != value);
+            most = take ? value : most;
+            at = take ? (int32_t)(places[k] + 2 * o) : at;
+        }
+        best[o] = most;
+        if (arg)
+            arg[o] = at;
+    }
+}
+
+static void KERNEL(pool_max_pairs)(const gt_pool_axis *axes, const T *x, T *best, int32_t *arg)
+{
+    int64_t in = axes[2].in, out = axes[2].out;
+    for (int64_t h = 0; h < axes[1].out; h++)
+        if (arg)
+            KERNEL(max_pairs)(x, 2 * h * in, (2 * h + 1) * in, out, best + h * out, arg + h * out);
+        else
+            KERNEL(max_pairs)(x, 2 * h * in, (2 * h + 1) * in, out, best + h * out, NULL);
+}
+
+static void KERNEL(pool_max)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg)
+{
+    T *to = best;
+    int64_t width = axes[2].out;
+    if (axes[0].in == 1 && axes[0].out == 1 && axes[0].taps == 1 && KERNEL(pairs)(&axes[1]) &&
+        KERNEL(pairs)(&axes[2])) {
+        KERNEL(pool_max_pairs)(axes, x, best, arg);
+        return;
+    }
+    for (int64_t d = 0; d < axes[0].out; d++)
+        for (int64_t h = 0; h < axes[1].out; h++, to += width) {
+            for (int64_t o = 0; o < width; o++)
+                to[o] = LEAST;
+            for (int64_t o = 0; arg && o < width; o++)
+                arg[o] = -1;
+            if (arg)
+                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, arg));
+            else
+                EACH_ROW(axes, KERNEL(max_row)(&axes[2], x, row, to, NULL));
+            arg = arg ? arg + width : NULL;
+        }
+}
+
+static inline __attribute__((always_inline)) void KERNEL(sum_tap)(const T *x, int64_t count, int64_t stride,
+                                                                  T *sum)
+{
+    INDEPENDENT
+    for (int64_t o = 0; o < count; o++)
+        sum[o] += x[o * stride];
+}
+
+static inline void KERNEL(sum_row)(const gt_pool_axis *w, const T *x, T *sum)
+{
+    for (int64_t k = 0; w->even && k < w->taps; k++) {
+        int64_t low = w->low[k], count = w->high[k] - low;
+        const T *from = x + w->start[k] + low * w->stride;
+        if (w->stride == 1)
+            KERNEL(sum_tap)(from, count, 1, sum + low);
+        else if (w->stride == 2)
+            KERNEL(sum_tap)(from, count, 2, sum + low);
+        else
+            KERNEL(sum_tap)(from, count, w->stride, sum + low);
+    }
+    for (int64_t o = 0; !w->even && o < w->out; o++)
+        for (int64_t i = w->begin[o]; i < w->end[o]; i += w->step)
+            sum[o] += x[i];
+}
+
+static void KERNEL(pool_sum)(const gt_pool_axis *axes, const void *x, void *y)
+{
+    T *to = y;
+    int64_t width = axes[2].out;
+    for (int64_t d = 0; d < axes[0].out; d++)
+        for (int64_t h = 0; h < axes[1].out; h++, to += width) {
+            for (int64_t o = 0; o < width; o++)
+                to[o] = 0;
+            EACH_ROW(axes, KERNEL(sum_row)(&axes[2], (const T *)x + row, to));
+        }
+}
+
+static inline __attribute__((always_inline)) void KERNEL(spread_tap)(T *x, int64_t count, int64_t stride,
+                                                                     const T *y)
+{
+    INDEPENDENT
+    for (int64_t o = 0; o < count; o++)
+        x[o * stride] += y[o];
+}
+
+static inline void KERNEL(spread_row)(const gt_pool_axis *w, T *x, const T *y)
+{
+    for (int64_t k = 0; w->even && k < w->taps; k++) {
+        int64_t low = w->low[k], count = w->high[k] - low;
+        T *to = x + w->start[k] + low * w->stride;
+        if (w->stride == 1)
+            KERNEL(spread_tap)(to, count, 1, y + low);
+        else if (w->stride == 2)
+            KERNEL(spread_tap)(to, count, 2, y + low);
+        else
+            KERNEL(spread_tap)(to, count, w->stride, y + low);
+    }
+    for (int64_t o = 0; !w->even && o < w->out; o++)
+        for (int64_t i = w->begin[o]; i < w->end[o]; i += w->step)
+            x[i] += y[o];
+}
+
+static void KERNEL(pool_spread)(const gt_pool_axis *axes, void *x, const void *y)
+{
+    const T *from = y;
+    for (int64_t d = 0; d < axes[0].out; d++)
+        for (int64_t h = 0; h < axes[1].out; h++, from += axes[2].out)
+            EACH_ROW(axes, KERNEL(spread_row)(&axes[2], (T *)x + row, from));
+}
+
+#undef EACH_ROW

@@ -1,0 +1,448 @@
+/*
+ * kernels_template.h: the inner loops for one compute type; kernels.c includes it once for each.
+ *
+ * The includer defines T (the compute type), STORED (what it is in memory), ACCUMULATOR (what reductions of it accumulate in), SUFFIX, LEAST and
+ * MOST (the ends of T's range), TO_COMPUTE(value) (any number as T), INTEGER (1 where rows of types FLT do not exist,
+ * and those of BITS and INT do), FOLDS (0: elementwise only) and, where the machine has them, NATIVE_MAX and NATIVE_MIN
+ * of two vectors, which hand NaN on.
+ */
+
+#define KERNEL(name) GLUE(name, SUFFIX)
+
+typedef T KERNEL(vector) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)), may_alias));
+#define VECTOR KERNEL(vector)
+#define LANES ((int)(VECTOR_BYTES / sizeof(T)))
+
+/* ---- elementwise: one loop for each row of the op table and each choice of constant operands -------------- */
+
+#define LOOP(suffix, OUT, expr, constants, variables)                                                             \
+    static void KERNEL(suffix)(void *out, const void *xs, const void *ys, const void *zs, const double *pq,       \
+                               int64_t count)                                                                     \
+    {                                                                                                             \
+        UNUSED(ys), UNUSED(zs), UNUSED(pq);                                                                       \
+        constants;                                                                                                \
+        INDEPENDENT for (int64_t i = 0; i < count; i++)                                                           \
+        {                                                                                                         \
+            variables;                                                                                            \
+            ((OUT *)out)[i] = (OUT)(expr);                                                                        \
+        }                                                                                                         \
+    }
+#define VARIABLE(v) const T v = ((const STORED *)v##s)[i]
+#define CONSTANT(v) const T v = *(const STORED *)v##s
+
+#define UNARY_LOOPS(name, OUT, expr) LOOP(name, OUT, expr, , VARIABLE(x))
+#define NUMBERS                                                                                                   \
+    const T p = KERNEL(from_double)(pq[0]), q = KERNEL(from_double)(pq[1]);                                       \
+    UNUSED(p), UNUSED(q)
+#define UNARY_PQ_LOOPS(name, OUT, expr) LOOP(name, OUT, expr, NUMBERS, VARIABLE(x))
+#define BINARY_LOOPS(name, OUT, expr)                                                                             \
+    LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y))                                                             \
+    LOOP(name##_x, OUT, expr, CONSTANT(x), VARIABLE(y))                                                           \
+    LOOP(name##_y, OUT, expr, CONSTANT(y), VARIABLE(x))
+#define BINARY_PQ_LOOPS(name, OUT, expr)                                                                          \
+    LOOP(name, OUT, expr, NUMBERS, VARIABLE(x); VARIABLE(y))                                                      \
+    LOOP(name##_x, OUT, expr, NUMBERS; CONSTANT(x), VARIABLE(y))                                                  \
+    LOOP(name##_y, OUT, expr, NUMBERS; CONSTANT(y), VARIABLE(x))
+#define TERNARY_LOOPS(name, OUT, expr)                                                                            \
+    LOOP(name, OUT, expr, , VARIABLE(x); VARIABLE(y); VARIABLE(z))                                                \
+    LOOP(name##_y, OUT, expr, CONSTANT(y), VARIABLE(x); VARIABLE(z))                                              \
+    LOOP(name##_z, OUT, expr, CONSTANT(z), VARIABLE(x); VARIABLE(y))                                              \
+    LOOP(name##_yz, OUT, expr, CONSTANT(y); CONSTANT(z), VARIABLE(x))
+
+#define LOOPS_NUM(FORM, name, expr) FORM(name, STORED, expr)
+#define LOOPS_ARITH(FORM, name, expr) FORM(name, STORED, expr)
+#define LOOPS_BOOL(FORM, name, expr) FORM(name, uint8_t, expr)
+#if INTEGER
+#define LOOPS_FLT(FORM, name, expr)
+#define LOOPS_BITS(FORM, name, expr) FORM(name, STORED, expr)
+#else
+#define LOOPS_FLT(FORM, name, expr) FORM(name, STORED, expr)
+#define LOOPS_BITS(FORM, name, expr)
+#endif
+#define LOOPS_INT LOOPS_BITS
+
+#define UNARY(name, types, expr, grad) LOOPS_##types(UNARY_LOOPS, name, expr)
+#define UNARY_PQ(name, types, expr, grad) LOOPS_##types(UNARY_PQ_LOOPS, name, expr)
+#define BINARY(name, types, expr, grad) LOOPS_##types(BINARY_LOOPS, name, expr)
+#define BINARY_PQ(name, types, expr, grad) LOOPS_##types(BINARY_PQ_LOOPS, name, expr)
+#define TERNARY(name, types, expr, grad) LOOPS_##types(TERNARY_LOOPS, name, expr)
+#include "core/ops.def"
+LOOP(cube, STORED, x *x *x, , VARIABLE(x))
+
+/* ---- tiles: gather and convert, convert and store ---------------------------------------------------------- */
+
+#define TILES(name, dtype, type)                                                                                  \
+    static void KERNEL(load_##name)(void *tile, const void *from, int64_t stride, int64_t count)                  \
+    {                                                                                                             \
+        const type *source = from;                                                                                \
+        STORED *target = tile;                                                                                    \
+        if (stride == 1)                                                                                          \
+            INDEPENDENT for (int64_t i = 0; i < count; i++) target[i] = TO_COMPUTE(gt__load_##name(source[i]));   \
+        else                                                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                                   \
+                target[i] = TO_COMPUTE(gt__load_##name(source[i * stride]));                                      \
+    }                                                                                                             \
+    static void KERNEL(store_##name)(void *to, int64_t stride, const void *tile, int64_t count)                   \
+    {                                                                                                             \
+        const STORED *source = tile;                                                                              \
+        type *target = to;                                                                                        \
+        if (stride == 1)                                                                                          \
+            INDEPENDENT for (int64_t i = 0; i < count; i++) target[i] = GT_STORE_FROM(name, source[i]);           \
+        else                                                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                                   \
+                target[i * stride] = GT_STORE_FROM(name, source[i]);                                              \
+    }
+GT_STORED_TYPES(TILES)
+
+#if FOLDS
+/* ---- reductions -------------------------------------------------------------------------------------------- */
+
+/* step_<fold>(a, x, c): a with one more element x (c: the center); works on T and, but for any/all, on vectors. */
+#if defined(NATIVE_MAX)
+static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x)
+{
+    return NATIVE_MAX(a, x);
+}
+static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
+{
+    return NATIVE_MIN(a, x);
+}
+#else
+static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x)
+{
+    __typeof__(a < x) take = (x > a) | (x != x);
+    return (VECTOR)(((__typeof__(take))x & take) | ((__typeof__(take))a & ~take));
+}
+
+static inline VECTOR KERNEL(vector_min)(VECTOR a, VECTOR x)
+{
+    __typeof__(a < x) take = (x < a) | (x != x);
+    return (VECTOR)(((__typeof__(take))x & take) | ((__typeof__(take))a & ~take));
+}
+#endif
+
+static inline VECTOR KERNEL(vector_abs)(VECTOR x)
+{
+    __typeof__(x < x) negative = x < 0;
+    return (VECTOR)(((__typeof__(negative))-x & negative) | ((__typeof__(negative))x & ~negative));
+}
+
+#define VECTOR_STEP_sum(a, x, c) ((a) + (x))
+#define VECTOR_STEP_prod(a, x, c) ((a) * (x))
+#define VECTOR_STEP_max(a, x, c) KERNEL(vector_max)(a, x)
+#define VECTOR_STEP_min(a, x, c) KERNEL(vector_min)(a, x)
+#define VECTOR_STEP_nan_max(a, x, c) KERNEL(vector_max)(a, x)
+#define VECTOR_STEP_nan_min(a, x, c) KERNEL(vector_min)(a, x)
+#define VECTOR_STEP_squares(a, x, c) ((a) + ((x) - (c)) * ((x) - (c)))
+#define VECTOR_STEP_abs(a, x, c) ((a) + KERNEL(vector_abs)(x))
+#define VECTOR_STEP_abs_max(a, x, c) KERNEL(vector_max)(a, KERNEL(vector_abs)(x))
+#define VECTOR_STEP_abs_min(a, x, c) KERNEL(vector_min)(a, KERNEL(vector_abs)(x))
+#define VECTOR_MERGE_sum(a, b) ((a) + (b))
+#define VECTOR_MERGE_prod(a, b) ((a) * (b))
+#define VECTOR_MERGE_max(a, b) KERNEL(vector_max)(a, b)
+#define VECTOR_MERGE_min(a, b) KERNEL(vector_min)(a, b)
+#define VECTOR_MERGE_nan_max(a, b) KERNEL(vector_max)(a, b)
+#define VECTOR_MERGE_nan_min(a, b) KERNEL(vector_min)(a, b)
+#define VECTOR_MERGE_squares(a, b) ((a) + (b))
+#define VECTOR_MERGE_abs(a, b) ((a) + (b))
+#define VECTOR_MERGE_abs_max(a, b) KERNEL(vector_max)(a, b)
+#define VECTOR_MERGE_abs_min(a, b) KERNEL(vector_min)(a, b)
+
+#define STEP_sum(a, x, c) ((a) + (x))
+#define STEP_prod(a, x, c) ((a) * (x))
+#define STEP_max(a, x, c) MAXIMUM(x, a)
+#define STEP_min(a, x, c) MINIMUM(x, a)
+#define STEP_nan_max(a, x, c) MAXIMUM(x, a)
+#define STEP_nan_min(a, x, c) MINIMUM(x, a)
+#define STEP_any(a, x, c) ((T)(((a) != 0) | ((x) != 0)))
+#define STEP_all(a, x, c) ((T)(((a) != 0) & ((x) != 0)))
+#define STEP_squares(a, x, c) ((a) + ((x) - (c)) * ((x) - (c)))
+#define STEP_abs(a, x, c) ((a) + ABS(x))
+#define STEP_abs_max(a, x, c) MAXIMUM(ABS(x), a)
+#define STEP_abs_min(a, x, c) MINIMUM(ABS(x), a)
+#define STEP_nonzero(a, x, c) ((a) + (T)((x) != 0))
+#define STEP_powers(a, x, c) ((a) + POW(ABS(x), c))
+#define STEP_exps(a, x, c) ((a) + EXP((x) - (c)))
+
+#define MERGE_sum(a, b) ((a) + (b))
+#define MERGE_prod(a, b) ((a) * (b))
+#define MERGE_max(a, b) MAXIMUM(b, a)
+#define MERGE_min(a, b) MINIMUM(b, a)
+#define MERGE_nan_max(a, b) MAXIMUM(b, a)
+#define MERGE_nan_min(a, b) MINIMUM(b, a)
+#define MERGE_any(a, b) (((a) != 0) | ((b) != 0))
+#define MERGE_all(a, b) (((a) != 0) & ((b) != 0))
+#define MERGE_squares(a, b) ((a) + (b))
+#define MERGE_abs(a, b) ((a) + (b))
+#define MERGE_abs_max(a, b) MAXIMUM(b, a)
+#define MERGE_abs_min(a, b) MINIMUM(b, a)
+#define MERGE_nonzero(a, b) ((a) + (b))
+#define MERGE_powers(a, b) ((a) + (b))
+#define MERGE_exps(a, b) ((a) + (b))
+
+/* What a loop over a row in steps of ROW_VECTORS will want soon. */
+#define PREFETCH_ROW(x)                                                                                           \
+    do                                                                                                            \
+        for (int line = 0; line < ROW_VECTORS * VECTOR_BYTES; line += 64)                                         \
+            __builtin_prefetch((const char *)(x) + ROW_AHEAD + line);                                             \
+    while (0)
+
+/*
+ * A row is folded in blocks: several vectors of partial results inside a block, the accumulator (wider than float)
+ * across blocks. The partial sums stay short, so the error does not grow with the length of the row.
+ */
+#define FOLD_ROW(fold, first)                                                                                     \
+    static T KERNEL(block_##fold)(const T *x, int64_t count, T c)                                                 \
+    {                                                                                                             \
+        UNUSED(c);                                                                                                \
+        T result = first;                                                                                         \
+        int64_t i = 0;                                                                                            \
+        if (count >= ROW_VECTORS * LANES) {                                                                       \
+            VECTOR part[ROW_VECTORS];                                                                             \
+            for (int v = 0; v < ROW_VECTORS; v++)                                                                 \
+                part[v] = (VECTOR){0} + (T)(first);                                                               \
+            for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES) {                                  \
+                PREFETCH_ROW(x + i);                                                                              \
+                for (int v = 0; v < ROW_VECTORS; v++)                                                             \
+                    part[v] = VECTOR_STEP_##fold(part[v], *(const VECTOR *)(x + i + v * LANES), c);               \
+            }                                                                                                     \
+            for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                                 \
+                for (int v = 0; v < half; v++)                                                                    \
+                    part[v] = VECTOR_MERGE_##fold(part[v], part[v + half]);                                       \
+            for (int lane = 0; lane < LANES; lane++)                                                              \
+                result = MERGE_##fold(result, part[0][lane]);                                                     \
+        }                                                                                                         \
+        for (; i < count; i++)                                                                                    \
+            result = STEP_##fold(result, x[i], c);                                                                \
+        return result;                                                                                            \
+    }
+#define BLOCKS(fold)                                                                                              \
+    static void KERNEL(row_##fold)(void *accumulator, const void *xs, int64_t count, const double *center)        \
+    {                                                                                                             \
+        ACCUMULATOR total = *(ACCUMULATOR *)accumulator;                                                          \
+        const T *x = xs;                                                                                          \
+        T c = center ? (T)*center : 0;                                                                            \
+        for (int64_t i = 0; i < count; i += ROW_BLOCK) {                                                          \
+            int64_t block = count - i < ROW_BLOCK ? count - i : ROW_BLOCK;                                        \
+            ACCUMULATOR part = (ACCUMULATOR)KERNEL(block_##fold)(x + i, block, c);                                \
+            total = MERGE_##fold(total, part);                                                                    \
+        }                                                                                                         \
+        *(ACCUMULATOR *)accumulator = total;                                                                      \
+    }
+FOLD_ROW(sum, 0)
+FOLD_ROW(prod, 1)
+BLOCKS(sum)
+BLOCKS(prod)
+#if defined(NATIVE_MAX)
+FOLD_ROW(max, LEAST)
+FOLD_ROW(min, MOST)
+#else
+FOLD_ROW(nan_max, LEAST)
+FOLD_ROW(nan_min, MOST)
+
+/*
+ * The extreme of a block, quickly: without a thought for NaN, which the sum of the block tells of: it is no number either.
+ * (Nor is that of two infinities, or of too large numbers: then the careful loop finds none.)
+ */
+#define EXTREME_ROW(fold, first, compare)                                                                         \
+    static T KERNEL(block_##fold)(const T *x, int64_t count, T c)                                                 \
+    {                                                                                                             \
+        T result = first, total;                                                                                  \
+        int64_t i = 0;                                                                                            \
+        VECTOR part[ROW_VECTORS], sum[4] = {0};                                                                   \
+        for (int v = 0; v < ROW_VECTORS; v++)                                                                     \
+            part[v] = (VECTOR){0} + (T)(first);                                                                   \
+        for (; i + ROW_VECTORS * LANES <= count; i += ROW_VECTORS * LANES) {                                      \
+            PREFETCH_ROW(x + i);                                                                                  \
+            for (int v = 0; v < ROW_VECTORS; v++) {                                                               \
+                VECTOR y = *(const VECTOR *)(x + i + v * LANES);                                                  \
+                __typeof__(y compare y) take = y compare part[v];                                                 \
+                part[v] = (VECTOR)(((__typeof__(take))y & take) | ((__typeof__(take))part[v] & ~take));           \
+                sum[v % 4] += y;                                                                                  \
+            }                                                                                                     \
+        }                                                                                                         \
+        for (int half = ROW_VECTORS / 2; half > 0; half /= 2)                                                     \
+            for (int v = 0; v < half; v++) {                                                                      \
+                __typeof__(*part compare * part) take = part[v + half] compare part[v];                           \
+                part[v] =                                                                                         \
+                    (VECTOR)(((__typeof__(take))part[v + half] & take) | ((__typeof__(take))part[v] & ~take));    \
+            }                                                                                                     \
+        total = 0;                                                                                                \
+        sum[0] += sum[1] + (sum[2] + sum[3]);                                                                     \
+        for (int lane = 0; lane < LANES; lane++) {                                                                \
+            total += sum[0][lane];                                                                                \
+            result = part[0][lane] compare result ? part[0][lane] : result;                                       \
+        }                                                                                                         \
+        for (; i < count; i++) {                                                                                  \
+            result = x[i] compare result ? x[i] : result;                                                         \
+            total += x[i];                                                                                        \
+        }                                                                                                         \
+        return total == total ? result : KERNEL(block_nan_##fold)(x, count, c);                                   \
+    }
+EXTREME_ROW(max, LEAST, >)
+EXTREME_ROW(min, MOST, <)
+#endif
+BLOCKS(max)
+BLOCKS(min)
+FOLD_ROW(squares, 0)
+BLOCKS(squares)
+#if !INTEGER
+FOLD_ROW(abs, 0)
+FOLD_ROW(abs_max, 0)
+FOLD_ROW(abs_min, MOST)
+BLOCKS(abs)
+BLOCKS(abs_max)
+BLOCKS(abs_min)
+
+/* The sum of a function: of a tile of its values. */
+#define SUM_ROW(name, value)                                                                                      \
+    static void KERNEL(row_##name)(void *accumulator, const void *xs, int64_t count, const double *center)        \
+    {                                                                                                             \
+        T tile[GT_TILE], c = center ? (T)*center : 0;                                                             \
+        UNUSED(c);                                                                                                \
+        for (const T *x = xs; count > 0; x += GT_TILE, count -= GT_TILE) {                                        \
+            int64_t part = count < GT_TILE ? count : GT_TILE;                                                     \
+            INDEPENDENT for (int64_t i = 0; i < part; i++) tile[i] = value;                                       \
+            *(double *)accumulator += (double)KERNEL(block_sum)(tile, part, 0);                                   \
+        }                                                                                                         \
+    }
+SUM_ROW(nonzero, (T)(x[i] != 0))
+SUM_ROW(powers, POW(ABS(x[i]), c))
+SUM_ROW(exps, EXP(x[i] - c))
+#endif
+
+static void KERNEL(row_any)(void *accumulator, const void *xs, int64_t count, const double *center)
+{
+    const T *x = xs;
+    int found = 0;
+    UNUSED(center);
+    for (int64_t i = 0; i < count; i++)
+        found |= x[i] != 0;
+    *(ACCUMULATOR *)accumulator = MERGE_any(*(ACCUMULATOR *)accumulator, found);
+}
+
+static void KERNEL(row_all)(void *accumulator, const void *xs, int64_t count, const double *center)
+{
+    const T *x = xs;
+    int missing = 0;
+    UNUSED(center);
+    for (int64_t i = 0; i < count; i++)
+        missing |= x[i] == 0;
+    *(ACCUMULATOR *)accumulator = MERGE_all(*(ACCUMULATOR *)accumulator, !missing);
+}
+
+/* Columns: rows stream through a tile of partial results, four at a time; the accumulators see one row in 64. */
+#define FOLD_COLUMN(fold, first)                                                                                  \
+    static void KERNEL(column_##fold)(void *accumulator, const void *xs, int64_t stride, int64_t rows,            \
+                                      int64_t count, const double *center)                                        \
+    {                                                                                                             \
+        T part[GT_TILE], c[GT_TILE];                                                                              \
+        ACCUMULATOR *total = accumulator;                                                                         \
+        const T *x = xs;                                                                                          \
+        UNUSED(c);                                                                                                \
+        for (int64_t j = 0; j < count; j++)                                                                       \
+            c[j] = center ? (T)center[j] : 0;                                                                     \
+        while (rows > 0) {                                                                                        \
+            int64_t block = rows < COLUMN_BLOCK ? rows : COLUMN_BLOCK;                                            \
+            rows -= block;                                                                                        \
+            for (int64_t j = 0; j < count; j++)                                                                   \
+                part[j] = first;                                                                                  \
+            for (; block >= 4; block -= 4, x += 4 * stride)                                                       \
+                INDEPENDENT for (int64_t j = 0; j < count; j++)                                                   \
+                {                                                                                                 \
+                    T a = STEP_##fold(part[j], x[j], c[j]);                                                       \
+                    T b = STEP_##fold(a, x[j + stride], c[j]);                                                    \
+                    T d = STEP_##fold(b, x[j + 2 * stride], c[j]);                                                \
+                    part[j] = STEP_##fold(d, x[j + 3 * stride], c[j]);                                            \
+                }                                                                                                 \
+            for (; block > 0; block--, x += stride)                                                               \
+                INDEPENDENT for (int64_t j = 0; j < count; j++) part[j] = STEP_##fold(part[j], x[j], c[j]);       \
+            INDEPENDENT for (int64_t j = 0; j < count; j++) total[j] =                                            \
+                MERGE_##fold(total[j], (ACCUMULATOR)part[j]);                                                     \
+        }                                                                                                         \
+    }
+FOLD_COLUMN(sum, 0)
+FOLD_COLUMN(prod, 1)
+FOLD_COLUMN(max, LEAST)
+FOLD_COLUMN(min, MOST)
+FOLD_COLUMN(any, 0)
+FOLD_COLUMN(all, 1)
+FOLD_COLUMN(squares, 0)
+#if !INTEGER
+FOLD_COLUMN(abs, 0)
+FOLD_COLUMN(abs_max, 0)
+FOLD_COLUMN(abs_min, MOST)
+FOLD_COLUMN(nonzero, 0)
+FOLD_COLUMN(powers, 0)
+FOLD_COLUMN(exps, 0)
+#endif
+
+/* Blocks are searched whole, without a way out in the middle, so that the search is vector code too. */
+static int64_t KERNEL(find)(const T *x, int64_t count, T value)
+{
+    enum { SEARCH_BLOCK = 64 };
+    int64_t i = 0;
+    for (; i + SEARCH_BLOCK <= count; i += SEARCH_BLOCK) {
+        int found = 0;
+        for (int j = 0; j < SEARCH_BLOCK; j++)
+            found |= (x[i + j] == value) | ((value != value) & (x[i + j] != x[i + j]));
+        if (found)
+            break;
+    }
+    for (; i < count - 1; i++)
+        if (x[i] == value || (value != value && x[i] != x[i]))
+            break;
+    return i;
+}
+
+static int64_t KERNEL(argmax)(const void *xs, int64_t count)
+{
+    const T *x = xs;
+    return KERNEL(find)(x, count, KERNEL(block_max)(x, count, 0));
+}
+
+static int64_t KERNEL(argmin)(const void *xs, int64_t count)
+{
+    const T *x = xs;
+    return KERNEL(find)(x, count, KERNEL(block_min)(x, count, 0));
+}
+
+#include "engines/cpu/kernels_conv_template.h"
+#include "engines/cpu/kernels_pool_template.h"
+#endif
+
+#undef KERNEL
+#undef VECTOR
+#undef LANES
+#undef LOOP
+#undef VARIABLE
+#undef CONSTANT
+#undef UNARY_LOOPS
+#undef NUMBERS
+#undef UNARY_PQ_LOOPS
+#undef BINARY_LOOPS
+#undef BINARY_PQ_LOOPS
+#undef TERNARY_LOOPS
+#undef LOOPS_NUM
+#undef LOOPS_ARITH
+#undef LOOPS_BOOL
+#undef LOOPS_FLT
+#undef LOOPS_BITS
+#undef LOOPS_INT
+#undef TILES
+#undef FOLD_ROW
+#undef BLOCKS
+#undef EXTREME_ROW
+#undef NATIVE_MAX
+#undef NATIVE_MIN
+#undef FOLD_COLUMN
+#undef SUM_ROW
+#undef T
+#undef STORED
+#undef ACCUMULATOR
+#undef SUFFIX
+#undef LEAST
+#undef MOST
+#undef INTEGER
+#undef FOLDS
+#undef TO_COMPUTE

@@ -1,0 +1,34 @@
+/*
+ * lapack.h: the LAPACK routines that linalg.c calls, by their Fortran names: OpenBLAS exports those everywhere, and its
+ * C wrappers and headers only on some systems. Arguments are pointers; a character is followed by its length at the end of
+ * the list. Matrices are column-major, with the distance of two columns after each. info: 0, or what went wrong.
+ */
+#ifndef GT_ENGINES_CPU_LAPACK_H
+#define GT_ENGINES_CPU_LAPACK_H
+
+#include <stddef.h>
+
+#define LAPACK_ROUTINES(p, T)                                                                                     \
+    /* Cholesky; LU with pivots, the inverse and the solution from it. */                                         \
+    void p##potrf_(const char *uplo, const int *n, T *a, const int *lda, int *info, size_t);                      \
+    void p##getrf_(const int *m, const int *n, T *a, const int *lda, int *pivots, int *info);                     \
+    void p##getri_(const int *n, T *a, const int *lda, const int *pivots, T *work, const int *lwork, int *info);  \
+    void p##getrs_(const char *trans, const int *n, const int *nrhs, const T *a, const int *lda,                  \
+                   const int *pivots, T *b, const int *ldb, int *info, size_t);                                   \
+    /* Householder QR, and the matrix of its reflections. */                                                      \
+    void p##geqrf_(const int *m, const int *n, T *a, const int *lda, T *tau, T *work, const int *lwork,           \
+                   int *info);                                                                                    \
+    void p##orgqr_(const int *m, const int *n, const int *k, T *a, const int *lda, const T *tau, T *work,         \
+                   const int *lwork, int *info);                                                                  \
+    /* Singular values, and eigenvalues of symmetric matrices, both by divide and conquer. */                     \
+    void p##gesdd_(const char *jobz, const int *m, const int *n, T *a, const int *lda, T *s, T *u,                \
+                   const int *ldu, T *vt, const int *ldvt, T *work, const int *lwork, int *iwork, int *info,      \
+                   size_t);                                                                                       \
+    void p##syevd_(const char *jobz, const char *uplo, const int *n, T *a, const int *lda, T *w, T *work,         \
+                   const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
+
+LAPACK_ROUTINES(s, float)
+LAPACK_ROUTINES(d, double)
+#undef LAPACK_ROUTINES
+
+#endif

@@ -1,0 +1,236 @@
+/*
+ * linalg.c: linear algebra on batches of matrices, by the LAPACK that OpenBLAS carries.
+ *
+ * A call is planned once (sizes, LAPACK's own wishes for workspace), then each thread takes matrices of the batch: copies one
+ * in, calls LAPACK, writes the results out in the packed layout of core/linalg.h. linalg_template.h has the work on one
+ * matrix, in float and in double. LAPACK's matrices are column-major: where a row-major matrix can be handed over as
+ * its own transpose, it is. A matrix without a result (singular, not finite) fails the call; of several the first counts.
+ */
+#include "core/linalg.h"
+
+#include <cblas.h>
+#include <float.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/cpu/lapack.h"
+#include "engines/cpu/movement.h"
+
+/* Why a matrix has no result. */
+enum { SINGULAR = 1, SINGULAR_SYSTEM, NOT_POSITIVE, NOT_FINITE, NOT_CONVERGED };
+
+typedef struct linalg {
+    gt_cpu *cpu;
+    const gt_call *call;
+    gt_opcode op;
+    int m, n, k; /* a (m, n), k = min(m, n); SOLVE: b (n, k) */
+    int columns; /* of the packed result */
+    gt_vectors vectors;
+    bool upper, unit;
+    gt_loop batch; /* views: a, b */
+    int64_t row_stride[2], column_stride[2];
+    int64_t result; /* elements of one matrix's result */
+    /* Elements of workspace for one matrix: copies, LAPACK's own, integers. */
+    size_t area[3], work, integers;
+    _Atomic uint64_t
+        failure; /* of the first matrix that failed: number << 32 | info << 3 | reason; all ones: none */
+} linalg;
+
+/* One thread's workspace, cut up. */
+typedef struct workspace {
+    void *area[3], *work;
+    int *integers;
+} workspace;
+
+/* ---- failures ----------------------------------------------------------------------------------------------- */
+
+static uint64_t failure(int reason, int info)
+{
+    return (uint64_t)(info < 0 ? -info : info) << 3 | (unsigned)reason;
+}
+
+/* Keep the failure of the first matrix, whichever thread comes first. */
+static void keep_failure(linalg *s, int64_t matrix, uint64_t what)
+{
+    uint64_t mine = (uint64_t)matrix << 32 | what, known = s->failure;
+    while (mine < known && !atomic_compare_exchange_weak(&s->failure, &known, mine))
+        ;
+}
+
+/* In PyTorch's words. */
+static gt_err failed(const linalg *s)
+{
+    uint64_t what = s->failure;
+    if (what == UINT64_MAX)
+        return GT_OK;
+    char where[48] = "";
+    int info = (int)(what >> 3 & ((1u << 29) - 1));
+    if (s->call->in[0]->meta.rank > 2)
+        snprintf(where, sizeof where, "(Batch element %llu): ", (unsigned long long)(what >> 32));
+    switch (what & 7) {
+    case SINGULAR:
+        return gt__fail(GT_ERR_LINALG,
+                        "%sThe diagonal element %d is zero, the inversion could not be completed because "
+                        "the input matrix is singular.",
+                        where, info);
+    case SINGULAR_SYSTEM:
+        return gt__fail(GT_ERR_LINALG, "%sThe solver failed because the input matrix is singular.", where);
+    case NOT_POSITIVE:
+        return gt__fail(GT_ERR_LINALG,
+                        "%sThe factorization could not be completed because the input is not "
+                        "positive-definite (the leading minor of order %d is not positive-definite).",
+                        where, info);
+    case NOT_FINITE:
+        return gt__fail(GT_ERR_LINALG,
+                        "%sThe algorithm failed to converge because the input matrix contained non-finite "
+                        "values.",
+                        where);
+    default:
+        return gt__fail(GT_ERR_LINALG,
+                        "%sThe algorithm failed to converge because the input matrix is ill-conditioned or "
+                        "has too many repeated singular or eigenvalues (error code: %d).",
+                        where, info);
+    }
+}
+
+/* ---- one matrix, in both types ------------------------------------------------------------------------------ */
+
+#define T float
+#define NAME(name) name##_float
+#define LAPACK(name) s##name##_
+#define CBLAS(name) cblas_s##name
+#include "engines/cpu/linalg_template.h"
+
+#define T double
+#define NAME(name) name##_double
+#define LAPACK(name) d##name##_
+#define CBLAS(name) cblas_d##name
+#include "engines/cpu/linalg_template.h"
+
+/* ---- batches ------------------------------------------------------------------------------------------------ */
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static size_t workspace_bytes(const linalg *s, size_t size)
+{
+    size_t bytes = round_up(s->work * size) + round_up(s->integers * sizeof(int));
+    for (int k = 0; k < 3; k++)
+        bytes += round_up(s->area[k] * size);
+    return bytes;
+}
+
+static workspace workspace_cut(const linalg *s, size_t size, char *memory)
+{
+    workspace w;
+    for (int k = 0; k < 3; k++) {
+        w.area[k] = memory;
+        memory += round_up(s->area[k] * size);
+    }
+    w.work = memory;
+    w.integers = (int *)(memory + round_up(s->work * size));
+    return w;
+}
+
+typedef struct share {
+    linalg *s;
+    bool wide;
+    _Atomic bool no_memory;
+} share;
+
+static void run_matrices(void *context, int64_t begin, int64_t end)
+{
+    share *all = context;
+    linalg *s = all->s;
+    size_t size = all->wide ? sizeof(double) : sizeof(float);
+    void *memory;
+    if (gt__cpu_scratch(s->cpu, workspace_bytes(s, size), &memory) != GT_OK) {
+        all->no_memory = true;
+        return;
+    }
+    workspace w = workspace_cut(s, size, memory);
+    for (int64_t matrix = begin; matrix < end; matrix++) {
+        int64_t offset[GT_LOOP_VIEWS];
+        const char *from[2] = {NULL};
+        gt__loop_offsets(&s->batch, s->batch.rank, matrix, offset);
+        for (int k = 0; k < s->batch.views; k++)
+            from[k] = (const char *)s->call->in[k]->data + offset[k] * (int64_t)size;
+        char *to = (char *)s->call->out->data + matrix * s->result * (int64_t)size;
+        uint64_t what = all->wide
+                            ? run_double(s, &w, (const double *)from[0], (const double *)from[1], (double *)to)
+                            : run_float(s, &w, (const float *)from[0], (const float *)from[1], (float *)to);
+        if (what)
+            keep_failure(s, matrix, what);
+    }
+    free(memory);
+}
+
+/* The batch axes of an operand, and the strides of its matrices. */
+static void add_operand(linalg *s, int which)
+{
+    gt_view batch = *s->call->in[which];
+    unsigned rank = batch.meta.rank;
+    s->row_stride[which] = batch.stride[rank - 2];
+    s->column_stride[which] = batch.stride[rank - 1];
+    batch.meta.rank = (uint8_t)(rank - 2);
+    gt__loop_add(&s->batch, &batch);
+}
+
+/* The batch of results: their axes without those of one matrix. Returns its size. */
+static int64_t start_batch(linalg *s)
+{
+    gt_meta batch = s->call->out->meta;
+    unsigned drop = s->op == GT_OP_det ? 0 : s->op == GT_OP_slogdet ? 1 : 2;
+    int64_t matrices = 1;
+    batch.rank = (uint8_t)(batch.rank - drop);
+    for (unsigned axis = 0; axis < batch.rank; axis++)
+        matrices *= batch.shape[axis];
+    gt__loop_start(&s->batch, &batch);
+    for (unsigned k = 0; k < s->call->operands; k++)
+        add_operand(s, (int)k);
+    gt__loop_collapse(&s->batch);
+    return matrices;
+}
+
+gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
+{
+    const gt_meta *a = &call->in[0]->meta, *out = &call->out->meta;
+    bool solves = gt__op_table[call->op].form == GT_FORM_SOLVE, wide = a->dtype == GT_FLOAT64;
+    int64_t m = gt__rows(a), n = gt__columns(a), k = solves ? gt__columns(&call->in[1]->meta) : gt__min(m, n);
+    if (out->numel == 0)
+        return GT_OK;
+    if (m > INT32_MAX / 4 || n > INT32_MAX / 4 || k > INT32_MAX / 4)
+        return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
+                        (long long)n);
+    linalg s = {.cpu = gt__cpu(engine),
+                .call = call,
+                .op = call->op,
+                .m = (int)m,
+                .n = (int)n,
+                .k = (int)k,
+                .failure = UINT64_MAX};
+    int64_t matrices = start_batch(&s);
+    s.result = out->numel / matrices;
+    if (call->op == GT_OP_qr || call->op == GT_OP_svd || call->op == GT_OP_eigh) {
+        s.vectors = (gt_vectors)call->ins->imm[0].i;
+        s.columns = (int)gt__columns(out);
+        s.upper = call->ins->imm[1].i != 0;
+    }
+    if (call->op == GT_OP_solve_triangular) {
+        s.upper = call->ins->imm[0].i & GT_TRIANGLE_UPPER;
+        s.unit = call->ins->imm[0].i & GT_TRIANGLE_UNIT;
+    }
+    if (!(wide ? plan_double(&s) : plan_float(&s)))
+        return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
+                        (long long)n);
+    share all = {.s = &s, .wide = wide};
+    int64_t cost = gt__min((int64_t)1 << 40, m * n) * (k + 1); /* about as many multiplications */
+    gt__parallel_for(s.cpu->parallel, matrices, gt__grain(cost), run_matrices, &all);
+    return all.no_memory ? gt__fail(GT_ERR_MEMORY, "the worker has no memory for the workspace of %s",
+                                    gt__op_table[call->op].name)
+                         : failed(&s);
+}

@@ -1,0 +1,339 @@
+/*
+ * matmul.c: runs MATMUL, by OpenBLAS for floats and plain loops for integers.
+ *
+ * Every product is out (batch, m, n) = a (batch, m, k) @ b (batch, k, n); a 1-d operand is a single row or column.
+ * A matrix that BLAS can read (unit stride one way, any leading dimension the other) is used where it is, any
+ * other is copied first; half precision is computed in float32. OpenBLAS is told to stay on the calling thread:
+ * our threads divide batches, or the rows or columns of one product, between them. Read cpu.h first.
+ */
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/cpu/movement.h"
+
+enum {
+    SMALL_PRODUCT = 128 * 1024, /* multiplications not worth waking a thread for */
+    TINY_PRODUCT = 8 * 8 * 8,   /* multiplications below which a BLAS call costs more than a plain loop */
+    PIECE_ALIGNMENT = 8,        /* rows or columns: what BLAS kernels are built of */
+};
+
+/* One operand: its matrices lie `loop`'s offsets from data; element (i, j) is at i * row + j * column. */
+typedef struct matrix {
+    char *data;
+    int64_t rows, columns;
+    int64_t row, column; /* strides, in elements */
+    int64_t batch_stride[GT_MAX_RANK];
+    void *scratch; /* the copy, if one was made */
+} matrix;
+
+typedef struct product {
+    gt_cpu *cpu;
+    gt_compute compute;
+    size_t size; /* of an element */
+    int64_t m, n, k;
+    matrix a, b;
+    char *out;     /* contiguous (batch, m, n) */
+    gt_loop batch; /* views: a, b */
+    int64_t batches;
+    bool plain;     /* integers, and sizes beyond what BLAS counts to */
+    bool by_rows;   /* pieces are rows of the result, else columns */
+    int64_t piece;  /* rows or columns */
+    int64_t pieces; /* of each product */
+} product;
+
+/* A rectangle of one product: what one BLAS call computes. */
+typedef struct block {
+    int64_t m, n, k;
+    const char *a, *b;
+    char *out;
+} block;
+
+/* ---- operands ---------------------------------------------------------------------------------------------- */
+
+static int64_t at_least_one(int64_t value)
+{
+    return value > 1 ? value : 1;
+}
+
+/* An axis of size 1 is never walked: give it the stride that makes the matrix look regular. */
+static void settle_strides(matrix *x)
+{
+    if (x->columns == 1)
+        x->column = x->rows == 1 || x->row != 1 ? 1 : at_least_one(x->rows);
+    if (x->rows == 1)
+        x->row = x->column == 1 ? at_least_one(x->columns) : 1;
+}
+
+static bool readable(const matrix *x)
+{
+    return (x->column == 1 && x->row >= at_least_one(x->columns)) ||
+           (x->row == 1 && x->column >= at_least_one(x->rows));
+}
+
+/* The matrix at the end of a view; `column_vector` says what a 1-d operand is. */
+static void describe(matrix *x, const gt_view *view, bool column_vector)
+{
+    int rank = view->meta.rank;
+    const int64_t *shape = view->meta.shape, *stride = view->stride;
+    *x = (matrix){.data = view->data};
+    if (rank == 1) {
+        x->rows = column_vector ? shape[0] : 1;
+        x->columns = column_vector ? 1 : shape[0];
+        x->row = x->column = stride[0];
+    } else {
+        x->rows = shape[rank - 2];
+        x->columns = shape[rank - 1];
+        x->row = stride[rank - 2];
+        x->column = stride[rank - 1];
+    }
+    for (int axis = 0; axis < rank - 2; axis++)
+        x->batch_stride[axis] = stride[axis];
+    settle_strides(x);
+}
+
+/* Replace the operand by a contiguous copy of the given dtype; broadcast batch axes stay broadcast. */
+static gt_err copy_operand(product *p, matrix *x, const gt_view *view, gt_dtype dtype, bool column_vector)
+{
+    gt_view source = *view, copy;
+    for (int axis = 0; axis < (int)view->meta.rank - 2; axis++)
+        if (view->stride[axis] == 0 && view->meta.shape[axis] > 1)
+            source.meta.shape[axis] = 1;
+    source.contiguous = false;
+    GT_TRY(gt__meta_set(&source.meta, (gt_dtype)view->meta.dtype, view->meta.rank, source.meta.shape));
+    copy = source;
+    int64_t stride = 1;
+    for (int axis = (int)view->meta.rank - 1; axis >= 0; axis--) {
+        copy.stride[axis] = source.meta.shape[axis] == view->meta.shape[axis] ? stride : 0;
+        stride *= source.meta.shape[axis];
+    }
+    void *scratch = NULL;
+    GT_TRY(gt__cpu_scratch(p->cpu, (size_t)stride * gt__dtype_size(dtype), &scratch));
+    gt__cpu_copy_view(p->cpu, &source, dtype, scratch);
+    copy.data = scratch;
+    describe(x, &copy, column_vector);
+    x->scratch = scratch;
+    return GT_OK;
+}
+
+static gt_err prepare_operand(product *p, matrix *x, const gt_view *view, gt_dtype dtype, bool column_vector)
+{
+    describe(x, view, column_vector);
+    if (view->meta.dtype == dtype && (readable(x) || p->compute == GT_COMPUTE_I64))
+        return GT_OK;
+    return copy_operand(p, x, view, dtype, column_vector);
+}
+
+/* ---- one block --------------------------------------------------------------------------------------------- */
+
+/* Plain loops: integers (which wrap), and float products too small for BLAS. Four rows of b at a time. */
+#define PLAIN_PRODUCT(name, T)                                                                                    \
+    static void name(const product *p, const block *x)                                                            \
+    {                                                                                                             \
+        const int64_t n = x->n, k = x->k, row = p->b.row, column = p->b.column, step = p->a.column;               \
+        const T *a = (const T *)x->a;                                                                             \
+        T *restrict out = (T *)x->out;                                                                            \
+        for (int64_t i = 0; i < x->m; i++, a += p->a.row, out += p->n) {                                          \
+            const T *b = (const T *)x->b;                                                                         \
+            int64_t l = 0;                                                                                        \
+            for (int64_t j = 0; j < n; j++)                                                                       \
+                out[j] = 0;                                                                                       \
+            for (; l + 4 <= k && column == 1; l += 4, b += 4 * row) {                                             \
+                const T a0 = a[l * step], a1 = a[(l + 1) * step];                                                 \
+                const T a2 = a[(l + 2) * step], a3 = a[(l + 3) * step];                                           \
+                for (int64_t j = 0; j < n; j++)                                                                   \
+                    out[j] += a0 * b[j] + a1 * b[j + row] + a2 * b[j + 2 * row] + a3 * b[j + 3 * row];            \
+            }                                                                                                     \
+            for (; l < k; l++, b += row)                                                                          \
+                for (int64_t j = 0; j < n; j++)                                                                   \
+                    out[j] += a[l * step] * b[j * column];                                                        \
+        }                                                                                                         \
+    }
+PLAIN_PRODUCT(plain_product_f32, float)
+PLAIN_PRODUCT(plain_product_f64, double)
+PLAIN_PRODUCT(plain_product_i64, uint64_t)
+
+typedef struct layout {
+    CBLAS_TRANSPOSE transpose;
+    blasint leading;
+} layout;
+
+static layout layout_of(const matrix *x)
+{
+    bool plain = x->column == 1 && x->row >= at_least_one(x->columns);
+    return plain ? (layout){.transpose = CblasNoTrans, .leading = (blasint)x->row}
+                 : (layout){.transpose = CblasTrans, .leading = (blasint)x->column};
+}
+
+/* out (m, 1) = a (m, k) @ b (k, 1), or out (1, n) = a (1, k) @ b (k, n), which is b's transpose times a. */
+static void vector_product(const product *p, const block *x)
+{
+    bool column = x->n == 1;
+    layout l = layout_of(column ? &p->a : &p->b);
+    bool plain = (l.transpose == CblasNoTrans) == column;
+    CBLAS_TRANSPOSE transpose = plain ? CblasNoTrans : CblasTrans;
+    /* The stored matrix, row-major: (results, k) if plain, (k, results) if transposed. */
+    int64_t results = column ? x->m : x->n;
+    blasint rows = (blasint)(plain ? results : x->k), columns = (blasint)(plain ? x->k : results);
+    blasint step = (blasint)(column ? p->b.row : p->a.column), out_step = (blasint)(column ? p->n : 1);
+    const void *matrix_data = column ? x->a : x->b, *vector = column ? x->b : x->a;
+    if (p->compute == GT_COMPUTE_F32)
+        cblas_sgemv(CblasRowMajor, transpose, rows, columns, 1.0f, matrix_data, l.leading, vector, step, 0.0f,
+                    (float *)x->out, out_step);
+    else
+        cblas_dgemv(CblasRowMajor, transpose, rows, columns, 1.0, matrix_data, l.leading, vector, step, 0.0,
+                    (double *)x->out, out_step);
+}
+
+static void dot_product(const product *p, const block *x)
+{
+    blasint k = (blasint)x->k, step_a = (blasint)p->a.column, step_b = (blasint)p->b.row;
+    if (p->compute == GT_COMPUTE_F32)
+        *(float *)x->out = cblas_sdot(k, (const float *)x->a, step_a, (const float *)x->b, step_b);
+    else
+        *(double *)x->out = cblas_ddot(k, (const double *)x->a, step_a, (const double *)x->b, step_b);
+}
+
+static void matrix_product(const product *p, const block *x)
+{
+    layout a = layout_of(&p->a), b = layout_of(&p->b);
+    blasint m = (blasint)x->m, n = (blasint)x->n, k = (blasint)x->k, leading = (blasint)p->n;
+    if (p->compute == GT_COMPUTE_F32)
+        cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0f, (const float *)x->a, a.leading,
+                    (const float *)x->b, b.leading, 0.0f, (float *)x->out, leading);
+    else
+        cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0, (const double *)x->a, a.leading,
+                    (const double *)x->b, b.leading, 0.0, (double *)x->out, leading);
+}
+
+static void multiply(const product *p, const block *x)
+{
+    static void (*const plain[])(const product *, const block *) = {
+        [GT_COMPUTE_F32] = plain_product_f32,
+        [GT_COMPUTE_F64] = plain_product_f64,
+        [GT_COMPUTE_I64] = plain_product_i64,
+    };
+    if (p->plain || x->m * x->n * x->k <= TINY_PRODUCT)
+        plain[p->compute](p, x);
+    else if (x->m == 1 && x->n == 1)
+        dot_product(p, x);
+    else if (x->m == 1 || x->n == 1)
+        vector_product(p, x);
+    else
+        matrix_product(p, x);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------- */
+
+/* Pieces begin <= t < end, numbered through all products of the batch. */
+static void run_pieces(void *context, int64_t begin, int64_t end)
+{
+    const product *p = context;
+    int64_t offset[GT_LOOP_VIEWS], size = (int64_t)p->size;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t number = task / p->pieces, start = task % p->pieces * p->piece;
+        int64_t whole = p->by_rows ? p->m : p->n;
+        int64_t part = whole - start < p->piece ? whole - start : p->piece;
+        gt__loop_offsets(&p->batch, p->batch.rank, number, offset);
+        block x = {.m = p->m, .n = p->n, .k = p->k};
+        x.a = p->a.data + (offset[0] + (p->by_rows ? start * p->a.row : 0)) * size;
+        x.b = p->b.data + (offset[1] + (p->by_rows ? 0 : start * p->b.column)) * size;
+        x.out = p->out + (number * p->m * p->n + (p->by_rows ? start * p->n : start)) * size;
+        *(p->by_rows ? &x.m : &x.n) = part;
+        multiply(p, &x);
+    }
+}
+
+static bool too_long(const matrix *x)
+{
+    return x->rows > INT32_MAX || x->columns > INT32_MAX || x->row > INT32_MAX || x->column > INT32_MAX;
+}
+
+/* Batches feed the threads if there are enough of them; otherwise each product is cut along its longer side. */
+static void plan_pieces(product *p)
+{
+    int64_t threads = gt__parallel_threads(p->cpu->parallel), work = p->m * p->n * p->k;
+    int64_t longer = p->m >= p->n ? p->m : p->n;
+    int64_t pieces = threads > 1 && p->batches < 2 * threads && work > SMALL_PRODUCT ? threads : 1;
+    p->plain = p->compute == GT_COMPUTE_I64 || too_long(&p->a) || too_long(&p->b);
+    p->by_rows = p->m >= p->n;
+    p->piece = (longer + pieces - 1) / pieces;
+    p->piece = (p->piece + PIECE_ALIGNMENT - 1) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
+    p->pieces = (longer + p->piece - 1) / p->piece;
+}
+
+/* The batch axes of the result, walked through both operands. */
+static void plan_batch(product *p, const gt_call *call)
+{
+    const gt_view *view[2] = {call->in[0], call->in[1]};
+    const matrix *x[2] = {&p->a, &p->b};
+    int rank[2], longest = 0;
+    for (int side = 0; side < 2; side++) {
+        rank[side] = view[side]->meta.rank > 2 ? view[side]->meta.rank - 2 : 0;
+        longest = rank[side] > longest ? rank[side] : longest;
+    }
+    p->batch = (gt_loop){.rank = longest, .views = 2};
+    p->batches = 1;
+    for (int axis = 0; axis < longest; axis++) {
+        p->batch.shape[axis] = call->out->meta.shape[axis];
+        p->batches *= call->out->meta.shape[axis];
+        for (int side = 0; side < 2; side++) {
+            int own = axis - (longest - rank[side]);
+            bool walked = own >= 0 && view[side]->meta.shape[own] != 1;
+            p->batch.stride[side][axis] = walked ? x[side]->batch_stride[own] : 0;
+        }
+    }
+    if (longest > 0)
+        gt__loop_collapse(&p->batch);
+}
+
+/* Half precision and narrow integers: compute in a wider copy of the result, then round it into place. */
+static gt_err run_product(product *p, const gt_call *call, gt_dtype dtype)
+{
+    const gt_view *out = call->out;
+    void *wide = NULL;
+    int64_t work = p->m * p->n * p->k;
+    p->out = out->data;
+    if (out->meta.dtype != dtype) {
+        GT_TRY(gt__cpu_scratch(p->cpu, (size_t)out->meta.numel * p->size, &wide));
+        p->out = wide;
+    }
+    int64_t grain = work > 0 && work < SMALL_PRODUCT ? SMALL_PRODUCT / work : 1;
+    gt__parallel_for(p->cpu->parallel, p->batches * p->pieces, grain, run_pieces, p);
+    if (wide) {
+        gt_view view = *out;
+        view.data = wide;
+        view.meta.dtype = (uint8_t)dtype;
+        gt__cpu_copy_view(p->cpu, &view, (gt_dtype)out->meta.dtype, out->data);
+        free(wide);
+    }
+    return GT_OK;
+}
+
+gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call)
+{
+    const gt_view *out = call->out;
+    product p = {.cpu = gt__cpu(engine), .compute = gt__cpu_compute((gt_dtype)out->meta.dtype)};
+    gt_dtype dtype = p.compute == GT_COMPUTE_F32   ? GT_FLOAT32
+                     : p.compute == GT_COMPUTE_F64 ? GT_FLOAT64
+                                                   : GT_INT64;
+    p.size = gt__compute_size(p.compute);
+    if (out->meta.numel == 0)
+        return GT_OK;
+    gt_err err = prepare_operand(&p, &p.a, call->in[0], dtype, false);
+    if (err == GT_OK)
+        err = prepare_operand(&p, &p.b, call->in[1], dtype, true);
+    p.m = p.a.rows;
+    p.k = p.a.columns;
+    p.n = p.b.columns;
+    if (err == GT_OK && p.k == 0) {
+        memset(out->data, 0, gt__meta_bytes(&out->meta)); /* all dtypes write 0 as zero bytes */
+    } else if (err == GT_OK) {
+        plan_batch(&p, call);
+        plan_pieces(&p);
+        err = run_product(&p, call, dtype);
+    }
+    free(p.a.scratch);
+    free(p.b.scratch);
+    return err;
+}

@@ -1,0 +1,214 @@
+/*
+ * parallel.c: the CPU engine's threads: one call at a time is cut into chunks that threads claim in turn.
+ *
+ * `unclaimed` is the heart: it is non-zero only while a call has chunks on offer, and whoever lowers it by one
+ * has a right to one of them. The call's fields are written before it is raised and read only after a claim, and the
+ * call cannot end before every claimed chunk has: so a thread that was held up, however long, claims a chunk of
+ * whatever call is current and never sees half of one. Which chunk: a thread begins with its own stretch of them, the
+ * same in every call, whose data may still be in its cache; then it takes what others have not come to yet, from their
+ * ends. Read parallel.h first.
+ */
+#include "engines/cpu/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    SPIN_NS = 20 * 1000,
+    CHUNKS_PER_THREAD = 4, /* enough to even out a thread that the system holds up, few enough to stay cheap */
+};
+
+struct gt_parallel {
+    int threads; /* the caller included */
+    pthread_t *handles;
+
+    /* the call on offer */
+    gt_parallel_body body;
+    void *context;
+    int64_t count;
+    int64_t chunk;
+    int64_t chunks;
+    atomic_bool *taken; /* (threads * CHUNKS_PER_THREAD) */
+
+    _Alignas(64) atomic_int_fast64_t unclaimed;
+    _Alignas(64) atomic_int_fast64_t finished;
+    atomic_int sleepers;
+    atomic_bool caller_sleeps;
+    atomic_bool stop;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake_threads;
+    pthread_cond_t wake_caller;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* With a claim: one of the chunks that nobody has taken, of which there is at least one. */
+static int64_t take_chunk(gt_parallel *parallel, int self)
+{
+    int64_t chunks = parallel->chunks, first = chunks * self / parallel->threads;
+    int64_t end = chunks * (self + 1) / parallel->threads;
+    for (int64_t k = first; k < end; k++)
+        if (!atomic_exchange_explicit(&parallel->taken[k], true, memory_order_relaxed))
+            return k;
+    for (int64_t k = first;;) {
+        k = k ? k - 1 : chunks - 1;
+        if (!atomic_exchange_explicit(&parallel->taken[k], true, memory_order_relaxed))
+            return k;
+    }
+}
+
+/* Claim and run chunks until none is left. */
+static void work(gt_parallel *parallel, int self)
+{
+    int_fast64_t unclaimed = atomic_load_explicit(&parallel->unclaimed, memory_order_acquire);
+    while (unclaimed > 0) {
+        if (!atomic_compare_exchange_weak(&parallel->unclaimed, &unclaimed, unclaimed - 1))
+            continue;
+        int64_t chunks = parallel->chunks;
+        int64_t begin = take_chunk(parallel, self) * parallel->chunk;
+        int64_t end = begin + parallel->chunk;
+        parallel->body(parallel->context, begin, end < parallel->count ? end : parallel->count);
+        if (atomic_fetch_add(&parallel->finished, 1) + 1 == chunks && atomic_load(&parallel->caller_sleeps)) {
+            pthread_mutex_lock(&parallel->mutex);
+            pthread_cond_signal(&parallel->wake_caller);
+            pthread_mutex_unlock(&parallel->mutex);
+        }
+        unclaimed = atomic_load_explicit(&parallel->unclaimed, memory_order_acquire);
+    }
+}
+
+static bool offered(gt_parallel *parallel)
+{
+    return atomic_load(&parallel->unclaimed) > 0 || atomic_load(&parallel->stop);
+}
+
+static void wait_for_work(gt_parallel *parallel)
+{
+    for (int64_t deadline = now_ns() + SPIN_NS; now_ns() < deadline; sched_yield())
+        if (offered(parallel))
+            return;
+    pthread_mutex_lock(&parallel->mutex);
+    atomic_fetch_add(&parallel->sleepers, 1);
+    while (!offered(parallel))
+        pthread_cond_wait(&parallel->wake_threads, &parallel->mutex);
+    atomic_fetch_sub(&parallel->sleepers, 1);
+    pthread_mutex_unlock(&parallel->mutex);
+}
+
+typedef struct member {
+    gt_parallel *parallel;
+    int self;
+} member;
+
+static void *thread_main(void *argument)
+{
+    member m = *(member *)argument;
+    free(argument);
+    while (!atomic_load(&m.parallel->stop)) {
+        work(m.parallel, m.self);
+        wait_for_work(m.parallel);
+    }
+    return NULL;
+}
+
+static void wait_for_finish(gt_parallel *parallel)
+{
+    for (int64_t deadline = now_ns() + SPIN_NS; now_ns() < deadline; sched_yield())
+        if (atomic_load(&parallel->finished) == parallel->chunks)
+            return;
+    pthread_mutex_lock(&parallel->mutex);
+    atomic_store(&parallel->caller_sleeps, true);
+    while (atomic_load(&parallel->finished) != parallel->chunks)
+        pthread_cond_wait(&parallel->wake_caller, &parallel->mutex);
+    atomic_store(&parallel->caller_sleeps, false);
+    pthread_mutex_unlock(&parallel->mutex);
+}
+
+static void wake(gt_parallel *parallel)
+{
+    if (atomic_load(&parallel->sleepers) == 0)
+        return;
+    pthread_mutex_lock(&parallel->mutex);
+    pthread_cond_broadcast(&parallel->wake_threads);
+    pthread_mutex_unlock(&parallel->mutex);
+}
+
+void gt__parallel_for(gt_parallel *parallel, int64_t count, int64_t grain, gt_parallel_body body, void *context)
+{
+    if (count <= grain || parallel->threads == 1) {
+        if (count > 0)
+            body(context, 0, count);
+        return;
+    }
+    int64_t share = (count - 1) / (parallel->threads * CHUNKS_PER_THREAD) + 1;
+    parallel->chunk = share <= grain ? grain : (share + grain - 1) / grain * grain;
+    parallel->chunks = (count - 1) / parallel->chunk + 1;
+    parallel->body = body;
+    parallel->context = context;
+    parallel->count = count;
+    for (int64_t k = 0; k < parallel->chunks; k++)
+        atomic_store_explicit(&parallel->taken[k], false, memory_order_relaxed);
+    atomic_store(&parallel->finished, 0);
+    atomic_store(&parallel->unclaimed, parallel->chunks);
+    wake(parallel);
+    work(parallel, 0);
+    if (atomic_load(&parallel->finished) != parallel->chunks)
+        wait_for_finish(parallel);
+}
+
+int gt__parallel_threads(const gt_parallel *parallel)
+{
+    return parallel->threads;
+}
+
+gt_err gt__parallel_new(int threads, gt_parallel **out)
+{
+    gt_parallel *parallel = aligned_alloc(64, sizeof *parallel);
+    if (!parallel)
+        return gt__fail(GT_ERR_MEMORY, "no memory for a thread pool");
+    *parallel = (gt_parallel){.threads = 1};
+    pthread_mutex_init(&parallel->mutex, NULL);
+    pthread_cond_init(&parallel->wake_threads, NULL);
+    pthread_cond_init(&parallel->wake_caller, NULL);
+    parallel->handles = calloc((size_t)threads, sizeof *parallel->handles);
+    parallel->taken = calloc((size_t)threads * CHUNKS_PER_THREAD, sizeof *parallel->taken);
+    for (int i = 1; parallel->handles && parallel->taken && i < threads; i++) {
+        member *m = malloc(sizeof *m);
+        /* Fewer threads than asked for is slower, not wrong. */
+        if (!m)
+            break;
+        *m = (member){.parallel = parallel, .self = i};
+        if (pthread_create(&parallel->handles[i], NULL, thread_main, m) != 0) {
+            free(m);
+            break;
+        }
+        parallel->threads++;
+    }
+    *out = parallel;
+    return GT_OK;
+}
+
+void gt__parallel_free(gt_parallel *parallel)
+{
+    if (!parallel)
+        return;
+    atomic_store(&parallel->stop, true);
+    wake(parallel);
+    for (int i = 1; i < parallel->threads; i++)
+        pthread_join(parallel->handles[i], NULL);
+    pthread_mutex_destroy(&parallel->mutex);
+    pthread_cond_destroy(&parallel->wake_threads);
+    pthread_cond_destroy(&parallel->wake_caller);
+    free(parallel->taken);
+    free(parallel->handles);
+    free(parallel);
+}

@@ -1,0 +1,402 @@
+/*
+ * reduce.c: runs the REDUCE rows of the op table: sum, prod, mean, var, amax, amin, any, all, logsumexp, norm.
+ *
+ * The axes of the input fall into two loops: the kept ones, in the order of the result, and the reduced ones.
+ * Results are made in tiles, each with its accumulators in the L1 cache, in one of two ways: by row (each result
+ * folds the elements of its own run) or by column (rows of elements are folded into a whole tile of results),
+ * whichever walks memory forwards. Few results of many elements are also split along the reduced axes into parts,
+ * merged at the end. argreduce.c is the sibling for argmax and argmin.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engines/cpu/cpu.h"
+
+enum {
+    ROW_TILE = 64,      /* results to a tile, by row */
+    GATHERED_ROWS = 4,  /* rows gathered at a time, by column */
+    SHORT_RUN = 16,     /* runs shorter than this are better folded by column, gathered */
+    PART_GRAIN = 16384, /* elements worth a task of their own */
+    ENOUGH_TASKS = 32,  /* for any number of threads: fewer tiles than this are split into parts */
+};
+
+typedef union accumulator {
+    double f;
+    int64_t i;
+} accumulator;
+
+typedef struct reduction {
+    const gt_cpu *cpu;
+    gt_opcode op;
+    gt_fold fold;
+    gt_fold second; /* of those that look twice */
+    gt_compute compute;
+    const char *data;
+    gt_dtype dtype;
+    size_t size;
+    bool native;     /* elements are already of the compute type */
+    gt_loop kept;    /* one view: the input */
+    gt_loop reduced; /* one view: the input */
+    int64_t results;
+    int64_t elements; /* to each result */
+    double divisor;   /* mean, var */
+    double parameter; /* norm: p */
+    bool by_column;
+    int64_t tile; /* results in a tile; a tile never leaves its row of the last kept axis */
+    int64_t row;  /* of the last kept axis (by row: all results) */
+    int64_t tiles;
+    int64_t parts; /* of the reduced elements */
+    const gt_view *out;
+    accumulator *partial; /* (parts, results), when there are several parts */
+    const double *center; /* (results): in parts, second pass of var and logsumexp; norm: p */
+} reduction;
+
+static bool is_integer(const reduction *r)
+{
+    return r->compute == GT_COMPUTE_I64;
+}
+
+static accumulator first_value(const reduction *r, gt_fold fold)
+{
+    bool integer = is_integer(r);
+    switch (fold) {
+    case GT_FOLD_PROD:
+    case GT_FOLD_ALL:
+        return integer ? (accumulator){.i = 1} : (accumulator){.f = 1};
+    case GT_FOLD_MAX:
+        return integer ? (accumulator){.i = INT64_MIN} : (accumulator){.f = -HUGE_VAL};
+    case GT_FOLD_MIN:
+    case GT_FOLD_ABS_MIN:
+        return integer ? (accumulator){.i = INT64_MAX} : (accumulator){.f = HUGE_VAL};
+    default:
+        return integer ? (accumulator){.i = 0} : (accumulator){.f = 0};
+    }
+}
+
+/* ---- accumulating a tile ----------------------------------------------------------------------------------- */
+
+/*
+ * The next run along the last reduced axis from element `position` on; returns its length, its start in *offset.
+ */
+static int64_t next_run(const reduction *r, int64_t position, int64_t end, int64_t *offset)
+{
+    int last = r->reduced.rank - 1;
+    int64_t length = r->reduced.shape[last], row = position / length, within = position - row * length;
+    gt__loop_offsets(&r->reduced, last, row, offset);
+    *offset += within * r->reduced.stride[0][last];
+    return end - position < length - within ? end - position : length - within;
+}
+
+static void fold_by_row(const reduction *r, gt_fold fold, accumulator *total, int64_t base, int64_t begin,
+                        int64_t end, const double *center)
+{
+    _Alignas(64) char gathered[GT_TILE * sizeof(double)];
+    gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
+    int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset;
+    while (begin < end) {
+        int64_t count = next_run(r, begin, end, &offset);
+        const char *from = r->data + (base + offset) * (int64_t)r->size;
+        if (r->native && stride == 1) {
+            kernel(total, from, count, center);
+        } else {
+            count = count < GT_TILE ? count : GT_TILE;
+            gt__cpu_load_tile(r->cpu, r->compute, r->dtype, from, stride, count, gathered);
+            kernel(total, gathered, count, center);
+        }
+        begin += count;
+    }
+}
+
+static void fold_by_column(const reduction *r, gt_fold fold, accumulator *total, int64_t results, int64_t base,
+                           int64_t begin, int64_t end, const double *center)
+{
+    _Alignas(64) char gathered[GATHERED_ROWS][GT_TILE * sizeof(double)];
+    gt_fold_column_kernel kernel = r->cpu->kernels->fold_column[fold][r->compute];
+    int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset;
+    int64_t across = r->kept.stride[0][r->kept.rank - 1];
+    int64_t width = (int64_t)(sizeof gathered[0] / gt__compute_size(r->compute));
+    while (begin < end) {
+        int64_t rows = next_run(r, begin, end, &offset);
+        const char *from = r->data + (base + offset) * (int64_t)r->size;
+        if (r->native && across == 1) {
+            kernel(total, from, stride, rows, results, center);
+        } else {
+            rows = rows < GATHERED_ROWS ? rows : GATHERED_ROWS;
+            for (int64_t i = 0; i < rows; i++)
+                gt__cpu_load_tile(r->cpu, r->compute, r->dtype, from + i * stride * (int64_t)r->size, across,
+                                  results, gathered[i]);
+            kernel(total, gathered, width, rows, results, center);
+        }
+        begin += rows;
+    }
+}
+
+/* Fold elements begin <= e < end of each of `results` results, from number `first` on, into total[]. */
+static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t results, int64_t begin, int64_t end,
+                      const double *center, accumulator *total)
+{
+    int64_t base;
+    for (int64_t j = 0; j < results; j++)
+        total[j] = first_value(r, fold);
+    if (r->by_column) {
+        gt__loop_offsets(&r->kept, r->kept.rank, first, &base);
+        fold_by_column(r, fold, total, results, base, begin, end, center);
+        return;
+    }
+    if (r->native && r->kept.rank == 1 && r->reduced.rank == 1 &&
+        r->reduced.stride[0][0] == 1) { /* rows of a matrix */
+        gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
+        for (int64_t j = 0; j < results; j++)
+            kernel(&total[j], r->data + ((first + j) * r->kept.stride[0][0] + begin) * (int64_t)r->size,
+                   end - begin, center ? &center[j] : NULL);
+        return;
+    }
+    for (int64_t j = 0; j < results; j++) {
+        gt__loop_offsets(&r->kept, r->kept.rank, first + j, &base);
+        fold_by_row(r, fold, &total[j], base, begin, end, center ? &center[j] : NULL);
+    }
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------- */
+
+/* var and logsumexp look twice: at the distances from the mean, at the exponentials below the maximum. */
+static bool looks_twice(const reduction *r)
+{
+    return r->op == GT_OP_var || r->op == GT_OP_logsumexp;
+}
+
+/* What the second look is relative to. An infinite maximum would leave nothing but NaN. */
+static double center_from(const reduction *r, double total)
+{
+    if (r->op == GT_OP_logsumexp)
+        return isinf(total) ? 0 : total;
+    return total / (double)r->elements;
+}
+
+static double root(double total, double p)
+{
+    return p == 2 ? sqrt(total) : p == 1 || p == 0 || isinf(p) ? total : pow(total, 1 / p);
+}
+
+static void store_results(const reduction *r, int64_t first, int64_t results, accumulator *total,
+                          const double *center)
+{
+    gt_dtype dtype = (gt_dtype)r->out->meta.dtype;
+    char *to = (char *)r->out->data + first * (int64_t)gt__dtype_size(dtype);
+    if (r->op == GT_OP_mean || r->op == GT_OP_var)
+        for (int64_t j = 0; j < results; j++)
+            total[j].f /= r->divisor;
+    if (r->op == GT_OP_logsumexp)
+        for (int64_t j = 0; j < results; j++)
+            total[j].f = log(total[j].f) + center[j];
+    if (r->op == GT_OP_norm)
+        for (int64_t j = 0; j < results; j++)
+            total[j].f = root(total[j].f, r->parameter);
+    gt__cpu_store_tile(r->cpu, is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64, dtype, total, to, 1, results);
+}
+
+static void whole_tile(const reduction *r, int64_t first, int64_t results)
+{
+    accumulator total[GT_TILE];
+    double center[GT_TILE], *centers = NULL; /* NULL: not filled */
+    center[0] = r->parameter;
+    if (r->fold == GT_FOLD_POWERS) {
+        for (int64_t j = 1; j < results; j++)
+            center[j] = r->parameter;
+        centers = center;
+    }
+    fold_tile(r, r->fold, first, results, 0, r->elements, centers, total);
+    if (looks_twice(r)) {
+        for (int64_t j = 0; j < results; j++)
+            center[j] = center_from(r, total[j].f);
+        centers = center;
+        fold_tile(r, r->second, first, results, 0, r->elements, centers, total);
+    }
+    store_results(r, first, results, total, centers);
+}
+
+static void part_tile(const reduction *r, int64_t part, int64_t first, int64_t results)
+{
+    int64_t share = (r->elements + r->parts - 1) / r->parts;
+    int64_t begin = part * share, end = begin + share < r->elements ? begin + share : r->elements;
+    fold_tile(r, r->fold, first, results, begin, end, r->center ? r->center + first : NULL,
+              r->partial + part * r->results + first);
+}
+
+/* Tasks begin <= t < end, numbered by part and, within it, by tile. */
+static void run_tasks(void *context, int64_t begin, int64_t end)
+{
+    const reduction *r = context;
+    int64_t tiles_to_row = (r->row + r->tile - 1) / r->tile;
+    for (int64_t task = begin; task < end; task++) {
+        int64_t part = task / r->tiles, tile = task % r->tiles;
+        int64_t row = tile / tiles_to_row, within = tile % tiles_to_row * r->tile;
+        int64_t results = r->row - within < r->tile ? r->row - within : r->tile;
+        if (r->parts == 1)
+            whole_tile(r, row * r->row + within, results);
+        else
+            part_tile(r, part, row * r->row + within, results);
+    }
+}
+
+static void merge(const reduction *r, accumulator *total, const accumulator *part, int64_t results)
+{
+    static const gt_opcode merging[GT_FOLD_COUNT] = {
+        [GT_FOLD_SUM] = GT_OP_add,     [GT_FOLD_PROD] = GT_OP_mul,    [GT_FOLD_MAX] = GT_OP_maximum,
+        [GT_FOLD_MIN] = GT_OP_minimum, [GT_FOLD_ANY] = GT_OP_maximum, [GT_FOLD_ALL] = GT_OP_minimum,
+        [GT_FOLD_SQUARES] = GT_OP_add, [GT_FOLD_ABS] = GT_OP_add,     [GT_FOLD_ABS_MAX] = GT_OP_maximum,
+        [GT_FOLD_NONZERO] = GT_OP_add, [GT_FOLD_POWERS] = GT_OP_add,  [GT_FOLD_ABS_MIN] = GT_OP_minimum,
+        [GT_FOLD_EXPS] = GT_OP_add,
+    };
+    gt_compute compute = is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64;
+    r->cpu->kernels->elementwise[merging[r->fold]][compute][0](total, total, part, NULL, NULL, results);
+}
+
+/* One pass over all parts; the totals end in the first part's accumulators. */
+static void run_parts(reduction *r)
+{
+    gt__parallel_for(r->cpu->parallel, r->parts * r->tiles, 1, run_tasks, r);
+    for (int64_t part = 1; part < r->parts; part++)
+        merge(r, r->partial, r->partial + part * r->results, r->results);
+}
+
+static gt_err reduce_in_parts(reduction *r)
+{
+    size_t results = (size_t)r->results;
+    double *center = malloc(results * (size_t)r->parts * sizeof *r->partial + results * sizeof *center);
+    if (!center)
+        return gt__fail(GT_ERR_MEMORY, "no memory for the partial results of %s", gt__op_table[r->op].name);
+    r->partial = (accumulator *)(center + results);
+    for (int64_t j = 0; j < r->results; j++)
+        center[j] = r->parameter;
+    r->center = r->fold == GT_FOLD_POWERS ? center : NULL;
+    run_parts(r);
+    if (looks_twice(r)) {
+        for (int64_t j = 0; j < r->results; j++)
+            center[j] = center_from(r, r->partial[j].f);
+        r->fold = r->second;
+        r->center = center;
+        run_parts(r);
+    }
+    store_results(r, 0, r->results, r->partial, center);
+    free(center);
+    return GT_OK;
+}
+
+/* ---- planning ---------------------------------------------------------------------------------------------- */
+
+static gt_fold fold_of_norm(double p)
+{
+    return p == 2           ? GT_FOLD_SQUARES
+           : p == 1         ? GT_FOLD_ABS
+           : p == 0         ? GT_FOLD_NONZERO
+           : p == HUGE_VAL  ? GT_FOLD_ABS_MAX
+           : p == -HUGE_VAL ? GT_FOLD_ABS_MIN
+                            : GT_FOLD_POWERS;
+}
+
+static gt_fold fold_of(gt_opcode op, double parameter)
+{
+    switch (op) {
+    case GT_OP_norm:
+        return fold_of_norm(parameter);
+    case GT_OP_logsumexp:
+        return GT_FOLD_MAX;
+    case GT_OP_prod:
+        return GT_FOLD_PROD;
+    case GT_OP_amax:
+        return GT_FOLD_MAX;
+    case GT_OP_amin:
+        return GT_FOLD_MIN;
+    case GT_OP_any:
+        return GT_FOLD_ANY;
+    case GT_OP_all:
+        return GT_FOLD_ALL;
+    default:
+        return GT_FOLD_SUM;
+    }
+}
+
+/* The axes of `view` that `mask` selects, as a loop of its own; returns the number of positions in it. */
+static int64_t select_axes(gt_loop *loop, const gt_view *view, uint64_t mask)
+{
+    int64_t count = 1;
+    *loop = (gt_loop){.views = 1};
+    for (int axis = 0; axis < view->meta.rank; axis++) {
+        if (!(mask >> axis & 1))
+            continue;
+        loop->shape[loop->rank] = view->meta.shape[axis];
+        loop->stride[0][loop->rank++] = view->stride[axis];
+        count *= view->meta.shape[axis];
+    }
+    gt__loop_collapse(loop);
+    return count;
+}
+
+static int64_t last_stride(const gt_loop *loop)
+{
+    int64_t stride = loop->stride[0][loop->rank - 1];
+    return stride < 0 ? -stride : stride;
+}
+
+static bool better_by_column(const reduction *r)
+{
+    int64_t across = r->kept.shape[r->kept.rank - 1], along = r->reduced.shape[r->reduced.rank - 1];
+    if (across == 1)
+        return false;
+    if (along < SHORT_RUN && across > along)
+        return true;
+    return last_stride(&r->kept) < last_stride(&r->reduced) && last_stride(&r->kept) != 0;
+}
+
+/*
+ * Tiles for locality, parts so that every thread has something to do. The number of threads has no say: where sums
+ * are cut decides how they are rounded, and the same program should give the same numbers on any machine.
+ */
+static void plan_tasks(reduction *r)
+{
+    r->by_column = better_by_column(r);
+    r->row = r->by_column ? r->kept.shape[r->kept.rank - 1] : r->results;
+    int64_t share = r->results / ENOUGH_TASKS; /* narrower tiles of whole rows are better than parts of rows */
+    int64_t widest = r->by_column ? GT_TILE : share < 1 ? 1 : share < ROW_TILE ? share : ROW_TILE;
+    r->tile = r->row < widest ? r->row : widest;
+    r->tiles = r->results / r->row * ((r->row + r->tile - 1) / r->tile);
+    r->parts = 1;
+    if (r->tiles < ENOUGH_TASKS) {
+        int64_t wanted = (ENOUGH_TASKS + r->tiles - 1) / r->tiles;
+        int64_t most = r->elements * r->tile / PART_GRAIN;
+        most = most < r->elements ? most : r->elements;
+        r->parts = wanted < most ? wanted : most > 0 ? most : 1;
+    }
+}
+
+gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call)
+{
+    const gt_view *in = call->in[0];
+    double parameter = call->ins->imm[1].f;
+    reduction r = {.cpu = gt__cpu(engine), .op = call->op, .parameter = parameter, .out = call->out};
+    r.fold = fold_of(call->op, parameter);
+    r.second = call->op == GT_OP_var ? GT_FOLD_SQUARES : GT_FOLD_EXPS;
+    uint64_t all = ((uint64_t)1 << in->meta.rank) - 1, mask = call->ins->imm[0].u;
+    mask = mask ? mask : all;
+    r.data = in->data;
+    r.dtype = (gt_dtype)in->meta.dtype;
+    r.size = gt__dtype_size(r.dtype);
+    r.compute = gt__cpu_compute(r.dtype);
+    /* The mean or variance of integers is computed in double. */
+    if (r.compute == GT_COMPUTE_I64 && gt__op_table[call->op].types == GT_TYPES_FLT)
+        r.compute = GT_COMPUTE_F64;
+    r.native = r.dtype == GT_FLOAT32 || r.dtype == GT_FLOAT64 || (r.dtype == GT_INT64 && is_integer(&r));
+    r.results = select_axes(&r.kept, in, all & ~mask);
+    r.elements = select_axes(&r.reduced, in, mask);
+    r.divisor = (double)r.elements - (call->op == GT_OP_var ? parameter : 0.0);
+    r.divisor = r.divisor > 0 ? r.divisor : 0; /* too few elements: infinity or NaN, as PyTorch has it */
+    if (r.results == 0)
+        return GT_OK;
+    plan_tasks(&r);
+    if (r.parts > 1)
+        return reduce_in_parts(&r);
+    int64_t work = r.tile * (r.elements > 0 ? r.elements : 1);
+    gt__parallel_for(r.cpu->parallel, r.tiles, work >= PART_GRAIN ? 1 : PART_GRAIN / work, run_tasks, &r);
+    return GT_OK;
+}

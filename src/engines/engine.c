@@ -1,0 +1,37 @@
+/* engine.c: the list of engines. A new engine is one line here. */
+#include "engines/engine.h"
+
+#include <string.h>
+
+#include "core/log.h"
+
+static const gt_engine_ops *const engines[] = {
+    &gt__engine_cpu,
+    &gt__engine_reference,
+    &gt__engine_null,
+};
+
+/* Names that earlier programs use for engines that are not here: what answers to them instead. */
+static const struct {
+    const char *alias, *name;
+} aliases[] = {
+    {.alias = "pytorch", .name = "cpu"},
+    {.alias = "numpy", .name = "reference"},
+};
+
+gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
+{
+    if (!name || !*name)
+        name = engines[0]->name;
+    for (size_t k = 0; k < sizeof aliases / sizeof aliases[0]; k++)
+        if (strcmp(aliases[k].alias, name) == 0) {
+            gt__log(GT_LOG_STATUS, "backend %s is served by the %s engine", name, aliases[k].name);
+            name = aliases[k].name;
+        }
+    for (size_t k = 0; k < sizeof engines / sizeof engines[0]; k++)
+        if (strcmp(engines[k]->name, name) == 0) {
+            *ops = engines[k];
+            return GT_OK;
+        }
+    return gt__fail(GT_ERR_VALUE, "unknown backend '%s'; there are cpu, reference and null", name);
+}

@@ -1,0 +1,31 @@
+/* host_memory.c: see host_memory.h. */
+#include "engines/host_memory.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "core/settings.h"
+
+static uint64_t control_group_limit(void)
+{
+    unsigned long long limit = 0;
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "r");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%llu", &limit) != 1)
+        limit = 0;
+    fclose(file);
+    return limit;
+}
+
+uint64_t gt__memory_limit(void)
+{
+    uint64_t limit = (uint64_t)gt__setting(GT_SETTING_WORKER_MEMORY);
+    if (limit)
+        return limit;
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t group = control_group_limit();
+    if (group && group < machine)
+        machine = group;
+    return machine / 10 * 9;
+}

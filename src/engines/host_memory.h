@@ -1,0 +1,10 @@
+/* host_memory.h: how many bytes of tensors a worker may hold. */
+#ifndef GT_ENGINES_HOST_MEMORY_H
+#define GT_ENGINES_HOST_MEMORY_H
+
+#include <stdint.h>
+
+/* GT_WORKER_MEMORY (bytes, or 500M, 4G) if set; else nine tenths of what the machine or the control group has. */
+uint64_t gt__memory_limit(void);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * null.c: an engine that computes nothing: memory is a pretence, and everything reads as zero. What is left is the
+ * cost of the stream itself, which benchmarks/ measures with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/engine.h"
+
+enum { ALIGNMENT = 64 };
+
+static gt_err open_null(const gt_engine_options *options, gt_engine **engine)
+{
+    (void)options;
+    *engine = calloc(1, sizeof **engine);
+    if (!*engine)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    (*engine)->ops = &gt__engine_null;
+    return GT_OK;
+}
+
+static void close_null(gt_engine *engine)
+{
+    free(engine);
+}
+
+/* A place that nobody will look at. */
+static void *allocate(gt_engine *engine, size_t bytes)
+{
+    (void)engine;
+    (void)bytes;
+    return aligned_alloc(ALIGNMENT, ALIGNMENT);
+}
+
+static void release(gt_engine *engine, void *memory, size_t bytes)
+{
+    (void)engine;
+    (void)bytes;
+    free(memory);
+}
+
+static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_t bytes)
+{
+    (void)engine;
+    (void)to;
+    (void)host;
+    (void)bytes;
+    return GT_OK;
+}
+
+static gt_err read_zeros(gt_engine *engine, const void *from, void *host, size_t bytes)
+{
+    (void)engine;
+    (void)from;
+    memset(host, 0, bytes);
+    return GT_OK;
+}
+
+static gt_err run(gt_engine *engine, const gt_call *call)
+{
+    (void)engine;
+    (void)call;
+    return GT_OK;
+}
+
+static gt_err sync_null(gt_engine *engine)
+{
+    (void)engine;
+    return GT_OK;
+}
+
+const gt_engine_ops gt__engine_null = {
+    .name = "null",
+    .host_memory = false,
+    .open = open_null,
+    .close = close_null,
+    .alloc = allocate,
+    .release = release,
+    .write = write_nothing,
+    .read = read_zeros,
+    .run = run,
+    .sync = sync_null,
+};

@@ -1,0 +1,362 @@
+/*
+ * engines/reference/linalg.c: the reference engine's linear algebra: Gauss's elimination, and what follows from the
+ * decompositions of engines/reference/decompose.c. One matrix of the batch at a time, in double, rounded when written.
+ * core/linalg.h says how results are packed.
+ */
+#include "core/linalg.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/reference/reference.h"
+
+/* One matrix of a call: a (m, n) and its result, and where that goes. */
+typedef struct matrix {
+    const gt_call *call;
+    int64_t m, n, k, c; /* k = min(m, n); c: columns of a packed result */
+    const double *a;
+    double *out;
+} matrix;
+
+static gt_err no_memory(void)
+{
+    return gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+/* ---- elimination -------------------------------------------------------------------------------------------- */
+
+static void swap_rows(double *a, int64_t columns, int64_t i, int64_t j)
+{
+    for (int64_t k = 0; k < columns; k++) {
+        double kept = a[i * columns + k];
+        a[i * columns + k] = a[j * columns + k];
+        a[j * columns + k] = kept;
+    }
+}
+
+/*
+ * Make a (n, n) upper triangular by subtracting rows from those below, the largest pivot first, and do the same to b (n, k).
+ * *sign changes with each exchange of rows. Returns the number of the first zero on the diagonal, from 1; 0: none.
+ */
+static int64_t eliminate(double *a, int64_t n, double *b, int64_t k, double *sign)
+{
+    int64_t zero = 0;
+    for (int64_t p = 0; p < n; p++) {
+        int64_t best = p;
+        for (int64_t i = p + 1; i < n; i++)
+            best = fabs(a[i * n + p]) > fabs(a[best * n + p]) ? i : best;
+        if (best != p) {
+            swap_rows(a, n, p, best);
+            swap_rows(b, k, p, best);
+            *sign = -*sign;
+        }
+        if (a[p * n + p] == 0) {
+            zero = zero ? zero : p + 1;
+            continue;
+        }
+        for (int64_t i = p + 1; i < n; i++) {
+            double factor = a[i * n + p] / a[p * n + p];
+            for (int64_t j = p; j < n; j++)
+                a[i * n + j] -= factor * a[p * n + j];
+            for (int64_t j = 0; j < k; j++)
+                b[i * k + j] -= factor * b[p * k + j];
+        }
+    }
+    return zero;
+}
+
+/* b (n, k) becomes x with a x = b; a is triangular. */
+static void substitute(const double *a, int64_t n, double *b, int64_t k, bool upper, bool unit)
+{
+    for (int64_t step = 0; step < n; step++) {
+        int64_t i = upper ? n - 1 - step : step;
+        for (int64_t column = 0; column < k; column++) {
+            double rest = b[i * k + column];
+            for (int64_t j = upper ? i + 1 : 0; j < (upper ? n : i); j++)
+                rest -= a[i * n + j] * b[j * k + column];
+            b[i * k + column] = unit ? rest : rest / a[i * n + i];
+        }
+    }
+}
+
+/* The determinant's sign, and the logarithm of its size; the product of the diagonal if product is wanted. a is destroyed. */
+static double determinant(double *a, int64_t n, double *logarithm, double *product)
+{
+    double sign = 1;
+    *logarithm = 0;
+    eliminate(a, n, NULL, 0, &sign);
+    *product = sign;
+    for (int64_t p = 0; p < n; p++) {
+        *logarithm += log(fabs(a[p * n + p]));
+        *product *= a[p * n + p];
+        sign = a[p * n + p] == 0 ? 0 : a[p * n + p] < 0 ? -sign : sign;
+    }
+    return sign;
+}
+
+static gt_err run_determinant(const matrix *x)
+{
+    double *a = malloc((size_t)(x->n * x->n + 1) * sizeof *a), logarithm, product;
+    if (!a)
+        return no_memory();
+    memcpy(a, x->a, (size_t)(x->n * x->n) * sizeof *a);
+    double sign = determinant(a, x->n, &logarithm, &product);
+    x->out[0] = x->call->op == GT_OP_det ? product : sign;
+    if (x->call->op == GT_OP_slogdet)
+        x->out[1] = logarithm;
+    free(a);
+    return GT_OK;
+}
+
+static gt_err run_inverse(const matrix *x)
+{
+    double *a = malloc((size_t)(x->n * x->n + 1) * sizeof *a), sign = 1;
+    if (!a)
+        return no_memory();
+    memcpy(a, x->a, (size_t)(x->n * x->n) * sizeof *a);
+    for (int64_t k = 0; k < x->n * x->n; k++)
+        x->out[k] = k / x->n == k % x->n;
+    int64_t zero = eliminate(a, x->n, x->out, x->n, &sign);
+    if (!zero)
+        substitute(a, x->n, x->out, x->n, true, false);
+    free(a);
+    return zero ? gt__fail(GT_ERR_LINALG,
+                           "The diagonal element %lld is zero, the inversion could not be completed because "
+                           "the input matrix is singular.",
+                           (long long)zero)
+                : GT_OK;
+}
+
+/* Each cofactor is the determinant of what is left without its row and column. */
+static gt_err run_cofactor(const matrix *x)
+{
+    int64_t n = x->n;
+    double *minor = malloc((size_t)(n * n + 1) * sizeof *minor), logarithm, product;
+    if (!minor)
+        return no_memory();
+    for (int64_t row = 0; row < n; row++)
+        for (int64_t column = 0; column < n; column++) {
+            int64_t at = 0;
+            for (int64_t k = 0; k < n * n; k++)
+                if (k / n != row && k % n != column)
+                    minor[at++] = x->a[k];
+            determinant(minor, n - 1, &logarithm, &product);
+            x->out[row * n + column] = (row + column) % 2 ? -product : product;
+        }
+    free(minor);
+    return GT_OK;
+}
+
+static gt_err run_cholesky(const matrix *x)
+{
+    int64_t n = x->n;
+    double *l = x->out;
+    memset(l, 0, (size_t)(n * n) * sizeof *l);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double rest = x->a[i * n + j];
+            for (int64_t k = 0; k < j; k++)
+                rest -= l[i * n + k] * l[j * n + k];
+            if (i == j && !(rest > 0))
+                return gt__fail(GT_ERR_LINALG,
+                                "The factorization could not be completed because the input is not "
+                                "positive-definite (the leading minor of order %lld is not positive-definite).",
+                                (long long)i + 1);
+            l[i * n + j] = i == j ? sqrt(rest) : rest / l[j * n + j];
+        }
+    return GT_OK;
+}
+
+/* ---- decompositions ----------------------------------------------------------------------------------------- */
+
+static gt_err check_finite(const matrix *x)
+{
+    for (int64_t k = 0; k < x->m * x->n; k++)
+        if (!isfinite(x->a[k]))
+            return gt__fail(GT_ERR_LINALG,
+                            "The algorithm failed to converge because the input matrix contained non-finite "
+                            "values.");
+    return GT_OK;
+}
+
+static gt_err run_qr(const matrix *x)
+{
+    double *r = malloc((size_t)(x->c * x->n + 1) * sizeof *r);
+    bool fine = r && gt__reference_qr(x->a, x->m, x->n, x->c, x->out, r);
+    for (int64_t i = 0; fine && i < x->c; i++)
+        for (int64_t j = 0; j < x->n; j++)
+            x->out[(x->m + j) * x->c + i] = r[i * x->n + j];
+    free(r);
+    return fine ? GT_OK : no_memory();
+}
+
+/* The first columns of a square matrix, `columns` of them at most, as rows of the result. */
+static void put_vectors(const double *square, int64_t n, int64_t columns, double *out, int64_t c)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < c; j++)
+            out[i * c + j] = j < columns ? square[i * n + j] : 0;
+}
+
+static void put_svd(const matrix *x, const double *u, const double *s, const double *v)
+{
+    gt_vectors vectors = (gt_vectors)x->call->ins->imm[0].i;
+    bool full = vectors == GT_VECTORS_FULL;
+    double *values = vectors == GT_VECTORS_NONE ? x->out : x->out + x->m * x->c;
+    for (int64_t j = 0; j < x->c; j++)
+        values[j] = j < x->k ? s[j] : 0;
+    if (vectors == GT_VECTORS_NONE)
+        return;
+    put_vectors(u, x->m, full ? x->m : x->k, x->out, x->c);
+    put_vectors(v, x->n, full ? x->n : x->k, values + x->c, x->c);
+}
+
+/* v diag(1 / s) u^T */
+static void put_pinv(const matrix *x, const double *u, const double *s, const double *v)
+{
+    const gt_imm *tolerance = x->call->ins->imm;
+    double cutoff =
+        gt__pinv_cutoff(tolerance[0].f, tolerance[1].f, s[0], x->m, x->n, (gt_dtype)x->call->out->meta.dtype);
+    for (int64_t i = 0; i < x->n; i++)
+        for (int64_t j = 0; j < x->m; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < x->k; k++)
+                sum += s[k] > cutoff ? v[i * x->n + k] / s[k] * u[j * x->m + k] : 0;
+            x->out[i * x->m + j] = sum;
+        }
+}
+
+static gt_err run_svd(const matrix *x)
+{
+    GT_TRY(check_finite(x));
+    double *u = malloc((size_t)(x->m * x->m + x->n * x->n + x->k + 1) * sizeof *u);
+    double *v = u + x->m * x->m, *s = v + x->n * x->n;
+    bool fine = u && gt__reference_svd(x->a, x->m, x->n, u, s, v);
+    if (fine)
+        (x->call->op == GT_OP_svd ? put_svd : put_pinv)(x, u, s, v);
+    free(u);
+    return fine ? GT_OK : no_memory();
+}
+
+static gt_err run_eigh(const matrix *x)
+{
+    int64_t n = x->n;
+    bool upper = x->call->ins->imm[1].i != 0, values_only = x->call->ins->imm[0].i == GT_VECTORS_NONE;
+    GT_TRY(check_finite(x));
+    double *a = malloc((size_t)(2 * n * n + n + 1) * sizeof *a), *v = a + n * n, *w = v + n * n;
+    if (!a)
+        return no_memory();
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            bool given = upper ? i <= j : i >= j;
+            a[i * n + j] = given ? x->a[i * n + j] : x->a[j * n + i];
+        }
+    gt__reference_eigh(a, n, w, v);
+    memcpy(x->out, w, (size_t)n * sizeof *w);
+    if (!values_only)
+        memcpy(x->out + n, v, (size_t)(n * n) * sizeof *v);
+    free(a);
+    return GT_OK;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------------------ */
+
+static gt_err run_matrix(const matrix *x)
+{
+    switch (x->call->op) {
+    case GT_OP_det:
+    case GT_OP_slogdet:
+        return run_determinant(x);
+    case GT_OP_inverse:
+        return run_inverse(x);
+    case GT_OP_cofactor:
+        return run_cofactor(x);
+    case GT_OP_cholesky:
+        return run_cholesky(x);
+    case GT_OP_qr:
+        return run_qr(x);
+    case GT_OP_svd:
+    case GT_OP_pinv:
+        return run_svd(x);
+    case GT_OP_eigh:
+        return run_eigh(x);
+    default:
+        return gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s",
+                        gt__op_table[x->call->op].name);
+    }
+}
+
+gt_err gt__reference_matrix(const gt_call *call)
+{
+    const gt_view *in = call->in[0], *out = call->out;
+    int64_t m = gt__rows(&in->meta), n = gt__columns(&in->meta), batch = 1;
+    if (out->meta.numel == 0)
+        return GT_OK;
+    for (unsigned axis = 0; axis + 2 < in->meta.rank; axis++)
+        batch *= in->meta.shape[axis];
+    int64_t size = out->meta.numel / batch;
+    double *numbers = malloc((size_t)(m * n + size) * sizeof *numbers);
+    if (!numbers)
+        return no_memory();
+    matrix x = {.call = call, .m = m, .n = n, .k = m < n ? m : n, .a = numbers, .out = numbers + m * n};
+    x.c = call->op == GT_OP_qr || call->op == GT_OP_svd ? gt__columns(&out->meta) : 0;
+    gt_err err = GT_OK;
+    for (int64_t which = 0; which < batch && err == GT_OK; which++) {
+        for (int64_t k = 0; k < m * n; k++)
+            numbers[k] = gt__reference_real(in, which * m * n + k);
+        err = run_matrix(&x);
+        for (int64_t k = 0; k < size && err == GT_OK; k++)
+            gt__reference_put_real(out, which * size + k, x.out[k]);
+    }
+    free(numbers);
+    return err;
+}
+
+static gt_err solve_one(const gt_call *call, double *a, int64_t n, double *b, int64_t k)
+{
+    int64_t triangle = call->ins->imm[0].i;
+    double sign = 1;
+    if (call->op == GT_OP_solve_triangular) {
+        substitute(a, n, b, k, triangle & GT_TRIANGLE_UPPER, triangle & GT_TRIANGLE_UNIT);
+        return GT_OK;
+    }
+    if (eliminate(a, n, b, k, &sign))
+        return gt__fail(GT_ERR_LINALG, "The solver failed because the input matrix is singular.");
+    substitute(a, n, b, k, true, false);
+    return GT_OK;
+}
+
+/* Operand `which` repeated to the batch of the result. */
+static gt_view broadcast_operand(const gt_call *call, unsigned which)
+{
+    const gt_view *in = call->in[which];
+    gt_meta meta = call->out->meta;
+    meta.shape[meta.rank - 2] = gt__rows(&in->meta);
+    meta.shape[meta.rank - 1] = gt__columns(&in->meta);
+    return gt__reference_broadcast(in, &meta);
+}
+
+gt_err gt__reference_solve(const gt_call *call)
+{
+    const gt_view *out = call->out;
+    if (out->meta.numel == 0)
+        return GT_OK;
+    int64_t n = gt__rows(&out->meta), k = gt__columns(&out->meta), batch = out->meta.numel / (n * k);
+    gt_view a = broadcast_operand(call, 0), b = broadcast_operand(call, 1);
+    double *numbers = malloc((size_t)(n * n + n * k) * sizeof *numbers), *x = numbers + n * n;
+    if (!numbers)
+        return no_memory();
+    gt_err err = GT_OK;
+    for (int64_t which = 0; which < batch && err == GT_OK; which++) {
+        for (int64_t j = 0; j < n * n; j++)
+            numbers[j] = gt__reference_real(&a, which * n * n + j);
+        for (int64_t j = 0; j < n * k; j++)
+            x[j] = gt__reference_real(&b, which * n * k + j);
+        err = solve_one(call, numbers, n, x, k);
+        for (int64_t j = 0; j < n * k && err == GT_OK; j++)
+            gt__reference_put_real(out, which * n * k + j, x[j]);
+    }
+    free(numbers);
+    return err;
+}

@@ -1,0 +1,139 @@
+/*
+ * engines/reference/lines.c: what the ops along one axis mean: scans, softmax and its gradient, searches in sorted lines.
+ *
+ * With the axis moved behind the others, a line is `count` elements in a row.
+ */
+#include <math.h>
+
+#include "engines/reference/reference.h"
+
+/* ---- scans -------------------------------------------------------------------------------------------------- */
+
+static double log_add_exp(double a, double x)
+{
+    double most = fmax(a, x);
+    if (isnan(a) || isnan(x))
+        return NAN;
+    return isinf(most) ? most : most + log(exp(a - most) + exp(x - most));
+}
+
+static void accumulate_reals(gt_opcode op, const gt_view *in, const gt_view *out, int64_t first, int64_t count)
+{
+    double total = op == GT_OP_cumprod ? 1 : op == GT_OP_logcumsumexp ? -INFINITY : 0;
+    for (int64_t k = first; k < first + count; k++) {
+        double x = gt__reference_real(in, k);
+        total = op == GT_OP_cumprod ? total * x : op == GT_OP_logcumsumexp ? log_add_exp(total, x) : total + x;
+        gt__reference_put_real(out, k, total);
+    }
+}
+
+static void accumulate_integers(gt_opcode op, const gt_view *in, const gt_view *out, int64_t first, int64_t count)
+{
+    uint64_t total = op == GT_OP_cumprod;
+    for (int64_t k = first; k < first + count; k++) {
+        uint64_t x = (uint64_t)gt__reference_integer(in, k);
+        total = op == GT_OP_cumprod ? total * x : total + x;
+        gt__reference_put_integer(out, k, (int64_t)total);
+    }
+}
+
+/* The last position of the extreme so far; NaN is more extreme than any number. */
+static void positions_of_extremes(gt_opcode op, const gt_view *in, const gt_view *out, int64_t first,
+                                  int64_t count)
+{
+    int64_t best = first;
+    for (int64_t k = first; k < first + count; k++) {
+        bool nan = gt__dtype_is_float(in->meta.dtype) && isnan(gt__reference_real(in, k));
+        bool was_nan = gt__dtype_is_float(in->meta.dtype) && isnan(gt__reference_real(in, best));
+        bool beaten = op == GT_OP_cummax ? !gt__reference_less(in, k, best) : !gt__reference_less(in, best, k);
+        if (nan || (!was_nan && beaten))
+            best = k;
+        gt__reference_put_integer(out, k, best - first);
+    }
+}
+
+gt_err gt__reference_scan(const gt_call *call)
+{
+    uint64_t axis = UINT64_C(1) << call->ins->imm[0].i;
+    int64_t count;
+    gt_view in = gt__reference_axes_last(call->in[0], axis, &count);
+    gt_view out = gt__reference_axes_last(call->out, axis, &count);
+    for (int64_t first = 0; first < out.meta.numel; first += count) {
+        if (call->op == GT_OP_cummax || call->op == GT_OP_cummin)
+            positions_of_extremes(call->op, &in, &out, first, count);
+        else if (gt__dtype_is_float(out.meta.dtype))
+            accumulate_reals(call->op, &in, &out, first, count);
+        else
+            accumulate_integers(call->op, &in, &out, first, count);
+    }
+    return GT_OK;
+}
+
+/* ---- softmax ------------------------------------------------------------------------------------------------ */
+
+gt_err gt__reference_softmax(const gt_call *call)
+{
+    uint64_t axis = UINT64_C(1) << call->ins->imm[0].i;
+    int64_t count;
+    gt_view in = gt__reference_axes_last(call->in[0], axis, &count);
+    gt_view out = gt__reference_axes_last(call->out, axis, &count);
+    for (int64_t first = 0; first < out.meta.numel; first += count) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t k = first; k < first + count; k++)
+            most = fmax(most, gt__reference_real(&in, k));
+        for (int64_t k = first; k < first + count; k++)
+            sum += exp(gt__reference_real(&in, k) - most);
+        for (int64_t k = first; k < first + count; k++) {
+            double x = gt__reference_real(&in, k) - most;
+            gt__reference_put_real(&out, k, call->op == GT_OP_softmax ? exp(x) / sum : x - log(sum));
+        }
+    }
+    return GT_OK;
+}
+
+/* d out_i / d x_j is y_i (delta_ij - y_j), and delta_ij - exp(y_j) for the logarithm. */
+gt_err gt__reference_softmax_backward(const gt_call *call)
+{
+    uint64_t axis = UINT64_C(1) << call->ins->imm[0].i;
+    int64_t count;
+    gt_view g = gt__reference_axes_last(call->in[0], axis, &count);
+    gt_view y = gt__reference_axes_last(call->in[1], axis, &count);
+    gt_view out = gt__reference_axes_last(call->out, axis, &count);
+    bool logarithm = call->op == GT_OP_log_softmax_backward;
+    for (int64_t first = 0; first < out.meta.numel; first += count) {
+        double sum = 0;
+        for (int64_t k = first; k < first + count; k++)
+            sum += gt__reference_real(&g, k) * (logarithm ? 1 : gt__reference_real(&y, k));
+        for (int64_t k = first; k < first + count; k++) {
+            double gradient = gt__reference_real(&g, k), result = gt__reference_real(&y, k);
+            gt__reference_put_real(&out, k, logarithm ? gradient - exp(result) * sum : result * (gradient - sum));
+        }
+    }
+    return GT_OK;
+}
+
+/* ---- searches ----------------------------------------------------------------------------------------------- */
+
+/* How many elements of its sorted line a value comes after, or, from the right, at most at. Nothing is before NaN. */
+gt_err gt__reference_search(const gt_call *call)
+{
+    const gt_view *sorted = call->in[0], *values = call->in[1];
+    bool right = call->ins->imm[0].i != 0, real = gt__dtype_is_float(sorted->meta.dtype);
+    int64_t n = sorted->meta.shape[sorted->meta.rank - 1];
+    for (int64_t flat = 0; flat < values->meta.numel; flat++) {
+        int64_t line = sorted->meta.rank == 1 ? 0 : flat / values->meta.shape[values->meta.rank - 1], place = 0;
+        double x = gt__reference_real(values, flat);
+        int64_t integer = real ? 0 : gt__reference_integer(values, flat);
+        for (; place < n; place++) {
+            int64_t at = line * n + place;
+            bool before =
+                real    ? (right ? !(gt__reference_real(sorted, at) > x) : !(gt__reference_real(sorted, at) >= x))
+                : right ? gt__reference_integer(sorted, at) <= integer
+                        : gt__reference_integer(sorted, at) < integer;
+            if (!before)
+                break;
+        }
+        gt__reference_put_integer(call->out, flat, place);
+    }
+    return GT_OK;
+}

@@ -1,0 +1,88 @@
+/*
+ * reference.h: the reference engine's own view of a tensor: a list of numbers in row-major order.
+ *
+ * Elements are named by their flat index in the view's shape, whatever the strides; they are read as a double or
+ * as an int64_t and rounded to the view's dtype when written. Private to the files reference*.c.
+ */
+#ifndef GT_ENGINES_REFERENCE_REFERENCE_H
+#define GT_ENGINES_REFERENCE_REFERENCE_H
+
+#include "engines/engine.h"
+
+double gt__reference_real(const gt_view *view, int64_t flat);
+int64_t gt__reference_integer(const gt_view *view, int64_t flat);
+void gt__reference_put_real(const gt_view *view, int64_t flat, double value);
+void gt__reference_put_integer(const gt_view *view, int64_t flat, int64_t value);
+
+/* to[i] = from[j], converted. */
+void gt__reference_move(const gt_view *to, int64_t i, const gt_view *from, int64_t j);
+
+/* from[i] sorts before from[j]; NaN is the largest number. */
+bool gt__reference_less(const gt_view *from, int64_t i, int64_t j);
+
+/* The flat index of a coordinate, and back. */
+int64_t gt__reference_flat(const gt_meta *meta, const int64_t *index);
+void gt__reference_index(const gt_meta *meta, int64_t flat, int64_t *index);
+
+/* The view repeated to the shape of `meta`, the NumPy way. */
+gt_view gt__reference_broadcast(const gt_view *view, const gt_meta *meta);
+
+/* The view with the axes in `mask` moved behind the others: flat = kept * numel(moved) + moved. */
+gt_view gt__reference_axes_last(const gt_view *view, uint64_t mask, int64_t *moved_numel);
+
+/* engines/reference/compute.c: arithmetic */
+gt_err gt__reference_unary(const gt_call *call);
+gt_err gt__reference_binary(const gt_call *call);
+gt_err gt__reference_ternary(const gt_call *call);
+gt_err gt__reference_reduce(const gt_call *call);
+gt_err gt__reference_argreduce(const gt_call *call);
+gt_err gt__reference_matmul(const gt_call *call);
+gt_err gt__reference_layer_norm(const gt_call *call);
+
+/* engines/reference/lines.c: what runs along an axis */
+gt_err gt__reference_scan(const gt_call *call);
+gt_err gt__reference_softmax(const gt_call *call);
+gt_err gt__reference_softmax_backward(const gt_call *call);
+gt_err gt__reference_search(const gt_call *call);
+
+/* engines/reference/window.c: convolutions (with their gradients), pooling, im2col, resample */
+gt_err gt__reference_conv(const gt_call *call);
+gt_err gt__reference_average(const gt_call *call);
+gt_err gt__reference_max_pool(const gt_call *call);
+gt_err gt__reference_im2col(const gt_call *call);
+gt_err gt__reference_resample(const gt_call *call);
+
+/* engines/reference/move.c: movement, indexing, sorting, creation */
+gt_err gt__reference_copy(const gt_call *call);
+gt_err gt__reference_cat(const gt_call *call);
+gt_err gt__reference_triangle(const gt_call *call);
+gt_err gt__reference_take(const gt_call *call);
+gt_err gt__reference_gather(const gt_call *call);
+gt_err gt__reference_scatter(const gt_call *call);
+gt_err gt__reference_assign(const gt_call *call);
+gt_err gt__reference_wrap_index(const gt_call *call);
+gt_err gt__reference_mask_index(const gt_call *call);
+gt_err gt__reference_sort(const gt_call *call);
+gt_err gt__reference_full(const gt_call *call);
+gt_err gt__reference_arange(const gt_call *call);
+gt_err gt__reference_eye(const gt_call *call);
+gt_err gt__reference_random(const gt_call *call);
+
+/* engines/reference/linalg.c: linear algebra */
+gt_err gt__reference_matrix(const gt_call *call);
+gt_err gt__reference_solve(const gt_call *call);
+
+/*
+ * engines/reference/decompose.c: for engines/reference/linalg.c; matrices are row-major, a (m, n), k = min(m, n); false: no memory.
+ * qr: q (m, c) and r (c, n) with a = q r; c is k or m.
+ * eigh: w ascending and v (n, n) with a = v diag(w) v^T; a is symmetric and is destroyed.
+ * svd: u (m, m), s (k) descending, v (n, n) with a = u diag(s) v^T.
+ */
+bool gt__reference_qr(const double *a, int64_t m, int64_t n, int64_t c, double *q, double *r);
+void gt__reference_eigh(double *a, int64_t n, double *w, double *v);
+bool gt__reference_svd(const double *a, int64_t m, int64_t n, double *u, double *s, double *v);
+
+/* engines/reference/sample.c: random numbers that depend on others */
+gt_err gt__reference_sample(const gt_call *call);
+
+#endif

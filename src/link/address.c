@@ -1,0 +1,240 @@
+/*
+ * address.c: the private socket directory and host names. Used by link/memory_socket.c and the ZeroMQ links.
+ */
+#include "link/address.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static gt_err private_directory(char *path, size_t size)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    struct stat info;
+    int length;
+    if (runtime && runtime[0] == '/' && !stat(runtime, &info) && S_ISDIR(info.st_mode))
+        length = snprintf(path, size, "%s/gt", runtime);
+    else
+        length = snprintf(path, size, "/tmp/gt-%u", (unsigned)geteuid());
+    if (length < 0 || (size_t)length >= size)
+        return gt__fail(GT_ERR_CONNECTION, "the path of XDG_RUNTIME_DIR is too long for a socket: %s", runtime);
+    if (mkdir(path, 0700) && errno != EEXIST)
+        return gt__fail(GT_ERR_CONNECTION, "cannot create %s: %s", path, strerror(errno));
+    /* lstat: a link that somebody else left in /tmp is not our directory. */
+    if (lstat(path, &info))
+        return gt__fail(GT_ERR_CONNECTION, "cannot use %s: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
+        return gt__fail(GT_ERR_CONNECTION, "%s is not a directory of mode 0700 owned by this user", path);
+    return GT_OK;
+}
+
+gt_err gt__address_path(int port, const char *suffix, char path[GT_ADDRESS_MAX])
+{
+    char directory[GT_ADDRESS_MAX - 16]; /* room for /65535.memory */
+    GT_TRY(private_directory(directory, sizeof directory));
+    snprintf(path, GT_ADDRESS_MAX, "%s/%d.%s", directory, port & 0xffff, suffix);
+    return GT_OK;
+}
+
+gt_err gt__address_lock(int *lock)
+{
+    char directory[GT_ADDRESS_MAX - 16];
+    GT_TRY(private_directory(directory, sizeof directory));
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return gt__fail(GT_ERR_CONNECTION, "cannot open %s: %s", directory, strerror(errno));
+    int rc;
+    do
+        rc = flock(fd, LOCK_EX);
+    while (rc && errno == EINTR);
+    if (rc) {
+        close(fd);
+        return gt__fail(GT_ERR_CONNECTION, "cannot lock %s: %s", directory, strerror(errno));
+    }
+    *lock = fd;
+    return GT_OK;
+}
+
+/* What connecting to the socket at `path` comes to: 0 or an errno. Nobody listens: ECONNREFUSED. */
+static int probe(const char *path, int socket_type)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, socket_type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    int error = connect(fd, (struct sockaddr *)&address, sizeof address) ? errno : 0;
+    close(fd);
+    return error;
+}
+
+gt_err gt__address_clear(const char *path, int socket_type, int port)
+{
+    int error = probe(path, socket_type);
+    if (error == EMFILE || error == ENFILE || error == ENOMEM)
+        return gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(error));
+    if (error == ENOENT)
+        return GT_OK;
+    /* EAGAIN: the listener's queue is full, so there is one. EPROTOTYPE: one of another kind. */
+    if (error != ECONNREFUSED)
+        return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
+    if (unlink(path) && errno != ENOENT)
+        return gt__fail(GT_ERR_CONNECTION, "cannot remove the stale socket %s: %s", path, strerror(errno));
+    return GT_OK;
+}
+
+void gt__address_sweep(void)
+{
+    char directory[GT_ADDRESS_MAX - 16], path[GT_ADDRESS_MAX + 256];
+    DIR *files = private_directory(directory, sizeof directory) == GT_OK ? opendir(directory) : NULL;
+    for (const struct dirent *file; files && (file = readdir(files));) {
+        const char *suffix = file->d_name + strspn(file->d_name, "0123456789");
+        int type = !strcmp(suffix, ".memory") ? SOCK_SEQPACKET : !strcmp(suffix, ".ipc") ? SOCK_STREAM : 0;
+        snprintf(path, sizeof path, "%s/%s", directory, file->d_name);
+        if (type && suffix > file->d_name && probe(path, type) == ECONNREFUSED)
+            unlink(path);
+    }
+    if (files)
+        closedir(files);
+}
+
+unsigned gt__address_hide(char path[GT_ADDRESS_MAX])
+{
+    size_t length = strlen(path);
+    length = length < GT_ADDRESS_MAX - 1 ? length : GT_ADDRESS_MAX - 1;
+    memmove(path + 1, path, length);
+    path[0] = 0;
+    return (unsigned)length + 1;
+}
+
+/* The port in "20468.memory"; 0: it is no such name. */
+static int named_port(const char *name)
+{
+    char *end;
+    long port = strtol(name, &end, 10);
+    return end > name && !strcmp(end, ".memory") && port > 0 && port < 65536 ? (int)port : 0;
+}
+
+static void add_port(int *ports, int most, int *count, int port)
+{
+    for (int k = 0; k < *count; k++)
+        if (ports[k] == port)
+            return;
+    if (port && *count < most)
+        ports[(*count)++] = port;
+}
+
+int gt__address_servers(int *ports, int most)
+{
+    char directory[GT_ADDRESS_MAX - 16], line[512];
+    int count = 0;
+    if (private_directory(directory, sizeof directory) != GT_OK)
+        return 0;
+    DIR *files = opendir(directory);
+    for (const struct dirent *file; files && (file = readdir(files));)
+        add_port(ports, most, &count, named_port(file->d_name));
+    if (files)
+        closedir(files);
+    FILE *sockets = fopen("/proc/net/unix", "re");
+    size_t length = strlen(directory);
+    while (sockets && fgets(line, sizeof line, sockets)) {
+        line[strcspn(line, "\n")] = 0;
+        const char *name = strchr(line, '@');
+        if (name && !strncmp(name + 1, directory, length) && name[1 + length] == '/')
+            add_port(ports, most, &count, named_port(name + 1 + length + 1));
+    }
+    if (sockets)
+        fclose(sockets);
+    return count;
+}
+
+void gt__address_own(gt_address_file *file, const char *path)
+{
+    struct stat info;
+    snprintf(file->path, sizeof file->path, "%s", path);
+    file->inode = lstat(path, &info) ? 0 : info.st_ino;
+}
+
+void gt__address_remove(gt_address_file *file)
+{
+    struct stat info;
+    int lock;
+    if (!file->inode || gt__address_lock(&lock) != GT_OK)
+        return;
+    if (!lstat(file->path, &info) && info.st_ino == file->inode)
+        unlink(file->path);
+    close(lock);
+    file->inode = 0;
+}
+
+int gt__address_candidate(int attempt)
+{
+    /* Processes begin at different places, so they seldom meet. */
+    return 20000 + (getpid() * 7 + attempt) % GT_ADDRESS_ATTEMPTS;
+}
+
+/* 127.x.y.z in numbers: a name may begin with "127." and be anything. */
+static bool is_127(const char *host)
+{
+    struct in_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
+bool gt__address_is_loopback(const char *host)
+{
+    return strcasecmp(host, "localhost") == 0 || is_127(host) || strcmp(host, "::1") == 0;
+}
+
+bool gt__address_is_local(const char *host)
+{
+    static const char *const names[] = {"", "*", "localhost", "0.0.0.0", "::1", "[::1]", "::"};
+    if (!host || is_127(host))
+        return true;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (!strcmp(host, names[k]))
+            return true;
+    char self[256];
+    return !gethostname(self, sizeof self) && !strncmp(host, self, sizeof self);
+}
+
+gt_err gt__address_resolve(const char *host, char *numeric, size_t size)
+{
+    if (!host || !*host || !strcmp(host, "*")) {
+        snprintf(numeric, size, "*");
+        return GT_OK;
+    }
+    char name[256];
+    size_t length = strlen(host);
+    bool brackets = length > 2 && host[0] == '[' && host[length - 1] == ']';
+    snprintf(name, sizeof name, "%.*s", (int)(brackets ? length - 2 : length), brackets ? host + 1 : host);
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list;
+    int rc = getaddrinfo(name, NULL, &hints, &list);
+    if (rc)
+        return gt__fail(GT_ERR_CONNECTION, "cannot find the host '%s': %s", host, gai_strerror(rc));
+    const struct addrinfo *best = list;
+    for (const struct addrinfo *at = list; at; at = at->ai_next) {
+        if (at->ai_family == AF_INET) {
+            best = at;
+            break;
+        }
+    }
+    char text[INET6_ADDRSTRLEN] = "";
+    if (best->ai_family == AF_INET)
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)best->ai_addr)->sin_addr, text, sizeof text);
+    else
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)best->ai_addr)->sin6_addr, text, sizeof text);
+    snprintf(numeric, size, best->ai_family == AF_INET ? "%s" : "[%s]", text);
+    freeaddrinfo(list);
+    return GT_OK;
+}

@@ -1,0 +1,62 @@
+/*
+ * address.h: where the sockets of a server on this host lie, and which host names mean this host.
+ *
+ * They are files PORT.memory and PORT.ipc in a directory private to the user: $XDG_RUNTIME_DIR/gt, or /tmp/gt-UID
+ * where there is no such variable. Whoever can enter the directory is that user.
+ *
+ * The server inside a program, which only monitors connect to, has no file there but a socket under the same name in the
+ * abstract namespace: it is gone with the program, however that ends.
+ */
+#ifndef GT_LINK_ADDRESS_H
+#define GT_LINK_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+enum { GT_ADDRESS_MAX = 108 }; /* bytes in sun_path, the terminating 0 included */
+
+/* DIRECTORY/PORT.suffix; creates the directory and checks that it is ours alone. */
+gt_err gt__address_path(int port, const char *suffix, char path[GT_ADDRESS_MAX]);
+
+/* Take the right to create sockets here, against servers that start at the same moment; *lock is closed to give it
+ * back. */
+gt_err gt__address_lock(int *lock);
+
+/* With the lock: remove a stale socket at `path`. GT_ERR_CONNECTION if someone listens there. */
+gt_err gt__address_clear(const char *path, int socket_type, int port);
+
+/* With the lock: remove the sockets of every server that was killed before it could. */
+void gt__address_sweep(void);
+
+/* Turn a path into the abstract name of the same; returns the length of sun_path. */
+unsigned gt__address_hide(char path[GT_ADDRESS_MAX]);
+
+/* The ports of this user's servers on this host, those inside programs too, in no order; returns how many, at most
+ * `most`. Some may be gone. */
+int gt__address_servers(int *ports, int most);
+
+/* A socket file that we bound, so that we remove it at the end and never somebody else's. */
+typedef struct gt_address_file {
+    char path[GT_ADDRESS_MAX];
+    uint64_t inode; /* 0: there is none */
+} gt_address_file;
+
+void gt__address_own(gt_address_file *file, const char *path);
+void gt__address_remove(gt_address_file *file);
+
+/* The port to try in the given attempt, from 0 to GT_ADDRESS_ATTEMPTS - 1, when any free one will do. */
+enum { GT_ADDRESS_ATTEMPTS = 20000 };
+int gt__address_candidate(int attempt);
+
+/* Can only this machine reach a server that listens there? */
+bool gt__address_is_loopback(const char *host);
+
+/* Does this name (or address) mean the machine we are on? */
+bool gt__address_is_local(const char *host);
+
+/* "127.0.0.1" or "[::1]" for a host name, IPv4 first; "*" and "" stay "*". */
+gt_err gt__address_resolve(const char *host, char *numeric, size_t size);
+
+#endif

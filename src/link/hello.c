@@ -1,0 +1,181 @@
+/* hello.c: finding a server, and the first two records of every connection. */
+#include "link/hello.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "core/settings.h"
+
+int gt__connect_timeout_ms(int timeout_ms)
+{
+    return timeout_ms > 0 ? timeout_ms : gt__setting_ms(GT_SETTING_CONNECT_TIMEOUT);
+}
+
+/* ---- addresses --------------------------------------------------------------------------------------------- */
+
+typedef struct server_address {
+    const gt_transport *transport; /* NULL: any */
+    char host[64];
+    int port;
+} server_address;
+
+static const gt_transport *const transports[] = {
+    &gt__transport_memory, /* fastest first */
+    &gt__transport_ipc,
+    &gt__transport_tcp,
+};
+enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
+
+static gt_err parse_address(const char *text, server_address *address)
+{
+    const char *rest = text, *scheme_end = strstr(text, "://");
+    address->transport = NULL;
+    if (scheme_end) {
+        for (int k = 0; k < TRANSPORTS; k++)
+            if (strlen(transports[k]->name) == (size_t)(scheme_end - text) &&
+                strncmp(transports[k]->name, text, (size_t)(scheme_end - text)) == 0)
+                address->transport = transports[k];
+        if (!address->transport)
+            return gt__fail(GT_ERR_VALUE, "'%s': unknown transport; there are memory, ipc and tcp", text);
+        rest = scheme_end + 3;
+    }
+    const char *colon = strrchr(rest, ':');
+    char *end = NULL;
+    long port = colon ? strtol(colon + 1, &end, 10) : 0;
+    if (!colon || colon == rest || (size_t)(colon - rest) >= sizeof address->host || *end || end == colon + 1 ||
+        port < 1 || port > 65535)
+        return gt__fail(GT_ERR_VALUE, "'%s' is not an address of the form host:port", text);
+    snprintf(address->host, sizeof address->host, "%.*s", (int)(colon - rest), rest);
+    address->port = (int)port;
+    return GT_OK;
+}
+
+static bool is_this_host(const char *host)
+{
+    char name[64] = "";
+    gethostname(name, sizeof name - 1);
+    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+           strcasecmp(host, name) == 0;
+}
+
+/* One round over the transports that fit. */
+static gt_err connect_once(const server_address *address, int timeout_ms, gt_link **link)
+{
+    if (address->transport)
+        return address->transport->connect(address->host, address->port, timeout_ms, link);
+    gt_err err = GT_ERR_CONNECTION;
+    for (int k = 0; k < TRANSPORTS; k++) {
+        if (transports[k]->same_host_only && !is_this_host(address->host))
+            continue;
+        err = transports[k]->connect(address->host, address->port, timeout_ms, link);
+        if (err != GT_ERR_CONNECTION)
+            break;
+    }
+    return err;
+}
+
+gt_err gt__address_connect(const char *text, int timeout_ms, gt_link **link)
+{
+    server_address address;
+    GT_TRY(parse_address(text, &address));
+    gt_err err = connect_once(&address, gt__connect_timeout_ms(timeout_ms), link);
+    if (err == GT_OK)
+        gt__log(GT_LOG_STATUS, "connected to %s:%d by %s", address.host, address.port, (*link)->transport->name);
+    return err;
+}
+
+/* ---- hello ------------------------------------------------------------------------------------------------- */
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from ? from : "");
+}
+
+static gt_err send_hello(gt_link *link, gt_role role, const char *name, const char *engine, const char *listens,
+                         int number)
+{
+    gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
+    if (!hello)
+        return gt__fail(GT_ERR_CONNECTION, "%s", link->dead ? link->reason : "the link is full");
+    memset(hello, 0, (1 + GT_HELLO_TAIL) * sizeof *hello);
+    hello->ins.op = GT_OP_hello;
+    hello->ins.tail = GT_HELLO_TAIL;
+    hello->ins.flags = (uint8_t)role;
+    hello->ins.result = (uint64_t)getpid();
+    hello->ins.operand[0] = (uint64_t)(number + 1);
+    hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
+    hello->ins.imm[1].u = gt__op_table_hash();
+    copy_text((char *)hello[1].bytes, sizeof hello[1].bytes, name);
+    copy_text((char *)hello[2].bytes, sizeof hello[2].bytes, engine);
+    copy_text((char *)hello[3].bytes, sizeof hello[3].bytes, listens);
+    gt__link_commit(link, 1 + GT_HELLO_TAIL);
+    gt__link_flush(link);
+    return GT_OK;
+}
+
+gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine)
+{
+    return send_hello(link, role, name, engine, "", -1);
+}
+
+gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number)
+{
+    return send_hello(link, GT_ROLE_WORKER, name, engine, listens, number);
+}
+
+void gt__goodbye_send(gt_link *link, const char *reason)
+{
+    gt_slot *goodbye = link->dead ? NULL : gt__link_reserve(link, 1 + GT_GOODBYE_TAIL);
+    if (!goodbye)
+        return;
+    memset(goodbye, 0, (1 + GT_GOODBYE_TAIL) * sizeof *goodbye);
+    goodbye->ins.op = GT_OP_goodbye;
+    goodbye->ins.tail = GT_GOODBYE_TAIL;
+    copy_text((char *)goodbye[1].bytes, GT_GOODBYE_TAIL * sizeof(gt_slot), reason);
+    gt__link_commit(link, 1 + GT_GOODBYE_TAIL);
+    gt__link_flush(link);
+}
+
+static gt_err read_answer(gt_link *link, const gt_slot *slots, size_t available, gt_welcome *welcome)
+{
+    unsigned length;
+    GT_TRY(gt__instruction_check(slots, available, &length));
+    if (slots->ins.op == GT_OP_goodbye) {
+        char reason[GT_GOODBYE_TAIL * sizeof(gt_slot)];
+        memcpy(reason, slots + 1, sizeof reason);
+        reason[sizeof reason - 1] = 0;
+        return gt__fail(GT_ERR_CONNECTION, "the server refused the connection: %s", reason);
+    }
+    if (slots->ins.op != GT_OP_welcome)
+        return gt__fail(GT_ERR_PROTOCOL, "the server did not answer the greeting");
+    welcome->number = slots->ins.result;
+    welcome->workers = (int)slots->ins.imm[1].i;
+    welcome->worker_entries = (int)slots->ins.operand[0];
+    welcome->key = slots->ins.operand[1];
+    welcome->life = slots->ins.operand[2];
+    welcome->segments = slots->ins.flags & GT_FLAG_SEGMENTS;
+    gt__link_consume(link, length);
+    return GT_OK;
+}
+
+gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome)
+{
+    uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(timeout_ms));
+    for (;;) {
+        size_t available;
+        const gt_slot *slots = gt__link_peek(link, &available);
+        if (slots)
+            return read_answer(link, slots, available, welcome);
+        if (link->dead)
+            return gt__fail(GT_ERR_CONNECTION, "%s", link->reason);
+        int left = gt__remaining_ms(deadline);
+        if (left <= 0)
+            return gt__fail(GT_ERR_TIMEOUT, "the server did not answer the greeting in time");
+        if (gt__link_wait(link, GT_WAIT_READ, left) == GT_ERR_INTERRUPTED)
+            return GT_ERR_INTERRUPTED;
+    }
+}

@@ -1,0 +1,646 @@
+/*
+ * link/memory.c: a link between two parties on one host: two rings of slots in shared memory.
+ *
+ * Each ring has one producer and one consumer. Positions count slots for ever and are taken modulo the ring's
+ * size. The producer publishes `tail`, the consumer `head`, each on cache lines of its own. The data is mapped
+ * twice, back to back, so that every record is contiguous and nothing here wraps.
+ *
+ * Sleeping: a side that finds nothing says so in the ring (reader_sleeps, writer_sleeps), looks once more, and
+ * sleeps on its bell. The other side stores its position, looks at the flag, and rings only if it is set. Position
+ * and flag are accessed with sequential consistency, so one of the two always sees the other's store.
+ *
+ * The unix socket of the connection stays open: its end says that the peer is gone, and descriptors of segments
+ * pass over it. A peer that is only stopped closes nothing: see liveness.h. The peer is not trusted: its positions are checked each time they are read.
+ *
+ * Read link.h first; how a connection comes to be is in link/memory_socket.c.
+ */
+#include "link/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "link/liveness.h"
+
+enum {
+    /* 512 KiB a ring: it holds 15 of the longest records, so bulk data streams while the peer works; more would
+     * only let a fast client run further ahead and fall out of the second-level cache. */
+    RING_SLOTS = 8192,
+    RING_MASK = RING_SLOTS - 1,
+    SECTION = RING_SLOTS / 4, /* the aim for a read window: heads are published this often */
+    MARKS = 8,                /* sections remembered: those in the ring and some, so that none is confused */
+    WRITE_WINDOW = 512,       /* with GT_LINK_MAX_RESERVE, records are published at least once a section */
+    HEADER_BYTES = 64 * 1024, /* of the shared memory: a page of any size */
+    RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
+    SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
+    CROWDED = 2,          /* full sections read on a crowded processor before we move */
+    IDLE_LOOKS = 1024,    /* empty peeks between two looks at the socket */
+    MAX_SEGMENTS = 16384, /* a peer may have shared at a time; the dispatcher shares those of all its clients */
+    MAX_SHARED = MAX_SEGMENTS / 2, /* we share: the peer may be late in forgetting what we have forgotten */
+};
+
+_Static_assert(WRITE_WINDOW + GT_LINK_MAX_RESERVE <= SECTION, "a section has a mark");
+_Static_assert(GT_LINK_MAX_RESERVE <= RING_SLOTS / 2, "a writer that waits for half a ring gets its slots");
+
+typedef struct ring_state {
+    _Alignas(128) _Atomic uint64_t tail; /* slots published; the producer's */
+    _Atomic uint64_t mark[MARKS];        /* the last tail published in each section: always between two records */
+    _Atomic int origin;                  /* the processor that the stream begins on; see step_aside */
+    _Alignas(128) _Atomic uint64_t head; /* slots consumed; the consumer's */
+    _Alignas(128) _Atomic uint32_t reader_sleeps;
+    _Alignas(128) _Atomic uint32_t writer_sleeps;
+} ring_state;
+
+/* One mapping of the shared memory; the two ends of a pair use the same one. */
+typedef struct shared_memory {
+    ring_state *ring;  /* two of them: [0] is written by the connecting side */
+    gt_slot *slots[2]; /* RING_SLOTS, then the same again */
+    _Atomic int references;
+} shared_memory;
+
+typedef struct memory_link {
+    gt_link base;
+    shared_memory *shared;
+    ring_state *out, *in;
+    gt_slot *out_slots, *in_slots;
+    uint64_t out_tail; /* what we have published */
+    uint64_t out_head; /* what the peer had consumed when we last looked */
+    uint64_t in_end;   /* position of base.read_end */
+    uint64_t in_head;  /* what we have told the peer that we consumed */
+    unsigned wanted;   /* slots that the last reserve did not get; 0: it got them */
+    unsigned idle;     /* empty refills in a row */
+    unsigned crowded;  /* full refills in a row while we shared the origin's processor */
+    bool armed;        /* our sleep flags may be set */
+    int socket;
+    gt_liveness process; /* the peer's */
+    int bell, peer_bell;
+    gt_segment **segments; /* that the peer shared, in no order */
+    unsigned segment_count;
+    uint64_t *shared_ids; /* of segments that we shared */
+    unsigned shared_count;
+} memory_link;
+
+/* ---- shared memory -------------------------------------------------------------------------------------- */
+
+static void shared_release(shared_memory *shared)
+{
+    if (!shared || atomic_fetch_sub(&shared->references, 1) != 1)
+        return;
+    if (shared->ring)
+        munmap(shared->ring, HEADER_BYTES);
+    for (int k = 0; k < 2; k++)
+        if (shared->slots[k])
+            munmap(shared->slots[k], 2 * RING_BYTES);
+    free(shared);
+}
+
+/* RING_BYTES of the file at `offset`, twice in a row; NULL on failure. */
+static gt_slot *map_twice(int fd, off_t offset)
+{
+    char *base = mmap(NULL, 2 * RING_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        void *at =
+            mmap(base + k * RING_BYTES, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset);
+        if (at == MAP_FAILED) {
+            munmap(base, 2 * RING_BYTES);
+            return NULL;
+        }
+    }
+    return (gt_slot *)(void *)base;
+}
+
+static gt_err shared_map(int fd, shared_memory **out)
+{
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &info) || info.st_size != SHARED_BYTES)
+        return gt__fail(GT_ERR_PROTOCOL, "the server sent shared memory of another form");
+    shared_memory *shared = calloc(1, sizeof *shared);
+    if (!shared)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    atomic_init(&shared->references, 1);
+    void *ring = mmap(NULL, HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    shared->ring = ring == MAP_FAILED ? NULL : ring;
+    for (int k = 0; k < 2; k++)
+        shared->slots[k] = map_twice(fd, HEADER_BYTES + k * RING_BYTES);
+    if (!shared->ring || !shared->slots[0] || !shared->slots[1]) {
+        gt_err err = gt__fail(GT_ERR_MEMORY, "cannot map the rings of a link: %s", strerror(errno));
+        shared_release(shared);
+        return err;
+    }
+    *out = shared;
+    return GT_OK;
+}
+
+gt_err gt__memory_parts_new(gt_memory_parts *parts)
+{
+    *parts = (gt_memory_parts){
+        .rings = memfd_create("gt-link", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+        .bell = {eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}};
+    if (parts->rings >= 0 && parts->bell[0] >= 0 && parts->bell[1] >= 0 &&
+        !ftruncate(parts->rings, SHARED_BYTES) &&
+        !fcntl(parts->rings, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+        return GT_OK;
+    gt_err err = gt__fail(GT_ERR_MEMORY, "cannot create the rings of a link: %s", strerror(errno));
+    gt__memory_parts_close(parts);
+    return err;
+}
+
+void gt__memory_parts_close(gt_memory_parts *parts)
+{
+    int *fds[] = {&parts->rings, &parts->bell[0], &parts->bell[1]};
+    for (int k = 0; k < GT_MEMORY_PARTS; k++) {
+        if (*fds[k] >= 0)
+            close(*fds[k]);
+        *fds[k] = -1;
+    }
+}
+
+/* ---- the peer's bell and the socket ----------------------------------------------------------------------- */
+
+/* After storing a position: wake the peer if it sleeps. */
+static void wake(_Atomic uint32_t *sleeps, int bell)
+{
+    if (atomic_load(sleeps) && atomic_exchange(sleeps, 0)) {
+        uint64_t one = 1;
+        ssize_t written = write(bell, &one, sizeof one);
+        (void)written; /* it fails only when the bell is ringing already */
+    }
+}
+
+static void segment_put(memory_link *m, uint64_t id, int fd)
+{
+    gt_segment *segment, **grown;
+    if (m->segment_count >= MAX_SEGMENTS) {
+        if (fd >= 0)
+            close(fd);
+        gt__link_kill(&m->base, "protocol error: %s shared more than %d segments", m->base.peer, MAX_SEGMENTS);
+        return;
+    }
+    if (gt__segment_adopt(id, fd, &segment) != GT_OK) {
+        gt__link_kill(&m->base, "protocol error: %s: %s", m->base.peer, gt_error_text());
+        return;
+    }
+    m->base.ops->forget(&m->base, id);
+    grown = realloc(m->segments, (m->segment_count + 1) * sizeof *grown);
+    if (!grown) {
+        gt__segment_release(segment);
+        gt__link_kill(&m->base, "out of memory");
+        return;
+    }
+    m->segments = grown;
+    m->segments[m->segment_count++] = segment;
+}
+
+/* Take what waits on the socket: descriptors, or its end. Bounded by what the socket holds. */
+static void socket_drain(memory_link *m)
+{
+    while (!m->base.gone) {
+        gt_memory_message message;
+        int fd = -1;
+        gt_memory_received got = gt__memory_receive(m->socket, &message, &fd, 1);
+        if (got == GT_MEMORY_NOTHING)
+            return;
+        if (got == GT_MEMORY_GONE) {
+            gt__link_lose(&m->base, "%s closed the connection", m->base.peer);
+            epoll_ctl(m->base.fd, EPOLL_CTL_DEL, m->socket, NULL);
+        } else if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_SEGMENT) { /* fd < 0: it got lost */
+            segment_put(m, message.value, fd);
+        } else {
+            if (fd >= 0)
+                close(fd);
+            gt__link_kill(&m->base, "protocol error: %s sent a message that makes no sense", m->base.peer);
+        }
+    }
+}
+
+/* Silence our bell and look at the socket; one system call when neither has anything. */
+static void attend(memory_link *m)
+{
+    struct epoll_event events[2];
+    int count = epoll_wait(m->base.fd, events, 2, 0);
+    for (int k = 0; k < count; k++) {
+        if (events[k].data.fd == m->bell) {
+            uint64_t rings;
+            ssize_t got = read(m->bell, &rings, sizeof rings);
+            (void)got; /* nothing to read: somebody rang and we had looked already */
+        } else {
+            socket_drain(m);
+        }
+    }
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------ */
+
+static void memory_flush(gt_link *link)
+{
+    memory_link *m = (memory_link *)link;
+    m->out_tail += link->unflushed;
+    link->unflushed = 0;
+    if (link->gone)
+        return;
+    atomic_store_explicit(&m->out->mark[m->out_tail / SECTION % MARKS], m->out_tail, memory_order_relaxed);
+    int origin = link->passes_on >= 0 ? link->passes_on : sched_getcpu();
+    atomic_store_explicit(&m->out->origin, origin, memory_order_relaxed);
+    atomic_store(&m->out->tail, m->out_tail);
+    wake(&m->out->reader_sleeps, m->peer_bell);
+}
+
+/* Slots free at out_tail; looks at the peer's head. */
+static unsigned room(memory_link *m)
+{
+    uint64_t head = atomic_load(&m->out->head);
+    if (head - m->out_head > m->out_tail - m->out_head) {
+        gt__link_kill(&m->base, "protocol error: %s moved its position out of the ring", m->base.peer);
+        return 0;
+    }
+    m->out_head = head;
+    return RING_SLOTS - (unsigned)(m->out_tail - head);
+}
+
+static gt_slot *memory_reserve(gt_link *link, unsigned slots)
+{
+    memory_link *m = (memory_link *)link;
+    assert(slots <= GT_LINK_MAX_RESERVE);
+    if (link->gone)
+        return NULL;
+    gt__link_flush(link); /* so that published records are never far apart: see next_window */
+    unsigned window = slots > WRITE_WINDOW ? slots : WRITE_WINDOW;
+    unsigned available = RING_SLOTS - (unsigned)(m->out_tail - m->out_head);
+    if (available < window)
+        available = room(m);
+    if (available < slots) {
+        m->wanted = slots;
+        return NULL;
+    }
+    m->wanted = 0;
+    link->write_next = m->out_slots + (m->out_tail & RING_MASK);
+    link->write_end = link->write_next + (available < window ? available : window);
+    return link->write_next;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+/* Tell the peer how far we have read. It is woken once half the ring is free: waking it for a slot would make the
+ * two of us take turns. */
+static void publish_head(memory_link *m)
+{
+    uint64_t position = m->in_end - (uint64_t)(m->base.read_end - m->base.read_next);
+    if (position == m->in_head)
+        return;
+    m->in_head = position;
+    atomic_store(&m->in->head, position);
+    if (atomic_load(&m->in->writer_sleeps) &&
+        atomic_load_explicit(&m->in->tail, memory_order_acquire) - position <= RING_SLOTS / 2)
+        wake(&m->in->writer_sleeps, m->peer_bell);
+}
+
+static void disarm(memory_link *m)
+{
+    m->armed = false;
+    atomic_store_explicit(&m->in->reader_sleeps, 0, memory_order_relaxed);
+    atomic_store_explicit(&m->out->writer_sleeps, 0, memory_order_relaxed);
+}
+
+/* Slots that wait to be read after in_end. */
+static uint64_t readable(memory_link *m)
+{
+    uint64_t available = atomic_load(&m->in->tail) - m->in_end;
+    if (available <= RING_SLOTS)
+        return available;
+    gt__link_kill(&m->base, "protocol error: %s moved its position out of the ring", m->base.peer);
+    return 0;
+}
+
+/* How much of `available` to take at once: about a section, so that the peer gets its slots back while we work on
+ * them, and up to a mark, so that no record is cut. A false mark is the peer's loss: its records make no sense. */
+static uint64_t next_window(const memory_link *m, uint64_t available)
+{
+    if (available <= SECTION)
+        return available;
+    for (unsigned k = 0; k < 2; k++) {
+        unsigned which = (unsigned)((m->in_end / SECTION + k) % MARKS);
+        uint64_t length = atomic_load_explicit(&m->in->mark[which], memory_order_relaxed) - m->in_end;
+        if (length > 0 && length <= available && length <= 2 * SECTION)
+            return length;
+    }
+    return available;
+}
+
+/*
+ * We are a section behind, and share a processor with the party that the stream begins with: the two of us take turns
+ * while another processor may have time to spare, and the scheduler, which sees us run all the time, leaves it so. Move away
+ * once; afterwards we may run anywhere again.
+ */
+static void step_aside(memory_link *m)
+{
+    int here = sched_getcpu();
+    cpu_set_t allowed, others;
+    m->base.origin = atomic_load_explicit(&m->in->origin, memory_order_relaxed);
+    m->crowded = here >= 0 && m->base.origin == here ? m->crowded + 1 : 0;
+    if (m->crowded < CROWDED || sched_getaffinity(0, sizeof allowed, &allowed))
+        return;
+    m->crowded = 0;
+    others = allowed;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof others, &others))
+        sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
+static bool memory_refill(gt_link *link)
+{
+    memory_link *m = (memory_link *)link;
+    if (link->dead)
+        return false;
+    if (m->armed)
+        disarm(m);
+    publish_head(m);
+    uint64_t available = readable(m);
+    if (!available && !link->gone && ++m->idle % IDLE_LOOKS == 0)
+        attend(m);
+    if (!available && link->gone) {
+        available = readable(m); /* what came between the look at the ring and the look at the socket */
+        if (!available)
+            gt__link_kill(link, "closed");
+    }
+    if (!available)
+        return false;
+    m->idle = 0;
+    if (available > SECTION)
+        step_aside(m);
+    available = next_window(m, available);
+    link->read_next = m->in_slots + (m->in_end & RING_MASK);
+    link->read_end = link->read_next + available;
+    m->in_end += available;
+    return true;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
+
+static bool memory_ready(gt_link *link, gt_wait what)
+{
+    memory_link *m = (memory_link *)link;
+    if ((what & GT_WAIT_READ) && !link->dead) {
+        if (link->read_next != link->read_end || readable(m))
+            return true;
+        if (link->gone)
+            gt__link_kill(link, "closed");
+    }
+    return (what & GT_WAIT_WRITE) && !link->gone && room(m) >= (m->wanted ? m->wanted : 1);
+}
+
+static bool arm_for(gt_link *link, gt_wait what)
+{
+    memory_link *m = (memory_link *)link;
+    if (!link->gone) {
+        publish_head(m);
+        attend(m);
+        m->armed = true;
+        if (what & GT_WAIT_READ)
+            atomic_store(&m->in->reader_sleeps, 1);
+        if (what & GT_WAIT_WRITE)
+            atomic_store(&m->out->writer_sleeps, 1);
+    }
+    if (!memory_ready(link, what) && !link->gone)
+        return true;
+    disarm(m);
+    return false;
+}
+
+static bool memory_arm(gt_link *link)
+{
+    memory_link *m = (memory_link *)link;
+    if (arm_for(link, m->wanted ? GT_WAIT_READ | GT_WAIT_WRITE : GT_WAIT_READ))
+        return true;
+    m->wanted = 0; /* said once */
+    return false;
+}
+
+static gt_err memory_wait(gt_link *link, gt_wait what, int timeout_ms)
+{
+    gt_waiter waiter = {.fd = link->fd, .ready = memory_ready, .arm = arm_for};
+    return gt__link_wait_with(link, what, timeout_ms, &waiter);
+}
+
+static void memory_look(gt_link *link)
+{
+    memory_link *m = (memory_link *)link;
+    if (!link->gone && gt__liveness_lost(&m->process))
+        gt__link_lose(link, "%s has been stopped for %d s", link->peer,
+                      (int)(m->process.stopped_ns / 1000000000u));
+}
+
+/* ---- segments ----------------------------------------------------------------------------------------------- */
+
+static gt_err memory_share(gt_link *link, gt_segment *segment)
+{
+    memory_link *m = (memory_link *)link;
+    if (link->gone)
+        return gt__fail(GT_ERR_CONNECTION, "%s", link->reason);
+    for (unsigned k = 0; k < m->shared_count; k++)
+        if (m->shared_ids[k] == segment->id)
+            return GT_OK;
+    if (m->shared_count >= MAX_SHARED) /* rather than have the peer end the link */
+        return gt__fail(GT_ERR_MEMORY, "%d segments are shared with %s already", MAX_SHARED, link->peer);
+    uint64_t *grown = realloc(m->shared_ids, (m->shared_count + 1) * sizeof *grown);
+    if (!grown)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    m->shared_ids = grown;
+    GT_TRY(gt__memory_send(m->socket, GT_MEMORY_SEGMENT, segment->id, &segment->fd, segment->fd >= 0));
+    m->shared_ids[m->shared_count++] = segment->id;
+    return GT_OK;
+}
+
+static gt_segment *segment_find(const memory_link *m, uint64_t id)
+{
+    for (unsigned k = 0; k < m->segment_count; k++)
+        if (m->segments[k]->id == id)
+            return m->segments[k];
+    return NULL;
+}
+
+static gt_segment *memory_segment(gt_link *link, uint64_t id)
+{
+    memory_link *m = (memory_link *)link;
+    gt_segment *found = segment_find(m, id);
+    if (found || link->gone)
+        return found;
+    socket_drain(m);
+    return segment_find(m, id);
+}
+
+static void memory_forget(gt_link *link, uint64_t id)
+{
+    memory_link *m = (memory_link *)link;
+    for (unsigned k = 0; k < m->segment_count; k++) {
+        if (m->segments[k]->id == id) {
+            gt__segment_release(m->segments[k]);
+            m->segments[k] = m->segments[--m->segment_count];
+            break;
+        }
+    }
+    for (unsigned k = 0; k < m->shared_count; k++) {
+        if (m->shared_ids[k] == id) {
+            m->shared_ids[k] = m->shared_ids[--m->shared_count];
+            break;
+        }
+    }
+}
+
+/* ---- beginning and end -------------------------------------------------------------------------------------- */
+
+/* Our copies of everything. In a forked child this is all there is to do: the parent has its own. */
+static void memory_abandon(gt_link *link)
+{
+    memory_link *m = (memory_link *)link;
+    int fds[] = {link->fd, m->socket, m->bell, m->peer_bell};
+    for (size_t k = 0; k < sizeof fds / sizeof *fds; k++)
+        if (fds[k] >= 0)
+            close(fds[k]);
+    for (unsigned k = 0; k < m->segment_count; k++)
+        gt__segment_release(m->segments[k]);
+    free(m->segments);
+    free(m->shared_ids);
+    shared_release(m->shared);
+    free(m);
+}
+
+static void memory_close(gt_link *link)
+{
+    gt__link_flush(link);
+    memory_abandon(link); /* closing the socket tells the peer, which can still read what is in the ring */
+}
+
+static const gt_link_ops memory_ops = {
+    .reserve = memory_reserve,
+    .flush = memory_flush,
+    .refill = memory_refill,
+    .wait = memory_wait,
+    .arm = memory_arm,
+    .share = memory_share,
+    .segment = memory_segment,
+    .forget = memory_forget,
+    .look = memory_look,
+    .close = memory_close,
+    .abandon = memory_abandon,
+};
+
+static bool watch(int epoll, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Takes everything, also on failure. */
+static gt_err link_new(int side, int socket, int bell, int peer_bell, shared_memory *shared, const char *peer,
+                       gt_link **out)
+{
+    memory_link *m = calloc(1, sizeof *m);
+    if (!m) {
+        close(socket);
+        close(bell);
+        close(peer_bell);
+        shared_release(shared);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
+    *m = (memory_link){
+        .base = {.ops = &memory_ops,
+                 .transport = &gt__transport_memory,
+                 .batch = 64,
+                 .origin = -1,
+                 .passes_on = -1,
+                 .fd = epoll_create1(EPOLL_CLOEXEC)},
+        .shared = shared,
+        .out = &shared->ring[side],
+        .in = &shared->ring[!side],
+        .out_slots = shared->slots[side],
+        .in_slots = shared->slots[!side],
+        .socket = socket,
+        .bell = bell,
+        .peer_bell = peer_bell,
+    };
+    snprintf(m->base.peer, sizeof m->base.peer, "%s", peer);
+    gt__liveness_watch(&m->process, socket);
+    m->base.watched = m->process.pid != 0;
+    m->base.write_next = m->base.write_end = m->out_slots;
+    m->base.read_next = m->base.read_end = m->in_slots;
+    if (!watch(m->base.fd, bell) || !watch(m->base.fd, socket)) {
+        gt_err err = gt__fail(GT_ERR_MEMORY, "cannot watch a link: %s", strerror(errno));
+        memory_abandon(&m->base);
+        return err;
+    }
+    *out = &m->base;
+    return GT_OK;
+}
+
+gt_err gt__memory_link_new(int side, int socket, gt_memory_parts *parts, const char *peer, gt_link **out)
+{
+    shared_memory *shared;
+    gt_err err = shared_map(parts->rings, &shared);
+    if (err != GT_OK) {
+        gt__memory_parts_close(parts);
+        close(socket);
+        return err;
+    }
+    close(parts->rings);
+    return link_new(side, socket, parts->bell[side], parts->bell[!side], shared, peer, out);
+}
+
+/* What a pair is made of besides its rings; nothing is left open on failure. */
+static gt_err pair_descriptors(const gt_memory_parts *parts, int sockets[2], int bells[2])
+{
+    /* Each end closes its own copies of the bells: neither may ring a number that the other has given back. */
+    for (int side = 0; side < 2; side++)
+        bells[side] = fcntl(parts->bell[side], F_DUPFD_CLOEXEC, 0);
+    if (bells[0] >= 0 && bells[1] >= 0 &&
+        !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets))
+        return GT_OK;
+    gt_err err = gt__fail(GT_ERR_MEMORY, "cannot create a pair of links: %s", strerror(errno));
+    for (int side = 0; side < 2; side++)
+        if (bells[side] >= 0)
+            close(bells[side]);
+    return err;
+}
+
+gt_err gt__link_memory_pair(gt_link **a, gt_link **b)
+{
+    gt_memory_parts parts;
+    shared_memory *shared = NULL;
+    int sockets[2], bells[2];
+    GT_TRY(gt__memory_parts_new(&parts));
+    gt_err err = shared_map(parts.rings, &shared);
+    if (err == GT_OK)
+        err = pair_descriptors(&parts, sockets, bells);
+    if (err != GT_OK) {
+        shared_release(shared);
+        gt__memory_parts_close(&parts);
+        return err;
+    }
+    close(parts.rings);
+    atomic_fetch_add(&shared->references, 1);
+    gt_link *first = NULL, *second = NULL;
+    err = link_new(0, sockets[0], parts.bell[0], parts.bell[1], shared, "this process", &first);
+    gt_err other = link_new(1, sockets[1], bells[1], bells[0], shared, "this process", &second);
+    if (err == GT_OK && other == GT_OK) {
+        *a = first;
+        *b = second;
+        return GT_OK;
+    }
+    if (first)
+        memory_close(first);
+    if (second)
+        memory_close(second);
+    return err != GT_OK ? err : other;
+}

@@ -1,0 +1,50 @@
+/*
+ * link/memory.h: what the two halves of the memory transport share: link/memory_socket.c sets connections up and
+ * passes descriptors, link/memory.c moves slots through the rings.
+ */
+#ifndef GT_LINK_MEMORY_H
+#define GT_LINK_MEMORY_H
+
+#include "link/link.h"
+
+/* Messages on the unix socket, one packet each. Slots never go there. */
+typedef enum gt_memory_kind {
+    GT_MEMORY_HELLO = 1,   /* connecting side: I speak this version */
+    GT_MEMORY_WELCOME = 2, /* accepting side, with the descriptors of a gt_memory_parts */
+    GT_MEMORY_SEGMENT = 3, /* either: one segment's descriptor; value: its id */
+} gt_memory_kind;
+
+typedef struct gt_memory_message {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t kind;
+    uint64_t value;
+} gt_memory_message;
+
+/* What a connection is made of. The accepting side makes it: then the server maps and writes only what it made. */
+enum { GT_MEMORY_PARTS = 3 };
+
+typedef struct gt_memory_parts {
+    int rings;   /* memfd */
+    int bell[2]; /* eventfds; bell[side] wakes that side: 0 connecting, 1 accepting */
+} gt_memory_parts;
+
+gt_err gt__memory_parts_new(gt_memory_parts *parts);
+void gt__memory_parts_close(gt_memory_parts *parts);
+
+/* The end of a connection for `side`; takes the socket and the parts, also on failure. */
+gt_err gt__memory_link_new(int side, int socket, gt_memory_parts *parts, const char *peer, gt_link **link);
+
+typedef enum gt_memory_received {
+    GT_MEMORY_RECEIVED,
+    GT_MEMORY_NOTHING, /* none is waiting */
+    GT_MEMORY_GONE,    /* the peer closed, or died */
+    GT_MEMORY_GARBAGE, /* something that is not ours */
+} gt_memory_received;
+
+/* Neither blocks. `fds` holds `count` descriptors, -1 where none came. send: GT_ERR_TIMEOUT when the socket is
+ * full. */
+gt_err gt__memory_send(int socket, gt_memory_kind kind, uint64_t value, const int *fds, int count);
+gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, int *fds, int count);
+
+#endif

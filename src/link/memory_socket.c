@@ -1,0 +1,383 @@
+/*
+ * link/memory_socket.c: how a memory link comes to be: a unix socket at a private path, and descriptors over it.
+ *
+ *     connecting side                  accepting side
+ *     connect, hello          --->     checks who it is; makes the rings and the bells
+ *     maps them               <---     welcome, with three descriptors
+ *
+ * The acceptor never blocks on a peer: connections that have not said hello wait in a small table. What happens
+ * afterwards is in link/memory.c.
+ */
+#include "link/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "link/address.h"
+
+#define MESSAGE_MAGIC 0x796d656d2d746721u
+
+enum { MESSAGE_VERSION = 1, MAX_PENDING = 64 };
+
+typedef struct memory_acceptor {
+    gt_acceptor base; /* fd: an epoll over everything below */
+    int listener;
+    int spare; /* a descriptor to give up when there are no more, so that a peer can be turned away */
+    int pending[MAX_PENDING];
+    unsigned pending_count;
+    gt_address_file file;
+} memory_acceptor;
+
+/* ---- messages ----------------------------------------------------------------------------------------------- */
+
+gt_err gt__memory_send(int socket, gt_memory_kind kind, uint64_t value, const int *fds, int count)
+{
+    assert(count <= GT_MEMORY_PARTS);
+    gt_memory_message message = {
+        .magic = MESSAGE_MAGIC, .version = MESSAGE_VERSION, .kind = (uint32_t)kind, .value = value};
+    union {
+        char bytes[CMSG_SPACE(GT_MEMORY_PARTS * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    memset(&control, 0, sizeof control);
+    struct iovec vector = {.iov_base = &message, .iov_len = sizeof message};
+    struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (count) {
+        header.msg_control = control.bytes;
+        header.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+        memcpy(CMSG_DATA(rights), fds, (size_t)count * sizeof(int));
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent == (ssize_t)sizeof message)
+        return GT_OK;
+    if (errno == EAGAIN || errno == ETOOMANYREFS)
+        return gt__fail(GT_ERR_TIMEOUT, "the peer has not taken the descriptors sent before");
+    return gt__fail(GT_ERR_CONNECTION, "cannot send to the peer: %s", strerror(errno));
+}
+
+/* Up to `count` descriptors of a message into `fds`; any more are closed. */
+static void take_descriptors(struct msghdr *header, int *fds, int count)
+{
+    int taken = 0;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part; part = CMSG_NXTHDR(header, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t total = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t k = 0; k < total; k++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(part) + k * sizeof fd, sizeof fd);
+            if (taken < count)
+                fds[taken++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, int *fds, int count)
+{
+    union {
+        char bytes[CMSG_SPACE(GT_MEMORY_PARTS * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec vector = {.iov_base = message, .iov_len = sizeof *message};
+    struct msghdr header = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    for (int k = 0; k < count; k++)
+        fds[k] = -1;
+    ssize_t got;
+    do
+        got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN)
+        return GT_MEMORY_NOTHING;
+    if (got <= 0)
+        return GT_MEMORY_GONE;
+    take_descriptors(&header, fds, count);
+    /* MSG_CTRUNC is no fault of the peer's: descriptors that we may not have any more of do not arrive. */
+    bool ours = got == (ssize_t)sizeof *message && !(header.msg_flags & MSG_TRUNC) &&
+                message->magic == MESSAGE_MAGIC && message->version == MESSAGE_VERSION;
+    return ours ? GT_MEMORY_RECEIVED : GT_MEMORY_GARBAGE;
+}
+
+/* Is the process at the other end this user's? Its pid, too. */
+static bool same_user(int socket, int *pid)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) || who.uid != geteuid())
+        return false;
+    *pid = (int)who.pid;
+    return true;
+}
+
+/* ---- connecting --------------------------------------------------------------------------------------------- */
+
+static gt_err open_socket(int port, uint64_t deadline, int *out)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    GT_TRY(gt__address_path(port, "memory", address.sun_path));
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(errno));
+    socklen_t length = sizeof address;
+    while (connect(fd, (struct sockaddr *)&address, length)) {
+        int error = errno;
+        if (address.sun_path[0] &&
+            (error == ENOENT || error == ECONNREFUSED)) { /* perhaps it is inside a program */
+            length = (socklen_t)offsetof(struct sockaddr_un, sun_path) + gt__address_hide(address.sun_path);
+            continue;
+        }
+        if (error == EAGAIN && gt__remaining_ms(deadline)) {
+            poll(NULL, 0, 1); /* the server's queue is full, and nothing can be waited on for it */
+            continue;
+        }
+        close(fd);
+        if (error == EAGAIN)
+            return gt__fail(GT_ERR_TIMEOUT, "the server at port %d of this host does not answer", port);
+        return gt__fail(GT_ERR_CONNECTION, "no server at port %d of this host", port);
+    }
+    *out = fd;
+    return GT_OK;
+}
+
+static gt_err handshake(int fd, int port, uint64_t deadline, gt_memory_parts *parts)
+{
+    GT_TRY(gt__memory_send(fd, GT_MEMORY_HELLO, 0, NULL, 0));
+    struct pollfd wake = {.fd = fd, .events = POLLIN};
+    int rc = poll(&wake, 1, gt__remaining_ms(deadline));
+    if (rc == 0)
+        return gt__fail(GT_ERR_TIMEOUT, "the server at port %d of this host does not answer", port);
+    if (rc < 0)
+        return gt__fail(errno == EINTR ? GT_ERR_INTERRUPTED : GT_ERR_INTERNAL, "poll: %s", strerror(errno));
+    gt_memory_message message;
+    int fds[GT_MEMORY_PARTS];
+    gt_memory_received got = gt__memory_receive(fd, &message, fds, GT_MEMORY_PARTS);
+    *parts = (gt_memory_parts){.rings = fds[0], .bell = {fds[1], fds[2]}};
+    if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_WELCOME && fds[GT_MEMORY_PARTS - 1] >= 0)
+        return GT_OK;
+    gt__memory_parts_close(parts);
+    if (got == GT_MEMORY_GARBAGE || got == GT_MEMORY_RECEIVED)
+        return gt__fail(GT_ERR_PROTOCOL, "whoever listens at port %d of this host is not this version of GT",
+                        port);
+    return gt__fail(GT_ERR_CONNECTION, "the server at port %d of this host closed the connection", port);
+}
+
+static gt_err memory_connect(const char *host, int port, int timeout_ms, gt_link **link)
+{
+    uint64_t deadline = gt__deadline_ns(timeout_ms);
+    int fd = -1, pid = 0;
+    gt_memory_parts parts;
+    if (!gt__address_is_local(host))
+        return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: memory links stay on this one", host);
+    GT_TRY(open_socket(port, deadline, &fd));
+    gt_err err = same_user(fd, &pid)
+                     ? handshake(fd, port, deadline, &parts)
+                     : gt__fail(GT_ERR_CONNECTION, "the server at port %d belongs to another user", port);
+    if (err != GT_OK) {
+        close(fd);
+        return err;
+    }
+    char peer[64];
+    snprintf(peer, sizeof peer, "the server (pid %d)", pid);
+    return gt__memory_link_new(0, fd, &parts, peer, link);
+}
+
+/* ---- accepting ---------------------------------------------------------------------------------------------- */
+
+static void pending_drop(memory_acceptor *a, unsigned k)
+{
+    memmove(&a->pending[k], &a->pending[k + 1], (--a->pending_count - k) * sizeof a->pending[0]);
+}
+
+static void pending_add(memory_acceptor *a, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    if (a->pending_count == MAX_PENDING) { /* the one that has been silent longest makes room */
+        close(a->pending[0]);
+        pending_drop(a, 0);
+    }
+    if (epoll_ctl(a->base.fd, EPOLL_CTL_ADD, fd, &event))
+        close(fd);
+    else
+        a->pending[a->pending_count++] = fd;
+}
+
+/* Take connections from the listener; bounded by its queue. */
+static void accept_all(memory_acceptor *a)
+{
+    int pid;
+    for (int k = 0; k < MAX_PENDING; k++) {
+        int fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && a->spare >= 0) {
+            /* Left in the queue it would keep the event loop awake for ever. */
+            close(a->spare);
+            fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            if (fd >= 0)
+                close(fd);
+            a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+            continue;
+        }
+        if (fd < 0)
+            return;
+        if (same_user(fd, &pid))
+            pending_add(a, fd);
+        else
+            close(fd);
+    }
+}
+
+/* It said hello: answer with the parts of a connection. Takes fd. NULL: it is gone or there are no resources. */
+static gt_link *welcome(memory_acceptor *a, int fd)
+{
+    gt_memory_parts parts;
+    gt_link *link;
+    int pid;
+    epoll_ctl(a->base.fd, EPOLL_CTL_DEL, fd, NULL);
+    if (!same_user(fd, &pid) || gt__memory_parts_new(&parts) != GT_OK) {
+        close(fd);
+        return NULL;
+    }
+    int fds[GT_MEMORY_PARTS] = {parts.rings, parts.bell[0], parts.bell[1]};
+    if (gt__memory_send(fd, GT_MEMORY_WELCOME, 0, fds, GT_MEMORY_PARTS) != GT_OK) {
+        gt__memory_parts_close(&parts);
+        close(fd);
+        return NULL;
+    }
+    char peer[64];
+    snprintf(peer, sizeof peer, "pid %d", pid);
+    return gt__memory_link_new(1, fd, &parts, peer, &link) == GT_OK ? link : NULL;
+}
+
+static gt_link *acceptor_poll(gt_acceptor *acceptor)
+{
+    memory_acceptor *a = (memory_acceptor *)acceptor;
+    accept_all(a);
+    for (unsigned k = 0; k < a->pending_count;) {
+        gt_memory_message message;
+        int fd = a->pending[k], stray = -1;
+        gt_memory_received got = gt__memory_receive(fd, &message, &stray, 1);
+        if (stray >= 0)
+            close(stray);
+        if (got == GT_MEMORY_NOTHING) {
+            k++;
+            continue;
+        }
+        pending_drop(a, k);
+        if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_HELLO) {
+            gt_link *link = welcome(a, fd);
+            if (link)
+                return link;
+        } else {
+            close(fd);
+        }
+    }
+    return NULL;
+}
+
+static bool acceptor_arm(gt_acceptor *acceptor)
+{
+    (void)acceptor; /* the descriptor is readable for as long as there is something to do */
+    return true;
+}
+
+static void acceptor_close(gt_acceptor *acceptor)
+{
+    memory_acceptor *a = (memory_acceptor *)acceptor;
+    gt__address_remove(&a->file);
+    for (unsigned k = 0; k < a->pending_count; k++)
+        close(a->pending[k]);
+    int fds[] = {a->base.fd, a->listener, a->spare};
+    for (size_t k = 0; k < sizeof fds / sizeof *fds; k++)
+        if (fds[k] >= 0)
+            close(fds[k]);
+    free(a);
+}
+
+static const gt_acceptor_ops acceptor_ops = {.poll = acceptor_poll, .arm = acceptor_arm, .close = acceptor_close};
+
+/* With the address lock held. */
+static gt_err bind_port(memory_acceptor *a, int port)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    GT_TRY(gt__address_path(port, "memory", address.sun_path));
+    GT_TRY(gt__address_clear(address.sun_path, SOCK_SEQPACKET, port));
+    if (bind(a->listener, (struct sockaddr *)&address, sizeof address) || listen(a->listener, MAX_PENDING))
+        return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", address.sun_path, strerror(errno));
+    gt__address_own(&a->file, address.sun_path);
+    return GT_OK;
+}
+
+/* A socket that has no file. */
+static gt_err bind_hidden(memory_acceptor *a, int port)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    GT_TRY(gt__address_path(port, "memory", address.sun_path));
+    socklen_t length = (socklen_t)offsetof(struct sockaddr_un, sun_path) + gt__address_hide(address.sun_path);
+    if (bind(a->listener, (struct sockaddr *)&address, length) || listen(a->listener, MAX_PENDING))
+        return gt__fail(GT_ERR_CONNECTION, "cannot listen at port %d: %s", port, strerror(errno));
+    return GT_OK;
+}
+
+/* `port`, or a free one for 0 and GT_PORT_HIDDEN. */
+static gt_err bind_some_port(memory_acceptor *a, int port, int *bound)
+{
+    *bound = port;
+    if (port > 0)
+        return bind_port(a, port);
+    for (int k = 0; k < GT_ADDRESS_ATTEMPTS; k++) {
+        *bound = gt__address_candidate(k);
+        if ((port == GT_PORT_HIDDEN ? bind_hidden : bind_port)(a, *bound) == GT_OK)
+            return GT_OK;
+    }
+    return GT_ERR_CONNECTION;
+}
+
+static gt_err memory_listen(const char *host, int port, gt_acceptor **acceptor, int *bound)
+{
+    int lock;
+    (void)host; /* the sockets are reached from this host only */
+    GT_TRY(gt__address_lock(&lock));
+    memory_acceptor *a = calloc(1, sizeof *a);
+    if (!a) {
+        close(lock);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
+    a->base = (gt_acceptor){.ops = &acceptor_ops, .fd = epoll_create1(EPOLL_CLOEXEC)};
+    a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = a->listener};
+    gt_err err;
+    if (a->base.fd < 0 || a->listener < 0 || epoll_ctl(a->base.fd, EPOLL_CTL_ADD, a->listener, &event))
+        err = gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(errno));
+    else
+        err = bind_some_port(a, port, bound);
+    gt__address_sweep();
+    close(lock);
+    if (err != GT_OK) {
+        acceptor_close(&a->base);
+        return err;
+    }
+    *acceptor = &a->base;
+    return GT_OK;
+}
+
+const gt_transport gt__transport_memory = {
+    .name = "memory", .same_host_only = true, .listen = memory_listen, .connect = memory_connect};

@@ -1,0 +1,302 @@
+/*
+ * link/zmq.c: slots in ZeroMQ frames, with credit. The half of a ZeroMQ link that does not care which end it is.
+ *
+ * Writing fills a frame, which goes out when it is full or flushed. Reading hands out windows inside the received
+ * messages. Flow control is by credit: a side may have GT_ZMQ_WINDOW slots under way, and gets them back in
+ * quarters as the peer consumes them, so a peer that stops reading stops its sender and holds a bounded amount of
+ * memory. ZeroMQ's own limit counts messages, not bytes, and tells nobody who hit it; it is switched off for
+ * sending.
+ *
+ * Read link.h first, then this, then link/zmq_dealer.c and link/zmq_router.c.
+ */
+#include "link/zmq.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "link/address.h"
+#include "core/settings.h"
+
+#define CONTROL_MAGIC 0x7167747au
+
+enum { FIRST_QUEUE = 16 };
+
+_Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame is no array of slots");
+
+/* ---- controls ----------------------------------------------------------------------------------------------- */
+
+bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value)
+{
+    gt_zmq_control control = {.magic = CONTROL_MAGIC, .kind = (uint32_t)kind, .value = value};
+    zmq_msg_t frame;
+    if (zmq_msg_init_size(&frame, sizeof control))
+        return false;
+    memcpy(zmq_msg_data(&frame), &control, sizeof control);
+    return link->side->send(link, &frame);
+}
+
+bool gt__zmq_control(zmq_msg_t *frame, gt_zmq_control *control)
+{
+    if (zmq_msg_size(frame) != sizeof *control)
+        return false;
+    memcpy(control, zmq_msg_data(frame), sizeof *control);
+    return control->magic == CONTROL_MAGIC;
+}
+
+static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
+{
+    switch (control->kind) {
+    case GT_ZMQ_ACCEPT:
+        link->accepted = true;
+        break;
+    case GT_ZMQ_CREDIT:
+        if (control->value > GT_ZMQ_WINDOW - link->credit) {
+            gt__link_kill(&link->base, "protocol error: %s gave back more than it got", link->base.peer);
+            break;
+        }
+        link->credit += (unsigned)control->value;
+        break;
+    case GT_ZMQ_CLOSE:
+        gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
+        break;
+    default:
+        gt__link_kill(&link->base, "protocol error: %s sent an unknown control", link->base.peer);
+    }
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+static bool queue_grow(gt_zmq_link *link)
+{
+    unsigned size = link->queue_size ? 2 * link->queue_size : FIRST_QUEUE;
+    zmq_msg_t *grown = malloc(size * sizeof *grown);
+    if (!grown)
+        return false;
+    for (unsigned k = 0; k < link->queue_count; k++) {
+        zmq_msg_init(&grown[k]);
+        zmq_msg_move(&grown[k], &link->queue[(link->queue_first + k) & (link->queue_size - 1)]);
+    }
+    free(link->queue);
+    link->queue = grown;
+    link->queue_size = size;
+    link->queue_first = 0;
+    return true;
+}
+
+static void queue_push(gt_zmq_link *link, zmq_msg_t *frame)
+{
+    if (link->queue_count == link->queue_size && !queue_grow(link)) {
+        gt__link_kill(&link->base, "out of memory");
+        return;
+    }
+    zmq_msg_t *at = &link->queue[(link->queue_first + link->queue_count++) & (link->queue_size - 1)];
+    zmq_msg_init(at);
+    zmq_msg_move(at, frame);
+}
+
+void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
+{
+    gt_zmq_control control;
+    size_t bytes = zmq_msg_size(frame), slots = bytes / sizeof(gt_slot);
+    if (link->base.dead) {
+        /* Nobody will read it. */
+    } else if (more || bytes > GT_ZMQ_FRAME_BYTES) {
+        gt__link_kill(&link->base, "protocol error: %s sent a frame of another form", link->base.peer);
+    } else if (gt__zmq_control(frame, &control)) {
+        control_received(link, &control);
+    } else if (bytes % sizeof(gt_slot)) {
+        gt__link_kill(&link->base, "protocol error: %s sent a frame of %zu bytes", link->base.peer, bytes);
+    } else if (slots > GT_ZMQ_WINDOW - link->received) {
+        gt__link_kill(&link->base, "protocol error: %s sent more than it had credit for", link->base.peer);
+    } else if (slots) {
+        link->received += (unsigned)slots;
+        queue_push(link, frame);
+    }
+    zmq_msg_close(frame);
+}
+
+/* The frame that was read is done with; give its slots back to the peer, a quarter of the window at a time. */
+static void retire(gt_zmq_link *link)
+{
+    link->consumed += (unsigned)(zmq_msg_size(&link->reading) / sizeof(gt_slot));
+    zmq_msg_close(&link->reading);
+    zmq_msg_init(&link->reading);
+    if (link->consumed >= GT_ZMQ_WINDOW / 4 && !link->base.gone) {
+        link->received -= link->consumed;
+        gt__zmq_send_control(link, GT_ZMQ_CREDIT, link->consumed);
+        link->consumed = 0;
+    }
+}
+
+/* The slots of the frame being read, at an address that suits them. ZeroMQ puts short messages anywhere in its
+ * receive buffer. */
+static const gt_slot *straighten(gt_zmq_link *link)
+{
+    void *data = zmq_msg_data(&link->reading);
+    if ((uintptr_t)data % _Alignof(gt_slot) == 0)
+        return data;
+    if (!link->straight)
+        link->straight = aligned_alloc(sizeof(gt_slot), GT_ZMQ_FRAME_BYTES);
+    if (link->straight)
+        memcpy(link->straight, data, zmq_msg_size(&link->reading));
+    return link->straight;
+}
+
+bool gt__zmq_refill(gt_link *base)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    if (base->dead)
+        return false;
+    retire(link);
+    if (!link->queue_count && link->side->pump_on_refill)
+        link->side->pump(link);
+    if (!link->queue_count) {
+        if (base->gone)
+            gt__link_kill(base, "closed");
+        return false;
+    }
+    zmq_msg_move(&link->reading, &link->queue[link->queue_first]);
+    link->queue_first = (link->queue_first + 1) & (link->queue_size - 1);
+    link->queue_count--;
+    const gt_slot *slots = straighten(link);
+    if (!slots) {
+        gt__link_kill(base, "out of memory");
+        return false;
+    }
+    base->read_next = slots;
+    base->read_end = slots + zmq_msg_size(&link->reading) / sizeof(gt_slot);
+    return true;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------ */
+
+static void open_window(gt_zmq_link *link)
+{
+    unsigned slots = link->credit < GT_ZMQ_FRAME_SLOTS ? link->credit : GT_ZMQ_FRAME_SLOTS;
+    link->base.write_next = link->frame + link->base.unflushed;
+    link->base.write_end = link->frame + slots;
+}
+
+void gt__zmq_flush(gt_link *base)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    zmq_msg_t message;
+    size_t bytes = base->unflushed * sizeof(gt_slot);
+    if (base->gone || !bytes)
+        return;
+    if (zmq_msg_init_size(&message, bytes)) {
+        gt__link_kill(base, "out of memory");
+        return;
+    }
+    memcpy(zmq_msg_data(&message), link->frame, bytes);
+    link->credit -= base->unflushed;
+    base->unflushed = 0;
+    link->side->send(link, &message);
+    if (!base->gone)
+        open_window(link);
+}
+
+gt_slot *gt__zmq_reserve(gt_link *base, unsigned slots)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    assert(slots <= GT_ZMQ_FRAME_SLOTS);
+    if (link->frame && base->unflushed + slots > GT_ZMQ_FRAME_SLOTS)
+        gt__link_flush(base);
+    if (link->credit - base->unflushed < slots) {
+        gt__link_flush(base); /* the peer gives credit for what it has seen */
+        link->side->pump(link);
+    }
+    if (!link->frame)
+        link->frame = aligned_alloc(sizeof(gt_slot), GT_ZMQ_FRAME_BYTES);
+    if (!link->frame)
+        gt__link_kill(base, "out of memory");
+    if (base->gone)
+        return NULL;
+    bool enough = link->credit - base->unflushed >= slots;
+    link->wanted = enough ? 0 : slots;
+    open_window(link);
+    return enough ? base->write_next : NULL;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
+
+bool gt__zmq_has(gt_link *base, gt_wait what)
+{
+    gt_zmq_link *link = (gt_zmq_link *)base;
+    if ((what & GT_WAIT_READ) && !base->dead) {
+        if (base->read_next != base->read_end || link->queue_count)
+            return true;
+        if (base->gone)
+            gt__link_kill(base, "closed");
+    }
+    return (what & GT_WAIT_WRITE) && !base->gone &&
+           link->credit - base->unflushed >= (link->wanted ? link->wanted : 1);
+}
+
+gt_wait gt__zmq_interest(const gt_link *base)
+{
+    return ((const gt_zmq_link *)base)->wanted ? GT_WAIT_READ | GT_WAIT_WRITE : GT_WAIT_READ;
+}
+
+/* ---- beginning and end -------------------------------------------------------------------------------------- */
+
+void gt__zmq_link_init(gt_zmq_link *link)
+{
+    link->base.batch = GT_ZMQ_FRAME_SLOTS;
+    link->base.fd = -1;
+    link->credit = GT_ZMQ_WINDOW;
+    zmq_msg_init(&link->reading);
+}
+
+void gt__zmq_link_clear(gt_zmq_link *link)
+{
+    for (; link->queue_count; link->queue_count--) {
+        zmq_msg_close(&link->queue[link->queue_first]);
+        link->queue_first = (link->queue_first + 1) & (link->queue_size - 1);
+    }
+    zmq_msg_close(&link->reading);
+    free(link->queue);
+    free(link->frame);
+    free(link->straight);
+}
+
+void gt__zmq_socket_options(void *socket)
+{
+    int64_t largest = GT_ZMQ_FRAME_BYTES;
+    /* Processes that end are noticed at once; this is for those that are stopped, and for hosts that vanish. A ping goes
+     * out every quarter of GT_TIMEOUT and may take half of it: both are ZeroMQ's thread's work, whatever ours does. */
+    int timeout_ms = gt__setting_ms(GT_SETTING_TIMEOUT);
+    const struct {
+        int option, value;
+    } options[] = {
+        {.option = ZMQ_SNDHWM, .value = 0},
+        {.option = ZMQ_LINGER, .value = GT_ZMQ_LINGER_MS},
+        {.option = ZMQ_IPV6, .value = 1},
+        {.option = ZMQ_HEARTBEAT_IVL, .value = timeout_ms / 4},
+        {.option = ZMQ_HEARTBEAT_TIMEOUT, .value = timeout_ms / 2},
+    };
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        zmq_setsockopt(socket, options[k].option, &options[k].value, sizeof options[k].value);
+    zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
+}
+
+gt_err gt__zmq_endpoint(const char *transport, const char *host, int port, char *endpoint, size_t size)
+{
+    if (!strcmp(transport, "ipc")) {
+        char path[GT_ADDRESS_MAX];
+        GT_TRY(gt__address_path(port, "ipc", path));
+        snprintf(endpoint, size, "ipc://%s", path);
+        return GT_OK;
+    }
+    char numeric[64];
+    GT_TRY(gt__address_resolve(host, numeric, sizeof numeric));
+    if (port)
+        snprintf(endpoint, size, "tcp://%s:%d", numeric, port);
+    else
+        snprintf(endpoint, size, "tcp://%s:*", numeric);
+    return GT_OK;
+}

@@ -1,0 +1,297 @@
+/*
+ * link/zmq_dealer.c: the end of a ZeroMQ link that connects: clients and workers.
+ *
+ * A DEALER socket with a context of its own, so that a process which connects to nobody runs no ZeroMQ. A monitor
+ * socket tells what a DEALER by itself does not: that nobody is there, or that the server is gone. There is no
+ * reconnection: a lost connection is a dead link.
+ *
+ * The flow of slots is in link/zmq.c, the other end in link/zmq_router.c.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "link/address.h"
+#include "link/zmq.h"
+
+enum { PUMP_FRAMES = 1000, IDLE_LOOKS = 1024 };
+
+typedef struct dealer_link {
+    gt_zmq_link base;
+    void *context, *socket, *monitor;
+    int connection; /* ZeroMQ's descriptor of the connection, -1 before there is one */
+    unsigned idle;  /* pumps in a row that found nothing */
+} dealer_link;
+
+/* ---- the monitor -------------------------------------------------------------------------------------------- */
+
+static void event_seen(dealer_link *dealer, unsigned event, int value)
+{
+    gt_link *link = &dealer->base.base;
+    if (event == ZMQ_EVENT_CONNECTED)
+        dealer->connection = value;
+    else if (dealer->connection < 0)
+        gt__link_lose(link, "no %s", link->peer + strlen("the "));
+    else if (!dealer->base.accepted)
+        gt__link_lose(link, "%s refused the connection: is it GT?", link->peer);
+    else
+        gt__link_lose(link, "%s closed the connection, or was silent for too long", link->peer);
+    if (event != ZMQ_EVENT_CONNECTED)
+        dealer->connection = -1; /* closed, and perhaps somebody else's by now */
+}
+
+/* An event is a frame of 16 bits of event and 32 bits of value, and a frame with the address. */
+static void monitor_drain(dealer_link *dealer)
+{
+    zmq_msg_t part;
+    for (;;) {
+        zmq_msg_init(&part);
+        if (zmq_msg_recv(&part, dealer->monitor, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&part);
+            return;
+        }
+        uint16_t event = 0;
+        int32_t value = 0;
+        bool first = zmq_msg_more(&part) && zmq_msg_size(&part) == sizeof event + sizeof value;
+        if (first) {
+            memcpy(&event, zmq_msg_data(&part), sizeof event);
+            memcpy(&value, (char *)zmq_msg_data(&part) + sizeof event, sizeof value);
+        }
+        zmq_msg_close(&part);
+        if (first)
+            event_seen(dealer, event, value);
+    }
+}
+
+/* ---- what link/zmq.c asks for ------------------------------------------------------------------------------- */
+
+static bool dealer_send(gt_zmq_link *link, zmq_msg_t *frame)
+{
+    dealer_link *dealer = (dealer_link *)link;
+    int rc;
+    do
+        rc = zmq_msg_send(frame, dealer->socket, ZMQ_DONTWAIT);
+    while (rc < 0 && errno == EINTR);
+    if (rc >= 0)
+        return true;
+    zmq_msg_close(frame);
+    gt__link_lose(&link->base, "%s closed the connection", link->base.peer);
+    return false;
+}
+
+static void dealer_pump(gt_zmq_link *link)
+{
+    dealer_link *dealer = (dealer_link *)link;
+    zmq_msg_t frame;
+    for (int k = 0; k < PUMP_FRAMES; k++) {
+        zmq_msg_init(&frame);
+        if (zmq_msg_recv(&frame, dealer->socket, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close(&frame);
+            if (k == 0 && ++dealer->idle % IDLE_LOOKS == 0)
+                monitor_drain(dealer);
+            return;
+        }
+        bool more = zmq_msg_more(&frame);
+        gt__zmq_receive(link, &frame, more);
+    }
+}
+
+static const gt_zmq_side dealer_side = {.send = dealer_send, .pump = dealer_pump, .pump_on_refill = true};
+
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
+
+/* When in doubt (a signal came), yes: the caller looks. */
+static bool readable(void *socket)
+{
+    int events = 0;
+    size_t size = sizeof events;
+    return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) || (events & ZMQ_POLLIN);
+}
+
+static bool dealer_ready(gt_link *link, gt_wait what)
+{
+    if (gt__zmq_has(link, what))
+        return true;
+    dealer_pump((gt_zmq_link *)link);
+    return gt__zmq_has(link, what);
+}
+
+/* Asking for the events is what makes a ZeroMQ descriptor trustworthy until the next use of its socket. */
+static bool quiet(dealer_link *dealer)
+{
+    monitor_drain(dealer);
+    return !dealer->base.base.gone && !readable(dealer->monitor) && !readable(dealer->socket);
+}
+
+static bool arm_for(gt_link *link, gt_wait what)
+{
+    return !dealer_ready(link, what) && quiet((dealer_link *)link);
+}
+
+static bool dealer_arm(gt_link *link)
+{
+    bool quiet_now = arm_for(link, gt__zmq_interest(link));
+    if (!quiet_now)
+        ((gt_zmq_link *)link)->wanted = 0; /* said once */
+    return quiet_now;
+}
+
+static gt_err dealer_wait(gt_link *link, gt_wait what, int timeout_ms)
+{
+    gt_waiter waiter = {.fd = link->fd, .ready = dealer_ready, .arm = arm_for};
+    return gt__link_wait_with(link, what, timeout_ms, &waiter);
+}
+
+/* ---- beginning and end -------------------------------------------------------------------------------------- */
+
+static void dealer_free(dealer_link *dealer)
+{
+    if (dealer->base.base.fd >= 0)
+        close(dealer->base.base.fd);
+    gt__zmq_link_clear(&dealer->base);
+    free(dealer);
+}
+
+static void dealer_close(gt_link *link)
+{
+    dealer_link *dealer = (dealer_link *)link;
+    gt__link_flush(link);
+    if (dealer->socket && !link->gone && dealer->base.accepted)
+        gt__zmq_send_control(&dealer->base, GT_ZMQ_CLOSE, 0);
+    if (dealer->socket) {
+        int linger = dealer->connection < 0 || !dealer->base.accepted ? 0 : GT_ZMQ_LINGER_MS;
+        zmq_setsockopt(dealer->socket, ZMQ_LINGER, &linger, sizeof linger);
+        zmq_socket_monitor(dealer->socket, NULL, 0);
+        zmq_close(dealer->socket);
+    }
+    if (dealer->monitor)
+        zmq_close(dealer->monitor);
+    if (dealer->context)
+        while (zmq_ctx_term(dealer->context) && errno == EINTR)
+            continue;
+    dealer_free(dealer);
+}
+
+/* The threads of the context are in the parent: here it can only be left lying, less the connection, which the
+ * server would otherwise see open for as long as this process lives. */
+static void dealer_abandon(gt_link *link)
+{
+    dealer_link *dealer = (dealer_link *)link;
+    if (dealer->connection >= 0)
+        close(dealer->connection);
+    dealer_free(dealer);
+}
+
+static const gt_link_ops dealer_ops = {
+    .reserve = gt__zmq_reserve,
+    .flush = gt__zmq_flush,
+    .refill = gt__zmq_refill,
+    .wait = dealer_wait,
+    .arm = dealer_arm,
+    .close = dealer_close,
+    .abandon = dealer_abandon,
+};
+
+static bool watch(int epoll, void *socket)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int fd = -1;
+    size_t size = sizeof fd;
+    return !zmq_getsockopt(socket, ZMQ_FD, &fd, &size) && !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Sockets and the beginning of a connection; false and errno on failure. */
+static bool dealer_open(dealer_link *dealer, const char *endpoint)
+{
+    /* No bound on what waits to be read, beyond the credit we give: at a bound ZeroMQ would stop reading, heartbeats
+     * included, and a worker that is busy for long would be taken for dead. The timeout of connecting is ours. */
+    int unbounded = 0, no_limit = 0;
+    int never = -1, watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+                              ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                              ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    dealer->base.base.fd = epoll_create1(EPOLL_CLOEXEC);
+    dealer->context = zmq_ctx_new();
+    if (!dealer->context || dealer->base.base.fd < 0)
+        return false;
+    dealer->socket = zmq_socket(dealer->context, ZMQ_DEALER);
+    dealer->monitor = zmq_socket(dealer->context, ZMQ_PAIR);
+    if (!dealer->socket || !dealer->monitor)
+        return false;
+    gt__zmq_socket_options(dealer->socket);
+    zmq_setsockopt(dealer->socket, ZMQ_RCVHWM, &unbounded, sizeof unbounded);
+    zmq_setsockopt(dealer->socket, ZMQ_HANDSHAKE_IVL, &no_limit, sizeof no_limit);
+    zmq_setsockopt(dealer->socket, ZMQ_RECONNECT_IVL, &never, sizeof never);
+    return !zmq_socket_monitor(dealer->socket, "inproc://monitor", watched) &&
+           !zmq_connect(dealer->monitor, "inproc://monitor") && watch(dealer->base.base.fd, dealer->socket) &&
+           watch(dealer->base.base.fd, dealer->monitor) && !zmq_connect(dealer->socket, endpoint);
+}
+
+static bool accepted_ready(gt_link *link, gt_wait what)
+{
+    (void)what;
+    dealer_pump((gt_zmq_link *)link);
+    return ((gt_zmq_link *)link)->accepted;
+}
+
+static bool accepted_arm(gt_link *link, gt_wait what)
+{
+    return !accepted_ready(link, what) && quiet((dealer_link *)link);
+}
+
+/* Wait until the server has said yes. */
+static gt_err dealer_handshake(dealer_link *dealer, int timeout_ms)
+{
+    gt_link *link = &dealer->base.base;
+    gt_waiter waiter = {.fd = link->fd, .ready = accepted_ready, .arm = accepted_arm};
+    gt__zmq_send_control(&dealer->base, GT_ZMQ_OPEN, GT_ZMQ_VERSION);
+    gt_err err = gt__link_wait_with(link, GT_WAIT_WRITE, timeout_ms, &waiter);
+    if (err == GT_ERR_TIMEOUT && dealer->connection < 0)
+        return gt__fail(GT_ERR_CONNECTION, "no %s", link->peer + strlen("the "));
+    if (err == GT_ERR_TIMEOUT)
+        return gt__fail(err, "%s did not answer within %d ms", link->peer, timeout_ms);
+    return err;
+}
+
+static gt_err dealer_connect(const gt_transport *transport, const char *host, int port, int timeout_ms,
+                             gt_link **out)
+{
+    char endpoint[GT_ADDRESS_MAX + 16];
+    if (port < 1 || port > 65535)
+        return gt__fail(GT_ERR_CONNECTION, "%d is not a port", port);
+    GT_TRY(gt__zmq_endpoint(transport->name, host, port, endpoint, sizeof endpoint));
+    dealer_link *dealer = calloc(1, sizeof *dealer);
+    if (!dealer)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_link *link = &dealer->base.base;
+    gt__zmq_link_init(&dealer->base);
+    dealer->base.side = &dealer_side;
+    dealer->connection = -1;
+    link->ops = &dealer_ops;
+    link->transport = transport;
+    snprintf(link->peer, sizeof link->peer, "the server at %s://%.32s:%d", transport->name, host ? host : "",
+             port);
+    gt_err err = dealer_open(dealer, endpoint) ? dealer_handshake(dealer, timeout_ms)
+                                               : gt__fail(GT_ERR_CONNECTION, "cannot connect to %s: %s", endpoint,
+                                                          zmq_strerror(zmq_errno()));
+    if (err != GT_OK) {
+        dealer_close(link);
+        return err;
+    }
+    *out = link;
+    return GT_OK;
+}
+
+gt_err gt__zmq_connect_tcp(const char *host, int port, int timeout_ms, gt_link **link)
+{
+    return dealer_connect(&gt__transport_tcp, host, port, timeout_ms, link);
+}
+
+gt_err gt__zmq_connect_ipc(const char *host, int port, int timeout_ms, gt_link **link)
+{
+    if (!gt__address_is_local(host))
+        return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: ipc links stay on this one", host);
+    return dealer_connect(&gt__transport_ipc, host, port, timeout_ms, link);
+}

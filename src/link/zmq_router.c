@@ -1,0 +1,441 @@
+/*
+ * link/zmq_router.c: the end of ZeroMQ links that listens: the dispatcher, with one ROUTER socket for all its
+ * peers.
+ *
+ * A ROUTER puts a peer's identity before each frame; frames are sorted into the links by it. A peer becomes a link
+ * when its first frame is GT_ZMQ_OPEN; frames of anyone else are dropped, so what a closed or killed peer still
+ * sends troubles nobody. A ROUTER does not tell that a peer is gone until something is sent to it: once a second
+ * every peer gets an empty frame.
+ *
+ * The flow of slots is in link/zmq.c, the other end in link/zmq_dealer.c.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "link/address.h"
+#include "link/zmq.h"
+
+enum {
+    PUMP_FRAMES = 1000,
+    BUCKETS = 256,
+    IDENTITY_BYTES = 5, /* a zero and 32 bits, when the ROUTER chooses it; peers that chose theirs are not ours */
+    ALIVE_MS = 1000,
+    HANDSHAKE_MS = 3000, /* for a connection to turn out to be ZeroMQ; a living peer takes a moment */
+    MAX_UNREAD = 1000,   /* frames: a peer that ignores credit is held up by its own connection */
+};
+
+typedef struct router_link router_link;
+
+typedef struct router {
+    gt_acceptor base; /* fd: an epoll over the socket's descriptor and the timer */
+    void *context, *socket;
+    gt_address_file file;   /* of the ipc socket: ZeroMQ leaves it lying */
+    int timer;              /* runs while there are peers, so that a sleeping loop asks after them */
+    uint64_t alive_next_ns; /* when to ask; 0: no peers */
+    router_link *peers[BUCKETS];
+    unsigned peer_count;
+    router_link *fresh; /* not yet handed out by poll, newest first */
+} router;
+
+struct router_link {
+    gt_zmq_link base;
+    router *router; /* NULL once that is closed */
+    uint8_t identity[IDENTITY_BYTES];
+    router_link *next;       /* in its bucket */
+    router_link *fresh_next; /* in router.fresh */
+};
+
+/* ---- peers -------------------------------------------------------------------------------------------------- */
+
+static router_link **bucket_of(router *r, const uint8_t *identity)
+{
+    return &r->peers[(identity[3] ^ identity[4] ^ identity[1] ^ identity[2]) % BUCKETS];
+}
+
+static router_link *peer_find(router *r, const uint8_t *identity)
+{
+    router_link *peer = *bucket_of(r, identity);
+    while (peer && memcmp(peer->identity, identity, IDENTITY_BYTES))
+        peer = peer->next;
+    return peer;
+}
+
+static void set_timer(router *r)
+{
+    struct timespec period = {.tv_sec = r->peer_count ? ALIVE_MS / 1000 : 0};
+    struct itimerspec spec = {.it_interval = period, .it_value = period};
+    timerfd_settime(r->timer, 0, &spec, NULL);
+    r->alive_next_ns = r->peer_count ? gt__now_ns() : 0;
+}
+
+static void peer_remove(router_link *peer)
+{
+    router *r = peer->router;
+    router_link **at = bucket_of(r, peer->identity);
+    while (*at != peer)
+        at = &(*at)->next;
+    *at = peer->next;
+    peer->router = NULL;
+    if (--r->peer_count == 0)
+        set_timer(r);
+}
+
+/* ---- what link/zmq.c asks for ------------------------------------------------------------------------------- */
+
+static bool router_send(gt_zmq_link *link, zmq_msg_t *frame)
+{
+    const router_link *peer = (router_link *)link;
+    int rc = -1;
+    if (peer->router) {
+        do
+            rc = zmq_send(peer->router->socket, peer->identity, IDENTITY_BYTES, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+        while (rc < 0 && errno == EINTR);
+    }
+    if (rc >= 0) {
+        do
+            rc = zmq_msg_send(frame, peer->router->socket, ZMQ_DONTWAIT);
+        while (rc < 0 && errno == EINTR);
+    }
+    if (rc >= 0)
+        return true;
+    zmq_msg_close(frame);
+    gt__link_lose(&link->base, "%s closed the connection, or was silent for too long", link->base.peer);
+    return false;
+}
+
+static void pump(router *r);
+
+static void router_pump(gt_zmq_link *link)
+{
+    router *r = ((router_link *)link)->router;
+    if (r)
+        pump(r);
+}
+
+static const gt_zmq_side router_side = {.send = router_send, .pump = router_pump, .pump_on_refill = false};
+
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
+
+/* When in doubt (a signal came), yes: the caller looks. */
+static bool readable(const router *r)
+{
+    int events = 0;
+    size_t size = sizeof events;
+    return zmq_getsockopt(r->socket, ZMQ_EVENTS, &events, &size) || (events & ZMQ_POLLIN);
+}
+
+static bool router_ready(gt_link *link, gt_wait what)
+{
+    if (gt__zmq_has(link, what))
+        return true;
+    router_pump((gt_zmq_link *)link);
+    return gt__zmq_has(link, what);
+}
+
+static bool wait_arm(gt_link *link, gt_wait what)
+{
+    return !router_ready(link, what) && !link->gone && !readable(((router_link *)link)->router);
+}
+
+static bool router_arm(gt_link *link)
+{
+    gt_zmq_link *base = (gt_zmq_link *)link;
+    if (!gt__zmq_has(link, gt__zmq_interest(link)) && !link->gone)
+        return true;
+    base->wanted = 0; /* said once */
+    return false;
+}
+
+static gt_err router_wait(gt_link *link, gt_wait what, int timeout_ms)
+{
+    const router *r = ((router_link *)link)->router;
+    gt_waiter waiter = {.fd = r ? r->base.fd : -1, .ready = router_ready, .arm = wait_arm};
+    return gt__link_wait_with(link, what, timeout_ms, &waiter);
+}
+
+/* ---- one peer's beginning and end --------------------------------------------------------------------------- */
+
+static void router_link_abandon(gt_link *link)
+{
+    gt__zmq_link_clear((gt_zmq_link *)link);
+    free(link);
+}
+
+static void router_link_close(gt_link *link)
+{
+    router_link *peer = (router_link *)link;
+    gt__link_flush(link);
+    if (peer->router) {
+        gt__zmq_send_control(&peer->base, GT_ZMQ_CLOSE, 0);
+        peer_remove(peer);
+    }
+    router_link_abandon(link);
+}
+
+static const gt_link_ops router_link_ops = {
+    .reserve = gt__zmq_reserve,
+    .flush = gt__zmq_flush,
+    .refill = gt__zmq_refill,
+    .wait = router_wait,
+    .arm = router_arm,
+    .close = router_link_close,
+    .abandon = router_link_abandon,
+};
+
+/* A peer asked to be let in. `address` is what ZeroMQ knows of it: 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
+ * localhost:UID:GID:PID. */
+static void peer_new(router *r, const uint8_t *identity, const char *address)
+{
+    router_link *peer = calloc(1, sizeof *peer);
+    if (!peer)
+        return; /* it will give up by itself */
+    gt_link *link = &peer->base.base;
+    gt__zmq_link_init(&peer->base);
+    peer->base.side = &router_side;
+    peer->base.accepted = true;
+    peer->router = r;
+    memcpy(peer->identity, identity, IDENTITY_BYTES);
+    bool local = !address || !address[0] || !strchr("0123456789abcdef:", address[0]);
+    link->ops = &router_link_ops;
+    link->transport = local ? &gt__transport_ipc : &gt__transport_tcp;
+    snprintf(link->peer, sizeof link->peer, "%s peer %02x%02x%02x%02x", link->transport->name, identity[1],
+             identity[2], identity[3], identity[4]);
+    router_link **bucket = bucket_of(r, identity);
+    peer->next = *bucket;
+    *bucket = peer;
+    peer->fresh_next = r->fresh;
+    r->fresh = peer;
+    if (r->peer_count++ == 0)
+        set_timer(r);
+    gt__zmq_send_control(&peer->base, GT_ZMQ_ACCEPT, GT_ZMQ_VERSION);
+}
+
+/* ---- the socket --------------------------------------------------------------------------------------------- */
+
+/* One frame with its sender. `more`: others follow in the same message. Takes the frame. */
+static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
+{
+    gt_zmq_control control;
+    const uint8_t *id = zmq_msg_data(identity);
+    bool ours = zmq_msg_size(identity) == IDENTITY_BYTES && id[0] == 0;
+    router_link *peer = ours ? peer_find(r, id) : NULL;
+    if (peer) {
+        gt__zmq_receive(&peer->base, frame, more);
+        return;
+    }
+    if (ours && !more && gt__zmq_control(frame, &control) && control.kind == GT_ZMQ_OPEN &&
+        control.value == GT_ZMQ_VERSION)
+        peer_new(r, id, zmq_msg_gets(frame, "Peer-Address"));
+    zmq_msg_close(frame);
+}
+
+/* A sign of life to every peer: whoever is gone is found out. */
+static void alive_all(router *r, uint64_t now)
+{
+    uint64_t ticks;
+    ssize_t got = read(r->timer, &ticks, sizeof ticks);
+    (void)got; /* only to silence it */
+    /* A little less than the timer's period: the tick that wakes us must find the time come. */
+    r->alive_next_ns = now + ALIVE_MS * 900000ull;
+    for (unsigned k = 0; k < BUCKETS; k++) {
+        for (router_link *peer = r->peers[k]; peer; peer = peer->next) {
+            zmq_msg_t empty;
+            zmq_msg_init(&empty);
+            if (peer->base.base.gone)
+                zmq_msg_close(&empty);
+            else
+                router_send(&peer->base, &empty);
+        }
+    }
+}
+
+static int receive_part(void *socket, zmq_msg_t *part)
+{
+    int rc;
+    zmq_msg_init(part);
+    do
+        rc = zmq_msg_recv(part, socket, ZMQ_DONTWAIT);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+/* Sort what has arrived into the links. Bounded, so that peers cannot hold the loop here. */
+static void pump(router *r)
+{
+    zmq_msg_t identity, frame;
+    if (r->alive_next_ns) {
+        uint64_t now = gt__now_ns();
+        if (now >= r->alive_next_ns)
+            alive_all(r, now);
+    }
+    for (int k = 0; k < PUMP_FRAMES; k++) {
+        int got = receive_part(r->socket, &identity);
+        bool more = got >= 0 && zmq_msg_more(&identity);
+        while (more) { /* the parts of a message arrive together */
+            if (receive_part(r->socket, &frame) < 0) {
+                zmq_msg_close(&frame);
+                break;
+            }
+            more = zmq_msg_more(&frame);
+            deliver(r, &identity, &frame, more);
+        }
+        zmq_msg_close(&identity);
+        if (got < 0)
+            return;
+    }
+}
+
+static gt_link *router_poll(gt_acceptor *acceptor)
+{
+    router *r = (router *)acceptor;
+    if (!r->fresh)
+        pump(r);
+    router_link *peer = r->fresh;
+    if (!peer)
+        return NULL;
+    r->fresh = peer->fresh_next;
+    return &peer->base.base;
+}
+
+static bool acceptor_arm(gt_acceptor *acceptor)
+{
+    const router *r = (router *)acceptor;
+    return !r->fresh && !readable(r);
+}
+
+static void router_close(gt_acceptor *acceptor)
+{
+    router *r = (router *)acceptor;
+    router_link *peer;
+    while ((peer = r->fresh)) {
+        r->fresh = peer->fresh_next;
+        router_link_close(&peer->base.base);
+    }
+    for (unsigned k = 0; k < BUCKETS; k++) {
+        while ((peer = r->peers[k])) {
+            gt__link_flush(&peer->base.base);
+            gt__zmq_send_control(&peer->base, GT_ZMQ_CLOSE, 0);
+            gt__link_kill(&peer->base.base, "this server is closing");
+            peer_remove(peer);
+        }
+    }
+    gt__address_remove(&r->file);
+    if (r->socket)
+        zmq_close(r->socket);
+    if (r->context)
+        while (zmq_ctx_term(r->context) && errno == EINTR)
+            continue;
+    if (r->base.fd >= 0)
+        close(r->base.fd);
+    if (r->timer >= 0)
+        close(r->timer);
+    free(r);
+}
+
+static const gt_acceptor_ops router_ops = {.poll = router_poll, .arm = acceptor_arm, .close = router_close};
+
+/* ---- listening ---------------------------------------------------------------------------------------------- */
+
+static gt_err router_new(router **out)
+{
+    router *r = calloc(1, sizeof *r);
+    if (!r)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    r->base = (gt_acceptor){.ops = &router_ops, .fd = epoll_create1(EPOLL_CLOEXEC)};
+    r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    r->context = zmq_ctx_new();
+    r->socket = r->context ? zmq_socket(r->context, ZMQ_ROUTER) : NULL;
+    int fd = -1, mandatory = 1, handshake_ms = HANDSHAKE_MS, unread = MAX_UNREAD;
+    size_t size = sizeof fd;
+    struct epoll_event event = {.events = EPOLLIN};
+    if (!r->socket || r->timer < 0 || r->base.fd < 0 || zmq_getsockopt(r->socket, ZMQ_FD, &fd, &size) ||
+        epoll_ctl(r->base.fd, EPOLL_CTL_ADD, fd, &event) ||
+        epoll_ctl(r->base.fd, EPOLL_CTL_ADD, r->timer, &event)) {
+        gt_err err = gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", zmq_strerror(zmq_errno()));
+        router_close(&r->base);
+        return err;
+    }
+    gt__zmq_socket_options(r->socket);
+    zmq_setsockopt(r->socket, ZMQ_ROUTER_MANDATORY, &mandatory, sizeof mandatory);
+    zmq_setsockopt(r->socket, ZMQ_HANDSHAKE_IVL, &handshake_ms, sizeof handshake_ms);
+    zmq_setsockopt(r->socket, ZMQ_RCVHWM, &unread, sizeof unread);
+    *out = r;
+    return GT_OK;
+}
+
+static gt_err bind_tcp(router *r, const char *host, int port, int *bound)
+{
+    char endpoint[GT_ADDRESS_MAX + 16], actual[256] = "";
+    size_t size = sizeof actual;
+    GT_TRY(gt__zmq_endpoint("tcp", host, port, endpoint, sizeof endpoint));
+    if (zmq_bind(r->socket, endpoint)) {
+        if (zmq_errno() == EADDRINUSE)
+            return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
+        return gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
+    }
+    zmq_getsockopt(r->socket, ZMQ_LAST_ENDPOINT, actual, &size);
+    const char *colon = strrchr(actual, ':');
+    *bound = colon ? atoi(colon + 1) : port;
+    return GT_OK;
+}
+
+static gt_err bind_ipc(router *r, int port)
+{
+    char endpoint[GT_ADDRESS_MAX + 16];
+    int lock;
+    GT_TRY(gt__zmq_endpoint("ipc", NULL, port, endpoint, sizeof endpoint));
+    GT_TRY(gt__address_lock(&lock));
+    /* ZeroMQ would remove a living server's socket file without asking. */
+    gt_err err = gt__address_clear(endpoint + strlen("ipc://"), SOCK_STREAM, port);
+    if (err == GT_OK && zmq_bind(r->socket, endpoint))
+        err = gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
+    if (err == GT_OK)
+        gt__address_own(&r->file, endpoint + strlen("ipc://"));
+    close(lock);
+    return err;
+}
+
+static gt_err finish(router *r, gt_err err, gt_acceptor **acceptor)
+{
+    if (err == GT_OK)
+        *acceptor = &r->base;
+    else
+        router_close(&r->base);
+    return err;
+}
+
+static gt_err listen_tcp(const char *host, int port, gt_acceptor **acceptor, int *bound)
+{
+    router *r = NULL;
+    GT_TRY(router_new(&r));
+    gt_err err = bind_tcp(r, host, port, bound);
+    if (err == GT_OK && gt__address_is_local(host))
+        err = bind_ipc(r, *bound);
+    return finish(r, err, acceptor);
+}
+
+static gt_err listen_ipc(const char *host, int port, gt_acceptor **acceptor, int *bound)
+{
+    router *r = NULL;
+    (void)host; /* the socket is reached from this host only */
+    GT_TRY(router_new(&r));
+    *bound = port;
+    gt_err err = port ? bind_ipc(r, port) : GT_ERR_CONNECTION;
+    for (int k = 0; !port && err != GT_OK && k < GT_ADDRESS_ATTEMPTS; k++) {
+        *bound = gt__address_candidate(k);
+        err = bind_ipc(r, *bound);
+    }
+    return finish(r, err, acceptor);
+}
+
+const gt_transport gt__transport_tcp = {
+    .name = "tcp", .same_host_only = false, .listen = listen_tcp, .connect = gt__zmq_connect_tcp};
+
+const gt_transport gt__transport_ipc = {
+    .name = "ipc", .same_host_only = true, .listen = listen_ipc, .connect = gt__zmq_connect_ipc};

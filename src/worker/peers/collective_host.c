@@ -1,0 +1,534 @@
+/*
+ * collective_host.c: collectives over an exchange, for engines of all kinds.
+ *
+ * Everything is made of two exchanges of parts, each party with each other, directly:
+ *
+ *     scatter   everybody gives party k part k, and party k adds up what it gets: reduce_scatter
+ *     gather    everybody gives everybody its own part: all_gather; all_to_all gives a part of it
+ *
+ * and all_reduce is one after the other: every element crosses to another worker 2 (n-1)/n times, which is the
+ * least there is, and in two steps where a ring takes 2 (n-1). Sums run in the order of the parties: all workers
+ * get the same bits. Between threads (an exchange by reference) the others read a party's memory where it is, and
+ * nothing is packed or sent.
+ *
+ * Nobody waits for what never comes: in each step every party gets one message of each other, which is data or a
+ * failure. A party that has failed, or heard of a failure, goes through the remaining steps and tells it on.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/peers/collective.h"
+
+enum {
+    SMALL = 16 << 10,         /* bytes: below, everybody adds up everything, which saves a step */
+    BLOCK = 32 << 10,         /* elements added up at a time: they stay in the cache */
+    LARGE_BROADCAST = 1 << 20 /* bytes: from here on a broadcast is a scatter and a gather */
+};
+
+typedef struct host {
+    gt_collective base;
+    gt_exchange *exchange;
+    gt_engine *engine, *adder; /* the adder works on host memory: the engine itself, or the reference one */
+    gt_store *store;
+} host;
+
+/* A window on some party's part: element (0,...,0) and strides, host memory. */
+typedef struct window {
+    const uint8_t *data;
+    int64_t stride[GT_MAX_RANK];
+} window;
+
+void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start,
+                    int64_t *count)
+{
+    int64_t begin = after ? call->party[k].start_after : call->party[k].start, end = call->whole->shape[axis];
+    for (unsigned other = 0; other < call->count; other++) {
+        int64_t next = after ? call->party[other].start_after : call->party[other].start;
+        if (next > begin && next < end)
+            end = next;
+    }
+    *start = begin;
+    *count = end - begin;
+}
+
+static gt_meta narrowed(const gt_meta *meta, unsigned axis, int64_t count)
+{
+    gt_meta part = *meta;
+    part.numel = meta->shape[axis] ? meta->numel / meta->shape[axis] * count : 0;
+    part.shape[axis] = count;
+    return part;
+}
+
+static void row_major(const gt_meta *meta, int64_t *stride)
+{
+    int64_t step = 1;
+    for (unsigned d = meta->rank; d-- > 0;) {
+        stride[d] = step;
+        step *= meta->shape[d];
+    }
+}
+
+/* Copy a box of elements between two windows. */
+static void copy_box(const gt_meta *box, const window *from, uint8_t *to, const int64_t *to_stride)
+{
+    size_t size = gt__dtype_size((gt_dtype)box->dtype);
+    int64_t run = 1, index[GT_MAX_RANK] = {0};
+    int inner = box->rank;
+    while (inner > 0 && from->stride[inner - 1] == run && to_stride[inner - 1] == run)
+        run *= box->shape[--inner]; /* these dimensions are one run in both */
+    if (box->numel == 0)
+        return;
+    for (;;) {
+        int64_t source = 0, target = 0;
+        for (int d = 0; d < inner; d++) {
+            source += index[d] * from->stride[d];
+            target += index[d] * to_stride[d];
+        }
+        memcpy(to + target * (int64_t)size, from->data + source * (int64_t)size, (size_t)run * size);
+        int d = inner - 1;
+        while (d >= 0 && ++index[d] == box->shape[d])
+            index[d--] = 0;
+        if (d < 0)
+            return;
+    }
+}
+
+/* The elements start..start+count along an axis of a contiguous tensor. */
+static window window_at(const gt_meta *meta, const void *data, unsigned axis, int64_t start)
+{
+    window w = {0};
+    row_major(meta, w.stride);
+    w.data = (const uint8_t *)data + start * w.stride[axis] * (int64_t)gt__dtype_size((gt_dtype)meta->dtype);
+    return w;
+}
+
+/* ---- giving and getting ------------------------------------------------------------------------------------ */
+
+/* One party's way through a collective. */
+typedef struct passage {
+    host *h;
+    const gt_collective_call *call;
+    gt_err err; /* the first failure, ours or one that we heard of: from then on we tell it, and give no data */
+    char why[1024];
+} passage;
+
+/* The thread's error is the passage's, unless it has one. */
+static void fail(passage *p, gt_err err)
+{
+    if (p->err != GT_OK)
+        return;
+    p->err = err;
+    snprintf(p->why, sizeof p->why, "%s", gt_error_text());
+}
+
+/* Party k gets these bytes in this step, or hears why there are none. */
+static void lend(passage *p, unsigned k, uint32_t number, const void *data, size_t bytes, gt_buffer *buffer)
+{
+    gt_exchange *exchange = p->h->exchange;
+    int32_t to = (int32_t)p->call->party[k].worker;
+    if (p->err == GT_OK) {
+        if (buffer)
+            buffer->references++;
+        gt_err err = gt__exchange_post(exchange, to, p->call->tag, number, data, bytes, buffer);
+        if (err == GT_OK)
+            return;
+        if (buffer)
+            buffer->references--;
+        fail(p, err);
+    }
+    gt__exchange_post_failure(exchange, to, p->call->tag, number, p->err, p->why);
+}
+
+/* Give party k the elements start..start+count along an axis of a contiguous tensor: the tensor itself, if that is
+ * read where it is, else a packed copy. */
+static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, const void *data, gt_buffer *buffer,
+                 unsigned axis, int64_t start, int64_t count)
+{
+    if (p->err != GT_OK || p->h->exchange->ops->by_reference) {
+        lend(p, k, number, data, gt__meta_bytes(meta), buffer);
+        return;
+    }
+    gt_meta part = narrowed(meta, axis, count);
+    window w = window_at(meta, data, axis, start);
+    int64_t packed[GT_MAX_RANK];
+    row_major(&part, packed);
+    bool whole_rows = memcmp(packed, w.stride, part.rank * sizeof packed[0]) == 0 || axis == 0;
+    if (whole_rows) {
+        lend(p, k, number, w.data, gt__meta_bytes(&part), buffer);
+        return;
+    }
+    uint8_t *bytes = malloc(gt__meta_bytes(&part) + 1);
+    if (bytes)
+        copy_box(&part, &w, bytes, packed);
+    else
+        fail(p, gt__fail(GT_ERR_MEMORY, "out of memory"));
+    lend(p, k, number, bytes, gt__meta_bytes(&part), NULL);
+    free(bytes);
+}
+
+/* What party k gave of its tensor `meta`: those elements, wherever they are. False: none, and the passage has
+ * failed. *message is to be given back if there is one. */
+static bool get(passage *p, unsigned k, uint32_t number, const gt_meta *meta, unsigned axis, int64_t start,
+                int64_t count, gt_message **message, window *w)
+{
+    gt_exchange *exchange = p->h->exchange;
+    gt_meta part = narrowed(meta, axis, count);
+    bool reference = exchange->ops->by_reference;
+    size_t expected = gt__meta_bytes(reference ? meta : &part);
+    *message = NULL;
+    gt_err err = gt__exchange_take(exchange, (int32_t)p->call->party[k].worker, p->call->tag, number, message);
+    if (err == GT_OK && (*message)->err != GT_OK) {
+        gt_origin first = exchange->failed;
+        err = gt__exchange_failure(exchange, *message);
+        if (p->err != GT_OK) /* it is not the first failure */
+            exchange->failed = first;
+    } else if (err == GT_OK && (*message)->bytes != expected)
+        err = gt__fail(GT_ERR_PROTOCOL, "a part of %zu bytes came where %zu were expected", (*message)->bytes,
+                       expected);
+    if (err != GT_OK) {
+        fail(p, err);
+        return false;
+    }
+    *w = reference ? window_at(meta, (*message)->data, axis, start) : window_at(&part, (*message)->data, axis, 0);
+    return true;
+}
+
+static void give_back(const passage *p, gt_message **messages, unsigned count)
+{
+    for (unsigned k = 0; k < count; k++)
+        if (messages[k])
+            p->h->exchange->ops->done(p->h->exchange, messages[k]);
+}
+
+/* ---- adding up --------------------------------------------------------------------------------------------- */
+
+static gt_err add(host *h, const gt_view *a, const gt_view *b, const gt_view *out)
+{
+    gt_instruction ins = {.op = GT_OP_add};
+    const gt_view *in[] = {a, b};
+    gt_call call = {
+        .op = GT_OP_add, .compute = (gt_dtype)out->meta.dtype, .ins = &ins, .operands = 2, .in = in, .out = out};
+    return h->adder->ops->run(h->adder, &call);
+}
+
+static gt_view view_of(const gt_meta *meta, const window *w)
+{
+    gt_view view = {.data = (void *)w->data, .meta = *meta};
+    memcpy(view.stride, w->stride, sizeof view.stride);
+    gt__view_update_contiguous(&view);
+    return view;
+}
+
+/* The sum of `count` windows of one shape into contiguous memory; sums alternate between two spare buffers. */
+static gt_err add_block(host *h, const gt_meta *meta, const window *from, unsigned count, uint8_t *to,
+                        uint8_t *spare[2])
+{
+    gt_view out = {.data = to, .meta = *meta}, sum = view_of(meta, &from[0]);
+    gt__view_set_contiguous(&out);
+    if (count == 1)
+        copy_box(meta, &from[0], to, out.stride);
+    for (unsigned k = 1; k < count; k++) {
+        gt_view next = view_of(meta, &from[k]), into = out;
+        if (k + 1 < count)
+            into.data = spare[k % 2];
+        GT_TRY(add(h, &sum, &next, &into));
+        sum = into;
+    }
+    return GT_OK;
+}
+
+/* Block by block where the windows are one run of elements each, else at once. */
+static gt_err add_up(host *h, const gt_meta *meta, const window *from, unsigned count, uint8_t *to)
+{
+    size_t size = gt__dtype_size((gt_dtype)meta->dtype);
+    int64_t packed[GT_MAX_RANK];
+    row_major(meta, packed);
+    bool flat = true;
+    for (unsigned k = 0; k < count; k++)
+        flat &= memcmp(packed, from[k].stride, meta->rank * sizeof packed[0]) == 0;
+    int64_t block = flat && meta->numel > BLOCK ? BLOCK : meta->numel;
+    uint8_t few[2 * SMALL], *memory = few;
+    if (2 * (size_t)block * size > sizeof few)
+        memory = malloc(2 * (size_t)block * size);
+    gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (int64_t done = 0; done < meta->numel && err == GT_OK; done += block) {
+        gt_meta part = *meta;
+        window some[GT_MAX_PARTIES] = {{0}};
+        if (flat) {
+            part.rank = 1;
+            part.numel = part.shape[0] = block < meta->numel - done ? block : meta->numel - done;
+        }
+        for (unsigned k = 0; k < count; k++) {
+            some[k] = from[k];
+            if (flat) {
+                some[k].stride[0] = 1;
+                some[k].data += done * (int64_t)size;
+            }
+        }
+        err = add_block(h, &part, some, count, to + done * (int64_t)size,
+                        (uint8_t *[]){memory, memory + (size_t)block * size});
+    }
+    if (memory != few)
+        free(memory);
+    return err;
+}
+
+/* ---- the two steps ----------------------------------------------------------------------------------------- */
+
+/* A party's elements along an axis. */
+typedef struct range {
+    int64_t start, count;
+} range;
+
+/* Add up our own range of everybody's tensors into `to`, contiguous. */
+static void scatter_step(passage *p, const gt_meta *meta, const void *data, unsigned axis, const range *ranges,
+                         uint8_t *to)
+{
+    const gt_collective_call *call = p->call;
+    const uint32_t number = 0;
+    gt_message *messages[GT_MAX_PARTIES] = {NULL};
+    window windows[GT_MAX_PARTIES];
+    const range *own = &ranges[call->self];
+    for (unsigned k = 0; k < call->count; k++)
+        if (k != call->self)
+            give(p, k, number, meta, data, call->buffer, axis, ranges[k].start, ranges[k].count);
+    for (unsigned k = 0; k < call->count; k++)
+        if (k != call->self)
+            get(p, k, number, meta, axis, own->start, own->count, &messages[k], &windows[k]);
+        else if (p->err == GT_OK)
+            windows[k] = window_at(meta, data, axis, own->start);
+    if (p->err == GT_OK) {
+        gt_meta part = narrowed(meta, axis, own->count);
+        gt_err err = add_up(p->h, &part, windows, call->count, to);
+        if (err != GT_OK)
+            fail(p, err);
+    }
+    give_back(p, messages, call->count);
+}
+
+/* Copy everybody's range along an axis of `meta` into the whole at `to`; ours, at `data`, is a tensor of its own.
+ * */
+static void gather_step(passage *p, const gt_meta *meta, const void *data, gt_buffer *buffer, unsigned axis,
+                        const range *ranges, uint32_t number, uint8_t *to)
+{
+    const gt_collective_call *call = p->call;
+    gt_meta own = narrowed(meta, axis, ranges[call->self].count);
+    int64_t stride[GT_MAX_RANK];
+    row_major(meta, stride);
+    for (unsigned k = 0; k < call->count; k++)
+        if (k != call->self)
+            lend(p, k, number, data, gt__meta_bytes(&own), buffer);
+    for (unsigned k = 0; k < call->count; k++) {
+        gt_meta part = narrowed(meta, axis, ranges[k].count);
+        gt_message *message = NULL;
+        window w;
+        if (k != call->self)
+            get(p, k, number, &part, axis, 0, part.shape[axis], &message, &w);
+        else if (p->err == GT_OK)
+            w = window_at(&part, data, axis, 0);
+        if (p->err == GT_OK) {
+            uint8_t *place = to + ranges[k].start * stride[axis] * (int64_t)gt__dtype_size((gt_dtype)meta->dtype);
+            if (place != w.data)
+                copy_box(&part, &w, place, stride);
+        }
+        give_back(p, &message, 1);
+    }
+}
+
+/* ---- the collectives --------------------------------------------------------------------------------------- */
+
+static void even_ranges(int64_t extent, unsigned count, range *ranges)
+{
+    for (unsigned k = 0; k < count; k++) {
+        int64_t begin = extent * k / count;
+        ranges[k] = (range){.start = begin, .count = extent * (k + 1) / count - begin};
+    }
+}
+
+static void party_ranges(const gt_collective_call *call, bool after, unsigned axis, range *ranges)
+{
+    for (unsigned k = 0; k < call->count; k++)
+        gt__party_part(call, k, after, axis, &ranges[k].start, &ranges[k].count);
+}
+
+/* A place in a result; NULL where there is none, as we have failed. */
+static uint8_t *place_in(uint8_t *out, const gt_meta *flat, int64_t element)
+{
+    return out ? out + (size_t)element * gt__dtype_size((gt_dtype)flat->dtype) : NULL;
+}
+
+static gt_meta flattened(const gt_meta *meta)
+{
+    gt_meta flat = *meta;
+    flat.rank = 1;
+    flat.shape[0] = flat.numel;
+    return flat;
+}
+
+static void all_reduce(passage *p, const uint8_t *in, uint8_t *out)
+{
+    const gt_collective_call *call = p->call;
+    range ranges[GT_MAX_PARTIES];
+    gt_meta flat = flattened(call->whole);
+    if (gt__meta_bytes(&flat) <= SMALL) {
+        for (unsigned k = 0; k < call->count; k++)
+            ranges[k] = (range){.start = 0, .count = flat.numel};
+        scatter_step(p, &flat, in, 0, ranges, out);
+        return;
+    }
+    even_ranges(flat.numel, call->count, ranges);
+    uint8_t *own = place_in(out, &flat, ranges[call->self].start);
+    scatter_step(p, &flat, in, 0, ranges, own);
+    gather_step(p, &flat, own, call->out_buffer, 0, ranges, 1, out);
+}
+
+/* Ours is split along one axis, and the result along another: of each party's part, our range. */
+static void all_to_all(passage *p, const uint8_t *in, uint8_t *out)
+{
+    const gt_collective_call *call = p->call;
+    range before[GT_MAX_PARTIES], after[GT_MAX_PARTIES];
+    party_ranges(call, false, call->axis, before);
+    party_ranges(call, true, call->axis_after, after);
+    const range *own_after = &after[call->self];
+    gt_meta own = narrowed(call->whole, call->axis, before[call->self].count);
+    gt_meta result = narrowed(call->whole, call->axis_after, own_after->count);
+    int64_t stride[GT_MAX_RANK], size = (int64_t)gt__dtype_size((gt_dtype)own.dtype);
+    row_major(&result, stride);
+    for (unsigned k = 0; k < call->count; k++)
+        if (k != call->self)
+            give(p, k, 0, &own, in, call->buffer, call->axis_after, after[k].start, after[k].count);
+    for (unsigned k = 0; k < call->count; k++) {
+        gt_meta part = narrowed(call->whole, call->axis, before[k].count);
+        gt_message *message = NULL;
+        window w;
+        if (k != call->self)
+            get(p, k, 0, &part, call->axis_after, own_after->start, own_after->count, &message, &w);
+        else if (p->err == GT_OK)
+            w = window_at(&own, in, call->axis_after, own_after->start);
+        if (p->err == GT_OK) {
+            gt_meta box = narrowed(&part, call->axis_after, own_after->count);
+            copy_box(&box, &w, out + before[k].start * stride[call->axis] * size, stride);
+        }
+        give_back(p, &message, 1);
+    }
+}
+
+/* Party 0 gives its tensor to all: as it is, or, if it is large, a part to each, which they then give each other.
+ * */
+static void broadcast(passage *p, const uint8_t *in, uint8_t *out)
+{
+    const gt_collective_call *call = p->call;
+    gt_meta flat = flattened(call->whole);
+    size_t bytes = gt__meta_bytes(&flat);
+    bool parts = !p->h->exchange->ops->by_reference && call->count > 2 && bytes >= LARGE_BROADCAST;
+    range ranges[GT_MAX_PARTIES] = {{0}};
+    even_ranges(flat.numel, call->count, ranges);
+    for (unsigned k = 0; k < call->count && !parts; k++)
+        ranges[k] = (range){.start = 0, .count = flat.numel};
+    const range *own = &ranges[call->self];
+    uint8_t *place = place_in(out, &flat, own->start);
+    gt_message *message = NULL;
+    window w;
+    for (unsigned k = 1; k < call->count && call->self == 0; k++)
+        give(p, k, 0, &flat, in, call->buffer, 0, ranges[k].start, ranges[k].count);
+    if (call->self)
+        get(p, 0, 0, &flat, 0, own->start, own->count, &message, &w);
+    if (p->err == GT_OK && call->self)
+        memcpy(place, w.data, (size_t)own->count * gt__dtype_size((gt_dtype)flat.dtype));
+    else if (p->err == GT_OK)
+        memcpy(out, in, bytes);
+    give_back(p, &message, 1);
+    if (parts)
+        gather_step(p, &flat, place, call->out_buffer, 0, ranges, 1, out);
+}
+
+/* All its steps, with memory of the host; a passage that has failed already has none. */
+static void take_part(passage *p, const uint8_t *in, uint8_t *out)
+{
+    const gt_collective_call *call = p->call;
+    range ranges[GT_MAX_PARTIES];
+    switch (call->op) {
+    case GT_OP_all_reduce:
+        all_reduce(p, in, out);
+        break;
+    case GT_OP_reduce_scatter:
+        party_ranges(call, true, call->axis_after, ranges);
+        scatter_step(p, call->whole, in, call->axis_after, ranges, out);
+        break;
+    case GT_OP_all_gather:
+        party_ranges(call, false, call->axis, ranges);
+        gather_step(p, call->whole, in, call->buffer, call->axis, ranges, 0, out);
+        break;
+    case GT_OP_all_to_all:
+        all_to_all(p, in, out);
+        break;
+    default:
+        broadcast(p, in, out);
+    }
+}
+
+/* Memory that only the engine can touch goes through the host, and nothing of it is lent. */
+static void take_part_staged(passage *p)
+{
+    const gt_collective_call *call = p->call;
+    gt_engine *engine = p->h->engine;
+    size_t in_bytes = call->in ? gt__meta_bytes(&call->in->meta) : 0, out_bytes = gt__meta_bytes(&call->out->meta);
+    uint8_t *memory = malloc(in_bytes + out_bytes + 1);
+    gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err == GT_OK && call->in)
+        err = engine->ops->read(engine, call->in->data, memory, in_bytes);
+    if (err != GT_OK)
+        fail(p, err);
+    gt_collective_call staged = *call;
+    staged.buffer = staged.out_buffer = NULL;
+    p->call = &staged;
+    take_part(p, memory, memory ? memory + in_bytes : NULL);
+    if (p->err == GT_OK)
+        err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes);
+    if (err != GT_OK)
+        fail(p, err);
+    free(memory);
+}
+
+static gt_err run(gt_collective *collective, const gt_collective_call *call)
+{
+    passage p = {.h = (host *)collective, .call = call};
+    if (call->poison) {
+        fail(&p, gt__fail(call->poison->err, "%s", call->poison->text));
+        take_part(&p, NULL, NULL);
+    } else if (!p.h->engine->ops->host_memory)
+        take_part_staged(&p);
+    else
+        take_part(&p, call->in ? call->in->data : NULL, call->out->data);
+    return p.err == GT_OK ? GT_OK : gt__fail(p.err, "%s", p.why);
+}
+
+static void close_host(gt_collective *collective)
+{
+    host *h = (host *)collective;
+    if (h->adder && h->adder != h->engine)
+        h->adder->ops->close(h->adder);
+    free(h);
+}
+
+static const gt_collective_ops host_ops = {.name = "host", .run = run, .close = close_host};
+
+gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *store, gt_collective **collective)
+{
+    host *h = calloc(1, sizeof *h);
+    if (!h)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *h = (host){.base.ops = &host_ops, .exchange = exchange, .engine = engine, .adder = engine, .store = store};
+    if (!engine->ops->host_memory) {
+        gt_engine_options options = {.threads = 1};
+        h->adder = NULL;
+        gt_err err = gt__engine_reference.open(&options, &h->adder);
+        if (err != GT_OK) {
+            close_host(&h->base);
+            return err;
+        }
+    }
+    *collective = &h->base;
+    return GT_OK;
+}

@@ -1,0 +1,36 @@
+/*
+ * deferred.h: what a worker cannot do yet, because data of another worker is still under way.
+ *
+ * A recv whose data has not arrived is put aside, and so is every later record that needs its result, or would
+ * overwrite or free what a record put aside still reads. Everything else goes on: this is how the stages of a
+ * pipeline overlap. Records put aside run in their order, as soon as the first of them can. What involves others
+ * at once (collectives) or answers in order waits for all of them, so that the streams of the workers keep the
+ * order in which nobody waits for ever.
+ *
+ * Place in the flow: worker.c asks before every record, if there is something put aside or the record is a recv.
+ */
+#ifndef GT_WORKER_PEERS_DEFERRED_H
+#define GT_WORKER_PEERS_DEFERRED_H
+
+#include <stdint.h>
+
+#include "core/instruction.h"
+
+typedef struct gt_worker gt_worker;
+
+typedef struct gt_deferred {
+    unsigned count; /* records put aside */
+    gt_slot *slots; /* the records, in order */
+    size_t first, end, capacity;
+    uint32_t *reads, *writes; /* by tensor slot: how many of them read it, and make or free it */
+    size_t tensor_capacity;
+} gt_deferred;
+
+/* True: the record was put aside. False: execute it now. */
+bool gt__deferred_takes(gt_worker *worker, const gt_slot *record);
+/* Execute what can be; wait_ms > 0: wait so long for the first of them, -1: execute all, however long that takes.
+ * */
+void gt__deferred_run(gt_worker *worker, int wait_ms);
+void gt__deferred_free(gt_deferred *deferred);
+
+#endif

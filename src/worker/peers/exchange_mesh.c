@@ -1,0 +1,539 @@
+/*
+ * exchange_mesh.c: the exchange between workers of different processes and hosts: links, and a thread that serves
+ * them.
+ *
+ * Every worker listens, and tells the dispatcher where; the dispatcher tells the others. Two workers that have
+ * something for each other get a link: whoever comes first connects (the one that waits for data, too, so that it
+ * is enough if one of them can reach the other), and by memory on one host, ZeroMQ elsewhere. A thread of its own
+ * moves messages, so that a worker never waits to send, and data travels while it computes. On a link a message is
+ *
+ *     send   result: tag, operand[0] number, operand[1] bytes, imm[0] a failure's gt_err, imm[1] a segment with
+ *            the bytes
+ *     data   imm[1] the next bytes, until all are there (none if a segment has them)
+ *
+ * A link starts with a hello that carries the key which the dispatcher gave its workers, and nobody else has.
+ * Read exchange.h first; mesh_link.c has the two ends of a message on a link.
+ */
+#include "worker/peers/exchange_mesh.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "link/address.h"
+#include "link/hello.h"
+#include "link/liveness.h"
+#include "core/log.h"
+
+enum {
+    IDLE_MS = GT_LIVENESS_MS, /* how long the thread sleeps at most: peers are watched by looking */
+    ATTEMPT_MS = 2000,        /* to connect, before we look at things again */
+    AGAIN_MS = 200,           /* between attempts */
+    MAX_MESH_WORKERS = 4096,
+};
+
+/* ---- the worker's side: with the mutex --------------------------------------------------------------------- */
+
+static void wake(gt_mesh *mesh)
+{
+    uint64_t one = 1;
+    ssize_t written = write(mesh->bell, &one, sizeof one);
+    (void)written; /* it can only fail when the bell rings already */
+}
+
+gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker)
+{
+    if (worker < 0 || worker >= MAX_MESH_WORKERS)
+        return NULL;
+    while (mesh->peer_count <= worker) {
+        gt_mesh_peer **peers = realloc(mesh->peers, ((size_t)mesh->peer_count + 1) * sizeof(*peers));
+        if (peers)
+            mesh->peers = peers;
+        gt_mesh_peer *peer = peers ? calloc(1, sizeof *peer) : NULL;
+        if (!peer)
+            return NULL;
+        peer->last = &peer->queue;
+        peers[mesh->peer_count++] = peer;
+    }
+    return mesh->peers[worker];
+}
+
+/* Our stream means a worker that is gone: it, or, as its number belongs to another by now, all before that one. */
+static bool is_gone(const gt_mesh_peer *peer)
+{
+    return *peer->gone || (peer->life && peer->newest > peer->life);
+}
+
+static void put(gt_exchange *exchange, int32_t to, gt_message *message)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    pthread_mutex_lock(&mesh->mutex);
+    gt_mesh_peer *peer = gt__mesh_peer(mesh, to);
+    if (peer && !is_gone(peer)) {
+        *peer->last = message;
+        peer->last = &message->next;
+    } else /* nobody wants it */
+        gt__mesh_return(mesh, message);
+    pthread_mutex_unlock(&mesh->mutex);
+    wake(mesh);
+}
+
+static gt_err expect(gt_exchange *exchange, int32_t from)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    gt_mesh_peer *peer = gt__mesh_peer(mesh, from);
+    if (!peer)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (is_gone(peer))
+        return gt__fail(GT_ERR_CONNECTION, "worker %s is gone: %s", peer->name,
+                        *peer->gone ? peer->gone : "another has taken its place");
+    if (!peer->wanted) { /* whoever waits for data may be the only one who can reach the other */
+        peer->wanted = true;
+        wake(mesh);
+    }
+    return GT_OK;
+}
+
+static void done(gt_exchange *exchange, gt_message *message)
+{
+    (void)exchange;
+    gt_segment *segment = message->owner;
+    if (segment) {
+        gt__segment_done(segment);
+        gt__segment_release(segment);
+    }
+    free(message);
+}
+
+static void *reclaim(gt_exchange *exchange)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    void *lent = NULL;
+    if (!atomic_load_explicit(&mesh->any_returned, memory_order_relaxed)) /* most often */
+        return NULL;
+    pthread_mutex_lock(&mesh->mutex);
+    while (mesh->returned && !lent) {
+        gt_message *message = mesh->returned;
+        mesh->returned = message->next;
+        lent = message->lent;
+        gt__message_free(exchange, message);
+    }
+    atomic_store_explicit(&mesh->any_returned, mesh->returned != NULL, memory_order_relaxed);
+    pthread_mutex_unlock(&mesh->mutex);
+    return lent;
+}
+
+/* With the mutex: nobody will come for what waits to be sent to this worker. */
+static void return_queue(gt_mesh *mesh, gt_mesh_peer *peer)
+{
+    while (peer->queue) {
+        gt_message *message = peer->queue;
+        peer->queue = message->next;
+        gt__mesh_return(mesh, message);
+    }
+    peer->last = &peer->queue;
+}
+
+static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const char *name, const char *address)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    const char *port = strrchr(address, ':');
+    gt_link *stale = NULL;
+    pthread_mutex_lock(&mesh->mutex);
+    gt_mesh_peer *peer = gt__mesh_peer(mesh, worker);
+    if (peer) {
+        snprintf(peer->name, sizeof peer->name, "%s", name);
+        /* Whoever listens on the dispatcher's own host says so by this name, and only that host may mean itself by
+         * it. */
+        bool beside = port && strncmp(address, "localhost:", strlen("localhost:")) == 0;
+        snprintf(peer->address, sizeof peer->address, "%s%s", beside ? mesh->server_host : address,
+                 beside ? port : "");
+        if (peer->life && peer->life != life) { /* what was for its predecessor */
+            return_queue(mesh, peer);
+            stale = peer->fresh;
+            peer->fresh = NULL;
+        }
+        peer->life = life;
+        peer->deadline = 0;
+        if (life > peer->newest)
+            peer->newest = life;
+        if (peer->gone_life < life)
+            *peer->gone = 0; /* it may have come and gone by itself since: then it stays gone */
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+    if (stale)
+        gt__link_close(stale);
+}
+
+/* ---- connecting -------------------------------------------------------------------------------------------- */
+
+/* Connecting waits for the other side's thread, which may be waiting for us: it is done on the side. */
+typedef struct attempt {
+    gt_mesh *mesh;
+    int32_t worker;
+    gt_life life;
+    char address[sizeof((gt_mesh_peer *)0)->address];
+} attempt;
+
+static void *connect_main(void *argument)
+{
+    attempt *a = argument;
+    gt_mesh *mesh = a->mesh;
+    gt_link *link = NULL;
+    gt_err err = *a->address ? gt__address_connect(a->address, ATTEMPT_MS, &link) : GT_ERR_CONNECTION;
+    pthread_mutex_lock(&mesh->mutex);
+    gt_mesh_peer *peer = mesh->peers[a->worker];
+    peer->connecting = false;
+    peer->again_ns = gt__deadline_ns(AGAIN_MS);
+    bool meant = peer->life == a->life;
+    if (err == GT_OK && meant)
+        peer->fresh = link;
+    mesh->attempts--;
+    pthread_cond_broadcast(&mesh->changed);
+    wake(mesh);
+    pthread_mutex_unlock(&mesh->mutex); /* the mesh may be closed from here on */
+    if (err == GT_OK && !meant)
+        gt__link_close(link);
+    free(a);
+    return NULL;
+}
+
+/* With the mutex: get a link to this peer, if it is time. */
+static void connect_peer(gt_mesh *mesh, int32_t worker)
+{
+    gt_mesh_peer *peer = mesh->peers[worker];
+    if (!peer->deadline)
+        peer->deadline = gt__deadline_ns(gt__connect_timeout_ms(0));
+    if (gt__remaining_ms(peer->deadline) == 0) {
+        peer->gone_life = peer->life;
+        snprintf(peer->gone, sizeof peer->gone, "it cannot be reached at %s",
+                 *peer->address ? peer->address : "all");
+        pthread_cond_broadcast(&mesh->changed);
+        return;
+    }
+    if (peer->connecting || (peer->again_ns && gt__remaining_ms(peer->again_ns)))
+        return;
+    attempt *a = malloc(sizeof *a);
+    pthread_t thread;
+    if (!a)
+        return;
+    *a = (attempt){.mesh = mesh, .worker = worker, .life = peer->life};
+    memcpy(a->address, peer->address, sizeof a->address);
+    peer->connecting = true;
+    mesh->attempts++;
+    if (pthread_create(&thread, NULL, connect_main, a) == 0)
+        pthread_detach(thread);
+    else {
+        peer->connecting = false;
+        mesh->attempts--;
+        free(a);
+    }
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------- */
+
+static void add_link(gt_mesh *mesh, gt_link *link, int32_t worker, gt_life life)
+{
+    gt_mesh_link *end = calloc(1, sizeof *end);
+    if (!end) {
+        gt__link_close(link);
+        return;
+    }
+    *end = (gt_mesh_link){.link = link, .worker = worker, .life = life, .next = mesh->links};
+    mesh->links = end;
+}
+
+static void say_hello(const gt_mesh *mesh, gt_link *link)
+{
+    gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
+    if (!hello)
+        return; /* it is lost already */
+    memset(hello, 0, (1 + GT_HELLO_TAIL) * sizeof *hello);
+    hello->ins = (gt_instruction){.op = GT_OP_hello, .tail = GT_HELLO_TAIL, .flags = GT_ROLE_WORKER};
+    hello->ins.result = (uint64_t)mesh->base.self;
+    hello->ins.operand[0] = mesh->life;
+    hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
+    hello->ins.imm[1].u = mesh->key;
+    gt__link_commit(link, 1 + GT_HELLO_TAIL);
+}
+
+/* Peers that have something waiting and no link; links that the attempts have got. */
+static void look_after_peers(gt_mesh *mesh)
+{
+    pthread_mutex_lock(&mesh->mutex);
+    for (int32_t worker = 0; worker < mesh->peer_count && mesh->joined; worker++) {
+        gt_mesh_peer *peer = mesh->peers[worker];
+        if (peer->fresh) {
+            say_hello(mesh, peer->fresh);
+            add_link(mesh, peer->fresh, worker, peer->life);
+            peer->fresh = NULL;
+        }
+        bool linked = false;
+        for (const gt_mesh_link *end = mesh->links; end; end = end->next)
+            linked |= end->worker == worker && !end->link->gone && gt__mesh_leads_to(end, peer);
+        if (linked)
+            peer->deadline = 0;
+        else if ((peer->queue || peer->wanted) && *peer->name && !is_gone(peer))
+            connect_peer(mesh, worker);
+    }
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+static void accept_links(gt_mesh *mesh)
+{
+    for (unsigned k = 0; k < mesh->acceptor_count; k++) {
+        gt_link *link;
+        while ((link = mesh->acceptors[k]->ops->poll(mesh->acceptors[k])))
+            add_link(mesh, link, -1, 0);
+    }
+}
+
+/* A worker whose last link died is gone: until the dispatcher introduces it again, or it comes by itself. */
+static void link_died(gt_mesh *mesh, gt_mesh_link *end)
+{
+    bool another = false;
+    for (const gt_mesh_link *other = mesh->links; other; other = other->next)
+        another |= other != end && other->worker == end->worker && other->life == end->life && !other->link->dead;
+    pthread_mutex_lock(&mesh->mutex);
+    gt_mesh_peer *peer = end->worker >= 0 ? gt__mesh_peer(mesh, end->worker) : NULL;
+    if (peer && !another && end->life >= peer->newest) {
+        snprintf(peer->gone, sizeof peer->gone, "%s", end->link->reason);
+        peer->gone_life = end->life;
+        return_queue(mesh, peer);
+    }
+    pthread_cond_broadcast(&mesh->changed);
+    pthread_mutex_unlock(&mesh->mutex);
+}
+
+/* Whether there was anything to do. */
+static bool serve_links(gt_mesh *mesh)
+{
+    bool progress = false;
+    for (gt_mesh_link **where = &mesh->links; *where;) {
+        gt_mesh_link *end = *where;
+        progress |= gt__mesh_read(mesh, end);
+        progress |= gt__mesh_write(mesh, end);
+        gt__link_flush(end->link);
+        if (!end->link->dead) {
+            where = &end->next;
+            continue;
+        }
+        *where = end->next;
+        link_died(mesh, end);
+        gt__mesh_link_free(mesh, end);
+        progress = true;
+    }
+    return progress;
+}
+
+static void sleep_until_rung(gt_mesh *mesh)
+{
+    enum { MOST = 1024 };
+    struct pollfd fds[MOST] = {{.fd = mesh->bell, .events = POLLIN}};
+    nfds_t count = 1;
+    bool quiet = true, attempts = false;
+    for (unsigned k = 0; k < mesh->acceptor_count; k++) {
+        quiet &= mesh->acceptors[k]->ops->arm(mesh->acceptors[k]);
+        fds[count++] = (struct pollfd){.fd = mesh->acceptors[k]->fd, .events = POLLIN};
+    }
+    for (gt_mesh_link *end = mesh->links; end; end = end->next) {
+        if (end->link->watched)
+            end->link->ops->look(end->link);
+        quiet &= end->link->ops->arm(end->link);
+        if (end->link->fd >= 0 && count < MOST)
+            fds[count++] = (struct pollfd){.fd = end->link->fd, .events = POLLIN};
+    }
+    pthread_mutex_lock(&mesh->mutex);
+    for (int32_t worker = 0; worker < mesh->peer_count; worker++)
+        attempts |= mesh->peers[worker]->deadline != 0;
+    pthread_mutex_unlock(&mesh->mutex);
+    uint64_t rung;
+    if (poll(fds, count, quiet ? attempts ? AGAIN_MS : IDLE_MS : 0) > 0 && fds[0].revents)
+        while (read(mesh->bell, &rung, sizeof rung) == (ssize_t)sizeof rung)
+            ;
+}
+
+static void *mesh_main(void *argument)
+{
+    gt_mesh *mesh = argument;
+    pthread_setname_np(pthread_self(), "gt mesh");
+    while (!atomic_load(&mesh->ending)) {
+        accept_links(mesh);
+        look_after_peers(mesh);
+        if (!serve_links(mesh))
+            sleep_until_rung(mesh);
+    }
+    return NULL;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+/* The address by which this machine reaches the server: what others reach us at. */
+static gt_err own_address(const char *server_host, char *own, size_t size)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM}, *list;
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    if (gt__address_is_local(server_host)) {
+        snprintf(own, size, "localhost");
+        return GT_OK;
+    }
+    int rc = getaddrinfo(server_host, "9", &hints, &list);
+    if (rc)
+        return gt__fail(GT_ERR_CONNECTION, "cannot find the host '%s': %s", server_host, gai_strerror(rc));
+    int probe = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found = probe >= 0 && connect(probe, list->ai_addr, list->ai_addrlen) == 0 &&
+                 getsockname(probe, (struct sockaddr *)&address, &length) == 0 &&
+                 inet_ntop(AF_INET, &address.sin_addr, own, (socklen_t)size);
+    if (probe >= 0)
+        close(probe);
+    freeaddrinfo(list);
+    return found ? GT_OK : gt__fail(GT_ERR_CONNECTION, "no way to '%s': %s", server_host, strerror(errno));
+}
+
+static gt_err listen_for_peers(gt_mesh *mesh, const char *host)
+{
+    const gt_transport *const transports[] = {&gt__transport_tcp, &gt__transport_memory};
+    int port = 0;
+    for (size_t k = 0; k < sizeof transports / sizeof transports[0]; k++) {
+        gt_acceptor *acceptor;
+        GT_TRY(transports[k]->listen(host, port, &acceptor, &port));
+        mesh->acceptors[mesh->acceptor_count++] = acceptor;
+    }
+    snprintf(mesh->address, sizeof mesh->address, "%s:%d", host, port);
+    return GT_OK;
+}
+
+static const char *address(gt_exchange *exchange)
+{
+    return ((gt_mesh *)exchange)->address;
+}
+
+static gt_err join(gt_exchange *exchange, int32_t self, gt_life life, uint64_t key)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    pthread_mutex_lock(&mesh->mutex);
+    exchange->self = self;
+    mesh->key = key;
+    mesh->life = life;
+    mesh->joined = true;
+    pthread_mutex_unlock(&mesh->mutex);
+    wake(mesh);
+    return GT_OK;
+}
+
+/* Messages of others that nobody took. */
+static void free_arrived(gt_message *message)
+{
+    while (message) {
+        gt_message *next = message->next;
+        if (message->owner)
+            gt__segment_release(message->owner);
+        free(message);
+        message = next;
+    }
+}
+
+static void free_returned(gt_exchange *exchange, gt_message *message)
+{
+    while (message) {
+        gt_message *next = message->next;
+        gt__message_free(exchange, message);
+        message = next;
+    }
+}
+
+static void close_mesh(gt_exchange *exchange)
+{
+    gt_mesh *mesh = (gt_mesh *)exchange;
+    atomic_store(&mesh->ending, true);
+    wake(mesh);
+    if (mesh->running)
+        pthread_join(mesh->thread, NULL);
+    pthread_mutex_lock(&mesh->mutex);
+    while (mesh->attempts)
+        pthread_cond_wait(&mesh->changed, &mesh->mutex);
+    pthread_mutex_unlock(&mesh->mutex);
+    while (mesh->links) {
+        gt_mesh_link *next = mesh->links->next;
+        gt__mesh_link_free(mesh, mesh->links);
+        mesh->links = next;
+    }
+    for (unsigned k = 0; k < mesh->acceptor_count; k++)
+        mesh->acceptors[k]->ops->close(mesh->acceptors[k]);
+    for (int32_t worker = 0; worker < mesh->peer_count; worker++) {
+        free_returned(exchange, mesh->peers[worker]->queue);
+        if (mesh->peers[worker]->fresh)
+            gt__link_close(mesh->peers[worker]->fresh);
+        free(mesh->peers[worker]);
+    }
+    free(mesh->peers);
+    free_arrived(mesh->arrived);
+    free_returned(exchange, mesh->returned);
+    if (mesh->bell >= 0)
+        close(mesh->bell);
+    pthread_mutex_destroy(&mesh->mutex);
+    pthread_cond_destroy(&mesh->changed);
+    gt__exchange_free(exchange);
+}
+
+static const gt_exchange_ops mesh_ops = {
+    .name = "mesh",
+    .put = put,
+    .expect = expect,
+    .done = done,
+    .reclaim = reclaim,
+    .introduce = introduce,
+    .address = address,
+    .join = join,
+    .close = close_mesh,
+};
+
+static gt_err open_mesh(gt_mesh *mesh, const char *server)
+{
+    const char *scheme = server ? strstr(server, "://") : NULL, *host = scheme   ? scheme + 3
+                                                                        : server ? server
+                                                                                 : "localhost";
+    const char *colon = strrchr(host, ':');
+    char own[64];
+    snprintf(mesh->server_host, sizeof mesh->server_host, "%.*s", (int)(colon ? colon - host : (int)strlen(host)),
+             host);
+    if (mesh->bell < 0)
+        return gt__fail(GT_ERR_INTERNAL, "no descriptor is left: %s", strerror(errno));
+    GT_TRY(own_address(mesh->server_host, own, sizeof own));
+    GT_TRY(listen_for_peers(mesh, own));
+    if (pthread_create(&mesh->thread, NULL, mesh_main, mesh))
+        return gt__fail(GT_ERR_INTERNAL, "no thread could be started");
+    mesh->running = true;
+    return GT_OK;
+}
+
+gt_err gt__exchange_mesh(const char *server, const atomic_bool *stop, gt_exchange **exchange)
+{
+    gt_mesh *mesh = calloc(1, sizeof *mesh);
+    if (!mesh)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_err err = gt__exchange_init(&mesh->base, &mesh_ops, stop);
+    pthread_mutex_init(&mesh->mutex, NULL);
+    gt__condition_init(&mesh->changed);
+    mesh->base.mutex = &mesh->mutex;
+    mesh->base.arrived = &mesh->changed;
+    mesh->base.messages = &mesh->arrived;
+    mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (err == GT_OK)
+        err = open_mesh(mesh, server);
+    if (err != GT_OK) {
+        close_mesh(&mesh->base);
+        return err;
+    }
+    *exchange = &mesh->base;
+    return GT_OK;
+}

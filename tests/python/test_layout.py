@@ -1,0 +1,77 @@
+"""The layout of src/ shows the data flow: each folder includes what it may, by its folder's name."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What the files of a folder may include besides their own folder's. A path that ends in .h is one header.
+ALLOWED = {
+    "core": ["gt.h"],
+    "link": ["core"],
+    "client": ["core", "link"],
+    "client/gradients": ["core", "client"],
+    "dispatcher": ["core", "link", "dispatcher/spread", "dispatcher/observe"],
+    "dispatcher/spread": ["core", "link", "dispatcher"],
+    "dispatcher/observe": ["core", "link", "dispatcher", "dispatcher/spread"],
+    "engines": ["core"],
+    "worker": ["core", "link", "engines/engine.h", "engines/host_memory.h", "worker/peers"],
+    "worker/peers": ["core", "link", "engines/engine.h", "worker"],
+    "cli": ["core", "link", "dispatcher", "dispatcher/observe", "worker"],
+}
+# engines/cpu, engines/reference, ...: the table, and the interface. Not each other, and not the worker.
+ENGINE = ["core", "engines/engine.h", "engines/host_memory.h"]
+# cli/top, cli/replay, ...
+TOOL = ["cli", "core", "dispatcher/handles.h", "dispatcher/observe", "link", "worker"]
+
+# The embedded server is a dispatcher and workers inside the client's process.
+EXCEPTIONS = {
+    ("client/embedded.c", "dispatcher/dispatcher.h"),
+    ("client/embedded.c", "worker/worker.h"),
+}
+
+
+def allowed(folder):
+    if folder.startswith("engines/"):
+        return ENGINE
+    if folder.startswith("cli/"):
+        return TOOL
+    return ALLOWED[folder]
+
+
+def includes(path):
+    return re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)
+
+
+def violations(src):
+    for path in sorted(src.rglob("*.[ch]")):
+        name = path.relative_to(src).as_posix()
+        folder = path.parent.relative_to(src).as_posix()
+        for header in includes(path):
+            of = str(Path(header).parent.as_posix())
+            fits = of == folder or of in allowed(folder) or header in allowed(folder)
+            if not fits and (name, header) not in EXCEPTIONS:
+                yield f"{name} includes {header}"
+
+
+def test_folders_include_what_they_may():
+    assert list(violations(ROOT / "src")) == []
+
+
+def test_a_violation_is_found(tmp_path):
+    (tmp_path / "core").mkdir()
+    (tmp_path / "engines" / "cpu").mkdir(parents=True)
+    (tmp_path / "core" / "a.c").write_text('#include "link/link.h"\n')
+    (tmp_path / "engines" / "cpu" / "b.c").write_text('#include "worker/store.h"\n#include "core/op.h"\n')
+    assert list(violations(tmp_path)) == ["core/a.c includes link/link.h", "engines/cpu/b.c includes worker/store.h"]
+
+
+def test_headers_are_included_with_their_folder():
+    for path in [*(ROOT / "src").rglob("*.[ch]"), *(ROOT / "python").rglob("*.[ch]"), *(ROOT / "tests").rglob("*.[ch]")]:
+        for header in includes(path):
+            if header.startswith("gt"):
+                continue  # the public header and its table
+            if "/" in header:
+                assert (ROOT / "src" / header).exists(), f"{path} includes {header}"
+            else:
+                assert path.parts[-3:-1] in [("tests", "c"), ("python", "extension")], f"{path} includes {header}"
