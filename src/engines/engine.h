@@ -65,8 +65,7 @@ typedef struct gt_plan gt_plan;       /* plan.h */
 typedef struct gt_program gt_program; /* what an engine made of a plan; its own */
 
 typedef struct gt_engine_options {
-    int threads;  /* 0: decide from GT_NUM_THREADS, OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, then the cores */
-    int sharers;  /* workers that share the device's memory, this one included; 0: one */
+    int threads; /* 0: decide from GT_NUM_THREADS, OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, then the cores */
 } gt_engine_options;
 
 typedef struct gt_engine_ops {
@@ -75,8 +74,8 @@ typedef struct gt_engine_ops {
     bool asynchronous; /* tokens may be other than 0; `completed` is there */
     gt_err (*open)(const gt_engine_options *options, gt_engine **engine);
     void (*close)(gt_engine *engine); /* waits for queued work */
-    /* Bytes that tensors may take. */
-    uint64_t (*memory_limit)(gt_engine *engine);
+    /* Bytes that tensors may take from now on, where so many workers share the device's memory, this one included. */
+    uint64_t (*memory_limit)(gt_engine *engine, unsigned sharers);
     void *(*alloc)(gt_engine *engine, size_t bytes); /* 64-byte aligned; NULL when there is none */
     void (*release)(gt_engine *engine, void *memory, size_t bytes);
     /* *token is 0 before each of these. An error: nothing was queued. The host's memory stays as it is (write), or is

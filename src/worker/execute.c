@@ -27,7 +27,7 @@ static void literal_view(const gt_instruction *ins, unsigned k, gt_view *view, g
     *value = ins->literal[k];
     if (gt__literal(ins, k) == GT_LITERAL_BOOL)
         *(uint8_t *)value = ins->literal[k].i != 0;
-    view->data = value;
+    view->data = NULL;
     view->meta.numel = 1;
     view->meta.rank = 0;
     view->meta.dtype = (uint8_t)dtypes[gt__literal(ins, k)];
@@ -84,7 +84,7 @@ enum { ADOPT_BYTES = 1 << 20, MAX_ADOPTED = 128 };
 static gt_err upload_copy(gt_worker *worker, const void *from, size_t bytes, gt_view *view, gt_buffer **buffer)
 {
     GT_TRY(gt__store_allocate(worker->store, view, buffer));
-    gt_err err = bytes ? worker->engine->ops->write(worker->engine, view->data, from, bytes) : GT_OK;
+    gt_err err = bytes ? worker->engine->ops->write(worker->engine, view->data, from, bytes, &(gt_token){0}) : GT_OK;
     if (err != GT_OK)
         gt__buffer_release(worker->store, *buffer);
     return err;
@@ -139,7 +139,7 @@ void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_sl
     uint64_t bytes = ins->imm[1].u, whole = gt__meta_bytes(&entry->view.meta);
     bool fits = ins->imm[0].u == entry->filled && bytes <= whole - entry->filled;
     uint8_t *to = (uint8_t *)entry->view.data + entry->filled;
-    gt_err err = fits ? worker->engine->ops->write(worker->engine, to, tail, bytes)
+    gt_err err = fits ? worker->engine->ops->write(worker->engine, to, tail, bytes, &(gt_token){0})
                       : gt__fail(GT_ERR_PROTOCOL, "upload: pieces out of order");
     if (err != GT_OK) {
         gt__store_clear(worker->store, entry);
@@ -174,14 +174,19 @@ static gt_err run_engine(gt_worker *worker, const gt_instruction *ins, const gt_
         first->buffer->references++;
     } else
         GT_TRY(gt__store_allocate(worker->store, view, buffer));
+    uint8_t literals = 0;
+    for (unsigned k = 0; k < o->count && k < GT_MAX_OPERANDS; k++)
+        literals |= (uint8_t)(!o->meta[k] << k);
     gt_call call = {.op = (gt_opcode)ins->op,
+                    .literals = literals,
+                    .value = {o->value[0], o->value[1], o->value[2]},
                     .compute = compute,
                     .ins = ins,
                     .tail = tail,
                     .operands = o->count,
                     .in = o->view,
                     .out = view};
-    gt_err err = worker->engine->ops->run(worker->engine, &call);
+    gt_err err = worker->engine->ops->run(worker->engine, &call, &(gt_token){0});
     if (err != GT_OK)
         gt__buffer_release(worker->store, *buffer);
     return err;
@@ -246,10 +251,12 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
         return false;
     const gt_view *in[2] = {NULL, NULL}, *like = NULL;
     gt_view literal;
-    gt_imm value;
+    gt_imm value[2] = {{0}};
+    uint8_t literals = 0;
     for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE) {
-            literal_view(ins, k, &literal, &value);
+            literal_view(ins, k, &literal, &value[k]);
+            literals |= (uint8_t)(1 << k);
             in[k] = &literal;
             continue;
         }
@@ -277,12 +284,14 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
     result->view.data = buffer->memory;
     result->buffer = buffer;
     gt_call call = {.op = (gt_opcode)ins->op,
+                    .literals = literals,
+                    .value = {value[0], value[1]},
                     .compute = (gt_dtype)like->meta.dtype,
                     .ins = ins,
                     .operands = row->operands,
                     .in = in,
                     .out = &result->view};
-    gt_err err = worker->engine->ops->run(worker->engine, &call);
+    gt_err err = worker->engine->ops->run(worker->engine, &call, &(gt_token){0});
     result->state = GT_ENTRY_TENSOR;
     if (__builtin_expect(err != GT_OK, 0)) {
         gt__buffer_release(worker->store, buffer);
@@ -347,7 +356,7 @@ gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *
                     .operands = 1,
                     .in = &in,
                     .out = view};
-    gt_err err = worker->engine->ops->run(worker->engine, &call);
+    gt_err err = worker->engine->ops->run(worker->engine, &call, &(gt_token){0});
     if (err != GT_OK) {
         gt__buffer_release(worker->store, *temporary);
         *temporary = NULL;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/host_memory.h"
 
 enum { MAX_SLOTS = 1 << 26 };
 
@@ -150,7 +149,7 @@ gt_err gt__store_new(gt_engine *engine, gt_store **out)
     if (!store)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     store->engine = engine;
-    store->limit = gt__memory_limit();
+    store->limit = engine->ops->memory_limit(engine, 1);
     *out = store;
     return GT_OK;
 }

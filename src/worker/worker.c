@@ -97,7 +97,7 @@ static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *vi
         gt__timing_so_far(worker, &answer->ins.operand[0], &answer->ins.operand[1]);
     }
     if (bytes)
-        GT_TRY(worker->engine->ops->read(worker->engine, (uint8_t *)view->data + offset, answer + 1, bytes));
+        GT_TRY(worker->engine->ops->read(worker->engine, (uint8_t *)view->data + offset, answer + 1, bytes, &(gt_token){0}));
     gt__slots_pad(answer + 1, bytes);
     gt__link_commit(worker->link, 1 + tail);
     return GT_OK;
@@ -112,7 +112,7 @@ static gt_err fetch_into_segment(gt_worker *worker, const gt_instruction *ins, c
     if (!segment || ins->imm[1].u > segment->bytes || bytes > segment->bytes - ins->imm[1].u)
         return gt__fail(GT_ERR_INTERNAL, "fetch: the segment is missing or too small");
     gt__segment_busy(segment); /* the client gave it to us to fill */
-    GT_TRY(worker->engine->ops->read(worker->engine, view->data, segment->data + ins->imm[1].u, bytes));
+    GT_TRY(worker->engine->ops->read(worker->engine, view->data, segment->data + ins->imm[1].u, bytes, &(gt_token){0}));
     gt__segment_done(segment);
     return answer_piece(worker, ins->result, view, 0, 0, true);
 }
@@ -143,8 +143,6 @@ static void answer_fetch(gt_worker *worker, const gt_instruction *ins)
         gt_view view;
         gt_buffer *temporary;
         gt_err err = gt__worker_contiguous(worker, entry, &view, &temporary);
-        if (err == GT_OK)
-            err = worker->engine->ops->sync(worker->engine);
         if (err == GT_OK)
             err = fetch_tensor(worker, ins, &view);
         if (err != GT_OK && err != GT_ERR_CONNECTION)
@@ -200,7 +198,6 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
         answer_fetch(worker, ins);
         return true;
     case GT_OP_sync:
-        worker->engine->ops->sync(worker->engine);
         answer_piece(worker, ins->result, NULL, 0, 0, true);
         gt__link_flush(worker->link);
         return true;

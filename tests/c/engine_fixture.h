@@ -295,8 +295,7 @@ static gt_err run_on(gt_engine *engine, const operation *o, const gt_meta *meta,
         if (o->in[k])
             in[k] = o->in[k]->view;
         else
-            in[k] = (gt_view){.data = (void *)(uintptr_t)&o->ins.literal[k],
-                              .meta = {.numel = 1, .dtype = (uint8_t)literal_dtypes[gt__literal(&o->ins, k)]},
+            in[k] = (gt_view){.meta = {.numel = 1, .dtype = (uint8_t)literal_dtypes[gt__literal(&o->ins, k)]},
                               .contiguous = true};
     }
     if (o->in_place) {
@@ -310,7 +309,12 @@ static gt_err run_on(gt_engine *engine, const operation *o, const gt_meta *meta,
                     .operands = o->operands,
                     .in = views,
                     .out = out};
-    gt_err err = engine->ops->run(engine, &call);
+    for (unsigned k = 0; k < o->operands; k++)
+        if (!o->in[k]) {
+            call.literals |= (uint8_t)(1 << k);
+            call.value[k] = o->ins.literal[k];
+        }
+    gt_err err = engine->ops->run(engine, &call, &(gt_token){0});
     *overrun = false;
     for (size_t k = bytes; k < bytes + CANARY; k++)
         *overrun |= ((uint8_t *)out->data)[k] != CANARY_BYTE;

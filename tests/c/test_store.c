@@ -40,8 +40,17 @@ static void counting_release(gt_engine *engine, void *memory, size_t bytes)
     free(memory);
 }
 
-static const gt_engine_ops counting_ops = {
-    .name = "counting", .host_memory = true, .alloc = counting_alloc, .release = counting_release};
+static uint64_t counting_limit(gt_engine *engine, unsigned sharers)
+{
+    (void)engine;
+    return gt__memory_limit(sharers);
+}
+
+static const gt_engine_ops counting_ops = {.name = "counting",
+                                           .host_memory = true,
+                                           .memory_limit = counting_limit,
+                                           .alloc = counting_alloc,
+                                           .release = counting_release};
 
 static gt_err allocate(gt_store *store, size_t bytes, gt_view *view, gt_buffer **buffer)
 {
@@ -159,7 +168,7 @@ static void test_limit_text(const void *argument)
 {
     (void)argument;
     unsetenv("GT_WORKER_MEMORY");
-    uint64_t automatic = gt__memory_limit();
+    uint64_t automatic = gt__memory_limit(1);
     CHECK(automatic > 1 << 20);
     static const struct {
         const char *text;
@@ -172,12 +181,12 @@ static void test_limit_text(const void *argument)
                  {"2T", (uint64_t)2 << 40}};
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         setenv("GT_WORKER_MEMORY", cases[k].text, 1);
-        CHECK_EQ(gt__memory_limit(), cases[k].bytes);
+        CHECK_EQ(gt__memory_limit(1), cases[k].bytes);
     }
     static const char *const nonsense[] = {"", "lots", "-1", "0", "1e30", "nan"};
     for (size_t k = 0; k < sizeof nonsense / sizeof nonsense[0]; k++) {
         setenv("GT_WORKER_MEMORY", nonsense[k], 1);
-        CHECK_EQ(gt__memory_limit(), automatic);
+        CHECK_EQ(gt__memory_limit(1), automatic);
     }
     unsetenv("GT_WORKER_MEMORY");
 }
@@ -629,16 +638,19 @@ static gt_segment *find_only_segment(gt_link *link, uint64_t id)
     return only_segment;
 }
 
-static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes)
+static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes,
+                            gt_token *token)
 {
     (void)engine;
     (void)to;
     (void)host;
+    (void)token;
     return gt__fail(GT_ERR_INTERNAL, "the device did not take %zu bytes", bytes);
 }
 
-static gt_err failing_run(gt_engine *engine, const gt_call *call)
+static gt_err failing_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
+    (void)token;
     (void)engine;
     (void)call;
     return gt__fail(GT_ERR_INTERNAL, "the device did not compute");

@@ -197,9 +197,9 @@ gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data
     GT_TRY(gt__worker_contiguous(worker, tensor, &view, &temporary));
     size_t bytes = gt__meta_bytes(&view.meta);
     *data = malloc(bytes + 1);
-    gt_err err = *data ? worker->engine->ops->sync(worker->engine) : gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_err err = *data ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err == GT_OK && bytes)
-        err = worker->engine->ops->read(worker->engine, view.data, *data, bytes);
+        err = worker->engine->ops->read(worker->engine, view.data, *data, bytes, &(gt_token){0});
     if (temporary)
         gt__buffer_release(worker->store, temporary);
     if (err != GT_OK) {

@@ -209,7 +209,7 @@ static gt_err add(host *h, const gt_view *a, const gt_view *b, const gt_view *ou
     const gt_view *in[] = {a, b};
     gt_call call = {
         .op = GT_OP_add, .compute = (gt_dtype)out->meta.dtype, .ins = &ins, .operands = 2, .in = in, .out = out};
-    return h->adder->ops->run(h->adder, &call);
+    return h->adder->ops->run(h->adder, &call, &(gt_token){0});
 }
 
 static gt_view view_of(const gt_meta *meta, const window *w)
@@ -477,7 +477,7 @@ static void take_part_staged(passage *p)
     uint8_t *memory = malloc(in_bytes + out_bytes + 1);
     gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err == GT_OK && call->in)
-        err = engine->ops->read(engine, call->in->data, memory, in_bytes);
+        err = engine->ops->read(engine, call->in->data, memory, in_bytes, &(gt_token){0});
     if (err != GT_OK)
         fail(p, err);
     gt_collective_call staged = *call;
@@ -485,7 +485,7 @@ static void take_part_staged(passage *p)
     p->call = &staged;
     take_part(p, memory, memory ? memory + in_bytes : NULL);
     if (p->err == GT_OK)
-        err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes);
+        err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes, &(gt_token){0});
     if (err != GT_OK)
         fail(p, err);
     free(memory);

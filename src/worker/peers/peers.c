@@ -45,9 +45,9 @@ static gt_err post_tensor(gt_worker *worker, int32_t to, uint64_t tag, const gt_
     size_t bytes = gt__meta_bytes(&view.meta);
     bool lends = worker->engine->ops->host_memory;
     void *host = lends ? NULL : malloc(bytes + 1);
-    gt_err err = worker->engine->ops->sync(worker->engine);
+    gt_err err = GT_OK;
     if (err == GT_OK && !lends)
-        err = host ? worker->engine->ops->read(worker->engine, view.data, host, bytes)
+        err = host ? worker->engine->ops->read(worker->engine, view.data, host, bytes, &(gt_token){0})
                    : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err == GT_OK && lends) {
         gt_buffer *lent = temporary ? temporary : entry->buffer;
@@ -96,7 +96,7 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     if (err == GT_OK)
         err = gt__store_allocate(worker->store, view, &entry->buffer);
     if (err == GT_OK && message->bytes) {
-        err = worker->engine->ops->write(worker->engine, view->data, message->data, message->bytes);
+        err = worker->engine->ops->write(worker->engine, view->data, message->data, message->bytes, &(gt_token){0});
         if (err != GT_OK)
             gt__buffer_release(worker->store, entry->buffer);
     }
@@ -150,7 +150,7 @@ static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_coll
     GT_TRY(gt__worker_contiguous(worker, entry, in, temporary));
     call->in = in;
     call->buffer = *temporary ? *temporary : entry->buffer;
-    return worker->engine->ops->sync(worker->engine);
+    return GT_OK;
 }
 
 /* `entry` NULL: there is no place for the result. The others hear of that, as of everything that keeps us from
