@@ -179,6 +179,8 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
 void gt__deferred_run(gt_worker *worker, int wait_ms)
 {
     gt_deferred *d = &worker->deferred;
+    if (wait_ms && d->count)
+        gt__late_finish_posts(worker);
     while (d->count) {
         const gt_slot *record = d->slots + d->first;
         if (record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, wait_ms))
@@ -186,6 +188,7 @@ void gt__deferred_run(gt_worker *worker, int wait_ms)
         touched t;
         look_at(record, &t);
         gt__worker_run_record(worker, record);
+        gt__late_return_window(worker); /* the record goes */
         count(d, &t, -1);
         d->first += 1u + record->ins.tail;
         d->count--;
