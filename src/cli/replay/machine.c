@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/replay/replay.h"
+#include "core/record.h"
 #include "worker/upload.h"
 
 static gt_machine_client *find_client(const gt_machine *machine, uint64_t session)
@@ -97,19 +98,17 @@ static gt_err resolve(const gt_machine_client *client, uint64_t *id)
 
 static gt_err resolve_operands(const gt_machine_client *client, gt_slot *record)
 {
-    gt_instruction *ins = &record->ins;
-    for (int64_t k = 0; ins->op == GT_OP_cat && k < ins->imm[1].i; k++)
-        GT_TRY(resolve(client, &record[1 + k / 8].u64[k % 8]));
-    for (unsigned k = 0; k < gt__op_operands((gt_opcode)ins->op); k++)
-        if (gt__literal(ins, k) == GT_LITERAL_NONE)
-            GT_TRY(resolve(client, &ins->operand[k]));
+    gt_operands operands = gt__record_operands(&record->ins, record + 1);
+    for (unsigned k = 0; k < operands.count; k++)
+        if (gt__operand_is_tensor(&operands, k))
+            GT_TRY(resolve(client, &operands.id[k]));
     return GT_OK;
 }
 
 static gt_err compute(gt_machine *machine, gt_machine_client *client, gt_entry **result)
 {
     gt_instruction *ins = &machine->record->ins;
-    uint64_t consumed = ins->flags & GT_FLAG_CONSUMES ? ins->operand[0] : 0;
+    uint64_t consumed = gt__record_consumed(ins);
     if (ins->op == GT_OP_upload && ins->imm[1].u)
         return gt__fail(GT_ERR_PROTOCOL, "an upload without its bytes");
     GT_TRY(resolve_operands(client, machine->record));
@@ -145,11 +144,10 @@ static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
 static gt_err control(gt_machine *machine, gt_machine_client *client, gt_entry **result)
 {
     gt_instruction *ins = &machine->record->ins;
-    const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
-                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    const uint64_t *freed = gt__free_ids(ins);
     switch ((gt_opcode)ins->op) {
     case GT_OP_free:
-        for (size_t k = 0; k < sizeof freed / sizeof freed[0]; k++)
+        for (unsigned k = 0; k < GT_FREE_IDS; k++)
             if (freed[k])
                 GT_TRY(drop(machine, client, freed[k]));
         return GT_OK;
