@@ -247,17 +247,18 @@ static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *
 }
 
 /*
- * Wait for room, then emit. Other threads run meanwhile and may drop the operands: they are held. And they may take new
- * references to an operand that was to be consumed: it is not.
+ * Tell the server of new scopes if it must hear of them first, or else wait for room; then emit. Either may let other threads
+ * run, which may release the operands: they are held. Other threads may also take new references to an operand that was to be
+ * consumed, so it no longer is.
  */
-static gt_err emit_after_wait(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in,
-                              unsigned count, gt_tensor **out)
+static gt_err emit_after_wait(gt_client *client, bool untold, gt_instruction prototype, gt_slot *tail,
+                              gt_tensor *const *in, unsigned count, gt_tensor **out)
 {
     for (unsigned k = 0; k < count; k++)
         if (in[k])
             gt_tensor_retain(in[k]);
     prototype.flags &= (uint8_t)~GT_FLAG_CONSUMES;
-    gt_err err = wait_for_room(client, 1u + prototype.tail);
+    gt_err err = untold ? gt__signal_tell(client) : wait_for_room(client, 1u + prototype.tail);
     if (err == GT_OK)
         err = gt__emit(client, prototype, tail, in, count, out);
     for (unsigned k = 0; k < count; k++)
@@ -281,13 +282,15 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     gt_dtype compute;
     GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
     prototype.site = site_now(client);
+    bool untold = false;
     if (__builtin_expect(gt__signals_active, 0)) {
-        GT_TRY(gt__signal_stamp(client, &prototype));
+        gt__signal_stamp(&prototype);
         GT_TRY(gt__signal_check(&prototype, &meta));
+        untold = gt__signal_untold(client);
     }
-    gt_slot *slots = room_now(client, 1u + prototype.tail);
+    gt_slot *slots = untold ? NULL : room_now(client, 1u + prototype.tail);
     if (!slots)
-        return emit_after_wait(client, prototype, tail, in, count, out);
+        return emit_after_wait(client, untold, prototype, tail, in, count, out);
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
