@@ -304,10 +304,48 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     for (unsigned k = 0; k < count; k++)
         work += in[k] ? in[k]->meta.numel : 0;
     commit(client, 1u + prototype.tail, work);
-    if (prototype.flags & GT_FLAG_CONSUMES)
+    if (prototype.flags & GT_FLAG_CONSUMES) {
         in[0]->id = 0; /* the server has freed it: it can only be released */
+        if (in[0]->base)
+            in[0]->base->id = 0;
+    }
     return finish(&prototype, tail, in, count, result, out);
 }
+
+/* ---- updates in place -------------------------------------------------------------------------------------- */
+
+uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, unsigned held)
+{
+    const gt_tensor *a = in[0];
+    if (!held || a->references != held || (a->base && a->base->references != 1))
+        return 0;
+    if (!gt__grad_enabled())
+        return GT_FLAG_CONSUMES;
+    if (a->node && a->node->op == GT_OP_INVALID)
+        return 0; /* a leaf may not be updated while ops are recorded: the caller will refuse, and keep a */
+    bool tracked = false;
+    for (unsigned k = 0; k < count; k++)
+        tracked |= in[k] && in[k]->node;
+    unsigned saves = tracked ? gt__gradient_saves(op) : 0;
+    return (saves | saves >> GT_SAVE_FOR_0 | saves >> GT_SAVE_FOR_1) & GT_SAVE_0 ? 0 : GT_FLAG_CONSUMES;
+}
+
+gt_err gt__client_prepare_update(gt_client *client, unsigned slots)
+{
+    uint32_t told;
+    send_frees(client, 1);
+    do { /* what must be told first is told now, until nothing was told after room was found */
+        gt_slot *room;
+        if (gt__signals_active)
+            GT_TRY(gt__signal_tell(client));
+        GT_TRY(gt__client_reserve(client, slots, &room));
+        told = client->sites_told;
+        site_now(client);
+    } while (told != client->sites_told || (gt__signals_active && gt__signal_untold(client)));
+    return GT_OK;
+}
+
+/* ---- elementwise ------------------------------------------------------------------------------------------- */
 
 /* Whether the result of an elementwise row on this dtype has that dtype too, by the types column alone. */
 static bool keeps_dtype(gt_opcode op, gt_dtype dtype)
