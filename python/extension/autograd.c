@@ -54,6 +54,16 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     return err == GT_OK ? 0 : -1;
 }
 
+gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
+{
+    *held = 0;
+    if (!self)
+        return GT_OK;
+    GT_TRY(gt__client_prepare_update(a->client, slots));
+    *held = ((TensorObject *)self)->tensor == a ? 2 : 0;
+    return GT_OK;
+}
+
 int gt__py_rebind(PyObject *self, gt_tensor *tensor)
 {
     gt_tensor *old = ((TensorObject *)self)->tensor;
