@@ -1,6 +1,8 @@
 /* decode.c: see decode.h; read plan.c next. */
 #include "worker/decode.h"
 
+#include "core/record.h"
+
 static gt_err look_up(gt_store *store, const gt_instruction *ins, uint64_t slot, gt_decoded *d)
 {
     gt_entry *entry = gt__store_find(store, slot);
@@ -29,15 +31,10 @@ gt_err gt__decode(gt_store *store, const gt_instruction *ins, const gt_slot *tai
     d->first = NULL;
     d->literals = 0;
     d->poison = NULL;
-    if (ins->op == GT_OP_cat) {
-        for (int64_t k = 0; k < ins->imm[1].i; k++)
-            GT_TRY(look_up(store, ins, tail[k / 8].u64[k % 8], d));
-        return GT_OK;
-    }
-    unsigned count = gt__op_operands((gt_opcode)ins->op);
-    for (unsigned k = 0; k < count; k++) {
-        if (gt__literal(ins, k) == GT_LITERAL_NONE) {
-            GT_TRY(look_up(store, ins, ins->operand[k], d));
+    gt_operands operands = gt__record_operands(ins, tail);
+    for (unsigned k = 0; k < operands.count; k++) {
+        if (gt__operand_is_tensor(&operands, k)) {
+            GT_TRY(look_up(store, ins, operands.id[k], d));
             continue;
         }
         d->literals |= (uint8_t)(1 << k);

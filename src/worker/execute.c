@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/record.h"
 #include "worker/run.h"
 #include "worker/upload.h"
 #include "worker/worker.h"
@@ -79,7 +80,8 @@ static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_
         err = decoded_run(worker, &decoded, result);
     if (err != GT_OK)
         keep_failure(worker, ins, err, result);
-    gt_entry *consumed = ins->flags & GT_FLAG_CONSUMES ? gt__store_find(worker->store, ins->operand[0]) : NULL;
+    uint64_t dies = gt__record_consumed(ins);
+    gt_entry *consumed = dies ? gt__store_find(worker->store, dies) : NULL;
     if (consumed)
         gt__store_clear(worker->store, consumed);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/record.h"
 #include "worker/store.h"
 #include "worker/views.h"
 
@@ -129,17 +130,15 @@ static gt_err step_add(planning *p, const gt_slot *record)
     const gt_view *in[GT_MAX_CAT];
     const gt_meta *meta[GT_MAX_CAT];
     gt_view view[GT_MAX_CAT], literal = {0}, out = {0};
-    bool cat = ins->op == GT_OP_cat;
-    unsigned count = cat ? (unsigned)ins->imm[1].i : gt__op_operands((gt_opcode)ins->op);
+    gt_operands operands = gt__record_operands(ins, record + 1);
     uint32_t number = plan->step_count, *operand = plan->operand_room + p->operand_next;
-    for (unsigned k = 0; k < count; k++) {
-        bool is_literal = !cat && gt__literal(ins, k) != GT_LITERAL_NONE;
+    for (unsigned k = 0; k < operands.count; k++) {
         operand[k] = GT_PLAN_LITERAL;
         in[k] = &literal;
         meta[k] = NULL;
-        if (is_literal)
+        if (!gt__operand_is_tensor(&operands, k))
             continue;
-        GT_TRY(value_read(p, ins, cat ? record[1 + k / 8].u64[k % 8] : ins->operand[k], &operand[k]));
+        GT_TRY(value_read(p, ins, operands.id[k], &operand[k]));
         gt_plan_value *value = &plan->values[operand[k]];
         value->last_use = number;
         view[k] = value->view;
@@ -150,7 +149,7 @@ static gt_err step_add(planning *p, const gt_slot *record)
                 in[k] = in[before];
         meta[k] = &in[k]->meta;
     }
-    bool consumes = ins->flags & GT_FLAG_CONSUMES && count && operand[0] != GT_PLAN_LITERAL;
+    bool consumes = gt__record_consumed(ins) && operand[0] != GT_PLAN_LITERAL;
     const gt_plan_value *first = consumes ? &plan->values[operand[0]] : NULL;
     bool alone = first && plan->buffers[first->buffer].role == GT_PLAN_INNER && p->live[first->buffer] == 1;
     gt_step step;
@@ -174,10 +173,10 @@ static gt_err step_add(planning *p, const gt_slot *record)
                                                      .op = (gt_opcode)ins->op,
                                                      .compute = step.compute,
                                                      .record = record,
-                                                     .operands = count,
+                                                     .operands = operands.count,
                                                      .operand = operand,
                                                      .result = result};
-    p->operand_next += count;
+    p->operand_next += operands.count;
     return GT_OK;
 }
 
@@ -188,11 +187,9 @@ static gt_err record_add(planning *p, const gt_slot *record)
         return step_add(p, record);
     if (ins->op != GT_OP_free)
         return gt__fail(GT_ERR_UNSUPPORTED, "%s cannot be planned", gt__op_table[ins->op].name);
-    const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
-                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
-    for (size_t k = 0; k < sizeof freed / sizeof freed[0]; k++)
-        if (freed[k])
-            value_free(p, freed[k]);
+    for (unsigned k = 0; k < GT_FREE_IDS; k++)
+        if (gt__free_ids(ins)[k])
+            value_free(p, gt__free_ids(ins)[k]);
     return GT_OK;
 }
 
@@ -276,7 +273,7 @@ static gt_err count_records(const gt_slot *records, size_t slots, size_t *steps,
         unsigned length;
         GT_TRY(gt__instruction_check(records + at, slots - at, &length));
         ++*steps;
-        *operands += records[at].ins.op == GT_OP_cat ? (size_t)records[at].ins.imm[1].i : GT_MAX_OPERANDS;
+        *operands += gt__record_operands(&records[at].ins, records + at + 1).count;
         at += length;
     }
     return GT_OK;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/record.h"
 #include "link/hello.h"
 #include "worker/answer.h"
 #include "worker/upload.h"
@@ -49,9 +50,8 @@ enum {
 
 static void free_slots(gt_worker *worker, const gt_instruction *ins)
 {
-    const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
-                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
-    for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++) {
+    const uint64_t *slots = gt__free_ids(ins);
+    for (unsigned k = 0; k < GT_FREE_IDS; k++) {
         gt_entry *entry = slots[k] ? gt__store_find(worker->store, slots[k]) : NULL;
         if (entry)
             gt__store_clear(worker->store, entry);
