@@ -55,6 +55,7 @@ typedef struct planning {
     unsigned input_count;
     uint32_t *index; /* id to value: open addressing, NO_VALUE is empty */
     uint32_t mask;
+    bool *given;    /* by value: it is an input */
     bool *freed;    /* by value: the sequence ended it */
     uint32_t *live; /* by buffer: values in it that are not freed */
     uint32_t operand_next;
@@ -101,6 +102,7 @@ static gt_err value_read(planning *p, const gt_instruction *ins, uint64_t id, ui
         *value = value_add(p, id, buffer);
         plan->values[*value].view = *p->inputs[k].view;
         plan->values[*value].view.data = NULL;
+        p->given[*value] = true;
         plan->inputs[plan->input_count++] = *value;
         return GT_OK;
     }
@@ -111,8 +113,7 @@ static gt_err value_read(planning *p, const gt_instruction *ins, uint64_t id, ui
 static void value_free(planning *p, uint64_t id)
 {
     uint32_t value = *place_of(p, id);
-    if (value == NO_VALUE || p->freed[value] ||
-        p->plan->buffers[p->plan->values[value].buffer].role == GT_PLAN_INPUT)
+    if (value == NO_VALUE || p->freed[value] || p->given[value])
         return;
     p->freed[value] = true;
     p->live[p->plan->values[value].buffer]--;
@@ -305,9 +306,10 @@ gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *i
     gt_plan *plan = calloc(1, sizeof *plan);
     planning p = {.plan = plan, .inputs = inputs, .input_count = input_count, .mask = (uint32_t)places - 1};
     p.index = malloc(places * sizeof *p.index);
+    p.given = calloc(values, sizeof *p.given);
     p.freed = calloc(values, sizeof *p.freed);
     p.live = calloc(values, sizeof *p.live);
-    gt_err err = plan && p.index && p.freed && p.live ? GT_OK : GT_ERR_MEMORY;
+    gt_err err = plan && p.index && p.given && p.freed && p.live ? GT_OK : GT_ERR_MEMORY;
     if (err == GT_OK) {
         memset(p.index, 0xff, places * sizeof *p.index);
         plan->records = malloc((slots + 1) * sizeof *plan->records);
@@ -329,6 +331,7 @@ gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *i
     } else
         gt__error_set("out of memory");
     free(p.index);
+    free(p.given);
     free(p.freed);
     free(p.live);
     if (err != GT_OK)
