@@ -66,6 +66,16 @@ def round_trips(children, quick):
     return results
 
 
+@figure("assignment")
+def assignment(children, quick):
+    """x[0] = 1, thousands of times: in place, or each of them copies 40 MB."""
+    count = 1_000 if quick else 10_000
+    child = children.gt("embedded")
+    child("prepare", work="assign_element")  # whose first assignment copies: until then the memory is the upload's
+    times = [child("run", count=count) / count for _ in range(3)]
+    return [Figure("x[0] = 1 on 40 MB, one owner, embedded", statistics.median(times), "s", bound=10e-6)]
+
+
 START = """
 import time
 start = time.perf_counter()

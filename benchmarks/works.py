@@ -239,6 +239,19 @@ def softmax_chain(lib):
     return repeat(lib, step)
 
 
+@work
+def assign_element(lib):
+    """An element of 40 MB: what has one owner is changed where it lies."""
+    x, = map(lib.tensor, inputs(10_000_000))
+
+    def run(count):
+        for _ in range(count):
+            x[0] = 1
+        lib.synchronize()
+        return x
+    return run
+
+
 # ---- copies between NumPy arrays and tensors --------------------------------------------------------------------
 
 

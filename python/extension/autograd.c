@@ -1,7 +1,7 @@
 /*
  * autograd.c: gradients as Python sees them: requires_grad, grad, backward, hooks, the tape.
  *
- * The tape and the rules are in src/client (autograd.c, gradients.c); here objects are wrapped and hooks called.
+ * The tape and the rules are in src/client (autograd.c, gradients/); here objects are wrapped and hooks called.
  */
 #include "client/autograd.h"
 
@@ -52,6 +52,16 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
+}
+
+gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
+{
+    *held = 0;
+    if (!self)
+        return GT_OK;
+    GT_TRY(gt__client_prepare_update(a->client, slots));
+    *held = ((TensorObject *)self)->tensor == a ? 2 : 0;
+    return GT_OK;
 }
 
 int gt__py_rebind(PyObject *self, gt_tensor *tensor)

@@ -76,7 +76,14 @@ static inline bool gt__py_is_tensor(PyObject *object)
 /* The object keeps its identity and gets another value (taken, also on failure): the end of an in-place operation.
  * -1: it is a leaf that wants a gradient, and operations are being recorded. */
 int gt__py_rebind(PyObject *self, gt_tensor *tensor);
-/* The same without a look at the mode: `x.data = value` (borrowed). A leaf stays that leaf. */
+/*
+ * The beginning of one: how many references to `a` are *held by the caller, for gt__emit_assign and the like, if self is
+ * rebound to their result at once. That is 2, self's and one that the caller has retained, as long as a is self's value; 0
+ * where self is NULL or has got another value. From here on `slots` slots are emitted without a wait: no other code runs
+ * before self has its new value, and none sees a consumed one.
+ */
+gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held);
+/* gt__py_rebind without a look at the mode: `x.data = value` (borrowed). A leaf stays that leaf. */
 int gt__py_set_value(PyObject *self, gt_tensor *value);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
 /* A new object of the same value, without a gradient; `shared`: changes of one in place are the other's too. */

@@ -281,7 +281,7 @@ static gt_err mismatch(const gt_meta *value, int rank, const int64_t *shape)
  * Basic keys: one assign. The value's axes, aligned with those of t[key], are laid out as the axes of a: those
  * that an int took away come back with size 1, those that None added go.
  */
-static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, bool consume,
+static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, PyObject *self,
                            gt_tensor **out)
 {
     int64_t start[GT_MAX_RANK], step[GT_MAX_RANK], count[GT_MAX_RANK], shape[GT_MAX_RANK], result[2 * MAX_ITEMS];
@@ -312,7 +312,9 @@ static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scr
         GT_TRY(gt_reshape(source, a->meta.rank, shape, &source));
         keep(scratch, source);
     }
-    return gt__emit_assign(a, start, step, count, source, value->kind, value->number, consume, out);
+    unsigned held;
+    GT_TRY(gt__py_held(self, a, 1 + 3, &held));
+    return gt__emit_assign(a, start, step, count, source, value->kind, value->number, held, out);
 }
 
 /* a[mask] = one value, for a mask over some of the axes and nothing else in the key: no need to count. */
@@ -446,9 +448,14 @@ static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *posit
     return GT_OK;
 }
 
+/*
+ * Scatter over the flat tensor. In place, each step consumes what the one before it made, so that the memory has one owner
+ * when the scatter comes.
+ */
 static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value, bool accumulate, Scratch *scratch,
-                               gt_tensor **out)
+                               PyObject *self, gt_tensor **out)
 {
+    gt_opcode op = accumulate ? GT_OP_scatter_add : GT_OP_scatter;
     gt_tensor *positions, *source, *flat;
     int64_t numel = a->meta.numel;
     GT_TRY(key_positions(a, key, scratch, &positions));
@@ -456,11 +463,15 @@ static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value,
     GT_TRY(flat_source(a, value, &positions->meta, scratch, &source));
     GT_TRY(gt_reshape(positions, 1, &count, &positions));
     keep(scratch, positions);
-    GT_TRY(gt_reshape(a, 1, &numel, &flat));
+    unsigned held;
+    GT_TRY(gt__py_held(self, a, 2 + 1 + 2, &held));
+    if (a->meta.rank == 1)
+        return gt__emit_scatter(op, a, positions, source, 0, 0, held, out);
+    GT_TRY(gt__emit_reshape(a, 1, &numel, held, &flat));
     keep(scratch, flat);
-    GT_TRY((accumulate ? gt_scatter_add : gt_scatter)(flat, positions, source, 0, &flat));
+    GT_TRY(gt__emit_scatter(op, flat, positions, source, 0, 0, 1, &flat));
     keep(scratch, flat);
-    return gt_reshape(flat, a->meta.rank, a->meta.shape, out);
+    return gt__emit_reshape(flat, a->meta.rank, a->meta.shape, 1, out);
 }
 
 /* The position of the mask if a key is nothing but a mask and whole axes, else -1. */
@@ -477,79 +488,81 @@ static int only_mask(const gt_tensor *a, const Key *key)
     return found;
 }
 
-static gt_err assign_key(gt_tensor *a, const Key *key, const Value *value, bool consume, Scratch *scratch,
-                         gt_tensor **out)
+/* What a is after a[key] = value, or += where accumulate. With self, whose value a is and which will get *out: in place. */
+static gt_err assign_key(gt_tensor *a, const Key *key, const Value *value, bool accumulate, Scratch *scratch,
+                         PyObject *self, gt_tensor **out)
 {
-    int mask = only_mask(a, key);
+    if (accumulate && !key->advanced)
+        return gt__fail(GT_ERR_VALUE, "index_put: indices must be tensors");
     if (!key->advanced)
-        return assign_basic(a, key, value, scratch, consume, out);
-    if (mask >= 0 && (!value->tensor || value->tensor->meta.numel == 1))
+        return assign_basic(a, key, value, scratch, self, out);
+    int mask = only_mask(a, key);
+    if (!accumulate && mask >= 0 && (!value->tensor || value->tensor->meta.numel == 1))
         return assign_masked(a, key, mask, value, scratch, out);
-    return assign_scattered(a, key, value, false, scratch, out);
+    return assign_scattered(a, key, value, accumulate, scratch, self, out);
 }
 
-static int tensor_ass_subscript(PyObject *self, PyObject *object, PyObject *value_object)
+/* self[key] = value, or += where accumulate: a new tensor, or in place, where self gets it at once. */
+static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
+               gt_tensor **out)
 {
-    if (!value_object) {
-        PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
-        return -1;
-    }
-    gt_tensor *a = gt__py_use(self), *out = NULL;
+    gt_tensor *a = gt__py_use(self);
     Key key;
     Value value = {.tensor = NULL};
     if (!a)
         return -1;
     Scratch scratch;
-    scratch_begin(&scratch, a); /* as in reading */
-    int status = gt__py_key_parse(object, a, &key);
+    scratch_begin(&scratch, a); /* as in reading; its reference is one of the two that gt__py_held counts */
+    int status = gt__py_key_parse(key_object, a, &key);
     if (status == 0)
         status = value_from(value_object, a, &value);
-    bool last =
-        a->references == 2 && ((TensorObject *)self)->tensor == a; /* ours and self's, which gets another */
-    gt_err err = status < 0 ? GT_OK : assign_key(a, &key, &value, last, &scratch, &out);
-    scratch_clear(&scratch);
+    if (status == 0) {
+        gt_err err = assign_key(a, &key, &value, accumulate, &scratch, in_place ? self : NULL, out);
+        if (err != GT_OK)
+            gt__py_raise(err);
+        status = err != GT_OK ? -1 : in_place ? gt__py_rebind(self, *out) : 0;
+    }
+    scratch_clear(&scratch); /* only now: releasing may run Python code, which may look at self */
     gt_tensor_release(value.tensor);
     gt__py_key_clear(&key);
-    if (status < 0)
-        return -1;
-    if (err != GT_OK) {
-        gt__py_raise(err);
-        return -1;
-    }
-    return gt__py_rebind(self, out);
+    return status;
 }
 
-/* self._index_put(key, value, accumulate): what self would be after self[key] = value, or += where indices repeat. */
-static PyObject *method_index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+static int tensor_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
+{
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
+        return -1;
+    }
+    gt_tensor *out;
+    return put(self, key, value, false, true, &out);
+}
+
+static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames, bool in_place)
 {
     static const char *const names[] = {"indices", "values", "accumulate"};
     PyObject *values[3];
     bool accumulate = false;
+    gt_tensor *out;
     if (gt__py_parse("index_put", args, nargs, kwnames, names, 3, 3, values) < 0 ||
         gt__py_flag(values[2], &accumulate) < 0)
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "index_put() needs indices and values");
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    Key key;
-    Value value = {.tensor = NULL};
-    if (!a)
+    if (put(self, values[0], values[1], accumulate, in_place, &out) < 0)
         return NULL;
-    Scratch scratch;
-    scratch_begin(&scratch, a);
-    int status = gt__py_key_parse(values[0], a, &key);
-    if (status == 0)
-        status = value_from(values[1], a, &value);
-    gt_err err = GT_OK;
-    if (status == 0 && accumulate && key.advanced)
-        err = assign_scattered(a, &key, &value, true, &scratch, &out);
-    else if (status == 0)
-        err = accumulate ? gt__fail(GT_ERR_VALUE, "index_put: indices must be tensors")
-                         : assign_key(a, &key, &value, false, &scratch, &out);
-    scratch_clear(&scratch);
-    gt_tensor_release(value.tensor);
-    gt__py_key_clear(&key);
-    return status < 0 ? NULL : gt__py_result(err, out);
+    return in_place ? Py_NewRef(self) : gt__py_wrap(out);
+}
+
+/* self._index_put(key, value, accumulate): what self would be after self[key] = value, or += where indices repeat. */
+static PyObject *method_index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return index_put(self, args, nargs, kwnames, false);
+}
+
+static PyObject *method_index_put_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return index_put(self, args, nargs, kwnames, true);
 }
 
 /* Flat positions of a mask's true elements; waits for their number. */
@@ -625,6 +638,7 @@ static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs
 PyMethodDef gt__py_index_methods[] = {
     FAST("select", method_select, "select(dim, index): one slice of a dimension, which goes."),
     FAST("_index_put", method_index_put, "_index_put(indices, values, accumulate=False)."),
+    FAST("_index_put_", method_index_put_inplace, "_index_put_(indices, values, accumulate=False): in place."),
     NOARGS("_positions", method_positions, "_positions(): where in the flat tensor a mask is True."),
     {.ml_name = NULL},
 };

@@ -613,35 +613,41 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     return NULL;
 }
 
-static PyObject *scatter(const char *name,
-                         gt_err (*function)(gt_tensor *, gt_tensor *, gt_tensor *, int, gt_tensor **),
-                         PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+/* The scatter rows: a new tensor, or in place. `how` is what gt__emit_scatter takes. */
+static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *values, int64_t how, bool in_place)
 {
-    static const char *const names[] = {"dim|axis", "index", "src|value"};
-    PyObject *values[3];
     Addressing at;
-    if (gt__py_parse(name, args, nargs, kwnames, names, 3, 3, values) < 0)
-        return NULL;
-    if (!values[0] || !values[1] || !values[2])
-        return PyErr_Format(PyExc_TypeError, "%s() needs dim, index and src", name);
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
-    gt_err err = src ? as_scalar(function(at.a, at.index, src, at.axis, &out), at.scalar, &out) : GT_OK;
-    PyObject *result = src ? gt__py_result(err, out) : NULL;
+    PyObject *result = NULL;
+    if (src) {
+        unsigned held = 0;
+        gt_err err = gt__py_held(in_place ? self : NULL, at.a, 1, &held);
+        if (err == GT_OK)
+            err = gt__emit_scatter(op, at.a, at.index, src, at.axis, how, held, &out);
+        err = as_scalar(err, at.scalar, &out);
+        if (err != GT_OK || !in_place)
+            result = gt__py_result(err, out);
+        else if (gt__py_rebind(self, out) == 0)
+            result = Py_NewRef(self);
+    }
     gt_tensor_release(src);
     address_clear(&at);
     return result;
 }
 
-static PyObject *method_scatter(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *scatter(gt_opcode op, bool in_place, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                         PyObject *kwnames)
 {
-    return scatter("scatter", gt_scatter, self, args, nargs, kwnames);
-}
-
-static PyObject *method_scatter_add(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    return scatter("scatter_add", gt_scatter_add, self, args, nargs, kwnames);
+    static const char *const names[] = {"dim|axis", "index", "src|value"};
+    PyObject *values[3];
+    const char *name = gt__op_table[op].name;
+    if (gt__py_parse(name, args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1] || !values[2])
+        return PyErr_Format(PyExc_TypeError, "%s() needs dim, index and src", name);
+    return scatter_at(op, self, values, 0, in_place);
 }
 
 static int reduction_from(PyObject *object)
@@ -655,30 +661,35 @@ static int reduction_from(PyObject *object)
     return -1;
 }
 
-static PyObject *method_scatter_reduce(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+static PyObject *scatter_reduce(bool in_place, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                                PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis", "index", "src", "reduce", "include_self"};
     PyObject *values[5];
-    Addressing at;
     bool include_self = true;
     if (gt__py_parse("scatter_reduce", args, nargs, kwnames, names, 5, 4, values) < 0)
         return NULL;
     if (!values[0] || !values[1] || !values[2] || !values[3])
         return PyErr_Format(PyExc_TypeError, "scatter_reduce() needs dim, index, src and reduce");
     int reduction = reduction_from(values[3]);
-    if (reduction < 0 || gt__py_flag(values[4], &include_self) < 0 || address(self, values[0], values[1], &at) < 0)
+    if (reduction < 0 || gt__py_flag(values[4], &include_self) < 0)
         return NULL;
-    gt_tensor *src = scatter_source(values[2], &at), *out = NULL;
-    gt_err err = GT_OK;
-    if (src) {
-        err = gt_scatter_reduce(at.a, at.index, src, at.axis, reduction, include_self, &out);
-        err = as_scalar(err, at.scalar, &out);
-    }
-    PyObject *result = src ? gt__py_result(err, out) : NULL;
-    gt_tensor_release(src);
-    address_clear(&at);
-    return result;
+    int64_t how = reduction | (include_self ? 0 : GT_SCATTER_WITHOUT_SELF);
+    return scatter_at(GT_OP_scatter_reduce, self, values, how, in_place);
 }
+
+#define METHOD(name, function, ...)                                                                               \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
+    {                                                                                                             \
+        return function(__VA_ARGS__, self, args, nargs, kwnames);                                                 \
+    }
+METHOD(scatter, scatter, GT_OP_scatter, false)
+METHOD(scatter_inplace, scatter, GT_OP_scatter, true)
+METHOD(scatter_add, scatter, GT_OP_scatter_add, false)
+METHOD(scatter_add_inplace, scatter, GT_OP_scatter_add, true)
+METHOD(scatter_reduce, scatter_reduce, false)
+METHOD(scatter_reduce_inplace, scatter_reduce, true)
+#undef METHOD
 
 /* The row alone: sorted._search(values, right); searchsorted in client/picking.py fits dtypes and options. */
 static PyObject *method_search(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -756,6 +767,10 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("scatter_reduce", method_scatter_reduce,
          "scatter_reduce(dim, index, src, reduce, include_self=True): sum, prod, mean, amax or amin of what "
          "meets."),
+    FAST("scatter_", method_scatter_inplace, "scatter_(dim, index, src): in place."),
+    FAST("scatter_add_", method_scatter_add_inplace, "scatter_add_(dim, index, src): in place."),
+    FAST("scatter_reduce_", method_scatter_reduce_inplace,
+         "scatter_reduce_(dim, index, src, reduce, include_self=True): in place."),
     FAST("_pick_rows", method_pick_rows, "_pick_rows(dim, index): whole slices by int64 indices."),
     FAST("_search", method_search, "_search(values, right): searchsorted of one dtype."),
     {.ml_name = NULL},

@@ -128,10 +128,22 @@ gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_k
 /* _PQ rows, with the numbers p and q. */
 gt_err gt__emit_numbers(gt_opcode op, gt_tensor *a, double p, double q, gt_tensor **out);
 gt_err gt__emit_binary_numbers(gt_opcode op, gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out);
-/* assign with a literal source, or a tensor; `consume`: the caller will only release a, so if nobody else holds it the
- * worker may write into it. */
+/*
+ * Updates in place. A caller that will only release `a` afterwards says how many references to it are `held`, its own. If
+ * there are no others (objects, aliases, values saved for gradients), the record consumes a: the worker writes into its
+ * memory, and a can only be released. held 0: a stays as it is. assign takes a literal where src is NULL.
+ */
 gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
-                       gt_tensor *src, gt_literal kind, gt_imm literal, bool consume, gt_tensor **out);
+                       gt_tensor *src, gt_literal kind, gt_imm literal, unsigned held, gt_tensor **out);
+/* scatter, scatter_add, scatter_reduce; `how` is imm[1] of scatter_reduce. */
+gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int64_t how,
+                        unsigned held, gt_tensor **out);
+gt_err gt__emit_reshape(gt_tensor *a, int rank, const int64_t *shape, unsigned held, gt_tensor **out);
+/* GT_FLAG_CONSUMES or 0, for the prototype of a record whose operand 0 is updated. */
+uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, unsigned held);
+/* Before an update in place: wait until `slots` slots can be emitted without waiting, so that no other thread takes a
+ * reference in between; and send the frees of views of the tensor, which would keep the worker from writing into it. */
+gt_err gt__client_prepare_update(gt_client *client, unsigned slots);
 /* layer_norm: x, weight, bias; its backward halves: g, x, weight. The last two may be NULL, x may not. */
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */

@@ -11,6 +11,7 @@
 #include "client/autograd.h"
 #include "client/client.h"
 #include "core/log.h"
+#include "core/record.h"
 #include "client/signals.h"
 
 enum {
@@ -146,18 +147,13 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
  * Destructors come here: nothing waits. Ids queue up and leave six to a record, when there is room; until then, and while
  * a thread is waiting on this client, they stay in the queue.
  */
-enum { IDS_PER_FREE = 6 };
-
 static void send_frees(gt_client *client, size_t least)
 {
     gt_slot *slot;
     while (client->free_count >= least && client->free_count && !client->waiting && (slot = room_now(client, 1))) {
-        uint64_t ids[IDS_PER_FREE] = {0};
-        for (unsigned k = 0; k < IDS_PER_FREE && client->free_count; k++)
-            ids[k] = client->frees[--client->free_count];
-        slot->ins = (gt_instruction){.op = GT_OP_free, .result = ids[0], .operand = {ids[1], ids[2], ids[3]}};
-        slot->ins.imm[0].u = ids[4];
-        slot->ins.imm[1].u = ids[5];
+        unsigned count = 0;
+        while (client->free_count && !gt__free_append(&slot->ins, &count, client->frees[--client->free_count]))
+            continue;
         debug_record(&slot->ins);
         bool large = client->free_bytes >= FLUSH_FREED;
         client->free_bytes = 0;
@@ -177,8 +173,8 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
     }
     client->frees[client->free_count++] = id;
     client->free_bytes += bytes;
-    if (client->free_count >= IDS_PER_FREE)
-        send_frees(client, IDS_PER_FREE);
+    if (client->free_count >= GT_FREE_IDS)
+        send_frees(client, GT_FREE_IDS);
     else if (client->free_bytes >= FLUSH_FREED)
         send_frees(client, 1);
 }
@@ -247,17 +243,18 @@ static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *
 }
 
 /*
- * Wait for room, then emit. Other threads run meanwhile and may drop the operands: they are held. And they may take new
- * references to an operand that was to be consumed: it is not.
+ * Tell the server of new scopes if it must hear of them first, or else wait for room; then emit. Either may let other threads
+ * run, which may release the operands: they are held. Other threads may also take new references to an operand that was to be
+ * consumed, so it no longer is.
  */
-static gt_err emit_after_wait(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in,
-                              unsigned count, gt_tensor **out)
+static gt_err emit_after_wait(gt_client *client, bool untold, gt_instruction prototype, gt_slot *tail,
+                              gt_tensor *const *in, unsigned count, gt_tensor **out)
 {
     for (unsigned k = 0; k < count; k++)
         if (in[k])
             gt_tensor_retain(in[k]);
     prototype.flags &= (uint8_t)~GT_FLAG_CONSUMES;
-    gt_err err = wait_for_room(client, 1u + prototype.tail);
+    gt_err err = untold ? gt__signal_tell(client) : wait_for_room(client, 1u + prototype.tail);
     if (err == GT_OK)
         err = gt__emit(client, prototype, tail, in, count, out);
     for (unsigned k = 0; k < count; k++)
@@ -269,25 +266,26 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
                 gt_tensor **out)
 {
     const gt_meta *metas[GT_MAX_CAT];
+    uint64_t *ids = gt__record_operands(&prototype, tail).id;
     GT_TRY(check_same_client(client, in, count));
     for (unsigned k = 0; k < count; k++) {
         metas[k] = in[k] ? &in[k]->meta : NULL;
-        if (prototype.op == GT_OP_cat)
-            tail[k / 8].u64[k % 8] = in[k]->id;
-        else if (in[k])
-            prototype.operand[k] = in[k]->id;
+        if (in[k])
+            ids[k] = in[k]->id;
     }
     gt_meta meta;
     gt_dtype compute;
     GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
     prototype.site = site_now(client);
+    bool untold = false;
     if (__builtin_expect(gt__signals_active, 0)) {
-        GT_TRY(gt__signal_stamp(client, &prototype));
+        gt__signal_stamp(&prototype);
         GT_TRY(gt__signal_check(&prototype, &meta));
+        untold = gt__signal_untold(client);
     }
-    gt_slot *slots = room_now(client, 1u + prototype.tail);
+    gt_slot *slots = untold ? NULL : room_now(client, 1u + prototype.tail);
     if (!slots)
-        return emit_after_wait(client, prototype, tail, in, count, out);
+        return emit_after_wait(client, untold, prototype, tail, in, count, out);
     gt_tensor *result = tensor_new(client);
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -301,10 +299,48 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     for (unsigned k = 0; k < count; k++)
         work += in[k] ? in[k]->meta.numel : 0;
     commit(client, 1u + prototype.tail, work);
-    if (prototype.flags & GT_FLAG_CONSUMES)
+    if (prototype.flags & GT_FLAG_CONSUMES) {
         in[0]->id = 0; /* the server has freed it: it can only be released */
+        if (in[0]->base)
+            in[0]->base->id = 0;
+    }
     return finish(&prototype, tail, in, count, result, out);
 }
+
+/* ---- updates in place -------------------------------------------------------------------------------------- */
+
+uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, unsigned held)
+{
+    const gt_tensor *a = in[0];
+    if (!held || a->references != held || (a->base && a->base->references != 1))
+        return 0;
+    if (!gt__grad_enabled())
+        return GT_FLAG_CONSUMES;
+    if (a->node && a->node->op == GT_OP_INVALID)
+        return 0; /* a leaf may not be updated while ops are recorded: the caller will refuse, and keep a */
+    bool tracked = false;
+    for (unsigned k = 0; k < count; k++)
+        tracked |= in[k] && in[k]->node;
+    unsigned saves = tracked ? gt__gradient_saves(op) : 0;
+    return (saves | saves >> GT_SAVE_FOR_0 | saves >> GT_SAVE_FOR_1) & GT_SAVE_0 ? 0 : GT_FLAG_CONSUMES;
+}
+
+gt_err gt__client_prepare_update(gt_client *client, unsigned slots)
+{
+    uint32_t told;
+    send_frees(client, 1);
+    do { /* what must be told first is told now, until nothing was told after room was found */
+        gt_slot *room;
+        if (gt__signals_active)
+            GT_TRY(gt__signal_tell(client));
+        GT_TRY(gt__client_reserve(client, slots, &room));
+        told = client->sites_told;
+        site_now(client);
+    } while (told != client->sites_told || (gt__signals_active && gt__signal_untold(client)));
+    return GT_OK;
+}
+
+/* ---- elementwise ------------------------------------------------------------------------------------------- */
 
 /* Whether the result of an elementwise row on this dtype has that dtype too, by the types column alone. */
 static bool keeps_dtype(gt_opcode op, gt_dtype dtype)

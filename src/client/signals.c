@@ -184,47 +184,60 @@ static gt_err send_record(gt_client *client, const gt_slot *record)
     return GT_OK;
 }
 
-/* What it knows of the scopes up to this one, and the config. Waiting for room lets other threads run: look again.
- * */
-static gt_err tell_server(gt_client *client, uint32_t number)
+/* With the mutex held: the next record that the server needs before it sees scope `number`; false: there is none. */
+static bool next_untold(gt_client *client, uint32_t number, gt_slot *record)
 {
-    gt_slot record[GT_CONFIG_SLOTS];
-    for (;;) {
-        bool done = true;
-        pthread_mutex_lock(&mutex);
-        if (client->config_sent < config.count || client->config_version != config.version) {
-            if (client->config_version != config.version) {
-                client->config_version = config.version;
-                client->config_sent = 0;
-            }
-            gt__config_write(config.signals[client->config_sent++], record);
-            done = false;
-        } else if (client->scopes_sent < number) {
-            const scope *next = scopes[client->scopes_sent++];
-            memset(record, 0, (1 + 2 * GT_NAME_SLOTS) * sizeof *record);
-            record->ins = (gt_instruction){.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS};
-            record->ins.imm[0].u = client->scopes_sent;
-            record->ins.imm[1].u = next->parent;
-            memcpy(record + 1, next->name, sizeof next->name);
-            memcpy(record + 1 + GT_NAME_SLOTS, next->backward, sizeof next->backward);
-            done = false;
-        }
-        pthread_mutex_unlock(&mutex);
-        if (done)
-            return GT_OK;
-        GT_TRY(send_record(client, record));
+    if (client->config_version != config.version) {
+        client->config_version = config.version;
+        client->config_sent = 0;
     }
+    if (client->config_sent < config.count) {
+        gt__config_write(config.signals[client->config_sent++], record);
+        return true;
+    }
+    if (client->scopes_sent >= number)
+        return false;
+    const scope *next = scopes[client->scopes_sent++];
+    memset(record, 0, (1 + 2 * GT_NAME_SLOTS) * sizeof *record);
+    record->ins = (gt_instruction){.op = GT_OP_scope, .tail = 2 * GT_NAME_SLOTS};
+    record->ins.imm[0].u = client->scopes_sent;
+    record->ins.imm[1].u = next->parent;
+    memcpy(record + 1, next->name, sizeof next->name);
+    memcpy(record + 1 + GT_NAME_SLOTS, next->backward, sizeof next->backward);
+    return true;
 }
 
-gt_err gt__signal_stamp(gt_client *client, gt_instruction *ins)
+bool gt__signal_untold(const gt_client *client)
 {
     if (!state.scope)
-        return GT_OK;
-    GT_TRY(tell_server(client, state.scope));
-    ins->scope = state.scope;
-    if (state.backward)
-        ins->flags |= GT_FLAG_BACKWARD;
+        return false;
+    pthread_mutex_lock(&mutex);
+    bool untold = client->scopes_sent < state.scope || client->config_sent < config.count ||
+                  client->config_version != config.version;
+    pthread_mutex_unlock(&mutex);
+    return untold;
+}
+
+/* Room comes first, since waiting for it may be interrupted, and other threads may tell the server the same meanwhile. */
+gt_err gt__signal_tell(gt_client *client)
+{
+    while (gt__signal_untold(client)) {
+        gt_slot *slots;
+        GT_TRY(gt__client_reserve(client, GT_CONFIG_SLOTS, &slots));
+        pthread_mutex_lock(&mutex);
+        bool written = next_untold(client, state.scope, slots);
+        pthread_mutex_unlock(&mutex);
+        if (written)
+            gt__client_commit(client, 1u + slots->ins.tail, 0);
+    }
     return GT_OK;
+}
+
+void gt__signal_stamp(gt_instruction *ins)
+{
+    ins->scope = state.scope;
+    if (state.scope && state.backward)
+        ins->flags |= GT_FLAG_BACKWARD;
 }
 
 /* The config of the innermost scope around `number` that has a shard entry. With the mutex held; NULL: none. */
@@ -303,7 +316,8 @@ gt_err gt__signal_mark(gt_client *client, const char *name)
     GT_TRY(scoped_state(name, &alone));
     gt_slot record = {.ins = {.op = GT_OP_mark}};
     gt_signal_state before = gt__signal_replace(alone);
-    gt_err err = gt__signal_stamp(client, &record.ins);
+    gt__signal_stamp(&record.ins);
+    gt_err err = gt__signal_tell(client);
     gt__signal_replace(before);
     return err == GT_OK ? send_record(client, &record) : err;
 }

@@ -44,8 +44,11 @@ void gt__signal_name(uint32_t scope, char name[GT_MAX_NAME + 1]);
 /* Put a mark into the stream, for logs. */
 gt_err gt__signal_mark(gt_client *client, const char *name);
 
-/* For emit.c, while gt__signals_active: stamp a record, after telling the server what it has not heard yet. */
-gt_err gt__signal_stamp(gt_client *client, gt_instruction *ins);
+/* For emit.c, while gt__signals_active. Whether the server must hear of scopes or signals before a record that this thread
+ * stamps; tell it, which may wait for room; stamp a record with this thread's scope. */
+bool gt__signal_untold(const gt_client *client);
+gt_err gt__signal_tell(gt_client *client);
+void gt__signal_stamp(gt_instruction *ins);
 /* Whether a tensor that the user makes can be placed as its scope says; if not, this is the line to complain about. What is
  * made on the way to something else is marked as that (GT_FLAG_INNER). */
 gt_err gt__signal_check(gt_instruction *ins, const gt_meta *meta);

@@ -341,13 +341,19 @@ static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
     return GT_OK;
 }
 
-gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out)
+gt_err gt__emit_reshape(gt_tensor *a, int rank, const int64_t *shape, unsigned held, gt_tensor **out)
 {
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_reshape, (gt_dtype)a->meta.dtype, rank, shape, &prototype, &tail));
     GT_TRY(fill_unknown_size(a, rank, tail.i64));
+    prototype.flags = gt__consume_flag(GT_OP_reshape, &a, 1, held);
     return gt__emit(a->client, prototype, &tail, &a, 1, out);
+}
+
+gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out)
+{
+    return gt__emit_reshape(a, rank, shape, 0, out);
 }
 
 gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out)
@@ -401,23 +407,24 @@ gt_err gt_slice(gt_tensor *a, const int64_t *start, const int64_t *step, const i
 }
 
 gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count,
-                       gt_tensor *src, gt_literal kind, gt_imm literal, bool consume, gt_tensor **out)
+                       gt_tensor *src, gt_literal kind, gt_imm literal, unsigned held, gt_tensor **out)
 {
-    consume = consume && a->references == 1 && !a->base && !a->node;
-    gt_instruction prototype = {.op = GT_OP_assign, .tail = 3, .flags = consume ? GT_FLAG_CONSUMES : 0};
+    gt_tensor *in[] = {a, src};
+    gt_instruction prototype = {.op = GT_OP_assign, .tail = 3};
     gt_slot tail[3];
+    prototype.flags = gt__consume_flag(GT_OP_assign, in, 2, held);
     slice_tail(a, start, step, count, tail);
     if (!src) {
         prototype.literals = (uint8_t)(kind << 2);
         prototype.literal[1] = literal;
     }
-    return gt__emit(a->client, prototype, tail, (gt_tensor *[]){a, src}, 2, out);
+    return gt__emit(a->client, prototype, tail, in, 2, out);
 }
 
 gt_err gt_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
                  gt_tensor **out)
 {
-    return gt__emit_assign(a, start, step, count, src, GT_LITERAL_NONE, imm_i(0), false, out);
+    return gt__emit_assign(a, start, step, count, src, GT_LITERAL_NONE, imm_i(0), 0, out);
 }
 
 /* ---- movement ---------------------------------------------------------------------------------------------- */
@@ -465,43 +472,48 @@ gt_err gt_triu(gt_tensor *a, int64_t diagonal, gt_tensor **out)
     return emit_one(GT_OP_triu, a, imm_i(diagonal), imm_i(0), 0, out);
 }
 
-static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
+static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
-    bool scatters = op == GT_OP_scatter || op == GT_OP_scatter_add;
-    if (scatters && !src)
-        return gt__fail(GT_ERR_VALUE, "%s: there is no src", gt__op_table[op].name);
-    gt_instruction prototype = {.op = (uint16_t)op};
-    prototype.imm[0].i = axis;
-    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index, src}, scatters ? 3 : 2, out);
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis)}};
+    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index}, 2, out);
 }
 
 gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
-    return emit_indexed(GT_OP_take, a, index, NULL, axis, out);
+    return emit_indexed(GT_OP_take, a, index, axis, out);
 }
 
 gt_err gt_gather(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
-    return emit_indexed(GT_OP_gather, a, index, NULL, axis, out);
+    return emit_indexed(GT_OP_gather, a, index, axis, out);
+}
+
+gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int64_t how,
+                        unsigned held, gt_tensor **out)
+{
+    gt_tensor *in[] = {a, index, src};
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis), imm_i(how)}};
+    if (!src)
+        return gt__fail(GT_ERR_VALUE, "%s: there is no src", gt__op_table[op].name);
+    prototype.flags = gt__consume_flag(op, in, 3, held);
+    return gt__emit(a->client, prototype, NULL, in, 3, out);
 }
 
 gt_err gt_scatter(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
 {
-    return emit_indexed(GT_OP_scatter, a, index, src, axis, out);
+    return gt__emit_scatter(GT_OP_scatter, a, index, src, axis, 0, 0, out);
 }
 
 gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
 {
-    return emit_indexed(GT_OP_scatter_add, a, index, src, axis, out);
+    return gt__emit_scatter(GT_OP_scatter_add, a, index, src, axis, 0, 0, out);
 }
 
 gt_err gt_scatter_reduce(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int reduction,
                          bool include_self, gt_tensor **out)
 {
-    gt_instruction prototype = {.op = GT_OP_scatter_reduce};
-    prototype.imm[0].i = axis;
-    prototype.imm[1].i = reduction | (include_self ? 0 : GT_SCATTER_WITHOUT_SELF);
-    return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index, src}, 3, out);
+    return gt__emit_scatter(GT_OP_scatter_reduce, a, index, src, axis,
+                            reduction | (include_self ? 0 : GT_SCATTER_WITHOUT_SELF), 0, out);
 }
 
 gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, gt_tensor **out)

@@ -11,6 +11,7 @@
 #include "random_numbers.h"
 #include "worker/store.h"
 #include "worker/views.h"
+#include "worker/upload.h"
 #include "worker/worker.h"
 
 /* ---- an engine that only has memory ------------------------------------------------------------------------- */
@@ -575,7 +576,7 @@ static void append(gt_worker *worker, uint64_t slot, uint64_t offset, uint64_t b
     data->ins.imm[0].u = offset;
     data->ins.imm[1].u = bytes;
     memset(data + 1, value, bytes);
-    gt__worker_append(worker, &data->ins, data + 1);
+    gt__upload_append(worker, &data->ins, data + 1);
 }
 
 static gt_entry *start_upload(gt_worker *worker, uint64_t slot, int64_t bytes)
@@ -638,8 +639,7 @@ static gt_segment *find_only_segment(gt_link *link, uint64_t id)
     return only_segment;
 }
 
-static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes,
-                            gt_token *token)
+static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
 {
     (void)engine;
     (void)to;
@@ -705,10 +705,9 @@ static void test_failed_uploads(const void *argument)
     failing = *works;
     failing.run = failing_run;
     worker.engine->ops = &failing;
-    gt_view view;
-    gt_buffer *temporary;
-    CHECK_EQ(gt__worker_contiguous(&worker, &turned, &view, &temporary), GT_ERR_INTERNAL);
-    CHECK(!temporary);
+    gt_whole whole;
+    CHECK_EQ(gt__worker_whole(&worker, &turned, &whole), GT_ERR_INTERNAL);
+    CHECK(!whole.buffer);
     CHECK_EQ(stats_of(worker.store).bytes_used, used);
     worker.engine->ops = works;
     worker_close(&worker);

@@ -3,6 +3,8 @@
 Results whose size depends on the elements (masked_select, nonzero, bincount) wait once, for that size.
 """
 
+from types import SimpleNamespace
+
 from gt import _gt
 from gt._gt import Tensor, full, full_like, stack, zeros
 from gt.client.registry import axis_of, function, in_place, method
@@ -116,56 +118,85 @@ def _spread(self, dim, index, shape):
     return index.reshape(lines).expand(shape)
 
 
-def _indexed(name, self, dim, index, source, write):
-    if self.ndim == 0:
-        return _indexed(name, self.reshape(1), 0, index.reshape(-1), source.reshape(-1), write).reshape(())
+_ROWS = ('scatter', 'scatter_add', 'scatter_reduce', '_index_put')
+
+
+def _writes(make):
+    """Two methods of one definition: name() makes a new tensor, name_() writes in place. Its second argument, `rows`, has
+    the methods of _ROWS to do it with."""
+    for suffix in ('', '_'):
+        rows = SimpleNamespace(**{name: getattr(Tensor, name + suffix) for name in _ROWS})
+
+        def written(self, *arguments, _rows=rows, **options):
+            return make(self, _rows, *arguments, **options)
+        written.__name__ = make.__name__ + suffix
+        written.__doc__ = f'{make.__name__}_(...): {make.__name__}, in place.' if suffix else make.__doc__
+        method(written)
+
+
+def _indexed(name, self, dim, index, source, write, *options):
     dim = axis_of(self, dim)
     wanted = [index.numel() if d == dim else s for d, s in enumerate(self.shape)]
+    if self.ndim == 0:
+        return write(self, 0, index.reshape(-1), source.reshape(-1), *options)
     if list(source.shape) != wanted:
         raise RuntimeError(f'{name}(): expected source of shape {tuple(wanted)} for an index of {index.numel()} elements, '
                            f'but got {tuple(source.shape)}')
-    return write(self, dim, _spread(self, dim, index, source.shape), source)
+    return write(self, dim, _spread(self, dim, index, source.shape), source, *options)
 
 
-@method
-def index_add(self, dim, index, source, *, alpha=1):
+@_writes
+def index_add(self, rows, dim, index, source, *, alpha=1):
     """index_add(dim, index, source, alpha=1): alpha times the slices of source, added to those the index names."""
-    return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, Tensor.scatter_add)
+    return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, rows.scatter_add)
 
 
-@method
-def index_copy(self, dim, index, source):
+@_writes
+def index_copy(self, rows, dim, index, source):
     """index_copy(dim, index, source): the slices that the index names become those of source."""
-    return _indexed('index_copy', self, dim, index, source, Tensor.scatter)
+    return _indexed('index_copy', self, dim, index, source, rows.scatter)
 
 
-@method
-def index_reduce(self, dim, index, source, reduce, *, include_self=True):
+@_writes
+def index_reduce(self, rows, dim, index, source, reduce, *, include_self=True):
     """index_reduce(dim, index, source, reduce, include_self=True): prod, mean, amax or amin of the slices that meet."""
-    return _indexed('index_reduce', self, dim, index, source,
-                    lambda a, d, i, s: a.scatter_reduce(d, i, s, reduce, include_self=include_self))
+    def write(a, d, i, s):
+        return rows.scatter_reduce(a, d, i, s, reduce, include_self=include_self)
+    return _indexed('index_reduce', self, dim, index, source, write)
 
 
-@method
-def index_fill(self, dim, index, value):
+@_writes
+def index_fill(self, rows, dim, index, value):
     """index_fill(dim, index, value): the slices that the index names become one value."""
-    if self.ndim == 0:
-        return self.reshape(1).index_fill(0, index, value).reshape(())
     dim = axis_of(self, dim)
-    shape = [index.numel() if d == dim else s for d, s in enumerate(self.shape)]
+    shape = [index.numel() if d == dim else s for d, s in enumerate(self.shape or (1,))]
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(f'index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} '
                                f'dimension(s).')
         value = value.to(self.dtype).expand(shape)
-    return self.scatter(dim, _spread(self, dim, index, shape), value)
+    return rows.scatter(self, dim, _spread(self, dim, index, shape), value)
 
 
-@method
-def index_put(self, indices, values, accumulate=False):
+@_writes
+def index_put(self, rows, indices, values, accumulate=False):
     """index_put(indices, values, accumulate=False): what self would be after self[indices] = values, or +=, where
     elements that are named twice are added twice."""
-    return self._index_put(tuple(indices), values, accumulate)
+    return rows._index_put(self, tuple(indices), values, accumulate)
+
+
+@_writes
+def scatter(self, rows, dim, index, src=None, *, value=None, reduce=None):
+    """scatter(dim, index, src): src, a tensor or a number, written at index; reduce: 'add' or 'multiply' what was there."""
+    src = value if src is None else src
+    if reduce is None:
+        return rows.scatter(self, dim, index, src)
+    if reduce not in ('add', 'multiply'):
+        raise RuntimeError('reduce argument must be either add or multiply.')
+    src = src if isinstance(src, Tensor) else full_like(index, src, dtype=self.dtype)
+    if reduce == 'add':
+        return rows.scatter_add(self, dim, index, src)
+    return rows.scatter_reduce(self, dim, index, src, 'prod')
 
 
 @method
@@ -175,26 +206,7 @@ def put(self, index, source, accumulate=False):
     return write(self.flatten(), 0, index.flatten(), source.flatten()).reshape(self.shape)
 
 
-in_place('masked_fill', 'masked_scatter', 'scatter_add', 'scatter_reduce', 'index_add', 'index_copy', 'index_reduce',
-         'index_fill', 'index_put', 'put')
-
-
-_written = Tensor.scatter
-
-
-@method
-def scatter(self, dim, index, src=None, *, value=None, reduce=None):
-    """scatter(dim, index, src): src, a tensor or a number, written at index; reduce: 'add' or 'multiply' what was there."""
-    src = value if src is None else src
-    if reduce is None:
-        return _written(self, dim, index, src)
-    if reduce not in ('add', 'multiply'):
-        raise RuntimeError('reduce argument must be either add or multiply.')
-    src = src if isinstance(src, Tensor) else full_like(index, src, dtype=self.dtype)
-    return self.scatter_add(dim, index, src) if reduce == 'add' else self.scatter_reduce(dim, index, src, 'prod')
-
-
-in_place('scatter')
+in_place('masked_fill', 'masked_scatter', 'put')
 
 
 # ---- counting by value ---------------------------------------------------------------------------------------
