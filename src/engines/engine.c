@@ -45,8 +45,8 @@ gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
             return GT_OK;
         }
     if (!gt__plugin_name_valid(name))
-        return gt__fail(GT_ERR_VALUE, "'%.64s' is not the name of a backend: it takes letters, digits, - and _",
-                        name);
+        return gt__fail(GT_ERR_VALUE, "'%.*s' is not the name of a backend: it takes letters, digits, - and _",
+                        (int)strcspn(name, "\r\n"), name);
     GT_TRY(gt__plugin_find(name, ops));
     return *ops ? GT_OK : fail_unknown(name);
 }

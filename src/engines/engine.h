@@ -57,6 +57,7 @@ typedef struct gt_completion {
     gt_token token;            /* it and everything before it is done */
     gt_err err;                /* of `token` itself: its result does not exist */
     const char *text;          /* err: why; valid until the next call of `completed` */
+    unsigned step;             /* err of a program: the step that failed */
     uint64_t start_ns, end_ns; /* of `token` itself, CLOCK_MONOTONIC; 0: not measured */
 } gt_completion;
 
@@ -90,7 +91,8 @@ typedef struct gt_engine_ops {
     /* Optional. No more work comes for now: start what was held back to be started together. */
     void (*flush)(gt_engine *engine);
     /* Optional, together: a planned sequence as one. compile answers GT_ERR_UNSUPPORTED to decline. buffer[] has the
-     * address of each of the plan's buffers. A failure is that of the first step that failed: *step says which. */
+     * address of each of the plan's buffers. A failure is that of the first step that failed: *step says which, or,
+     * when it comes later, the completion. */
     gt_err (*compile)(gt_engine *engine, const gt_plan *plan, gt_program **program);
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, unsigned *step,
                           gt_token *token);

@@ -240,30 +240,29 @@ static bool is_complete(const gt_engine_ops *ops)
            ops->run && (ops->completed || !ops->asynchronous) && (program_parts == 0 || program_parts == 3);
 }
 
-/* The handshake. `path` and `name` are for messages. */
+/* The handshake. `path` and `name` are for messages. Whatever is wrong, it is the user's choice of a backend that is. */
 static gt_err check_plugin(const gt_plugin *plugin, const char *name, const char *path, const gt_engine_ops **ops)
 {
     if (!plugin)
-        return gt__fail(GT_ERR_UNSUPPORTED,
-                        "backend '%s': %s is not an engine: it has no symbol " GT_PLUGIN_SYMBOL, name, path);
+        return gt__fail(GT_ERR_VALUE, "backend '%s': %s is not an engine: it has no symbol " GT_PLUGIN_SYMBOL,
+                        name, path);
     if (plugin->version != GT_ENGINE_VERSION)
-        return gt__fail(GT_ERR_UNSUPPORTED,
+        return gt__fail(GT_ERR_VALUE,
                         "backend '%s': %s is built for version %u of the engine interface, this is version %d",
                         name, path, (unsigned)plugin->version, GT_ENGINE_VERSION);
     if (plugin->table_hash() != gt__op_table_hash())
-        return gt__fail(GT_ERR_UNSUPPORTED, "backend '%s': %s is built with another op table", name, path);
+        return gt__fail(GT_ERR_VALUE, "backend '%s': %s is built with another op table", name, path);
     const gt_engine_ops *found = NULL;
     gt__log_init();
-    gt_err err = plugin->init(&host, &found);
-    if (err) {
+    if (plugin->init(&host, &found) != GT_OK) {
         char why[512];
         snprintf(why, sizeof why, "%s", gt_error_text());
-        return gt__fail(err, "backend '%s': %s cannot start: %s", name, path, why);
+        return gt__fail(GT_ERR_VALUE, "backend '%s': %s cannot start: %s", name, path, why);
     }
     if (!found || !found->name || strcmp(found->name, name) != 0)
-        return gt__fail(GT_ERR_UNSUPPORTED, "backend '%s': the engine in %s has another name", name, path);
+        return gt__fail(GT_ERR_VALUE, "backend '%s': the engine in %s has another name", name, path);
     if (!is_complete(found))
-        return gt__fail(GT_ERR_UNSUPPORTED, "backend '%s': the engine in %s lacks functions", name, path);
+        return gt__fail(GT_ERR_VALUE, "backend '%s': the engine in %s lacks functions", name, path);
     *ops = found;
     return GT_OK;
 }
@@ -272,7 +271,7 @@ static gt_err load(const char *name, const char *path, const gt_engine_ops **ops
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return gt__fail(GT_ERR_UNSUPPORTED, "backend '%s' cannot be loaded: %s", name, dlerror());
+        return gt__fail(GT_ERR_VALUE, "backend '%s' cannot be loaded: %s", name, dlerror());
     gt_err err = check_plugin(dlsym(library, GT_PLUGIN_SYMBOL), name, path, ops);
     if (err)
         dlclose(library);

@@ -1,5 +1,6 @@
 /*
- * test_engine.c: every row of the op table, on the CPU engine and on the reference engine, with the same result.
+ * test_engine.c: every row of the op table, on the CPU engine and on the reference engine, with the same result. With
+ * GT_TEST_ENGINE, on another engine than the CPU's.
  *
  * One generator a form makes the cases: every dtype; 0-d, empty, ordinary and large shapes; broadcasts;
  * transposed, stepped, flipped and expanded views. A row whose form has no generator fails the test, so a new row
@@ -732,7 +733,10 @@ static void test_row(const void *argument)
     long cases = fixture_now.cases, failed = fixture_now.failed;
     fixture_now.described = 0;
     fixture_state = (uint64_t)op; /* each row draws its own numbers, whichever rows are selected */
+    fixture_now.every = getenv("GT_TEST_ENGINE") ? 7 : 0;
+    fixture_now.turn = 0;
     generators[form](op);
+    fixture_now.every = 0;
     CHECK(fixture_now.cases > cases);
     CHECK_EQ(fixture_now.failed, failed);
 }
@@ -808,8 +812,7 @@ static void test_threads(const void *argument)
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
-    if (gt__engine_reference.open(&(gt_engine_options){0}, &fixture_now.reference) != GT_OK ||
-        gt__engine_cpu.open(&(gt_engine_options){.threads = 3}, &fixture_now.tested) != GT_OK) {
+    if (fixture_open(3) != GT_OK) {
         fprintf(stderr, "%s\n", gt_error_text());
         return 1;
     }
@@ -819,8 +822,7 @@ int main(int argc, char **argv)
     check_run("bad indices", test_bad_indices, NULL);
     check_run("matrices without a result", test_no_result, NULL);
     check_run("threads", test_threads, NULL);
-    fixture_now.tested->ops->close(fixture_now.tested);
-    fixture_now.reference->ops->close(fixture_now.reference);
+    fixture_close();
     printf("%ld cases, %ld refused by inference\n", fixture_now.cases, fixture_now.refused);
     return check_end();
 }

@@ -103,7 +103,7 @@ static int parse(int argc, char **argv, replay *r)
          .kind = GT_OPTION_TEXT,
          .target = &r->engine,
          .value = "E",
-         .help = "engine to run on: cpu (default) or reference"},
+         .help = "engine to run on: cpu (default), reference, or a plug-in's name"},
         {.name = "stop",
          .kind = GT_OPTION_OWN,
          .target = r,
@@ -432,8 +432,11 @@ static gt_err open_all(replay *r)
     if (!r->differ)
         return GT_OK;
     bool is_file = access(r->other, F_OK) == 0;
-    if (!is_file && gt__engine_find(r->other, &ops) != GT_OK)
-        return gt__fail(GT_ERR_VALUE, "--diff %s: neither a file nor an engine", r->other);
+    if (!is_file && gt__engine_find(r->other, &ops) != GT_OK) {
+        char why[768];
+        snprintf(why, sizeof why, "%s", gt_error_text());
+        return gt__fail(GT_ERR_VALUE, "--diff %s is not a file, and as an engine: %s", r->other, why);
+    }
     return is_file ? open_side(r->other, r->engine, &r->second) : open_side(r->path, r->other, &r->second);
 }
 

@@ -27,7 +27,8 @@ typedef struct job {
     bool timed;
     gt_token token; /* 0: the caller has none for it */
     gt_err err;
-    char *text; /* err: why */
+    char *text;    /* err: why */
+    unsigned step; /* err of a program: which */
     uint64_t start_ns, end_ns;
     union {
         struct {
@@ -45,7 +46,6 @@ typedef struct job {
             void **buffer;
             gt_view *in; /* room for the operands of a step */
             const gt_view **views;
-            unsigned *step;
         } program; /* FREE: `program` */
     };
 } job;
@@ -192,16 +192,13 @@ static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step
     return late->cpu->ops->run(late->cpu, &call, &(gt_token){0});
 }
 
-static gt_err run_steps(late_engine *late, const job *j)
+static gt_err run_steps(late_engine *late, job *j)
 {
     const gt_program *program = j->program.program;
-    for (unsigned k = 0; k < program->step_count; k++) {
-        const gt_plan_step *step = &program->steps[k];
-        gt_err err = step->kind == GT_STEP_VIEW ? GT_OK : run_step(late, j, step);
-        if (err) {
-            *j->program.step = k;
-            return err;
-        }
+    for (j->step = 0; j->step < program->step_count; j->step++) {
+        const gt_plan_step *step = &program->steps[j->step];
+        if (step->kind != GT_STEP_VIEW)
+            GT_TRY(run_step(late, j, step));
     }
     return GT_OK;
 }
@@ -231,7 +228,7 @@ static void dawdle(late_engine *late)
         nanosleep(&(struct timespec){.tv_nsec = (long)(fraction * late->delay_us * 1000)}, NULL);
 }
 
-static gt_err execute(late_engine *late, const job *j)
+static gt_err execute(late_engine *late, job *j)
 {
     gt_engine *cpu = late->cpu;
     gt_token none = 0;
@@ -375,6 +372,7 @@ static bool late_completed(gt_engine *engine, bool wait, gt_completion *completi
             .token = j->token,
             .err = j->err,
             .text = j->err ? (j->text ? j->text : "out of memory") : NULL,
+            .step = j->step,
             .start_ns = j->start_ns,
             .end_ns = j->end_ns,
         };
@@ -427,6 +425,7 @@ static gt_err late_run(gt_engine *engine, const gt_call *call, gt_token *token)
 static gt_err late_run_program(gt_engine *engine, gt_program *program, void *const *buffer, unsigned *step,
                                gt_token *token)
 {
+    (void)step; /* steps fail later */
     size_t buffers = program->buffer_count * sizeof *buffer;
     size_t views = program->most_operands * (sizeof(gt_view) + sizeof(gt_view *));
     job *j = job_new(JOB_PROGRAM, buffers + views);
@@ -437,7 +436,6 @@ static gt_err late_run_program(gt_engine *engine, gt_program *program, void *con
         if (buffers)
             memcpy(j->program.buffer, buffer, buffers);
         j->program.program = program;
-        j->program.step = step;
     }
     return enqueue(late_of(engine), j, token);
 }
