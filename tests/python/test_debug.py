@@ -1,4 +1,4 @@
-"""gt.debug: the tape of autograd, and statistics against what the program is known to have done."""
+"""gt.debug: the autograd tape, and statistics compared with what the program did."""
 
 import re
 
@@ -10,7 +10,7 @@ import gt
 
 @pytest.fixture
 def facts(programs):
-    """facts(source): what a program in a process of its own printed with repr()."""
+    """facts(source): run a program in its own process; returns what it printed with repr()."""
 
     def run(source, *arguments, **environment):
         return eval(programs.run(source, *arguments, **environment).splitlines()[-1])

@@ -1,4 +1,4 @@
-"""Tensor methods that pick elements by index or mask, write at indices, and count by value.
+"""Tensor methods that select elements by index or mask, write at indices, and count values.
 
 Results whose size depends on the elements (masked_select, nonzero, bincount) wait once, for that size.
 """
@@ -109,7 +109,7 @@ def count_nonzero(self, dim=None):
 
 
 def _spread(self, dim, index, shape):
-    """A one-dimensional index along a dimension, as an index of every element of a tensor of this shape."""
+    """Expand a one-dimensional index along a dimension to an index for every element of this shape."""
     if index.ndim > 1:
         raise IndexError('Index is supposed to be a vector, but got dim: %d' % index.ndim)
     lines = [index.numel() if d == dim else 1 for d in range(len(shape))]
@@ -129,26 +129,26 @@ def _indexed(name, self, dim, index, source, write):
 
 @method
 def index_add(self, dim, index, source, *, alpha=1):
-    """index_add(dim, index, source, alpha=1): alpha times the slices of source, added to those the index names."""
+    """index_add(dim, index, source, alpha=1): add alpha times the slices of source to the slices at index."""
     return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, Tensor.scatter_add)
 
 
 @method
 def index_copy(self, dim, index, source):
-    """index_copy(dim, index, source): the slices that the index names become those of source."""
+    """index_copy(dim, index, source): replace the slices at index by those of source."""
     return _indexed('index_copy', self, dim, index, source, Tensor.scatter)
 
 
 @method
 def index_reduce(self, dim, index, source, reduce, *, include_self=True):
-    """index_reduce(dim, index, source, reduce, include_self=True): prod, mean, amax or amin of the slices that meet."""
+    """index_reduce(dim, index, source, reduce, include_self=True): prod, mean, amax or amin by index."""
     return _indexed('index_reduce', self, dim, index, source,
                     lambda a, d, i, s: a.scatter_reduce(d, i, s, reduce, include_self=include_self))
 
 
 @method
 def index_fill(self, dim, index, value):
-    """index_fill(dim, index, value): the slices that the index names become one value."""
+    """index_fill(dim, index, value): set the slices at index to one value."""
     if self.ndim == 0:
         return self.reshape(1).index_fill(0, index, value).reshape(())
     dim = axis_of(self, dim)
@@ -163,14 +163,14 @@ def index_fill(self, dim, index, value):
 
 @method
 def index_put(self, indices, values, accumulate=False):
-    """index_put(indices, values, accumulate=False): what self would be after self[indices] = values, or +=, where
-    elements that are named twice are added twice."""
+    """index_put(indices, values, accumulate=False): self after self[indices] = values, or +=, where repeated
+    indices add repeatedly."""
     return self._index_put(tuple(indices), values, accumulate)
 
 
 @method
 def put(self, index, source, accumulate=False):
-    """put(index, source, accumulate=False): elements of the flattened tensor replaced, or added to."""
+    """put(index, source, accumulate=False): replace elements of the flattened tensor, or add to them."""
     write = Tensor.scatter_add if accumulate else Tensor.scatter
     return write(self.flatten(), 0, index.flatten(), source.flatten()).reshape(self.shape)
 
@@ -184,7 +184,7 @@ _written = Tensor.scatter
 
 @method
 def scatter(self, dim, index, src=None, *, value=None, reduce=None):
-    """scatter(dim, index, src): src, a tensor or a number, written at index; reduce: 'add' or 'multiply' what was there."""
+    """scatter(dim, index, src): write src, a tensor or a number, at index; reduce: 'add' or 'multiply'."""
     src = value if src is None else src
     if reduce is None:
         return _written(self, dim, index, src)
@@ -224,7 +224,7 @@ def bincount(self, weights=None, minlength=0):
 @method
 def histc(self, bins=100, min=0, max=0):
     """histc(bins=100, min=0, max=0): how many elements lie in each of `bins` equal parts of [min, max]; with equal
-    bounds, of the elements' own range, for which it waits."""
+    bounds, of the range of the elements, for which it waits."""
     flat = self.flatten().detach()
     if bins <= 0:
         raise RuntimeError('bins must be > 0')
