@@ -10,8 +10,8 @@ import json
 from gt import _gt
 
 TapeEntry = collections.namedtuple('TapeEntry', 'number op shape inputs consumed')
-TapeEntry.__doc__ = """One recorded operation: its number, its op ('leaf' for a tensor that wants a gradient), the shape
-of its result, the numbers of the entries it was computed from, and whether backward() has used it up."""
+TapeEntry.__doc__ = """One recorded operation: its number, its op ('leaf' for a tensor that requires a gradient), the
+shape of its result, the numbers of the entries it was computed from, and whether backward() has consumed it."""
 
 
 def get_tape():

@@ -206,7 +206,7 @@ def clean_environment(runtime=None, **extra):
 
 
 class Process:
-    """A child in its own process group whose output is kept in files; ends by its own pid, whatever happens."""
+    """A child in its own process group, with its output in files; always ended, by its own pid."""
 
     def __init__(self, arguments, directory, name, environment):
         self.name = name

@@ -70,7 +70,7 @@ def test_worker_statistics_are_what_was_done(facts):
     assert worker["busy_seconds"] + worker["idle_seconds"] == pytest.approx(worker["up_seconds"], rel=0.02)
     assert worker["memory"]["used"] >= 3 * 40000 and worker["memory"]["limit"] > worker["memory"]["used"]
     for key in ("hot_instructions", "unique_sequences", "hot_sequences"):
-        assert worker[key] is None, "nobody has counted, which is not the same as none"
+        assert worker[key] is None, "not counted, which differs from 0"
 
 
 def test_statistics_are_by_worker_and_by_client(programs, facts):

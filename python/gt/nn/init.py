@@ -113,7 +113,7 @@ def kaiming_normal_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu', gener
 
 @no_grad()
 def orthogonal_(tensor, gain=1, generator=None):
-    """Orthogonal rows or columns, whichever are fewer. Computed by NumPy in this process."""
+    """Orthogonal rows if there are fewer rows than columns, else orthogonal columns. Computed by NumPy in this process."""
     import numpy
     if tensor.ndim < 2:
         raise ValueError('Only tensors with 2 or more dimensions are supported')
