@@ -40,23 +40,34 @@ def source_files():
     return [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if "__pycache__" not in path.parts]
 
 
-def is_there(name, page):
-    """Whether a path of a page exists, from the repository's root or beside the page. A name alone may be anywhere."""
+def sections(text):
+    """(the folder that a heading names, or None; the text below the heading)"""
+    parts = re.split(r"^#+ (.*)$", prose(text), flags=re.M)
+    yield None, parts[0]
+    for heading, below in zip(parts[1::2], parts[2::2]):
+        yield REPOSITORY / heading if (REPOSITORY / heading).is_dir() else None, below
+
+
+def is_there(name, page, folder=None):
+    """Whether a path exists, from the root or beside the page. A bare name must be in `folder`; without one, anywhere."""
     if name in EXAMPLE_FILES:
         return True
     if "/" in name:
         return any(next(root.glob(name.rstrip("/")), None) for root in (REPOSITORY, page.parent))
+    if folder:
+        return next(folder.rglob(name), None) is not None
     return (REPOSITORY / name).exists() or name in {path.name for path in source_files()}
 
 
 @each_page
 def test_paths_exist(page):
     text = page.read_text()
-    folders = "|".join(FOLDERS)
-    names = set(re.findall(rf"`([\w.*/-]+\.(?:{SUFFIXES}))`", prose(text)))  # `emit.c`, `examples/mlp.py`
-    names |= set(re.findall(rf"(?<![\w./-])((?:{folders})/[\w.*/-]*[\w*/])", text))  # src/core/ops.def, src/link/
-    names -= {"benchmarks/results.json"}  # `make bench` writes it
-    assert sorted(name for name in names if not is_there(name, page)) == []
+    named = re.findall(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w.*/-]*[\w*/])", text)  # src/core/ops.def, src/link/
+    missing = {name for name in named if not is_there(name, page)} - {"benchmarks/results.json"}  # a benchmark's output
+    for folder, below in sections(text):
+        names = re.findall(rf"`([\w.*/-]+\.(?:{SUFFIXES}))`", below)  # `emit.c`, `examples/mlp.py`
+        missing |= {name for name in names if not is_there(name, page, folder)}
+    assert not missing, f"not in the tree: {' '.join(sorted(missing))}"
 
 
 def anchors(page):
