@@ -1,4 +1,4 @@
-"""gt.debug: the tape of autograd, and statistics against what the program is known to have done."""
+"""gt.debug: the autograd tape, and statistics compared with what the program did."""
 
 import re
 
@@ -10,7 +10,7 @@ import gt
 
 @pytest.fixture
 def facts(programs):
-    """facts(source): what a program in a process of its own printed with repr()."""
+    """facts(source): run a program in its own process; returns what it printed with repr()."""
 
     def run(source, *arguments, **environment):
         return eval(programs.run(source, *arguments, **environment).splitlines()[-1])
@@ -70,7 +70,7 @@ def test_worker_statistics_are_what_was_done(facts):
     assert worker["busy_seconds"] + worker["idle_seconds"] == pytest.approx(worker["up_seconds"], rel=0.02)
     assert worker["memory"]["used"] >= 3 * 40000 and worker["memory"]["limit"] > worker["memory"]["used"]
     for key in ("hot_instructions", "unique_sequences", "hot_sequences"):
-        assert worker[key] is None, "nobody has counted, which is not the same as none"
+        assert worker[key] is None, "not counted, which differs from 0"
 
 
 def test_statistics_are_by_worker_and_by_client(programs, facts):

@@ -1,11 +1,11 @@
-"""The layout of src/ shows the data flow: each folder includes what it may, by its folder's name."""
+"""The layout of src/ follows the data flow: each folder includes only the folders listed here."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What the files of a folder may include besides their own folder's. A path that ends in .h is one header.
+# The folders and headers that a folder may include, besides its own.
 ALLOWED = {
     "core": ["gt.h"],
     "link": ["core"],

@@ -1,4 +1,4 @@
-"""Tapes: what a program sent can be executed again, on any engine, and looked into."""
+"""Tapes: a recorded program can be executed again on any engine and inspected."""
 
 import re
 import subprocess
