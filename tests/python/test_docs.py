@@ -116,8 +116,7 @@ def variables_read():
     in_tests = {
         name
         for path in files
-        if path.suffix == ".py"
-        for name in re.findall(r"""environ(?:\.get\(|\[)["'](GT_[A-Z_]+)["']""", path.read_text())
+        for name in re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()["'](GT_[A-Z_]+)["']""", path.read_text())
     }
     return in_source | in_tests
 
