@@ -25,7 +25,8 @@ gt_err gt__address_connect(const char *address, int timeout_ms, gt_link **link);
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine);
 /* The same for a worker that other workers reach at `listens`, "host:port" ("": they cannot). `number`: which one it would
  * like to be, -1: any. */
-gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number);
+gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number,
+                             uint64_t memory);
 /* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal came; it may
  * be called again. */
 gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome);

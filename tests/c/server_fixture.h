@@ -130,7 +130,7 @@ static inline bool receive(gt_link *link, gt_slot *record)
             return false;
         memcpy(record, slots, length * sizeof *record);
         gt__link_consume(link, length);
-    } while (record->ins.op == GT_OP_peer); /* to a worker, of another one */
+    } while (record->ins.op == GT_OP_peer || record->ins.op == GT_OP_share); /* of other workers */
     return true;
 }
 

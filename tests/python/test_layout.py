@@ -15,7 +15,7 @@ ALLOWED = {
     "dispatcher/spread": ["core", "link", "dispatcher"],
     "dispatcher/observe": ["core", "link", "dispatcher", "dispatcher/spread"],
     "engines": ["core"],
-    "worker": ["core", "link", "engines/engine.h", "engines/plan.h", "worker/peers"],
+    "worker": ["core", "link", "engines/engine.h", "engines/plan.h", "engines/host_memory.h", "worker/peers"],
     "worker/peers": ["core", "link", "engines/engine.h", "worker"],
     "cli": ["core", "link", "dispatcher", "dispatcher/observe", "worker"],
 }

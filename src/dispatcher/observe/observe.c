@@ -326,7 +326,8 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     gt_observer *observer = dispatcher->observer;
     gt_sent sent = {.number = worker->records, .op = record->ins.op};
-    if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer)
+    if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer ||
+        record->ins.op == GT_OP_share)
         return; /* our own business */
     if (observer->handling) {
         sent.sequence = observer->received;

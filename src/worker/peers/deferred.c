@@ -101,7 +101,8 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     if (worker->timing.watched) /* logs tell of records in their order */
         gt__deferred_run(worker, -1);
     if (!is_movable(record->ins.op)) {
-        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget)
+        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget &&
+            record->ins.op != GT_OP_share)
             gt__deferred_run(worker, -1);
         return false;
     }
