@@ -13,6 +13,7 @@
 #include "link/link.h"
 #include "dispatcher/modifier.h"
 #include "dispatcher/observe/observe.h"
+#include "dispatcher/output.h"
 #include "core/report.h"
 #include "core/slot_queue.h"
 
@@ -127,6 +128,8 @@ struct gt_session {
     struct gt_spreading *spreading; /* spread.h; NULL: all its tensors are at home */
     char **reasons;                 /* why tensors are lost, by handle->slot minus one; 0: `lost` */
     uint32_t reason_count;
+    gt_output output;         /* records that wait between the modifiers and placement */
+    bool settled;             /* the modifiers were told that the client is idle */
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: no worker is there */
     char lost[160];           /* why tensors without a worker are lost */
     gt_relay *relays;
@@ -138,7 +141,6 @@ struct gt_session {
     char **sites; /* places in the client's code, by number minus one */
     uint32_t site_count;
     uint64_t instructions;
-    unsigned next_length; /* slots of the record that comes next */
 };
 
 struct gt_peer {
@@ -178,7 +180,7 @@ struct gt_dispatcher {
     bool monitors_only; /* who connects may only look: this server is a program's own */
     bool retry;         /* a session waits for what rings no bell: descriptors that its worker has to take */
     gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
-    gt_slot nowhere[1 + GT_MAX_TAIL]; /* where records go that have no worker */
+    gt_slot scratch[1 + GT_MAX_TAIL]; /* where records are written that have no worker */
 };
 
 /* session.c */
@@ -191,8 +193,8 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
 void gt__session_answer(gt_session *session, const gt_slot *record);
 void gt__session_answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text);
 void gt__session_answer_stats(gt_session *session, uint64_t ticket);
-/* Whether the session's worker has room for the record that comes next. */
-bool gt__session_has_room(gt_session *session);
+/* Where the tensor lives that the record asks for. */
+gt_err gt__session_answer_placement(gt_session *session, const gt_instruction *ins);
 /* "train.py:12": a place in the client's code; NULL: unknown. */
 const char *gt__session_site(const gt_session *session, uint32_t site);
 /* Give a session without a worker one, if there is one, and tell the client. */
@@ -209,11 +211,18 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
 gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id);
 /* The home worker owes an answer to this record. */
 gt_err gt__session_expect(gt_session *session, const gt_slot *record);
+/* Make a segment that a record names known to the home worker. *shared is false: not now, its link has to catch up. */
+gt_err gt__session_share_segment(gt_session *session, uint64_t client_id, bool *shared);
+/* The client will not name the segment again. */
+void gt__session_forget_segment(gt_session *session, uint64_t client_id);
 /* The home worker's number for a segment that a record names. False: its link cannot share any; its predecessor's
  * could. */
 bool gt__session_name_segment(const gt_session *session, uint64_t *segment);
 /* An upload from this segment of the client's is dropped: nobody will use its data. */
 void gt__session_unused(gt_session *session, uint64_t client_id);
+
+/* place.c: there must be room for the record (output.h). */
+gt_err gt__place(gt_session *session, const gt_slot *record);
 
 /* workers.c */
 gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
@@ -241,7 +250,14 @@ bool gt__worker_catch_up(gt_dispatch_worker *worker);
 gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots);
 void gt__worker_put(gt_dispatch_worker *worker, unsigned slots);
 /* Room in the link, unless something waits for it already. */
-gt_slot *gt__worker_room(gt_dispatch_worker *worker, unsigned slots);
+static inline gt_slot *gt__worker_room(const gt_dispatch_worker *worker, unsigned slots)
+{
+    return gt__slot_queue_empty(&worker->outbox) ? gt__link_reserve(worker->link, slots) : NULL;
+}
+/* Slots that can be written before a look at the link is worth it: up to its end, or to where a batch is full. */
+size_t gt__worker_batch_room(const gt_dispatch_worker *worker);
+/* Send what was written if that is a batch. */
+void gt__worker_flush_batch(gt_dispatch_worker *worker);
 /* Free a slot with the next record that is full of them, or when gt__worker_flush_frees says so. */
 void gt__worker_free_tensor(gt_dispatch_worker *worker, uint32_t slot);
 void gt__worker_flush_frees(gt_dispatch_worker *worker);

@@ -167,7 +167,7 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->blocked) {
-            if (!gt__session_has_room(peer->session))
+            if (!gt__output_has_room(peer->session))
                 continue;
             peer->blocked = false;
             peer->active = true;
@@ -219,7 +219,8 @@ static bool arm_all(gt_dispatcher *dispatcher)
     bool quiet = true;
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->active && !peer->blocked) {
-            peer->active = !peer->link->ops->arm(peer->link);
+            bool retry = peer->session && peer->session->output.retry;
+            peer->active = retry || !peer->link->ops->arm(peer->link);
             quiet &= !peer->active;
         }
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)

@@ -2,22 +2,24 @@
  * place.c: the last stage of every chain: decides where a record runs and writes it into that worker's link.
  *
  * Every tensor of a session lives on the session's home worker. Client ids become worker slots, results get a handle with
- * the inferred shape, and what refers to a lost worker becomes lost itself. Room in the worker's link was checked before
- * the record entered the chain (session.c). Sessions that spread tensors over workers leave this road at spread.c.
+ * the inferred shape, and what refers to a lost worker becomes lost itself. A record for which the link has no room waits
+ * in front of this stage (output.h). Sessions that spread tensors over workers leave this road at spread.c.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "core/record.h"
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/spread/spread.h"
 
-/* Room for a record in the home worker's link: there was some when the record entered the chain. A link may have been
- * lost since (to tell a monitor of the record, all ZeroMQ links are looked at): then it is written nowhere, like what
- * has no worker, and what is committed to such a link is not sent. The worker leaves in a moment. */
+/* Where to write a record for the home worker, whose link has room for it. Without a worker: a scratch buffer. */
 static gt_slot *room_at_home(gt_session *session, unsigned slots)
 {
-    gt_slot *out = session->home ? gt__link_reserve(session->home->link, slots) : NULL;
-    return out ? out : session->dispatcher->nowhere;
+    if (!session->home)
+        return session->dispatcher->scratch;
+    gt_slot *out = gt__link_reserve(session->home->link, slots);
+    assert(out);
+    return out;
 }
 
 /* ---- computing records ------------------------------------------------------------------------------------- */
@@ -71,7 +73,7 @@ static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
  * The straight way for what streams are made of: one slot, elementwise, every operand alive, the result like an operand.
  * False: nothing was done, place_compute will.
  */
-static bool place_alike(gt_session *session, const gt_slot *record)
+static inline __attribute__((always_inline)) bool place_alike(gt_session *session, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
     gt_dispatch_worker *worker = session->home;
@@ -93,7 +95,7 @@ static bool place_alike(gt_session *session, const gt_slot *record)
     gt_handle *result = like ? gt__handles_insert_now(&session->handles, ins->result) : NULL;
     if (!result)
         return false;
-    gt_slot *out = room_at_home(session, 1);
+    gt_slot *out = worker->link->write_next;
     uint32_t slot = worker->free_slots[--worker->free_count];
     out[0] = record[0];
     out->ins.result = slot;
@@ -228,10 +230,10 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
     return GT_OK;
 }
 
-static gt_err step(gt_modifier *modifier, const gt_slot *record)
+gt_err gt__place(gt_session *session, const gt_slot *record)
 {
-    gt_session *session = modifier->session;
-    switch ((gt_opcode)record->ins.op) {
+    const gt_instruction *ins = &record->ins;
+    switch ((gt_opcode)ins->op) {
     case GT_OP_free:
         return session->spreading ? gt__spread_free(session, record) : place_free(session, record);
     case GT_OP_data:
@@ -240,11 +242,46 @@ static gt_err step(gt_modifier *modifier, const gt_slot *record)
         return place_fetch(session, record);
     case GT_OP_sync:
         return place_sync(session, record);
+    case GT_OP_stats:
+        if (ins->flags & GT_FLAG_WORKERS)
+            return gt__reports_inquire(session, ins->result);
+        gt__session_answer_stats(session, ins->result);
+        return GT_OK;
+    case GT_OP_placement:
+        return gt__session_answer_placement(session, ins);
+    case GT_OP_config:
+        return gt__spread_config(session, record);
+    case GT_OP_forget:
+        gt__session_forget_segment(session, ins->imm[0].u);
+        return GT_OK;
     default:
+        if (!session->spreading)
+            return place_compute(session, record);
+        return place_alike(session, record) ? GT_OK : gt__spread_compute(session, record);
+    }
+}
+
+/* Nothing waits, nothing is spread, and the home worker has room for a slot. */
+static inline bool is_open(const gt_session *session)
+{
+    const gt_dispatch_worker *home = session->home;
+    return !gt__output_waits(&session->output) && !session->spreading && home &&
+           gt__slot_queue_empty(&home->outbox) && home->link->write_end > home->link->write_next;
+}
+
+/* The straight way for the bulk of every stream; what does not take it is looked at more closely. */
+static gt_err step(gt_modifier *modifier, const gt_slot *record)
+{
+    gt_session *session = modifier->session;
+    if (__builtin_expect(is_open(session), 1)) {
         if (place_alike(session, record))
             return GT_OK;
-        return session->spreading ? gt__spread_compute(session, record) : place_compute(session, record);
+        if (record->ins.op == GT_OP_free)
+            return place_free(session, record);
+        if (record->ins.op < GT_OP_FIRST_CONTROL && !record->ins.tail)
+            return place_compute(session, record);
     }
+    return gt__output_put(session, record);
 }
 
 const gt_modifier_ops gt__modifier_place = {

@@ -106,7 +106,7 @@ gt_err gt__session_expect(gt_session *session, const gt_slot *record)
     return gt__worker_expect(session->home, &pending);
 }
 
-static gt_err answer_placement(gt_session *session, const gt_instruction *ins)
+gt_err gt__session_answer_placement(gt_session *session, const gt_instruction *ins)
 {
     const gt_handle *handle = gt__handles_find(&session->handles, ins->operand[0]);
     char text[4096];
@@ -128,7 +128,7 @@ static gt_relay *relay_find(const gt_session *session, uint64_t client_id)
 
 bool gt__session_name_segment(const gt_session *session, uint64_t *segment)
 {
-    const gt_relay *relay = relay_find(session, *segment); /* made when the record came: handle_rare */
+    const gt_relay *relay = relay_find(session, *segment); /* made just before: gt__session_share_segment */
     *segment = relay->id;
     return relay->shared_with == session->home;
 }
@@ -165,11 +165,11 @@ static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)
     return GT_OK;
 }
 
-/* Make the segment a record names known to the session's worker. *later: not now, the worker must catch up first. */
-static gt_err share_segment(gt_session *session, uint64_t client_id, bool *later)
+gt_err gt__session_share_segment(gt_session *session, uint64_t client_id, bool *shared)
 {
     gt_dispatch_worker *worker = session->home;
     gt_relay *relay = relay_find(session, client_id);
+    *shared = true;
     if (!relay)
         GT_TRY(relay_new(session, client_id, &relay));
     if (!worker || relay->shared_with == worker)
@@ -182,13 +182,14 @@ static gt_err share_segment(gt_session *session, uint64_t client_id, bool *later
     gt_segment renamed = *segment;
     renamed.id = relay->id;
     gt_err err = worker->link->ops->share(worker->link, &renamed);
-    /* A worker that is gone will leave in a moment; that ends no session. */
-    *later = err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || (err != GT_OK && worker->link->gone);
     if (err == GT_OK) {
         relay->shared_with = worker;
         relay->orphaned = false;
+        return GT_OK;
     }
-    return *later ? GT_OK : err;
+    *shared = false;
+    /* A worker that is gone will leave in a moment; that ends no session. */
+    return err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || worker->link->gone ? GT_OK : err;
 }
 
 /* What a worker that is gone had of the client's, the client may use again: but not before all that it had sent until
@@ -215,7 +216,7 @@ static void relay_free(gt_relay *relay)
     free(relay);
 }
 
-static void forget_segment(gt_session *session, uint64_t client_id)
+void gt__session_forget_segment(gt_session *session, uint64_t client_id)
 {
     for (gt_relay **where = &session->relays; *where; where = &(*where)->next)
         if ((*where)->client_id == client_id) {
@@ -229,44 +230,6 @@ static void forget_segment(gt_session *session, uint64_t client_id)
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------- */
-
-static uint64_t segment_named(const gt_instruction *ins)
-{
-    return ins->op == GT_OP_upload ? ins->imm[1].u : ins->op == GT_OP_fetch ? ins->imm[0].u : 0;
-}
-
-bool gt__session_has_room(gt_session *session)
-{
-    gt_dispatch_worker *home = session->home;
-    if (__builtin_expect(session->spreading != NULL, 0) && !gt__spread_has_room(session))
-        return false;
-    return !home ||
-           gt__worker_room(home, session->next_length); /* a dead link has none until its worker has left */
-}
-
-/* Served again when its worker has room, for which that worker's link must be armed before we sleep. */
-static void block(gt_session *session)
-{
-    session->peer->blocked = true;
-    if (session->home)
-        session->home->peer->active = true;
-}
-
-static bool has_room_for(gt_session *session, unsigned slots)
-{
-    session->next_length = slots;
-    if (gt__session_has_room(session))
-        return true;
-    block(session);
-    return false;
-}
-
-/* Records that the dispatcher answers by itself: a worker that is busy does not hold them up. */
-static bool needs_worker(const gt_instruction *ins)
-{
-    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_goodbye &&
-           ins->op != GT_OP_site && ins->op != GT_OP_placement;
-}
 
 /* The client names a place in its code: numbers come in order. */
 static gt_err learn_site(gt_session *session, const gt_slot *record)
@@ -295,77 +258,50 @@ const char *gt__session_site(const gt_session *session, uint32_t site)
     return site && site <= session->site_count ? session->sites[site - 1] : NULL;
 }
 
-/* A record with a tail, or one that does not compute. *later: it must wait for the worker to catch up. */
-static gt_err handle_rare(gt_session *session, const gt_slot *record, bool *later)
+/* A record that does not compute. What waits for an answer, or must not overtake, is a sync point for the modifiers. */
+static gt_err handle_control(gt_session *session, const gt_slot *record)
 {
-    uint64_t segment = segment_named(&record->ins);
-    if (segment)
-        GT_TRY(share_segment(session, segment, later));
-    else if (record->ins.op == GT_OP_fetch)
-        *later = !has_room_for(session, GT_DOWNLOAD_ROOM);
-    if (*later)
-        return GT_OK;
-    if (session->dispatcher->observing)
-        gt__observe_received(session, record);
     switch ((gt_opcode)record->ins.op) {
     case GT_OP_fetch:
     case GT_OP_sync:
-        GT_TRY(gt__chain_flush(session->chain));
+        GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_SYNC));
         break;
-    case GT_OP_stats:
-        GT_TRY(gt__chain_flush(session->chain));
-        if (record->ins.flags & GT_FLAG_WORKERS)
-            return gt__reports_inquire(session, record->ins.result);
-        gt__session_answer_stats(session, record->ins.result);
-        return GT_OK;
-    case GT_OP_site:
-        return learn_site(session, record);
-    case GT_OP_forget:
-        forget_segment(session, record->ins.imm[0].u);
-        return GT_OK;
-    case GT_OP_goodbye:
-        return gt__fail(GT_ERR_CONNECTION, "the client said goodbye");
-    case GT_OP_scope:
-        return gt__spread_scope(session, record);
-    case GT_OP_config:
-        return gt__spread_config(session, record);
-    case GT_OP_placement:
-        return answer_placement(session, &record->ins);
-    case GT_OP_mark:
-        return GT_OK; /* it has been seen: logs show what comes */
     case GT_OP_free:
     case GT_OP_data:
         break;
+    case GT_OP_stats: /* not for the modifiers: only for placement, in order */
+        GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_SYNC));
+        return gt__output_put(session, record);
+    case GT_OP_placement:
+    case GT_OP_config:
+    case GT_OP_forget:
+        GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_ORDER));
+        return gt__output_put(session, record);
+    case GT_OP_scope: /* only records that come later name it */
+        return gt__spread_scope(session, record);
+    case GT_OP_site:
+        return learn_site(session, record);
+    case GT_OP_mark:
+        return GT_OK; /* it has been seen: logs show what comes */
+    case GT_OP_goodbye:
+        return gt__fail(GT_ERR_CONNECTION, "the client said goodbye");
     default:
-        if (gt__op_table[record->ins.op].form == GT_FORM_CONTROL)
-            return gt__fail(GT_ERR_PROTOCOL, "a client may not send %s", gt__op_table[record->ins.op].name);
+        return gt__fail(GT_ERR_PROTOCOL, "a client may not send %s", gt__op_table[record->ins.op].name);
     }
     return session->chain->ops->step(session->chain, record);
 }
 
-/* One record at `slots`, whatever it is. *done: its slots, 0: it must wait for the worker to catch up. */
-static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *done)
+/* One record at `slots`, whatever it is. */
+static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *length)
 {
     gt_slot *record = session->dispatcher->record;
-    unsigned length;
-    *done = 0;
     record[0] = slots[0];
-    GT_TRY(gt__instruction_check(record, available, &length));
-    if (needs_worker(&record->ins) && !has_room_for(session, length))
-        return GT_OK;
-    memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
-    bool later = false;
-    if (length == 1 && record->ins.op < GT_OP_FIRST_CONTROL) {
-        if (session->dispatcher->observing)
-            gt__observe_received(session, record);
-        GT_TRY(session->chain->ops->step(session->chain, record));
-    } else
-        GT_TRY(handle_rare(session, record, &later));
-    if (later)
-        session->dispatcher->retry |= !session->peer->blocked;
-    else
-        *done = length;
-    return GT_OK;
+    GT_TRY(gt__instruction_check(record, available, length));
+    memcpy(record + 1, slots + 1, (*length - 1) * sizeof *record);
+    if (session->dispatcher->observing)
+        gt__observe_received(session, record);
+    return record->ins.op < GT_OP_FIRST_CONTROL ? session->chain->ops->step(session->chain, record)
+                                                : handle_control(session, record);
 }
 
 /* The bulk of every stream: ops of one slot and frees, as many in a row as there is room for. *done: how many. */
@@ -375,9 +311,13 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
     bool observing = session->dispatcher->observing;
     gt_slot record;
     unsigned length;
-    for (*done = 0; *done < count; ++*done) {
+    for (*done = 0; *done < count && !gt__output_waits(&session->output); ++*done) {
         __builtin_prefetch(slots + *done + PREFETCH);
-        record = slots[*done]; /* a copy: the client can still write to its own */
+        /* A copy, as the client can still write to its own. The first word goes through a register: the checks that
+         * follow would wait for a copy in memory. */
+        uint64_t head = *(const volatile uint64_t *)slots[*done].u64;
+        record = slots[*done];
+        record.u64[0] = head;
         if ((record.ins.op >= GT_OP_FIRST_CONTROL && record.ins.op != GT_OP_free) || record.ins.tail)
             break;
         GT_TRY(gt__instruction_check(&record, 1, &length));
@@ -388,46 +328,56 @@ static gt_err serve_run(gt_session *session, const gt_slot *slots, size_t count,
     return GT_OK;
 }
 
+/* Records of the client, in the order they came, `left` slots of them at most, until one has to wait. */
+static gt_err serve_input(gt_session *session, size_t *left, bool *idle)
+{
+    size_t available;
+    while (*left && !gt__output_waits(&session->output)) {
+        const gt_slot *slots = gt__link_peek(session->link, &available);
+        *idle = !slots;
+        if (!slots)
+            break;
+        gt_dispatch_worker *worker = session->home;
+        size_t run = available < *left ? available : *left;
+        unsigned done = 0;
+        if (worker) {
+            size_t most = gt__worker_batch_room(worker);
+            run = run < most ? run : most;
+            worker->link->passes_on = session->link->origin;
+        }
+        GT_TRY(serve_run(session, slots, run, &done));
+        session->instructions += done;
+        if (!done) {
+            GT_TRY(serve_record(session, slots, available, &done));
+            session->instructions++;
+        }
+        session->settled = false;
+        gt__link_consume(session->link, done);
+        *left -= done < *left ? done : *left;
+        if (worker)
+            gt__worker_flush_batch(worker);
+    }
+    return GT_OK;
+}
+
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
 {
-    gt_dispatcher *dispatcher = session->dispatcher;
-    size_t available, left = budget;
-    const gt_slot *slots = NULL;
+    size_t left = budget;
+    bool idle = false;
     if (!gt__slot_queue_empty(&session->overflow) && flush_overflow(session)) {
         *progress = true;
         gt__download_continue(session);
     }
-    while (left && (slots = gt__link_peek(session->link, &available))) {
-        gt_link *worker = session->home ? session->home->link : NULL;
-        if (worker)
-            worker->passes_on = session->link->origin;
-        unsigned flush_at = dispatcher->worker_batch ? dispatcher->worker_batch : worker ? worker->batch : 0;
-        size_t run = available < left ? available : left;
-        unsigned done = 0;
-        if (worker) {
-            size_t room = (size_t)(worker->write_end - worker->write_next);
-            run = run < room ? run : room;
-            run = run < flush_at ? run : flush_at;
-        }
-        /* What may become several records, or has to wait behind some, is looked at one by one. */
-        bool plain = !session->spreading && !(session->home && !gt__slot_queue_empty(&session->home->outbox));
-        if (plain)
-            GT_TRY(serve_run(session, slots, run, &done));
-        session->instructions += done;
-        if (!done) {
-            GT_TRY(serve_record(session, slots, available, &done));
-            if (!done)
-                break;
-            session->instructions++;
-        }
-        gt__link_consume(session->link, done);
-        left -= done < left ? done : left;
-        if (worker && worker->unflushed >= flush_at)
-            gt__link_flush(worker);
+    if (__builtin_expect(gt__output_waits(&session->output), 0))
+        GT_TRY(gt__output_drain(session, &left));
+    GT_TRY(serve_input(session, &left, &idle));
+    if (idle && !session->settled) {
+        session->settled = true;
+        GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_IDLE));
     }
-    if (dispatcher->observing)
-        gt__observe_handled(dispatcher);
-    if (__builtin_expect(session->orphans, 0) && !slots)
+    if (session->dispatcher->observing)
+        gt__observe_handled(session->dispatcher);
+    if (__builtin_expect(session->orphans, 0) && idle && !gt__output_waits(&session->output))
         release_orphans(session);
     *progress |= left < budget;
     if (__builtin_expect(session->spreading != NULL, 0))
@@ -535,6 +485,8 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     session->link = peer->link;
     session->number = peer->dispatcher->next_session++;
     session->overflow.most = MAX_OVERFLOW;
+    session->settled = true;
+    gt__output_init(&session->output);
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(session->lost, sizeof session->lost, "no worker is there");
     gt_err err = gt__handles_init(&session->handles);
@@ -570,9 +522,12 @@ static void free_tensors(gt_session *session)
 void gt__session_free(gt_session *session, const char *reason)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
+    /* What was held back is placed, as far as there is room; the rest only this client could have asked for. */
+    gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
     gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number, reason);
     gt__observe_client(session, reason);
     gt__chain_close(&session->chain);
+    gt__output_free(&session->output);
     gt__download_drop_all(session, NULL);
     gt__spreading_free(session);
     free_tensors(session);

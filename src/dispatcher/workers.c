@@ -33,9 +33,23 @@ void gt__worker_wait_for_room(gt_dispatch_worker *worker)
     worker->peer->active = true; /* so that its link is armed for room before we sleep */
 }
 
-gt_slot *gt__worker_room(gt_dispatch_worker *worker, unsigned slots)
+static unsigned batch(const gt_dispatch_worker *worker)
 {
-    return gt__slot_queue_empty(&worker->outbox) ? gt__link_reserve(worker->link, slots) : NULL;
+    unsigned wanted = worker->peer->dispatcher->worker_batch;
+    return wanted ? wanted : worker->link->batch;
+}
+
+size_t gt__worker_batch_room(const gt_dispatch_worker *worker)
+{
+    ptrdiff_t room = worker->link->write_end - worker->link->write_next; /* negative once the link is lost */
+    size_t most = batch(worker);
+    return room < 0 ? 0 : (size_t)room < most ? (size_t)room : most;
+}
+
+void gt__worker_flush_batch(gt_dispatch_worker *worker)
+{
+    if (worker->link->unflushed >= batch(worker))
+        gt__link_flush(worker->link);
 }
 
 gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots)

@@ -213,6 +213,22 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
         gt__tape_writer_record(observer->tape, session, dispatcher->watching ? observer->received : 0, record);
 }
 
+void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor)
+{
+    const gt_observer *observer = dispatcher->observer;
+    *line = observer->handling ? observer->received : 0;
+    *tensor = observer->handling ? observer->tensor : 0;
+}
+
+void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tensor)
+{
+    gt_observer *observer = session->dispatcher->observer;
+    observer->handling = true;
+    observer->session = session->number;
+    observer->received = line;
+    observer->tensor = tensor;
+}
+
 void gt__observe_handled(gt_dispatcher *dispatcher)
 {
     dispatcher->observer->handling = false;

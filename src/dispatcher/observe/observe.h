@@ -54,6 +54,10 @@ void gt__observer_flush(gt_dispatcher *dispatcher);
 /* ---- what is told; only while dispatcher->observing (received) or ->watching (the others) -------------------- */
 
 void gt__observe_received(gt_session *session, const gt_slot *record);
+/* The record being handled, as its line in the log and its tensor: kept with records that wait, and told again when
+ * they are sent. 0: none is. */
+void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor);
+void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tensor);
 /* What is sent from now on comes from no client's record. */
 void gt__observe_handled(gt_dispatcher *dispatcher);
 /* A record that was just committed to a worker's link. */
