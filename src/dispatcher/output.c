@@ -1,8 +1,12 @@
 /* output.c: see output.h. Place in the flow: session.c -> modifiers -> here, if there is no room -> place.c. */
 #include "dispatcher/output.h"
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/download.h"
+#include "dispatcher/place.h"
+#include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 
 enum {
     MOST_SLOTS = (64 << 20) / (int)sizeof(gt_slot), /* that one record may become */
@@ -44,7 +48,7 @@ static gt_err is_ready(gt_session *session, const gt_instruction *ins, bool *rea
     uint64_t segment = ins->op == GT_OP_upload ? ins->imm[1].u : ins->op == GT_OP_fetch ? ins->imm[0].u : 0;
     bool shared = true;
     if (segment)
-        GT_TRY(gt__session_share_segment(session, segment, &shared));
+        GT_TRY(gt__relay_share(session, segment, &shared));
     session->output.retry = !shared;
     *ready = shared && has_room(session, ins); /* room last: sharing may find that the link is lost */
     return GT_OK;

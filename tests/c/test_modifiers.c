@@ -9,6 +9,7 @@
 #include "client_fixture.h"
 #include "core/config.h"
 #include "core/record.h"
+#include "core/slot_queue.h"
 #include "dispatcher/modifier.h"
 #include "client/signals.h"
 #include "server_fixture.h"

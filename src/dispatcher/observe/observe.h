@@ -29,6 +29,13 @@ typedef struct gt_observer_options {
     bool console;       /* the same lines on standard output */
 } gt_observer_options;
 
+/* What the observer keeps of a client. */
+typedef struct gt_watched_client {
+    uint32_t source;     /* its number in the log's events */
+    uint32_t last_scope; /* told of in the log; and whether for gradients */
+    bool last_backward;
+} gt_watched_client;
+
 enum { GT_WATCHED_FAILURES = 64 };
 
 /* What the observer keeps of a worker. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/workers.h"
 
 enum { MAX_SCOPES = 1 << 16 };
 
