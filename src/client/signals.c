@@ -377,22 +377,26 @@ bool gt__signal_config_name(size_t index, char name[GT_MAX_NAME + 1])
 
 gt_err gt_config_load(const char *path)
 {
+    GT_REQUIRE(path);
     GT_TRY(gt__signal_config_init()); /* what GT_CONFIG says comes first, and is replaced */
     return gt__signal_config_load(path);
 }
 
 gt_err gt_signal_enter(gt_client *client, const char *name, const char *backward)
 {
+    GT_REQUIRE(client, name);
     GT_TRY(gt__client_check(client));
     return gt__signal_enter(client, name, backward);
 }
 
 gt_err gt_signal_exit(const char *name)
 {
+    GT_REQUIRE(name);
     return gt__signal_exit(name);
 }
 
 gt_err gt_signal_tensor(gt_tensor *a, const char *name, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, name);
     return gt__signal_tensor(a, name, out);
 }
