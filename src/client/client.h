@@ -221,6 +221,8 @@ gt_err gt__tensor_placement(gt_tensor *tensor, char **text);
 
 /* ---- embedded server: embedded.c ---------------------------------------------------------------------------- */
 
+enum { GT_MAX_EMBEDDED_WORKERS = GT_MAX_PARTIES };
+
 gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **embedded, gt_link **link);
 void gt__embedded_stop(gt_embedded **embedded);
 
