@@ -93,7 +93,7 @@ GT_API gt_err gt_client_connect(const char *address, int timeout_ms, gt_client *
 GT_API gt_err gt_client_open_embedded(int workers, gt_client **client);
 /* Disconnect and stop an embedded server. Tensors of this client may still be released, nothing else. */
 GT_API void gt_client_close(gt_client **client);
-/* "embedded: 1 worker (cpu)" or "memory://localhost:12345"; lives as long as the client. */
+/* "embedded server, 1 worker" or "memory://localhost:12345"; lives as long as the client. */
 GT_API const char *gt_client_description(const gt_client *client);
 
 /* Wait until everything emitted so far has been executed. */
