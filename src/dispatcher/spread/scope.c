@@ -88,6 +88,8 @@ static const gt_signal_config *find_shard(const gt_session *session, uint32_t nu
         }
         if (signal && signal->flags & GT_CONFIG_SHARD)
             return signal;
+        if (!signal)
+            gt__config_use(&session->dispatcher->config, scope->name);
     }
     return NULL;
 }
