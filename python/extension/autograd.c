@@ -1,7 +1,7 @@
 /*
  * autograd.c: gradients as Python sees them: requires_grad, grad, backward, hooks, the tape.
  *
- * The tape and the rules are in src/client (autograd.c, gradients.c); here objects are wrapped and hooks called.
+ * The tape and the rules are in src/client (autograd.c, gradients/); here objects are wrapped and hooks called.
  */
 #include "client/autograd.h"
 

@@ -1,4 +1,4 @@
-/* autograd.c: recording and the backward walk. See autograd.h; the rules are in gradients.c. */
+/* autograd.c: recording and the backward walk. See autograd.h; the rules are in gradients/. */
 #include "client/autograd.h"
 
 #include <stdlib.h>

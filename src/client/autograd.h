@@ -4,7 +4,7 @@
  * A tensor that needs a gradient points to a node: a leaf (where gradients arrive) or the op that made it. A node keeps edges
  * to the nodes of its operands, and only those values its rule needs. Backward walks nodes from the newest to the oldest
  * (a consumer is always newer), adds up what arrives, calls the rule, and drops what was saved. Nothing here waits or
- * touches data. Rules are in gradients.c.
+ * touches data. The rules are in gradients/.
  */
 #ifndef GT_CLIENT_AUTOGRAD_H
 #define GT_CLIENT_AUTOGRAD_H
@@ -125,8 +125,8 @@ gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*fr
 void gt__hook_remove(gt_hook_entry *entry); /* once or more often */
 void gt__hook_release(gt_hook_entry *entry);
 
-/* gradients.c: the values a row's rule wants saved, and the rule: results[k] gets operand k's gradient, yours, or NULL.
- * Only wanted[k] need be computed; a result may still have the broadcast shape and the promoted dtype. */
+/* gradients/rules.c: the values a row's rule wants saved, and the rule: results[k] gets operand k's gradient, yours, or
+ * NULL. Only wanted[k] need be computed; a result may still have the broadcast shape and the promoted dtype. */
 unsigned gt__gradient_saves(gt_opcode op);
 gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph,
                          gt_tensor **results);

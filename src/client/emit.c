@@ -11,6 +11,7 @@
 #include "client/autograd.h"
 #include "client/client.h"
 #include "core/log.h"
+#include "core/record.h"
 #include "client/signals.h"
 
 enum {
@@ -146,18 +147,13 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
  * Destructors come here: nothing waits. Ids queue up and leave six to a record, when there is room; until then, and while
  * a thread is waiting on this client, they stay in the queue.
  */
-enum { IDS_PER_FREE = 6 };
-
 static void send_frees(gt_client *client, size_t least)
 {
     gt_slot *slot;
     while (client->free_count >= least && client->free_count && !client->waiting && (slot = room_now(client, 1))) {
-        uint64_t ids[IDS_PER_FREE] = {0};
-        for (unsigned k = 0; k < IDS_PER_FREE && client->free_count; k++)
-            ids[k] = client->frees[--client->free_count];
-        slot->ins = (gt_instruction){.op = GT_OP_free, .result = ids[0], .operand = {ids[1], ids[2], ids[3]}};
-        slot->ins.imm[0].u = ids[4];
-        slot->ins.imm[1].u = ids[5];
+        unsigned count = 0;
+        while (client->free_count && !gt__free_append(&slot->ins, &count, client->frees[--client->free_count]))
+            continue;
         debug_record(&slot->ins);
         bool large = client->free_bytes >= FLUSH_FREED;
         client->free_bytes = 0;
@@ -177,8 +173,8 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
     }
     client->frees[client->free_count++] = id;
     client->free_bytes += bytes;
-    if (client->free_count >= IDS_PER_FREE)
-        send_frees(client, IDS_PER_FREE);
+    if (client->free_count >= GT_FREE_IDS)
+        send_frees(client, GT_FREE_IDS);
     else if (client->free_bytes >= FLUSH_FREED)
         send_frees(client, 1);
 }
@@ -270,13 +266,12 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
                 gt_tensor **out)
 {
     const gt_meta *metas[GT_MAX_CAT];
+    uint64_t *ids = gt__record_operands(&prototype, tail).id;
     GT_TRY(check_same_client(client, in, count));
     for (unsigned k = 0; k < count; k++) {
         metas[k] = in[k] ? &in[k]->meta : NULL;
-        if (prototype.op == GT_OP_cat)
-            tail[k / 8].u64[k % 8] = in[k]->id;
-        else if (in[k])
-            prototype.operand[k] = in[k]->id;
+        if (in[k])
+            ids[k] = in[k]->id;
     }
     gt_meta meta;
     gt_dtype compute;

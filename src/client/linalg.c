@@ -1,6 +1,6 @@
 /*
  * linalg.c: the linear algebra of gt.h. A decomposition is one instruction whose result holds all factors (linalg.h);
- * here they are cut out of it, as views. gradients_linalg.h has the rules.
+ * here they are cut out of it, as views. gradients/linalg.c has the rules.
  */
 #include "core/linalg.h"
 

@@ -1,7 +1,7 @@
 /*
  * spatial.c: convolutions, pooling, interpolation and im2col as PyTorch's users know them: checks their
  * arguments, computes the sizes that records carry (window.h), and emits. The gradient rules in
- * gradients_window.h emit the same rows.
+ * gradients/window.c emit the same rows.
  */
 #include "client/spatial.h"
 

@@ -2,7 +2,7 @@
  * linalg.h: how the rows of linear algebra pack several results into one tensor, and their options.
  *
  * An instruction has one result. Where mathematics has more, the worker computes them at once and lays them side by side as
- * rows of one matrix, so that each is a slice: client/linalg.c cuts, gradients_linalg.h cuts and joins.
+ * rows of one matrix, so that each is a slice: client/linalg.c cuts, client/gradients/linalg.c cuts and joins.
  * a is (..., m, n), k = min(m, n):
  *
  *   row       imm[0]            imm[1]            result

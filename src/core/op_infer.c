@@ -2,7 +2,8 @@
  * op_infer.c: the one place that says what shape and dtype an instruction's result has, and refuses what is wrong.
  *
  * Client, dispatcher and worker all run it (see op.h), so it trusts nothing in the instruction or its tail: every
- * axis, count and size is checked here. One function a form, in three files; the table at the end lists them.
+ * axis, count and size is checked here. One function a form, here and in op_infer_move.c,
+ * op_infer_window.c and op_infer_linalg.c; the table at the end lists them.
  */
 #include <float.h>
 #include <math.h>
@@ -37,11 +38,6 @@ static void promotion_add(promotion *p, int priority, gt_dtype dtype)
     p->present[priority] = true;
 }
 
-static void promotion_add_meta(promotion *p, const gt_meta *meta)
-{
-    promotion_add(p, meta->rank == 0, (gt_dtype)meta->dtype);
-}
-
 static gt_dtype promotion_result(const promotion *p)
 {
     bool any = false;
@@ -64,13 +60,20 @@ static void promotion_add_operand(promotion *p, const inference *s, unsigned k)
     static const gt_dtype literal_dtypes[] = {
         [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT32};
     if (s->in[k])
-        promotion_add_meta(p, s->in[k]);
+        promotion_add(p, s->in[k]->rank == 0, (gt_dtype)s->in[k]->dtype);
     else
         promotion_add(p, 2, literal_dtypes[gt__literal(s->ins, k)]);
 }
 
-/* From the promoted dtype of the operands to the dtypes of computation and result, by the row's types column. */
-static gt_err result_dtype(inference *s, gt_dtype promoted)
+gt_dtype gt__infer_promoted(const inference *s, unsigned count)
+{
+    promotion p = {0};
+    for (unsigned k = 0; k < count; k++)
+        promotion_add_operand(&p, s, k);
+    return promotion_result(&p);
+}
+
+gt_err gt__infer_dtype(inference *s, gt_dtype promoted)
 {
     gt_dtype compute = promoted, result = promoted;
     switch ((gt_types)s->row->types) {
@@ -109,26 +112,11 @@ static gt_err result_dtype(inference *s, gt_dtype promoted)
 
 /* ---- helpers ----------------------------------------------------------------------------------------------- */
 
-static void copy_shape(gt_meta *out, const gt_meta *from)
-{
-    out->numel = from->numel;
-    out->rank = from->rank;
-    memcpy(out->shape, from->shape, sizeof out->shape);
-}
-
-static gt_err check_axis(const inference *s, int64_t axis, unsigned rank)
+gt_err gt__infer_check_axis(const inference *s, int64_t axis, unsigned rank)
 {
     if (axis < 0 || axis >= (int64_t)rank)
         return gt__fail(GT_ERR_INDEX, "%s: axis %lld is out of range for a tensor of %u dimensions", s->row->name,
                         (long long)axis, rank);
-    return GT_OK;
-}
-
-static gt_err check_index_dtype(const inference *s, const gt_meta *index)
-{
-    if (gt__dtype_is_float((gt_dtype)index->dtype) || index->dtype == GT_BOOL)
-        return gt__fail(GT_ERR_TYPE, "%s: an index must be an integer tensor, not %s", s->row->name,
-                        gt__dtype_name((gt_dtype)index->dtype));
     return GT_OK;
 }
 
@@ -137,39 +125,12 @@ static gt_err refuse_empty_axis(const inference *s, unsigned axis)
     return gt__fail(GT_ERR_INDEX, "%s: expected reduction dim %u to have non-zero size", s->row->name, axis);
 }
 
-static gt_err shape_from_tail(inference *s)
-{
-    return gt__meta_set(s->out, (gt_dtype)s->ins->dtype, s->ins->rank, s->tail[0].i64);
-}
-
-/* The tail's start, step, count must stay inside `a`. Fills the shape of the slice. */
-static gt_err slice_shape(const inference *s, const gt_meta *a, gt_meta *slice)
-{
-    const int64_t *start = s->tail[0].i64, *step = s->tail[1].i64, *count = s->tail[2].i64;
-    for (unsigned axis = 0; axis < a->rank; axis++) {
-        int64_t size = a->shape[axis], last;
-        if (count[axis] < 0 || start[axis] < 0 || start[axis] > size || step[axis] == 0)
-            goto bad;
-        if (count[axis] == 0)
-            continue;
-        if (__builtin_mul_overflow(step[axis], count[axis] - 1, &last) ||
-            __builtin_add_overflow(last, start[axis], &last) || last < 0 || last >= size || start[axis] >= size)
-            goto bad;
-        continue;
-    bad:
-        return gt__fail(GT_ERR_INDEX, "%s: start %lld, step %lld, count %lld leaves dimension %u of size %lld",
-                        s->row->name, (long long)start[axis], (long long)step[axis], (long long)count[axis], axis,
-                        (long long)size);
-    }
-    return gt__meta_set(slice, (gt_dtype)a->dtype, a->rank, count);
-}
-
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
-static gt_err infer_unary(inference *s)
+gt_err gt__infer_unary(inference *s)
 {
-    copy_shape(s->out, s->in[0]);
-    return result_dtype(s, (gt_dtype)s->in[0]->dtype);
+    gt__infer_copy_shape(s->out, s->in[0]);
+    return gt__infer_dtype(s, (gt_dtype)s->in[0]->dtype);
 }
 
 static gt_err check_integer_power(const inference *s, gt_dtype promoted)
@@ -198,21 +159,18 @@ static gt_err infer_binary(inference *s)
         GT_TRY(check_subtraction(s));
     if (a && b) {
         if (gt__meta_same_shape(a, b))
-            copy_shape(s->out, a);
+            gt__infer_copy_shape(s->out, a);
         else
             GT_TRY(gt__meta_broadcast(a, b, s->out));
         if (a->dtype == b->dtype)
-            return result_dtype(s, (gt_dtype)a->dtype);
+            return gt__infer_dtype(s, (gt_dtype)a->dtype);
     } else if (a || b)
-        copy_shape(s->out, a ? a : b);
+        gt__infer_copy_shape(s->out, a ? a : b);
     else
         return gt__fail(GT_ERR_VALUE, "%s needs a tensor operand", s->row->name);
-    promotion p = {0};
-    promotion_add_operand(&p, s, 0);
-    promotion_add_operand(&p, s, 1);
-    gt_dtype promoted = promotion_result(&p);
+    gt_dtype promoted = gt__infer_promoted(s, 2);
     GT_TRY(check_integer_power(s, promoted));
-    return result_dtype(s, promoted);
+    return gt__infer_dtype(s, promoted);
 }
 
 /* Of where, operand 0 is a condition, which has no part in the dtype. */
@@ -235,8 +193,8 @@ static gt_err infer_ternary(inference *s)
             shape = wider;
         }
     }
-    copy_shape(s->out, &shape);
-    return result_dtype(s, promotion_result(&p));
+    gt__infer_copy_shape(s->out, &shape);
+    return gt__infer_dtype(s, promotion_result(&p));
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------- */
@@ -273,7 +231,7 @@ static gt_err infer_reduce(inference *s)
         for (unsigned axis = 0; axis < a->rank; axis++)
             if ((mask >> axis & 1) && a->shape[axis] == 0)
                 return refuse_empty_axis(s, axis);
-    GT_TRY(result_dtype(s, (gt_dtype)a->dtype));
+    GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
     return reduced_shape(s, a, mask);
 }
 
@@ -284,21 +242,21 @@ static gt_err infer_argreduce(inference *s)
     uint64_t mask = ((uint64_t)1 << a->rank) - 1;
     if (axis != -1) {
         if (!(a->rank == 0 && axis == 0)) /* PyTorch lets a 0-d tensor be reduced over axis 0 */
-            GT_TRY(check_axis(s, axis, a->rank));
+            GT_TRY(gt__infer_check_axis(s, axis, a->rank));
         mask = a->rank ? (uint64_t)1 << axis : 0;
         if (a->rank && a->shape[axis] == 0)
             return refuse_empty_axis(s, (unsigned)axis);
     } else if (a->numel == 0)
         return gt__fail(GT_ERR_INDEX, "%s: an empty tensor has no largest or smallest element", s->row->name);
-    GT_TRY(result_dtype(s, (gt_dtype)a->dtype));
+    GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
     return reduced_shape(s, a, mask);
 }
 
 static gt_err infer_scan(inference *s)
 {
     if (s->in[0]->rank || s->ins->imm[0].i != 0)
-        GT_TRY(check_axis(s, s->ins->imm[0].i, s->in[0]->rank));
-    return infer_unary(s);
+        GT_TRY(gt__infer_check_axis(s, s->ins->imm[0].i, s->in[0]->rank));
+    return gt__infer_unary(s);
 }
 
 static gt_err infer_softmax_backward(inference *s)
@@ -345,7 +303,7 @@ static gt_err infer_matmul(inference *s)
         shape[rank++] = a->shape[a->rank - 2];
     if (b->rank > 1)
         shape[rank++] = b->shape[b->rank - 1];
-    GT_TRY(result_dtype(s, (gt_dtype)a->dtype));
+    GT_TRY(gt__infer_dtype(s, (gt_dtype)a->dtype));
     return gt__meta_set(s->out, (gt_dtype)s->out->dtype, rank, shape);
 }
 
@@ -371,7 +329,7 @@ static gt_err infer_layer_norm(inference *s)
     bool forward = s->ins->op == GT_OP_layer_norm;
     const gt_meta *x = forward ? s->in[0] : s->in[1];
     int64_t first = s->ins->imm[0].i;
-    GT_TRY(check_axis(s, first, x->rank));
+    GT_TRY(gt__infer_check_axis(s, first, x->rank));
     if (!gt__dtype_is_float((gt_dtype)x->dtype))
         return gt__fail(GT_ERR_TYPE, "%s needs a floating dtype, not %s", s->row->name,
                         gt__dtype_name((gt_dtype)x->dtype));
@@ -392,12 +350,10 @@ static gt_err infer_linalg(inference *s)
     return gt__infer_linalg(s->ins, s->in, s->out);
 }
 
-#include "core/op_infer_move.h" /* views, movement, indexing, creation */
-
 /* ------------------------------------------------------------------------------------------------------------ */
 
 static gt_err (*const infer_form[])(inference *) = {
-    [GT_FORM_UNARY] = infer_unary,
+    [GT_FORM_UNARY] = gt__infer_unary,
     [GT_FORM_BINARY] = infer_binary,
     [GT_FORM_TERNARY] = infer_ternary,
     [GT_FORM_REDUCE] = infer_reduce,
@@ -416,31 +372,31 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_RESAMPLE] = gt__infer_resample,
     [GT_FORM_MATRIX] = infer_linalg,
     [GT_FORM_SOLVE] = infer_linalg,
-    [GT_FORM_RESHAPE] = infer_reshape,
-    [GT_FORM_PERMUTE] = infer_permute,
-    [GT_FORM_EXPAND] = infer_expand,
-    [GT_FORM_SLICE] = infer_slice,
-    [GT_FORM_DIAGONAL] = infer_diagonal,
-    [GT_FORM_UNFOLD] = infer_unfold,
-    [GT_FORM_CAST] = infer_cast,
-    [GT_FORM_COPY] = infer_copy,
-    [GT_FORM_CAT] = infer_cat,
-    [GT_FORM_TRIANGLE] = infer_triangle,
-    [GT_FORM_TAKE] = infer_take,
-    [GT_FORM_GATHER] = infer_gather,
-    [GT_FORM_SCATTER] = infer_scatter,
-    [GT_FORM_ASSIGN] = infer_assign,
-    [GT_FORM_WRAP_INDEX] = infer_wrap_index,
-    [GT_FORM_MASK_INDEX] = infer_mask_index,
-    [GT_FORM_ARGSORT] = infer_argsort,
-    [GT_FORM_TOPK] = infer_topk,
-    [GT_FORM_SAMPLE] = infer_sample,
-    [GT_FORM_SEARCH] = infer_search,
-    [GT_FORM_FULL] = shape_from_tail,
-    [GT_FORM_ARANGE] = infer_arange,
-    [GT_FORM_EYE] = infer_eye,
-    [GT_FORM_RANDOM] = infer_random,
-    [GT_FORM_UPLOAD] = infer_upload,
+    [GT_FORM_RESHAPE] = gt__infer_reshape,
+    [GT_FORM_PERMUTE] = gt__infer_permute,
+    [GT_FORM_EXPAND] = gt__infer_expand,
+    [GT_FORM_SLICE] = gt__infer_slice,
+    [GT_FORM_DIAGONAL] = gt__infer_diagonal,
+    [GT_FORM_UNFOLD] = gt__infer_unfold,
+    [GT_FORM_CAST] = gt__infer_cast,
+    [GT_FORM_COPY] = gt__infer_copy,
+    [GT_FORM_CAT] = gt__infer_cat,
+    [GT_FORM_TRIANGLE] = gt__infer_triangle,
+    [GT_FORM_TAKE] = gt__infer_take,
+    [GT_FORM_GATHER] = gt__infer_gather,
+    [GT_FORM_SCATTER] = gt__infer_scatter,
+    [GT_FORM_ASSIGN] = gt__infer_assign,
+    [GT_FORM_WRAP_INDEX] = gt__infer_wrap_index,
+    [GT_FORM_MASK_INDEX] = gt__infer_mask_index,
+    [GT_FORM_ARGSORT] = infer_scan,
+    [GT_FORM_TOPK] = gt__infer_topk,
+    [GT_FORM_SAMPLE] = gt__infer_sample,
+    [GT_FORM_SEARCH] = gt__infer_search,
+    [GT_FORM_FULL] = gt__infer_full,
+    [GT_FORM_ARANGE] = gt__infer_arange,
+    [GT_FORM_EYE] = gt__infer_eye,
+    [GT_FORM_RANDOM] = gt__infer_random,
+    [GT_FORM_UPLOAD] = gt__infer_upload,
     [GT_FORM_CONTROL] = NULL,
 };
 

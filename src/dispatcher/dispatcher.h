@@ -14,6 +14,7 @@
 #include "dispatcher/modifier.h"
 #include "dispatcher/observe/observe.h"
 #include "core/report.h"
+#include "core/slot_queue.h"
 
 typedef struct gt_dispatcher gt_dispatcher;
 
@@ -76,9 +77,8 @@ typedef struct gt_dispatch_worker {
     uint32_t *free_slots, free_count, free_capacity, next_slot; /* slot numbers to hand out; 0 is never one */
     gt_pending *pending;                                        /* ring */
     uint32_t pending_first, pending_count, pending_capacity;
-    gt_slot *outbox;                                    /* records that its link had no room for, in order */
-    size_t outbox_first, outbox_count, outbox_capacity; /* slots: sent already, in all, room for */
-    bool into_outbox;                                   /* where the last reserve was */
+    gt_slot_queue outbox; /* records that its link had no room for */
+    bool into_outbox;     /* where the last reserve was */
     uint32_t parked[GT_PARKED_SLOTS], parked_count,
         parked_next;      /* ring of slots that are free but not used again yet */
     gt_instruction frees; /* slots to be freed in one record */
@@ -132,9 +132,8 @@ struct gt_session {
     gt_relay *relays;
     bool orphans;           /* among them */
     gt_download *downloads; /* in the order asked for; the first gets its parts */
-    gt_slot *overflow;      /* answers the client has not made room for yet */
-    size_t overflow_first, overflow_count, overflow_capacity; /* slots: sent already, in all, room for */
-    uint32_t last_scope;                                      /* told of in the log; and whether for gradients */
+    gt_slot_queue overflow; /* answers the client has not made room for yet */
+    uint32_t last_scope;    /* told of in the log; and whether for gradients */
     bool last_backward;
     char **sites; /* places in the client's code, by number minus one */
     uint32_t site_count;

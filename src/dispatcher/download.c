@@ -20,11 +20,6 @@ enum {
     PART_SLOTS = GT_DOWNLOAD_PART / (int)sizeof(gt_slot),
 };
 
-static size_t unsent_slots(const gt_session *session)
-{
-    return session->overflow_count - session->overflow_first;
-}
-
 gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t ticket)
 {
     gt_dispatch_worker *worker = session->home;
@@ -106,7 +101,8 @@ static void drop_first(gt_session *session)
 void gt__download_continue(gt_session *session)
 {
     gt_download *download;
-    while ((download = session->downloads) && !download->under_way && unsent_slots(session) <= PART_SLOTS) {
+    while ((download = session->downloads) && !download->under_way &&
+           gt__slot_queue_slots(&session->overflow) <= PART_SLOTS) {
         gt_err err = GT_OK;
         if (!ask_for_part(session, download, &err)) {
             gt__worker_wait_for_room(session->home);

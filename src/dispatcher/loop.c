@@ -348,7 +348,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         free(dispatcher->workers[index]->free_slots);
         free(dispatcher->workers[index]->pending);
-        free(dispatcher->workers[index]->outbox);
+        gt__slot_queue_free(&dispatcher->workers[index]->outbox);
         free(dispatcher->workers[index]);
     }
     free(dispatcher->workers);

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "core/record.h"
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/spread/spread.h"
 
@@ -27,38 +28,28 @@ typedef struct operands {
     uint32_t reason; /* why */
 } operands;
 
-static gt_err find_operand(gt_session *session, const gt_instruction *ins, uint64_t *id, const gt_meta **meta,
-                           operands *o)
-{
-    const gt_handle *handle = gt__handles_find(&session->handles, *id);
-    if (!handle || *id == ins->result)
-        return gt__session_unknown(ins, *id);
-    *meta = &handle->meta;
-    if (handle->worker == GT_NO_WORKER) {
-        o->lost = true;
-        o->reason = handle->slot;
-    }
-    *id = handle->slot;
-    return GT_OK;
-}
-
 /* Replace the ids in `out` (a copy of the record, in the worker's link) by slots. */
 static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot *out, operands *o)
 {
     const gt_instruction *ins = &record->ins;
+    gt_operands from = gt__record_operands(ins, record + 1);
+    uint64_t *slots = gt__record_operands(&out->ins, out + 1).id;
     o->lost = false;
     o->reason = 0;
-    if (ins->op == GT_OP_cat) {
-        for (int64_t k = 0; k < ins->imm[1].i; k++)
-            GT_TRY(find_operand(session, ins, &out[1 + k / 8].u64[k % 8], &o->meta[k], o));
-        return GT_OK;
+    for (unsigned k = 0; k < from.count; k++) {
+        o->meta[k] = NULL;
+        if (!gt__operand_is_tensor(&from, k))
+            continue;
+        const gt_handle *handle = gt__handles_find(&session->handles, from.id[k]);
+        if (!handle || from.id[k] == ins->result)
+            return gt__session_unknown(ins, from.id[k]);
+        o->meta[k] = &handle->meta;
+        if (handle->worker == GT_NO_WORKER) {
+            o->lost = true;
+            o->reason = handle->slot;
+        }
+        slots[k] = handle->slot;
     }
-    unsigned count = gt__op_operands((gt_opcode)ins->op);
-    for (unsigned k = 0; k < count; k++)
-        if (gt__literal(ins, k) != GT_LITERAL_NONE)
-            o->meta[k] = NULL;
-        else
-            GT_TRY(find_operand(session, ins, &out->ins.operand[k], &o->meta[k], o));
     return GT_OK;
 }
 
@@ -151,8 +142,8 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
         gt__session_unused(session, ins->imm[1].u);
     uint32_t consumed = 0;
     bool sent = handle->worker != GT_NO_WORKER;
-    if (ins->flags & GT_FLAG_CONSUMES)
-        drop_tensor(session, ins->operand[0], &consumed);
+    if (gt__record_consumed(ins))
+        drop_tensor(session, gt__record_consumed(ins), &consumed);
     if (consumed && !sent) { /* the worker does not hear of it from the record: its slot is free already */
         out->ins = (gt_instruction){.op = GT_OP_free, .result = consumed};
         gt__worker_commit(worker, 1);
@@ -167,15 +158,13 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     gt_dispatch_worker *worker = session->home;
     gt_slot *out = room_at_home(session, 1);
     *out = *record;
-    uint64_t *const ids[] = {&out->ins.result,     &out->ins.operand[0], &out->ins.operand[1],
-                             &out->ins.operand[2], &out->ins.imm[0].u,   &out->ins.imm[1].u};
-    uint64_t any = 0, unknown = 0;
-    for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++) {
-        uint64_t id = *ids[k];
+    const uint64_t *ids = gt__free_ids(&record->ins);
+    uint64_t *slots = gt__free_ids(&out->ins), any = 0, unknown = 0;
+    for (unsigned k = 0; k < GT_FREE_IDS; k++) {
         uint32_t slot = 0;
-        if (id && !drop_tensor(session, id, &slot))
-            unknown = id; /* the worker still hears of the others: their slots are free already */
-        *ids[k] = slot;
+        if (ids[k] && !drop_tensor(session, ids[k], &slot))
+            unknown = ids[k]; /* the worker still hears of the others: their slots are free already */
+        slots[k] = slot;
         any |= slot;
     }
     if (worker && any)

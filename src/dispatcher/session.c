@@ -21,58 +21,31 @@ enum {
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-static bool overflow_append(gt_session *session, const gt_slot *record, unsigned length)
-{
-    if (session->overflow_first >
-        session->overflow_count / 2) { /* rarely, so that answers are moved once or twice */
-        session->overflow_count -= session->overflow_first;
-        memmove(session->overflow, session->overflow + session->overflow_first,
-                session->overflow_count * sizeof *session->overflow);
-        session->overflow_first = 0;
-    }
-    if (session->overflow_count + length > session->overflow_capacity) {
-        size_t capacity = session->overflow_capacity ? session->overflow_capacity * 2 : 1024;
-        while (capacity < session->overflow_count + length)
-            capacity *= 2;
-        gt_slot *overflow =
-            capacity > MAX_OVERFLOW ? NULL : realloc(session->overflow, capacity * sizeof *overflow);
-        if (!overflow)
-            return false;
-        session->overflow = overflow;
-        session->overflow_capacity = capacity;
-    }
-    memcpy(session->overflow + session->overflow_count, record, length * sizeof *record);
-    session->overflow_count += length;
-    return true;
-}
-
 static bool flush_overflow(gt_session *session)
 {
-    size_t done = session->overflow_first;
-    while (done < session->overflow_count) {
-        unsigned length = 1u + session->overflow[done].ins.tail;
+    const gt_slot *record;
+    bool progress = false;
+    while ((record = gt__slot_queue_first(&session->overflow))) {
+        unsigned length = 1u + record->ins.tail;
         gt_slot *out = gt__link_reserve(session->link, length);
         if (!out)
             break;
-        memcpy(out, session->overflow + done, length * sizeof *out);
+        memcpy(out, record, length * sizeof *out);
         gt__link_commit(session->link, length);
-        done += length;
+        gt__slot_queue_pop(&session->overflow);
+        progress = true;
     }
-    bool progress = done > session->overflow_first;
-    session->overflow_first = done;
-    if (done == session->overflow_count)
-        session->overflow_first = session->overflow_count = 0;
     return progress;
 }
 
 void gt__session_answer(gt_session *session, const gt_slot *record)
 {
     unsigned length = 1u + record->ins.tail;
-    gt_slot *out = session->overflow_count ? NULL : gt__link_reserve(session->link, length);
+    gt_slot *out = gt__slot_queue_empty(&session->overflow) ? gt__link_reserve(session->link, length) : NULL;
     if (out) {
         memcpy(out, record, length * sizeof *out);
         gt__link_commit(session->link, length);
-    } else if (!session->link->dead && !overflow_append(session, record, length))
+    } else if (!session->link->dead && !gt__slot_queue_append(&session->overflow, record))
         gt__link_kill(session->link, "the client does not read its answers");
     session->peer->active = true;
 }
@@ -420,7 +393,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
     gt_dispatcher *dispatcher = session->dispatcher;
     size_t available, left = budget;
     const gt_slot *slots = NULL;
-    if (session->overflow_count && flush_overflow(session)) {
+    if (!gt__slot_queue_empty(&session->overflow) && flush_overflow(session)) {
         *progress = true;
         gt__download_continue(session);
     }
@@ -437,7 +410,7 @@ gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress)
             run = run < flush_at ? run : flush_at;
         }
         /* What may become several records, or has to wait behind some, is looked at one by one. */
-        bool plain = !session->spreading && !(session->home && session->home->outbox_count);
+        bool plain = !session->spreading && !(session->home && !gt__slot_queue_empty(&session->home->outbox));
         if (plain)
             GT_TRY(serve_run(session, slots, run, &done));
         session->instructions += done;
@@ -561,6 +534,7 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     session->peer = peer;
     session->link = peer->link;
     session->number = peer->dispatcher->next_session++;
+    session->overflow.most = MAX_OVERFLOW;
     snprintf(session->name, sizeof session->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(session->lost, sizeof session->lost, "no worker is there");
     gt_err err = gt__handles_init(&session->handles);
@@ -580,23 +554,17 @@ gt_err gt__session_new(gt_peer *peer, const gt_slot *hello)
     return GT_OK;
 }
 
-/* Free every tensor of the session on its worker, six to a record. */
+/* Free every tensor of the session on its worker. */
 static void free_tensors(gt_session *session)
 {
     gt_dispatch_worker *worker = session->home;
     uint32_t cursor = 0;
-    gt_handle *handle = worker ? gt__handles_next(&session->handles, &cursor) : NULL;
-    while (handle) {
-        gt_instruction ins = {.op = GT_OP_free};
-        uint64_t *const ids[] = {&ins.result,     &ins.operand[0], &ins.operand[1],
-                                 &ins.operand[2], &ins.imm[0].u,   &ins.imm[1].u};
-        for (size_t k = 0; k < sizeof ids / sizeof ids[0] && handle;) {
-            if (handle->worker == worker->index)
-                *ids[k++] = handle->slot;
-            handle = gt__handles_next(&session->handles, &cursor);
-        }
-        gt__worker_tell(worker, &ins);
-    }
+    const gt_handle *handle;
+    while (worker && (handle = gt__handles_next(&session->handles, &cursor)))
+        if (handle->worker == worker->index)
+            gt__worker_free_tensor(worker, handle->slot);
+    if (worker)
+        gt__worker_flush_frees(worker);
 }
 
 void gt__session_free(gt_session *session, const char *reason)
@@ -626,6 +594,6 @@ void gt__session_free(gt_session *session, const char *reason)
     for (uint32_t k = 0; k < session->reason_count; k++)
         free(session->reasons[k]);
     free(session->reasons);
-    free(session->overflow);
+    gt__slot_queue_free(&session->overflow);
     free(session);
 }

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
 #include "core/log.h"
+#include "core/record.h"
+#include "dispatcher/dispatcher.h"
 
 /* ---- slots ------------------------------------------------------------------------------------------------- */
 
@@ -32,38 +33,16 @@ void gt__worker_wait_for_room(gt_dispatch_worker *worker)
     worker->peer->active = true; /* so that its link is armed for room before we sleep */
 }
 
-/* Room at the end of the outbox; NULL: out of memory. */
-static gt_slot *outbox_reserve(gt_dispatch_worker *worker, unsigned slots)
-{
-    if (worker->outbox_first > worker->outbox_count / 2) { /* rarely, so that each is moved once or twice */
-        worker->outbox_count -= worker->outbox_first;
-        memmove(worker->outbox, worker->outbox + worker->outbox_first,
-                worker->outbox_count * sizeof *worker->outbox);
-        worker->outbox_first = 0;
-    }
-    if (worker->outbox_count + slots > worker->outbox_capacity) {
-        size_t capacity = worker->outbox_capacity ? worker->outbox_capacity : 64;
-        while (capacity < worker->outbox_count + slots)
-            capacity *= 2;
-        gt_slot *outbox = realloc(worker->outbox, capacity * sizeof *outbox);
-        if (!outbox)
-            return NULL;
-        worker->outbox = outbox;
-        worker->outbox_capacity = capacity;
-    }
-    return worker->outbox + worker->outbox_count;
-}
-
 gt_slot *gt__worker_room(gt_dispatch_worker *worker, unsigned slots)
 {
-    return worker->outbox_count ? NULL : gt__link_reserve(worker->link, slots);
+    return gt__slot_queue_empty(&worker->outbox) ? gt__link_reserve(worker->link, slots) : NULL;
 }
 
 gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots)
 {
     gt_slot *out = gt__worker_room(worker, slots);
     worker->into_outbox = !out;
-    return out ? out : outbox_reserve(worker, slots);
+    return out ? out : gt__slot_queue_reserve(&worker->outbox, slots);
 }
 
 void gt__worker_put(gt_dispatch_worker *worker, unsigned slots)
@@ -72,7 +51,7 @@ void gt__worker_put(gt_dispatch_worker *worker, unsigned slots)
         gt__worker_commit(worker, slots);
         return;
     }
-    worker->outbox_count += slots;
+    gt__slot_queue_commit(&worker->outbox, slots);
     gt__worker_wait_for_room(worker);
 }
 
@@ -91,9 +70,8 @@ static void park(gt_dispatch_worker *worker, uint32_t slot)
 /* The slots of a free that is in the link can be handed out again: whoever gets one comes later in the stream. */
 static void slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins)
 {
-    const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
-                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
-    for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++)
+    const uint64_t *slots = gt__free_ids(ins);
+    for (unsigned k = 0; k < GT_FREE_IDS; k++)
         if (slots[k])
             park(worker, (uint32_t)slots[k]);
 }
@@ -111,11 +89,7 @@ void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
 
 void gt__worker_free_tensor(gt_dispatch_worker *worker, uint32_t slot)
 {
-    gt_instruction *ins = &worker->frees;
-    uint64_t *const ids[] = {&ins->result,     &ins->operand[0], &ins->operand[1],
-                             &ins->operand[2], &ins->imm[0].u,   &ins->imm[1].u};
-    *ids[worker->free_waiting++] = slot;
-    if (worker->free_waiting == sizeof ids / sizeof ids[0])
+    if (gt__free_append(&worker->frees, &worker->free_waiting, slot))
         gt__worker_flush_frees(worker);
 }
 
@@ -123,34 +97,29 @@ void gt__worker_flush_frees(gt_dispatch_worker *worker)
 {
     if (!worker->free_waiting)
         return;
-    worker->frees.op = GT_OP_free;
     gt__worker_tell(worker, &worker->frees);
-    worker->frees = (gt_instruction){0};
     worker->free_waiting = 0;
 }
 
 bool gt__worker_catch_up(gt_dispatch_worker *worker)
 {
-    size_t before = worker->outbox_first;
-    while (worker->outbox_first < worker->outbox_count) {
-        const gt_slot *record = &worker->outbox[worker->outbox_first];
+    bool progress = false;
+    const gt_slot *record;
+    while ((record = gt__slot_queue_first(&worker->outbox))) {
         unsigned length = 1u + record->ins.tail;
         gt_slot *out = gt__link_reserve(worker->link, length);
-        if (!out)
-            break;
+        if (!out) {
+            gt__worker_wait_for_room(worker);
+            return progress;
+        }
         memcpy(out, record, length * sizeof *out);
         gt__worker_commit(worker, length);
         if (record->ins.op == GT_OP_free)
             slots_are_free(worker, &record->ins);
-        worker->outbox_first += length;
+        gt__slot_queue_pop(&worker->outbox);
+        progress = true;
     }
-    bool progress = worker->outbox_first > before;
     worker->behind = false;
-    if (worker->outbox_first < worker->outbox_count) {
-        gt__worker_wait_for_room(worker);
-        return progress;
-    }
-    worker->outbox_first = worker->outbox_count = 0;
     for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next)
         if (peer->session && peer->session->home == worker)
             gt__download_continue(peer->session);
@@ -379,8 +348,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
             gt__session_lose_worker(peer->session, worker, text);
     worker->free_count = worker->next_slot = worker->parked_count = worker->parked_next = 0;
     memset(worker->parked, 0, sizeof worker->parked);
-    worker->outbox_first = worker->outbox_count = 0;
-    worker->frees = (gt_instruction){0};
+    gt__slot_queue_clear(&worker->outbox);
     worker->free_waiting = 0;
     worker->behind = false;
 }

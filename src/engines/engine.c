@@ -1,9 +1,10 @@
-/* engine.c: the list of engines. A new engine is one line here. */
+/* engine.c: the list of engines. A new engine is one line here, or a plug-in (plugin.h). */
 #include "engines/engine.h"
 
 #include <string.h>
 
 #include "core/log.h"
+#include "engines/loader.h"
 
 static const gt_engine_ops *const engines[] = {
     &gt__engine_cpu,
@@ -19,6 +20,16 @@ static const struct {
     {.alias = "numpy", .name = "reference"},
 };
 
+static gt_err fail_unknown(const char *name)
+{
+    char plugins[256], folders[512];
+    gt__plugin_names(plugins, sizeof plugins);
+    return gt__fail(GT_ERR_VALUE,
+                    "unknown backend '%s'; there are cpu, reference%s%s (gt-engine-%s.so is not in %s)", name,
+                    *plugins ? ", null, and plug-ins " : " and null", plugins, name,
+                    gt__plugin_folders(folders, sizeof folders));
+}
+
 gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
 {
     if (!name || !*name)
@@ -33,5 +44,9 @@ gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
             *ops = engines[k];
             return GT_OK;
         }
-    return gt__fail(GT_ERR_VALUE, "unknown backend '%s'; there are cpu, reference and null", name);
+    if (!gt__plugin_name_valid(name))
+        return gt__fail(GT_ERR_VALUE, "'%.*s' is not the name of a backend: it takes letters, digits, - and _",
+                        (int)strcspn(name, "\r\n"), name);
+    GT_TRY(gt__plugin_find(name, ops));
+    return *ops ? GT_OK : fail_unknown(name);
 }

@@ -4,22 +4,40 @@
  * The worker owns tensors, views, poison and the pool; an engine owns raw memory and arithmetic. The worker checks
  * and infers before it calls: an engine never sees a bad shape, and its output is always allocated, contiguous and
  * distinct from its inputs (except ops marked GT_FLAG_CONSUMES, where out may be in[0] itself).
- * One engine, one file (or folder), one symbol: engines/cpu, engines/reference.c.
+ *
+ * An engine is one queue. It may be asynchronous: run, write and read then return a token before the work is done,
+ * and `completed` reports tokens in the order in which they were given. Work takes effect in that order, too: memory
+ * that is released, or reused, may still be used by work that was queued before. The addresses an engine hands out
+ * need not be readable by the host; nothing outside the engine touches them unless `host_memory` says so.
+ *
+ * One engine, one folder, one symbol: engines/cpu, engines/reference. An engine may also be a plug-in: plugin.h.
  */
 #ifndef GT_ENGINES_ENGINE_H
 #define GT_ENGINES_ENGINE_H
 
 #include "core/instruction.h"
 
+/* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
+enum { GT_ENGINE_VERSION = 2 };
+
+/* Work that an engine has accepted. Tokens grow. 0: the work is done. */
+typedef uint64_t gt_token;
+
 /* A strided window on an engine's memory. Strides are in elements and may be 0 (broadcast) or negative. */
 typedef struct gt_view {
-    void *data;      /* of element (0,...,0) */
+    void *data;      /* of element (0,...,0); NULL for a literal */
     bool contiguous; /* row-major, no gaps */
     gt_meta meta;
     int64_t stride[GT_MAX_RANK];
 } gt_view;
 
-/* One computing instruction, resolved. Literals appear as 0-d views of bool, int64 or float64. */
+/*
+ * One computing instruction, resolved. Everything here is borrowed until `run` returns: an asynchronous engine
+ * copies what it needs later.
+ *
+ * A literal operand is a number that the instruction itself carries: its bit is set in `literals`, the number is in
+ * value[k], and in[k] is a 0-d view of dtype bool, int64 or float64 without data.
+ */
 typedef struct gt_call {
     gt_opcode op;
     gt_dtype compute;          /* elementwise: convert inputs to this, compute, convert to out's dtype */
@@ -28,9 +46,24 @@ typedef struct gt_call {
     unsigned operands;
     const gt_view *const *in;
     const gt_view *out;
+    uint8_t literals;
+    bool timed; /* asynchronous engines: report this call by a completion of its own, with its times */
+    gt_imm value[GT_MAX_OPERANDS];
 } gt_call;
 
+/* What an asynchronous engine tells of its work. Failures and timed calls have completions of their own; the rest may
+ * be reported many at a time, by the last of them. */
+typedef struct gt_completion {
+    gt_token token;            /* it and everything before it is done */
+    gt_err err;                /* of `token` itself: its result does not exist */
+    const char *text;          /* err: why; valid until the next call of `completed` */
+    unsigned step;             /* err of a program: the step that failed */
+    uint64_t start_ns, end_ns; /* of `token` itself, CLOCK_MONOTONIC; 0: not measured */
+} gt_completion;
+
 typedef struct gt_engine gt_engine;
+typedef struct gt_plan gt_plan;       /* plan.h */
+typedef struct gt_program gt_program; /* what an engine made of a plan; its own */
 
 typedef struct gt_engine_options {
     int threads; /* 0: decide from GT_NUM_THREADS, OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, then the cores */
@@ -38,15 +71,32 @@ typedef struct gt_engine_options {
 
 typedef struct gt_engine_ops {
     const char *name;
-    bool host_memory; /* views are ordinary host memory: shared segments may be used in place */
+    bool host_memory;  /* the host may read what is complete, and segments of shared memory may be used in place */
+    bool asynchronous; /* tokens may be other than 0; `completed` is there */
     gt_err (*open)(const gt_engine_options *options, gt_engine **engine);
-    void (*close)(gt_engine *engine);
+    void (*close)(gt_engine *engine); /* waits for queued work */
+    /* Bytes that tensors may take from now on, where so many workers share the device's memory, this one included. */
+    uint64_t (*memory_limit)(gt_engine *engine, unsigned sharers);
     void *(*alloc)(gt_engine *engine, size_t bytes); /* 64-byte aligned; NULL when there is none */
     void (*release)(gt_engine *engine, void *memory, size_t bytes);
-    gt_err (*write)(gt_engine *engine, void *to, const void *host, size_t bytes);
-    gt_err (*read)(gt_engine *engine, const void *from, void *host, size_t bytes);
-    gt_err (*run)(gt_engine *engine, const gt_call *call);
-    gt_err (*sync)(gt_engine *engine);
+    /* *token is 0 before each of these. An error: nothing was queued. The host's memory stays as it is (write), or is
+     * not looked at (read), until the token is completed. */
+    gt_err (*write)(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token);
+    gt_err (*read)(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token);
+    gt_err (*run)(gt_engine *engine, const gt_call *call, gt_token *token);
+    /* Asynchronous engines: the next completion; `wait`: not before there is one. False: there is none (`wait`:
+     * nothing is queued). */
+    bool (*completed)(gt_engine *engine, bool wait, gt_completion *completion);
+
+    /* Optional. No more work comes for now: start what was held back to be started together. */
+    void (*flush)(gt_engine *engine);
+    /* Optional, together: a planned sequence as one. compile answers GT_ERR_UNSUPPORTED to decline. buffer[] has the
+     * address of each of the plan's buffers. A failure is that of the first step that failed: *step says which, or,
+     * when it comes later, the completion. */
+    gt_err (*compile)(gt_engine *engine, const gt_plan *plan, gt_program **program);
+    gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, unsigned *step,
+                          gt_token *token);
+    void (*free_program)(gt_engine *engine, gt_program *program);
 } gt_engine_ops;
 
 struct gt_engine {
@@ -57,7 +107,39 @@ extern const gt_engine_ops gt__engine_cpu;
 extern const gt_engine_ops gt__engine_reference;
 extern const gt_engine_ops gt__engine_null;
 
-/* "cpu", "reference", "null"; NULL or "" means the default. Unknown names fail with the list of known ones. */
+/* "cpu", "reference", "null", or the name of a plug-in; NULL or "" means the default. Unknown names fail with the
+ * list of known ones. */
 gt_err gt__engine_find(const char *name, const gt_engine_ops **ops);
+
+/* ---- for engines on host memory --------------------------------------------------------------------------- */
+
+/* Room for gt__call_on_host. */
+typedef struct gt_host_call {
+    gt_call call;
+    const gt_view *in[GT_MAX_OPERANDS];
+    gt_view literal[GT_MAX_OPERANDS];
+} gt_host_call;
+
+/* The same call with literals that look like any other operand: views on their values in `room`. */
+static inline const gt_call *gt__call_on_host(const gt_call *call, gt_host_call *room)
+{
+    if (!call->literals)
+        return call;
+    room->call = *call;
+    for (unsigned k = 0; k < call->operands; k++) {
+        room->in[k] = call->in[k];
+        if (!(call->literals >> k & 1))
+            continue;
+        gt_view *literal = &room->literal[k];
+        literal->data = &room->call.value[k];
+        literal->contiguous = true;
+        literal->meta.numel = 1;
+        literal->meta.rank = 0;
+        literal->meta.dtype = call->in[k]->meta.dtype;
+        room->in[k] = literal;
+    }
+    room->call.in = room->in;
+    return &room->call;
+}
 
 #endif

@@ -18,7 +18,7 @@ static uint64_t control_group_limit(void)
     return limit;
 }
 
-uint64_t gt__memory_limit(void)
+uint64_t gt__memory_limit(unsigned sharers)
 {
     uint64_t limit = (uint64_t)gt__setting(GT_SETTING_WORKER_MEMORY);
     if (limit)
@@ -27,5 +27,5 @@ uint64_t gt__memory_limit(void)
     uint64_t group = control_group_limit();
     if (group && group < machine)
         machine = group;
-    return machine / 10 * 9;
+    return machine / 10 * 9 / (sharers > 1 ? sharers : 1);
 }

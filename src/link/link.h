@@ -110,9 +110,11 @@ static inline const gt_slot *gt__link_peek(gt_link *link, size_t *available)
     return link->read_next;
 }
 
+/* Never past the window: a link that was killed since the peek has an empty one, and stays without anything to read. */
 static inline void gt__link_consume(gt_link *link, size_t slots)
 {
-    link->read_next += slots;
+    size_t left = (size_t)(link->read_end - link->read_next);
+    link->read_next += slots < left ? slots : left;
     /* The lines come from another core's cache: ask for them a few records ahead. */
     __builtin_prefetch(link->read_next + 8);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/host_memory.h"
+#include "worker/worker.h"
 
 enum { MAX_SLOTS = 1 << 26 };
 
@@ -90,15 +90,30 @@ gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **
     return GT_OK;
 }
 
+/* The client may write to its segment again. */
+static void give_segment_back(gt_store *store, gt_buffer *buffer)
+{
+    gt__segment_done(buffer->segment);
+    gt__segment_release(buffer->segment);
+    store->adopted--;
+    header_free(store, buffer);
+}
+
+static void segment_unused(gt_worker *worker, void *object, const gt_completion *done)
+{
+    (void)done;
+    give_segment_back(worker->store, object);
+}
+
 void gt__buffer_release(gt_store *store, gt_buffer *buffer)
 {
     if (--buffer->references)
         return;
     if (buffer->segment) {
-        gt__segment_done(buffer->segment);
-        gt__segment_release(buffer->segment);
-        store->adopted--;
-        header_free(store, buffer);
+        if (store->worker) /* work that is queued may read it */
+            gt__late_when(store->worker, store->worker->late.last, segment_unused, buffer);
+        else
+            give_segment_back(store, buffer);
         return;
     }
     store->bytes_used -= buffer->bytes;
@@ -150,7 +165,7 @@ gt_err gt__store_new(gt_engine *engine, gt_store **out)
     if (!store)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     store->engine = engine;
-    store->limit = gt__memory_limit();
+    store->limit = engine->ops->memory_limit(engine, 1);
     *out = store;
     return GT_OK;
 }
@@ -189,9 +204,37 @@ bool gt__store_grow(gt_store *store, uint64_t slot)
     return true;
 }
 
+static void drop_flight(gt_store *store, gt_entry *entry)
+{
+    if (entry->flight)
+        gt__flight_release(&store->worker->late, entry->flight);
+    entry->flight = NULL;
+}
+
+void gt__store_set_late(gt_store *store, gt_worker *worker)
+{
+    store->worker = worker;
+}
+
+void gt__store_settle_fully(gt_store *store, gt_entry *entry)
+{
+    gt_poison *poison = entry->flight->poison;
+    if (poison)
+        poison->references++;
+    drop_flight(store, entry);
+    entry->state = GT_ENTRY_TENSOR;
+    if (poison) {
+        gt__buffer_release(store, entry->buffer);
+        entry->poison = poison;
+        entry->state = GT_ENTRY_POISON;
+    }
+}
+
 void gt__store_clear_fully(gt_store *store, gt_entry *entry)
 {
-    if (entry->state == GT_ENTRY_TENSOR || entry->state == GT_ENTRY_FILLING)
+    if (entry->state == GT_ENTRY_LATE || entry->state == GT_ENTRY_FILLING)
+        drop_flight(store, entry);
+    if (gt__entry_is_tensor(entry) || entry->state == GT_ENTRY_FILLING)
         gt__buffer_release(store, entry->buffer);
     else if (entry->state == GT_ENTRY_POISON)
         gt__poison_release(entry->poison);

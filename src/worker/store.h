@@ -8,8 +8,9 @@
 #define GT_WORKER_STORE_H
 
 #include "engines/engine.h"
-#include "worker/origin.h"
 #include "link/segment.h"
+#include "worker/late.h"
+#include "worker/origin.h"
 
 /* Memory shared by the views on it. Comes from the pool, or is a client's segment used in place. */
 typedef struct gt_buffer {
@@ -22,27 +23,34 @@ typedef struct gt_buffer {
 } gt_buffer;
 
 /* Why a tensor does not exist. Shared by everything computed from it. */
-typedef struct gt_poison {
+struct gt_poison {
     uint32_t references;
     gt_err err;
     gt_origin origin;
     char text[];
-} gt_poison;
+};
 
 typedef enum gt_entry_state {
     GT_ENTRY_EMPTY = 0,
     GT_ENTRY_TENSOR,
     GT_ENTRY_POISON,
-    GT_ENTRY_FILLING, /* an upload of which pieces are still to come: nobody may read what the memory held before */
+    GT_ENTRY_FILLING, /* an upload of which pieces are still to come: what the memory held before must not be read */
+    GT_ENTRY_LATE,    /* a tensor that the engine still works on: late.h */
 } gt_entry_state;
 
 typedef struct gt_entry {
     gt_entry_state state;
     gt_view view;
     gt_buffer *buffer;
-    gt_poison *poison;
+    union {
+        gt_poison *poison; /* GT_ENTRY_POISON */
+        gt_flight
+            *flight; /* GT_ENTRY_LATE, and GT_ENTRY_FILLING while a piece is being written; else NULL there */
+    };
     uint64_t filled; /* bytes that have arrived, while an upload is under way */
 } gt_entry;
+
+_Static_assert(sizeof(gt_entry) == 192, "three cache lines");
 
 enum {
     GT_STORE_CLASSES = 4 * 60, /* buffer sizes: four per power of two */
@@ -51,6 +59,7 @@ enum {
 
 typedef struct gt_store {
     gt_engine *engine;
+    gt_worker *worker; /* whose late.h orders what the engine still uses; NULL: the engine is synchronous */
     gt_entry *entries; /* by slot */
     size_t capacity;
     gt_buffer *free[GT_STORE_CLASSES];
@@ -60,6 +69,8 @@ typedef struct gt_store {
 } gt_store;
 
 gt_err gt__store_new(gt_engine *engine, gt_store **store);
+/* The engine is asynchronous: memory that the host gives back waits for the worker's flights. */
+void gt__store_set_late(gt_store *store, gt_worker *worker);
 void gt__store_free(gt_store **store);
 
 bool gt__store_grow(gt_store *store, uint64_t slot);
@@ -89,6 +100,20 @@ static inline void gt__store_clear(gt_store *store, gt_entry *entry)
         entry->state = GT_ENTRY_EMPTY;
     } else
         gt__store_clear_fully(store, entry);
+}
+
+void gt__store_settle_fully(gt_store *store, gt_entry *entry);
+/* An entry whose flight is over becomes a tensor or poison. Before every look at its state. */
+static inline void gt__store_settle(gt_store *store, gt_entry *entry)
+{
+    if (__builtin_expect(entry->state == GT_ENTRY_LATE && entry->flight->settled, 0))
+        gt__store_settle_fully(store, entry);
+}
+
+/* A tensor, complete or not: its view may be used by what the engine does next. */
+static inline bool gt__entry_is_tensor(const gt_entry *entry)
+{
+    return entry->state == GT_ENTRY_TENSOR || entry->state == GT_ENTRY_LATE;
 }
 
 /* The size class of a buffer for so many bytes: 64, 80, 96, 112, 128, 160, ...: at most a quarter is wasted. */

@@ -49,6 +49,12 @@ static inline uint64_t gt__tick_span_ns(const gt_tick_clock *clock, uint64_t tic
     return (uint64_t)((double)ticks * clock->ns_per_tick);
 }
 
+/* From the clock of gt__now_ns. */
+static inline uint64_t gt__tick_of_ns(const gt_tick_clock *clock, uint64_t ns)
+{
+    return clock->ticks + (uint64_t)(int64_t)((double)(int64_t)(ns - clock->ns) / clock->ns_per_tick);
+}
+
 /* On the clock of gt__now_ns. */
 static inline uint64_t gt__tick_time_ns(const gt_tick_clock *clock, uint64_t ticks)
 {

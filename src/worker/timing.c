@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "worker/answer.h"
 #include "worker/worker.h"
 
 static unsigned next_distance(gt_timing *timing)
@@ -35,6 +36,7 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
 {
     gt_timing *timing = &worker->timing;
     timing->sampled = sampled;
+    worker->late.record = NULL;
     if (sampled)
         timing->until = next_distance(timing);
     if (timing->watched && is_answered(ins->op))
@@ -46,7 +48,7 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
 static void tell_failure(gt_worker *worker, const gt_poison *poison)
 {
     gt__timing_flush(worker);
-    gt__worker_answer_poison(worker, 0, poison, GT_FLAG_UNASKED);
+    gt__answer_poison(worker, 0, poison, GT_FLAG_UNASKED);
 }
 
 /* The result of a record that makes a tensor. NULL: it makes none. */
@@ -59,6 +61,13 @@ static const gt_entry *result_of(const gt_worker *worker, const gt_instruction *
 static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_entry *result, uint64_t ticks)
 {
     gt_timing *timing = &worker->timing;
+    const gt_late *late = &worker->late;
+    if (timing->entry_count == GT_MAX_TIMINGS) /* the first is not complete yet */
+        gt__late_wait(worker, timing->entry_token[0]);
+    if (timing->entry_count == GT_MAX_TIMINGS)
+        gt__timing_flush(worker);
+    bool waits = late->record || (late->answers && is_answered(ins->op));
+    timing->entry_token[timing->entry_count] = waits ? late->last : 0;
     const gt_poison *poison = result && result->state == GT_ENTRY_POISON ? result->poison : NULL;
     timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ticks,
                                                                .duration_ns = ticks,
@@ -72,16 +81,22 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
         gt__timing_flush(worker);
 }
 
+unsigned gt__timing_weight(const gt_timing *timing)
+{
+    return timing->sampled ? GT_TIMING_SAMPLE : 1;
+}
+
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
 {
     gt_timing *timing = &worker->timing;
     gt_report_row *row = &timing->by_op[ins->op];
     uint64_t now = gt__ticks(), took = now - timing->start_ticks;
     const gt_entry *result = result_of(worker, ins);
-    uint64_t bytes = result && result->state == GT_ENTRY_TENSOR ? gt__meta_bytes(&result->view.meta) : 0;
-    uint64_t weight = timing->sampled ? GT_TIMING_SAMPLE : 1;
+    uint64_t bytes = result && gt__entry_is_tensor(result) ? gt__meta_bytes(&result->view.meta) : 0;
+    uint64_t weight = gt__timing_weight(timing);
     uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
-    row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
+    if (!worker->late.record) /* else its time is told by the engine */
+        row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
     row->bytes += bytes * weight;
     if (!timing->watched)
         return;
@@ -98,11 +113,37 @@ static void tell_span(gt_timing *timing, uint64_t start, uint64_t end, uint64_t 
     *duration_ns = timing->told_ns - *start_ns;
 }
 
-void gt__timing_so_far(gt_worker *worker, uint64_t *start_ns, uint64_t *duration_ns)
+void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_ns, uint64_t *duration_ns)
 {
     gt_timing *timing = &worker->timing;
     gt__tick_clock_set(&timing->clock);
-    tell_span(timing, timing->start_ticks, timing->clock.ticks, start_ns, duration_ns);
+    tell_span(timing, start_ticks, timing->clock.ticks, start_ns, duration_ns);
+}
+
+/* The entry of a record; NULL: it was sent, or is not kept. */
+static gt_timing_entry *find_entry(gt_timing *timing, uint64_t number)
+{
+    uint64_t first = timing->entry_last - timing->entry_count + 1;
+    return timing->entry_count && number >= first && number <= timing->entry_last
+               ? &timing->entries[number - first]
+               : NULL;
+}
+
+void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_completion *done)
+{
+    gt_timing *timing = &worker->timing;
+    if (done && flight->timed)
+        timing->by_op[flight->origin.op].ns += (done->end_ns - done->start_ns) * flight->weight;
+    gt_timing_entry *entry = timing->watched ? find_entry(timing, flight->origin.number) : NULL;
+    if (entry && done && done->start_ns) {
+        entry->start_ns = gt__tick_of_ns(&timing->clock, done->start_ns);
+        entry->duration_ns = gt__tick_of_ns(&timing->clock, done->end_ns) - entry->start_ns;
+    }
+    if (entry)
+        entry->failed = flight->poison != NULL;
+    const gt_poison *poison = flight->poison;
+    if (entry && poison && !poison->origin.worker && poison->origin.number == flight->origin.number)
+        tell_failure(worker, poison);
 }
 
 void gt__timing_watch(gt_worker *worker, bool watched)
@@ -115,19 +156,13 @@ void gt__timing_watch(gt_worker *worker, bool watched)
     timing->until = next_distance(timing);
 }
 
-void gt__timing_flush(gt_worker *worker)
+/* The first `count` entries, in a record of 1 + tail slots. */
+static void send_entries(gt_worker *worker, gt_slot *record, unsigned count, unsigned tail)
 {
     gt_timing *timing = &worker->timing;
-    if (!timing->entry_count)
-        return;
-    unsigned count = timing->entry_count, tail = gt__slots_for(count * sizeof timing->entries[0]);
-    gt_slot *record = gt__worker_reserve_answer(worker, 1 + tail);
-    timing->entry_count = 0;
-    if (!record)
-        return; /* nobody is there to be told */
     record->ins = (gt_instruction){.op = GT_OP_timing, .tail = (uint16_t)tail};
     record->ins.imm[1].u = count;
-    record->ins.result = timing->entry_last - count + 1;
+    record->ins.result = timing->entry_last - timing->entry_count + 1;
     gt__tick_clock_set(&timing->clock);
     for (unsigned k = 0; k < count; k++) {
         gt_timing_entry *entry = &timing->entries[k];
@@ -141,6 +176,27 @@ void gt__timing_flush(gt_worker *worker)
     gt__link_commit(worker->link, 1 + tail);
 }
 
+/* Entries at the beginning whose work is complete. */
+static unsigned complete_entries(const gt_worker *worker)
+{
+    const gt_timing *timing = &worker->timing;
+    unsigned count = 0;
+    while (count < timing->entry_count && timing->entry_token[count] <= worker->late.done)
+        count++;
+    return count;
+}
+
+void gt__timing_flush(gt_worker *worker)
+{
+    gt_timing *timing = &worker->timing;
+    unsigned count = complete_entries(worker), tail = gt__slots_for(count * sizeof timing->entries[0]);
+    gt_slot *record = count ? gt__worker_reserve_answer(worker, 1 + tail) : NULL;
+    if (record)
+        send_entries(worker, record, count, tail);
+    timing->entry_count -= count; /* those that could not be sent: the dispatcher is gone */
+    memmove(timing->entries, timing->entries + count, timing->entry_count * sizeof timing->entries[0]);
+    memmove(timing->entry_token, timing->entry_token + count, timing->entry_count * sizeof timing->entry_token[0]);
+}
 uint64_t gt__timing_wait_begin(gt_worker *worker)
 {
     if (worker->timing.entry_count) {

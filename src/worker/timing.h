@@ -36,17 +36,22 @@ typedef struct gt_timing {
     uint64_t entry_last; /* the number of the record that the last entry tells of */
     unsigned entry_count;
     gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
+    gt_token entry_token[GT_MAX_TIMINGS];    /* of work that completes the entry */
     uint64_t told_ns;                        /* where the last span that was told of ended */
 } gt_timing;
 
 void gt__timing_init(gt_timing *timing);
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled);
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins);
-/* Of the record being executed: when it began, and how long ago that is. */
-void gt__timing_so_far(gt_worker *worker, uint64_t *start_ns, uint64_t *duration_ns);
+/* Of a record that began then: when that was, and how long ago it is. */
+void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_ns, uint64_t *duration_ns);
+/* How many instructions the one being executed counts for. */
+unsigned gt__timing_weight(const gt_timing *timing);
+/* A flight is over: its duration counts now, and `done` has it. NULL: it was not measured. */
+void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_completion *done);
 /* The `watch` of the dispatcher. */
 void gt__timing_watch(gt_worker *worker, bool watched);
-/* Send what was measured; before every wait and every answer. */
+/* Send what was measured and is complete; before every wait and every answer. */
 void gt__timing_flush(gt_worker *worker);
 /* Around a wait for work. */
 uint64_t gt__timing_wait_begin(gt_worker *worker);

@@ -11,12 +11,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "link/hello.h"
 #include "core/log.h"
+#include "core/record.h"
+#include "link/hello.h"
+#include "worker/answer.h"
+#include "worker/upload.h"
 
 static bool stopping(const gt_worker_options *options)
 {
     return options->stop && atomic_load_explicit(options->stop, memory_order_relaxed);
+}
+
+bool gt__worker_stopping(const gt_worker *worker)
+{
+    return stopping(worker->options);
 }
 
 /* Milliseconds that a wait may go without a look at *stop; -1: any number. */
@@ -25,160 +33,25 @@ static int patience_ms(const gt_worker_options *options)
     return options->stop_poll_ms ? options->stop_poll_ms : -1;
 }
 
+int gt__worker_patience_ms(const gt_worker *worker)
+{
+    return patience_ms(worker->options);
+}
+
 enum {
     RETRY_MS = 50,        /* between attempts to reach a server that is not there yet */
     DEFERRED_WAIT_MS = 1, /* for another worker's data, before the stream is looked at again */
+    LATE_WAIT_MS = 1,     /* for records, before the engine is looked at again */
+    LATE_EVERY = 16,      /* records between looks at the engine */
     ATTEMPT_MS = 1000,    /* of one that does not answer: as long as nobody looks at *stop */
 };
-
-/* ---- answers ----------------------------------------------------------------------------------------------- */
-
-gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots)
-{
-    for (;;) {
-        gt_slot *answer = gt__link_reserve(worker->link, slots);
-        if (answer || worker->link->gone || stopping(worker->options))
-            return answer;
-        gt__link_flush(worker->link);
-        gt__link_wait(worker->link, GT_WAIT_WRITE, patience_ms(worker->options));
-    }
-}
-
-static gt_instruction *answer_text(gt_worker *worker, uint64_t ticket, gt_err err, const char *text)
-{
-    size_t bytes = strlen(text);
-    unsigned tail = gt__slots_for(bytes);
-    gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
-    if (!answer)
-        return NULL;
-    answer->ins = (gt_instruction){.op = GT_OP_failure, .tail = (uint16_t)tail, .result = ticket};
-    answer->ins.imm[0].i = err;
-    answer->ins.imm[1].u = bytes;
-    memcpy(answer + 1, text, bytes);
-    gt__slots_pad(answer + 1, bytes);
-    return &answer->ins;
-}
-
-static void answer_failure(gt_worker *worker, uint64_t ticket, gt_err err, const char *text)
-{
-    const gt_instruction *answer = answer_text(worker, ticket, err, text);
-    if (answer)
-        gt__link_commit(worker->link, 1u + answer->tail);
-}
-
-void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags)
-{
-    gt_instruction *answer = answer_text(worker, ticket, poison->err, poison->text);
-    if (!answer)
-        return;
-    answer->flags = flags;
-    answer->operand[0] = poison->origin.op;
-    answer->operand[1] = poison->origin.number;
-    answer->operand[2] = poison->origin.worker;
-    answer->scope = poison->origin.scope;
-    answer->site = poison->origin.site;
-    gt__link_commit(worker->link, 1u + answer->tail);
-}
-
-/* One piece of a fetched tensor, read straight from the engine into the stream. GT_ERR_CONNECTION: nobody is there to
- * answer to. */
-static gt_err answer_piece(gt_worker *worker, uint64_t ticket, const gt_view *view, uint64_t offset,
-                           uint64_t bytes, bool last)
-{
-    unsigned tail = gt__slots_for(bytes);
-    gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
-    if (!answer)
-        return GT_ERR_CONNECTION;
-    answer->ins = (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)tail, .result = ticket};
-    answer->ins.flags = last ? GT_FLAG_LAST : 0;
-    answer->ins.imm[0].u = offset;
-    answer->ins.imm[1].u = bytes;
-    if (last && worker->timing.watched) {
-        gt__timing_so_far(worker, &answer->ins.operand[0], &answer->ins.operand[1]);
-    }
-    if (bytes)
-        GT_TRY(worker->engine->ops->read(worker->engine, (uint8_t *)view->data + offset, answer + 1, bytes));
-    gt__slots_pad(answer + 1, bytes);
-    gt__link_commit(worker->link, 1 + tail);
-    return GT_OK;
-}
-
-static gt_err fetch_into_segment(gt_worker *worker, const gt_instruction *ins, const gt_view *view, size_t bytes)
-{
-    gt_segment *segment =
-        worker->link->ops->segment ? worker->link->ops->segment(worker->link, ins->imm[0].u) : NULL;
-    if (segment)
-        GT_TRY(gt__segment_map(segment));
-    if (!segment || ins->imm[1].u > segment->bytes || bytes > segment->bytes - ins->imm[1].u)
-        return gt__fail(GT_ERR_INTERNAL, "fetch: the segment is missing or too small");
-    gt__segment_busy(segment); /* the client gave it to us to fill */
-    GT_TRY(worker->engine->ops->read(worker->engine, view->data, segment->data + ins->imm[1].u, bytes));
-    gt__segment_done(segment);
-    return answer_piece(worker, ins->result, view, 0, 0, true);
-}
-
-static gt_err fetch_tensor(gt_worker *worker, const gt_instruction *ins, const gt_view *view)
-{
-    uint64_t bytes = gt__meta_bytes(&view->meta), offset = 0;
-    if (ins->imm[0].u)
-        return fetch_into_segment(worker, ins, view, bytes);
-    do {
-        uint64_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
-        GT_TRY(answer_piece(worker, ins->result, view, offset, piece, offset + piece == bytes));
-        offset += piece;
-    } while (offset < bytes);
-    return GT_OK;
-}
-
-static void answer_fetch(gt_worker *worker, const gt_instruction *ins)
-{
-    gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
-    if (!entry || entry->state == GT_ENTRY_EMPTY)
-        answer_failure(worker, ins->result, GT_ERR_INTERNAL, "fetch: the worker has no such tensor");
-    else if (entry->state == GT_ENTRY_FILLING)
-        answer_failure(worker, ins->result, GT_ERR_PROTOCOL, "fetch: the upload is not complete");
-    else if (entry->state == GT_ENTRY_POISON)
-        gt__worker_answer_poison(worker, ins->result, entry->poison, 0);
-    else {
-        gt_view view;
-        gt_buffer *temporary;
-        gt_err err = gt__worker_contiguous(worker, entry, &view, &temporary);
-        if (err == GT_OK)
-            err = worker->engine->ops->sync(worker->engine);
-        if (err == GT_OK)
-            err = fetch_tensor(worker, ins, &view);
-        if (err != GT_OK && err != GT_ERR_CONNECTION)
-            answer_failure(worker, ins->result, err, gt_error_text());
-        if (temporary)
-            gt__buffer_release(worker->store, temporary);
-    }
-    gt__link_flush(worker->link);
-}
-
-static void answer_stats(gt_worker *worker, uint64_t ticket)
-{
-    gt_slot report[GT_MAX_CHUNK / sizeof(gt_slot)];
-    size_t bytes = gt__timing_report(worker, report);
-    unsigned tail = gt__slots_for(bytes);
-    gt_slot *answer = gt__worker_reserve_answer(worker, 1 + tail);
-    if (!answer)
-        return;
-    answer->ins =
-        (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)tail, .flags = GT_FLAG_LAST, .result = ticket};
-    answer->ins.imm[1].u = bytes;
-    memcpy(answer + 1, report, bytes);
-    gt__slots_pad(answer + 1, bytes);
-    gt__link_commit(worker->link, 1 + tail);
-    gt__link_flush(worker->link);
-}
 
 /* ---- the stream -------------------------------------------------------------------------------------------- */
 
 static void free_slots(gt_worker *worker, const gt_instruction *ins)
 {
-    const uint64_t slots[] = {ins->result,     ins->operand[0], ins->operand[1],
-                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
-    for (size_t k = 0; k < sizeof slots / sizeof slots[0]; k++) {
+    const uint64_t *slots = gt__free_ids(ins);
+    for (unsigned k = 0; k < GT_FREE_IDS; k++) {
         gt_entry *entry = slots[k] ? gt__store_find(worker->store, slots[k]) : NULL;
         if (entry)
             gt__store_clear(worker->store, entry);
@@ -194,18 +67,16 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
         gt__peers_reclaim(worker);
         return true;
     case GT_OP_data:
-        gt__worker_append(worker, ins, tail);
+        gt__upload_append(worker, ins, tail);
         return true;
     case GT_OP_fetch:
-        answer_fetch(worker, ins);
+        gt__answer_fetch(worker, ins);
         return true;
     case GT_OP_sync:
-        worker->engine->ops->sync(worker->engine);
-        answer_piece(worker, ins->result, NULL, 0, 0, true);
-        gt__link_flush(worker->link);
+        gt__answer_sync(worker, ins);
         return true;
     case GT_OP_stats:
-        answer_stats(worker, ins->result);
+        gt__answer_stats(worker, ins);
         return true;
     case GT_OP_watch:
         gt__timing_watch(worker, ins->imm[0].u != 0);
@@ -247,9 +118,13 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
 {
     const gt_slot *end = slots + available;
     bool debug = gt__log_on(GT_LOG_WORKER);
-    unsigned length;
+    unsigned length, until_look = LATE_EVERY;
     for (; slots < end && *more && !stopping(worker->options); slots += length) {
         GT_TRY(gt__instruction_check(slots, (size_t)(end - slots), &length));
+        if (__builtin_expect(gt__late_busy(&worker->late), 0) && --until_look == 0) {
+            gt__late_poll(worker);
+            until_look = LATE_EVERY;
+        }
         if (debug)
             debug_record(worker, &slots->ins);
         bool aside = __builtin_expect(worker->deferred.count || slots->ins.op == GT_OP_recv, 0) &&
@@ -261,11 +136,32 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
     return GT_OK;
 }
 
+/* The stream is empty and the engine works. With answers to give, its next completion comes first: that is what its
+ * clients wait for. Otherwise records do. */
+static void await_engine(gt_worker *worker)
+{
+    gt_engine *engine = worker->engine;
+    gt__timing_flush(worker);
+    gt__link_flush(worker->link);
+    if (worker->late.answers) {
+        gt__late_step(worker);
+        return;
+    }
+    if (engine->ops->flush)
+        engine->ops->flush(engine);
+    gt__link_wait(worker->link, GT_WAIT_READ, LATE_WAIT_MS);
+}
+
 static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
 {
     bool more = true;
     while (more && !stopping(options)) {
         size_t available;
+        if (__builtin_expect(gt__late_busy(&worker->late), 0)) {
+            gt__late_poll(worker);
+            if (worker->link->read_next == worker->link->read_end)
+                gt__late_return_window(worker);
+        }
         const gt_slot *slots = gt__link_peek(worker->link, &available);
         if (slots)
             GT_TRY(run_window(worker, slots, available, &more));
@@ -273,6 +169,8 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
             gt__deferred_run(worker, DEFERRED_WAIT_MS);
         else if (worker->link->dead)
             return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
+        else if (gt__late_busy(&worker->late))
+            await_engine(worker);
         else {
             uint64_t began_ns = gt__timing_wait_begin(worker);
             gt__link_wait(worker->link, GT_WAIT_READ, patience_ms(options));
@@ -317,6 +215,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     gt__log(GT_LOG_STATUS, "worker %s (%s) joined %s", worker->name, worker->engine->ops->name,
             worker->link->peer);
     err = run_stream(worker, options);
+    gt__late_drain(worker);
     gt__goodbye_send(worker->link, err == GT_OK ? "" : gt_error_text());
     return err;
 }
@@ -369,6 +268,8 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
     gt_err err = open_engine(options, &worker.engine);
     if (err == GT_OK)
         err = gt__store_new(worker.engine, &worker.store);
+    if (err == GT_OK && worker.engine->ops->asynchronous)
+        gt__store_set_late(worker.store, &worker);
     if (err == GT_OK && !worker.link)
         err = connect_patiently(options, &worker.link);
     if (err == GT_OK)
@@ -379,6 +280,7 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
     leave_peers(&worker);
     /* The store before the link: buffers may lie in segments that the link maps. */
     gt__store_free(&worker.store);
+    gt__late_free(&worker.late);
     if (worker.link)
         gt__link_close(worker.link);
     if (worker.engine)

@@ -32,7 +32,7 @@ typedef struct gt_worker_options {
  */
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);
 
-/* The running worker, for execute.c. */
+/* The running worker. */
 struct gt_worker {
     gt_link *link;
     gt_engine *engine;
@@ -40,15 +40,16 @@ struct gt_worker {
     gt_exchange *exchange; /* with other workers */
     gt_collective *collective;
     gt_deferred deferred;
+    gt_late late; /* what waits for the engine */
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
 };
 
-/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone, or we are to stop. */
-gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots);
-/* Say why a tensor does not exist: to whoever asked with `ticket`, or, with GT_FLAG_UNASKED, to the log. */
-void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags);
+/* Whether it is to end. */
+bool gt__worker_stopping(const gt_worker *worker);
+/* Milliseconds that a wait may go without a look at that; -1: any number. */
+int gt__worker_patience_ms(const gt_worker *worker);
 
 /* Where the failure of the record that is being executed would begin. */
 static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_instruction *ins)
@@ -58,15 +59,23 @@ static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_inst
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
-/* More bytes of an upload. */
-void gt__worker_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
+/* A failure that began at `origin`, with the operation's name and the worker's; one reference. */
+gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err err, const char *why);
 /* Execute one record, whatever it is. False: the dispatcher said goodbye. worker.c */
 bool gt__worker_run_record(gt_worker *worker, const gt_slot *record);
-/* An instruction that involves other workers; false: it is none. peers.c */
+/* An instruction that involves other workers; false: it does not. peers.c */
 bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* Take back memory that other workers are done with. */
 void gt__peers_reclaim(gt_worker *worker);
-/* A contiguous view of entry's elements: its own, or a copy in *temporary (release it). */
-gt_err gt__worker_contiguous(gt_worker *worker, const gt_entry *entry, gt_view *view, gt_buffer **temporary);
+/* A tensor's elements in a row: its own memory or a copy. It may be late. */
+typedef struct gt_whole {
+    gt_view view; /* contiguous */
+    gt_buffer *buffer;
+    gt_flight *flight; /* NULL: it is complete */
+} gt_whole;
+gt_err gt__worker_whole(gt_worker *worker, const gt_entry *entry, gt_whole *whole);
+void gt__whole_release(gt_worker *worker, gt_whole *whole);
+/* Wait until it is complete; an error is why it does not exist. */
+gt_err gt__whole_wait(gt_worker *worker, const gt_whole *whole);
 
 #endif

@@ -1,9 +1,26 @@
-/*
- * engine_lines.h: the part of test_engine.c that makes cases for softmax, its gradient and searches in sorted lines. Included
- * in the middle of it, after each_tensor and scan_case.
- */
+/* engine_lines.h: test_engine.c's generators for rows that work on lines along an axis: scans, softmax, sorts, searches. */
 #ifndef GT_TESTS_ENGINE_LINES_H
 #define GT_TESTS_ENGINE_LINES_H
+
+#include "engine_cases.h"
+
+/* ---- scans and softmax -------------------------------------------------------------------------------------- */
+
+static void scan_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = axis;
+        o.terms = 1 + (a->view.meta.rank ? (double)a->view.meta.shape[axis] : 0);
+        run_case(&o);
+    }
+}
+
+static void generate_scan(gt_opcode op)
+{
+    each_tensor(op, op == GT_OP_cumprod ? NEAR_ONE : PLAIN, scan_case);
+    each_tensor(op, FEW, scan_case);
+}
 
 static void generate_softmax(gt_opcode op)
 {
@@ -19,17 +36,22 @@ static void generate_softmax(gt_opcode op)
     }
 }
 
-/* The result is any tensor of moderate numbers: the rule does not ask where it came from. */
+/*
+ * The result is any tensor of moderate numbers: the row does not check that it is a softmax. Of log_softmax it has no
+ * positive numbers: exp(4) would multiply the rounding error of the sum by 55.
+ */
 static void softmax_backward_case(gt_opcode op, const tensor *a)
 {
     const gt_meta *meta = &a->view.meta;
     shape sizes = {meta->rank};
     memcpy(sizes + 1, meta->shape, meta->rank * sizeof *sizes);
     tensor out = tensor_new((gt_dtype)meta->dtype, sizes, (layout)draw_integer(0, LAYOUTS), PLAIN);
+    for (int64_t k = 0; op == GT_OP_log_softmax_backward && k < out.view.meta.numel; k++)
+        gt__reference_put_real(&out.view, k, -fabs(gt__reference_real(&out.view, k)));
     for (int64_t axis = 0; axis < (meta->rank ? meta->rank : 1); axis++) {
         operation o = operation_new(op, 2, a, &out, NULL);
         o.ins.imm[0].i = axis;
-        o.terms = 64 * (1 + (meta->rank ? (double)meta->shape[axis] : 0)); /* the sum meets exp(4) */
+        o.terms = 64 * (1 + (meta->rank ? (double)meta->shape[axis] : 0)); /* a sum of products up to 4 * 4 */
         run_case(&o);
     }
     tensor_free(&out);
@@ -38,6 +60,57 @@ static void softmax_backward_case(gt_opcode op, const tensor *a)
 static void generate_softmax_backward(gt_opcode op)
 {
     each_tensor(op, PLAIN, softmax_backward_case);
+}
+
+/* ---- sorting ------------------------------------------------------------------------------------------------ */
+
+static void argsort_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
+        operation o = operation_new(op, 1, a, NULL, NULL);
+        o.ins.imm[0].i = axis;
+        o.ins.imm[1].i = draw_integer(0, 2);
+        run_case(&o);
+    }
+}
+
+static void topk_case(gt_opcode op, const tensor *a)
+{
+    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
+        int64_t size = a->view.meta.rank ? a->view.meta.shape[axis] : 1;
+        for (int64_t k = 0; k < 3; k++) {
+            operation o = operation_new(op, 1, a, NULL, NULL);
+            o.ins.imm[0].i = axis;
+            o.ins.imm[1].i = k == 2 ? size : draw_integer(0, size + 1);
+            o.ins.flags = draw_integer(0, 2) ? GT_FLAG_SMALLEST : 0;
+            run_case(&o);
+        }
+    }
+}
+
+/* One long line of a dtype with short keys and one with long ones, with ties. */
+static void each_long_line(gt_opcode op, tensor_case run)
+{
+    static const gt_dtype dtypes[] = {GT_FLOAT32, GT_FLOAT64, GT_INT64, GT_FLOAT16};
+    for (int k = 0; k < COUNT(dtypes); k++) {
+        tensor a = tensor_new(dtypes[k], (shape){1, 20011}, (layout)k, ANY);
+        run(op, &a);
+        tensor_free(&a);
+    }
+}
+
+static void generate_argsort(gt_opcode op)
+{
+    each_tensor(op, ANY, argsort_case);
+    each_tensor(op, FEW, argsort_case);
+    each_long_line(op, argsort_case);
+}
+
+static void generate_topk(gt_opcode op)
+{
+    each_tensor(op, ANY, topk_case);
+    each_tensor(op, FEW, topk_case);
+    each_long_line(op, topk_case);
 }
 
 /* ---- searches ----------------------------------------------------------------------------------------------- */

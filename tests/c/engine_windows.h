@@ -168,12 +168,14 @@ static void generate_resample(gt_opcode op)
         shape size = {3, draw_integer(0, 4), draw_integer(1, 9), trial % 10 ? draw_integer(1, 5) : 1500};
         tensor a = tensor_new(dtype, size, (layout)draw_integer(0, LAYOUTS), PLAIN);
         operation o = operation_new(op, 1, &a, NULL, NULL);
-        o.ins.imm[0].i = draw_integer(0, 3) | draw_integer(0, GT_RESAMPLE_COUNT) << 8;
+        int64_t axis = draw_integer(0, 3);
+        o.ins.imm[0].i = axis | draw_integer(0, GT_RESAMPLE_COUNT) << 8;
         o.ins.imm[1].f = draw_real(0.2, 3);
         o.ins.tail = 1;
         o.tail[0].i64[0] = draw_integer(1, 12);
         o.tail[0].i64[1] = draw_integer(0, 2);
-        o.terms = 64;
+        /* A result of resample is a sum of a few elements. One of resample_input may be a sum of the whole line. */
+        o.terms = 64 * (op == GT_OP_resample_input ? 1 + (double)size[axis + 1] : 1);
         run_case(&o);
         tensor_free(&a);
     }

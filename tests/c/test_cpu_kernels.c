@@ -314,7 +314,7 @@ static gt_err run(gt_opcode op, gt_dtype compute, gt_imm imm, const gt_view *a, 
     gt_instruction ins = {.op = (uint16_t)op, .imm = {imm, {.f = 1}}};
     const gt_view *in[] = {a, b};
     gt_call call = {.op = op, .compute = compute, .ins = &ins, .operands = b ? 2 : 1, .in = in, .out = out};
-    return engine->ops->run(engine, &call);
+    return engine->ops->run(engine, &call, &(gt_token){0});
 }
 
 static void test_long_sums(const void *argument)

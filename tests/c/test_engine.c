@@ -1,53 +1,19 @@
 /*
- * test_engine.c: every row of the op table, on the CPU engine and on the reference engine, with the same result.
+ * test_engine.c: every row of the op table, on the CPU engine and on the reference engine, with the same result. With
+ * GT_TEST_ENGINE, on another engine than the CPU's.
  *
  * One generator a form makes the cases: every dtype; 0-d, empty, ordinary and large shapes; broadcasts;
  * transposed, stepped, flipped and expanded views. A row whose form has no generator fails the test, so a new row
  * is tested the day it is written, and an elementwise or reducing one without new code. engine_fixture.h runs and
- * compares.
+ * compares; engine_cases.h has the shapes; engine_lines.h, engine_movement.h, engine_windows.h and engine_linalg.h have
+ * the generators of their families.
  */
 #include "check.h"
-#include "engine_fixture.h"
+#include "engine_cases.h"
 #include "engine_linalg.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
-
-static const shape shapes[] = {{0},          {1, 0},    {1, 1},       {1, 7},
-                               {3, 3, 0, 2}, {2, 5, 6}, {3, 4, 1, 6}, {4, 2, 3, 4, 5}};
-static const shape large = {2, 263, 301};
-
-/* The dtypes and layouts of large cases: the reference engine is slow, so not all of them. */
-static const struct {
-    gt_dtype dtype;
-    layout how;
-} large_cases[] = {
-    {.dtype = GT_FLOAT32, .how = CONTIGUOUS}, {.dtype = GT_FLOAT32, .how = TRANSPOSED},
-    {.dtype = GT_BFLOAT16, .how = STEPPED},   {.dtype = GT_INT32, .how = NEGATIVE},
-    {.dtype = GT_BOOL, .how = CONTIGUOUS},
-};
-
-/* Sanitizers make the reference engine slower still: one of them will do, since all share work out the same way. */
-#define LARGE_CASES (CHECK_SANITIZED ? 1 : COUNT(large_cases))
-
-typedef void (*tensor_case)(gt_opcode op, const tensor *a);
-
-static void each_tensor(gt_opcode op, values kind, tensor_case run)
-{
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
-        for (int k = 0; k < COUNT(shapes); k++) {
-            for (int how = 0; how < LAYOUTS; how++) {
-                tensor a = tensor_new((gt_dtype)dtype, shapes[k], (layout)how, kind);
-                run(op, &a);
-                tensor_free(&a);
-            }
-        }
-    }
-    for (int k = 0; k < LARGE_CASES; k++) {
-        tensor a = tensor_new(large_cases[k].dtype, large, large_cases[k].how, kind);
-        run(op, &a);
-        tensor_free(&a);
-    }
-}
+#include "engine_lines.h"
+#include "engine_movement.h"
+#include "engine_windows.h"
 
 /* ---- elementwise -------------------------------------------------------------------------------------------- */
 
@@ -167,7 +133,7 @@ static void generate_ternary(gt_opcode op)
         ternary_case(op, large, large, large_cases[k].dtype, large_cases[k].how);
 }
 
-/* ---- reductions and scans ----------------------------------------------------------------------------------- */
+/* ---- reductions ---------------------------------------------------------------------------------------------- */
 
 static void reduce_case(gt_opcode op, const tensor *a)
 {
@@ -206,24 +172,6 @@ static void generate_argreduce(gt_opcode op)
     each_tensor(op, FEW, argreduce_case);
 }
 
-static void scan_case(gt_opcode op, const tensor *a)
-{
-    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
-        operation o = operation_new(op, 1, a, NULL, NULL);
-        o.ins.imm[0].i = axis;
-        o.terms = 1 + (a->view.meta.rank ? (double)a->view.meta.shape[axis] : 0);
-        run_case(&o);
-    }
-}
-
-static void generate_scan(gt_opcode op)
-{
-    each_tensor(op, op == GT_OP_cumprod ? NEAR_ONE : PLAIN, scan_case);
-    each_tensor(op, FEW, scan_case);
-}
-
-#include "engine_lines.h"
-
 /* ---- products ----------------------------------------------------------------------------------------------- */
 
 static void generate_matmul(gt_opcode op)
@@ -248,262 +196,6 @@ static void generate_matmul(gt_opcode op)
             }
         }
     }
-}
-
-/* ---- movement ----------------------------------------------------------------------------------------------- */
-
-static void cast_case(gt_opcode op, const tensor *a)
-{
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
-        operation o = operation_new(op, 1, a, NULL, NULL);
-        o.ins.dtype = (uint8_t)dtype;
-        o.exact = true;
-        run_case(&o);
-    }
-}
-
-static void generate_cast(gt_opcode op)
-{
-    each_tensor(op, ANY, cast_case);
-}
-
-static void copy_case(gt_opcode op, const tensor *a)
-{
-    operation o = operation_new(op, 1, a, NULL, NULL);
-    set_shape(&o, (gt_dtype)a->view.meta.dtype, (shape){1, a->view.meta.numel});
-    o.exact = true;
-    run_case(&o);
-}
-
-static void generate_copy(gt_opcode op)
-{
-    each_tensor(op, ANY, copy_case);
-}
-
-static void cat_case(gt_opcode op, const tensor *a)
-{
-    const gt_meta *meta = &a->view.meta;
-    for (int64_t axis = 0; axis < meta->rank; axis++) {
-        shape other = {meta->rank}, none = {meta->rank};
-        memcpy(other + 1, meta->shape, meta->rank * sizeof *other);
-        memcpy(none + 1, meta->shape, meta->rank * sizeof *none);
-        other[axis + 1] += 2;
-        none[axis + 1] = 0;
-        tensor b = tensor_new((gt_dtype)meta->dtype, other, TRANSPOSED, ANY);
-        tensor c = tensor_new((gt_dtype)draw_integer(0, GT_DTYPE_COUNT), none, CONTIGUOUS, ANY);
-        tensor d = tensor_new((gt_dtype)draw_integer(0, GT_DTYPE_COUNT), other, NEGATIVE, ANY);
-        operation o = operation_new(op, 4, a, &b, &c);
-        o.in[3] = &d;
-        o.operands = (unsigned)draw_integer(1, 5);
-        o.ins.imm[0].i = axis;
-        o.ins.imm[1].i = o.operands;
-        o.ins.tail = 1;
-        o.exact = true;
-        run_case(&o);
-        tensor_free(&b);
-        tensor_free(&c);
-        tensor_free(&d);
-    }
-}
-
-static void generate_cat(gt_opcode op)
-{
-    each_tensor(op, ANY, cat_case);
-}
-
-static void triangle_case(gt_opcode op, const tensor *a)
-{
-    static const int64_t diagonals[] = {0, 1, -1, 3, -4, 1000, -1000, INT64_MAX, INT64_MIN};
-    for (int k = 0; k < COUNT(diagonals); k++) {
-        operation o = operation_new(op, 1, a, NULL, NULL);
-        o.ins.imm[0].i = diagonals[k];
-        o.exact = true;
-        run_case(&o);
-    }
-}
-
-static void generate_triangle(gt_opcode op)
-{
-    each_tensor(op, ANY, triangle_case);
-}
-
-/* A slice of every axis: sometimes flipped, sometimes stepped, sometimes nothing. Sets the tail and its sizes. */
-static void draw_slice(operation *o, const gt_meta *meta, int64_t *sizes)
-{
-    o->ins.tail = 3;
-    sizes[0] = meta->rank;
-    for (int axis = 0; axis < meta->rank; axis++) {
-        int64_t size = meta->shape[axis], step = draw_integer(1, 3);
-        int64_t start = size ? draw_integer(0, size) : 0, count = size ? (size - start + step - 1) / step : 0;
-        if (count && draw_integer(0, 3) == 0) {
-            start += (count - 1) * step;
-            step = -step;
-        }
-        if (draw_integer(0, 12) == 0) {
-            count = 0;
-            start = size;
-        }
-        o->tail[0].i64[axis] = start;
-        o->tail[1].i64[axis] = step;
-        o->tail[2].i64[axis] = sizes[axis + 1] = count;
-    }
-}
-
-static void assign_case(gt_opcode op, const tensor *a)
-{
-    const gt_meta *meta = &a->view.meta;
-    for (int variant = 0; variant < 4; variant++) {
-        operation o = operation_new(op, 2, a, NULL, NULL);
-        shape sizes;
-        draw_slice(&o, meta, sizes);
-        if (variant == 2 && meta->rank)
-            sizes[draw_integer(1, meta->rank + 1)] = 1; /* broadcast */
-        gt_dtype dtype = variant == 1 ? (gt_dtype)draw_integer(0, GT_DTYPE_COUNT) : (gt_dtype)meta->dtype;
-        tensor src = tensor_new(dtype, sizes, (layout)draw_integer(0, LAYOUTS), ANY);
-        o.in[1] = &src;
-        if (variant == 3)
-            set_literal(&o, 1, GT_LITERAL_FLOAT, (gt_imm){.f = 2.75});
-        o.exact = true;
-        o.in_place = a->view.contiguous && draw_integer(0, 2);
-        run_case(&o);
-        tensor_free(&src);
-    }
-}
-
-static void generate_assign(gt_opcode op)
-{
-    each_tensor(op, ANY, assign_case);
-}
-
-/* ---- indexing ----------------------------------------------------------------------------------------------- */
-
-static gt_dtype draw_index_dtype(void)
-{
-    static const gt_dtype dtypes[] = {GT_INT64, GT_INT32, GT_INT8, GT_UINT8};
-    return dtypes[draw_integer(0, COUNT(dtypes))];
-}
-
-/* Numbers for a dimension of this size: as many as fit the index dtype. */
-static tensor index_for(gt_dtype dtype, const int64_t *sizes, layout how, bool negative, int64_t size)
-{
-    int64_t high = size < 1 ? 1 : size;
-    if (dtype == GT_INT8 && high > 127)
-        high = 127;
-    bool may_be_negative = negative && dtype != GT_UINT8;
-    int64_t low = may_be_negative ? (dtype == GT_INT8 && high < size ? -128 : -high) : 0;
-    return index_new(dtype, sizes, how, low < -size ? -size : low, dtype == GT_UINT8 && high > 255 ? 255 : high);
-}
-
-static void take_case(gt_opcode op, const tensor *a)
-{
-    static const shape indices[] = {{0}, {1, 0}, {1, 5}, {2, 3, 2}, {1, 40000}};
-    const gt_meta *meta = &a->view.meta;
-    for (int64_t axis = 0; axis < meta->rank; axis++) {
-        for (int k = 0; k < COUNT(indices) - (meta->rank > 1); k++) {
-            tensor index = index_for(draw_index_dtype(), indices[k], (layout)draw_integer(0, LAYOUTS), true,
-                                     meta->shape[axis]);
-            operation o = operation_new(op, 2, a, &index, NULL);
-            o.ins.imm[0].i = axis;
-            o.exact = true;
-            run_case(&o);
-            tensor_free(&index);
-        }
-    }
-}
-
-static void generate_take(gt_opcode op)
-{
-    each_tensor(op, ANY, take_case);
-}
-
-/* An index of a's shape, but shorter here and there, and of any length along the axis. */
-static tensor index_along(const gt_meta *meta, int64_t axis)
-{
-    shape sizes = {meta->rank};
-    for (int k = 0; k < meta->rank; k++)
-        sizes[k + 1] =
-            k == axis ? draw_integer(0, 9) : meta->shape[k] - (meta->shape[k] > 0 && draw_integer(0, 3) == 0);
-    return index_for(draw_index_dtype(), sizes, (layout)draw_integer(0, LAYOUTS), false, meta->shape[axis]);
-}
-
-static void gather_case(gt_opcode op, const tensor *a)
-{
-    for (int64_t axis = 0; axis < a->view.meta.rank; axis++) {
-        tensor index = index_along(&a->view.meta, axis);
-        operation o = operation_new(op, 2, a, &index, NULL);
-        o.ins.imm[0].i = axis;
-        o.exact = true;
-        run_case(&o);
-        tensor_free(&index);
-    }
-}
-
-static void generate_gather(gt_opcode op)
-{
-    each_tensor(op, ANY, gather_case);
-    each_tensor(op, PLAIN, gather_case);
-}
-
-static void scatter_case(gt_opcode op, const tensor *a)
-{
-    const gt_meta *meta = &a->view.meta;
-    for (int64_t axis = 0; axis < meta->rank; axis++) {
-        tensor index = index_along(meta, axis);
-        shape sizes = {meta->rank};
-        for (int k = 0; k < meta->rank; k++)
-            sizes[k + 1] = index.view.meta.shape[k] + draw_integer(0, 2);
-        tensor src = tensor_new((gt_dtype)meta->dtype, sizes, (layout)draw_integer(0, LAYOUTS), PLAIN);
-        operation o = operation_new(op, 3, a, &index, &src);
-        o.ins.imm[0].i = axis;
-        o.ins.imm[1].i = draw_integer(0, GT_SCATTER_KINDS) + (draw_integer(0, 2) ? GT_SCATTER_WITHOUT_SELF : 0);
-        o.exact = true; /* the same additions in the same order */
-        o.in_place = a->view.contiguous && draw_integer(0, 2);
-        run_case(&o);
-        set_literal(&o, 2, GT_LITERAL_FLOAT, (gt_imm){.f = 1.5});
-        run_case(&o);
-        tensor_free(&index);
-        tensor_free(&src);
-    }
-}
-
-static void generate_scatter(gt_opcode op)
-{
-    each_tensor(op, PLAIN, scatter_case);
-    each_tensor(op, ANY, scatter_case);
-}
-
-static void wrap_index_case(gt_opcode op, const tensor *a)
-{
-    static const int64_t sizes[] = {1000, 128, 101,
-                                    5}; /* the last ones are sometimes exceeded: both must say so */
-    for (int k = 0; k < COUNT(sizes); k++) {
-        operation o = operation_new(op, 1, a, NULL, NULL);
-        o.ins.imm[0].i = sizes[k];
-        run_case(&o);
-    }
-}
-
-static void generate_wrap_index(gt_opcode op)
-{
-    each_tensor(op, PLAIN, wrap_index_case);
-}
-
-static void mask_index_case(gt_opcode op, const tensor *a)
-{
-    int64_t count = 0;
-    for (int64_t k = 0; k < a->view.meta.numel; k++)
-        count += gt__reference_integer(&a->view, k) != 0;
-    for (int64_t off = 0; off < 2; off++) {
-        operation o = operation_new(op, 1, a, NULL, NULL);
-        o.ins.imm[0].i = count - off; /* a wrong count is an error on both */
-        run_case(&o);
-    }
-}
-
-static void generate_mask_index(gt_opcode op)
-{
-    each_tensor(op, FEW, mask_index_case);
-    each_tensor(op, PLAIN, mask_index_case);
 }
 
 /* ---- normalisation ------------------------------------------------------------------------------------------ */
@@ -540,57 +232,6 @@ static void layer_norm_case(gt_opcode op, const tensor *a)
 static void generate_layer_norm(gt_opcode op)
 {
     each_tensor(op, PLAIN, layer_norm_case);
-}
-
-/* ---- sorting ------------------------------------------------------------------------------------------------ */
-
-static void argsort_case(gt_opcode op, const tensor *a)
-{
-    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
-        operation o = operation_new(op, 1, a, NULL, NULL);
-        o.ins.imm[0].i = axis;
-        o.ins.imm[1].i = draw_integer(0, 2);
-        run_case(&o);
-    }
-}
-
-static void topk_case(gt_opcode op, const tensor *a)
-{
-    for (int64_t axis = 0; axis < (a->view.meta.rank ? a->view.meta.rank : 1); axis++) {
-        int64_t size = a->view.meta.rank ? a->view.meta.shape[axis] : 1;
-        for (int64_t k = 0; k < 3; k++) {
-            operation o = operation_new(op, 1, a, NULL, NULL);
-            o.ins.imm[0].i = axis;
-            o.ins.imm[1].i = k == 2 ? size : draw_integer(0, size + 1);
-            o.ins.flags = draw_integer(0, 2) ? GT_FLAG_SMALLEST : 0;
-            run_case(&o);
-        }
-    }
-}
-
-/* One long line of a dtype with short keys and one with long ones, with ties. */
-static void each_long_line(gt_opcode op, tensor_case run)
-{
-    static const gt_dtype dtypes[] = {GT_FLOAT32, GT_FLOAT64, GT_INT64, GT_FLOAT16};
-    for (int k = 0; k < COUNT(dtypes); k++) {
-        tensor a = tensor_new(dtypes[k], (shape){1, 20011}, (layout)k, ANY);
-        run(op, &a);
-        tensor_free(&a);
-    }
-}
-
-static void generate_argsort(gt_opcode op)
-{
-    each_tensor(op, ANY, argsort_case);
-    each_tensor(op, FEW, argsort_case);
-    each_long_line(op, argsort_case);
-}
-
-static void generate_topk(gt_opcode op)
-{
-    each_tensor(op, ANY, topk_case);
-    each_tensor(op, FEW, topk_case);
-    each_long_line(op, topk_case);
 }
 
 /* ---- draws with given probabilities -------------------------------------------------------------------------- */
@@ -667,8 +308,6 @@ static void generate_creation(gt_opcode op)
     }
 }
 
-#include "engine_windows.h"
-
 /* ---- the table ---------------------------------------------------------------------------------------------- */
 
 static void (*const generators[])(gt_opcode) = {
@@ -731,8 +370,11 @@ static void test_row(const void *argument)
     }
     long cases = fixture_now.cases, failed = fixture_now.failed;
     fixture_now.described = 0;
-    fixture_state = (uint64_t)op; /* each row draws its own numbers, whichever rows are selected */
+    draw_seed(gt__op_table[op].name);
+    fixture_now.every = getenv("GT_TEST_ENGINE") ? 7 : 0;
+    fixture_now.turn = 0;
     generators[form](op);
+    fixture_now.every = 0;
     CHECK(fixture_now.cases > cases);
     CHECK_EQ(fixture_now.failed, failed);
 }
@@ -808,8 +450,7 @@ static void test_threads(const void *argument)
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
-    if (gt__engine_reference.open(&(gt_engine_options){0}, &fixture_now.reference) != GT_OK ||
-        gt__engine_cpu.open(&(gt_engine_options){.threads = 3}, &fixture_now.tested) != GT_OK) {
+    if (fixture_open(3) != GT_OK) {
         fprintf(stderr, "%s\n", gt_error_text());
         return 1;
     }
@@ -819,8 +460,7 @@ int main(int argc, char **argv)
     check_run("bad indices", test_bad_indices, NULL);
     check_run("matrices without a result", test_no_result, NULL);
     check_run("threads", test_threads, NULL);
-    fixture_now.tested->ops->close(fixture_now.tested);
-    fixture_now.reference->ops->close(fixture_now.reference);
+    fixture_close();
     printf("%ld cases, %ld refused by inference\n", fixture_now.cases, fixture_now.refused);
     return check_end();
 }

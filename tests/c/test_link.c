@@ -356,6 +356,28 @@ static void test_goodbye(const void *argument)
     }
 }
 
+/* A link that is killed between peek and consume has nothing more to read. */
+static void test_killed_while_read(const void *argument)
+{
+    ends e;
+    size_t available;
+    if (!ends_open(&e, argument))
+        return;
+    for (uint64_t k = 0; k < 50; k++)
+        CHECK(write_record(e.client, k));
+    gt__link_flush(e.client);
+    CHECK(read_record(e.server, 0));
+    CHECK_EQ(gt__link_wait(e.server, GT_WAIT_READ, PATIENCE_MS), GT_OK);
+    if (CHECK(gt__link_peek(e.server, &available))) {
+        gt__link_kill(e.server, "enough");
+        gt__link_consume(e.server, 1);
+        CHECK(!gt__link_peek(e.server, &available));
+        CHECK(!gt__link_peek(e.server, &available));
+    }
+    CHECK(e.server->dead && strcmp(e.server->reason, "enough") == 0);
+    ends_close(&e);
+}
+
 /* A child that drops its copies does not disturb the parent's link, nor keep it alive. */
 static void test_abandon(const void *argument)
 {
@@ -780,6 +802,7 @@ int main(int argc, char **argv)
         {.name = "wait", .run = test_wait, .which = PAIR | LISTENING},
         {.name = "loop", .run = test_loop, .which = PAIR | LISTENING},
         {.name = "goodbye", .run = test_goodbye, .which = PAIR | LISTENING},
+        {.name = "killed while read", .run = test_killed_while_read, .which = PAIR | LISTENING},
         {.name = "abandon", .run = test_abandon, .which = PAIR | LISTENING},
         {.name = "leaks", .run = test_leaks, .which = PAIR | LISTENING},
         {.name = "client killed", .run = test_client_killed, .which = LISTENING},

@@ -58,6 +58,37 @@ static void test_unread_answers(const void *argument)
     server_stop(&s);
 }
 
+/* The same with answers that the dispatcher makes itself, in the middle of reading what the client sent. */
+static void test_unread_statistics(const void *argument)
+{
+    enum { IDLE = 13, ASKED = 200000 }; /* idle clients: their rows make the answers long */
+    server s;
+    gt_link *idle[IDLE];
+    server_new(&s, true);
+    server_add_worker(&s, false);
+    for (int k = 0; k < IDLE; k++)
+        idle[k] = server_link(&s);
+    gt_link *good = server_link(&s);
+    server_start(&s);
+    for (int k = 0; k < IDLE; k++)
+        join_client(idle[k]);
+    join_client(good);
+    gt_link *deaf = server_connect(&s, argument);
+    join_client(deaf);
+    int asked = 0;
+    while (asked < ASKED && send_ins(deaf, (gt_instruction){.op = GT_OP_stats, .result = 1 + (uint64_t)asked}))
+        asked++;
+    CHECK(asked < ASKED); /* the server has had enough of it */
+    CHECK(session_works(good, 1));
+    CHECK_EQ(server_statistic(good, 1, "\"workers\"", "sessions"), IDLE + 1);
+    gt__link_close(deaf);
+    CHECK(session_works(good, 100));
+    for (int k = 0; k < IDLE; k++)
+        gt__link_close(idle[k]);
+    gt__link_close(good);
+    server_stop(&s);
+}
+
 typedef struct slow_worker {
     gt_link *link;
     uint64_t records;
@@ -597,6 +628,8 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("unread answers", test_unread_answers, &(int){1000});
     check_run("too many unread answers", test_unread_answers, &(int){3000});
+    check_run("unread statistics by memory", test_unread_statistics, "memory");
+    check_run("unread statistics by tcp", test_unread_statistics, "tcp");
     check_run("back-pressure", test_back_pressure, NULL);
     check_run("leaving a full ring", test_leaving_a_full_ring, NULL);
     check_run("long answers by memory", test_long_answers, "memory");

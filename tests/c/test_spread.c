@@ -371,7 +371,7 @@ static void streams_free(streams *s)
         gt__link_close(s->worker[k].link);
         gt__link_close(s->ends[k]);
         free(s->worker[k].free_slots);
-        free(s->worker[k].outbox);
+        gt__slot_queue_free(&s->worker[k].outbox);
     }
     free(s);
 }

@@ -15,12 +15,12 @@ ALLOWED = {
     "dispatcher/spread": ["core", "link", "dispatcher"],
     "dispatcher/observe": ["core", "link", "dispatcher", "dispatcher/spread"],
     "engines": ["core"],
-    "worker": ["core", "link", "engines/engine.h", "engines/host_memory.h", "worker/peers"],
+    "worker": ["core", "link", "engines/engine.h", "engines/plan.h", "worker/peers"],
     "worker/peers": ["core", "link", "engines/engine.h", "worker"],
     "cli": ["core", "link", "dispatcher", "dispatcher/observe", "worker"],
 }
 # engines/cpu, engines/reference, ...: the table, and the interface. Not each other, and not the worker.
-ENGINE = ["core", "engines/engine.h", "engines/host_memory.h"]
+ENGINE = ["core", "engines/engine.h", "engines/host_memory.h", "engines/plan.h", "engines/plugin.h"]
 # cli/top, cli/replay, ...
 TOOL = ["cli", "core", "dispatcher/handles.h", "dispatcher/observe", "link", "worker"]
 

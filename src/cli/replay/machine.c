@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "cli/replay/replay.h"
+#include "core/record.h"
+#include "worker/upload.h"
 
 static gt_machine_client *find_client(const gt_machine *machine, uint64_t session)
 {
@@ -96,19 +98,17 @@ static gt_err resolve(const gt_machine_client *client, uint64_t *id)
 
 static gt_err resolve_operands(const gt_machine_client *client, gt_slot *record)
 {
-    gt_instruction *ins = &record->ins;
-    for (int64_t k = 0; ins->op == GT_OP_cat && k < ins->imm[1].i; k++)
-        GT_TRY(resolve(client, &record[1 + k / 8].u64[k % 8]));
-    for (unsigned k = 0; k < gt__op_operands((gt_opcode)ins->op); k++)
-        if (gt__literal(ins, k) == GT_LITERAL_NONE)
-            GT_TRY(resolve(client, &ins->operand[k]));
+    gt_operands operands = gt__record_operands(&record->ins, record + 1);
+    for (unsigned k = 0; k < operands.count; k++)
+        if (gt__operand_is_tensor(&operands, k))
+            GT_TRY(resolve(client, &operands.id[k]));
     return GT_OK;
 }
 
 static gt_err compute(gt_machine *machine, gt_machine_client *client, gt_entry **result)
 {
     gt_instruction *ins = &machine->record->ins;
-    uint64_t consumed = ins->flags & GT_FLAG_CONSUMES ? ins->operand[0] : 0;
+    uint64_t consumed = gt__record_consumed(ins);
     if (ins->op == GT_OP_upload && ins->imm[1].u)
         return gt__fail(GT_ERR_PROTOCOL, "an upload without its bytes");
     GT_TRY(resolve_operands(client, machine->record));
@@ -118,7 +118,10 @@ static gt_err compute(gt_machine *machine, gt_machine_client *client, gt_entry *
     handle->slot = (uint32_t)slot;
     ins->result = slot;
     gt__worker_execute(&machine->worker, ins, machine->record + 1);
+    gt__late_drain(&machine->worker); /* results are looked at one by one */
     *result = gt__store_find(machine->worker.store, slot);
+    if (*result)
+        gt__store_settle(machine->worker.store, *result);
     return consumed ? drop(machine, client, consumed) : GT_OK;
 }
 
@@ -141,18 +144,20 @@ static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
 static gt_err control(gt_machine *machine, gt_machine_client *client, gt_entry **result)
 {
     gt_instruction *ins = &machine->record->ins;
-    const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
-                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
+    const uint64_t *freed = gt__free_ids(ins);
     switch ((gt_opcode)ins->op) {
     case GT_OP_free:
-        for (size_t k = 0; k < sizeof freed / sizeof freed[0]; k++)
+        for (unsigned k = 0; k < GT_FREE_IDS; k++)
             if (freed[k])
                 GT_TRY(drop(machine, client, freed[k]));
         return GT_OK;
     case GT_OP_data:
         GT_TRY(resolve(client, &ins->operand[0]));
-        gt__worker_append(&machine->worker, ins, machine->record + 1);
+        gt__upload_append(&machine->worker, ins, machine->record + 1);
+        gt__late_drain(&machine->worker);
         *result = gt__store_find(machine->worker.store, ins->operand[0]);
+        if (*result)
+            gt__store_settle(machine->worker.store, *result);
         return GT_OK;
     case GT_OP_site:
         return learn_site(client, machine->record);
@@ -185,16 +190,19 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
 gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data)
 {
     gt_worker *worker = &machine->worker;
-    gt_view view;
-    gt_buffer *temporary;
-    GT_TRY(gt__worker_contiguous(worker, tensor, &view, &temporary));
-    size_t bytes = gt__meta_bytes(&view.meta);
+    gt_engine *engine = worker->engine;
+    gt_whole whole;
+    gt_token token = 0;
+    GT_TRY(gt__worker_whole(worker, tensor, &whole));
+    size_t bytes = gt__meta_bytes(&whole.view.meta);
     *data = malloc(bytes + 1);
-    gt_err err = *data ? worker->engine->ops->sync(worker->engine) : gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_err err = *data ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err == GT_OK && bytes)
-        err = worker->engine->ops->read(worker->engine, view.data, *data, bytes);
-    if (temporary)
-        gt__buffer_release(worker->store, temporary);
+        err = engine->ops->read(engine, whole.view.data, *data, bytes, &token);
+    gt__late_given(&worker->late, token);
+    if (err == GT_OK)
+        err = gt__late_wait(worker, token);
+    gt__whole_release(worker, &whole);
     if (err != GT_OK) {
         free(*data);
         *data = NULL;
@@ -222,6 +230,8 @@ gt_err gt__machine_new(const char *engine, gt_machine **out)
     gt_err err = ops->open(&options, &machine->worker.engine);
     if (err == GT_OK)
         err = gt__store_new(machine->worker.engine, &machine->worker.store);
+    if (err == GT_OK && machine->worker.engine->ops->asynchronous)
+        gt__store_set_late(machine->worker.store, &machine->worker);
     if (err != GT_OK)
         gt__machine_free(&machine);
     *out = machine;
@@ -237,6 +247,7 @@ void gt__machine_free(gt_machine **where)
     while (machine->clients)
         client_close(machine, machine->clients);
     gt__store_free(&machine->worker.store);
+    gt__late_free(&machine->worker.late);
     if (machine->worker.engine)
         machine->worker.engine->ops->close(machine->worker.engine);
     free(machine->free_slots);

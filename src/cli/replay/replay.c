@@ -15,6 +15,7 @@
 #include "dispatcher/observe/log_text.h"
 #include "cli/options.h"
 #include "cli/replay/replay.h"
+#include "core/record.h"
 
 enum { MOST_NAMES = 64 }; /* of --print and --save */
 
@@ -102,7 +103,7 @@ static int parse(int argc, char **argv, replay *r)
          .kind = GT_OPTION_TEXT,
          .target = &r->engine,
          .value = "E",
-         .help = "engine to run on: cpu (default) or reference"},
+         .help = "engine to run on: cpu (default), reference, or a plug-in's name"},
         {.name = "stop",
          .kind = GT_OPTION_OWN,
          .target = r,
@@ -188,7 +189,7 @@ static bool is_tensor(const side *s)
 /* The tensor that the entry is about: what it made, or what it gave the last bytes of. */
 static uint64_t made(const side *s)
 {
-    return s->slots->ins.op == GT_OP_data ? s->slots->ins.operand[0] : s->slots->ins.result;
+    return gt__record_subject(&s->slots->ins);
 }
 
 static gt_err show(replay *r, wanted *name)
@@ -233,16 +234,13 @@ static unsigned operand_flags(replay *r)
 {
     const gt_slot *record = r->first.machine->record;
     const gt_instruction *ins = &record->ins;
+    gt_operands operands = gt__record_operands(ins, record + 1);
     unsigned flags = 0;
-    for (int64_t k = 0; ins->op == GT_OP_cat && k < ins->imm[1].i; k++)
-        flags |= *flags_of(r, record[1 + k / 8].u64[k % 8]);
-    for (unsigned k = 0; k < gt__op_operands((gt_opcode)ins->op); k++) {
-        gt_literal kind = gt__literal(ins, k);
-        if (kind == GT_LITERAL_NONE)
-            flags |= *flags_of(r, ins->operand[k]);
-        else if (kind == GT_LITERAL_FLOAT)
+    for (unsigned k = 0; k < operands.count; k++)
+        if (gt__operand_is_tensor(&operands, k))
+            flags |= *flags_of(r, operands.id[k]);
+        else if (gt__literal(ins, k) == GT_LITERAL_FLOAT)
             flags |= isnan(ins->literal[k].f) ? GT_HAS_NAN : isinf(ins->literal[k].f) ? GT_HAS_INFINITY : 0;
-    }
     return flags;
 }
 
@@ -255,8 +253,7 @@ static gt_err look_for_nan(replay *r, bool *found)
     void *data;
     GT_TRY(gt__machine_read(s->machine, s->result, &data));
     unsigned has = gt__look_nonfinite(meta, data, &at), had = operand_flags(r);
-    uint64_t slot =
-        s->slots->ins.op == GT_OP_data ? s->machine->record->ins.operand[0] : s->machine->record->ins.result;
+    uint64_t slot = gt__record_subject(&s->machine->record->ins);
     *flags_of(r, slot) = (uint8_t)has;
     bool asked_for = s->slots->ins.op == GT_OP_full;
     *found = !asked_for && ((has & ~had & GT_HAS_NAN) || (has & GT_HAS_INFINITY && !had));
@@ -435,8 +432,11 @@ static gt_err open_all(replay *r)
     if (!r->differ)
         return GT_OK;
     bool is_file = access(r->other, F_OK) == 0;
-    if (!is_file && gt__engine_find(r->other, &ops) != GT_OK)
-        return gt__fail(GT_ERR_VALUE, "--diff %s: neither a file nor an engine", r->other);
+    if (!is_file && gt__engine_find(r->other, &ops) != GT_OK) {
+        char why[768];
+        snprintf(why, sizeof why, "%s", gt_error_text());
+        return gt__fail(GT_ERR_VALUE, "--diff %s is not a file, and as an engine: %s", r->other, why);
+    }
     return is_file ? open_side(r->other, r->engine, &r->second) : open_side(r->path, r->other, &r->second);
 }
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/record.h"
+
 enum { COMMAND_WIDTH = 15, SOURCE_WIDTH = 27, BYTES_WIDTH = 10, MOST_IDS = 16 };
 
 /* ---- pieces ------------------------------------------------------------------------------------------------- */
@@ -242,13 +244,6 @@ const char *gt__log_command(gt_opcode op, bool worker)
     return !name ? gt__op_table[op].name : worker ? name : name + sizeof "Worker" - 1;
 }
 
-uint64_t gt__log_tensor(const gt_instruction *ins)
-{
-    return ins->op == GT_OP_fetch || ins->op == GT_OP_data          ? ins->operand[0]
-           : ins->op < GT_OP_FIRST_CONTROL || ins->op == GT_OP_free ? ins->result
-                                                                    : 0;
-}
-
 unsigned gt__log_source_text(char *text, const char *kind, const char *name)
 {
     int length = snprintf(text, GT_LOG_SOURCE, "%s %.63s", kind, name);
@@ -431,7 +426,8 @@ static char *put_form(gt_log_format *format, char *at, const gt_slot *record, co
         return put_signed(PUT(at, " axis="), ins->imm[0].i);
     case GT_FORM_CAT:
         at = put_signed(PUT(at, " axis="), ins->imm[0].i);
-        return put_ids(format, PUT(at, " inputs="), record[1].u64, (size_t)ins->imm[1].i);
+        return put_ids(format, PUT(at, " inputs="), gt__record_operands(ins, record + 1).id,
+                       (size_t)ins->imm[1].i);
     case GT_FORM_CAST:
         return put_text(PUT(at, " dtype="), gt__dtype_name((gt_dtype)ins->dtype));
     case GT_FORM_RESHAPE:
@@ -452,11 +448,9 @@ static char *put_form(gt_log_format *format, char *at, const gt_slot *record, co
 static char *put_control(gt_log_format *format, char *at, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
-    const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
-                              ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
     switch ((gt_opcode)ins->op) {
     case GT_OP_free:
-        return put_ids(format, PUT(at, "tensor_id="), freed, sizeof freed / sizeof freed[0]);
+        return put_ids(format, PUT(at, "tensor_id="), gt__free_ids(ins), GT_FREE_IDS);
     case GT_OP_fetch:
         return gt__log_number(at, "tensor_id=", ins->operand[0]);
     case GT_OP_data:

@@ -94,7 +94,5 @@ char *gt__log_quoted(char *at, const char *key, const char *text, size_t length)
 
 /* "BinaryOp", "GetData", ...; with Worker before it for what workers are told. */
 const char *gt__log_command(gt_opcode op, bool worker);
-/* The tensor that a client's record is about: what it makes, or reads, or frees first. */
-uint64_t gt__log_tensor(const gt_instruction *ins);
 
 #endif

@@ -10,6 +10,7 @@
 #include "dispatcher/dispatcher.h"
 #include "dispatcher/observe/file_writer.h"
 #include "core/log.h"
+#include "core/record.h"
 #include "dispatcher/observe/monitor.h"
 #include "core/settings.h"
 #include "dispatcher/spread/spread.h"
@@ -196,7 +197,7 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     }
     observer->handling = true;
     observer->session = session->number;
-    observer->tensor = gt__log_tensor(&record->ins);
+    observer->tensor = gt__record_subject(&record->ins);
     bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
     if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
         (record->ins.scope != session->last_scope || backward != session->last_backward)) {
@@ -332,7 +333,7 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
         sent.session = observer->session;
         sent.tensor = observer->tensor;
     } else
-        sent.tensor = gt__log_tensor(&record->ins);
+        sent.tensor = gt__record_subject(&record->ins);
     remember_sent(&worker->watched, &sent);
     gt_log_event *event = event_begin(dispatcher, GT_EVENT_WORKER_SEND, worker->watched.source,
                                       (gt_opcode)record->ins.op, travelling(record));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/record.h"
 #include "dispatcher/spread/spread.h"
 
 /* ---- records ----------------------------------------------------------------------------------------------- */
@@ -149,8 +150,9 @@ static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, un
     out->ins.result = *slot;
     out->ins.imm[0].i = axis;
     out->ins.imm[1].i = count;
+    uint64_t *ids = gt__record_operands(&out->ins, out + 1).id;
     for (unsigned k = 0; k < count; k++)
-        out[1 + k / 8].u64[k % 8] = slots[k];
+        ids[k] = slots[k];
     gt__worker_put(gt__spread_worker(session, worker), 1 + tail);
     return GT_OK;
 }

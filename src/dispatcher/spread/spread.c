@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/record.h"
+
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 gt_layout *gt__spread_alone(gt_session *session, int32_t worker)
@@ -159,7 +161,7 @@ bool gt__spread_has_room(const gt_session *session)
 {
     const gt_spreading *s = session->spreading;
     for (int32_t worker = 0; worker < s->reached_capacity; worker++)
-        if (s->reached[worker] && session->dispatcher->workers[worker]->outbox_count)
+        if (s->reached[worker] && !gt__slot_queue_empty(&session->dispatcher->workers[worker]->outbox))
             return false;
     return true;
 }
@@ -222,11 +224,10 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     if (length > 1)
         memcpy(out + 1, task->record + 1, (length - 1) * sizeof *out);
     out->ins.flags &= (uint8_t) ~(GT_FLAG_CONSUMES | GT_FLAG_BACKWARD | GT_FLAG_INNER);
+    uint64_t *ids = gt__record_operands(&out->ins, out + 1).id;
     for (unsigned k = 0; k < task->count; k++)
-        if (ins->op == GT_OP_cat)
-            out[1 + k / 8].u64[k % 8] = slots[k * members + member];
-        else if (task->source[k].meta)
-            out->ins.operand[k] = slots[k * members + member];
+        if (task->source[k].meta)
+            ids[k] = slots[k * members + member];
     if (plan->combine == GT_COMBINE_AGAIN)
         out->ins.flags |= GT_FLAG_KEEPDIM;
     if (plan->combine == GT_COMBINE_VARYING)
@@ -315,14 +316,15 @@ static void plan_release(const gt_task *task, gt_plan *plan)
 /* Fill the task's operands. *lost: the reason of one that is lost; -1: none is. */
 static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
 {
+    gt_operands operands = gt__record_operands(task->ins, task->record + 1);
     *lost = -1;
     for (unsigned k = 0; k < task->count; k++) {
         gt_source *source = &task->source[k];
+        uint64_t id = operands.id[k];
         *source = (gt_source){0};
         metas[k] = NULL;
-        if (task->ins->op != GT_OP_cat && gt__literal(task->ins, k) != GT_LITERAL_NONE)
+        if (!gt__operand_is_tensor(&operands, k))
             continue;
-        uint64_t id = task->ins->op == GT_OP_cat ? task->record[1 + k / 8].u64[k % 8] : task->ins->operand[k];
         gt_handle *handle = gt__handles_find(&task->session->handles, id);
         if (!handle || id == task->ins->result)
             return gt__session_unknown(task->ins, id);
@@ -367,12 +369,10 @@ static bool drop_tensor(gt_session *session, uint64_t id)
 
 gt_err gt__spread_free(gt_session *session, const gt_slot *record)
 {
-    const gt_instruction *ins = &record->ins;
-    const uint64_t ids[] = {ins->result,     ins->operand[0], ins->operand[1],
-                            ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
-    for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++)
+    const uint64_t *ids = gt__free_ids(&record->ins);
+    for (unsigned k = 0; k < GT_FREE_IDS; k++)
         if (ids[k] && !drop_tensor(session, ids[k]))
-            return gt__session_unknown(ins, ids[k]);
+            return gt__session_unknown(&record->ins, ids[k]);
     return GT_OK;
 }
 
@@ -487,15 +487,14 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
     gt_source few[GT_MAX_OPERANDS], *sources = few;
     const gt_meta *metas_few[GT_MAX_OPERANDS], **metas = metas_few;
     gt_task task = {
-        .session = session, .record = record, .ins = ins, .count = gt__op_operands((gt_opcode)ins->op)};
+        .session = session, .record = record, .ins = ins, .count = gt__record_operands(ins, record + 1).count};
     gt_handle *result;
     gt_dtype unused;
     int64_t lost;
     GT_TRY(gt__handles_insert(&session->handles, ins->result,
                               &result)); /* first: a table that grows moves the others */
     *result = (gt_handle){.id = ins->result, .worker = GT_NO_WORKER};
-    if (ins->op == GT_OP_cat) {
-        task.count = (unsigned)ins->imm[1].u;
+    if (task.count > GT_MAX_OPERANDS) {
         sources = malloc(task.count * sizeof *sources);
         metas = malloc(task.count * sizeof(*metas));
     }
@@ -532,8 +531,8 @@ gt_err gt__spread_compute(gt_session *session, const gt_slot *record)
     session->spreading->site = record->ins.site;
     gt_err err = compute_record(session, record);
     gt__spread_free_temporaries(session);
-    if (err == GT_OK && record->ins.flags & GT_FLAG_CONSUMES)
-        drop_tensor(session, record->ins.operand[0]);
+    if (err == GT_OK && gt__record_consumed(&record->ins))
+        drop_tensor(session, gt__record_consumed(&record->ins));
     return err;
 }
 

@@ -76,7 +76,7 @@ static gt_err cpu_open(const gt_engine_options *options, gt_engine **engine)
         return gt__fail(GT_ERR_MEMORY, "no memory for an engine");
     cpu->engine.ops = &gt__engine_cpu;
     cpu->kernels = gt__kernels_choose();
-    cpu->memory_limit = gt__memory_limit();
+    cpu->memory_limit = gt__memory_limit(1);
     openblas_set_num_threads(1); /* matmul.c splits products over our own threads */
     gt_err err = gt__parallel_new(thread_count(options), &cpu->parallel);
     if (err) {
@@ -88,6 +88,11 @@ static gt_err cpu_open(const gt_engine_options *options, gt_engine **engine)
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */
+
+static uint64_t cpu_memory_limit(gt_engine *engine, unsigned sharers)
+{
+    return gt__cpu(engine)->memory_limit = gt__memory_limit(sharers);
+}
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -154,21 +159,16 @@ static gt_err transfer_bytes(gt_engine *engine, void *to, const void *from, size
     return GT_OK;
 }
 
-static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes)
+static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
 {
+    (void)token;
     return transfer_bytes(engine, to, host, bytes);
 }
 
-static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes)
+static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
 {
+    (void)token;
     return transfer_bytes(engine, host, from, bytes);
-}
-
-/* Every call has finished when it returns. */
-static gt_err cpu_sync(gt_engine *engine)
-{
-    (void)engine;
-    return GT_OK;
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------- */
@@ -217,11 +217,13 @@ static const run_form forms[] = {
     [GT_FORM_CONTROL] = NULL,
 };
 
-static gt_err cpu_run(gt_engine *engine, const gt_call *call)
+static gt_err cpu_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
+    (void)token;
     const gt_op_row *row = &gt__op_table[call->op];
     run_form run = forms[row->form];
-    return run ? run(engine, call) : gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+    gt_host_call room;
+    return run ? run(engine, gt__call_on_host(call, &room)) : gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
 }
 
 const gt_engine_ops gt__engine_cpu = {
@@ -229,10 +231,10 @@ const gt_engine_ops gt__engine_cpu = {
     .host_memory = true,
     .open = cpu_open,
     .close = cpu_close,
+    .memory_limit = cpu_memory_limit,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .write = cpu_write,
     .read = cpu_read,
     .run = cpu_run,
-    .sync = cpu_sync,
 };

@@ -1,11 +1,12 @@
 /*
- * kernels_conv_template.h: the two inner loops of convolutions for one compute type. Included by kernels_template.h alone.
- * kernels.h says what the arguments mean, conv.h how a convolution becomes such loops.
+ * kernels_conv_template.h: a template: the two inner loops of convolutions. kernels_template.h includes it for every type with
+ * FOLDS and lends it its macros. kernels.h says what the arguments mean, conv.h how a convolution becomes such loops.
  *
  * Both keep a block of accumulators in registers: CHANNELS times a few vectors, as many as the instruction set
  * has registers for. The loops over the block have constant bounds and are unrolled completely. The forms for
  * one channel are for depthwise convolutions and for the channels that are left over.
  */
+
 /* Store the first `count` lanes, `step` elements apart; the sum with what is there if `add`. */
 static inline void KERNEL(put_lanes)(T *to, VECTOR value, int count, int64_t step, bool add)
 {

@@ -1,6 +1,6 @@
 /*
- * kernels_pool_template.h: pooling of one plane, for one compute type. Included by kernels_template.h alone; kernels.h says
- * what the arguments mean, pool.c makes them.
+ * kernels_pool_template.h: a template: pooling of one plane. kernels_template.h includes it for every type with FOLDS and
+ * lends it its macros. kernels.h says what the arguments mean, pool.c makes them.
  *
  * Output rows are built tap by tap, so that the inner loops run along a row and become vectors; a stride of 1
  * or 2 is a constant to the compiler.

@@ -1,6 +1,6 @@
 /*
- * kernels_softmax_template.h: softmax, its logarithm and their gradients for one compute type; kernels.c includes it for f32 and
- * f64 and defines T, SUFFIX and exps_below before. softmax.c is the user.
+ * kernels_softmax_template.h: a template: softmax, its logarithm and their gradients. kernels.c includes it for float and for
+ * double, with T and SUFFIX defined and a function exps_below for each. softmax.c is the user.
  *
  * Everything is shifted by the largest element, so no exponential exceeds 1; sums are gathered in double over tiles.
  */

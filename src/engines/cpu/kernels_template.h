@@ -1,10 +1,16 @@
 /*
- * kernels_template.h: the inner loops for one compute type; kernels.c includes it once for each.
+ * kernels_template.h: a template: the inner loops for one compute type. kernels.c includes it once for each type, with these
+ * macros defined; it undefines them at the end.
  *
- * The includer defines T (the compute type), STORED (what it is in memory), ACCUMULATOR (what reductions of it accumulate in), SUFFIX, LEAST and
- * MOST (the ends of T's range), TO_COMPUTE(value) (any number as T), INTEGER (1 where rows of types FLT do not exist,
- * and those of BITS and INT do), FOLDS (0: elementwise only) and, where the machine has them, NATIVE_MAX and NATIVE_MIN
- * of two vectors, which hand NaN on.
+ *     T            the compute type
+ *     STORED       its type in memory
+ *     ACCUMULATOR  the type in which reductions add up
+ *     SUFFIX       ends every function's name
+ *     LEAST, MOST  the ends of the range
+ *     TO_COMPUTE   TO_COMPUTE(value): any number as T
+ *     INTEGER      1: rows of types BITS and INT exist, those of FLT do not
+ *     FOLDS        0: elementwise loops only
+ *     NATIVE_MAX, NATIVE_MIN  of two vectors, passing on NaN; only where the machine has them
  */
 
 #define KERNEL(name) GLUE(name, SUFFIX)

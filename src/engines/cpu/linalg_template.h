@@ -1,8 +1,9 @@
 /*
- * linalg_template.h: linear algebra on one matrix of type T. Included by linalg.c twice, which see.
+ * linalg_template.h: a template: linear algebra on one matrix. linalg.c includes it for float and for double, with T, NAME,
+ * LAPACK and CBLAS defined.
  *
- * plan says how much workspace one matrix needs; run does the work: a (m, n) and b are strided, out is packed as linalg.h has
- * it. Each function returns 0 or why there is no result: failure(reason, info).
+ * plan says how much workspace one matrix needs; run does the work: a (m, n) and b are strided, out is packed as
+ * core/linalg.h has it. Each function returns 0 or why there is no result: failure(reason, info).
  */
 
 /* ---- moving ------------------------------------------------------------------------------------------------- */

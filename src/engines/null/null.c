@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engines/engine.h"
+#include "engines/host_memory.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -24,7 +25,15 @@ static void close_null(gt_engine *engine)
     free(engine);
 }
 
-/* A place that nobody will look at. */
+/* As much as the machine has: what is counted here takes no memory. */
+static uint64_t memory_limit(gt_engine *engine, unsigned sharers)
+{
+    (void)engine;
+    (void)sharers;
+    return gt__memory_limit(1);
+}
+
+/* A placeholder: its contents are never read. */
 static void *allocate(gt_engine *engine, size_t bytes)
 {
     (void)engine;
@@ -39,8 +48,9 @@ static void release(gt_engine *engine, void *memory, size_t bytes)
     free(memory);
 }
 
-static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_t bytes)
+static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
 {
+    (void)token;
     (void)engine;
     (void)to;
     (void)host;
@@ -48,24 +58,20 @@ static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_
     return GT_OK;
 }
 
-static gt_err read_zeros(gt_engine *engine, const void *from, void *host, size_t bytes)
+static gt_err read_zeros(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
 {
+    (void)token;
     (void)engine;
     (void)from;
     memset(host, 0, bytes);
     return GT_OK;
 }
 
-static gt_err run(gt_engine *engine, const gt_call *call)
+static gt_err run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
+    (void)token;
     (void)engine;
     (void)call;
-    return GT_OK;
-}
-
-static gt_err sync_null(gt_engine *engine)
-{
-    (void)engine;
     return GT_OK;
 }
 
@@ -74,10 +80,10 @@ const gt_engine_ops gt__engine_null = {
     .host_memory = false,
     .open = open_null,
     .close = close_null,
+    .memory_limit = memory_limit,
     .alloc = allocate,
     .release = release,
     .write = write_nothing,
     .read = read_zeros,
     .run = run,
-    .sync = sync_null,
 };

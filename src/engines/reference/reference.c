@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/convert.h"
+#include "engines/host_memory.h"
 
 /* ---- elements ---------------------------------------------------------------------------------------------- */
 
@@ -180,20 +181,21 @@ static void reference_release(gt_engine *engine, void *memory, size_t bytes)
     free(memory);
 }
 
-static gt_err reference_copy_bytes(gt_engine *engine, void *to, const void *from, size_t bytes)
+static gt_err reference_copy_bytes(gt_engine *engine, void *to, const void *from, size_t bytes, gt_token *token)
 {
     (void)engine;
+    (void)token;
     if (bytes)
         memcpy(to, from, bytes);
     return GT_OK;
 }
 
-static gt_err reference_read(gt_engine *engine, const void *from, void *host, size_t bytes)
+static gt_err reference_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
 {
-    return reference_copy_bytes(engine, host, from, bytes);
+    return reference_copy_bytes(engine, host, from, bytes, token);
 }
 
-static gt_err reference_run(gt_engine *engine, const gt_call *call)
+static gt_err reference_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     static gt_err (*const run[])(const gt_call *) = {
         [GT_FORM_UNARY] = gt__reference_unary,
@@ -237,16 +239,18 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call)
         [GT_FORM_CONTROL] = NULL,
     };
     (void)engine;
+    (void)token;
+    gt_host_call room;
     const gt_op_row *row = &gt__op_table[call->op];
     if (!run[row->form])
         return gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s", row->name);
-    return run[row->form](call);
+    return run[row->form](gt__call_on_host(call, &room));
 }
 
-static gt_err reference_sync(gt_engine *engine)
+static uint64_t reference_memory_limit(gt_engine *engine, unsigned sharers)
 {
     (void)engine;
-    return GT_OK;
+    return gt__memory_limit(sharers);
 }
 
 const gt_engine_ops gt__engine_reference = {
@@ -254,10 +258,10 @@ const gt_engine_ops gt__engine_reference = {
     .host_memory = true,
     .open = reference_open,
     .close = reference_close,
+    .memory_limit = reference_memory_limit,
     .alloc = reference_alloc,
     .release = reference_release,
     .write = reference_copy_bytes,
     .read = reference_read,
     .run = reference_run,
-    .sync = reference_sync,
 };

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "worker/peers/collective.h"
+#include "worker/worker.h"
 
 enum {
     SMALL = 16 << 10,         /* bytes: below, everybody adds up everything, which saves a step */
@@ -29,8 +30,9 @@ enum {
 typedef struct host {
     gt_collective base;
     gt_exchange *exchange;
-    gt_engine *engine, *adder; /* the adder works on host memory: the engine itself, or the reference one */
+    gt_engine *engine, *adder; /* the adder works on host memory, at once: the engine itself, or a cpu engine */
     gt_store *store;
+    bool direct; /* the engine's memory may be read and written here */
 } host;
 
 /* A window on some party's part: element (0,...,0) and strides, host memory. */
@@ -209,7 +211,7 @@ static gt_err add(host *h, const gt_view *a, const gt_view *b, const gt_view *ou
     const gt_view *in[] = {a, b};
     gt_call call = {
         .op = GT_OP_add, .compute = (gt_dtype)out->meta.dtype, .ins = &ins, .operands = 2, .in = in, .out = out};
-    return h->adder->ops->run(h->adder, &call);
+    return h->adder->ops->run(h->adder, &call, &(gt_token){0});
 }
 
 static gt_view view_of(const gt_meta *meta, const window *w)
@@ -468,7 +470,17 @@ static void take_part(passage *p, const uint8_t *in, uint8_t *out)
     }
 }
 
-/* Memory that only the engine can touch goes through the host, and nothing of it is lent. */
+/* Wait for work that the engine has queued. */
+static gt_err finish(const host *h, gt_token token)
+{
+    if (!token)
+        return GT_OK;
+    gt__late_given(&h->store->worker->late, token);
+    return gt__late_wait(h->store->worker, token);
+}
+
+/* Memory that only the engine can touch, or that its queue still uses, goes through the host, and nothing of it is
+ * lent. */
 static void take_part_staged(passage *p)
 {
     const gt_collective_call *call = p->call;
@@ -476,16 +488,22 @@ static void take_part_staged(passage *p)
     size_t in_bytes = call->in ? gt__meta_bytes(&call->in->meta) : 0, out_bytes = gt__meta_bytes(&call->out->meta);
     uint8_t *memory = malloc(in_bytes + out_bytes + 1);
     gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_token token = 0;
     if (err == GT_OK && call->in)
-        err = engine->ops->read(engine, call->in->data, memory, in_bytes);
+        err = engine->ops->read(engine, call->in->data, memory, in_bytes, &token);
+    if (err == GT_OK)
+        err = finish(p->h, token);
     if (err != GT_OK)
         fail(p, err);
     gt_collective_call staged = *call;
     staged.buffer = staged.out_buffer = NULL;
     p->call = &staged;
     take_part(p, memory, memory ? memory + in_bytes : NULL);
+    token = 0;
     if (p->err == GT_OK)
-        err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes);
+        err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes, &token);
+    if (p->err == GT_OK && err == GT_OK)
+        err = finish(p->h, token);
     if (err != GT_OK)
         fail(p, err);
     free(memory);
@@ -497,7 +515,7 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
     if (call->poison) {
         fail(&p, gt__fail(call->poison->err, "%s", call->poison->text));
         take_part(&p, NULL, NULL);
-    } else if (!p.h->engine->ops->host_memory)
+    } else if (!p.h->direct)
         take_part_staged(&p);
     else
         take_part(&p, call->in ? call->in->data : NULL, call->out->data);
@@ -520,10 +538,11 @@ gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *s
     if (!h)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     *h = (host){.base.ops = &host_ops, .exchange = exchange, .engine = engine, .adder = engine, .store = store};
-    if (!engine->ops->host_memory) {
+    h->direct = engine->ops->host_memory && !engine->ops->asynchronous;
+    if (!h->direct) {
         gt_engine_options options = {.threads = 1};
         h->adder = NULL;
-        gt_err err = gt__engine_reference.open(&options, &h->adder);
+        gt_err err = gt__engine_cpu.open(&options, &h->adder);
         if (err != GT_OK) {
             close_host(&h->base);
             return err;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/record.h"
 #include "worker/worker.h"
 
 enum {
@@ -13,45 +14,10 @@ enum {
 
 /* ---- which tensors a record touches ------------------------------------------------------------------------ */
 
-typedef struct touched {
-    uint64_t read[GT_MAX_CAT], written[6];
-    unsigned reads, writes;
-} touched;
-
-static void add_write(touched *t, uint64_t slot)
+/* A record may come after those put aside unless it touches what they do: reads of the same tensor go together. */
+static bool is_write(unsigned use)
 {
-    if (slot)
-        t->written[t->writes++] = slot;
-}
-
-static void look_at(const gt_slot *record, touched *t)
-{
-    const gt_instruction *ins = &record->ins;
-    t->reads = t->writes = 0;
-    if (ins->op == GT_OP_free) {
-        const uint64_t freed[] = {ins->result,     ins->operand[0], ins->operand[1],
-                                  ins->operand[2], ins->imm[0].u,   ins->imm[1].u};
-        for (size_t k = 0; k < sizeof freed / sizeof freed[0]; k++)
-            add_write(t, freed[k]);
-    } else if (ins->op == GT_OP_data)
-        add_write(t, ins->operand[0]);
-    else if (ins->op == GT_OP_send)
-        t->read[t->reads++] = ins->operand[0];
-    else if (ins->op == GT_OP_recv)
-        add_write(t, ins->result);
-    if (ins->op >= GT_OP_FIRST_CONTROL)
-        return;
-    add_write(t, ins->result);
-    if (ins->flags & GT_FLAG_CONSUMES)
-        add_write(t, ins->operand[0]);
-    if (ins->op == GT_OP_cat) {
-        for (int64_t k = 0; k < ins->imm[1].i; k++)
-            t->read[t->reads++] = record[1 + k / 8].u64[k % 8];
-        return;
-    }
-    for (unsigned k = 0; k < gt__op_operands((gt_opcode)ins->op); k++)
-        if (gt__literal(ins, k) == GT_LITERAL_NONE)
-            t->read[t->reads++] = ins->operand[k];
+    return use & (GT_ID_WRITTEN | GT_ID_FREED);
 }
 
 static uint32_t uses(const gt_deferred *d, const uint32_t *counts, uint64_t slot)
@@ -60,24 +26,19 @@ static uint32_t uses(const gt_deferred *d, const uint32_t *counts, uint64_t slot
 }
 
 /* Whether a record has to come after one that was put aside. */
-static bool conflicts(const gt_deferred *d, const touched *t)
+static bool conflicts(const gt_deferred *d, const gt_slot *record)
 {
-    for (unsigned k = 0; k < t->reads; k++)
-        if (uses(d, d->writes, t->read[k]))
-            return true;
-    for (unsigned k = 0; k < t->writes; k++)
-        if (uses(d, d->writes, t->written[k]) || uses(d, d->reads, t->written[k]))
+    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
+        if (uses(d, d->writes, *ids.id) || (is_write(ids.use) && uses(d, d->reads, *ids.id)))
             return true;
     return false;
 }
 
-static bool make_room(gt_deferred *d, const touched *t)
+static bool make_room(gt_deferred *d, const gt_slot *record)
 {
     uint64_t last = 0;
-    for (unsigned k = 0; k < t->reads; k++)
-        last = t->read[k] > last ? t->read[k] : last;
-    for (unsigned k = 0; k < t->writes; k++)
-        last = t->written[k] > last ? t->written[k] : last;
+    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
+        last = *ids.id > last ? *ids.id : last;
     if (last < d->tensor_capacity)
         return true;
     size_t capacity = d->tensor_capacity ? d->tensor_capacity : 256;
@@ -98,40 +59,24 @@ static bool make_room(gt_deferred *d, const touched *t)
     return true;
 }
 
-static void count(gt_deferred *d, const touched *t, int change)
+static void count(gt_deferred *d, const gt_slot *record, int change)
 {
-    for (unsigned k = 0; k < t->reads; k++)
-        d->reads[t->read[k]] += (uint32_t)change;
-    for (unsigned k = 0; k < t->writes; k++)
-        d->writes[t->written[k]] += (uint32_t)change;
+    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);) {
+        if (ids.use & GT_ID_READ)
+            d->reads[*ids.id] += (uint32_t)change;
+        if (is_write(ids.use))
+            d->writes[*ids.id] += (uint32_t)change;
+    }
 }
 
 /* ---- putting aside ----------------------------------------------------------------------------------------- */
 
-static bool put_aside(gt_deferred *d, const gt_slot *record, const touched *t)
+static bool put_aside(gt_deferred *d, const gt_slot *record)
 {
-    unsigned length = 1u + record->ins.tail;
-    if (d->first > d->end / 2) { /* rarely, so that each is moved once or twice */
-        memmove(d->slots, d->slots + d->first, (d->end - d->first) * sizeof *d->slots);
-        d->end -= d->first;
-        d->first = 0;
-    }
-    if (d->end + length > d->capacity) {
-        size_t capacity = d->capacity ? d->capacity : 256;
-        while (capacity < d->end + length)
-            capacity *= 2;
-        gt_slot *slots = realloc(d->slots, capacity * sizeof *slots);
-        if (!slots)
-            return false;
-        d->slots = slots;
-        d->capacity = capacity;
-    }
-    if (!make_room(d, t))
+    if (!make_room(d, record) || !gt__slot_queue_append(&d->records, record))
         return false;
-    memcpy(d->slots + d->end, record, length * sizeof *record);
-    d->end += length;
     d->count++;
-    count(d, t, 1);
+    count(d, record, 1);
     return true;
 }
 
@@ -151,7 +96,6 @@ static bool is_movable(unsigned op)
 bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
 {
     gt_deferred *d = &worker->deferred;
-    touched t;
     if (d->count)
         gt__deferred_run(worker, 0);
     if (worker->timing.watched) /* logs tell of records in their order */
@@ -163,11 +107,10 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     }
     if (worker->timing.watched)
         return false;
-    look_at(record, &t);
     bool waits = record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, 0);
-    if (!waits && !(d->count && conflicts(d, &t)))
+    if (!waits && !(d->count && conflicts(d, record)))
         return false;
-    if (d->end - d->first > MOST_SLOTS || !put_aside(d, record, &t)) {
+    if (gt__slot_queue_slots(&d->records) > MOST_SLOTS || !put_aside(d, record)) {
         gt__deferred_run(worker, -1);
         return false;
     }
@@ -179,25 +122,25 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
 void gt__deferred_run(gt_worker *worker, int wait_ms)
 {
     gt_deferred *d = &worker->deferred;
+    if (wait_ms && d->count)
+        gt__late_finish_posts(worker);
     while (d->count) {
-        const gt_slot *record = d->slots + d->first;
+        const gt_slot *record = gt__slot_queue_first(&d->records);
         if (record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, wait_ms))
             return;
-        touched t;
-        look_at(record, &t);
         gt__worker_run_record(worker, record);
-        count(d, &t, -1);
-        d->first += 1u + record->ins.tail;
+        gt__late_return_window(worker); /* the engine may still read the record's bytes */
+        count(d, record, -1);
+        gt__slot_queue_pop(&d->records);
         d->count--;
         if (wait_ms > 0)
             wait_ms = 0;
     }
-    d->first = d->end = 0;
 }
 
 void gt__deferred_free(gt_deferred *deferred)
 {
-    free(deferred->slots);
+    gt__slot_queue_free(&deferred->records);
     free(deferred->reads);
     free(deferred->writes);
     *deferred = (gt_deferred){0};

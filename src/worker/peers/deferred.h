@@ -4,8 +4,8 @@
  * A recv whose data has not arrived is put aside, and so is every later record that needs its result, or would
  * overwrite or free what a record put aside still reads. Everything else goes on: this is how the stages of a
  * pipeline overlap. Records put aside run in their order, as soon as the first of them can. What involves others
- * at once (collectives) or answers in order waits for all of them, so that the streams of the workers keep the
- * order in which nobody waits for ever.
+ * at once (collectives) or answers in order waits for all of them, so that the workers' streams keep their
+ * deadlock-free order.
  *
  * Place in the flow: worker.c asks before every record, if there is something put aside or the record is a recv.
  */
@@ -14,14 +14,13 @@
 
 #include <stdint.h>
 
-#include "core/instruction.h"
+#include "core/slot_queue.h"
 
 typedef struct gt_worker gt_worker;
 
 typedef struct gt_deferred {
     unsigned count; /* records put aside */
-    gt_slot *slots; /* the records, in order */
-    size_t first, end, capacity;
+    gt_slot_queue records;
     uint32_t *reads, *writes; /* by tensor slot: how many of them read it, and make or free it */
     size_t tensor_capacity;
 } gt_deferred;

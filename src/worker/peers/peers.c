@@ -36,50 +36,120 @@ static gt_entry *result_entry(gt_worker *worker, const gt_instruction *ins)
 
 /* ---- moves -------- */
 
-static gt_err post_tensor(gt_worker *worker, int32_t to, uint64_t tag, const gt_entry *entry)
+/* A tensor on its way to another worker. */
+typedef struct posting {
+    int32_t to;
+    uint64_t tag;
+    gt_origin origin; /* of the send */
+    gt_whole whole;
+    void *host; /* its bytes, where other workers cannot read them in the engine's memory; NULL: they can */
+} posting;
+
+/* Its bytes are there: the message goes, or the failure. Takes the posting. */
+static void post(gt_worker *worker, void *object, const gt_completion *done)
 {
+    posting *p = object;
     gt_exchange *exchange = worker->exchange;
-    gt_view view;
-    gt_buffer *temporary;
-    GT_TRY(gt__worker_contiguous(worker, entry, &view, &temporary));
-    size_t bytes = gt__meta_bytes(&view.meta);
-    bool lends = worker->engine->ops->host_memory;
-    void *host = lends ? NULL : malloc(bytes + 1);
-    gt_err err = worker->engine->ops->sync(worker->engine);
-    if (err == GT_OK && !lends)
-        err = host ? worker->engine->ops->read(worker->engine, view.data, host, bytes)
-                   : gt__fail(GT_ERR_MEMORY, "out of memory");
-    if (err == GT_OK && lends) {
-        gt_buffer *lent = temporary ? temporary : entry->buffer;
-        lent->references++;
-        err = gt__exchange_post(exchange, to, tag, 0, view.data, bytes, lent);
-        lent->references -= err != GT_OK;
-    } else if (err == GT_OK)
-        err = gt__exchange_post(exchange, to, tag, 0, host, bytes, NULL);
-    free(host);
-    if (temporary)
-        gt__buffer_release(worker->store, temporary);
-    return err;
+    const gt_poison *poison = p->whole.flight ? p->whole.flight->poison : NULL;
+    gt_err err = poison ? poison->err : done ? done->err : GT_OK;
+    const char *why = poison ? poison->text : done ? done->text : "";
+    gt_origin before = exchange->failed; /* of the record at hand, which may be another */
+    exchange->failed = poison ? poison->origin : p->origin;
+    if (err == GT_OK) {
+        size_t bytes = gt__meta_bytes(&p->whole.view.meta);
+        gt_buffer *lent = p->host ? NULL : p->whole.buffer;
+        if (lent)
+            lent->references++;
+        err = gt__exchange_post(exchange, p->to, p->tag, 0, p->host ? p->host : p->whole.view.data, bytes, lent);
+        if (err != GT_OK && lent)
+            lent->references--;
+        why = gt_error_text();
+    }
+    if (err != GT_OK)
+        gt__exchange_post_failure(exchange, p->to, p->tag, 0, err, why);
+    exchange->failed = before;
+    gt__whole_release(worker, &p->whole);
+    free(p->host);
+    free(p);
+}
+
+static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt_entry *entry)
+{
+    gt_engine *engine = worker->engine;
+    posting *p = calloc(1, sizeof *p);
+    if (!p)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    *p = (posting){.to = (int32_t)ins->imm[0].i, .tag = ins->imm[1].u, .origin = gt__worker_origin(worker, ins)};
+    gt_token token = 0;
+    gt_err err = gt__worker_whole(worker, entry, &p->whole);
+    if (err == GT_OK && !engine->ops->host_memory) {
+        size_t bytes = gt__meta_bytes(&p->whole.view.meta);
+        p->host = malloc(bytes + 1);
+        err = p->host ? engine->ops->read(engine, p->whole.view.data, p->host, bytes, &token)
+                      : gt__fail(GT_ERR_MEMORY, "out of memory");
+        gt__late_given(&worker->late, token);
+    }
+    if (err != GT_OK) {
+        gt__whole_release(worker, &p->whole);
+        free(p->host);
+        free(p);
+        return err;
+    }
+    if (!token && p->whole.flight)
+        token = p->whole.flight->token;
+    worker->late.last_post = gt__late_when(worker, token, post, p);
+    return GT_OK;
 }
 
 static void send_tensor(gt_worker *worker, const gt_instruction *ins)
 {
     gt_exchange *exchange = worker->exchange;
-    const gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
-    int32_t to = (int32_t)ins->imm[0].i;
-    uint64_t tag = ins->imm[1].u;
+    gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
     gt_err err = GT_OK;
     const char *why = "the sender has no such tensor";
-    if (!entry || (entry->state != GT_ENTRY_TENSOR && entry->state != GT_ENTRY_POISON))
+    if (entry)
+        gt__store_settle(worker->store, entry);
+    if (!entry || (!gt__entry_is_tensor(entry) && entry->state != GT_ENTRY_POISON))
         err = GT_ERR_INTERNAL;
     else if (entry->state == GT_ENTRY_POISON) {
         err = entry->poison->err;
         why = entry->poison->text;
         exchange->failed = entry->poison->origin;
-    } else if ((err = post_tensor(worker, to, tag, entry)) != GT_OK)
+    } else if ((err = post_tensor(worker, ins, entry)) != GT_OK)
         why = gt_error_text();
     if (err != GT_OK)
-        gt__exchange_post_failure(exchange, to, tag, 0, err, why);
+        gt__exchange_post_failure(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, err, why);
+}
+
+/* The engine has read a message's bytes. */
+static void message_read(gt_worker *worker, void *object, const gt_completion *done)
+{
+    (void)done;
+    worker->exchange->ops->done(worker->exchange, object);
+}
+
+/* The message's bytes to the entry's memory; the message is given back when they are there. */
+static gt_err take_bytes(gt_worker *worker, const gt_instruction *ins, gt_message *message, gt_entry *entry)
+{
+    gt_engine *engine = worker->engine;
+    gt_token token = 0;
+    GT_TRY(gt__store_allocate(worker->store, &entry->view, &entry->buffer));
+    entry->flight = NULL;
+    gt_err err = message->bytes
+                     ? engine->ops->write(engine, entry->view.data, message->data, message->bytes, &token)
+                     : GT_OK;
+    gt__late_given(&worker->late, token);
+    if (err == GT_OK && token) {
+        gt_origin origin = gt__worker_origin(worker, ins);
+        entry->flight = gt__late_fly(worker, token, &origin, NULL, 0, &err);
+    }
+    if (err != GT_OK) {
+        gt__buffer_release(worker->store, entry->buffer);
+        return err;
+    }
+    entry->state = entry->flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
+    gt__late_when(worker, token, message_read, message);
+    return GT_OK;
 }
 
 static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
@@ -88,19 +158,16 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     gt_message *message;
     gt_view *view = &entry->view;
     GT_TRY(gt__meta_set(&view->meta, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
+    gt__late_finish_posts(worker);
     GT_TRY(gt__exchange_take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
     gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
     if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))
         err = gt__fail(GT_ERR_PROTOCOL, "recv: %zu bytes came for a tensor of %zu", message->bytes,
                        gt__meta_bytes(&view->meta));
     if (err == GT_OK)
-        err = gt__store_allocate(worker->store, view, &entry->buffer);
-    if (err == GT_OK && message->bytes) {
-        err = worker->engine->ops->write(worker->engine, view->data, message->data, message->bytes);
-        if (err != GT_OK)
-            gt__buffer_release(worker->store, entry->buffer);
-    }
-    exchange->ops->done(exchange, message);
+        err = take_bytes(worker, ins, message, entry);
+    if (err != GT_OK)
+        exchange->ops->done(exchange, message);
     return err;
 }
 
@@ -134,23 +201,27 @@ static gt_err check_call(const gt_collective_call *call)
 }
 
 /* The operand as the call wants it: contiguous, or the reason why there is none. */
-static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_collective_call *call, gt_view *in,
-                           gt_buffer **temporary)
+static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_collective_call *call, gt_whole *in)
 {
     bool expected = call->op != GT_OP_broadcast || call->self == 0;
-    const gt_entry *entry = expected ? gt__store_find(worker->store, ins->operand[0]) : NULL;
+    gt_entry *entry = expected ? gt__store_find(worker->store, ins->operand[0]) : NULL;
     if (!expected)
         return GT_OK;
+    if (entry)
+        gt__store_settle(worker->store, entry);
     if (entry && entry->state == GT_ENTRY_POISON) {
         worker->exchange->failed = entry->poison->origin;
         return gt__fail(entry->poison->err, "%s", entry->poison->text);
     }
-    if (!entry || entry->state != GT_ENTRY_TENSOR)
+    if (!entry || !gt__entry_is_tensor(entry))
         return gt__fail(GT_ERR_INTERNAL, "%s: the worker has no such tensor", gt__op_table[call->op].name);
-    GT_TRY(gt__worker_contiguous(worker, entry, in, temporary));
-    call->in = in;
-    call->buffer = *temporary ? *temporary : entry->buffer;
-    return worker->engine->ops->sync(worker->engine);
+    GT_TRY(gt__worker_whole(worker, entry, in));
+    call->in = &in->view;
+    call->buffer = in->buffer;
+    gt_err err = gt__whole_wait(worker, in);
+    if (err != GT_OK && in->flight->poison)
+        worker->exchange->failed = in->flight->poison->origin;
+    return err;
 }
 
 /* `entry` NULL: there is no place for the result. The others hear of that, as of everything that keeps us from
@@ -158,8 +229,7 @@ static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_coll
 static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
 {
     gt_meta whole;
-    gt_view in;
-    gt_buffer *temporary = NULL;
+    gt_whole in = {0};
     GT_TRY(gt__meta_set(&whole, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
     gt_collective_call call = {.op = (gt_opcode)ins->op,
                                .tag = ins->imm[0].u,
@@ -171,7 +241,7 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
                                .whole = &whole};
     GT_TRY(check_call(&call));
     gt_poison *poison = NULL;
-    gt_err err = entry ? take_operand(worker, ins, &call, &in, &temporary)
+    gt_err err = entry ? take_operand(worker, ins, &call, &in)
                        : gt__fail(GT_ERR_MEMORY, "the worker has no room for another tensor");
     if (err == GT_OK) {
         entry->view.meta = result_meta(&call);
@@ -182,13 +252,13 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
         call.out_buffer = entry->buffer;
     } else
         call.poison = poison = gt__poison_new(err, gt_error_text());
+    gt__late_finish_posts(worker);
     err = worker->collective->ops->run(worker->collective, &call);
     if (err != GT_OK && call.out)
         gt__buffer_release(worker->store, entry->buffer);
     if (poison)
         gt__poison_release(poison);
-    if (temporary)
-        gt__buffer_release(worker->store, temporary);
+    gt__whole_release(worker, &in);
     return err;
 }
 
@@ -229,13 +299,13 @@ bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slo
     case GT_OP_all_to_all:
         entry = result_entry(worker, ins);
         err = run_collective(worker, ins, tail, entry);
+        if (err == GT_OK)
+            entry->state = GT_ENTRY_TENSOR;
         break;
     default:
         return false;
     }
-    if (err == GT_OK)
-        entry->state = GT_ENTRY_TENSOR;
-    else if (entry)
+    if (err != GT_OK && entry)
         keep(worker, entry, err);
     gt__peers_reclaim(worker);
     return true;

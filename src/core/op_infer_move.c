@@ -1,13 +1,46 @@
 /*
- * op_infer_move.h: inference of views, data movement, indexing, sorting, samples and creation. Included by op_infer.c alone,
- * which has the helpers and the rest.
+ * op_infer_move.c: inference of views, data movement, indexing, sorting, samples and creation. Read op_infer.c first: it has
+ * the table of forms and the helpers.
  */
-#ifndef GT_CORE_OP_INFER_MOVE_H
-#define GT_CORE_OP_INFER_MOVE_H
+#include <string.h>
+
+#include "core/op_infer.h"
+
+/* ---- helpers ----------------------------------------------------------------------------------------------- */
+
+static gt_err check_index_dtype(const gt_inference *s, const gt_meta *index)
+{
+    if (gt__dtype_is_float((gt_dtype)index->dtype) || index->dtype == GT_BOOL)
+        return gt__fail(GT_ERR_TYPE, "%s: an index must be an integer tensor, not %s", s->row->name,
+                        gt__dtype_name((gt_dtype)index->dtype));
+    return GT_OK;
+}
+
+/* The tail's start, step, count must stay inside `a`. Fills the shape of the slice. */
+static gt_err slice_shape(const gt_inference *s, const gt_meta *a, gt_meta *slice)
+{
+    const int64_t *start = s->tail[0].i64, *step = s->tail[1].i64, *count = s->tail[2].i64;
+    for (unsigned axis = 0; axis < a->rank; axis++) {
+        int64_t size = a->shape[axis], last;
+        if (count[axis] < 0 || start[axis] < 0 || start[axis] > size || step[axis] == 0)
+            goto bad;
+        if (count[axis] == 0)
+            continue;
+        if (__builtin_mul_overflow(step[axis], count[axis] - 1, &last) ||
+            __builtin_add_overflow(last, start[axis], &last) || last < 0 || last >= size || start[axis] >= size)
+            goto bad;
+        continue;
+    bad:
+        return gt__fail(GT_ERR_INDEX, "%s: start %lld, step %lld, count %lld leaves dimension %u of size %lld",
+                        s->row->name, (long long)start[axis], (long long)step[axis], (long long)count[axis], axis,
+                        (long long)size);
+    }
+    return gt__meta_set(slice, (gt_dtype)a->dtype, a->rank, count);
+}
 
 /* ---- views ------------------------------------------------------------------------------------------------- */
 
-static gt_err infer_reshape(inference *s)
+gt_err gt__infer_reshape(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     GT_TRY(gt__meta_set(s->out, (gt_dtype)a->dtype, s->ins->rank, s->tail[0].i64));
@@ -19,12 +52,12 @@ static gt_err infer_reshape(inference *s)
     return GT_OK;
 }
 
-static gt_err infer_permute(inference *s)
+gt_err gt__infer_permute(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     uint64_t packed = s->ins->imm[0].u;
     unsigned seen = 0;
-    copy_shape(s->out, a);
+    gt__infer_copy_shape(s->out, a);
     s->out->dtype = a->dtype;
     for (unsigned axis = 0; axis < a->rank; axis++) {
         unsigned from = packed >> (8 * axis) & 0xff;
@@ -36,7 +69,7 @@ static gt_err infer_permute(inference *s)
     return GT_OK;
 }
 
-static gt_err infer_expand(inference *s)
+gt_err gt__infer_expand(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     GT_TRY(gt__meta_set(s->out, (gt_dtype)a->dtype, s->ins->rank, s->tail[0].i64));
@@ -54,19 +87,19 @@ static gt_err infer_expand(inference *s)
     return GT_OK;
 }
 
-static gt_err infer_slice(inference *s)
+gt_err gt__infer_slice(gt_inference *s)
 {
     return slice_shape(s, s->in[0], s->out);
 }
 
-static gt_err infer_diagonal(inference *s)
+gt_err gt__infer_diagonal(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     uint64_t packed = s->ins->imm[1].u;
     unsigned axis1 = packed & 0xff, axis2 = packed >> 8 & 0xff, rank = 0;
     int64_t offset = s->ins->imm[0].i, shape[GT_MAX_RANK];
-    GT_TRY(check_axis(s, axis1, a->rank));
-    GT_TRY(check_axis(s, axis2, a->rank));
+    GT_TRY(gt__infer_check_axis(s, axis1, a->rank));
+    GT_TRY(gt__infer_check_axis(s, axis2, a->rank));
     if (axis1 == axis2 || packed >> 16)
         return gt__fail(GT_ERR_VALUE, "diagonal dimensions cannot be identical %u, %u", axis1, axis2);
     for (unsigned axis = 0; axis < a->rank; axis++)
@@ -83,13 +116,13 @@ static gt_err infer_diagonal(inference *s)
     return gt__meta_set(s->out, (gt_dtype)a->dtype, rank, shape);
 }
 
-static gt_err infer_unfold(inference *s)
+gt_err gt__infer_unfold(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     int64_t axis = s->tail[0].i64[0], size = s->tail[0].i64[1], step = s->tail[0].i64[2];
     int64_t shape[GT_MAX_RANK + 1], length = 1;
     if (a->rank || axis != 0)
-        GT_TRY(check_axis(s, axis, a->rank));
+        GT_TRY(gt__infer_check_axis(s, axis, a->rank));
     length = a->rank ? a->shape[axis] : 1;
     if (size < 0 || size > length)
         return gt__fail(GT_ERR_VALUE, "maximum size for tensor at dimension %lld is %lld but size is %lld",
@@ -105,25 +138,24 @@ static gt_err infer_unfold(inference *s)
 
 /* ---- data movement ----------------------------------------------------------------------------------------- */
 
-static gt_err infer_cast(inference *s)
+gt_err gt__infer_cast(gt_inference *s)
 {
-    copy_shape(s->out, s->in[0]);
+    gt__infer_copy_shape(s->out, s->in[0]);
     s->out->dtype = s->ins->dtype;
     return GT_OK;
 }
 
-static gt_err infer_copy(inference *s)
+gt_err gt__infer_copy(gt_inference *s)
 {
     *s->out = *s->in[0];
     return GT_OK;
 }
 
-static gt_err infer_cat(inference *s)
+gt_err gt__infer_cat(gt_inference *s)
 {
     int64_t axis = s->ins->imm[0].i, total = 0, count = s->ins->imm[1].i;
     const gt_meta *first = s->in[0];
-    GT_TRY(check_axis(s, axis, first->rank));
-    promotion p = {0};
+    GT_TRY(gt__infer_check_axis(s, axis, first->rank));
     for (int64_t k = 0; k < count; k++) {
         const gt_meta *a = s->in[k];
         bool fits = a->rank == first->rank;
@@ -137,27 +169,26 @@ static gt_err infer_cat(inference *s)
         }
         if (__builtin_add_overflow(total, a->shape[axis], &total))
             return gt__fail(GT_ERR_MEMORY, "cat: the result is too large");
-        promotion_add_meta(&p, a);
     }
     int64_t shape[GT_MAX_RANK];
     memcpy(shape, first->shape, sizeof shape);
     shape[axis] = total;
-    GT_TRY(result_dtype(s, promotion_result(&p)));
+    GT_TRY(gt__infer_dtype(s, gt__infer_promoted(s, (unsigned)count)));
     return gt__meta_set(s->out, (gt_dtype)s->out->dtype, first->rank, shape);
 }
 
-static gt_err infer_triangle(inference *s)
+gt_err gt__infer_triangle(gt_inference *s)
 {
     if (s->in[0]->rank < 2)
         return gt__fail(GT_ERR_VALUE, "%s: the input tensor must have at least 2 dimensions", s->row->name);
-    return infer_copy(s);
+    return gt__infer_copy(s);
 }
 
-static gt_err infer_take(inference *s)
+gt_err gt__infer_take(gt_inference *s)
 {
     const gt_meta *a = s->in[0], *index = s->in[1];
     int64_t axis = s->ins->imm[0].i, shape[2 * GT_MAX_RANK];
-    GT_TRY(check_axis(s, axis, a->rank));
+    GT_TRY(gt__infer_check_axis(s, axis, a->rank));
     GT_TRY(check_index_dtype(s, index));
     unsigned rank = 0;
     for (unsigned d = 0; d < a->rank; d++)
@@ -170,7 +201,7 @@ static gt_err infer_take(inference *s)
 }
 
 /* Except along `axis`, an index may not reach past the tensor it indexes. */
-static gt_err check_index_shape(const inference *s, const gt_meta *index, const gt_meta *a, int64_t axis)
+static gt_err check_index_shape(const gt_inference *s, const gt_meta *index, const gt_meta *a, int64_t axis)
 {
     bool fits = index->rank == a->rank;
     for (unsigned d = 0; fits && d < a->rank; d++)
@@ -185,24 +216,24 @@ static gt_err check_index_shape(const inference *s, const gt_meta *index, const 
     return GT_OK;
 }
 
-static gt_err infer_gather(inference *s)
+gt_err gt__infer_gather(gt_inference *s)
 {
     const gt_meta *a = s->in[0], *index = s->in[1];
-    GT_TRY(check_axis(s, s->ins->imm[0].i, a->rank));
+    GT_TRY(gt__infer_check_axis(s, s->ins->imm[0].i, a->rank));
     GT_TRY(check_index_dtype(s, index));
     GT_TRY(check_index_shape(s, index, a, s->ins->imm[0].i));
-    copy_shape(s->out, index);
+    gt__infer_copy_shape(s->out, index);
     s->out->dtype = a->dtype;
     return GT_OK;
 }
 
-static gt_err infer_scatter(inference *s)
+gt_err gt__infer_scatter(gt_inference *s)
 {
     const gt_meta *a = s->in[0], *index = s->in[1], *src = s->in[2];
     if (s->ins->op == GT_OP_scatter_reduce &&
         (s->ins->imm[1].u & ~(uint64_t)GT_SCATTER_WITHOUT_SELF) >= GT_SCATTER_KINDS)
         return gt__fail(GT_ERR_VALUE, "scatter_reduce: unknown reduction %lld", (long long)s->ins->imm[1].i);
-    GT_TRY(check_axis(s, s->ins->imm[0].i, a->rank));
+    GT_TRY(gt__infer_check_axis(s, s->ins->imm[0].i, a->rank));
     GT_TRY(check_index_dtype(s, index));
     GT_TRY(check_index_shape(s, index, a, s->ins->imm[0].i));
     if (src) {
@@ -212,10 +243,10 @@ static gt_err infer_scatter(inference *s)
                             s->row->name, gt__dtype_name((gt_dtype)a->dtype),
                             gt__dtype_name((gt_dtype)src->dtype));
     }
-    return infer_copy(s);
+    return gt__infer_copy(s);
 }
 
-static gt_err infer_assign(inference *s)
+gt_err gt__infer_assign(gt_inference *s)
 {
     gt_meta slice = {0}, wide = {0};
     GT_TRY(slice_shape(s, s->in[0], &slice));
@@ -227,18 +258,18 @@ static gt_err infer_assign(inference *s)
                             gt__shape_text(slice.rank, slice.shape, text_b, sizeof text_b));
         }
     }
-    return infer_copy(s);
+    return gt__infer_copy(s);
 }
 
-static gt_err infer_wrap_index(inference *s)
+gt_err gt__infer_wrap_index(gt_inference *s)
 {
     GT_TRY(check_index_dtype(s, s->in[0]));
     if (s->ins->imm[0].i < 0)
         return gt__fail(GT_ERR_VALUE, "wrap_index: negative size");
-    return infer_unary(s);
+    return gt__infer_unary(s);
 }
 
-static gt_err infer_mask_index(inference *s)
+gt_err gt__infer_mask_index(gt_inference *s)
 {
     const gt_meta *mask = s->in[0];
     int64_t count = s->ins->imm[0].i;
@@ -251,19 +282,12 @@ static gt_err infer_mask_index(inference *s)
     return gt__meta_set(s->out, GT_INT64, 1, &count);
 }
 
-static gt_err infer_argsort(inference *s)
-{
-    if (s->in[0]->rank || s->ins->imm[0].i != 0)
-        GT_TRY(check_axis(s, s->ins->imm[0].i, s->in[0]->rank));
-    return infer_unary(s);
-}
-
-static gt_err infer_topk(inference *s)
+gt_err gt__infer_topk(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     int64_t axis = s->ins->imm[0].i, k = s->ins->imm[1].i, shape[GT_MAX_RANK] = {0};
     if (a->rank || axis != 0)
-        GT_TRY(check_axis(s, axis, a->rank));
+        GT_TRY(gt__infer_check_axis(s, axis, a->rank));
     if (k < 0 || k > (a->rank ? a->shape[axis] : 1))
         return gt__fail(GT_ERR_VALUE, "topk: selected index k out of range");
     memcpy(shape, a->shape, a->rank * sizeof shape[0]);
@@ -273,7 +297,7 @@ static gt_err infer_topk(inference *s)
 }
 
 /* Messages are PyTorch's. */
-static gt_err infer_sample(inference *s)
+gt_err gt__infer_sample(gt_inference *s)
 {
     const gt_meta *a = s->in[0];
     int64_t samples = s->tail[0].i64[0], shape[2] = {samples, samples};
@@ -281,7 +305,7 @@ static gt_err infer_sample(inference *s)
         return gt__fail(GT_ERR_TYPE, "%s only supports floating-point dtypes for input, got: %s", s->row->name,
                         gt__dtype_name((gt_dtype)a->dtype));
     if (s->ins->op == GT_OP_bernoulli)
-        return infer_copy(s);
+        return gt__infer_copy(s);
     if (a->rank < 1 || a->rank > 2)
         return gt__fail(GT_ERR_VALUE, "prob_dist must be 1 or 2 dim");
     if (samples <= 0)
@@ -296,7 +320,7 @@ static gt_err infer_sample(inference *s)
 }
 
 /* A 1-d sorted tensor serves all values; otherwise each line of values has a line of its own. */
-static gt_err infer_search(inference *s)
+gt_err gt__infer_search(gt_inference *s)
 {
     const gt_meta *sorted = s->in[0], *values = s->in[1];
     bool fits = sorted->rank == 1 || (sorted->rank > 1 && values->rank == sorted->rank);
@@ -314,30 +338,35 @@ static gt_err infer_search(inference *s)
         return gt__fail(GT_ERR_TYPE,
                         "searchsorted: boundaries and values should have the same dtype, but got %s and %s",
                         gt__dtype_name((gt_dtype)sorted->dtype), gt__dtype_name((gt_dtype)values->dtype));
-    copy_shape(s->out, values);
+    gt__infer_copy_shape(s->out, values);
     s->out->dtype = GT_INT64;
     return GT_OK;
 }
 
 /* ---- creation ---------------------------------------------------------------------------------------------- */
 
+gt_err gt__infer_full(gt_inference *s)
+{
+    return gt__meta_set(s->out, (gt_dtype)s->ins->dtype, s->ins->rank, s->tail[0].i64);
+}
+
 /* The shape, and where in a whole tensor this part of it starts: far from overflow. */
-static gt_err check_origin(inference *s, unsigned word)
+static gt_err check_origin(gt_inference *s, unsigned word)
 {
     const int64_t origin = s->tail[0].i64[word], limit = (int64_t)1 << 61;
     if (origin > limit || origin < -limit)
         return gt__fail(GT_ERR_VALUE, "%s: a part that starts at %lld", s->row->name, (long long)origin);
-    return shape_from_tail(s);
+    return gt__infer_full(s);
 }
 
-static gt_err infer_eye(inference *s)
+gt_err gt__infer_eye(gt_inference *s)
 {
     if (s->ins->rank != 2)
         return gt__fail(GT_ERR_VALUE, "eye: the result has two dimensions");
     return check_origin(s, 2);
 }
 
-static gt_err infer_arange(inference *s)
+gt_err gt__infer_arange(gt_inference *s)
 {
     if (s->ins->rank != 1)
         return gt__fail(GT_ERR_VALUE, "arange: the result has one dimension");
@@ -345,7 +374,7 @@ static gt_err infer_arange(inference *s)
 }
 
 /* The elements of a part: runs[1] of them from number runs[0] on, then again runs[2] further on; none of it can overflow. */
-static gt_err check_runs(const inference *s, const int64_t *runs)
+static gt_err check_runs(const gt_inference *s, const int64_t *runs)
 {
     int64_t last, limit = (int64_t)1 << 61;
     bool bad = runs[0] < 0 || runs[1] < 0 || runs[2] < 0 || runs[0] > limit;
@@ -355,7 +384,7 @@ static gt_err check_runs(const inference *s, const int64_t *runs)
     return bad ? gt__fail(GT_ERR_VALUE, "%s: a part whose elements have no numbers", s->row->name) : GT_OK;
 }
 
-static gt_err infer_random(inference *s)
+gt_err gt__infer_random(gt_inference *s)
 {
     bool is_float = gt__dtype_is_float((gt_dtype)s->ins->dtype);
     if (s->ins->op != GT_OP_randint && !is_float)
@@ -365,17 +394,15 @@ static gt_err infer_random(inference *s)
     if (s->ins->op == GT_OP_randint && range[0] >= range[1])
         return gt__fail(GT_ERR_VALUE, "randint expects low < high, but got %lld >= %lld", (long long)range[0],
                         (long long)range[1]);
-    GT_TRY(shape_from_tail(s));
+    GT_TRY(gt__infer_full(s));
     return check_runs(s, range + 2);
 }
 
-static gt_err infer_upload(inference *s)
+gt_err gt__infer_upload(gt_inference *s)
 {
-    GT_TRY(shape_from_tail(s));
+    GT_TRY(gt__infer_full(s));
     if (s->ins->imm[0].u != gt__meta_bytes(s->out))
         return gt__fail(GT_ERR_PROTOCOL, "upload: %lld bytes for a tensor of %zu", (long long)s->ins->imm[0].i,
                         gt__meta_bytes(s->out));
     return GT_OK;
 }
-
-#endif

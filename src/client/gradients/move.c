@@ -1,18 +1,48 @@
-/*
- * gradients_move.h: gradient rules of views and data movement. Included by gradients.c alone;
- * gradient_steps.h has the words.
- */
-#ifndef GT_CLIENT_GRADIENTS_MOVE_H
-#define GT_CLIENT_GRADIENTS_MOVE_H
+/* move.c: gradient rules of views and data movement. Read steps.h first. */
+#include "client/gradients/steps.h"
 
-#include "client/gradient_steps.h"
+/* ---- steps -------------------------------------------------------------------------------------------------- */
+
+static gt_tensor *permute(gt_frame *f, gt_tensor *a, const int *axes)
+{
+    STEP(gt_permute(a, axes, &result_));
+}
+
+/* i * step for i < count, int64 */
+static gt_tensor *ramp(gt_frame *f, int64_t count, int64_t step)
+{
+    STEP(gt__emit_arange(f->node->client, GT_INT64, count, GT_LITERAL_INT, (gt_imm){.i = 0}, (gt_imm){.i = step},
+                         &result_));
+}
+
+static gt_tensor *gather(gt_frame *f, gt_tensor *a, gt_tensor *index, int axis)
+{
+    STEP(gt_gather(a, index, axis, &result_));
+}
+
+static gt_tensor *scatter_add(gt_frame *f, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis)
+{
+    STEP(gt_scatter_add(a, index, src, axis, &result_));
+}
+
+static gt_tensor *wrap_index(gt_frame *f, gt_tensor *index, int64_t size, int axis)
+{
+    STEP(gt__emit_wrap_index(index, size, axis, &result_));
+}
+
+/* a with src (NULL: zeros) in the slice `spec` */
+static gt_tensor *assign(gt_frame *f, gt_tensor *a, const gt_slot *spec, gt_tensor *src)
+{
+    STEP(gt__emit_assign(a, spec[0].i64, spec[1].i64, spec[2].i64, src, GT_LITERAL_FLOAT, (gt_imm){.f = 0}, false,
+                         &result_));
+}
 
 /* ---- views and movement ------------------------------------------------------------------------------------ */
 
 RULE(reshape, 0)
 {
     const gt_meta *in = &f->node->operands[0].meta;
-    GX(reshape(f, f->g, in->rank, in->shape));
+    GX(RESHAPE(f->g, in->rank, in->shape));
 }
 
 RULE(permute, 0)
@@ -30,7 +60,7 @@ RULE(expand, 0)
 }
 RULE(slice, 0)
 {
-    GX(assign(f, zeros(f, &f->node->operands[0].meta), f->node->tail, f->g));
+    GX(assign(f, ZEROS(&f->node->operands[0].meta), f->node->tail, f->g));
 }
 /* Zeros with g on the diagonal: with both axes last and merged, the diagonal is a slice. */
 RULE(diagonal, 0)
@@ -59,10 +89,10 @@ RULE(diagonal, 0)
     spec[2].i64[batch] = f->node->out.shape[batch];
     spec[0].i64[batch] = spec[2].i64[batch] == 0 ? 0 : offset >= 0 ? offset : -offset * columns;
     spec[1].i64[batch] = columns + 1;
-    GX(permute(f, reshape(f, assign(f, zeros(f, &flat), spec, f->g), batch + 2, shape), back));
+    GX(permute(f, RESHAPE(assign(f, ZEROS(&flat), spec, f->g), batch + 2, shape), back));
 }
 
-/* Every element gets the sum of what its places in the windows got. */
+/* An element's gradient is the sum over all windows that contain it. */
 RULE(unfold, 0)
 {
     const gt_meta *in = &f->node->operands[0].meta, *out = &f->node->out;
@@ -71,7 +101,7 @@ RULE(unfold, 0)
     int64_t flat[GT_MAX_RANK] = {0}, line[GT_MAX_RANK] = {0}, count = windows * size;
     int order[GT_MAX_RANK];
     if (rank == 0) {
-        GX(size ? reshape(f, f->g, 0, NULL) : zeros(f, in));
+        GX(size ? RESHAPE(f->g, 0, NULL) : ZEROS(in));
         return;
     }
     for (unsigned d = 0; d < rank; d++) {
@@ -81,15 +111,15 @@ RULE(unfold, 0)
     }
     order[axis + 1] = (int)rank; /* the elements of a window, next to the windows */
     gt_tensor *first =
-        reshape(f, ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
-    gt_tensor *index = reshape(f, ADD(first, ramp(f, size, 1)), rank, line);
-    gt_tensor *lines = reshape(f, permute(f, f->g, order), rank, flat);
-    GX(scatter_add(f, zeros(f, in), expand(f, index, rank, flat), lines, (int)axis));
+        RESHAPE(ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
+    gt_tensor *index = RESHAPE(ADD(first, ramp(f, size, 1)), rank, line);
+    gt_tensor *lines = RESHAPE(permute(f, f->g, order), rank, flat);
+    GX(scatter_add(f, ZEROS(in), EXPAND(index, rank, flat), lines, (int)axis));
 }
 
 RULE(cast, 0)
 {
-    GX(cast(f, f->g, (gt_dtype)f->node->operands[0].meta.dtype));
+    GX(CAST(f->g, (gt_dtype)f->node->operands[0].meta.dtype));
 }
 RULE(copy, 0)
 {
@@ -121,7 +151,7 @@ RULE(cat, 0)
     }
 }
 
-static gt_tensor *triangle(frame *f, gt_tensor *a, bool lower)
+static gt_tensor *triangle(gt_frame *f, gt_tensor *a, bool lower)
 {
     int64_t diagonal = f->node->ins.imm[0].i;
     STEP(lower ? gt_tril(a, diagonal, &result_) : gt_triu(a, diagonal, &result_));
@@ -147,26 +177,26 @@ RULE(take, Y)
         line[d] = d == axis ? index->numel : 1;
     }
     gt_tensor *wrapped = wrap_index(f, f->y, in->shape[axis], (int)axis);
-    gt_tensor *positions = expand(f, reshape(f, wrapped, in->rank, line), in->rank, flat);
-    GX(scatter_add(f, zeros(f, in), positions, reshape(f, f->g, in->rank, flat), (int)axis));
+    gt_tensor *positions = EXPAND(RESHAPE(wrapped, in->rank, line), in->rank, flat);
+    GX(scatter_add(f, ZEROS(in), positions, RESHAPE(f->g, in->rank, flat), (int)axis));
 }
 
 RULE(gather, Y)
 {
-    GX(scatter_add(f, zeros(f, &f->node->operands[0].meta), f->y, f->g, (int)f->node->ins.imm[0].i));
+    GX(scatter_add(f, ZEROS(&f->node->operands[0].meta), f->y, f->g, (int)f->node->ins.imm[0].i));
 }
 
-static gt_tensor *overwritten(frame *f, gt_tensor *a, gt_tensor *src, int axis)
+static gt_tensor *overwritten(gt_frame *f, gt_tensor *a, gt_tensor *src, int axis)
 {
     STEP(gt_scatter(a, f->y, src, axis, &result_));
 }
 
-/* The gradient of a scatter's operand: zero where something was written over it. */
-static gt_tensor *without_scattered(frame *f)
+/* The gradient of a scatter's operand: zero where it was overwritten. */
+static gt_tensor *without_scattered(gt_frame *f)
 {
     gt_meta index = f->node->operands[1].meta;
     index.dtype = f->node->out.dtype;
-    return overwritten(f, f->g, zeros(f, &index), (int)f->node->ins.imm[0].i);
+    return overwritten(f, f->g, ZEROS(&index), (int)f->node->ins.imm[0].i);
 }
 
 /* The corner of a tensor that an index reaches. */
@@ -179,18 +209,18 @@ static void corner(const gt_meta *index, gt_slot *spec)
     }
 }
 
-/* Only as much of src as the index reached was used. */
-static gt_tensor *into_src(frame *f, gt_tensor *used)
+/* The gradient of src: zero outside the corner that the index reaches. */
+static gt_tensor *into_src(gt_frame *f, gt_tensor *used)
 {
     const gt_meta *src = &f->node->operands[2].meta;
     gt_slot spec[3];
     if (!used || gt__meta_same_shape(&used->meta, src))
         return used;
     corner(&used->meta, spec);
-    return assign(f, zeros(f, src), spec, used);
+    return assign(f, ZEROS(src), spec, used);
 }
 
-static gt_tensor *gathered_into_src(frame *f)
+static gt_tensor *gathered_into_src(gt_frame *f)
 {
     return into_src(f, gather(f, f->g, f->y, (int)f->node->ins.imm[0].i));
 }
@@ -216,62 +246,62 @@ typedef struct scattering {
     gt_scatter_kind kind;
     bool without_self;
     int axis;
-    gt_tensor *src;   /* what was used of it, of the index's shape */
+    gt_tensor *src;   /* the part that was used, of the index's shape */
     gt_tensor *gself; /* the gradients */
     gt_tensor *gsrc;
 } scattering;
 
-static gt_tensor *scatter_product(frame *f, const scattering *s, gt_tensor *a, gt_tensor *src)
+static gt_tensor *scatter_product(gt_frame *f, const scattering *s, gt_tensor *a, gt_tensor *src)
 {
     STEP(gt_scatter_reduce(a, f->y, src, s->axis, GT_SCATTER_PROD, !s->without_self, &result_));
 }
 
-static gt_tensor *gathered(frame *f, const scattering *s, gt_tensor *a)
+static gt_tensor *gathered(gt_frame *f, const scattering *s, gt_tensor *a)
 {
     return gather(f, a, f->y, s->axis);
 }
 
-/* g divided by a count for each element: a start of 0 or 1, and what meets there. Counted in float32 at least: 257 is no
- * bfloat16. */
-static gt_tensor *divided_by_count(frame *f, const scattering *s, gt_tensor *start, gt_tensor *met)
+/* g divided by a count for each element: a start of 0 or 1, and what is scattered there. Counted in float32 at least:
+ * bfloat16 has no 257. */
+static gt_tensor *divided_by_count(gt_frame *f, const scattering *s, gt_tensor *start, gt_tensor *met)
 {
     gt_dtype dtype = (gt_dtype)f->g->meta.dtype, wide = dtype == GT_FLOAT64 ? dtype : GT_FLOAT32;
-    gt_tensor *count = scatter_add(f, cast(f, start, wide), f->y, cast(f, met, wide), s->axis);
-    return cast(f, DIV(f->g, number(f, GT_OP_maximum, count, 1)), dtype);
+    gt_tensor *count = scatter_add(f, CAST(start, wide), f->y, CAST(met, wide), s->axis);
+    return CAST(DIV(f->g, NUMBER(maximum, count, 1)), dtype);
 }
 
-static void mean_rule(frame *f, scattering *s)
+static void mean_rule(gt_frame *f, scattering *s)
 {
     gt_meta index = f->node->operands[1].meta;
     index.dtype = f->g->meta.dtype;
-    s->gself = divided_by_count(f, s, filled(f, &f->g->meta, !s->without_self), filled(f, &index, 1));
+    s->gself = divided_by_count(f, s, FILLED(&f->g->meta, !s->without_self), FILLED(&index, 1));
     s->gsrc = gathered(f, s, s->gself);
 }
 
 /* Shared evenly between all that reach the extreme. */
-static void scattered_extreme_rule(frame *f, scattering *s)
+static void scattered_extreme_rule(gt_frame *f, scattering *s)
 {
     gt_dtype dtype = (gt_dtype)f->g->meta.dtype;
-    gt_tensor *self_reached = cast(f, binary(f, GT_OP_eq, f->x, f->out), dtype);
-    gt_tensor *src_reached = cast(f, binary(f, GT_OP_eq, s->src, gathered(f, s, f->out)), dtype);
-    gt_tensor *share = divided_by_count(f, s, s->without_self ? zeros(f, &f->g->meta) : self_reached, src_reached);
+    gt_tensor *self_reached = CAST(EMIT2(eq, f->x, f->out), dtype);
+    gt_tensor *src_reached = CAST(EMIT2(eq, s->src, gathered(f, s, f->out)), dtype);
+    gt_tensor *share = divided_by_count(f, s, s->without_self ? ZEROS(&f->g->meta) : self_reached, src_reached);
     s->gself = MUL(self_reached, share);
     s->gsrc = MUL(src_reached, gathered(f, s, share));
 }
 
-/* The product of the others: where one factor is zero, it alone has a slope, with two none has. */
-static void product_rule(frame *f, scattering *s)
+/* The product of the other factors. With one zero, only that factor has a slope; with two, none has. */
+static void product_rule(gt_frame *f, scattering *s)
 {
-    gt_tensor *self_zero = number(f, GT_OP_eq, f->x, 0), *src_zero = number(f, GT_OP_eq, s->src, 0);
-    gt_tensor *self = where_tensors(f, self_zero, filled(f, &f->node->operands[0].meta, 1), f->x);
+    gt_tensor *self_zero = NUMBER(eq, f->x, 0), *src_zero = NUMBER(eq, s->src, 0);
+    gt_tensor *self = WHERE(self_zero, FILLED(&f->node->operands[0].meta, 1), f->x);
     s->gself = DIV(MUL(f->g, scatter_product(f, s, self, s->src)), self);
     gt_tensor *zeros_there =
-        scatter_add(f, zeros(f, &f->g->meta), f->y, cast(f, src_zero, (gt_dtype)f->g->meta.dtype), s->axis);
-    gt_tensor *alone = binary(f, GT_OP_logical_and, src_zero, number(f, GT_OP_eq, gathered(f, s, zeros_there), 1));
-    gt_tensor *ones = s->src ? filled(f, &s->src->meta, 1) : NULL;
-    gt_tensor *rest = scatter_product(f, s, f->x, where_tensors(f, alone, ones, s->src));
-    gt_tensor *elsewhere = DIV(gathered(f, s, MUL(f->g, f->out)), where_tensors(f, src_zero, ones, s->src));
-    s->gsrc = where_tensors(f, alone, gathered(f, s, MUL(f->g, rest)), elsewhere);
+        scatter_add(f, ZEROS(&f->g->meta), f->y, CAST(src_zero, (gt_dtype)f->g->meta.dtype), s->axis);
+    gt_tensor *alone = EMIT2(logical_and, src_zero, NUMBER(eq, gathered(f, s, zeros_there), 1));
+    gt_tensor *ones = s->src ? FILLED(&s->src->meta, 1) : NULL;
+    gt_tensor *rest = scatter_product(f, s, f->x, WHERE(alone, ones, s->src));
+    gt_tensor *elsewhere = DIV(gathered(f, s, MUL(f->g, f->out)), WHERE(src_zero, ones, s->src));
+    s->gsrc = WHERE(alone, gathered(f, s, MUL(f->g, rest)), elsewhere);
 }
 
 RULE(scatter_reduce, X | Y | Z | OUT)
@@ -282,7 +312,7 @@ RULE(scatter_reduce, X | Y | Z | OUT)
                     .axis = (int)f->node->ins.imm[0].i};
     gt_slot spec[3];
     corner(&f->node->operands[1].meta, spec);
-    s.src = slice(f, f->z, spec);
+    s.src = SLICE(f->z, spec);
     if (s.kind == GT_SCATTER_SUM) {
         s.gself = f->g;
         s.gsrc = gathered(f, &s, f->g);
@@ -295,7 +325,7 @@ RULE(scatter_reduce, X | Y | Z | OUT)
     if (s.without_self && s.gself && f->wanted[0]) {
         gt_meta index = f->node->operands[1].meta;
         index.dtype = f->g->meta.dtype;
-        s.gself = overwritten(f, s.gself, zeros(f, &index), s.axis);
+        s.gself = overwritten(f, s.gself, ZEROS(&index), s.axis);
     }
     GX(s.gself);
     if (f->wanted[2])
@@ -305,7 +335,5 @@ RULE(scatter_reduce, X | Y | Z | OUT)
 RULE(assign, 0)
 {
     GX(assign(f, f->g, f->node->tail, NULL));
-    GY(slice(f, f->g, f->node->tail));
+    GY(SLICE(f->g, f->node->tail));
 }
-
-#endif

@@ -1,51 +1,48 @@
 /*
- * gradients_linalg.h: gradient rules of linear algebra. Included by gradients.c alone; gradient_steps.h has the words.
+ * linalg.c: gradient rules of linear algebra. Read steps.h first.
  *
- * The decompositions' rules cut the packed result and its gradient into factors (linalg.h). A gradient of vectors that
- * nobody used is zero, not absent, so quotients by differences of singular or eigenvalues leave out equal ones: there
- * the vectors are not determined, and a function that does not depend on their choice has no such part.
+ * A decomposition's rule cuts the packed result and its gradient into factors (core/linalg.h). The gradient of unused
+ * vectors is zero, not absent. So quotients by differences of singular values or eigenvalues leave out equal values:
+ * there the vectors are not determined, and a function that does not depend on their choice has no such part.
  */
-#ifndef GT_CLIENT_GRADIENTS_LINALG_H
-#define GT_CLIENT_GRADIENTS_LINALG_H
-
-#include "client/gradient_steps.h"
+#include "client/gradients/steps.h"
 #include "core/linalg.h"
 
 /* ---- steps -------------------------------------------------------------------------------------------------- */
 
-static gt_tensor *matrix_step(frame *f, gt_opcode op, gt_tensor *a)
+static gt_tensor *matrix_step(gt_frame *f, gt_opcode op, gt_tensor *a)
 {
     STEP(gt__emit_matrix(op, a, (gt_imm){.i = 0}, (gt_imm){.i = 0}, &result_));
 }
 
-static gt_tensor *decomposed(frame *f, gt_opcode op, gt_tensor *a, int64_t upper)
+static gt_tensor *decomposed(gt_frame *f, gt_opcode op, gt_tensor *a, int64_t upper)
 {
     STEP(gt__emit_matrix(op, a, (gt_imm){.i = GT_VECTORS_REDUCED}, (gt_imm){.i = upper}, &result_));
 }
 
-static gt_tensor *solved(frame *f, gt_tensor *a, gt_tensor *b)
+static gt_tensor *solved(gt_frame *f, gt_tensor *a, gt_tensor *b)
 {
     gt_instruction prototype = {.op = GT_OP_solve};
     STEP(gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, &result_));
 }
 
-static gt_tensor *solved_triangular(frame *f, gt_tensor *a, gt_tensor *b, bool upper, bool unit)
+static gt_tensor *solved_triangular(gt_frame *f, gt_tensor *a, gt_tensor *b, bool upper, bool unit)
 {
     STEP(gt_solve_triangular(a, b, upper, unit, &result_));
 }
 
-static gt_tensor *lower(frame *f, gt_tensor *a, int64_t diagonal)
+static gt_tensor *lower(gt_frame *f, gt_tensor *a, int64_t diagonal)
 {
     STEP(gt_tril(a, diagonal, &result_));
 }
 
-static gt_tensor *upper(frame *f, gt_tensor *a, int64_t diagonal)
+static gt_tensor *upper(gt_frame *f, gt_tensor *a, int64_t diagonal)
 {
     STEP(gt_triu(a, diagonal, &result_));
 }
 
 /* Rows first_row.. and the first columns of each matrix. */
-static gt_tensor *block(frame *f, gt_tensor *a, int64_t first_row, int64_t rows, int64_t columns)
+static gt_tensor *block(gt_frame *f, gt_tensor *a, int64_t first_row, int64_t rows, int64_t columns)
 {
     gt_slot spec[3];
     if (!a)
@@ -59,41 +56,38 @@ static gt_tensor *block(frame *f, gt_tensor *a, int64_t first_row, int64_t rows,
     spec[0].i64[rank - 2] = first_row;
     spec[2].i64[rank - 2] = rows;
     spec[2].i64[rank - 1] = columns;
-    return slice(f, a, spec);
+    return SLICE(a, spec);
 }
 
 /* Rows joined below each other. */
-static gt_tensor *below(frame *f, gt_tensor *a, gt_tensor *b)
+static gt_tensor *below(gt_frame *f, gt_tensor *a, gt_tensor *b)
 {
     STEP(gt_cat((gt_tensor *[]){a, b}, 2, a->meta.rank - 2, &result_));
 }
 
 /* Numbers (...) as matrices (..., 1, 1). */
-static gt_tensor *as_matrices(frame *f, gt_tensor *a)
+static gt_tensor *as_matrices(gt_frame *f, gt_tensor *a)
 {
     int64_t shape[GT_MAX_RANK + 2];
     if (!a)
         return NULL;
     memcpy(shape, a->meta.shape, a->meta.rank * sizeof shape[0]);
     shape[a->meta.rank] = shape[a->meta.rank + 1] = 1;
-    return reshape(f, a, a->meta.rank + 2u, shape);
+    return RESHAPE(a, a->meta.rank + 2u, shape);
 }
 
-/* a / b where b is not 0; 0 elsewhere, with no gradient from there. */
-static gt_tensor *quotient(frame *f, gt_tensor *a, gt_tensor *b)
+/* a / b where b is not 0; elsewhere 0, without a gradient. */
+static gt_tensor *quotient(gt_frame *f, gt_tensor *a, gt_tensor *b)
 {
-    gt_tensor *zero = number(f, GT_OP_eq, b, 0);
-    return zero_where(f, zero, DIV(a, ADD(b, zero)));
+    gt_tensor *zero = NUMBER(eq, b, 0);
+    return ZERO_WHERE(zero, DIV(a, ADD(b, zero)));
 }
 
 /* For a row of numbers (..., 1, n): the matrix of b_j - b_i. */
-static gt_tensor *differences(frame *f, gt_tensor *row)
+static gt_tensor *differences(gt_frame *f, gt_tensor *row)
 {
-    return SUB(row, swap_last(f, row));
+    return SUB(row, T(row));
 }
-
-#define T(a) swap_last(f, a)
-#define MATMUL(a, b) matmul(f, a, b)
 
 /* ---- elimination -------------------------------------------------------------------------------------------- */
 
@@ -119,7 +113,7 @@ RULE(cofactor, X | OUT)
 {
     gt_tensor *C = f->out, *product = MUL(f->g, C);
     uint32_t last_two = product ? 3u << (product->meta.rank - 2) : 0;
-    gt_tensor *along = MUL(reduce(f, GT_OP_sum, product, last_two, true), C);
+    gt_tensor *along = MUL(REDUCED(sum, product, last_two, true), C);
     gt_tensor *across = MATMUL(MATMUL(C, T(f->g)), C);
     GX(DIV(SUB(along, across), as_matrices(f, matrix_step(f, GT_OP_det, f->x))));
 }
@@ -143,7 +137,7 @@ RULE(slogdet, X)
     }
     spec[0].i64[rank - 2] = spec[1].i64[rank - 2] = spec[2].i64[rank - 2] = 1;
     shape[rank - 2] = shape[rank - 1] = 1;
-    GX(MUL(reshape(f, slice(f, f->g, spec), rank, shape), T(matrix_step(f, GT_OP_inverse, f->x))));
+    GX(MUL(RESHAPE(SLICE(f->g, spec), rank, shape), T(matrix_step(f, GT_OP_inverse, f->x))));
 }
 
 /* L^-T S L^-1 / 2 with S = L^T gL, its lower triangle mirrored */
@@ -178,7 +172,7 @@ RULE(solve_triangular, X | OUT)
 /* ---- decompositions ----------------------------------------------------------------------------------------- */
 
 /* m >= n: (gQ + Q M) R^-T, M = gR R^T - Q^T gQ, its upper triangle mirrored. */
-static void qr_tall(frame *f, gt_tensor *q, gt_tensor *r, gt_tensor *gQ, gt_tensor *gR)
+static void qr_tall(gt_frame *f, gt_tensor *q, gt_tensor *r, gt_tensor *gQ, gt_tensor *gR)
 {
     gt_tensor *M = upper(f, SUB(MATMUL(gR, T(r)), MATMUL(T(q), gQ)), 0);
     gt_tensor *left = ADD(gQ, MATMUL(q, ADD(M, T(upper(f, M, 1)))));
@@ -186,7 +180,7 @@ static void qr_tall(frame *f, gt_tensor *q, gt_tensor *r, gt_tensor *gQ, gt_tens
 }
 
 /* m < n: Q (gR + [N 0]), N = tril(M - M^T) R1^-T, M = Q^T gQ - gR R^T, R1 the square part of R. */
-static void qr_wide(frame *f, int64_t m, gt_tensor *q, gt_tensor *r, gt_tensor *gQ, gt_tensor *gRt)
+static void qr_wide(gt_frame *f, int64_t m, gt_tensor *q, gt_tensor *r, gt_tensor *gQ, gt_tensor *gRt)
 {
     int64_t n = r ? gt__columns(&r->meta) : 0;
     gt_tensor *M = SUB(MATMUL(T(q), gQ), MATMUL(T(gRt), T(r)));
@@ -229,10 +223,10 @@ RULE(eigh, X | OUT)
 }
 
 /*
- * U (diag(gs) + (skew(U^T gU) s_j + s_i skew(V^T gV)) / (s_j^2 - s_i^2)) V^T, and what of gU and gV lies outside the spaces
+ * U (diag(gs) + (skew(U^T gU) s_j + s_i skew(V^T gV)) / (s_j^2 - s_i^2)) V^T, and the parts of gU and gV outside the spaces
  * that U and V span: (1 - U U^T) gU / s V^T and U / s ((1 - V V^T) gV)^T.
  */
-static void svd_rule(frame *f, gt_tensor *packed, int64_t m, int64_t n)
+static void svd_rule(gt_frame *f, gt_tensor *packed, int64_t m, int64_t n)
 {
     int64_t k = m < n ? m : n;
     gt_tensor *U = block(f, packed, 0, m, k), *s = block(f, packed, m, 1, k), *V = block(f, packed, m + 1, n, k);
@@ -260,8 +254,3 @@ RULE(svd, X | OUT)
     gt_tensor *packed = decomposed(f, GT_OP_svd, f->x, 0);
     GX(MATMUL(MUL(block(f, packed, 0, m, k), f->g), T(block(f, packed, m + 1, n, k))));
 }
-
-#undef T
-#undef MATMUL
-
-#endif

@@ -1,19 +1,15 @@
 /*
- * gradients_window.h: gradient rules of convolutions, pooling, im2col and resample. Included by gradients.c alone;
- * gradient_steps.h has the words.
+ * window.c: gradient rules of convolutions, pooling, im2col and resample. Read steps.h first.
  *
- * conv, conv_input and conv_weight are the three derivatives of one sum over products x * weight * y: the rule
- * of each consists of the other two. Likewise the other pairs undo each other's windows. So all of them can be
- * differentiated again, as often as wanted.
+ * conv, conv_input and conv_weight are the three derivatives of one sum over products x * weight * y, so the rule of each
+ * consists of the other two. Each other pair likewise consists of mutual derivatives. So all of them can be
+ * differentiated any number of times.
  */
-#ifndef GT_CLIENT_GRADIENTS_WINDOW_H
-#define GT_CLIENT_GRADIENTS_WINDOW_H
-
-#include "client/gradient_steps.h"
+#include "client/gradients/steps.h"
 #include "client/spatial.h"
 
 /* The row `op` with the node's window, its result's spatial axes being those of `like`. */
-static gt_tensor *windowed(frame *f, gt_opcode op, gt_tensor *a, gt_tensor *b, const gt_meta *like)
+static gt_tensor *windowed(gt_frame *f, gt_opcode op, gt_tensor *a, gt_tensor *b, const gt_meta *like)
 {
     gt_window w = gt__window_read(f->node->tail);
     int spatial = f->node->ins.rank;
@@ -21,22 +17,22 @@ static gt_tensor *windowed(frame *f, gt_opcode op, gt_tensor *a, gt_tensor *b, c
     STEP(gt__emit_window(op, a, b, NULL, spatial, &w, &result_));
 }
 
-static const gt_meta *operand(const frame *f, unsigned k)
+static const gt_meta *operand(const gt_frame *f, unsigned k)
 {
     return &f->node->operands[k].meta;
 }
 
 /* A bias is added to every element of its channel. */
-static gt_tensor *bias_gradient(frame *f)
+static gt_tensor *bias_gradient(gt_frame *f)
 {
-    return reduce(f, GT_OP_sum, f->g, ((1u << f->g->meta.rank) - 1) & ~2u, false);
+    return REDUCED(sum, f->g, ((1u << f->g->meta.rank) - 1) & ~2u, false);
 }
 
 RULE(conv, FOR_X(Y) | FOR_Y(X))
 {
     GX(windowed(f, GT_OP_conv_input, f->g, f->y, operand(f, 0)));
     GY(windowed(f, GT_OP_conv_weight, f->g, f->x, operand(f, 1)));
-    if (!is_literal(f, 2))
+    if (!IS_LITERAL(2))
         GZ(bias_gradient(f));
 }
 
@@ -44,7 +40,7 @@ RULE(conv_input, FOR_X(Y) | FOR_Y(X))
 {
     GX(windowed(f, GT_OP_conv, f->g, f->y, operand(f, 0)));
     GY(windowed(f, GT_OP_conv_weight, f->x, f->g, operand(f, 1)));
-    if (!is_literal(f, 2))
+    if (!IS_LITERAL(2))
         GZ(bias_gradient(f));
 }
 
@@ -54,7 +50,7 @@ RULE(conv_weight, FOR_X(Y) | FOR_Y(X))
     GY(windowed(f, GT_OP_conv_input, f->x, f->g, operand(f, 1)));
 }
 
-/* Where the maximum is does not change: the second operand has no gradient. */
+/* The position of the maximum is constant, so the second operand has no gradient. */
 RULE(max_pool, Y)
 {
     GX(windowed(f, GT_OP_max_pool_input, f->g, f->y, operand(f, 0)));
@@ -72,7 +68,7 @@ RULE(avg_pool_input, 0)
     GX(windowed(f, GT_OP_avg_pool, f->g, NULL, operand(f, 0)));
 }
 
-static gt_tensor *columns(frame *f, gt_opcode op)
+static gt_tensor *columns(gt_frame *f, gt_opcode op)
 {
     gt_window w = gt__window_read(f->node->tail);
     int spatial = f->node->ins.rank;
@@ -93,7 +89,7 @@ RULE(col2im, 0)
     GX(columns(f, GT_OP_im2col));
 }
 
-static gt_tensor *resampled(frame *f, gt_opcode op)
+static gt_tensor *resampled(gt_frame *f, gt_opcode op)
 {
     const gt_instruction *ins = &f->node->ins;
     int64_t size = operand(f, 0)->shape[ins->imm[0].i & 0xff];
@@ -108,5 +104,3 @@ RULE(resample_input, 0)
 {
     GX(resampled(f, GT_OP_resample));
 }
-
-#endif

@@ -1,11 +1,35 @@
-/*
- * gradients_elementwise.h: gradient rules of elementwise rows. Included by gradients.c alone;
- * gradient_steps.h has the words.
- */
-#ifndef GT_CLIENT_GRADIENTS_ELEMENTWISE_H
-#define GT_CLIENT_GRADIENTS_ELEMENTWISE_H
+/* elementwise.c: gradient rules of elementwise rows. Read steps.h first. */
+#include "client/gradients/steps.h"
 
-#include "client/gradient_steps.h"
+/* ---- steps -------------------------------------------------------------------------------------------------- */
+
+#define SQUARE(a) EMIT(square, a)
+#define ONE_MINUS(a) number_minus(f, 1, a)
+/* The numbers of a _PQ row. */
+#define P (f->node->ins.imm[0].f)
+#define Q (f->node->ins.imm[1].f)
+
+static gt_tensor *number_minus(gt_frame *f, double value, gt_tensor *a)
+{
+    STEP(gt__emit_binary_literal(GT_OP_sub, a, GT_LITERAL_FLOAT, (gt_imm){.f = value}, true, &result_));
+}
+
+/* A _PQ row with the numbers p and q. */
+static gt_tensor *binary_numbers(gt_frame *f, gt_opcode op, gt_tensor *a, gt_tensor *b, double p, double q)
+{
+    STEP(gt__emit_binary_numbers(op, a, b, p, q, &result_));
+}
+
+static double literal_value(const gt_instruction *ins, unsigned k)
+{
+    return gt__literal(ins, k) == GT_LITERAL_FLOAT ? ins->literal[k].f : (double)ins->literal[k].i;
+}
+
+/* Operand k. If it is a literal: a tensor full of it, of the shape and dtype of `like`. */
+static gt_tensor *operand_tensor(gt_frame *f, unsigned k, gt_tensor *saved, gt_tensor *like)
+{
+    return IS_LITERAL(k) ? FILLED(&like->meta, literal_value(&f->node->ins, k)) : saved;
+}
 
 /* ---- one operand ------------------------------------------------------------------------------------------- */
 
@@ -15,11 +39,11 @@ RULE(neg, 0)
 }
 RULE(abs, X)
 {
-    GX(MUL(f->g, unary(f, GT_OP_sign, f->x)));
+    GX(MUL(f->g, EMIT(sign, f->x)));
 }
 RULE(sign, 0)
 {
-    GX(zeros(f, &f->node->out));
+    GX(ZEROS(&f->node->out));
 }
 RULE(square, X)
 {
@@ -67,23 +91,23 @@ RULE(log1p, X)
 }
 RULE(erf, X)
 {
-    GX(MUL(f->g, SCALE(unary(f, GT_OP_exp, NEG(SQUARE(f->x))), M_2_SQRTPI)));
+    GX(MUL(f->g, SCALE(EMIT(exp, NEG(SQUARE(f->x))), M_2_SQRTPI)));
 }
 RULE(floor, 0)
 {
-    GX(zeros(f, &f->node->out));
+    GX(ZEROS(&f->node->out));
 }
 RULE(ceil, 0)
 {
-    GX(zeros(f, &f->node->out));
+    GX(ZEROS(&f->node->out));
 }
 RULE(round, 0)
 {
-    GX(zeros(f, &f->node->out));
+    GX(ZEROS(&f->node->out));
 }
 RULE(trunc, 0)
 {
-    GX(zeros(f, &f->node->out));
+    GX(ZEROS(&f->node->out));
 }
 RULE(frac, 0)
 {
@@ -94,11 +118,11 @@ RULE(frac, 0)
 
 RULE(sin, X)
 {
-    GX(MUL(f->g, unary(f, GT_OP_cos, f->x)));
+    GX(MUL(f->g, EMIT(cos, f->x)));
 }
 RULE(cos, X)
 {
-    GX(MUL(f->g, NEG(unary(f, GT_OP_sin, f->x))));
+    GX(MUL(f->g, NEG(EMIT(sin, f->x))));
 }
 RULE(tan, OUT)
 {
@@ -106,11 +130,11 @@ RULE(tan, OUT)
 }
 RULE(asin, X)
 {
-    GX(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x)))));
+    GX(MUL(f->g, EMIT(rsqrt, ONE_MINUS(SQUARE(f->x)))));
 }
 RULE(acos, X)
 {
-    GX(NEG(MUL(f->g, unary(f, GT_OP_rsqrt, ONE_MINUS(SQUARE(f->x))))));
+    GX(NEG(MUL(f->g, EMIT(rsqrt, ONE_MINUS(SQUARE(f->x))))));
 }
 RULE(atan, X)
 {
@@ -118,23 +142,23 @@ RULE(atan, X)
 }
 RULE(sinh, X)
 {
-    GX(MUL(f->g, unary(f, GT_OP_cosh, f->x)));
+    GX(MUL(f->g, EMIT(cosh, f->x)));
 }
 RULE(cosh, X)
 {
-    GX(MUL(f->g, unary(f, GT_OP_sinh, f->x)));
+    GX(MUL(f->g, EMIT(sinh, f->x)));
 }
 RULE(tanh, OUT)
 {
-    GX(binary(f, GT_OP_tanh_backward, f->g, f->out));
+    GX(EMIT2(tanh_backward, f->g, f->out));
 }
 RULE(asinh, X)
 {
-    GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), 1))));
+    GX(MUL(f->g, EMIT(rsqrt, PLUS(SQUARE(f->x), 1))));
 }
 RULE(acosh, X)
 {
-    GX(MUL(f->g, unary(f, GT_OP_rsqrt, PLUS(SQUARE(f->x), -1))));
+    GX(MUL(f->g, EMIT(rsqrt, PLUS(SQUARE(f->x), -1))));
 }
 RULE(atanh, X)
 {
@@ -144,55 +168,55 @@ RULE(atanh, X)
 /* (cos(pi x) - sinc(x)) / x, and 0 at 0 */
 RULE(sinc, X | OUT)
 {
-    gt_tensor *slope = DIV(SUB(unary(f, GT_OP_cos, SCALE(f->x, M_PI)), f->out), f->x);
-    GX(zero_where(f, number(f, GT_OP_eq, f->x, 0), MUL(f->g, slope)));
+    gt_tensor *slope = DIV(SUB(EMIT(cos, SCALE(f->x, M_PI)), f->out), f->x);
+    GX(ZERO_WHERE(NUMBER(eq, f->x, 0), MUL(f->g, slope)));
 }
 
 /* ---- activations: one instruction each, and one more rule for its own gradient ------------------------------ */
 
 RULE(relu, OUT)
 {
-    GX(binary(f, GT_OP_relu_backward, f->g, f->out));
+    GX(EMIT2(relu_backward, f->g, f->out));
 }
 RULE(sigmoid, OUT)
 {
-    GX(binary(f, GT_OP_sigmoid_backward, f->g, f->out));
+    GX(EMIT2(sigmoid_backward, f->g, f->out));
 }
 RULE(gelu, X)
 {
-    GX(binary(f, GT_OP_gelu_backward, f->g, f->x));
+    GX(EMIT2(gelu_backward, f->g, f->x));
 }
 RULE(gelu_tanh, X)
 {
-    GX(binary(f, GT_OP_gelu_tanh_backward, f->g, f->x));
+    GX(EMIT2(gelu_tanh_backward, f->g, f->x));
 }
 RULE(silu, X)
 {
-    GX(binary(f, GT_OP_silu_backward, f->g, f->x));
+    GX(EMIT2(silu_backward, f->g, f->x));
 }
 RULE(softplus, X)
 {
-    GX(binary(f, GT_OP_softplus_backward, f->g, f->x));
+    GX(EMIT2(softplus_backward, f->g, f->x));
 }
 RULE(logsigmoid, X)
 {
-    GX(binary(f, GT_OP_logsigmoid_backward, f->g, f->x));
+    GX(EMIT2(logsigmoid_backward, f->g, f->x));
 }
 RULE(mish, X)
 {
-    GX(binary(f, GT_OP_mish_backward, f->g, f->x));
+    GX(EMIT2(mish_backward, f->g, f->x));
 }
 RULE(hardsigmoid, X)
 {
-    GX(binary(f, GT_OP_hardsigmoid_backward, f->g, f->x));
+    GX(EMIT2(hardsigmoid_backward, f->g, f->x));
 }
 RULE(hardswish, X)
 {
-    GX(binary(f, GT_OP_hardswish_backward, f->g, f->x));
+    GX(EMIT2(hardswish_backward, f->g, f->x));
 }
 RULE(softsign, X)
 {
-    GX(DIV(f->g, SQUARE(PLUS(unary(f, GT_OP_abs, f->x), 1))));
+    GX(DIV(f->g, SQUARE(PLUS(EMIT(abs, f->x), 1))));
 }
 RULE(relu6, X)
 {
@@ -222,38 +246,38 @@ RULE(selu, X)
 }
 
 /*
- * What these rows compute is linear in the gradient x, so its own gradient is the same row again. Through y it needs the
- * second derivative of the activation, which is zero for those made of straight lines.
+ * These rows are linear in x, the gradient, so the rule for x is the same row again. The rule for y needs the second
+ * derivative of the activation, which is zero for piecewise linear ones.
  */
-#define SAME_ROW(gradient) with_operand(f, (gt_opcode)f->node->op, gradient, 1)
-#define PRODUCT with_operand(f, GT_OP_mul, f->g, 0)
+#define SAME_ROW(gradient) gt__step_with_operand(f, (gt_opcode)f->node->op, gradient, 1)
+#define PRODUCT WITH_OPERAND(mul, f->g, 0)
 #define SAME_ROW_NUMBERS(gradient) binary_numbers(f, (gt_opcode)f->node->op, gradient, f->y, P, Q)
 
-static void straight_rule(frame *f, gt_tensor *same_row)
+static void linear_rule(gt_frame *f, gt_tensor *same_row)
 {
     GX(same_row);
-    GY(zeros(f, &f->node->operands[1].meta));
+    GY(ZEROS(&f->node->operands[1].meta));
 }
 
 RULE(relu_backward, Y)
 {
-    straight_rule(f, SAME_ROW(f->g));
+    linear_rule(f, SAME_ROW(f->g));
 }
 RULE(hardsigmoid_backward, Y)
 {
-    straight_rule(f, SAME_ROW(f->g));
+    linear_rule(f, SAME_ROW(f->g));
 }
 RULE(clamp_backward, Y)
 {
-    straight_rule(f, SAME_ROW_NUMBERS(f->g));
+    linear_rule(f, SAME_ROW_NUMBERS(f->g));
 }
 RULE(hardtanh_backward, Y)
 {
-    straight_rule(f, SAME_ROW_NUMBERS(f->g));
+    linear_rule(f, SAME_ROW_NUMBERS(f->g));
 }
 RULE(leaky_relu_backward, Y)
 {
-    straight_rule(f, SAME_ROW_NUMBERS(f->g));
+    linear_rule(f, SAME_ROW_NUMBERS(f->g));
 }
 
 RULE(tanh_backward, X | Y)
@@ -274,8 +298,8 @@ RULE(gelu_backward, X | Y)
     GX(SAME_ROW(f->g));
     if (f->wanted[1]) {
         gt_tensor *square = SQUARE(f->y);
-        gt_tensor *density = SCALE(unary(f, GT_OP_exp, SCALE(square, -0.5)), 0.5 * M_2_SQRTPI * M_SQRT1_2);
-        GY(MUL(PRODUCT, MUL(density, number_first(f, GT_OP_sub, 2, square))));
+        gt_tensor *density = SCALE(EMIT(exp, SCALE(square, -0.5)), 0.5 * M_2_SQRTPI * M_SQRT1_2);
+        GY(MUL(PRODUCT, MUL(density, number_minus(f, 2, square))));
     }
 }
 
@@ -284,9 +308,9 @@ RULE(silu_backward, X | Y)
 {
     GX(SAME_ROW(f->g));
     if (f->wanted[1]) {
-        gt_tensor *s = unary(f, GT_OP_sigmoid, f->y);
+        gt_tensor *s = EMIT(sigmoid, f->y);
         gt_tensor *bend = PLUS(MUL(f->y, PLUS(SCALE(s, -2), 1)), 2);
-        GY(MUL(binary(f, GT_OP_sigmoid_backward, PRODUCT, s), bend));
+        GY(MUL(EMIT2(sigmoid_backward, PRODUCT, s), bend));
     }
 }
 
@@ -297,24 +321,24 @@ RULE(gelu_tanh_backward, X | Y)
     GX(SAME_ROW(f->g));
     if (f->wanted[1]) {
         gt_tensor *square = SQUARE(f->y);
-        gt_tensor *s = unary(f, GT_OP_sigmoid, MUL(f->y, PLUS(SCALE(square, b), a)));
+        gt_tensor *s = EMIT(sigmoid, MUL(f->y, PLUS(SCALE(square, b), a)));
         gt_tensor *slope = PLUS(SCALE(square, 3 * b), a);
         gt_tensor *straight = PLUS(SCALE(square, 12 * b), 2 * a); /* 2 u' + y u'' */
         gt_tensor *bend = MUL(f->y, MUL(SQUARE(slope), PLUS(SCALE(s, -2), 1)));
-        GY(MUL(binary(f, GT_OP_sigmoid_backward, PRODUCT, s), ADD(straight, bend)));
+        GY(MUL(EMIT2(sigmoid_backward, PRODUCT, s), ADD(straight, bend)));
     }
 }
 
 RULE(softplus_backward, X | Y)
 {
     GX(SAME_ROW(f->g));
-    GY(binary(f, GT_OP_sigmoid_backward, PRODUCT, unary(f, GT_OP_sigmoid, f->y)));
+    GY(EMIT2(sigmoid_backward, PRODUCT, EMIT(sigmoid, f->y)));
 }
 
 RULE(logsigmoid_backward, X | Y)
 {
     GX(SAME_ROW(f->g));
-    GY(NEG(binary(f, GT_OP_sigmoid_backward, PRODUCT, unary(f, GT_OP_sigmoid, f->y))));
+    GY(NEG(EMIT2(sigmoid_backward, PRODUCT, EMIT(sigmoid, f->y))));
 }
 
 /* With s = sigmoid(y), t = tanh(softplus(y)) and u = s (1 - t^2): u (2 + y (1 - s - 2 s t)). */
@@ -322,8 +346,8 @@ RULE(mish_backward, X | Y)
 {
     GX(SAME_ROW(f->g));
     if (f->wanted[1]) {
-        gt_tensor *s = unary(f, GT_OP_sigmoid, f->y);
-        gt_tensor *t = unary(f, GT_OP_tanh, unary(f, GT_OP_softplus, f->y));
+        gt_tensor *s = EMIT(sigmoid, f->y);
+        gt_tensor *t = EMIT(tanh, EMIT(softplus, f->y));
         gt_tensor *u = MUL(s, ONE_MINUS(SQUARE(t)));
         gt_tensor *turn = MUL(f->y, SUB(ONE_MINUS(s), SCALE(MUL(s, t), 2)));
         GY(MUL(PRODUCT, MUL(u, PLUS(turn, 2))));
@@ -337,13 +361,13 @@ RULE(hardswish_backward, X | Y)
     GY(SCALE(binary_numbers(f, GT_OP_hardtanh_backward, PRODUCT, f->y, -3, 3), 1.0 / 3));
 }
 
-/* Below 0 it has itself as derivative, q times. */
+/* Below 0 the derivative of this row is q times the row itself. */
 RULE(elu_backward, X | Y)
 {
     GX(SAME_ROW_NUMBERS(f->g));
     if (f->wanted[1]) {
         gt_tensor *product = PRODUCT;
-        GY(zero_where(f, number(f, GT_OP_gt, f->y, 0), SCALE(SAME_ROW_NUMBERS(product), Q)));
+        GY(ZERO_WHERE(NUMBER(gt, f->y, 0), SCALE(SAME_ROW_NUMBERS(product), Q)));
     }
 }
 
@@ -363,41 +387,41 @@ RULE(sub, 0)
 
 RULE(mul, FOR_X(Y) | FOR_Y(X))
 {
-    GX(with_operand(f, GT_OP_mul, f->g, 1));
-    GY(with_operand(f, GT_OP_mul, f->g, 0));
+    GX(WITH_OPERAND(mul, f->g, 1));
+    GY(WITH_OPERAND(mul, f->g, 0));
 }
 
 RULE(div, Y | FOR_Y(OUT))
 {
-    gt_tensor *quotient = with_operand(f, GT_OP_div, f->g, 1);
+    gt_tensor *quotient = WITH_OPERAND(div, f->g, 1);
     GX(quotient);
     GY(NEG(MUL(quotient, f->out)));
 }
 
-static gt_tensor *power_gradient_base(frame *f)
+static gt_tensor *power_gradient_base(gt_frame *f)
 {
-    if (is_literal(f, 1)) {
+    if (IS_LITERAL(1)) {
         double exponent = literal_value(&f->node->ins, 1);
         if (exponent == 0)
-            return zeros(f, &f->node->operands[0].meta);
-        return MUL(f->g, SCALE(number(f, GT_OP_pow, f->x, exponent - 1), exponent));
+            return ZEROS(&f->node->operands[0].meta);
+        return MUL(f->g, SCALE(NUMBER(pow, f->x, exponent - 1), exponent));
     }
     gt_tensor *base = operand_tensor(f, 0, f->x, f->y);
-    gt_tensor *slope = MUL(f->y, binary(f, GT_OP_pow, base, PLUS(f->y, -1)));
-    return MUL(f->g, zero_where(f, number(f, GT_OP_eq, f->y, 0), slope));
+    gt_tensor *slope = MUL(f->y, EMIT2(pow, base, PLUS(f->y, -1)));
+    return MUL(f->g, ZERO_WHERE(NUMBER(eq, f->y, 0), slope));
 }
 
-static gt_tensor *power_gradient_exponent(frame *f)
+static gt_tensor *power_gradient_exponent(gt_frame *f)
 {
-    if (is_literal(f, 0)) {
+    if (IS_LITERAL(0)) {
         double base = literal_value(&f->node->ins, 0);
         gt_tensor *slope = SCALE(f->out, log(base));
-        return MUL(f->g, base == 0 ? zero_where(f, number(f, GT_OP_ge, f->y, 0), slope) : slope);
+        return MUL(f->g, base == 0 ? ZERO_WHERE(NUMBER(ge, f->y, 0), slope) : slope);
     }
     /* 0 ** y has no slope in y for y >= 0 */
-    gt_tensor *slope = MUL(f->out, unary(f, GT_OP_log, f->x));
-    gt_tensor *flat = binary(f, GT_OP_logical_and, number(f, GT_OP_eq, f->x, 0), number(f, GT_OP_ge, f->y, 0));
-    return MUL(f->g, zero_where(f, flat, slope));
+    gt_tensor *slope = MUL(f->out, EMIT(log, f->x));
+    gt_tensor *flat = EMIT2(logical_and, NUMBER(eq, f->x, 0), NUMBER(ge, f->y, 0));
+    return MUL(f->g, ZERO_WHERE(flat, slope));
 }
 
 RULE(pow, X | Y | FOR_Y(OUT))
@@ -407,18 +431,18 @@ RULE(pow, X | Y | FOR_Y(OUT))
 }
 
 /* Where the operands are equal each gets half, as in PyTorch. `loses` is the comparison by which operand 0 loses. */
-static void pick_rule(frame *f, gt_opcode loses, gt_opcode wins)
+static void pick_rule(gt_frame *f, gt_opcode loses, gt_opcode wins)
 {
-    bool left = is_literal(f, 0);
+    bool left = IS_LITERAL(0);
     gt_tensor *known = left ? f->y : f->x;
     unsigned other = left ? 0 : 1;
-    gt_tensor *equal = with_operand(f, GT_OP_eq, known, other);
-    gt_tensor *shared = where_tensors(f, equal, SCALE(f->g, 0.5), f->g);
-    /* compare `known op other`; if the literal came first the sense turns around */
-    gt_tensor *zero_left = with_operand(f, left ? wins : loses, known, other);
-    gt_tensor *zero_right = with_operand(f, left ? loses : wins, known, other);
-    GX(zero_where(f, zero_left, shared));
-    GY(zero_where(f, zero_right, shared));
+    gt_tensor *equal = WITH_OPERAND(eq, known, other);
+    gt_tensor *shared = WHERE(equal, SCALE(f->g, 0.5), f->g);
+    /* compare `known op other`; a literal as operand 0 reverses the comparison */
+    gt_tensor *zero_left = gt__step_with_operand(f, left ? wins : loses, known, other);
+    gt_tensor *zero_right = gt__step_with_operand(f, left ? loses : wins, known, other);
+    GX(ZERO_WHERE(zero_left, shared));
+    GY(ZERO_WHERE(zero_right, shared));
 }
 
 RULE(maximum, X | Y)
@@ -433,21 +457,21 @@ RULE(minimum, X | Y)
 RULE(remainder, X | Y)
 {
     GX(f->g);
-    GY(NEG(MUL(f->g, binary(f, GT_OP_floor_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
+    GY(NEG(MUL(f->g, EMIT2(floor_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
 }
 
 RULE(fmod, X | Y)
 {
     GX(f->g);
-    GY(NEG(MUL(f->g, binary(f, GT_OP_trunc_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
+    GY(NEG(MUL(f->g, EMIT2(trunc_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
 }
 
-/* x / (x^2 + y^2) and y / (x^2 + y^2); none at the origin */
+/* y / (x^2 + y^2) and -x / (x^2 + y^2); 0 at the origin */
 RULE(atan2, X | Y)
 {
     gt_tensor *x = operand_tensor(f, 0, f->x, f->y), *y = operand_tensor(f, 1, f->y, f->x);
     gt_tensor *squares = ADD(SQUARE(x), SQUARE(y));
-    gt_tensor *share = zero_where(f, number(f, GT_OP_eq, squares, 0), DIV(f->g, squares));
+    gt_tensor *share = ZERO_WHERE(NUMBER(eq, squares, 0), DIV(f->g, squares));
     GX(MUL(share, y));
     GY(NEG(MUL(share, x)));
 }
@@ -459,36 +483,34 @@ RULE(hypot, X | Y | OUT)
     GY(MUL(share, f->y));
 }
 
-/* The sign that x was given, times its own; none at 0. */
+/* sign(out) * sign(x); 0 at 0 */
 RULE(copysign, X | OUT)
 {
-    GX(MUL(f->g, zero_where(f, number(f, GT_OP_eq, f->x, 0), DIV(f->out, f->x))));
-    GY(zeros(f, &f->node->operands[1].meta));
+    GX(MUL(f->g, ZERO_WHERE(NUMBER(eq, f->x, 0), DIV(f->out, f->x))));
+    GY(ZEROS(&f->node->operands[1].meta));
 }
 
-/* 1 / (1 + exp(y - x)): of an infinity, too */
+/* 1 / (1 + exp(y - x)): right for infinities too */
 RULE(logaddexp, X | Y)
 {
     if (f->wanted[0])
-        GX(MUL(f->g, unary(f, GT_OP_sigmoid, with_operand(f, GT_OP_sub, f->x, 1))));
+        GX(MUL(f->g, EMIT(sigmoid, WITH_OPERAND(sub, f->x, 1))));
     if (f->wanted[1])
-        GY(MUL(f->g, unary(f, GT_OP_sigmoid, with_operand(f, GT_OP_sub, f->y, 0))));
+        GY(MUL(f->g, EMIT(sigmoid, WITH_OPERAND(sub, f->y, 0))));
 }
 
 RULE(where, X)
 {
-    GY(where_or_zero(f, f->x, f->g));
-    GZ(zero_where(f, f->x, f->g));
+    GY(WHERE_OR_ZERO(f->x, f->g));
+    GZ(ZERO_WHERE(f->x, f->g));
 }
 
 /* x + z (y - x); y and z may be literals */
 RULE(lerp, X | Y | Z)
 {
-    bool number_weight = is_literal(f, 2);
+    bool number_weight = IS_LITERAL(2);
     double weight = number_weight ? literal_value(&f->node->ins, 2) : 0;
     GX(number_weight ? SCALE(f->g, 1 - weight) : MUL(f->g, ONE_MINUS(f->z)));
     GY(number_weight ? SCALE(f->g, weight) : MUL(f->g, f->z));
     GZ(MUL(f->g, SUB(operand_tensor(f, 1, f->y, f->x), f->x)));
 }
-
-#endif

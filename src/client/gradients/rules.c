@@ -1,29 +1,21 @@
 /*
- * gradients.c: one rule per differentiable row of the op table, written in ordinary ops.
+ * rules.c: the table of gradient rules, one for each DIFF row of ops.def, and how autograd.c calls them.
  *
- * The rules are in gradients_*.h by family, all in this one translation unit: a DIFF row without a RULE(...) there does not
- * compile.
+ * Rules emit ordinary ops, so they are the same on every engine and can be differentiated again. Read steps.h, then the
+ * family you are after: elementwise, reduce (with scans and matmul), move, norm, window, linalg.
  */
-#include "client/gradients_elementwise.h"
-#include "client/gradients_linalg.h"
-#include "client/gradients_move.h"
-#include "client/gradients_norm.h"
-#include "client/gradients_reduce.h"
-#include "client/gradients_window.h"
+#include "client/gradients/steps.h"
 
-#define ENTRY_DIFF(name) [GT_OP_##name] = {.rule = rule_##name, .saves = saves_##name},
+#define ENTRY_DIFF(name) [GT_OP_##name] = &gt__gradient_##name,
 #define ENTRY_NONE(name)
-static const struct {
-    void (*rule)(frame *);
-    uint16_t saves;
-} rules[GT_OP_COUNT] = {
+static const gt_gradient *const gradients[GT_OP_COUNT] = {
 #define OP(name, form, types, grad) ENTRY_##grad(name)
 #include "core/ops.def"
 };
 
 unsigned gt__gradient_saves(gt_opcode op)
 {
-    return rules[op].saves;
+    return gradients[op]->saves;
 }
 
 static gt_tensor *retain_saved(gt_tensor *saved)
@@ -34,8 +26,8 @@ static gt_tensor *retain_saved(gt_tensor *saved)
 gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph,
                          gt_tensor **results)
 {
-    frame f = {.node = node, .g = gradient, .wanted = wanted, .create_graph = create_graph, .results = results};
-    /* References of our own: a step may wait for room, and another thread's pass drop what the node saved. */
+    gt_frame f = {.node = node, .g = gradient, .wanted = wanted, .create_graph = create_graph, .results = results};
+    /* Own references: while a step waits for room, another thread's pass may drop the node's saved values. */
     f.x = retain_saved(node->saved[0]);
     f.y = retain_saved(node->saved[1]);
     f.z = retain_saved(node->saved[2]);
@@ -45,7 +37,7 @@ gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted,
     else
         f.out = retain_saved(node->saved_out);
     if (f.err == GT_OK)
-        rules[node->op].rule(&f);
+        gradients[node->op]->rule(&f);
     for (unsigned k = 0; k < f.count; k++)
         gt_tensor_release(f.temporary[k]);
     gt_tensor_release(f.x);

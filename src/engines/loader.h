@@ -1,0 +1,19 @@
+/* loader.h: the host's side of plugin.h: finds, loads and checks plug-ins. For engine.c. */
+#ifndef GT_ENGINES_LOADER_H
+#define GT_ENGINES_LOADER_H
+
+#include "engines/engine.h"
+
+/* A plug-in's name: letters, digits, - and _, so that it is never a path. */
+bool gt__plugin_name_valid(const char *name);
+
+/* The engine of the plug-in with this valid name, loaded on first use and for good. *ops is NULL, without an error,
+ * where there is no such file; GT_ERR_VALUE where it cannot be used. Threads may call it at once. */
+gt_err gt__plugin_find(const char *name, const gt_engine_ops **ops);
+
+/* "far, late": the plug-ins that are there; returns `text`, which is empty where there is none. */
+char *gt__plugin_names(char *text, size_t size);
+/* "/a, /usr/lib": the folders that are looked into. */
+char *gt__plugin_folders(char *text, size_t size);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * plan.h: a sequence of instructions, planned once to be run many times. Engine-neutral: worker/plan.c makes plans,
+ * worker/run.c executes them step by step, and an engine may compile one (engine.h).
+ *
+ * Values are tensors; a value lies in a buffer at an offset, with strides. Inputs are read and not made by the
+ * sequence; outputs are made and live on after it; everything else is inner: its last use is known, and inner buffers
+ * whose lives do not overlap have the same memory.
+ */
+#ifndef GT_ENGINES_PLAN_H
+#define GT_ENGINES_PLAN_H
+
+#include "engines/engine.h"
+
+#define GT_PLAN_LITERAL UINT32_MAX /* instead of a value: the operand is a literal of the record */
+#define GT_PLAN_LIVES UINT32_MAX   /* instead of a step: it outlives the sequence */
+
+typedef struct gt_plan_value {
+    uint64_t id;       /* by which the records name it */
+    uint32_t buffer;   /* it lies in */
+    int64_t offset;    /* bytes: of element (0,...,0) in the buffer */
+    uint32_t last_use; /* the last step that reads it, or makes it if none reads it; or GT_PLAN_LIVES */
+    gt_view view;      /* without data */
+} gt_plan_value;
+
+typedef enum gt_plan_role { GT_PLAN_INPUT, GT_PLAN_OUTPUT, GT_PLAN_INNER } gt_plan_role;
+
+typedef struct gt_plan_buffer {
+    gt_plan_role role;
+    size_t bytes;
+    uint32_t number;   /* INPUT, OUTPUT: which of them; INNER: which of the plan's memories */
+    uint32_t last_use; /* a step, or GT_PLAN_LIVES */
+} gt_plan_buffer;
+
+typedef enum gt_step_kind {
+    GT_STEP_RUN,      /* the engine computes it into memory of its own */
+    GT_STEP_IN_PLACE, /* the engine computes it into the memory of operand 0, which dies with it */
+    GT_STEP_VIEW,     /* other strides on operand 0's memory: there is nothing to compute */
+    GT_STEP_UPLOAD,   /* data from the client; not in plans */
+} gt_step_kind;
+
+typedef struct gt_plan_step {
+    gt_step_kind kind;
+    gt_opcode op;
+    gt_dtype compute;
+    const gt_slot *record; /* in the plan's copy */
+    unsigned operands;
+    const uint32_t *operand; /* values, or GT_PLAN_LITERAL */
+    uint32_t result;         /* a value */
+} gt_plan_step;
+
+struct gt_plan {
+    gt_slot *records;
+    gt_plan_step *steps;
+    unsigned step_count;
+    gt_plan_value *values;
+    uint32_t value_count;
+    gt_plan_buffer *buffers;
+    uint32_t buffer_count;
+    uint32_t *inputs, input_count;   /* values, in the order of their first use */
+    uint32_t *outputs, output_count; /* values, in the order they are made */
+    size_t *memories;                /* bytes of each memory that inner buffers share */
+    uint32_t memory_count;
+    uint32_t *operand_room;
+};
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * answer.h: what the worker says on its way back to the dispatcher: fetched tensors, syncs, reports and failures, in the
+ * order of the questions. An answer that waits for the engine (late.h) holds those after it back, and nothing else.
+ */
+#ifndef GT_WORKER_ANSWER_H
+#define GT_WORKER_ANSWER_H
+
+#include "worker/store.h"
+
+/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone, or we are to stop. */
+gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots);
+/* Say why a tensor does not exist: with GT_FLAG_UNASKED, to the log; else in answer to `ticket`. */
+void gt__answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags);
+void gt__answer_fetch(gt_worker *worker, const gt_instruction *ins);
+void gt__answer_sync(gt_worker *worker, const gt_instruction *ins);
+void gt__answer_stats(gt_worker *worker, const gt_instruction *ins);
+
+#endif

@@ -1,0 +1,341 @@
+/* plan.c: plans one record, or a sequence of them. See plan.h; read run.c next. */
+#include "worker/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/record.h"
+#include "worker/store.h"
+#include "worker/views.h"
+
+/* ---- one record --------------------------------------------------------------------------------------------- */
+
+/* Operand 0 can be overwritten with the result: an assignment or scatter to a contiguous tensor that the other operands
+ * do not read. */
+static bool fits_in_place(const gt_instruction *ins, const gt_view *const *in)
+{
+    gt_form form = (gt_form)gt__op_table[ins->op].form;
+    if (form != GT_FORM_ASSIGN && form != GT_FORM_SCATTER)
+        return false;
+    for (unsigned k = 1; k < gt__op_operands((gt_opcode)ins->op); k++)
+        if (in[k] == in[0])
+            return false;
+    return in[0]->contiguous;
+}
+
+gt_err gt__step_plan(const gt_instruction *ins, const gt_slot *tail, const gt_view *const *in,
+                     const gt_meta *const *meta, bool alone, gt_view *out, gt_step *step)
+{
+    step->out = out;
+    GT_TRY(gt__op_infer(ins, tail, meta, &out->meta, &step->compute));
+    gt_form form = (gt_form)gt__op_table[ins->op].form;
+    bool moves_nothing = (form >= GT_FORM_RESHAPE && form <= GT_FORM_UNFOLD) && gt__view_of(in[0], ins, tail, out);
+    if (moves_nothing)
+        step->kind = GT_STEP_VIEW;
+    else if (form == GT_FORM_UPLOAD)
+        step->kind = GT_STEP_UPLOAD;
+    else if (alone && fits_in_place(ins, in)) {
+        step->kind = GT_STEP_IN_PLACE;
+        *out = *in[0];
+    } else {
+        step->kind = GT_STEP_RUN;
+        gt__view_set_contiguous(out);
+    }
+    return GT_OK;
+}
+
+/* ---- sequences: names ---------------------------------------------------------------------------------------- */
+
+#define NO_VALUE UINT32_MAX
+
+/* A plan being made: what is known of ids, values and buffers beyond what the plan keeps. */
+typedef struct planning {
+    gt_plan *plan;
+    const gt_plan_input *inputs;
+    unsigned input_count;
+    uint32_t *index; /* id to value: open addressing, NO_VALUE is empty */
+    uint32_t mask;
+    bool *given;    /* by value: it is an input */
+    bool *freed;    /* by value: the sequence ended it */
+    uint32_t *live; /* by buffer: values in it that are not freed */
+    uint32_t operand_next;
+} planning;
+
+/* The place of an id in the index, or where it would be. */
+static uint32_t *place_of(const planning *p, uint64_t id)
+{
+    uint32_t at = (uint32_t)(id * 0x9E3779B97F4A7C15u >> 32) & p->mask;
+    while (p->index[at] != NO_VALUE && p->plan->values[p->index[at]].id != id)
+        at = (at + 1) & p->mask;
+    return &p->index[at];
+}
+
+static uint32_t value_add(planning *p, uint64_t id, uint32_t buffer)
+{
+    gt_plan *plan = p->plan;
+    uint32_t value = plan->value_count++;
+    plan->values[value] = (gt_plan_value){.id = id, .buffer = buffer};
+    *place_of(p, id) = value;
+    p->live[buffer]++;
+    return value;
+}
+
+static uint32_t buffer_add(planning *p, gt_plan_role role, size_t bytes)
+{
+    gt_plan *plan = p->plan;
+    plan->buffers[plan->buffer_count] = (gt_plan_buffer){.role = role, .bytes = bytes};
+    return plan->buffer_count++;
+}
+
+/* The value of an id that a record reads: made before, or an input. */
+static gt_err value_read(planning *p, const gt_instruction *ins, uint64_t id, uint32_t *value)
+{
+    gt_plan *plan = p->plan;
+    *value = *place_of(p, id);
+    if (*value != NO_VALUE && !p->freed[*value])
+        return GT_OK;
+    for (unsigned k = 0; k < p->input_count && *value == NO_VALUE; k++) {
+        if (p->inputs[k].id != id)
+            continue;
+        uint32_t buffer = buffer_add(p, GT_PLAN_INPUT, 0);
+        plan->buffers[buffer].number = plan->input_count;
+        *value = value_add(p, id, buffer);
+        plan->values[*value].view = *p->inputs[k].view;
+        plan->values[*value].view.data = NULL;
+        p->given[*value] = true;
+        plan->inputs[plan->input_count++] = *value;
+        return GT_OK;
+    }
+    return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which the sequence does not have",
+                    gt__op_table[ins->op].name, (unsigned long long)id);
+}
+
+static void value_free(planning *p, uint64_t id)
+{
+    uint32_t value = *place_of(p, id);
+    if (value == NO_VALUE || p->freed[value] || p->given[value])
+        return;
+    p->freed[value] = true;
+    p->live[p->plan->values[value].buffer]--;
+}
+
+/* ---- sequences: steps ---------------------------------------------------------------------------------------- */
+
+/* Views are planned at an address that is only a number: what comes out is an offset. */
+#define ORIGIN ((uintptr_t)1 << 46)
+
+static gt_err step_add(planning *p, const gt_slot *record)
+{
+    gt_plan *plan = p->plan;
+    const gt_instruction *ins = &record->ins;
+    const gt_view *in[GT_MAX_CAT];
+    const gt_meta *meta[GT_MAX_CAT];
+    gt_view view[GT_MAX_CAT], literal = {0}, out = {0};
+    gt_operands operands = gt__record_operands(ins, record + 1);
+    uint32_t number = plan->step_count, *operand = plan->operand_room + p->operand_next;
+    for (unsigned k = 0; k < operands.count; k++) {
+        operand[k] = GT_PLAN_LITERAL;
+        in[k] = &literal;
+        meta[k] = NULL;
+        if (!gt__operand_is_tensor(&operands, k))
+            continue;
+        GT_TRY(value_read(p, ins, operands.id[k], &operand[k]));
+        gt_plan_value *value = &plan->values[operand[k]];
+        value->last_use = number;
+        view[k] = value->view;
+        view[k].data = (void *)(ORIGIN + (uintptr_t)value->offset);
+        in[k] = &view[k];
+        for (unsigned before = 0; before < k; before++)
+            if (operand[before] == operand[k])
+                in[k] = in[before];
+        meta[k] = &in[k]->meta;
+    }
+    bool consumes = gt__record_consumed(ins) && operand[0] != GT_PLAN_LITERAL;
+    const gt_plan_value *first = consumes ? &plan->values[operand[0]] : NULL;
+    bool alone = first && plan->buffers[first->buffer].role == GT_PLAN_INNER && p->live[first->buffer] == 1;
+    gt_step step;
+    GT_TRY(gt__step_plan(ins, record + 1, in, meta, alone, &out, &step));
+    if (step.kind == GT_STEP_UPLOAD)
+        return gt__fail(GT_ERR_UNSUPPORTED, "an upload cannot be planned");
+    if (*place_of(p, ins->result) != NO_VALUE)
+        return gt__fail(GT_ERR_PROTOCOL, "tensor %llu is made twice", (unsigned long long)ins->result);
+    bool shares = step.kind != GT_STEP_RUN;
+    uint32_t buffer =
+        shares ? plan->values[operand[0]].buffer : buffer_add(p, GT_PLAN_INNER, gt__meta_bytes(&out.meta));
+    uint32_t result = value_add(p, ins->result, buffer);
+    gt_plan_value *value = &plan->values[result];
+    value->view = out;
+    value->view.data = NULL;
+    value->offset = shares ? (int64_t)((uintptr_t)out.data - ORIGIN) : 0;
+    value->last_use = number;
+    if (consumes)
+        value_free(p, ins->operand[0]);
+    plan->steps[plan->step_count++] = (gt_plan_step){.kind = step.kind,
+                                                     .op = (gt_opcode)ins->op,
+                                                     .compute = step.compute,
+                                                     .record = record,
+                                                     .operands = operands.count,
+                                                     .operand = operand,
+                                                     .result = result};
+    p->operand_next += operands.count;
+    return GT_OK;
+}
+
+static gt_err record_add(planning *p, const gt_slot *record)
+{
+    const gt_instruction *ins = &record->ins;
+    if (ins->op < GT_OP_FIRST_CONTROL)
+        return step_add(p, record);
+    if (ins->op != GT_OP_free)
+        return gt__fail(GT_ERR_UNSUPPORTED, "%s cannot be planned", gt__op_table[ins->op].name);
+    for (unsigned k = 0; k < GT_FREE_IDS; k++)
+        if (gt__free_ids(ins)[k])
+            value_free(p, gt__free_ids(ins)[k]);
+    return GT_OK;
+}
+
+/* ---- sequences: memory --------------------------------------------------------------------------------------- */
+
+/* What is made and not freed lives on, and so does the buffer it lies in. */
+static void find_outputs(planning *p)
+{
+    gt_plan *plan = p->plan;
+    uint32_t numbers = 0;
+    for (uint32_t k = 0; k < plan->step_count; k++) {
+        uint32_t result = plan->steps[k].result;
+        gt_plan_value *value = &plan->values[result];
+        gt_plan_buffer *buffer = &plan->buffers[value->buffer];
+        if (p->freed[result])
+            continue;
+        value->last_use = GT_PLAN_LIVES;
+        plan->outputs[plan->output_count++] = result;
+        if (buffer->role == GT_PLAN_INNER) {
+            buffer->role = GT_PLAN_OUTPUT;
+            buffer->number = numbers++;
+        }
+    }
+    for (uint32_t k = 0; k < plan->value_count; k++) {
+        gt_plan_buffer *buffer = &plan->buffers[plan->values[k].buffer];
+        uint32_t last = buffer->role == GT_PLAN_INNER ? plan->values[k].last_use : GT_PLAN_LIVES;
+        buffer->last_use = last > buffer->last_use ? last : buffer->last_use;
+    }
+}
+
+/* Inner buffers get memory in the order they are made: the free one that has to grow least. */
+static void share_memory(gt_plan *plan, uint32_t *busy_until)
+{
+    for (uint32_t k = 0; k < plan->step_count; k++) {
+        gt_plan_buffer *buffer = &plan->buffers[plan->values[plan->steps[k].result].buffer];
+        if (plan->steps[k].kind != GT_STEP_RUN || buffer->role != GT_PLAN_INNER)
+            continue;
+        uint32_t best = plan->memory_count;
+        size_t best_cost = SIZE_MAX;
+        for (uint32_t m = 0; m < plan->memory_count; m++) {
+            size_t have = plan->memories[m];
+            size_t cost = have >= buffer->bytes ? have - buffer->bytes : buffer->bytes - have;
+            if (busy_until[m] < k && cost < best_cost) {
+                best = m;
+                best_cost = cost;
+            }
+        }
+        if (best == plan->memory_count)
+            plan->memories[plan->memory_count++] = 0;
+        if (plan->memories[best] < buffer->bytes)
+            plan->memories[best] = buffer->bytes;
+        busy_until[best] = buffer->last_use;
+        buffer->number = best;
+    }
+}
+
+/* ---- sequences: life ------------------------------------------------------------------------------------------ */
+
+void gt__plan_free(gt_plan **where)
+{
+    gt_plan *plan = *where;
+    if (!plan)
+        return;
+    free(plan->records);
+    free(plan->steps);
+    free(plan->values);
+    free(plan->buffers);
+    free(plan->inputs);
+    free(plan->outputs);
+    free(plan->memories);
+    free(plan->operand_room);
+    free(plan);
+    *where = NULL;
+}
+
+/* Steps, and ids that they name, are at most as many as these. */
+static gt_err count_records(const gt_slot *records, size_t slots, size_t *steps, size_t *operands)
+{
+    *steps = *operands = 0;
+    for (size_t at = 0; at < slots;) {
+        unsigned length;
+        GT_TRY(gt__instruction_check(records + at, slots - at, &length));
+        ++*steps;
+        *operands += gt__record_operands(&records[at].ins, records + at + 1).count;
+        at += length;
+    }
+    return GT_OK;
+}
+
+static gt_err planning_run(planning *p, size_t slots)
+{
+    gt_plan *plan = p->plan;
+    for (size_t at = 0; at < slots; at += 1u + plan->records[at].ins.tail)
+        GT_TRY(record_add(p, plan->records + at));
+    find_outputs(p);
+    uint32_t *busy_until = calloc(plan->step_count + 1, sizeof *busy_until);
+    if (!busy_until)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    share_memory(plan, busy_until);
+    free(busy_until);
+    return GT_OK;
+}
+
+gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *inputs, unsigned input_count,
+                    gt_plan **out)
+{
+    size_t steps, operands;
+    *out = NULL;
+    GT_TRY(count_records(records, slots, &steps, &operands));
+    size_t values = steps + input_count + 1, places = 16;
+    while (places < 2 * values)
+        places *= 2;
+    gt_plan *plan = calloc(1, sizeof *plan);
+    planning p = {.plan = plan, .inputs = inputs, .input_count = input_count, .mask = (uint32_t)places - 1};
+    p.index = malloc(places * sizeof *p.index);
+    p.given = calloc(values, sizeof *p.given);
+    p.freed = calloc(values, sizeof *p.freed);
+    p.live = calloc(values, sizeof *p.live);
+    gt_err err = plan && p.index && p.given && p.freed && p.live ? GT_OK : GT_ERR_MEMORY;
+    if (err == GT_OK) {
+        memset(p.index, 0xff, places * sizeof *p.index);
+        plan->records = malloc((slots + 1) * sizeof *plan->records);
+        plan->steps = calloc(steps + 1, sizeof *plan->steps);
+        plan->values = calloc(values, sizeof *plan->values);
+        plan->buffers = calloc(values, sizeof *plan->buffers);
+        plan->inputs = calloc(values, sizeof *plan->inputs);
+        plan->outputs = calloc(values, sizeof *plan->outputs);
+        plan->memories = calloc(values, sizeof *plan->memories);
+        plan->operand_room = calloc(operands + 1, sizeof *plan->operand_room);
+        bool all = plan->records && plan->steps && plan->values && plan->buffers && plan->inputs &&
+                   plan->outputs && plan->memories && plan->operand_room;
+        err = all ? GT_OK : GT_ERR_MEMORY;
+    }
+    if (err == GT_OK) {
+        if (slots)
+            memcpy(plan->records, records, slots * sizeof *records);
+        err = planning_run(&p, slots);
+    } else
+        gt__error_set("out of memory");
+    free(p.index);
+    free(p.given);
+    free(p.freed);
+    free(p.live);
+    if (err != GT_OK)
+        gt__plan_free(&plan);
+    *out = plan;
+    return err;
+}

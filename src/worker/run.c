@@ -1,0 +1,367 @@
+/* run.c: see run.h. */
+#include "worker/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/worker.h"
+
+/* ---- one record --------------------------------------------------------------------------------------------- */
+
+/* The engine has queued the work: `entry` is late. False: no memory to remember that, and it failed. */
+static gt_err keep_late(gt_worker *worker, gt_token token, const gt_instruction *ins, gt_flight *const *operands,
+                        unsigned count, gt_entry *entry)
+{
+    gt_origin origin = gt__worker_origin(worker, ins);
+    gt_err err;
+    gt_flight *flight = gt__late_fly(worker, token, &origin, operands, count, &err);
+    GT_TRY(err);
+    entry->flight = flight;
+    entry->state = flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
+    if (flight) {
+        flight->timed = worker->timing.start_ticks != 0;
+        flight->weight = gt__timing_weight(&worker->timing);
+        worker->late.record = flight;
+    }
+    return GT_OK;
+}
+
+gt_err gt__step_run(gt_worker *worker, const gt_decoded *d, const gt_step *step, gt_entry *entry)
+{
+    gt_engine *engine = worker->engine;
+    if (step->kind == GT_STEP_IN_PLACE) {
+        entry->buffer = d->first->buffer;
+        entry->buffer->references++;
+    } else
+        GT_TRY(gt__store_allocate(worker->store, &entry->view, &entry->buffer));
+    gt_call call = {.op = (gt_opcode)d->ins->op,
+                    .compute = step->compute,
+                    .ins = d->ins,
+                    .tail = d->tail,
+                    .operands = d->count,
+                    .in = d->view,
+                    .out = step->out,
+                    .literals = d->literals,
+                    .timed = worker->timing.start_ticks != 0};
+    if (d->literals)
+        memcpy(call.value, d->value, sizeof call.value);
+    gt_token token = 0;
+    gt_err err = engine->ops->run(engine, &call, &token);
+    gt__late_given(&worker->late, token);
+    entry->state = GT_ENTRY_TENSOR;
+    if (err == GT_OK && __builtin_expect(token != 0, 0))
+        err = keep_late(worker, token, d->ins, d->flight, d->flights, entry);
+    if (err != GT_OK)
+        gt__buffer_release(worker->store, entry->buffer);
+    return err;
+}
+
+void gt__step_view(gt_worker *worker, const gt_decoded *d, gt_entry *entry)
+{
+    (void)worker;
+    entry->buffer = d->first->buffer;
+    entry->buffer->references++;
+    entry->state = d->first->state;
+    if (entry->state == GT_ENTRY_LATE) {
+        entry->flight = d->first->flight;
+        entry->flight->references++;
+    }
+}
+
+/* ---- sequences ---------------------------------------------------------------------------------------------- */
+
+/* What a run knows of a value: neither is set if it is simply there. */
+typedef struct fate {
+    gt_poison *poison; /* a reference */
+    gt_flight *flight; /* a reference; not settled when it was looked at */
+} fate;
+
+struct gt_sequence {
+    gt_plan *plan;
+    gt_program *program;  /* NULL: the engine has none */
+    gt_buffer **memories; /* of inner buffers */
+    gt_buffer **buffers;  /* by the plan's buffers: what a run uses; inputs and outputs for that run only */
+    void **address;       /* the same */
+    fate *fates;          /* by value */
+};
+
+bool gt__sequence_compiled(const gt_sequence *sequence)
+{
+    return sequence->program != NULL;
+}
+
+void gt__sequence_free(gt_worker *worker, gt_sequence **where)
+{
+    gt_sequence *s = *where;
+    if (!s)
+        return;
+    if (s->program)
+        worker->engine->ops->free_program(worker->engine, s->program);
+    for (uint32_t k = 0; s->memories && k < s->plan->memory_count; k++)
+        if (s->memories[k])
+            gt__buffer_release(worker->store, s->memories[k]);
+    gt__plan_free(&s->plan);
+    free(s->memories);
+    free(s->buffers);
+    free(s->address);
+    free(s->fates);
+    free(s);
+    *where = NULL;
+}
+
+static gt_err allocate_bytes(gt_store *store, size_t bytes, gt_buffer **buffer)
+{
+    gt_view view;
+    GT_TRY(gt__meta_set(&view.meta, GT_UINT8, 1, (int64_t[]){(int64_t)bytes}));
+    return gt__store_allocate(store, &view, buffer);
+}
+
+static gt_err sequence_compile(gt_worker *worker, gt_sequence *s)
+{
+    gt_engine *engine = worker->engine;
+    if (!engine->ops->compile)
+        return GT_OK;
+    gt_err err = engine->ops->compile(engine, s->plan, &s->program);
+    return err == GT_ERR_UNSUPPORTED ? GT_OK : err;
+}
+
+gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
+{
+    gt_sequence *s = calloc(1, sizeof *s);
+    gt_err err = GT_ERR_MEMORY;
+    if (s) {
+        s->plan = plan;
+        s->memories = calloc(plan->memory_count + 1, sizeof(*s->memories));
+        s->buffers = calloc(plan->buffer_count + 1, sizeof(*s->buffers));
+        s->address = calloc(plan->buffer_count + 1, sizeof(*s->address));
+        s->fates = calloc(plan->value_count + 1, sizeof *s->fates);
+        if (s->memories && s->buffers && s->address && s->fates)
+            err = GT_OK;
+    } else
+        gt__plan_free(&plan);
+    if (err != GT_OK)
+        gt__error_set("out of memory");
+    for (uint32_t k = 0; err == GT_OK && k < plan->memory_count; k++)
+        err = allocate_bytes(worker->store, plan->memories[k], &s->memories[k]);
+    if (err == GT_OK)
+        err = sequence_compile(worker, s);
+    if (err != GT_OK)
+        gt__sequence_free(worker, &s);
+    *out = s;
+    return err;
+}
+
+/* ---- sequences: binding -------------------------------------------------------------------------------------- */
+
+static bool looks_as_planned(const gt_view *view, const gt_view *planned)
+{
+    unsigned rank = planned->meta.rank;
+    return view->meta.dtype == planned->meta.dtype && gt__meta_same_shape(&view->meta, &planned->meta) &&
+           memcmp(view->stride, planned->stride, rank * sizeof view->stride[0]) == 0;
+}
+
+static gt_err bind_inputs(gt_worker *worker, gt_sequence *s, const uint64_t *inputs)
+{
+    const gt_plan *plan = s->plan;
+    for (uint32_t k = 0; k < plan->input_count; k++) {
+        const gt_plan_value *value = &plan->values[plan->inputs[k]];
+        gt_entry *entry = gt__store_find(worker->store, inputs[k]);
+        if (entry)
+            gt__store_settle(worker->store, entry);
+        if (!entry || entry->state == GT_ENTRY_EMPTY || entry->state == GT_ENTRY_FILLING)
+            return gt__fail(GT_ERR_INTERNAL, "a sequence's input is not there: slot %llu",
+                            (unsigned long long)inputs[k]);
+        fate *f = &s->fates[plan->inputs[k]];
+        if (entry->state == GT_ENTRY_POISON) {
+            f->poison = entry->poison;
+            f->poison->references++;
+            continue;
+        }
+        if (!looks_as_planned(&entry->view, &value->view))
+            return gt__fail(GT_ERR_VALUE, "a sequence's input does not look as planned: slot %llu",
+                            (unsigned long long)inputs[k]);
+        if (entry->state == GT_ENTRY_LATE) {
+            f->flight = entry->flight;
+            f->flight->references++;
+        }
+        s->buffers[value->buffer] = entry->buffer;
+        s->address[value->buffer] = entry->view.data;
+        entry->buffer->references++;
+    }
+    return GT_OK;
+}
+
+static gt_err bind_memory(gt_worker *worker, gt_sequence *s)
+{
+    const gt_plan *plan = s->plan;
+    for (uint32_t k = 0; k < plan->buffer_count; k++) {
+        const gt_plan_buffer *buffer = &plan->buffers[k];
+        if (buffer->role == GT_PLAN_INPUT)
+            continue;
+        if (buffer->role == GT_PLAN_INNER) {
+            s->buffers[k] = s->memories[buffer->number];
+            s->buffers[k]->references++;
+        } else
+            GT_TRY(allocate_bytes(worker->store, buffer->bytes, &s->buffers[k]));
+        s->address[k] = s->buffers[k]->memory;
+    }
+    return GT_OK;
+}
+
+/* ---- sequences: running -------------------------------------------------------------------------------------- */
+
+static gt_view value_view(const gt_sequence *s, uint32_t value)
+{
+    const gt_plan_value *v = &s->plan->values[value];
+    gt_view view = v->view;
+    view.data = (uint8_t *)s->address[v->buffer] + v->offset;
+    return view;
+}
+
+static void set_poison(fate *f, gt_poison *poison)
+{
+    f->poison = poison;
+    poison->references++;
+}
+
+/* One step on the engine; *flights gets those of its operands. */
+static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_step *step, gt_token *token)
+{
+    gt_view view[GT_MAX_CAT], literal[GT_MAX_OPERANDS], out = value_view(s, step->result);
+    const gt_view *in[GT_MAX_CAT];
+    const gt_instruction *ins = &step->record->ins;
+    gt_call call = {.op = step->op,
+                    .compute = step->compute,
+                    .ins = ins,
+                    .tail = step->record + 1,
+                    .operands = step->operands,
+                    .in = in,
+                    .out = &out};
+    for (unsigned k = 0; k < step->operands; k++) {
+        in[k] = &view[k];
+        if (step->operand[k] != GT_PLAN_LITERAL) {
+            view[k] = value_view(s, step->operand[k]);
+            continue;
+        }
+        in[k] = &literal[k];
+        call.value[k] = gt__decode_literal(ins, k, &literal[k]);
+        call.literals |= (uint8_t)(1 << k);
+    }
+    gt_err err = worker->engine->ops->run(worker->engine, &call, token);
+    gt__late_given(&worker->late, *token);
+    return err;
+}
+
+static void run_step(gt_worker *worker, gt_sequence *s, const gt_plan_step *step)
+{
+    fate *result = &s->fates[step->result];
+    gt_flight *flights[GT_MAX_CAT];
+    unsigned count = 0;
+    for (unsigned k = 0; k < step->operands; k++) {
+        const fate *f = step->operand[k] == GT_PLAN_LITERAL ? NULL : &s->fates[step->operand[k]];
+        if (f && f->poison) {
+            set_poison(result, f->poison);
+            return;
+        }
+        if (f && f->flight)
+            flights[count++] = f->flight;
+    }
+    if (step->kind == GT_STEP_VIEW) {
+        result->flight = count ? flights[0] : NULL;
+        if (result->flight)
+            result->flight->references++;
+        return;
+    }
+    gt_token token = 0;
+    gt_origin origin = gt__worker_origin(worker, &step->record->ins);
+    gt_err err = run_on_engine(worker, s, step, &token);
+    if (err == GT_OK && token)
+        result->flight = gt__late_fly(worker, token, &origin, flights, count, &err);
+    if (err != GT_OK)
+        result->poison = gt__worker_failure(worker, &origin, err, gt_error_text());
+}
+
+/* The engine's program. A failure that is known at once is told by running the steps, which says whose it is; one
+ * that comes later is that of all outputs. */
+static bool run_program(gt_worker *worker, gt_sequence *s)
+{
+    const gt_plan *plan = s->plan;
+    gt_flight *flights[GT_MAX_CAT];
+    unsigned count = 0, failed = 0;
+    for (uint32_t k = 0; k < plan->input_count; k++) {
+        const fate *f = &s->fates[plan->inputs[k]];
+        if (f->poison || (f->flight && count == GT_MAX_CAT))
+            return false;
+        if (f->flight)
+            flights[count++] = f->flight;
+    }
+    gt_token token = 0;
+    gt_err err = worker->engine->ops->run_program(worker->engine, s->program, s->address, &failed, &token);
+    gt__late_given(&worker->late, token);
+    if (err != GT_OK || !token || !plan->step_count)
+        return err == GT_OK;
+    gt_origin origin = gt__worker_origin(worker, &plan->steps[plan->step_count - 1].record->ins);
+    gt_flight *flight = gt__late_fly(worker, token, &origin, flights, count, &err);
+    for (uint32_t k = 0; k < plan->output_count && flight; k++) {
+        s->fates[plan->outputs[k]].flight = flight;
+        flight->references++;
+    }
+    gt__flight_release(&worker->late, flight);
+    return err == GT_OK;
+}
+
+static void keep_output(gt_worker *worker, gt_sequence *s, uint32_t value, gt_entry *entry)
+{
+    fate *f = &s->fates[value];
+    if (f->poison) {
+        entry->poison = f->poison;
+        f->poison = NULL;
+        entry->state = GT_ENTRY_POISON;
+        return;
+    }
+    entry->view = value_view(s, value);
+    entry->buffer = s->buffers[s->plan->values[value].buffer];
+    entry->buffer->references++;
+    entry->flight = f->flight;
+    f->flight = NULL;
+    entry->state = entry->flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
+    gt__store_settle(worker->store, entry);
+}
+
+/* Let go of what this run used. */
+static void unbind(gt_worker *worker, gt_sequence *s)
+{
+    for (uint32_t k = 0; k < s->plan->buffer_count; k++)
+        if (s->buffers[k]) {
+            gt__buffer_release(worker->store, s->buffers[k]);
+            s->buffers[k] = NULL;
+        }
+    for (uint32_t k = 0; k < s->plan->value_count; k++) {
+        if (s->fates[k].poison)
+            gt__poison_release(s->fates[k].poison);
+        gt__flight_release(&worker->late, s->fates[k].flight);
+        s->fates[k] = (fate){0};
+    }
+}
+
+gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *inputs, const uint64_t *outputs)
+{
+    const gt_plan *plan = s->plan;
+    gt_err err = GT_OK;
+    for (uint32_t k = 0; k < plan->output_count; k++) { /* first: entries may move */
+        gt_entry *entry = gt__store_entry(worker->store, outputs[k]);
+        if (!entry)
+            return gt__fail(GT_ERR_INTERNAL, "slot %llu is out of range", (unsigned long long)outputs[k]);
+        gt__store_clear(worker->store, entry);
+    }
+    err = bind_inputs(worker, s, inputs);
+    if (err == GT_OK)
+        err = bind_memory(worker, s);
+    if (err == GT_OK && !(s->program && run_program(worker, s)))
+        for (unsigned k = 0; k < plan->step_count; k++)
+            run_step(worker, s, &plan->steps[k]);
+    for (uint32_t k = 0; k < plan->output_count && err == GT_OK; k++)
+        keep_output(worker, s, plan->outputs[k], gt__store_find(worker->store, outputs[k]));
+    unbind(worker, s);
+    return err;
+}

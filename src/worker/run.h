@@ -1,0 +1,33 @@
+/*
+ * run.h: the third step of executing a record: memory for the result, and the engine.
+ *
+ * run.c runs one planned step, and whole plans (engines/plan.h): step by step, or as the program that the engine made of
+ * one. A result is a tensor, late (late.h), or poison.
+ */
+#ifndef GT_WORKER_RUN_H
+#define GT_WORKER_RUN_H
+
+#include "worker/decode.h"
+#include "worker/plan.h"
+
+/* Run a step of kind RUN or IN_PLACE into `entry`, whose view is step->out: its state is set if this succeeds. */
+gt_err gt__step_run(gt_worker *worker, const gt_decoded *decoded, const gt_step *step, gt_entry *entry);
+/* The entry becomes a view of the step's operand 0. */
+void gt__step_view(gt_worker *worker, const gt_decoded *decoded, gt_entry *entry);
+
+/* A plan and what it keeps from run to run: memory for inner values, and the engine's program if it made one. */
+typedef struct gt_sequence gt_sequence;
+
+/* Takes the plan, also on failure. */
+gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **sequence);
+/*
+ * Run it: inputs[k] and outputs[k] are the store's slots for the plan's inputs and outputs. Inputs must look as planned
+ * (GT_ERR_VALUE: nothing was done). An output that fails, or comes from a failed step or input, is poison, and the
+ * others are not.
+ */
+gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t *inputs, const uint64_t *outputs);
+/* The engine compiled it. */
+bool gt__sequence_compiled(const gt_sequence *sequence);
+void gt__sequence_free(gt_worker *worker, gt_sequence **sequence);
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * upload.c: see upload.h.
+ *
+ * What lies in the stream is written to the engine's memory piece by piece. What lies in a segment is used in place
+ * where the engine works on host memory and it is worth it, and copied otherwise. An asynchronous engine may still read
+ * its source when `write` returns: the worker then keeps the stream's window (late.h), or the segment, until it has.
+ */
+#include "worker/upload.h"
+
+#include "worker/worker.h"
+
+/* Small uploads are copied out of the segment at once, and so are all beyond a number, so that a few segments serve any
+ * number of tensors: each one in use costs its client and the dispatcher a descriptor. So are integers and masks: the
+ * client could still change them, and an index must stay what it was when it was checked. */
+enum { ADOPT_BYTES = 1 << 20, MAX_ADOPTED = 128 };
+
+static gt_err upload_adopt(gt_worker *worker, gt_segment *segment, gt_entry *entry)
+{
+    GT_TRY(gt__store_wrap_segment(worker->store, segment, &entry->buffer));
+    entry->view.data = entry->buffer->memory;
+    gt__view_set_contiguous(&entry->view);
+    return GT_OK;
+}
+
+static void segment_copied(gt_worker *worker, void *object, const gt_completion *done)
+{
+    (void)worker;
+    (void)done;
+    gt__segment_done(object);
+    gt__segment_release(object);
+}
+
+/* Queue a write of `bytes` to the entry's memory, behind what was written before. */
+static gt_err write_piece(gt_worker *worker, const gt_instruction *ins, gt_entry *entry, uint64_t offset,
+                          const void *from, size_t bytes, gt_token *token)
+{
+    gt_engine *engine = worker->engine;
+    *token = 0;
+    if (!bytes)
+        return GT_OK;
+    GT_TRY(engine->ops->write(engine, (uint8_t *)entry->view.data + offset, from, bytes, token));
+    gt__late_given(&worker->late, *token);
+    if (!*token)
+        return GT_OK;
+    gt_origin origin = gt__worker_origin(worker, ins);
+    gt_flight *before = entry->flight;
+    gt_err err;
+    entry->flight = gt__late_fly(worker, *token, &origin, &before, 1, &err);
+    gt__flight_release(&worker->late, before);
+    return err;
+}
+
+/* Memory for the entry's tensor, and its first bytes. */
+static gt_err upload_copy(gt_worker *worker, const gt_instruction *ins, gt_entry *entry, const void *from,
+                          size_t bytes, gt_token *token)
+{
+    GT_TRY(gt__store_allocate(worker->store, &entry->view, &entry->buffer));
+    entry->flight = NULL;
+    gt_err err = write_piece(worker, ins, entry, 0, from, bytes, token);
+    if (err != GT_OK)
+        gt__buffer_release(worker->store, entry->buffer);
+    return err;
+}
+
+static gt_err upload_from_segment(gt_worker *worker, const gt_instruction *ins, gt_entry *entry)
+{
+    size_t bytes = gt__meta_bytes(&entry->view.meta);
+    gt_segment *segment =
+        worker->link->ops->segment ? worker->link->ops->segment(worker->link, ins->imm[1].u) : NULL;
+    if (!segment)
+        return gt__fail(GT_ERR_INTERNAL, "upload: the segment is missing");
+    bool adopt = worker->engine->ops->host_memory && bytes >= ADOPT_BYTES &&
+                 worker->store->adopted < MAX_ADOPTED && gt__dtype_is_float((gt_dtype)entry->view.meta.dtype);
+    gt_token token = 0;
+    gt_err err = gt__segment_map(segment);
+    if (err == GT_OK && segment->bytes < bytes)
+        err = gt__fail(GT_ERR_INTERNAL, "upload: the segment is too small");
+    entry->flight = NULL;
+    if (err == GT_OK) {
+        gt__segment_busy(segment); /* the client wrote the data before it set the word */
+        err = adopt ? upload_adopt(worker, segment, entry)
+                    : upload_copy(worker, ins, entry, segment->data, bytes, &token);
+    }
+    if (err == GT_OK && token)
+        gt__late_when(worker, token, segment_copied, gt__segment_retain(segment));
+    else if (err != GT_OK || !adopt)
+        gt__segment_done(segment);
+    return err;
+}
+
+/* The entry's state when so many of its bytes are there, or on their way. */
+static void set_filled(gt_entry *entry, uint64_t filled)
+{
+    entry->filled = filled;
+    entry->state = filled < gt__meta_bytes(&entry->view.meta) ? GT_ENTRY_FILLING
+                   : entry->flight                            ? GT_ENTRY_LATE
+                                                              : GT_ENTRY_TENSOR;
+}
+
+gt_err gt__upload_start(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
+{
+    size_t bytes = gt__meta_bytes(&entry->view.meta);
+    if (ins->imm[1].u)
+        GT_TRY(upload_from_segment(worker, ins, entry));
+    else {
+        gt_token token;
+        bytes = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
+        GT_TRY(upload_copy(worker, ins, entry, tail + 1, bytes, &token));
+        worker->late.host_in_use = token ? token : worker->late.host_in_use;
+    }
+    set_filled(entry, bytes);
+    return GT_OK;
+}
+
+void gt__upload_append(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail)
+{
+    gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
+    if (!entry || entry->state != GT_ENTRY_FILLING)
+        return; /* poisoned at its start: the reader will hear of that. Or complete: what is there stays */
+    uint64_t bytes = ins->imm[1].u, whole = gt__meta_bytes(&entry->view.meta);
+    bool fits = ins->imm[0].u == entry->filled && bytes <= whole - entry->filled;
+    gt_token token = 0;
+    gt_err err = fits ? write_piece(worker, ins, entry, entry->filled, tail, bytes, &token)
+                      : gt__fail(GT_ERR_PROTOCOL, "upload: pieces out of order");
+    if (err != GT_OK) {
+        gt__store_clear(worker->store, entry);
+        entry->poison = gt__poison_new(err, gt_error_text());
+        entry->state = GT_ENTRY_POISON;
+        return;
+    }
+    worker->late.host_in_use = token ? token : worker->late.host_in_use;
+    set_filled(entry, entry->filled + bytes);
+}
