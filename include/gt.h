@@ -10,9 +10,12 @@
  *     gt_add(a, b, &c);
  *     gt_fetch(c, sum, sizeof sum);
  *
- * Every fallible function returns a gt_err and delivers its result last; on failure the result is untouched and
- * gt_error_text() says what went wrong, for the calling thread. Ops return at once: they are only emitted. Waiting
- * happens in gt_fetch, gt_item and gt_synchronize. A client is used by one thread at a time.
+ * Every fallible function returns a gt_err and delivers its results last. On failure gt_error_text() says what went wrong,
+ * for the calling thread, and what would have been delivered (a tensor, a client) is NULL. Ops return at once: they are only
+ * emitted. Waiting happens in gt_fetch, gt_item and gt_synchronize. A client is used by one thread at a time.
+ *
+ * NULL is refused with GT_ERR_VALUE, except where this header gives it a meaning, and for arrays without elements: a shape
+ * of rank 0, data of 0 bytes. Functions that return no gt_err answer NULL with 0, NULL, false, "" or nothing.
  *
  * Ownership: a gt_tensor delivered to you is yours until gt_tensor_release; functions borrow the ones you pass.
  */
@@ -90,7 +93,7 @@ GT_API gt_err gt_client_connect(const char *address, int timeout_ms, gt_client *
 GT_API gt_err gt_client_open_embedded(int workers, gt_client **client);
 /* Disconnect and stop an embedded server. Tensors of this client may still be released, nothing else. */
 GT_API void gt_client_close(gt_client **client);
-/* "embedded: 1 worker (cpu)" or "memory://localhost:12345"; lives as long as the client. */
+/* "embedded server, 1 worker" or "memory://localhost:12345"; lives as long as the client. */
 GT_API const char *gt_client_description(const gt_client *client);
 
 /* Wait until everything emitted so far has been executed. */
@@ -100,7 +103,7 @@ GT_API void gt_manual_seed(gt_client *client, uint64_t seed);
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
-GT_API gt_dtype gt_tensor_dtype(const gt_tensor *tensor);
+GT_API gt_dtype gt_tensor_dtype(const gt_tensor *tensor); /* of NULL: GT_DTYPE_COUNT */
 GT_API int gt_tensor_rank(const gt_tensor *tensor);
 GT_API const int64_t *gt_tensor_shape(const gt_tensor *tensor);
 GT_API int64_t gt_tensor_numel(const gt_tensor *tensor);

@@ -433,9 +433,9 @@ static PyObject *py_gpu_workers(PyObject *module, PyObject *workers)
     int64_t count;
     if (gt__py_int64(workers, &count) < 0)
         return NULL;
-    if (count < 1 || count > 1024)
-        return PyErr_Format(PyExc_ValueError, "the number of workers must be between 1 and 1024, not %lld",
-                            (long long)count);
+    if (count < 1 || count > GT_MAX_EMBEDDED_WORKERS)
+        return PyErr_Format(PyExc_ValueError, "an embedded server has 1 to %d workers, not %lld",
+                            GT_MAX_EMBEDDED_WORKERS, (long long)count);
     if (has_default() || default_opening) {
         PyErr_SetString(PyExc_RuntimeError, "gpu_workers() must be called before the first tensor operation");
         return NULL;

@@ -92,7 +92,7 @@ static PyObject *py_load(PyObject *module, PyObject *path)
     PyObject *bytes = NULL;
     if (!PyUnicode_FSConverter(path, &bytes))
         return NULL;
-    gt_err err = gt__signal_config_load(PyBytes_AS_STRING(bytes));
+    gt_err err = gt_config_load(PyBytes_AS_STRING(bytes));
     Py_DECREF(bytes);
     return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
 }

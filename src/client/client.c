@@ -42,6 +42,13 @@ static gt_err client_new(gt_client **out)
     return GT_OK;
 }
 
+gt_err gt__null_argument(const char *function, const char *arguments, unsigned which)
+{
+    for (; which; which--)
+        arguments = strchr(arguments, ',') + 2;
+    return gt__fail(GT_ERR_VALUE, "%s: %.*s is NULL", function, (int)strcspn(arguments, ","), arguments);
+}
+
 void gt__client_maybe_destroy(gt_client *client)
 {
     if (!client->closed || client->live)
@@ -90,6 +97,7 @@ static gt_err introduce(gt_client *client, int workers, int timeout_ms)
 
 gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **out)
 {
+    GT_ARGUMENTS(out, address);
     gt_client *client;
     GT_TRY(client_new(&client));
     snprintf(client->address, sizeof client->address, "%s", address);
@@ -109,6 +117,8 @@ gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **out)
 
 gt_err gt_client_open_embedded(int workers, gt_client **out)
 {
+    GT_CLEAR(out);
+    GT_REQUIRE(out);
     gt_client *client;
     GT_TRY(client_new(&client));
     snprintf(client->address, sizeof client->address, "embedded");
@@ -127,8 +137,8 @@ gt_err gt_client_open_embedded(int workers, gt_client **out)
 
 void gt_client_close(gt_client **where)
 {
-    gt_client *client = *where;
-    *where = NULL;
+    gt_client *client = where ? *where : NULL;
+    GT_CLEAR(where);
     if (!client || client->closed)
         return;
     bool ours = client->generation == gt__fork_generation;
@@ -147,11 +157,13 @@ void gt_client_close(gt_client **where)
 
 const char *gt_client_description(const gt_client *client)
 {
-    return client->description;
+    return client ? client->description : "";
 }
 
 void gt_manual_seed(gt_client *client, uint64_t seed)
 {
+    if (!client)
+        return;
     client->seed = seed;
     client->stream = 0;
 }

@@ -101,6 +101,31 @@ typedef struct gt_site_hooks {
 } gt_site_hooks;
 extern gt_site_hooks gt__site_hooks;
 
+/* ---- arguments of public functions ------------------------------------------------------------------------- */
+
+/* The error for argument `which` of a list as GT_REQUIRE has it: "gt_add: b is NULL". */
+gt_err gt__null_argument(const char *function, const char *arguments, unsigned which) __attribute__((cold));
+
+/* How a public function begins: it clears what it delivers, so that this is NULL if it fails, and refuses NULL where NULL
+ * means nothing. GT_ARGUMENTS does both where there is one result. */
+#define GT_REQUIRE(...)                                                                                           \
+    do {                                                                                                          \
+        const void *const required_[] = {__VA_ARGS__};                                                            \
+        for (unsigned k_ = 0; k_ < sizeof required_ / sizeof *required_; k_++)                                    \
+            if (__builtin_expect(!required_[k_], 0))                                                              \
+                return gt__null_argument(__func__, #__VA_ARGS__, k_);                                             \
+    } while (0)
+#define GT_CLEAR(out)                                                                                             \
+    do {                                                                                                          \
+        if (__builtin_expect((out) != NULL, 1))                                                                   \
+            *(out) = NULL;                                                                                        \
+    } while (0)
+#define GT_ARGUMENTS(out, ...)                                                                                    \
+    do {                                                                                                          \
+        GT_CLEAR(out);                                                                                            \
+        GT_REQUIRE(out, __VA_ARGS__);                                                                             \
+    } while (0)
+
 /* ---- emitting: emit.c -------------------------------------------------------------------------------------- */
 
 /*
@@ -195,6 +220,8 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json);
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text);
 
 /* ---- embedded server: embedded.c ---------------------------------------------------------------------------- */
+
+enum { GT_MAX_EMBEDDED_WORKERS = GT_MAX_PARTIES };
 
 gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **embedded, gt_link **link);
 void gt__embedded_stop(gt_embedded **embedded);

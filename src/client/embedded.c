@@ -15,8 +15,6 @@
 #include "core/settings.h"
 #include "worker/worker.h"
 
-enum { MAX_EMBEDDED_WORKERS = 256 };
-
 typedef struct embedded_worker {
     pthread_t thread;
     gt_worker_options options;
@@ -111,8 +109,8 @@ static gt_err check_backend(const char *backend)
 
 gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, gt_link **link)
 {
-    if (workers < 1 || workers > MAX_EMBEDDED_WORKERS)
-        return gt__fail(GT_ERR_VALUE, "an embedded server has 1 to %d workers, not %d", MAX_EMBEDDED_WORKERS,
+    if (workers < 1 || workers > GT_MAX_EMBEDDED_WORKERS)
+        return gt__fail(GT_ERR_VALUE, "an embedded server has 1 to %d workers, not %d", GT_MAX_EMBEDDED_WORKERS,
                         workers);
     GT_TRY(check_backend(backend));
     gt_embedded *embedded = calloc(1, sizeof *embedded + (size_t)workers * sizeof embedded->worker[0]);

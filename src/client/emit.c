@@ -389,8 +389,10 @@ static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uin
     if (__builtin_expect(!tracked, 1) || !gt__grad_enabled())
         return GT_OK;
     gt_err err = gt__autograd_record_elementwise(op, literals, first, second, in, count, out);
-    if (err != GT_OK)
+    if (err != GT_OK) {
         gt_tensor_release(*out);
+        *out = NULL;
+    }
     return err;
 }
 

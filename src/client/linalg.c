@@ -28,21 +28,25 @@ static gt_imm number(double value)
 
 gt_err gt_inverse(gt_tensor *a, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return gt__emit_matrix(GT_OP_inverse, a, integer(0), integer(0), out);
 }
 
 gt_err gt_pinv(gt_tensor *a, double rtol, double atol, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return gt__emit_matrix(GT_OP_pinv, a, number(rtol), number(atol), out);
 }
 
 gt_err gt_det(gt_tensor *a, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return gt__emit_matrix(GT_OP_det, a, integer(0), integer(0), out);
 }
 
 gt_err gt_cholesky(gt_tensor *a, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return gt__emit_matrix(GT_OP_cholesky, a, integer(0), integer(0), out);
 }
 
@@ -101,6 +105,9 @@ static gt_err deliver(gt_err err, gt_tensor *packed, gt_tensor **const *to, gt_t
 
 gt_err gt_slogdet(gt_tensor *a, gt_tensor **sign, gt_tensor **logabsdet)
 {
+    GT_CLEAR(sign);
+    GT_CLEAR(logabsdet);
+    GT_REQUIRE(a, sign, logabsdet);
     gt_tensor *packed, *results[2] = {NULL};
     GT_TRY(gt__emit_matrix(GT_OP_slogdet, a, integer(0), integer(0), &packed));
     unsigned rank = packed->meta.rank;
@@ -125,10 +132,14 @@ gt_err gt_slogdet(gt_tensor *a, gt_tensor **sign, gt_tensor **logabsdet)
 
 gt_err gt_qr(gt_tensor *a, bool complete, gt_tensor **q, gt_tensor **r)
 {
+    GT_CLEAR(q);
+    GT_CLEAR(r);
+    GT_REQUIRE(a, q, r);
     gt_tensor *packed, *results[2] = {NULL};
+    gt_meta meta = a->meta; /* emitting may wait, and another thread release a */
     GT_TRY(gt__emit_matrix(GT_OP_qr, a, integer(complete ? GT_VECTORS_FULL : GT_VECTORS_REDUCED), integer(0),
                            &packed));
-    int64_t m = gt__rows(&a->meta), n = gt__columns(&a->meta), columns = gt__columns(&packed->meta);
+    int64_t m = gt__rows(&meta), n = gt__columns(&meta), columns = gt__columns(&packed->meta);
     gt_err err = cut(packed, 0, m, columns, &results[0]);
     if (err == GT_OK)
         err = cut_transposed(packed, m, n, columns, &results[1]);
@@ -137,10 +148,15 @@ gt_err gt_qr(gt_tensor *a, bool complete, gt_tensor **q, gt_tensor **r)
 
 gt_err gt_svd(gt_tensor *a, bool full, gt_tensor **u, gt_tensor **s, gt_tensor **vh)
 {
+    GT_CLEAR(u);
+    GT_CLEAR(s);
+    GT_CLEAR(vh);
+    GT_REQUIRE(a, u, s, vh);
     gt_tensor *packed, *results[3] = {NULL};
+    gt_meta meta = a->meta; /* as in gt_qr */
     GT_TRY(
         gt__emit_matrix(GT_OP_svd, a, integer(full ? GT_VECTORS_FULL : GT_VECTORS_REDUCED), integer(0), &packed));
-    int64_t m = gt__rows(&a->meta), n = gt__columns(&a->meta), least = m < n ? m : n;
+    int64_t m = gt__rows(&meta), n = gt__columns(&meta), least = m < n ? m : n;
     gt_err err = cut(packed, 0, m, full ? m : least, &results[0]);
     if (err == GT_OK)
         err = cut_row(packed, m, least, &results[1]);
@@ -151,6 +167,9 @@ gt_err gt_svd(gt_tensor *a, bool full, gt_tensor **u, gt_tensor **s, gt_tensor *
 
 gt_err gt_eigh(gt_tensor *a, bool upper, gt_tensor **w, gt_tensor **v)
 {
+    GT_CLEAR(w);
+    GT_CLEAR(v);
+    GT_REQUIRE(a, w, v);
     gt_tensor *packed, *results[2] = {NULL};
     GT_TRY(gt__emit_matrix(GT_OP_eigh, a, integer(GT_VECTORS_REDUCED), integer(upper), &packed));
     int64_t n = gt__columns(&packed->meta);
@@ -171,11 +190,13 @@ static gt_err only_values(gt_opcode op, gt_tensor *a, int64_t upper, gt_tensor *
 
 gt_err gt_svdvals(gt_tensor *a, gt_tensor **s)
 {
+    GT_ARGUMENTS(s, a);
     return only_values(GT_OP_svd, a, 0, s);
 }
 
 gt_err gt_eigvalsh(gt_tensor *a, bool upper, gt_tensor **w)
 {
+    GT_ARGUMENTS(w, a);
     return only_values(GT_OP_eigh, a, upper, w);
 }
 
@@ -200,15 +221,19 @@ static gt_err emit_solve(gt_opcode op, gt_tensor *a, gt_tensor *b, int64_t trian
 
 gt_err gt_solve(gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, b);
     if (!are_vectors(&a->meta, &b->meta) || b->meta.rank == GT_MAX_RANK)
         return emit_solve(GT_OP_solve, a, b, 0, out);
     int64_t shape[GT_MAX_RANK];
     gt_tensor *columns, *solved;
     memcpy(shape, b->meta.shape, sizeof shape);
     shape[b->meta.rank] = 1;
-    GT_TRY(gt_reshape(b, b->meta.rank + 1, shape, &columns));
-    gt_err err = emit_solve(GT_OP_solve, a, columns, 0, &solved);
+    gt_tensor_retain(a); /* the first emission may wait, and another thread release a */
+    gt_err err = gt_reshape(b, b->meta.rank + 1, shape, &columns);
+    if (err == GT_OK)
+        err = emit_solve(GT_OP_solve, a, columns, 0, &solved);
     gt_tensor_release(columns);
+    gt_tensor_release(a);
     GT_TRY(err);
     err = gt_reshape(solved, solved->meta.rank - 1, solved->meta.shape, out);
     gt_tensor_release(solved);
@@ -217,6 +242,7 @@ gt_err gt_solve(gt_tensor *a, gt_tensor *b, gt_tensor **out)
 
 gt_err gt_solve_triangular(gt_tensor *a, gt_tensor *b, bool upper, bool unitriangular, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, b);
     int64_t triangle = (upper ? GT_TRIANGLE_UPPER : 0) | (unitriangular ? GT_TRIANGLE_UNIT : 0);
     return emit_solve(GT_OP_solve_triangular, a, b, triangle, out);
 }

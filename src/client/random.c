@@ -9,6 +9,7 @@
 /* The order of n random integers: equal ones, of 64 bits each, keep theirs. */
 gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, client);
     gt_tensor *keys, *order;
     if (n < 0)
         return gt__fail(GT_ERR_VALUE, "randperm: n must be non-negative, got %lld", (long long)n);
@@ -37,10 +38,12 @@ static gt_err emit_sample(gt_opcode op, gt_tensor *a, int64_t samples, bool repl
 
 gt_err gt_bernoulli(gt_tensor *p, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, p);
     return emit_sample(GT_OP_bernoulli, p, 0, false, out);
 }
 
 gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replacement, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, weights);
     return emit_sample(GT_OP_multinomial, weights, samples, replacement, out);
 }

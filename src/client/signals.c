@@ -136,6 +136,9 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
         GT_TRY(check_signal(client, name, backward));
     uint32_t number;
     pthread_mutex_lock(&mutex);
+    gt__config_use(&config, name);
+    if (*backward)
+        gt__config_use(&config, backward);
     gt_err err = scope_number(name, backward, state.scope, &number);
     pthread_mutex_unlock(&mutex);
     GT_TRY(err);
@@ -303,6 +306,9 @@ gt_err gt__signal_tensor(gt_tensor *tensor, const char *name, gt_tensor **out)
     gt_signal_state alone;
     GT_TRY(scoped_state(name, &alone));
     GT_TRY(check_signal(tensor->client, name, ""));
+    pthread_mutex_lock(&mutex);
+    gt__config_use(&config, name);
+    pthread_mutex_unlock(&mutex);
     alone.exact = true;
     gt_signal_state before = gt__signal_replace(alone);
     gt_err err = gt_copy(tensor, out);
@@ -333,14 +339,6 @@ gt_err gt__signal_config_init(void)
     gt_err err = first && path && *path ? gt__config_load(&config, path) : GT_OK;
     if (err != GT_OK)
         config_read = false; /* whoever tries next is told too */
-    pthread_mutex_unlock(&mutex);
-    return err;
-}
-
-gt_err gt__signal_config_load(const char *path)
-{
-    pthread_mutex_lock(&mutex);
-    gt_err err = gt__config_load(&config, path);
     pthread_mutex_unlock(&mutex);
     return err;
 }
@@ -377,22 +375,29 @@ bool gt__signal_config_name(size_t index, char name[GT_MAX_NAME + 1])
 
 gt_err gt_config_load(const char *path)
 {
+    GT_REQUIRE(path);
     GT_TRY(gt__signal_config_init()); /* what GT_CONFIG says comes first, and is replaced */
-    return gt__signal_config_load(path);
+    pthread_mutex_lock(&mutex);
+    gt_err err = gt__config_load(&config, path);
+    pthread_mutex_unlock(&mutex);
+    return err;
 }
 
 gt_err gt_signal_enter(gt_client *client, const char *name, const char *backward)
 {
+    GT_REQUIRE(client, name);
     GT_TRY(gt__client_check(client));
     return gt__signal_enter(client, name, backward);
 }
 
 gt_err gt_signal_exit(const char *name)
 {
+    GT_REQUIRE(name);
     return gt__signal_exit(name);
 }
 
 gt_err gt_signal_tensor(gt_tensor *a, const char *name, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, name);
     return gt__signal_tensor(a, name, out);
 }

@@ -59,7 +59,6 @@ gt_err gt__signal_introduce(gt_client *client);
 
 /* Read GT_CONFIG, once; an error is told to whoever comes first. */
 gt_err gt__signal_config_init(void);
-gt_err gt__signal_config_load(const char *path);
 gt_err gt__signal_config_set(const gt_signal_config *signal);
 /* A copy; false: there is none. */
 bool gt__signal_config_get(const char *name, gt_signal_config *signal);

@@ -56,6 +56,8 @@ static uint32_t number_new(const char *file, int line)
 
 void gt_here(uint32_t *site, const char *file, int line)
 {
+    if (!site || !file)
+        return;
     uint32_t number = __atomic_load_n(site, __ATOMIC_ACQUIRE);
     if (!number) {
         pthread_mutex_lock(&mutex);

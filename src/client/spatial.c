@@ -121,6 +121,7 @@ gt_err gt__emit_conv(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spati
 gt_err gt_conv(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int spatial, const int64_t *stride,
                const int64_t *padding, const int64_t *dilation, int64_t groups, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, weight, stride, padding, dilation);
     return gt__emit_conv(x, weight, bias, spatial, stride, padding, padding, dilation, groups, out);
 }
 
@@ -128,6 +129,7 @@ gt_err gt_conv_transpose(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int s
                          const int64_t *padding, const int64_t *output_padding, int64_t groups,
                          const int64_t *dilation, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, weight, stride, padding, output_padding, dilation);
     window w = {.groups = groups};
     const char *name = "conv_transpose";
     GT_TRY(check_weight(name, x, weight, spatial));
@@ -193,6 +195,7 @@ static gt_err plan_pool(const char *name, gt_tensor *x, int spatial, const int64
 gt_err gt_max_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
                    const int64_t *dilation, bool ceil_mode, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, kernel, stride, padding, dilation);
     window w = {0};
     GT_TRY(plan_pool("max_pool", x, spatial, kernel, stride, padding, dilation, ceil_mode, &w));
     return gt__emit_window(GT_OP_max_pool, x, x, NULL, spatial, &w, out);
@@ -201,6 +204,7 @@ gt_err gt_max_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64
 gt_err gt_max_pool_index(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride,
                          const int64_t *padding, const int64_t *dilation, bool ceil_mode, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, kernel, stride, padding, dilation);
     window w = {0};
     GT_TRY(plan_pool("max_pool", x, spatial, kernel, stride, padding, dilation, ceil_mode, &w));
     return gt__emit_window(GT_OP_max_pool_index, x, NULL, NULL, spatial, &w, out);
@@ -209,6 +213,7 @@ gt_err gt_max_pool_index(gt_tensor *x, int spatial, const int64_t *kernel, const
 gt_err gt_avg_pool(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
                    bool ceil_mode, bool count_include_pad, int64_t divisor_override, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, kernel, stride, padding);
     window w = {.divisor = divisor_override, .count_padding = count_include_pad};
     static const int64_t ones[GT_MAX_SPATIAL] = {1, 1, 1};
     GT_TRY(plan_pool("avg_pool", x, spatial, kernel, stride, padding, ones, ceil_mode, &w));
@@ -231,6 +236,7 @@ static gt_err plan_adaptive(const char *name, gt_tensor *x, int spatial, const i
 
 gt_err gt_adaptive_avg_pool(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, size);
     window w = {0};
     GT_TRY(plan_adaptive("adaptive_avg_pool", x, spatial, size, &w));
     return gt__emit_window(GT_OP_avg_pool, x, NULL, NULL, spatial, &w, out);
@@ -238,6 +244,7 @@ gt_err gt_adaptive_avg_pool(gt_tensor *x, int spatial, const int64_t *size, gt_t
 
 gt_err gt_adaptive_max_pool(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, size);
     window w = {0};
     GT_TRY(plan_adaptive("adaptive_max_pool", x, spatial, size, &w));
     return gt__emit_window(GT_OP_max_pool, x, x, NULL, spatial, &w, out);
@@ -245,6 +252,7 @@ gt_err gt_adaptive_max_pool(gt_tensor *x, int spatial, const int64_t *size, gt_t
 
 gt_err gt_adaptive_max_pool_index(gt_tensor *x, int spatial, const int64_t *size, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, size);
     window w = {0};
     GT_TRY(plan_adaptive("adaptive_max_pool", x, spatial, size, &w));
     return gt__emit_window(GT_OP_max_pool_index, x, NULL, NULL, spatial, &w, out);
@@ -275,6 +283,7 @@ static gt_err count_windows(const char *name, const window *w, int spatial, cons
 gt_err gt_im2col(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t *stride, const int64_t *padding,
                  const int64_t *dilation, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, x, kernel, stride, padding, dilation);
     window w = {0};
     GT_TRY(check_spatial("im2col", x, spatial, 2));
     GT_TRY(fill("im2col", &w, spatial, kernel, stride, padding, dilation));
@@ -285,6 +294,7 @@ gt_err gt_im2col(gt_tensor *x, int spatial, const int64_t *kernel, const int64_t
 gt_err gt_col2im(gt_tensor *columns, int spatial, const int64_t *size, const int64_t *kernel,
                  const int64_t *stride, const int64_t *padding, const int64_t *dilation, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, columns, size, kernel, stride, padding, dilation);
     window w = {0};
     if (spatial < 1 || spatial > GT_MAX_SPATIAL)
         return gt__fail(GT_ERR_VALUE, "col2im: 1 to %d spatial dimensions, not %d", GT_MAX_SPATIAL, spatial);
@@ -305,6 +315,7 @@ gt_err gt__emit_resample(gt_opcode op, gt_tensor *a, gt_imm axis_and_mode, doubl
 gt_err gt_resample(gt_tensor *a, int axis, int64_t size, gt_resample_mode mode, bool align_corners, double scale,
                    gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     if (axis < 0 || axis >= a->meta.rank)
         return gt__fail(GT_ERR_INDEX, "resample: axis %d is out of range for a tensor of %u dimensions", axis,
                         a->meta.rank);

@@ -12,32 +12,33 @@
 
 gt_dtype gt_tensor_dtype(const gt_tensor *tensor)
 {
-    return (gt_dtype)tensor->meta.dtype;
+    return tensor ? (gt_dtype)tensor->meta.dtype : GT_DTYPE_COUNT;
 }
 
 int gt_tensor_rank(const gt_tensor *tensor)
 {
-    return tensor->meta.rank;
+    return tensor ? tensor->meta.rank : 0;
 }
 
 const int64_t *gt_tensor_shape(const gt_tensor *tensor)
 {
-    return tensor->meta.shape;
+    return tensor ? tensor->meta.shape : NULL;
 }
 
 int64_t gt_tensor_numel(const gt_tensor *tensor)
 {
-    return tensor->meta.numel;
+    return tensor ? tensor->meta.numel : 0;
 }
 
 gt_client *gt_tensor_client(const gt_tensor *tensor)
 {
-    return tensor->client;
+    return tensor ? tensor->client : NULL;
 }
 
 gt_tensor *gt_tensor_retain(gt_tensor *tensor)
 {
-    tensor->references++;
+    if (tensor)
+        tensor->references++;
     return tensor;
 }
 
@@ -103,36 +104,43 @@ static gt_err emit_scalar(gt_opcode op, gt_tensor *a, double value, gt_tensor **
 #define UNARY(name, types, expr, grad)                                                                            \
     gt_err gt_##name(gt_tensor *a, gt_tensor **out)                                                               \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a);                                                                                     \
         return gt__emit_unary(GT_OP_##name, a, out);                                                              \
     }
 #define UNARY_PQ(name, types, expr, grad)                                                                         \
     gt_err gt_##name(gt_tensor *a, double p, double q, gt_tensor **out)                                           \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a);                                                                                     \
         return gt__emit_numbers(GT_OP_##name, a, p, q, out);                                                      \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor **out)                                                 \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a, b);                                                                                  \
         return gt__emit_binary(GT_OP_##name, a, b, out);                                                          \
     }                                                                                                             \
     gt_err gt_##name##_scalar(gt_tensor *a, double b, gt_tensor **out)                                            \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a);                                                                                     \
         return emit_scalar(GT_OP_##name, a, b, out);                                                              \
     }
 #define BINARY_PQ(name, types, expr, grad)                                                                        \
     gt_err gt_##name(gt_tensor *a, gt_tensor *b, double p, double q, gt_tensor **out)                             \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a, b);                                                                                  \
         return gt__emit_binary_numbers(GT_OP_##name, a, b, p, q, out);                                            \
     }
 #define TERNARY(name, types, expr, grad)                                                                          \
     gt_err gt_##name(gt_tensor *a, gt_tensor *b, gt_tensor *c, gt_tensor **out)                                   \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a, b, c);                                                                               \
         return gt__emit_ternary(GT_OP_##name, a, b, GT_LITERAL_NONE, imm_i(0), c, GT_LITERAL_NONE, imm_i(0),      \
                                 out);                                                                             \
     }
 #define REDUCE(name, types, grad)                                                                                 \
     gt_err gt_##name(gt_tensor *a, uint32_t axes, bool keepdims, gt_tensor **out)                                 \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a);                                                                                     \
         return gt__emit_reduce(GT_OP_##name, a, axes, keepdims, 1.0, out);                                        \
     }
 #include "core/ops.def"
@@ -150,21 +158,25 @@ gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, do
 
 gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return gt__emit_layer_norm(GT_OP_layer_norm, (gt_tensor *[]){a, weight, bias}, first, eps, out);
 }
 
 gt_err gt_argmax(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return emit_one(GT_OP_argmax, a, imm_i(axis), imm_i(0), keepdims ? GT_FLAG_KEEPDIM : 0, out);
 }
 
 gt_err gt_argmin(gt_tensor *a, int axis, bool keepdims, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return emit_one(GT_OP_argmin, a, imm_i(axis), imm_i(0), keepdims ? GT_FLAG_KEEPDIM : 0, out);
 }
 
 gt_err gt_norm(gt_tensor *a, double p, uint32_t axes, bool keepdims, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return gt__emit_reduce(GT_OP_norm, a, axes, keepdims, p, out);
 }
 
@@ -177,6 +189,7 @@ gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_ten
 #define ALONG(name)                                                                                               \
     gt_err gt_##name(gt_tensor *a, int axis, gt_tensor **out)                                                     \
     {                                                                                                             \
+        GT_ARGUMENTS(out, a);                                                                                     \
         return gt__emit_along(GT_OP_##name, a, NULL, axis, out);                                                  \
     }
 ALONG(cumsum)
@@ -198,6 +211,8 @@ static gt_err shaped(gt_opcode op, gt_dtype dtype, int rank, const int64_t *shap
         return gt__fail(GT_ERR_VALUE, "a tensor has at most %d dimensions, not %d", GT_MAX_RANK, rank);
     *prototype = (gt_instruction){.op = (uint16_t)op, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .tail = 1};
     memset(tail, 0, sizeof *tail);
+    if (rank && !shape)
+        return gt__fail(GT_ERR_VALUE, "%s: the shape is NULL", gt__op_table[op].name);
     if (rank)
         memcpy(tail->i64, shape, (size_t)rank * sizeof *shape);
     return GT_OK;
@@ -222,6 +237,7 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
 
 gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double value, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, client);
     return gt__emit_full(client, dtype, (unsigned)rank, shape, GT_LITERAL_FLOAT, imm_f(value), out);
 }
 
@@ -245,6 +261,7 @@ gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_lite
 
 gt_err gt_arange(gt_client *client, gt_dtype dtype, double start, double end, double step, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, client);
     double count = step != 0 ? ceil((end - start) / step) : -1;
     if (!(count >= 0) || count > 4e18)
         return gt__fail(GT_ERR_VALUE, "arange: step %g does not lead from %g to %g", step, start, end);
@@ -253,6 +270,7 @@ gt_err gt_arange(gt_client *client, gt_dtype dtype, double start, double end, do
 
 gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, client);
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_eye, dtype, 2, (int64_t[]){rows, columns}, &prototype, &tail));
@@ -276,17 +294,20 @@ static gt_err emit_random(gt_opcode op, gt_client *client, gt_dtype dtype, int r
 
 gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, client);
     return emit_random(GT_OP_rand, client, dtype, rank, shape, 0, 1, out);
 }
 
 gt_err gt_randn(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, client);
     return emit_random(GT_OP_randn, client, dtype, rank, shape, 0, 1, out);
 }
 
 gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, int64_t low, int64_t high,
                   gt_tensor **out)
 {
+    GT_ARGUMENTS(out, client);
     return emit_random(GT_OP_randint, client, dtype, rank, shape, low, high, out);
 }
 
@@ -294,12 +315,14 @@ gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *sh
 
 gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, b);
     gt_instruction prototype = {.op = GT_OP_matmul};
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
 gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     if (!gt__dtype_valid(dtype))
         return gt__fail(GT_ERR_TYPE, "unknown dtype %d", (int)dtype);
     gt_instruction prototype = {.op = GT_OP_cast, .dtype = (uint8_t)dtype};
@@ -308,6 +331,7 @@ gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out)
 
 gt_err gt_copy(gt_tensor *a, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return emit_one(GT_OP_copy, a, imm_i(0), imm_i(0), 0, out);
 }
 
@@ -353,11 +377,15 @@ gt_err gt__emit_reshape(gt_tensor *a, int rank, const int64_t *shape, unsigned h
 
 gt_err gt_reshape(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return gt__emit_reshape(a, rank, shape, 0, out);
 }
 
 gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
+    if (a->meta.rank)
+        GT_REQUIRE(axes);
     uint64_t packed = 0;
     for (unsigned axis = 0; axis < a->meta.rank; axis++) {
         if (axes[axis] < 0 || axes[axis] >= a->meta.rank)
@@ -370,6 +398,7 @@ gt_err gt_permute(gt_tensor *a, const int *axes, gt_tensor **out)
 
 gt_err gt_transpose(gt_tensor *a, int axis0, int axis1, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     int axes[GT_MAX_RANK], rank = a->meta.rank;
     if (axis0 < 0 || axis0 >= rank || axis1 < 0 || axis1 >= rank)
         return gt__fail(GT_ERR_INDEX, "transpose: axes %d and %d are out of range for a tensor of %d dimensions",
@@ -383,6 +412,7 @@ gt_err gt_transpose(gt_tensor *a, int axis0, int axis1, gt_tensor **out)
 
 gt_err gt_expand(gt_tensor *a, int rank, const int64_t *shape, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_expand, (gt_dtype)a->meta.dtype, rank, shape, &prototype, &tail));
@@ -400,6 +430,9 @@ static void slice_tail(const gt_tensor *a, const int64_t *start, const int64_t *
 
 gt_err gt_slice(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
+    if (a->meta.rank)
+        GT_REQUIRE(start, step, count);
     gt_instruction prototype = {.op = GT_OP_slice, .tail = 3};
     gt_slot tail[3];
     slice_tail(a, start, step, count, tail);
@@ -424,6 +457,9 @@ gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, 
 gt_err gt_assign(gt_tensor *a, const int64_t *start, const int64_t *step, const int64_t *count, gt_tensor *src,
                  gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, src);
+    if (a->meta.rank)
+        GT_REQUIRE(start, step, count);
     return gt__emit_assign(a, start, step, count, src, GT_LITERAL_NONE, imm_i(0), 0, out);
 }
 
@@ -439,10 +475,13 @@ static gt_err cat_once(gt_tensor *const *tensors, int count, int axis, gt_tensor
 }
 
 /* More operands than one record holds are joined in stages. */
-gt_err gt_cat(gt_tensor *const *tensors, int count, int axis, gt_tensor **out)
+static gt_err cat_all(gt_tensor *const *tensors, int count, int axis, gt_tensor **out)
 {
     if (count < 1)
         return gt__fail(GT_ERR_VALUE, "cat: expected a non-empty list of tensors");
+    for (int k = 0; k < count; k++)
+        if (!tensors[k])
+            return gt__fail(GT_ERR_VALUE, "gt_cat: tensors[%d] is NULL", k);
     if (count <= GT_MAX_CAT)
         return cat_once(tensors, count, axis, out);
     gt_tensor *joined;
@@ -462,13 +501,25 @@ gt_err gt_cat(gt_tensor *const *tensors, int count, int axis, gt_tensor **out)
     return GT_OK;
 }
 
+gt_err gt_cat(gt_tensor *const *tensors, int count, int axis, gt_tensor **out)
+{
+    GT_REQUIRE(out);
+    gt_tensor *joined = NULL; /* *out may be one of the tensors: it is set last */
+    gt_err err =
+        tensors || count < 1 ? cat_all(tensors, count, axis, &joined) : gt__null_argument(__func__, "tensors", 0);
+    *out = joined;
+    return err;
+}
+
 gt_err gt_tril(gt_tensor *a, int64_t diagonal, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return emit_one(GT_OP_tril, a, imm_i(diagonal), imm_i(0), 0, out);
 }
 
 gt_err gt_triu(gt_tensor *a, int64_t diagonal, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return emit_one(GT_OP_triu, a, imm_i(diagonal), imm_i(0), 0, out);
 }
 
@@ -480,11 +531,13 @@ static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, int axi
 
 gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, index);
     return emit_indexed(GT_OP_take, a, index, axis, out);
 }
 
 gt_err gt_gather(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, index);
     return emit_indexed(GT_OP_gather, a, index, axis, out);
 }
 
@@ -501,29 +554,34 @@ gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor 
 
 gt_err gt_scatter(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, index, src);
     return gt__emit_scatter(GT_OP_scatter, a, index, src, axis, 0, 0, out);
 }
 
 gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, index, src);
     return gt__emit_scatter(GT_OP_scatter_add, a, index, src, axis, 0, 0, out);
 }
 
 gt_err gt_scatter_reduce(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int reduction,
                          bool include_self, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a, index, src);
     return gt__emit_scatter(GT_OP_scatter_reduce, a, index, src, axis,
                             reduction | (include_self ? 0 : GT_SCATTER_WITHOUT_SELF), 0, out);
 }
 
 gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, sorted, values);
     gt_instruction prototype = {.op = GT_OP_searchsorted, .imm = {imm_i(right)}};
     return gt__emit(sorted->client, prototype, NULL, (gt_tensor *[]){sorted, values}, 2, out);
 }
 
 gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     if (axis1 < 0 || axis2 < 0 || axis1 >= a->meta.rank || axis2 >= a->meta.rank)
         return gt__fail(GT_ERR_INDEX, "diagonal: axes %d and %d are out of range for a tensor of %u dimensions",
                         axis1, axis2, a->meta.rank);
@@ -532,6 +590,7 @@ gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor
 
 gt_err gt_unfold(gt_tensor *a, int axis, int64_t size, int64_t step, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     gt_instruction prototype = {.op = GT_OP_unfold, .tail = 1};
     gt_slot tail = {.i64 = {axis, size, step}};
     return gt__emit(a->client, prototype, &tail, &a, 1, out);
@@ -549,10 +608,12 @@ gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out)
 
 gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return emit_one(GT_OP_argsort, a, imm_i(axis), imm_i(descending), 0, out);
 }
 
 gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out)
 {
+    GT_ARGUMENTS(out, a);
     return emit_one(GT_OP_topk, a, imm_i(axis), imm_i(k), largest ? 0 : GT_FLAG_SMALLEST, out);
 }

@@ -222,6 +222,7 @@ static gt_err ask(gt_client *client, gt_instruction question, sink *to, uint64_t
 
 gt_err gt_synchronize(gt_client *client)
 {
+    GT_REQUIRE(client);
     sink nothing = {0};
     return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing, NULL);
 }
@@ -342,9 +343,14 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
                     gt_tensor **out)
 {
     gt_meta meta;
+    GT_ARGUMENTS(out, client);
+    if (rank > 0)
+        GT_REQUIRE(shape);
     GT_TRY(gt__client_check(client));
     GT_TRY(gt__meta_set(&meta, dtype, (unsigned)rank, shape));
     size_t bytes = gt__meta_bytes(&meta);
+    if (bytes)
+        GT_REQUIRE(data);
     gt_instruction upload = {.op = GT_OP_upload, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .tail = 1};
     upload.imm[0].u = bytes;
     gt_slot tail[GT_MAX_TAIL];
@@ -432,6 +438,9 @@ static gt_err fetch(gt_tensor *tensor, void *data, size_t bytes)
 /* While we wait, other threads run and may drop the tensor: it is held. */
 gt_err gt_fetch(gt_tensor *tensor, void *data, size_t bytes)
 {
+    GT_REQUIRE(tensor);
+    if (bytes)
+        GT_REQUIRE(data);
     gt_tensor_retain(tensor);
     gt_err err = fetch(tensor, data, bytes);
     gt_tensor_release(tensor);
@@ -479,6 +488,7 @@ void gt__lease_end(gt_lease *lease)
 
 gt_err gt_item(gt_tensor *tensor, double *value)
 {
+    GT_REQUIRE(tensor, value);
     if (tensor->meta.numel != 1)
         return gt__fail(GT_ERR_VALUE, "a tensor with %lld elements cannot be converted to a scalar",
                         (long long)tensor->meta.numel);

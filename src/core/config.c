@@ -9,7 +9,12 @@
 #include <strings.h>
 #include <yaml.h>
 
-enum { MAX_SIGNALS = 4096 };
+#include "core/log.h"
+
+enum {
+    MAX_SIGNALS = 4096,
+    MAX_MISSED = 64, /* a program that makes up names without end is not told of each */
+};
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
@@ -18,6 +23,9 @@ void gt__config_free(gt_config *config)
     for (size_t k = 0; k < config->count; k++)
         free(config->signals[k]);
     free(config->signals);
+    for (size_t k = 0; k < config->missed_count; k++)
+        free(config->missed[k]);
+    free(config->missed);
     *config = (gt_config){0};
 }
 
@@ -322,6 +330,17 @@ static gt_err read_file(gt_config *config, const char *path, FILE *file)
     return err;
 }
 
+static void warn_of_backward(const gt_config *config, const gt_config *loaded)
+{
+    for (size_t k = 0; k < loaded->count; k++) {
+        const gt_signal_config *signal = loaded->signals[k];
+        if (*signal->backward && !gt__config_find(config, signal->backward))
+            gt__log_warning("%s: %s: its backward signal '%s' is not in the config; its gradients are placed as "
+                            "'%s' says",
+                            signal->origin, signal->name, signal->backward, signal->name);
+    }
+}
+
 gt_err gt__config_load(gt_config *config, const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -334,6 +353,31 @@ gt_err gt__config_load(gt_config *config, const char *path)
         err = gt__fail(GT_ERR_VALUE, "%s: more than %d signals", path, MAX_SIGNALS);
     for (size_t k = 0; k < loaded.count && err == GT_OK; k++)
         err = gt__config_set(config, loaded.signals[k]);
+    if (err == GT_OK) {
+        snprintf(config->file, sizeof config->file, "%s", path);
+        warn_of_backward(config, &loaded);
+    }
     gt__config_free(&loaded);
     return err;
+}
+
+void gt__config_use(gt_config *config, const char *name)
+{
+    if (!*config->file || config->missed_count == MAX_MISSED || gt__config_find(config, name))
+        return;
+    for (size_t k = 0; k < config->missed_count; k++)
+        if (strcmp(config->missed[k], name) == 0)
+            return;
+    char **missed = realloc(config->missed, (config->missed_count + 1) * sizeof *missed);
+    char *copy = missed ? strdup(name) : NULL;
+    config->missed = missed ? missed : config->missed;
+    if (!copy)
+        return;
+    config->missed[config->missed_count++] = copy;
+    char shown[GT_MAX_NAME + 1]; /* a client's name on a server's terminal */
+    snprintf(shown, sizeof shown, "%s", name);
+    for (char *at = shown; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?';
+    gt__log_warning("signal '%s' is not in the config (%s): it places nothing", shown, config->file);
 }

@@ -31,6 +31,9 @@ typedef struct gt_config {
     gt_signal_config **signals;
     size_t count, capacity;
     uint64_t version; /* grows with every change */
+    char file[128];   /* the last file that was loaded; "": none */
+    char **missed;    /* names that a warning was printed for */
+    size_t missed_count;
 } gt_config;
 
 void gt__config_free(gt_config *config);
@@ -38,8 +41,12 @@ void gt__config_free(gt_config *config);
 const gt_signal_config *gt__config_find(const gt_config *config, const char *name);
 /* Add or replace a signal, after checking it; copies. */
 gt_err gt__config_set(gt_config *config, const gt_signal_config *signal);
-/* Read a YAML file. On failure the table is unchanged and the error names file, line and signal. */
+/* Read a YAML file. On failure the table is unchanged and the error names file, line and signal. A `backward` that names no
+ * signal of the table is warned of on standard error. */
 gt_err gt__config_load(gt_config *config, const char *path);
+/* A program uses this signal. If files were loaded and none has it, that is probably a mistake in writing: warn on standard
+ * error, once a name. */
+void gt__config_use(gt_config *config, const char *name);
 
 /* A signal as a config record, and back. `record` has room for GT_CONFIG_SLOTS. */
 enum { GT_CONFIG_SLOTS = 1 + 2 * GT_NAME_SLOTS + GT_MAX_PARTIES / 8 };

@@ -63,3 +63,11 @@ void gt__log_error(const char *format, ...)
     print_line("gt error", format, args);
     va_end(args);
 }
+
+void gt__log_warning(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line("gt warning", format, args);
+    va_end(args);
+}

@@ -1,5 +1,5 @@
 /*
- * log.h: what GT says on standard error: nothing, unless asked.
+ * log.h: what GT says on standard error: warnings and errors, and more if asked.
  *
  * GT_VERBOSE=1: start-up and connections. GT_DEBUG_CLIENT, GT_DEBUG_DISPATCHER, GT_DEBUG_WORKER=1: each part's
  * instructions and decisions. The environment is read once.
@@ -27,7 +27,9 @@ static inline bool gt__log_on(gt_log_topic topic)
 }
 
 void gt__log(gt_log_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Always printed: a failure that nobody else can report. */
+/* Always printed: a failure that has no caller to return to. */
 void gt__log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Always printed: something that goes on, but hardly as the user means it. */
+void gt__log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

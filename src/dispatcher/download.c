@@ -10,10 +10,13 @@
  *
  * Place in the flow: place.c -> here -> worker link; workers.c hands the parts' answers back.
  */
+#include "dispatcher/download.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/worker_stream.h"
 
 enum {
     MAX_DOWNLOADS = 256, /* a session may have waiting; clients have one, or a few that were interrupted */
@@ -30,7 +33,7 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
     if (waiting == MAX_DOWNLOADS)
         return gt__fail(GT_ERR_PROTOCOL, "more than %d long fetches at a time", MAX_DOWNLOADS);
     gt_download *download = calloc(1, sizeof *download);
-    uint32_t row = download ? gt__worker_slot_new(worker) : 0;
+    uint32_t row = download ? gt__slot_number_new(&worker->slots) : 0;
     if (!row) {
         free(download);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -61,14 +64,14 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     gt_slot *out = gt__worker_room(worker, SLICE + FETCH + FREE);
     if (!out)
         return false;
-    uint32_t part = gt__worker_slot_new(worker);
+    uint32_t part = gt__slot_number_new(&worker->slots);
     gt_pending pending = {.session = session, .ticket = download->ticket, .download = download, .op = GT_OP_fetch};
     pending.tensor = download->tensor;
-    *err = part ? gt__worker_expect(worker, &pending)
+    *err = part ? gt__pendings_add(&worker->pendings, &pending)
                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
     if (*err != GT_OK) {
         if (part)
-            gt__worker_slot_free(worker, part);
+            gt__slot_number_free(&worker->slots, part);
         return true;
     }
     count = count < left ? count : left;
@@ -81,7 +84,7 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     gt__worker_commit(worker, SLICE);
     gt__worker_commit(worker, FETCH);
     gt__worker_commit(worker, FREE);
-    gt__worker_slot_free(worker, part); /* as in place.c: whoever gets it comes later in the stream */
+    gt__slot_number_free(&worker->slots, part); /* as in place.c: records that use it come later in the stream */
     download->offset = (uint64_t)download->asked * download->element_bytes;
     download->asked += count;
     download->under_way = true;
@@ -102,7 +105,7 @@ void gt__download_continue(gt_session *session)
 {
     gt_download *download;
     while ((download = session->downloads) && !download->under_way &&
-           gt__slot_queue_slots(&session->overflow) <= PART_SLOTS) {
+           gt__slot_queue_slots(&session->unread) <= PART_SLOTS) {
         gt_err err = GT_OK;
         if (!ask_for_part(session, download, &err)) {
             gt__worker_wait_for_room(session->home);
@@ -110,7 +113,7 @@ void gt__download_continue(gt_session *session)
         }
         if (err == GT_OK)
             return;
-        gt__session_answer_failure(session, download->ticket, err, gt_error_text());
+        gt__answer_failure(session, download->ticket, err, gt_error_text());
         drop_first(session);
     }
 }
@@ -138,7 +141,7 @@ void gt__download_drop_all(gt_session *session, const char *lost)
     while (session->downloads) {
         /* One that is under way is among the answers the worker owed: the client has been told. */
         if (lost && !session->downloads->under_way)
-            gt__session_answer_failure(session, session->downloads->ticket, GT_ERR_CONNECTION, lost);
+            gt__answer_failure(session, session->downloads->ticket, GT_ERR_CONNECTION, lost);
         drop_first(session);
     }
 }

@@ -14,12 +14,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "dispatcher/dispatcher.h"
+#include "core/log.h"
+#include "core/settings.h"
+#include "dispatcher/observe/monitor.h"
+#include "dispatcher/session.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 #include "link/hello.h"
 #include "link/liveness.h"
-#include "core/log.h"
-#include "dispatcher/observe/monitor.h"
-#include "core/settings.h"
 
 enum {
     BUDGET = 1024,                 /* slots one peer may have handled in one turn */
@@ -162,12 +164,13 @@ static bool serve_peers(gt_dispatcher *dispatcher)
 {
     bool progress = false;
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (dispatcher->workers[index]->behind) /* first, or the sessions would take all the room there is */
+        if (dispatcher->workers[index]
+                ->backlog.behind) /* first, or the sessions would take all the room there is */
             progress |= gt__worker_catch_up(dispatcher->workers[index]);
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->blocked) {
-            if (!gt__session_has_room(peer->session))
+            if (!gt__output_has_room(peer->session))
                 continue;
             peer->blocked = false;
             peer->active = true;
@@ -219,7 +222,8 @@ static bool arm_all(gt_dispatcher *dispatcher)
     bool quiet = true;
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->active && !peer->blocked) {
-            peer->active = !peer->link->ops->arm(peer->link);
+            bool retry = peer->session && peer->session->output.retry;
+            peer->active = retry || !peer->link->ops->arm(peer->link);
             quiet &= !peer->active;
         }
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
@@ -345,13 +349,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         dispatcher->acceptors[k]->ops->close(dispatcher->acceptors[k]);
     gt__observer_free(dispatcher);
-    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
-        free(dispatcher->workers[index]->free_slots);
-        free(dispatcher->workers[index]->pending);
-        gt__slot_queue_free(&dispatcher->workers[index]->outbox);
-        free(dispatcher->workers[index]);
-    }
-    free(dispatcher->workers);
+    gt__workers_free(dispatcher);
     gt__config_free(&dispatcher->config);
     if (dispatcher->epoll >= 0)
         close(dispatcher->epoll);

@@ -4,6 +4,10 @@
  * Each session has a chain of modifiers. One reads a record and emits zero or more to the next; the last stage of every
  * chain is the session's placement (place.c), which turns client ids into worker slots. A modifier does no I/O, never
  * waits, and its state belongs to one session. One modifier, one file, one symbol: modifier_identity.c is the smallest.
+ *
+ * A modifier may emit several records for one: what the workers have no room for waits behind the chain (output.h). It
+ * may hold records back until `flush`, as long as it keeps the order of those that depend on each other. Tensors of its
+ * own get ids with GT_MODIFIER_ID, which clients do not use; the modifier frees them.
  */
 #ifndef GT_DISPATCHER_MODIFIER_H
 #define GT_DISPATCHER_MODIFIER_H
@@ -15,14 +19,24 @@
 typedef struct gt_session gt_session;
 typedef struct gt_modifier gt_modifier;
 
+#define GT_MODIFIER_ID ((uint64_t)1 << 63)
+
+/* Why the modifiers must emit what they hold back. */
+typedef enum gt_flush {
+    GT_FLUSH_SYNC,  /* the client waits for an answer */
+    GT_FLUSH_ORDER, /* a record follows that changes how those before it are placed */
+    GT_FLUSH_IDLE,  /* the client has sent nothing more, for now */
+    GT_FLUSH_CLOSE, /* the client has left; its tensors are freed next */
+} gt_flush;
+
 typedef struct gt_modifier_ops {
     const char *name;
     size_t size; /* of the modifier's struct, whose first member is a gt_modifier; allocated zeroed */
     gt_err (*open)(gt_modifier *modifier);                        /* optional */
     gt_err (*step)(gt_modifier *modifier, const gt_slot *record); /* a checked record: header, then its tail */
-    gt_err (*flush)(gt_modifier *modifier);                 /* optional: a sync point, emit what is held back */
-    void (*stats)(const gt_modifier *modifier, FILE *json); /* optional: write one JSON object */
-    void (*close)(gt_modifier *modifier);                   /* optional */
+    gt_err (*flush)(gt_modifier *modifier, gt_flush why);         /* optional: emit what is held back */
+    void (*stats)(const gt_modifier *modifier, FILE *json);       /* optional: write one JSON object */
+    void (*close)(gt_modifier *modifier);                         /* optional */
 } gt_modifier_ops;
 
 struct gt_modifier {
@@ -34,6 +48,11 @@ struct gt_modifier {
 extern const gt_modifier_ops gt__modifier_identity;
 extern const gt_modifier_ops gt__modifier_statistics;
 extern const gt_modifier_ops gt__modifier_place;
+
+/* The modifiers that chains are built of, by number; NULL: there are no more. */
+const gt_modifier_ops *gt__modifier_at(unsigned number);
+/* Add one to them, which stays for good. Before there are dispatchers: there is no lock. */
+gt_err gt__modifier_register(const gt_modifier_ops *ops);
 
 /* Hand a record to the next stage. */
 static inline gt_err gt__modifier_emit(gt_modifier *modifier, const gt_slot *record)
@@ -49,8 +68,8 @@ gt_err gt__chain_open(const char *names, gt_session *session, gt_modifier **chai
 /* Whether there are modifiers of all these names. */
 gt_err gt__chain_check(const char *names);
 void gt__chain_close(gt_modifier **chain);
-/* Tell every stage of a sync point, first to last. */
-gt_err gt__chain_flush(gt_modifier *chain);
+/* Have every stage emit what it holds back, first to last. */
+gt_err gt__chain_flush(gt_modifier *chain, gt_flush why);
 /* {"statistics": {...}, ...} */
 void gt__chain_stats(const gt_modifier *chain, FILE *json);
 

@@ -184,28 +184,38 @@ int gt__address_candidate(int attempt)
     return 20000 + (getpid() * 7 + attempt) % GT_ADDRESS_ATTEMPTS;
 }
 
-/* 127.x.y.z in numbers: a name may begin with "127." and be anything. */
-static bool is_127(const char *host)
+/* A host as it is written in an address, without the brackets of [::1]. */
+static void copy_host(const char *host, char *name, size_t size)
 {
-    struct in_addr address;
-    return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+    size_t length = strlen(host);
+    bool brackets = length > 2 && host[0] == '[' && host[length - 1] == ']';
+    snprintf(name, size, "%.*s", (int)(brackets ? length - 2 : length), brackets ? host + 1 : host);
 }
 
+/* A name may begin with "127." and be anything: only a number is one of 127.0.0.0/8. */
 bool gt__address_is_loopback(const char *host)
 {
-    return strcasecmp(host, "localhost") == 0 || is_127(host) || strcmp(host, "::1") == 0;
+    char name[256];
+    struct in_addr four;
+    struct in6_addr six;
+    copy_host(host, name, sizeof name);
+    if (inet_pton(AF_INET, name, &four) == 1)
+        return ntohl(four.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, name, &six) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+    return strcasecmp(name, "localhost") == 0;
 }
 
 bool gt__address_is_local(const char *host)
 {
-    static const char *const names[] = {"", "*", "localhost", "0.0.0.0", "::1", "[::1]", "::"};
-    if (!host || is_127(host))
+    static const char *const any[] = {"", "*", "0.0.0.0", "::", "[::]"};
+    if (!host || gt__address_is_loopback(host))
         return true;
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-        if (!strcmp(host, names[k]))
+    for (size_t k = 0; k < sizeof any / sizeof *any; k++)
+        if (!strcmp(host, any[k]))
             return true;
     char self[256];
-    return !gethostname(self, sizeof self) && !strncmp(host, self, sizeof self);
+    return !gethostname(self, sizeof self) && !strncasecmp(host, self, sizeof self);
 }
 
 gt_err gt__address_resolve(const char *host, char *numeric, size_t size)
@@ -215,9 +225,7 @@ gt_err gt__address_resolve(const char *host, char *numeric, size_t size)
         return GT_OK;
     }
     char name[256];
-    size_t length = strlen(host);
-    bool brackets = length > 2 && host[0] == '[' && host[length - 1] == ']';
-    snprintf(name, sizeof name, "%.*s", (int)(brackets ? length - 2 : length), brackets ? host + 1 : host);
+    copy_host(host, name, sizeof name);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list;
     int rc = getaddrinfo(name, NULL, &hints, &list);
     if (rc)

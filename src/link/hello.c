@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "core/log.h"
 #include "core/settings.h"
+#include "link/address.h"
 
 int gt__connect_timeout_ms(int timeout_ms)
 {
@@ -54,14 +54,6 @@ static gt_err parse_address(const char *text, server_address *address)
     return GT_OK;
 }
 
-static bool is_this_host(const char *host)
-{
-    char name[64] = "";
-    gethostname(name, sizeof name - 1);
-    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-           strcasecmp(host, name) == 0;
-}
-
 /* One round over the transports that fit. */
 static gt_err connect_once(const server_address *address, int timeout_ms, gt_link **link)
 {
@@ -69,7 +61,7 @@ static gt_err connect_once(const server_address *address, int timeout_ms, gt_lin
         return address->transport->connect(address->host, address->port, timeout_ms, link);
     gt_err err = GT_ERR_CONNECTION;
     for (int k = 0; k < TRANSPORTS; k++) {
-        if (transports[k]->same_host_only && !is_this_host(address->host))
+        if (transports[k]->same_host_only && !gt__address_is_local(address->host))
             continue;
         err = transports[k]->connect(address->host, address->port, timeout_ms, link);
         if (err != GT_ERR_CONNECTION)

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "random_numbers.h"
+#include "core/config.h"
 #include "server_fixture.h"
 
 /* ---- protocol violations ------------------------------------------------------------------------------------ */

@@ -474,6 +474,30 @@ static int raw_connect(const gt_transport *transport, int port)
     return fd;
 }
 
+/* Which names and numbers mean this host. */
+static void test_hosts(const void *argument)
+{
+    (void)argument;
+    static const char *const loopback[] = {"localhost", "LocalHost", "127.0.0.1",       "127.8.9.10",
+                                           "::1",       "[::1]",     "::ffff:127.0.0.1"};
+    static const char *const local[] = {"", "*", "0.0.0.0", "::", "[::]"};
+    static const char *const others[] = {
+        "127.example.org",       "127.0.0.1.example.org", "127.", "128.0.0.1", "::2",
+        "localhost.example.org", "[127.example.org]"};
+    char self[256] = "";
+    for (size_t k = 0; k < sizeof loopback / sizeof *loopback; k++)
+        if (!CHECK(gt__address_is_loopback(loopback[k])) || !CHECK(gt__address_is_local(loopback[k])))
+            fprintf(stderr, "  %s\n", loopback[k]);
+    for (size_t k = 0; k < sizeof local / sizeof *local; k++)
+        if (!CHECK(!gt__address_is_loopback(local[k])) || !CHECK(gt__address_is_local(local[k])))
+            fprintf(stderr, "  %s\n", local[k]);
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (!CHECK(!gt__address_is_loopback(others[k])) || !CHECK(!gt__address_is_local(others[k])))
+            fprintf(stderr, "  %s\n", others[k]);
+    CHECK(gt__address_is_local(NULL));
+    CHECK(!gethostname(self, sizeof self - 1) && gt__address_is_local(self));
+}
+
 static void test_nobody(const void *argument)
 {
     const gt_transport *transport = ((const kind *)argument)->transport;
@@ -796,6 +820,7 @@ int main(int argc, char **argv)
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
     };
     check_begin(argc, argv);
+    check_run("hosts", test_hosts, NULL);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
             char name[64];

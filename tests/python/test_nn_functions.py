@@ -1,5 +1,6 @@
 """Activations, losses, initialisation and clipping against PyTorch."""
 
+import itertools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 import gt
 from gt import nn
 from nn_support import close, compare_functions, numbers, pair
+from support import check, to_gt, values
 
 ACTIVATIONS = [
     ('relu', {}), ('relu6', {}), ('leaky_relu', {}), ('leaky_relu', {'negative_slope': 0.3}), ('elu', {}),
@@ -298,3 +300,42 @@ def test_clip_grad_value_and_vectors():
     nn.utils.vector_to_parameters(gt.arange(9).float(), layer.parameters())
     assert layer.bias.tolist() == [6, 7, 8] and layer.weight.requires_grad
     assert nn.utils.parameters_to_vector(layer.parameters()).tolist() == list(range(9))
+
+
+# ---- cosine similarity: both inputs broadcast -------------------------------------------------------------------
+
+COSINE_SHAPES = [((3, 4), (3, 4)), ((4,), (3, 4)), ((3, 1), (3, 4)), ((1, 4), (3, 1)), ((2, 3, 4), (4,)),
+                 ((2, 1, 4), (1, 3, 4)), ((5, 1, 4), (1, 3, 1)), ((2, 3, 4), (3, 1)), ((1,), (4,)), ((), (4,)), ((), ()),
+                 ((0, 4), (1, 4)), ((3, 0), (1,))]
+
+
+@pytest.mark.parametrize("shapes", COSINE_SHAPES, ids=str)
+def test_cosine_similarity_broadcasts(shapes):
+    """Along every dimension of the broadcast shape, with vectors of zeros and ones shorter than eps, and gradients."""
+    rank = max(1, *map(len, shapes))
+    for shape1, shape2 in (shapes, shapes[::-1]):
+        for dim, eps in itertools.product(range(-rank, rank), (1e-8, 1.5)):
+            theirs = [values(shape1, "float64", seed=1), values(shape2, "float64", seed=2)]
+            if theirs[0].ndim and theirs[0].numel():
+                theirs[0][0] = 0
+            ours = [to_gt(x).requires_grad_() for x in theirs]
+            theirs = [x.requires_grad_() for x in theirs]
+            results = [n.nn.functional.cosine_similarity(*x, dim=dim, eps=eps) for n, x in ((gt, ours), (torch, theirs))]
+            check(results[0], results[1].detach(), f"dim {dim}, eps {eps}")
+            for result in results:
+                (result * 2).sum().backward()
+            for mine, its in zip(ours, theirs):
+                check(mine.grad, its.grad, f"gradient, dim {dim}, eps {eps}", rtol=1e-9, atol=1e-6)
+
+
+def test_cosine_similarity_refuses():
+    for library in (gt, torch):
+        similarity = library.nn.functional.cosine_similarity
+        x, whole = library.ones(3, 4), library.tensor([1, 2, 3, 4])
+        assert similarity(x, whole).shape == (3,) and similarity(whole, x).dtype == library.float32
+        with pytest.raises(IndexError):
+            similarity(x, x, dim=2)
+        with pytest.raises(RuntimeError):
+            similarity(x, library.ones(5))
+        with pytest.raises(RuntimeError, match="common dtype to be floating point"):
+            similarity(whole, whole, dim=0)

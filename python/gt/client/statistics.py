@@ -2,6 +2,7 @@
 
 from gt import linalg
 from gt._gt import cat, where
+from gt.client.arrangement import broadcast_shapes
 from gt.client.registry import axis_of, function, method
 
 
@@ -139,8 +140,24 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
     return (heights * widths).sum(dim)
 
 
+def _directions(x, shape, dim, eps):
+    """Vectors along a dimension of a shape that x broadcasts to, divided by their lengths. Dimensions along which they only
+    repeat stay as they are, so that each length is computed once."""
+    x = x.reshape([1] * (len(shape) - x.ndim) + list(x.shape))
+    x = x.expand([shape[d] if d == dim else size for d, size in enumerate(x.shape)])
+    lengths = x._vector_norm(2.0, dim, True)
+    lengths.data.clamp_(min=eps)  # the value alone: as in PyTorch the gradient stays that of the length
+    return x / lengths
+
+
 @function
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """cosine_similarity(x1, x2, dim=1, eps=1e-8): the cosine of the angle between vectors along a dimension."""
-    lengths = x1._vector_norm(2.0, dim, True).clamp(min=eps), x2._vector_norm(2.0, dim, True).clamp(min=eps)
-    return ((x1 / lengths[0]) * (x2 / lengths[1])).sum(dim)
+    """cosine_similarity(x1, x2, dim=1, eps=1e-8): the cosine of the angle between vectors along a dimension, of both inputs
+    broadcast."""
+    dtype = x1.dtype if x1.is_floating_point() else x2.dtype
+    if not dtype.is_floating_point:
+        raise RuntimeError('expected common dtype to be floating point, yet common dtype is an integer one')
+    x1, x2 = (x if x.is_floating_point() else x.to(dtype) for x in (x1, x2))
+    shape = broadcast_shapes(x1.shape, x2.shape)
+    dim = axis_of(x1 if x1.ndim > x2.ndim else x2, dim)
+    return (_directions(x1, shape, dim, eps) * _directions(x2, shape, dim, eps)).sum(dim)

@@ -187,13 +187,6 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
     return err;
 }
 
-gt_entry *gt__machine_find(gt_machine *machine, uint64_t session, uint64_t id)
-{
-    const gt_machine_client *client = find_client(machine, session);
-    const gt_handle *handle = client ? gt__handles_find(&client->handles, id) : NULL;
-    return handle ? gt__store_find(machine->worker.store, handle->slot) : NULL;
-}
-
 gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data)
 {
     gt_worker *worker = &machine->worker;

@@ -39,8 +39,6 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
 gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data);
 /* "train.py:12", or NULL. */
 const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32_t site);
-/* The tensor of a client's id; NULL: there is none. */
-gt_entry *gt__machine_find(gt_machine *machine, uint64_t session, uint64_t id);
 
 /* ---- cli/replay/look.c ------------------------------------------------------------------------------------------- */
 

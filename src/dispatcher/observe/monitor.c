@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/observe/reports.h"
+#include "dispatcher/state.h"
+#include "dispatcher/stats.h"
 #include "core/log.h"
 
 enum {

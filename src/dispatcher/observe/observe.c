@@ -7,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
 #include "dispatcher/observe/file_writer.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "dispatcher/observe/monitor.h"
 #include "core/settings.h"
+#include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 #include "dispatcher/observe/tape_writer.h"
 
 enum {
@@ -162,7 +164,7 @@ static void log_signal(gt_session *session, uint32_t scope, bool backward)
         snprintf(gradient, sizeof gradient, *other ? "%s" : "%s (backward)", *other ? other : name);
         name = gradient;
     }
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->source, GT_OP_INVALID, 0);
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->watched.source, GT_OP_INVALID, 0);
     event_end_text(dispatcher, event, gt__log_quoted(gt__log_event_payload(event), "name=", name, strlen(name)));
 }
 
@@ -170,8 +172,8 @@ static void log_received(gt_session *session, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
     gt_observer *observer = dispatcher->observer;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_RECV, session->source, (gt_opcode)record->ins.op,
-                                      record_bytes(&record->ins));
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_RECV, session->watched.source,
+                                      (gt_opcode)record->ins.op, record_bytes(&record->ins));
     observer->received = observer->sequence;
     event->slots = record->ins.tail < GT_LOG_RECORD ? 1 + (uint8_t)record->ins.tail : GT_LOG_RECORD;
     char *at = gt__log_event_payload(event);
@@ -200,9 +202,9 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     observer->tensor = gt__record_subject(&record->ins);
     bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
     if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
-        (record->ins.scope != session->last_scope || backward != session->last_backward)) {
-        session->last_scope = record->ins.scope;
-        session->last_backward = backward;
+        (record->ins.scope != session->watched.last_scope || backward != session->watched.last_backward)) {
+        session->watched.last_scope = record->ins.scope;
+        session->watched.last_backward = backward;
         log_signal(session, record->ins.scope, backward);
     }
     if (dispatcher->watching && record->ins.op == GT_OP_mark)
@@ -211,6 +213,22 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
         log_received(session, record);
     if (observer->tape)
         gt__tape_writer_record(observer->tape, session, dispatcher->watching ? observer->received : 0, record);
+}
+
+void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor)
+{
+    const gt_observer *observer = dispatcher->observer;
+    *line = observer->handling ? observer->received : 0;
+    *tensor = observer->handling ? observer->tensor : 0;
+}
+
+void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tensor)
+{
+    gt_observer *observer = session->dispatcher->observer;
+    observer->handling = true;
+    observer->session = session->number;
+    observer->received = line;
+    observer->tensor = tensor;
 }
 
 void gt__observe_handled(gt_dispatcher *dispatcher)
@@ -222,7 +240,7 @@ void gt__observe_handled(gt_dispatcher *dispatcher)
 void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SEND, session->source, op, bytes);
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SEND, session->watched.source, op, bytes);
     event->failed = failed;
     event->tensor = tensor;
     event_end(dispatcher, event, &event->start_ns);
@@ -233,7 +251,8 @@ void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
     gt_dispatcher *dispatcher = session->dispatcher;
     if (!dispatcher->watching)
         return;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_ERROR, session->source, GT_OP_INVALID, strlen(text));
+    gt_log_event *event =
+        event_begin(dispatcher, GT_EVENT_ERROR, session->watched.source, GT_OP_INVALID, strlen(text));
     char *at = gt__log_number(gt__log_event_payload(event), "ticket=", ticket);
     event_end_text(dispatcher, event, gt__log_quoted(at, " error=", text, strlen(text)));
 }
@@ -261,16 +280,16 @@ void gt__observe_client(gt_session *session, const char *left)
     if (!left) {
         char number[24];
         snprintf(number, sizeof number, "%llu", (unsigned long long)session->number);
-        session->source = source_new(dispatcher, "CLIENT", number);
+        session->watched.source = source_new(dispatcher, "CLIENT", number);
     } else
         dispatcher->observer->handling = false;
     if (dispatcher->observer->tape)
         gt__tape_writer_client(dispatcher->observer->tape, session, left);
     if (dispatcher->watching)
-        log_presence(dispatcher, session->source, left, gt__link_name(session->link),
+        log_presence(dispatcher, session->watched.source, left, gt__link_name(session->link),
                      session->name[0] ? " name=" : NULL, session->name);
     if (left)
-        source_free(dispatcher->observer, session->source);
+        source_free(dispatcher->observer, session->watched.source);
 }
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */

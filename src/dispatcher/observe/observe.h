@@ -29,6 +29,13 @@ typedef struct gt_observer_options {
     bool console;       /* the same lines on standard output */
 } gt_observer_options;
 
+/* What the observer keeps of a client. */
+typedef struct gt_watched_client {
+    uint32_t source;     /* its number in the log's events */
+    uint32_t last_scope; /* told of in the log; and whether for gradients */
+    bool last_backward;
+} gt_watched_client;
+
 enum { GT_WATCHED_FAILURES = 64 };
 
 /* What the observer keeps of a worker. */
@@ -54,6 +61,10 @@ void gt__observer_flush(gt_dispatcher *dispatcher);
 /* ---- what is told; only while dispatcher->observing (received) or ->watching (the others) -------------------- */
 
 void gt__observe_received(gt_session *session, const gt_slot *record);
+/* The record being handled, as its line in the log and its tensor: kept with records that wait, and told again when
+ * they are sent. 0: none is. */
+void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor);
+void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tensor);
 /* What is sent from now on comes from no client's record. */
 void gt__observe_handled(gt_dispatcher *dispatcher);
 /* A record that was just committed to a worker's link. */

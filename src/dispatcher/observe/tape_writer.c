@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/session.h"
 #include "dispatcher/observe/file_writer.h"
 
 struct gt_tape_writer {

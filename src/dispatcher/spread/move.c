@@ -12,6 +12,7 @@
 
 #include "core/record.h"
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/worker_stream.h"
 
 /* ---- records ----------------------------------------------------------------------------------------------- */
 
@@ -42,7 +43,7 @@ gt_err gt__spread_reserve(gt_session *session, int32_t index, unsigned slots, gt
 
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot)
 {
-    *slot = gt__worker_slot_new(gt__spread_worker(session, worker));
+    *slot = gt__slot_number_new(&gt__spread_worker(session, worker)->slots);
     return *slot ? GT_OK
                  : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s",
                             gt__spread_worker(session, worker)->name);
@@ -131,8 +132,8 @@ static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_
     recv[1] = (gt_slot){0};
     memcpy(recv[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
     gt__worker_put(receiver, 2);
-    receiver->moves++;
-    receiver->bytes_moved += gt__meta_bytes(meta);
+    receiver->traffic.moves++;
+    receiver->traffic.bytes += gt__meta_bytes(meta);
     return GT_OK;
 }
 
@@ -171,7 +172,7 @@ static gt_err reserve_all(gt_session *session, const gt_layout *members, unsigne
         done += err == GT_OK;
     }
     while (err != GT_OK && done-- > 0)
-        gt__worker_slot_free(gt__spread_worker(session, members->member[done].worker), results[done]);
+        gt__slot_number_free(&gt__spread_worker(session, members->member[done].worker)->slots, results[done]);
     return err;
 }
 
@@ -237,8 +238,8 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         memcpy(record[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
         memcpy(record + 2, parties, (tail - 1) * sizeof *record);
         gt__worker_put(worker, 1 + tail);
-        worker->collectives++;
-        worker->bytes_moved += arriving(op, from, to, meta, k);
+        worker->traffic.collectives++;
+        worker->traffic.bytes += arriving(op, from, to, meta, k);
     }
     return GT_OK;
 }

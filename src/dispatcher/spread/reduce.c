@@ -9,6 +9,7 @@
  * dispatcher/spread/rules.c chooses, spread.c calls. Read spread.h first.
  */
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/worker_stream.h"
 
 /* One more instruction for a worker; the result's slot is the caller's. */
 static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint32_t *slot)

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "dispatcher/spread/rules.h"
+#include "dispatcher/workers.h"
 
 /* ---- choosing workers -------------------------------------------------------------------------------------- */
 
@@ -90,7 +91,7 @@ gt_err gt__rule_whole(gt_task *task, gt_plan *plan)
         gathers |= gt__rule_is_split(&task->source[k]);
     }
     for (unsigned k = 0; gathers && k < plan->result->count; k++)
-        task->session->dispatcher->workers[plan->result->member[k].worker]->gathers++;
+        task->session->dispatcher->workers[plan->result->member[k].worker]->traffic.gathers++;
     return GT_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/workers.h"
 
 enum { MAX_SCOPES = 1 << 16 };
 
@@ -88,6 +89,8 @@ static const gt_signal_config *find_shard(const gt_session *session, uint32_t nu
         }
         if (signal && signal->flags & GT_CONFIG_SHARD)
             return signal;
+        if (!signal)
+            gt__config_use(&session->dispatcher->config, scope->name);
     }
     return NULL;
 }

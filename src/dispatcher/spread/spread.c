@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "core/record.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/download.h"
+#include "dispatcher/worker_stream.h"
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
@@ -161,7 +164,7 @@ bool gt__spread_has_room(const gt_session *session)
 {
     const gt_spreading *s = session->spreading;
     for (int32_t worker = 0; worker < s->reached_capacity; worker++)
-        if (s->reached[worker] && !gt__slot_queue_empty(&session->dispatcher->workers[worker]->outbox))
+        if (s->reached[worker] && !gt__slot_queue_empty(&session->dispatcher->workers[worker]->backlog.outbox))
             return false;
     return true;
 }
@@ -436,8 +439,8 @@ static gt_err upload(gt_session *session, const gt_slot *record, const gt_target
     uint64_t segment = ins->imm[1].u;
     gt_slot *out;
     uint32_t slot;
-    if (segment && !gt__session_name_segment(session, &segment)) {
-        gt__session_unused(session, ins->imm[1].u);
+    if (segment && !gt__relay_name(session, &segment)) {
+        gt__relay_unused(session, ins->imm[1].u);
         return GT_OK;
     }
     GT_TRY(gt__spread_slot(session, home, &slot));
@@ -517,7 +520,7 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
             err = GT_OK;
         }
     } else if (err == GT_OK && ins->op == GT_OP_upload && ins->imm[1].u)
-        gt__session_unused(session, ins->imm[1].u);
+        gt__relay_unused(session, ins->imm[1].u);
     if (sources != few)
         free(sources);
     if (metas != metas_few)
@@ -552,9 +555,9 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     gt_err err = GT_OK;
     if (!segment && gt__meta_bytes(&whole.meta) > GT_DOWNLOAD_PART)
         err = gt__download_start(session, &whole, record->ins.result);
-    else if (segment && !gt__session_name_segment(session, &segment))
-        gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
-                                   "fetch: the worker that is there now has no shared memory");
+    else if (segment && !gt__relay_name(session, &segment))
+        gt__answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
+                           "fetch: the worker that is there now has no shared memory");
     else {
         gt_slot *out;
         err = gt__spread_reserve(session, home->index, 1, &out);

@@ -20,8 +20,9 @@
 #define GT_DISPATCHER_SPREAD_SPREAD_H
 
 #include "core/config.h"
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/session.h"
 #include "dispatcher/spread/layout.h"
+#include "dispatcher/state.h"
 
 /* A whole copy of the tensor besides what its layout says, kept because it was needed there once. */
 typedef struct gt_whole_copy {
@@ -66,7 +67,7 @@ typedef struct gt_temporary {
     uint32_t slot;
 } gt_temporary;
 
-typedef struct gt_spreading {
+struct gt_spreading {
     gt_spread **table;
     uint32_t count, capacity, *free_numbers, free_count;
     gt_scope *scopes; /* number minus one */
@@ -84,7 +85,7 @@ typedef struct gt_spreading {
     size_t temporary_count, temporary_capacity;
     gt_unplaced *unplaced;
     uint32_t scope, site; /* of the record at hand: what is moved for it is issued from there, too */
-} gt_spreading;
+};
 
 /* An operand. */
 typedef struct gt_source {
