@@ -1,6 +1,6 @@
 /*
  * settings.h: the numbers that the environment may set. One place reads them, and says so when one makes no sense: a
- * line on standard error with the variable and its value, once in a process; the default is used. README.md lists
+ * line on standard error with the variable and its value, once in a process; the default is used. docs/environment.md lists
  * them for users.
  */
 #ifndef GT_CORE_SETTINGS_H

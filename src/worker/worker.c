@@ -71,13 +71,13 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
         gt__upload_append(worker, ins, tail);
         return true;
     case GT_OP_fetch:
-        gt__answer_fetch(worker, ins);
+        gt__worker_answer_fetch(worker, ins);
         return true;
     case GT_OP_sync:
-        gt__answer_sync(worker, ins);
+        gt__worker_answer_sync(worker, ins);
         return true;
     case GT_OP_stats:
-        gt__answer_stats(worker, ins);
+        gt__worker_answer_stats(worker, ins);
         return true;
     case GT_OP_share:
         worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
