@@ -83,6 +83,8 @@ static bool put_aside(gt_deferred *d, const gt_slot *record)
 static bool arrived(gt_worker *worker, const gt_instruction *recv, int wait_ms)
 {
     gt_exchange *exchange = worker->exchange;
+    if (wait_ms) /* a peer may wait for what we have posted since */
+        gt__late_finish_posts(worker);
     return gt__exchange_ready(exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, wait_ms);
 }
 
@@ -123,8 +125,6 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
 void gt__deferred_run(gt_worker *worker, int wait_ms)
 {
     gt_deferred *d = &worker->deferred;
-    if (wait_ms && d->count)
-        gt__late_finish_posts(worker);
     while (d->count) {
         const gt_slot *record = gt__slot_queue_first(&d->records);
         if (record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, wait_ms))
