@@ -7,7 +7,8 @@
  *
  * A modifier may emit several records for one: what the workers have no room for waits behind the chain (output.h). It
  * may hold records back until `flush`, as long as it keeps the order of those that depend on each other. Tensors of its
- * own get ids with GT_MODIFIER_ID, which clients do not use; the modifier frees them.
+ * own get ids with GT_MODIFIER_ID, which clients do not use; the modifier frees them. An upload from a shared segment
+ * (imm[1]) must not be dropped: the client would wait for the segment.
  */
 #ifndef GT_DISPATCHER_MODIFIER_H
 #define GT_DISPATCHER_MODIFIER_H

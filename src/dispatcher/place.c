@@ -1,9 +1,16 @@
 /*
  * place.c: the last stage of every chain: decides where a record runs and writes it into that worker's link.
  *
- * Every tensor of a session lives on the session's home worker. Client ids become worker slots, results get a handle with
- * the inferred shape, and what refers to a lost worker becomes lost itself. A record for which the link has no room waits
- * in front of this stage (output.h). Sessions that spread tensors over workers leave this road at spread.c.
+ * Two roads lead from here. Most sessions have all their tensors on one worker, their home: client ids become that
+ * worker's slots, results get a handle with the inferred shape, and a record on a tensor that was lost with a worker makes
+ * another lost tensor. A session that spreads tensors over several workers takes the other road, spread/spread.c, for all
+ * records that the straight way (place_alike) does not take. Records for which there is no room wait in front of this
+ * stage (output.h).
+ *
+ * Sharding is a road of this stage and not a modifier. Modifiers rewrite a stream of client ids, which says nothing of
+ * workers, so that they can be combined in any order. Sharding decides on which workers a record runs, from where the
+ * parts of its operands are: that is in the handles, which are made here and nowhere else. As a modifier it would need
+ * handles of its own for the parts, and every operand of every record would be looked up twice.
  */
 #include "dispatcher/place.h"
 
