@@ -60,7 +60,7 @@ static const char *known_names(char *text, size_t size)
     return text;
 }
 
-/* The modifier that `*names` begins with, and *names moved to the next one. NULL: nothing is called that. */
+/* The modifier that `*names` begins with; *names moves on to the next one. NULL: there is no such modifier. */
 static const gt_modifier_ops *next_named(const char **names)
 {
     size_t length = strcspn(*names, ",");
@@ -128,7 +128,7 @@ void gt__chain_stats(const gt_modifier *chain, FILE *json)
         if (chain->ops->stats)
             chain->ops->stats(chain, json);
         else
-            fputs("{}", json); /* counts nothing, but is there */
+            fputs("{}", json); /* it has no statistics, but is listed */
         separator = ", ";
     }
     fputc('}', json);

@@ -1,12 +1,11 @@
 /*
  * download.c: fetches too long to pass on in one go.
  *
- * A worker writes an answer faster than most clients read it, and what lies between is the dispatcher's memory. So
- * a long fetch becomes parts: the tensor as one row (a reshape, which costs nothing where memory is contiguous), and
- * of that row a slice at a time, each asked for when the client has taken most of what came before. The client sees
- * one answer. The row is a tensor of its own on the worker: what the client does to the fetched one meanwhile does
- * not matter. A client that does not read costs a part, and neither its worker nor the worker's other clients wait
- * for it.
+ * A worker writes an answer faster than most clients read it; the difference would pile up in the dispatcher. So a long
+ * fetch is made of parts: the tensor as one row (a reshape, which costs nothing where memory is contiguous), and of that
+ * row a slice at a time, each asked for when the client has taken most of the one before. The client sees one answer.
+ * The row is a tensor of its own on the worker, so the client may free the fetched one meanwhile. A client that does not
+ * read costs the memory of one part; its worker and the worker's other clients do not wait for it.
  *
  * Place in the flow: place.c -> here -> worker link; workers.c hands the parts' answers back.
  */
@@ -19,7 +18,7 @@
 #include "dispatcher/worker_stream.h"
 
 enum {
-    MAX_DOWNLOADS = 256, /* a session may have waiting; clients have one, or a few that were interrupted */
+    MAX_DOWNLOADS = 256, /* that one session may have waiting; clients have one, or a few that were interrupted */
     PART_SLOTS = GT_DOWNLOAD_PART / (int)sizeof(gt_slot),
 };
 
@@ -55,7 +54,7 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
     return GT_OK;
 }
 
-/* slice, fetch, free: the part is on its way to the worker. False: its link has no room. */
+/* Ask the worker for the next part: slice, fetch, free. False: its link has no room. */
 static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err)
 {
     enum { SLICE = 4, FETCH = 1, FREE = 1 };
@@ -91,7 +90,7 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     return true;
 }
 
-/* The first download is over, one way or the other. */
+/* The first download is complete, or has failed. */
 static void drop_first(gt_session *session)
 {
     gt_download *download = session->downloads;
@@ -129,7 +128,7 @@ void gt__download_piece(const gt_download *download, gt_slot *record)
 
 void gt__download_part_done(gt_session *session, bool failed)
 {
-    gt_download *download = session->downloads; /* parts are asked for of the first only */
+    gt_download *download = session->downloads; /* only the first has parts under way */
     download->under_way = false;
     if (failed || download->asked == download->elements)
         drop_first(session);
@@ -139,7 +138,7 @@ void gt__download_part_done(gt_session *session, bool failed)
 void gt__download_drop_all(gt_session *session, const char *lost)
 {
     while (session->downloads) {
-        /* One that is under way is among the answers the worker owed: the client has been told. */
+        /* The failure of a part under way was sent with those of the other answers that the worker owed. */
         if (lost && !session->downloads->under_way)
             gt__answer_failure(session, session->downloads->ticket, GT_ERR_CONNECTION, lost);
         drop_first(session);

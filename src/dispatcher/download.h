@@ -8,7 +8,7 @@
 typedef struct gt_session gt_session;
 
 enum {
-    GT_DOWNLOAD_PART = 4 << 20, /* bytes; what is longer is fetched in parts of this */
+    GT_DOWNLOAD_PART = 4 << 20, /* bytes; longer tensors are fetched in parts of this */
     GT_DOWNLOAD_ROOM = 2,       /* slots its start takes in the worker's link */
 };
 
@@ -23,12 +23,12 @@ typedef struct gt_download {
 } gt_download;
 
 gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t ticket);
-/* Ask for the next part, if it is time. */
+/* Ask for the next part, if the client has read enough of the last. */
 void gt__download_continue(gt_session *session);
-/* Make a piece of a part a piece of the whole. */
+/* Turn a piece of a part into a piece of the whole answer. */
 void gt__download_piece(const gt_download *download, gt_slot *record);
 void gt__download_part_done(gt_session *session, bool failed);
-/* `lost`: what to tell the client of those it still waits for; NULL: it is leaving. */
+/* `lost`: the failure to send for those the client still waits for; NULL: it is leaving. */
 void gt__download_drop_all(gt_session *session, const char *lost);
 
 #endif

@@ -1,4 +1,4 @@
-/* modifier_statistics.c: counts what passes, by operation. Changes nothing. */
+/* modifier_statistics.c: counts the records that pass, by operation. Changes nothing. */
 #include "dispatcher/modifier.h"
 
 typedef struct statistics {

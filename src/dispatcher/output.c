@@ -9,7 +9,7 @@
 #include "dispatcher/worker_stream.h"
 
 enum {
-    MOST_SLOTS = (64 << 20) / (int)sizeof(gt_slot), /* that one record may become */
+    MOST_SLOTS = (64 << 20) / (int)sizeof(gt_slot), /* that the modifiers may make of one record */
     KEPT_SLOTS = 4096,                              /* memory that an empty queue keeps */
 };
 
@@ -66,7 +66,7 @@ static void wait_for_room(gt_session *session)
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
-/* What precedes a record that waits: a record of our own, whose tail it is. */
+/* A record that waits is the tail of one of our own, which keeps its cause for the log. */
 static bool append(gt_session *session, const gt_slot *record)
 {
     unsigned length = 1u + record->ins.tail;

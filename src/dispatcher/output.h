@@ -1,8 +1,8 @@
 /*
  * output.h: between a session's modifiers and its placement: records that wait for room.
  *
- * A modifier may emit any number of records for one that it reads. What the workers have room for is placed at once
- * (place.c); the rest waits here, in order. While records wait the session takes no input, so the client's link fills
+ * A modifier may emit any number of records for one that it reads. Those that the workers have room for are placed at
+ * once (place.c); the rest wait here, in order. While records wait the session takes no input, so the client's link fills
  * and the client waits. The bound is therefore on what the modifiers make of a single record, or of a flush.
  */
 #ifndef GT_DISPATCHER_OUTPUT_H
@@ -13,7 +13,7 @@
 typedef struct gt_session gt_session;
 
 typedef struct gt_output {
-    gt_slot_queue waiting; /* each record is the tail of one that says what caused it (output.c) */
+    gt_slot_queue waiting; /* each record with its cause: output.c */
     bool retry;            /* the first waits for something that rings no bell: try again soon */
 } gt_output;
 
@@ -28,7 +28,7 @@ static inline bool gt__output_waits(const gt_output *output)
 
 /* Place a record, or have it wait behind the others. */
 gt_err gt__output_put(gt_session *session, const gt_slot *record);
-/* Place what waits, as far as there is room, *left slots at most. */
+/* Place records that wait, as far as there is room, *left slots at most. */
 gt_err gt__output_drain(gt_session *session, size_t *left);
 /* Whether there is room for the record that waits longest. If not, the loop is woken when there is some. */
 bool gt__output_has_room(gt_session *session);

@@ -1,4 +1,4 @@
-/* pending.h: the answers that a worker owes, in the order they were asked for. */
+/* pending.h: the answers that a worker owes, in the order of the questions. */
 #ifndef GT_DISPATCHER_PENDING_H
 #define GT_DISPATCHER_PENDING_H
 
@@ -15,8 +15,8 @@ typedef struct gt_pending {
     gt_opcode op;          /* the question: fetch, sync, or stats (ours: the answer is a report) */
     uint64_t tensor;       /* the client's id, of a fetch */
     uint64_t bytes;        /* of the answer, so far */
-    uint64_t asked_ns;     /* a report */
-    gt_inquiry *inquiry;   /* a report that a client waits for */
+    uint64_t asked_ns;     /* of a report */
+    gt_inquiry *inquiry;   /* of a report that a client waits for */
 } gt_pending;
 
 typedef struct gt_pendings {
@@ -30,7 +30,7 @@ static inline gt_pending *gt__pendings_at(const gt_pendings *pendings, uint32_t 
 {
     return &pendings->ring[(pendings->first + k) % pendings->capacity];
 }
-/* Remove the oldest, which is there. */
+/* Remove the oldest; there is one. */
 gt_pending gt__pendings_take(gt_pendings *pendings);
 void gt__pendings_free(gt_pendings *pendings);
 

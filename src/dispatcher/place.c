@@ -1,9 +1,16 @@
 /*
  * place.c: the last stage of every chain: decides where a record runs and writes it into that worker's link.
  *
- * Every tensor of a session lives on the session's home worker. Client ids become worker slots, results get a handle with
- * the inferred shape, and what refers to a lost worker becomes lost itself. A record for which the link has no room waits
- * in front of this stage (output.h). Sessions that spread tensors over workers leave this road at spread.c.
+ * Two roads lead from here. Most sessions have all their tensors on one worker, their home: client ids become that
+ * worker's slots, results get a handle with the inferred shape, and a record on a tensor that was lost with a worker makes
+ * another lost tensor. A session that spreads tensors over several workers takes the other road, spread/spread.c, for all
+ * records that the straight way (place_alike) does not take. Records for which there is no room wait in front of this
+ * stage (output.h).
+ *
+ * Sharding is a road of this stage and not a modifier. Modifiers rewrite a stream of client ids, which says nothing of
+ * workers, so that they can be combined in any order. Sharding decides on which workers a record runs, from where the
+ * parts of its operands are: that is in the handles, which are made here and nowhere else. As a modifier it would need
+ * handles of its own for the parts, and every operand of every record would be looked up twice.
  */
 #include "dispatcher/place.h"
 
@@ -60,8 +67,8 @@ static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot 
     return GT_OK;
 }
 
-/* The tensor is no more; its slot is free once the worker has passed this point of its stream, which is in order.
- * Returns the slot, 0 if no worker had it. */
+/* Drop a tensor. Records that use its slot again come later in the worker's stream, which is executed in order. *slot is
+ * 0 if no worker had it. False: there is no such tensor. */
 static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
 {
     int32_t worker;
@@ -75,8 +82,8 @@ static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
 }
 
 /*
- * The straight way for what streams are made of: one slot, elementwise, every operand alive, the result like an operand.
- * False: nothing was done, place_compute will.
+ * The straight way for the most common records: one slot, elementwise, all operands on the home worker, the result like an
+ * operand. There is room for a slot. False: nothing was done, place_compute will.
  */
 static inline __attribute__((always_inline)) bool place_alike(gt_session *session, const gt_slot *record)
 {
@@ -126,7 +133,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     operands o;
     gt_dtype compute;
     gt_handle *handle = NULL;
-    /* The result's handle first: a table that grows moves the operands'. */
+    /* The result's handle first: inserting may move the operands' handles. */
     GT_TRY(gt__handles_insert(&session->handles, ins->result, &handle));
     handle->worker = GT_NO_WORKER;
     handle->slot = 0;
@@ -151,7 +158,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     bool sent = handle->worker != GT_NO_WORKER;
     if (gt__record_consumed(ins))
         drop_tensor(session, gt__record_consumed(ins), &consumed);
-    if (consumed && !sent) { /* the worker does not hear of it from the record: its slot is free already */
+    if (consumed && !sent) { /* the record was not sent, so the consumed slot is freed by one of its own */
         out->ins = (gt_instruction){.op = GT_OP_free, .result = consumed};
         gt__worker_commit(worker, 1);
     }
@@ -170,7 +177,7 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     for (unsigned k = 0; k < GT_FREE_IDS; k++) {
         uint32_t slot = 0;
         if (ids[k] && !drop_tensor(session, ids[k], &slot))
-            unknown = ids[k]; /* the worker still hears of the others: their slots are free already */
+            unknown = ids[k]; /* the other slots are still freed on the worker */
         slots[k] = slot;
         any |= slot;
     }
@@ -185,7 +192,7 @@ static gt_err place_data(gt_session *session, const gt_slot *record)
     if (!handle)
         return gt__session_unknown(&record->ins, record->ins.operand[0]);
     if (!session->home || handle->worker != session->home->index)
-        return GT_OK; /* complete, and placed elsewhere since: what is there stays */
+        return GT_OK; /* the upload was complete and has been placed elsewhere: it stays as it is */
     gt_slot *out = room_at_home(session, 1u + record->ins.tail);
     memcpy(out, record, (1u + record->ins.tail) * sizeof *out);
     out->ins.operand[0] = handle->slot;
@@ -273,7 +280,7 @@ static inline bool is_open(const gt_session *session)
            gt__slot_queue_empty(&home->backlog.outbox) && home->link->write_end > home->link->write_next;
 }
 
-/* The straight way for the bulk of every stream; what does not take it is looked at more closely. */
+/* The straight way first, for the bulk of every stream; the other records take the long way. */
 static gt_err step(gt_modifier *modifier, const gt_slot *record)
 {
     gt_session *session = modifier->session;

@@ -6,8 +6,8 @@
 
 typedef struct gt_session gt_session;
 
-/* Write what becomes of a record into the links of workers. There must be room for it, and its segment shared
- * (output.h). */
+/* Write the record, translated, into the link of its worker or workers. There must be room for it, and the worker must
+ * know its segment (output.h). */
 gt_err gt__place(gt_session *session, const gt_slot *record);
 
 #endif

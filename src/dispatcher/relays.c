@@ -69,7 +69,7 @@ gt_err gt__relay_share(gt_session *session, uint64_t client_id, bool *shared)
     if (!segment)
         return gt__fail(GT_ERR_PROTOCOL, "segment %llu is gone", (unsigned long long)client_id);
     if (!worker->link->ops->share)
-        return GT_OK; /* the client has not heard yet that the worker it had was replaced; see place.c */
+        return GT_OK; /* the client does not know yet that its worker was replaced by one without segments; see place.c */
     gt_segment renamed = *segment;
     renamed.id = relay->id;
     gt_err err = worker->link->ops->share(worker->link, &renamed);
@@ -79,7 +79,7 @@ gt_err gt__relay_share(gt_session *session, uint64_t client_id, bool *shared)
         return GT_OK;
     }
     *shared = false;
-    /* A worker that is gone will leave in a moment; that ends no session. */
+    /* A worker that is gone will be removed in a moment; the session goes on. */
     return err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || worker->link->gone ? GT_OK : err;
 }
 

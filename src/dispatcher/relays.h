@@ -1,9 +1,9 @@
 /*
  * relays.h: a client's shared segments, passed on to its home worker.
  *
- * The segment itself stays with the client's link; the worker knows it under a number of ours. A record that names a
- * segment is placed only after the worker was told of it (gt__relay_share), and its number is replaced then
- * (gt__relay_name).
+ * The segment itself stays with the client's link; the worker knows it under a number that the dispatcher gives
+ * it. A record that names a segment is placed only after the segment was shared with the worker (gt__relay_share); the
+ * number in the record is replaced then (gt__relay_name).
  */
 #ifndef GT_DISPATCHER_RELAYS_H
 #define GT_DISPATCHER_RELAYS_H
@@ -20,7 +20,7 @@ typedef struct gt_relay {
     struct gt_relay *next;
     uint64_t client_id, id;
     gt_dispatch_worker *shared_with; /* NULL: no worker yet */
-    bool orphaned; /* the worker it was shared with is gone, perhaps before it was done with the data */
+    bool orphaned;                   /* its worker is gone, perhaps before it had read the data */
 } gt_relay;
 
 typedef struct gt_relays {
@@ -30,7 +30,7 @@ typedef struct gt_relays {
 
 /* Make a segment that a record names known to the home worker. *shared is false: not now, its link has to catch up. */
 gt_err gt__relay_share(gt_session *session, uint64_t client_id, bool *shared);
-/* The home worker's number for it. False: its link cannot share any; that of the worker before it could. */
+/* The home worker's number for it. False: this worker's link cannot share segments, its predecessor's could. */
 bool gt__relay_name(const gt_session *session, uint64_t *segment);
 /* An upload from this segment is dropped: its data will not be used. */
 void gt__relay_unused(gt_session *session, uint64_t client_id);

@@ -2,7 +2,7 @@
  * session.c: one client: takes its records off the link, checks them, and sends them down the chain.
  *
  * A record is copied out of the link before it is checked: in shared memory the client could change it afterwards.
- * What is wrong with it ends this session with a reason, and nobody else's.
+ * A malformed record ends this session with a reason, and no other session.
  */
 #include "dispatcher/session.h"
 
@@ -18,7 +18,7 @@
 #include "dispatcher/worker_stream.h"
 
 enum {
-    MAX_REASONS = 1024, /* why tensors are lost, of one client */
+    MAX_REASONS = 1024, /* texts kept of why tensors of one client are lost */
     PREFETCH = 8,       /* records: they come from another core's cache, so ask for them ahead */
 };
 
@@ -54,7 +54,8 @@ const char *gt__session_site(const gt_session *session, uint32_t site)
     return gt__texts_get(&session->sites, site);
 }
 
-/* A record that does not compute. What waits for an answer, or must not overtake, is a sync point for the modifiers. */
+/* A record that does not compute. The modifiers are flushed before questions and before records that must keep their
+ * place in the order. */
 static gt_err handle_control(gt_session *session, const gt_slot *record)
 {
     switch ((gt_opcode)record->ins.op) {
@@ -65,7 +66,7 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
     case GT_OP_free:
     case GT_OP_data:
         break;
-    case GT_OP_stats: /* not for the modifiers: only for placement, in order */
+    case GT_OP_stats: /* not for the modifiers, but in order */
         GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_SYNC));
         return gt__output_put(session, record);
     case GT_OP_placement:
@@ -78,7 +79,7 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
     case GT_OP_site:
         return learn_site(session, record);
     case GT_OP_mark:
-        return GT_OK; /* it has been seen: logs show what comes */
+        return GT_OK; /* only for the log, which has it */
     case GT_OP_goodbye:
         return gt__fail(GT_ERR_CONNECTION, "the client said goodbye");
     default:
@@ -87,7 +88,7 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
     return session->chain->ops->step(session->chain, record);
 }
 
-/* One record at `slots`, whatever it is. */
+/* One record at `slots`, of any kind. */
 static gt_err serve_record(gt_session *session, const gt_slot *slots, size_t available, unsigned *length)
 {
     gt_slot *record = session->dispatcher->record;
@@ -213,7 +214,7 @@ void gt__session_new_worker(gt_session *session)
         send_welcome(session);
         return;
     }
-    if (session->home) /* it has nothing there yet: choose again */
+    if (session->home) /* it has no tensors there yet: choose again */
         session->home->sessions--;
     find_home(session);
 }
@@ -252,7 +253,7 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
         session->spreading->target_valid = false;
     gt__relays_lose_worker(session, worker);
     if (session->home != worker) {
-        send_welcome(session); /* there is one less */
+        send_welcome(session); /* the number of workers changed */
         return;
     }
     snprintf(session->lost, sizeof session->lost, "%s", reason);
@@ -308,7 +309,8 @@ static void free_tensors(gt_session *session)
 void gt__session_free(gt_session *session, const char *reason)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    /* What was held back is placed, as far as there is room; the rest only this client could have asked for. */
+    /* Place the records that were held back, as far as there is room. The results of the others are not needed: only this
+     * client could have asked for them. */
     gt__chain_flush(session->chain, GT_FLUSH_CLOSE);
     gt__log(GT_LOG_STATUS, "client %llu left: %s", (unsigned long long)session->number, reason);
     gt__observe_client(session, reason);

@@ -1,7 +1,7 @@
 /*
  * session.h: one client: its tensors, its chain of modifiers, and the worker that its tensors live on.
  *
- * The parts have files of their own: handles.h its tensors, output.h records that wait, answers.h what it is sent,
+ * The parts have files of their own: handles.h its tensors, output.h records that wait, answers.h its answers,
  * relays.h its shared segments, download.h its long fetches, spread/spread.h tensors on several workers.
  */
 #ifndef GT_DISPATCHER_SESSION_H
@@ -43,12 +43,12 @@ struct gt_session {
 gt_err gt__session_new(gt_peer *peer, const gt_slot *hello);
 /* Frees its tensors on the workers. `reason`: why it ends. */
 void gt__session_free(gt_session *session, const char *reason);
-/* Handle at most `budget` slots of what the client sent. *progress is set if any. An error ends the session. */
+/* Handle at most `budget` slots of the client's records. *progress is set if any. An error ends the session. */
 gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
 
 /* "train.py:12": a place in the client's code; NULL: unknown. */
 const char *gt__session_site(const gt_session *session, uint32_t site);
-/* A worker has come. */
+/* A worker has joined. */
 void gt__session_new_worker(gt_session *session);
 /* `worker` is gone: its tensors are lost. */
 void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
@@ -56,7 +56,7 @@ void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, co
 const char *gt__session_lost(const gt_session *session, const gt_handle *handle);
 /* A number for such a reason, for handle->slot. */
 uint32_t gt__session_reason(gt_session *session, const char *text);
-/* A record names a tensor that the session does not have. */
+/* The error of a record that names a tensor that the session does not have. */
 gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id);
 /* The home worker owes an answer to this record. */
 gt_err gt__session_expect(gt_session *session, const gt_slot *record);

@@ -2,9 +2,9 @@
  * slot_numbers.h: the numbers by which a worker knows its tensors: dense, from 1 on, used again once they are free.
  *
  * A worker executes its stream in order, so a number is free for later records as soon as the record that frees it is
- * written: gt__slot_number_free. But a worker puts records aside that wait for another worker's data, and such a record
- * must not be overtaken by one that uses its slot again. Frees that may race with that are parked: used again only when
- * GT_PARKED_SLOTS others were freed after them.
+ * written: gt__slot_number_free. But a worker defers records that wait for another worker's data, and every later record
+ * that touches their slots with them. So that new tensors do not get such slots, numbers freed by the dispatcher itself
+ * are parked: used again only when GT_PARKED_SLOTS others were freed after them.
  */
 #ifndef GT_DISPATCHER_SLOT_NUMBERS_H
 #define GT_DISPATCHER_SLOT_NUMBERS_H

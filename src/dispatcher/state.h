@@ -1,4 +1,4 @@
-/* state.h: what the parts of one dispatcher share, and the file that each part of it belongs to. */
+/* state.h: the state of one dispatcher, grouped by the file that owns it. */
 #ifndef GT_DISPATCHER_STATE_H
 #define GT_DISPATCHER_STATE_H
 
@@ -39,7 +39,7 @@ struct gt_dispatcher {
     gt_observer *observer;
     gt_monitor *monitors;
     bool observing; /* clients' records are reported to the observer */
-    bool watching;  /* and everything else too: lines are wanted */
+    bool watching;  /* and everything else too: a log or a monitor wants lines */
 };
 
 #endif

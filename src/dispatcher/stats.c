@@ -2,10 +2,10 @@
  * stats.c: the dispatcher's statistics as JSON, for gt.debug and monitors (monitor.h). Counters only grow.
  *
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
- *   workers[]  name, engine, index, link                    who it is
- *              instructions, records, sessions, tensors,    what the dispatcher knows: sent to it, living on it, and
- *              pending, queue                               answers owed; records sent and not executed when it last reported
- *              busy_seconds, idle_seconds, ops{}, memory{}  what its last report says (report.h); all 0 before the first
+ *   workers[]  name, engine, index, link                    the worker
+ *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
+ *              pending, queue                               owed; records sent and not executed when it last reported
+ *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
  *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}
  */
 #include "dispatcher/stats.h"
@@ -133,7 +133,7 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
             separator = ", ";
         }
     fputs("]}", json);
-    if (fclose(json)) { /* memory ran out: half a text is none */
+    if (fclose(json)) { /* out of memory: the text is not complete */
         free(text);
         return NULL;
     }

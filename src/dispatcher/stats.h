@@ -1,4 +1,4 @@
-/* stats.h: the dispatcher's statistics as JSON; stats.c says what is in it. */
+/* stats.h: the dispatcher's statistics as JSON; the fields are listed in stats.c. */
 #ifndef GT_DISPATCHER_STATS_H
 #define GT_DISPATCHER_STATS_H
 

@@ -11,7 +11,7 @@
 void gt__worker_wait_for_room(gt_dispatch_worker *worker)
 {
     worker->backlog.behind = true;
-    worker->peer->active = true; /* so that its link is armed for room before we sleep */
+    worker->peer->active = true; /* so that its link is armed for room before the loop sleeps */
 }
 
 static unsigned batch(const gt_dispatch_worker *worker)
@@ -63,7 +63,7 @@ void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
 {
     gt_slot *out = gt__worker_reserve(worker, 1);
     if (!out)
-        return; /* the worker keeps the tensors, and their slots are not used again */
+        return; /* out of memory: the worker keeps the tensors, and their slots are not used again */
     out->ins = *ins;
     gt__worker_put(worker, 1);
     if (ins->op == GT_OP_free && !worker->backlog.into_outbox)

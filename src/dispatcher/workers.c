@@ -25,7 +25,7 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
     }
 }
 
-/* What the log says of an answer that is complete. */
+/* Log an answer that is complete. */
 static void observe_answer(gt_dispatch_worker *worker, const gt_pending *answered, const gt_slot *record)
 {
     const gt_download *download = answered->download;
@@ -36,7 +36,7 @@ static void observe_answer(gt_dispatch_worker *worker, const gt_pending *answere
                              answered->bytes + (download ? download->offset : 0), failed);
 }
 
-/* What a worker says of its own accord, while it is watched. False: it is an answer. */
+/* Records that a watched worker sends without a question. False: it is an answer. */
 static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
 {
     bool failure = record->ins.op == GT_OP_failure && record->ins.flags & GT_FLAG_UNASKED;
@@ -54,7 +54,7 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (record->ins.op != GT_OP_reply && record->ins.op != GT_OP_failure)
         return gt__fail(GT_ERR_PROTOCOL, "unexpected %s record", gt__op_table[record->ins.op].name);
     if (!worker->pendings.count)
-        return gt__fail(GT_ERR_PROTOCOL, "an answer nobody asked for");
+        return gt__fail(GT_ERR_PROTOCOL, "an answer without a question");
     gt_pending *first = gt__pendings_at(&worker->pendings, 0);
     if (first->op == GT_OP_stats) {
         gt_pending asked = gt__pendings_take(&worker->pendings);
@@ -115,7 +115,7 @@ static gt_err add_entry(gt_dispatcher *dispatcher)
     return GT_OK;
 }
 
-/* The entry with the number the worker would like (plus one; 0: any), or the first that is free. */
+/* The entry with the number that the worker asks for (plus one; 0: any), or the first that is free. */
 static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, gt_dispatch_worker **out)
 {
     while (wanted && wanted <= GT_MAX_PARTIES && (uint64_t)dispatcher->worker_count < wanted)
@@ -157,12 +157,12 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     return GT_OK;
 }
 
-/* Where another worker is to be found. */
+/* Tell a worker the address of another. */
 static void introduce_peer(gt_dispatch_worker *worker, const gt_dispatch_worker *other)
 {
     gt_slot *out = gt__worker_reserve(worker, 3);
     if (!out)
-        return; /* it will hear that it cannot reach that one */
+        return; /* out of memory: its sends to that one will fail */
     memset(out, 0, 3 * sizeof *out);
     out->ins = (gt_instruction){.op = GT_OP_peer, .tail = 2, .result = (uint64_t)other->index};
     out->ins.operand[0] = other->life;

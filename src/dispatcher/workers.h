@@ -1,5 +1,5 @@
-/* workers.h: the dispatcher's side of each worker: the table of workers, from joining to leaving, and their answers. What
- * is written to them: worker_stream.h. */
+/* workers.h: the dispatcher's side of each worker: the table of workers, from joining to leaving, and their answers.
+ * worker_stream.h writes to them. */
 #ifndef GT_DISPATCHER_WORKERS_H
 #define GT_DISPATCHER_WORKERS_H
 
@@ -10,7 +10,7 @@
 #include "dispatcher/pending.h"
 #include "dispatcher/slot_numbers.h"
 
-/* What waits to be written to a worker: worker_stream.c. */
+/* Records and frees that wait to be written to a worker: worker_stream.c. */
 typedef struct gt_backlog {
     gt_slot_queue outbox; /* records that its link had no room for */
     bool into_outbox;     /* where the last reserve was */
@@ -32,14 +32,14 @@ struct gt_dispatch_worker {
     uint64_t life; /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
     struct {
-        uint64_t moves, collectives, gathers, bytes; /* to it; gathers: for want of a sharding rule */
+        uint64_t moves, collectives, gathers, bytes; /* to it; gathers: ops without a sharding rule */
     } traffic;
     gt_watched watched;
     gt_reported reported;
 };
 
 gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
-/* Tell a worker that has been welcomed of the others, and them of it. */
+/* Tell a worker that has been welcomed the addresses of the others, and the others its own. */
 void gt__worker_introduce(gt_dispatch_worker *worker);
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
 /* Pass on its answers, at most `budget` slots. *progress is set if any. An error ends the worker's connection. */
@@ -50,8 +50,7 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
 /* The worker with the fewest sessions; NULL: none. */
 gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);
 int gt__worker_present_count(const gt_dispatcher *dispatcher);
-/* Called now and then: a worker that is stopped is lost after GT_TIMEOUT. Clients may be stopped for as long as their
- * users like. */
+/* Called now and then: a worker that does not respond is lost after GT_TIMEOUT. Clients may be stopped for any time. */
 void gt__workers_look(gt_dispatcher *dispatcher);
 void gt__workers_free(gt_dispatcher *dispatcher);
 

@@ -568,7 +568,7 @@ static void test_bad_worker(const void *argument)
         gt_instruction says;
         const char *reason;
     } cases[] = {
-        {{.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = 1}, "nobody asked for"},
+        {{.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = 1}, "an answer without a question"},
         {{.op = GT_OP_add, .result = 1}, "unexpected add"},
         {{.op = GT_OP_fetch, .result = 1}, "unexpected fetch"},
         {{.op = UINT16_MAX}, "unknown operation"},
@@ -614,7 +614,7 @@ static void test_bad_report(const void *argument)
         CHECK(receive(bad, record));
     while (record->ins.op != GT_OP_stats && !bad->dead);
     send_ins(bad, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
-    expect_goodbye(bad, "a report that is none");
+    expect_goodbye(bad, "malformed report");
     CHECK_EQ(receive_answer(client, 7, json, sizeof json), GT_OK);
     CHECK(session_works(client, 1));
     gt__link_close(bad);

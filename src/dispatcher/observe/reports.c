@@ -1,8 +1,8 @@
 /*
- * reports.c: what workers know of themselves (report.h): asked for by monitors, and by clients that want statistics.
+ * reports.c: workers' reports (core/report.h), for monitors and for clients that ask for statistics.
  *
- * A question travels in the worker's stream, behind what the client asked before, so the answer counts all of that. A worker
- * that has no room in its link is not asked: what it said last is told again.
+ * The question is a record in the worker's stream, behind the client's earlier records, so the report counts all of them.
+ * A worker whose link has no room is not asked: its last report is used again.
  */
 #include "dispatcher/observe/reports.h"
 
@@ -22,7 +22,7 @@ struct gt_inquiry {
 
 static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
 {
-    gt_slot *out = gt__worker_room(worker, 1); /* answers come in the order of the questions: no overtaking */
+    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
     gt_pending pending = {.op = GT_OP_stats, .asked_ns = gt__now_ns(), .inquiry = inquiry};
     if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
         return false;
@@ -74,7 +74,7 @@ void gt__inquiry_forget_session(gt_inquiry *inquiry, const gt_session *session)
         inquiry->session = NULL;
 }
 
-/* The worker's clock minus ours: 0 on this host, which has one; else from the quickest exchange so far. */
+/* The worker's clock minus ours: 0 on the same host; else estimated from the quickest exchange so far. */
 static void set_clock(gt_dispatch_worker *worker, const gt_pending *asked, uint64_t worker_ns)
 {
     uint64_t now = gt__now_ns(), took = now - asked->asked_ns;
@@ -91,8 +91,8 @@ gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, cons
     worker->reported.due--;
     if (record->ins.op != GT_OP_reply || !(record->ins.flags & GT_FLAG_LAST) || bytes < sizeof(gt_report) ||
         rows > GT_OP_COUNT) {
-        gt__inquiry_settle(asked->inquiry); /* who asked does without it */
-        return gt__fail(GT_ERR_PROTOCOL, "a report that is none");
+        gt__inquiry_settle(asked->inquiry); /* the client gets its answer without it */
+        return gt__fail(GT_ERR_PROTOCOL, "malformed report");
     }
     const uint8_t *from = record[1].bytes;
     memcpy(&worker->reported.report, from, sizeof worker->reported.report);

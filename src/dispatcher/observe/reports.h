@@ -1,4 +1,4 @@
-/* reports.h: what workers report of themselves (core/report.h), asked for by monitors and by clients: reports.c. */
+/* reports.h: workers' reports (core/report.h), for monitors and for clients that ask for statistics: reports.c. */
 #ifndef GT_DISPATCHER_OBSERVE_REPORTS_H
 #define GT_DISPATCHER_OBSERVE_REPORTS_H
 
@@ -9,12 +9,12 @@
 typedef struct gt_dispatcher gt_dispatcher;
 typedef struct gt_dispatch_worker gt_dispatch_worker;
 
-/* What a worker reported last. */
+/* The last report of a worker. */
 typedef struct gt_reported {
     gt_report report;
     gt_report_row rows[GT_OP_COUNT];
     unsigned row_count;
-    uint64_t queue;          /* records that it had been sent, and not executed, when the report came */
+    uint64_t queue;          /* records that it had been sent and not executed when the report came */
     unsigned due;            /* reports asked for and not there yet */
     uint64_t clock_error_ns; /* of the worker's watched.clock_offset_ns */
 } gt_reported;
