@@ -61,8 +61,17 @@ gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out)
     return GT_OK;
 }
 
+static void debug_record(const gt_instruction *ins)
+{
+    char text[128];
+    gt__log(GT_LOG_CLIENT, "%s", gt__instruction_text(ins, text, sizeof text));
+}
+
+/* Every record of a client comes through here. */
 static inline void commit(gt_client *client, unsigned slots, int64_t work)
 {
+    if (gt__log_on(GT_LOG_CLIENT))
+        debug_record(&client->link->write_next->ins);
     gt__link_commit(client->link, slots);
     client->work += (uint64_t)work;
     if (__builtin_expect(client->link->unflushed >= client->link->batch || client->work >= FLUSH_WORK, 0)) {
@@ -74,14 +83,6 @@ static inline void commit(gt_client *client, unsigned slots, int64_t work)
 void gt__client_commit(gt_client *client, unsigned slots, int64_t work)
 {
     commit(client, slots, work);
-}
-
-static void debug_record(const gt_instruction *ins)
-{
-    if (gt__log_on(GT_LOG_CLIENT)) {
-        char text[128];
-        gt__log(GT_LOG_CLIENT, "%s", gt__instruction_text(ins, text, sizeof text));
-    }
 }
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
@@ -154,7 +155,6 @@ static void send_frees(gt_client *client, size_t least)
         unsigned count = 0;
         while (client->free_count && !gt__free_append(&slot->ins, &count, client->frees[--client->free_count]))
             continue;
-        debug_record(&slot->ins);
         bool large = client->free_bytes >= FLUSH_FREED;
         client->free_bytes = 0;
         commit(client, 1, large ? FLUSH_WORK : 0);
@@ -294,7 +294,6 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     slots->ins = prototype;
     if (prototype.tail && tail)
         memcpy(slots + 1, tail, prototype.tail * sizeof *slots);
-    debug_record(&prototype);
     int64_t work = meta.numel;
     for (unsigned k = 0; k < count; k++)
         work += in[k] ? in[k]->meta.numel : 0;
@@ -382,7 +381,6 @@ static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uin
     gt__meta_copy(&result->meta, &a->meta);
     slot->ins = (gt_instruction){
         .op = (uint16_t)op, .literals = literals, .result = result->id, .operand = {first, second}, .site = site};
-    debug_record(&slot->ins);
     commit(client, 1, a->meta.numel);
     *out = result;
     bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node);

@@ -1,8 +1,11 @@
 /* instruction.c: checks records that came from a peer, and prints them. Layouts are in op.h and instruction.h. */
 #include "core/instruction.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/record.h"
 
 /* Slots of tail a record must have whose op does not fix it; -1: no length would be right. */
 static int64_t computing_tail(const gt_instruction *ins)
@@ -65,21 +68,81 @@ gt_err gt__instruction_check_fully(const gt_slot *slots, size_t available, unsig
     return GT_OK;
 }
 
+/* ---- text --------------------------------------------------------------------------------------------------- */
+
+typedef struct text_buffer {
+    char *text;
+    size_t size, length;
+} text_buffer;
+
+static void append(text_buffer *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(text_buffer *to, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (to->length < to->size)
+        to->length += (size_t)vsnprintf(to->text + to->length, to->size - to->length, format, args);
+    va_end(args);
+}
+
+static void append_operand(text_buffer *to, const gt_instruction *ins, unsigned k)
+{
+    const char *separator = k ? "," : "";
+    if (gt__literal(ins, k) == GT_LITERAL_NONE)
+        append(to, "%s %llu", separator, (unsigned long long)ins->operand[k]);
+    else if (gt__literal(ins, k) == GT_LITERAL_FLOAT)
+        append(to, "%s (%g)", separator, ins->literal[k].f);
+    else
+        append(to, "%s (%lld)", separator, (long long)ins->literal[k].i);
+}
+
+static void append_computing(text_buffer *to, const gt_instruction *ins)
+{
+    unsigned operands = gt__op_operands((gt_opcode)ins->op);
+    append(to, " %llu", (unsigned long long)ins->result);
+    if (ins->op == GT_OP_cat)
+        append(to, " = %lld tensors", (long long)ins->imm[1].i);
+    else if (operands)
+        append(to, " =");
+    for (unsigned k = 0; k < operands; k++)
+        append_operand(to, ins, k);
+}
+
+/* The tensors that a control record is about; the ticket, where an answer comes or came. */
+static void append_control(text_buffer *to, const gt_instruction *ins)
+{
+    gt_slot record = {.ins = *ins};
+    gt_record_ids ids = gt__record_ids(&record);
+    const uint64_t *result = ids.result;
+    const char *separator = "";
+    if (result)
+        append(to, ids.left ? " %llu =" : " %llu", (unsigned long long)*result);
+    while (gt__record_ids_next(&ids) && ids.id != result) {
+        append(to, "%s %llu", separator, (unsigned long long)*ids.id);
+        separator = ",";
+    }
+    switch ((gt_opcode)ins->op) {
+    case GT_OP_fetch:
+    case GT_OP_sync:
+    case GT_OP_stats:
+    case GT_OP_placement:
+    case GT_OP_reply:
+    case GT_OP_failure:
+        append(to, " (ticket %llu)", (unsigned long long)ins->result);
+        break;
+    default:
+        break;
+    }
+}
+
 char *gt__instruction_text(const gt_instruction *ins, char *text, size_t size)
 {
-    const char *name = ins->op < GT_OP_COUNT && ins->op ? gt__op_table[ins->op].name : "invalid";
-    size_t length = (size_t)snprintf(text, size, "%s %llu =", name, (unsigned long long)ins->result);
-    unsigned operands = ins->op < GT_OP_COUNT ? gt__op_operands((gt_opcode)ins->op) : 0;
-    for (unsigned k = 0; k < operands && length < size; k++) {
-        const char *separator = k ? "," : "";
-        if (gt__literal(ins, k) == GT_LITERAL_NONE)
-            length += (size_t)snprintf(text + length, size - length, "%s %llu", separator,
-                                       (unsigned long long)ins->operand[k]);
-        else if (gt__literal(ins, k) == GT_LITERAL_FLOAT)
-            length += (size_t)snprintf(text + length, size - length, "%s (%g)", separator, ins->literal[k].f);
-        else
-            length += (size_t)snprintf(text + length, size - length, "%s (%lld)", separator,
-                                       (long long)ins->literal[k].i);
-    }
+    text_buffer to = {.text = text, .size = size};
+    bool known = ins->op && ins->op < GT_OP_COUNT;
+    append(&to, "%s", known ? gt__op_table[ins->op].name : "invalid");
+    if (known && ins->op < GT_OP_FIRST_CONTROL)
+        append_computing(&to, ins);
+    else if (known)
+        append_control(&to, ins);
     return text;
 }

@@ -207,7 +207,7 @@ static inline gt_err gt__instruction_check(const gt_slot *slots, size_t availabl
     return gt__instruction_check_fully(slots, available, length);
 }
 
-/* "add 7 = 3, 4": one line for logs and errors; returns `text`. */
+/* "add 7 = 3, 4", "free 5, 6", "fetch 7 (ticket 1)": one line for logs and errors; returns `text`. */
 char *gt__instruction_text(const gt_instruction *ins, char *text, size_t size);
 
 #endif

@@ -242,6 +242,29 @@ static void test_text(const void *argument)
     gt_instruction scaled = {.op = GT_OP_mul, .result = 8, .literals = GT_LITERAL_FLOAT << 2, .operand = {3}};
     scaled.literal[1].f = 0.5;
     CHECK(strcmp(gt__instruction_text(&scaled, text, sizeof text), "mul 8 = 3, (0.5)") == 0);
+    /* Control records: the tensors that are meant, wherever the record has them. */
+    static const struct {
+        gt_instruction ins;
+        const char *text;
+    } records[] = {
+        {.ins = {.op = GT_OP_full, .result = 7}, .text = "full 7"},
+        {.ins = {.op = GT_OP_cat, .result = 7, .imm = {{.i = 0}, {.i = 3}}}, .text = "cat 7 = 3 tensors"},
+        {.ins = {.op = GT_OP_fetch, .result = 1, .operand = {4}}, .text = "fetch 4 (ticket 1)"},
+        {.ins = {.op = GT_OP_placement, .result = 2, .operand = {4}}, .text = "placement 4 (ticket 2)"},
+        {.ins = {.op = GT_OP_sync, .result = 3}, .text = "sync (ticket 3)"},
+        {.ins = {.op = GT_OP_data, .operand = {4}, .imm = {{.u = 32}, {.u = 8}}}, .text = "data 4"},
+        {.ins = {.op = GT_OP_free, .result = 5, .operand = {6, 7, 8}, .imm = {{.u = 9}}},
+         .text = "free 5, 6, 7, 8, 9"},
+        {.ins = {.op = GT_OP_send, .operand = {4}, .imm = {{.i = 1}, {.i = 99}}}, .text = "send 4"},
+        {.ins = {.op = GT_OP_recv, .result = 5, .imm = {{.i = 1}, {.i = 99}}}, .text = "recv 5"},
+        {.ins = {.op = GT_OP_all_reduce, .result = 9, .operand = {8, 1}}, .text = "all_reduce 9 = 8"},
+        {.ins = {.op = GT_OP_mark, .scope = 3}, .text = "mark"},
+        {.ins = {.op = GT_OP_reply, .result = 1}, .text = "reply (ticket 1)"},
+        {.ins = {.op = GT_OP_COUNT}, .text = "invalid"},
+    };
+    for (size_t k = 0; k < sizeof records / sizeof *records; k++)
+        if (!CHECK(strcmp(gt__instruction_text(&records[k].ins, text, sizeof text), records[k].text) == 0))
+            fprintf(stderr, "  %s, not %s\n", text, records[k].text);
 }
 
 /* ---- the table ---------------------------------------------------------------------------------------------- */

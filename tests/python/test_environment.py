@@ -55,6 +55,24 @@ def test_debug_lines_name_their_part_and_the_operation(programs):
         assert part in text, f"no line of the {part}:\n{text}"
 
 
+def test_debug_lines_name_the_tensor(programs):
+    """Of what is read and freed, too; a question's ticket is no tensor."""
+    process = programs.python("""
+        import gt
+        x = gt.zeros(2) + 1
+        y = x * 2
+        del y
+        print(x.tolist())
+    """, GT_DEBUG_WORKER=1, GT_DEBUG_DISPATCHER=1, GT_DEBUG_CLIENT=1)
+    assert process.wait() == 0, process.text()
+    lines = process.errors.read_text().splitlines()
+    for part in ("[gt client] ", "[gt dispatcher] client 1: ", "[gt worker] auto_worker: "):
+        mine = [line.removeprefix(part) for line in lines if line.startswith(part)]
+        made = [line.split()[1] for line in mine if line.startswith(("add", "mul"))]
+        assert f"fetch {made[0]} (ticket 1)" in mine, mine
+        assert any(line.startswith("free") and made[1] in line.replace(",", "").split() for line in mine), mine
+
+
 def test_verbose_server(programs):
     server = programs.server(GT_VERBOSE=1)
     worker = programs.worker(server.port, GT_VERBOSE=1)
