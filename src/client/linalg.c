@@ -1,5 +1,5 @@
 /*
- * linalg.c: the linear algebra of gt.h. A decomposition is one instruction whose result holds all factors (linalg.h);
+ * linalg.c: the linear algebra of gt.h. A decomposition is one instruction whose result holds all factors (core/linalg.h);
  * here they are cut out of it, as views. gradients/linalg.c has the rules.
  */
 #include "core/linalg.h"

@@ -1,6 +1,6 @@
 /*
  * spatial.c: convolutions, pooling, interpolation and im2col as PyTorch's users know them: checks their
- * arguments, computes the sizes that records carry (window.h), and emits. The gradient rules in
+ * arguments, computes the sizes that records carry (core/window.h), and emits. The gradient rules in
  * gradients/window.c emit the same rows.
  */
 #include "client/spatial.h"

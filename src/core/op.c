@@ -6,7 +6,7 @@
 
 #include "core/instruction.h"
 
-/* What follows from the form alone: operands, and slots of tail (-1: depends on the record; see instruction.c). */
+/* Fixed by the form alone: operands, and slots of tail (-1: depends on the record; see instruction.c). */
 #define OPERANDS_UNARY 1
 #define OPERANDS_BINARY 2
 #define OPERANDS_TERNARY 3
@@ -120,7 +120,7 @@ gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t 
         return gt__fail(GT_ERR_VALUE, "a tensor has at most %d dimensions, not %u", GT_MAX_RANK, rank);
     if (!gt__dtype_valid(dtype))
         return gt__fail(GT_ERR_TYPE, "unknown dtype %d", (int)dtype);
-    /* The product of the non-zero sizes must fit too, so that strides of an empty tensor do not overflow. */
+    /* The product of the non-zero sizes must fit as well: the strides of an empty tensor must not overflow. */
     int64_t numel = 1, limit = (int64_t)1 << 62;
     bool empty = false;
     for (unsigned axis = 0; axis < rank; axis++) {

@@ -115,6 +115,7 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     send_welcome(peer, (uint64_t)peer->worker->index);
     gt__observe_worker(peer->worker, NULL);
     gt__worker_introduce(peer->worker);
+    gt__workers_divide_memory(peer->dispatcher);
     return GT_OK;
 }
 

@@ -148,6 +148,8 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     snprintf(worker->name, sizeof worker->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
     snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
+    worker->memory = hello->ins.operand[1];
+    worker->sharers = 1; /* what it assumes by itself */
     peer->worker = worker;
     gt__log(GT_LOG_STATUS, "worker %s (%s, %s) joined by %s", worker->name, worker->engine, peer->link->peer,
             gt__link_name(peer->link));
@@ -183,6 +185,28 @@ void gt__worker_introduce(gt_dispatch_worker *worker)
     }
 }
 
+static unsigned count_sharers(const gt_dispatcher *dispatcher, uint64_t memory)
+{
+    unsigned count = 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        count += dispatcher->workers[index]->peer && dispatcher->workers[index]->memory == memory;
+    return count;
+}
+
+void gt__workers_divide_memory(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        unsigned sharers = worker->peer ? count_sharers(dispatcher, worker->memory) : 0;
+        if (!sharers || sharers == worker->sharers)
+            continue;
+        worker->sharers = sharers;
+        gt_instruction share = {.op = GT_OP_share};
+        share.imm[0].u = sharers;
+        gt__worker_tell(worker, &share);
+    }
+}
+
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
@@ -204,6 +228,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
             gt__session_lose_worker(peer->session, worker, text);
     gt__slot_numbers_clear(&worker->slots);
     gt__worker_drop_backlog(worker);
+    gt__workers_divide_memory(dispatcher);
 }
 
 void gt__workers_look(gt_dispatcher *dispatcher)

@@ -31,6 +31,8 @@ struct gt_dispatch_worker {
     gt_pendings pendings;
     uint64_t life; /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
+    uint64_t memory;  /* which memory it draws on */
+    unsigned sharers; /* how many workers do: it was told so */
     struct {
         uint64_t moves, collectives, gathers, bytes; /* to it; gathers: ops without a sharding rule */
     } traffic;
@@ -42,6 +44,8 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
 /* Tell a worker that has been welcomed the addresses of the others, and the others its own. */
 void gt__worker_introduce(gt_dispatch_worker *worker);
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
+/* Workers that draw on the same memory divide it: tell those whose share has changed. */
+void gt__workers_divide_memory(gt_dispatcher *dispatcher);
 /* Pass on its answers, at most `budget` slots. *progress is set if any. An error ends the worker's connection. */
 gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
 /* The session is leaving: answers that it is owed are dropped when they come. */

@@ -40,7 +40,7 @@ static gt_err parse_address(const char *text, server_address *address)
                 strncmp(transports[k]->name, text, (size_t)(scheme_end - text)) == 0)
                 address->transport = transports[k];
         if (!address->transport)
-            return gt__fail(GT_ERR_VALUE, "'%s': unknown transport; there are memory, ipc and tcp", text);
+            return gt__fail(GT_ERR_VALUE, "'%s': unknown transport; use memory, ipc or tcp", text);
         rest = scheme_end + 3;
     }
     const char *colon = strrchr(rest, ':');
@@ -54,7 +54,7 @@ static gt_err parse_address(const char *text, server_address *address)
     return GT_OK;
 }
 
-/* One round over the transports that fit. */
+/* Try each suitable transport once. */
 static gt_err connect_once(const server_address *address, int timeout_ms, gt_link **link)
 {
     if (address->transport)

@@ -356,7 +356,7 @@ def test_a_dumb_terminal_is_told(programs):
     programs.server()
     shown = Terminal(f"env TERM=nothing-known {GT_BINARY} top", programs.directory, programs.runtime)
     try:
-        assert "not known; try --once" in shown.shows("ended:1", "the end")
+        assert "unknown terminal 'nothing-known'; try --once" in shown.shows("ended:1", "the end")
     finally:
         shown.end()
 

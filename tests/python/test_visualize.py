@@ -495,7 +495,7 @@ def test_times_without_end(tmp_path):
     line = "{} | #{} | RECV | CLIENT 1 | GetData | 64B | tensor_id=1\n"
     for one, other in (("1e15s", "1e15s"), ("1e308s", "1.7e308s"), ("-1s", "infs")):
         (tmp_path / "log.txt").write_text(line.format(one, 1) + line.format(other, 2))
-        assert "is no time" in visualize(tmp_path / "log.txt", "--output", tmp_path / "p.png", status=1).stderr
+        assert "is not a time" in visualize(tmp_path / "log.txt", "--output", tmp_path / "p.png", status=1).stderr
     for one, other in (("9e8s", "900000000.0000002s"), ("1e9s", "1e9s"), ("0s", "1e9s"), ("0s", "1e-300s")):
         layout = draw(line.format(one, 1) + line.format(other, 2), tmp_path)
         assert 1 <= len(layout["ticks"]) < 50
