@@ -63,9 +63,14 @@
      : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD   ? -1                                                   \
                                                            : 0)
 
-#define ALIKE(form, types)                                                                                        \
-    (((form) == GT_FORM_UNARY || (form) == GT_FORM_BINARY) &&                                                     \
-     ((types) == GT_TYPES_NUM || (types) == GT_TYPES_ARITH || (types) == GT_TYPES_FLT))
+/* Dtypes that the result of an elementwise row has where its operands have them, a bit each. */
+#define ALL_DTYPES ((1u << GT_DTYPE_COUNT) - 1)
+#define KEEPS(form, types)                                                                                        \
+    ((form) != GT_FORM_UNARY && (form) != GT_FORM_BINARY ? 0                                                      \
+     : (types) == GT_TYPES_NUM                           ? ALL_DTYPES                                             \
+     : (types) == GT_TYPES_ARITH                         ? ALL_DTYPES & ~(1u << GT_BOOL)                          \
+     : (types) == GT_TYPES_FLT                           ? ALL_DTYPES & ~((1u << GT_FLOAT16) - 1)                 \
+                                                         : 0)
 
 #define DIFFERENTIABLE_DIFF true
 #define DIFFERENTIABLE_NONE false
@@ -78,7 +83,7 @@ const gt_op_row gt__op_table[GT_OP_COUNT] = {
                          .operands = OPERANDS_##op_form,                                                          \
                          .differentiable = DIFFERENTIABLE_##grad,                                                 \
                          .tail = TAIL_OF(GT_FORM_##op_form),                                                      \
-                         .alike = ALIKE(GT_FORM_##op_form, GT_TYPES_##op_types)},
+                         .keeps = KEEPS(GT_FORM_##op_form, GT_TYPES_##op_types)},
 #define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
 #include "core/ops.def"
 };

@@ -92,7 +92,7 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
     const gt_op_row *row = &gt__op_table[ins->op];
     const gt_meta *metas[2] = {NULL, NULL};
     uint64_t slots[2] = {ins->operand[0], ins->operand[1]};
-    if (!row->alike || ins->flags || ins->scope || !worker || !worker->slots.free_count)
+    if (!row->keeps || ins->flags || ins->scope || !worker || !worker->slots.free_count)
         return false;
     for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE)
@@ -103,7 +103,7 @@ static inline __attribute__((always_inline)) bool place_alike(gt_session *sessio
         metas[k] = &handle->meta;
         slots[k] = handle->slot;
     }
-    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, row->operands, metas);
+    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, ins->literals, metas[0], metas[1]);
     gt_handle *result = like ? gt__handles_insert_now(&session->handles, ins->result) : NULL;
     if (!result)
         return false;

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, until
 
 import gt
 
@@ -104,3 +104,34 @@ def test_worker_statistics_are_printed(programs):
 def test_the_example_shows_them(programs):
     text = programs.run((REPOSITORY / "examples" / "show_stats.py").read_text())
     assert "= matmul(" in text and re.search(r"^  relu +11 x", text, re.M) and "modifier statistics" in text
+
+
+LIMITS = """
+    import gt
+    if {port}:
+        gt.connect('localhost', {port})
+    else:
+        gt.gpu_workers({workers})
+    gt.ones(1).sum().item()
+    print([worker['memory']['limit'] for worker in gt.debug.get_worker_stats().values()])
+"""
+
+
+def test_workers_of_one_program_divide_the_memory(facts):
+    (alone,) = facts(LIMITS.format(port=0, workers=1))
+    assert facts(LIMITS.format(port=0, workers=3)) == [alone // 3] * 3
+
+
+def test_workers_on_one_host_divide_the_memory_while_both_are_there(facts, programs):
+    server = programs.server()
+    first = programs.worker(server.port)
+    (alone,) = facts(LIMITS.format(port=server.port, workers=0))
+    second = programs.worker(server.port)
+    until(lambda: facts(LIMITS.format(port=server.port, workers=0)) == [alone // 2] * 2, "two halves")
+    second.kill()
+    until(lambda: facts(LIMITS.format(port=server.port, workers=0)) == [alone], "the whole again")
+    assert first.alive()
+
+
+def test_a_limit_that_the_user_set_is_not_divided(facts):
+    assert facts(LIMITS.format(port=0, workers=2), GT_WORKER_MEMORY="64M") == [64 << 20] * 2
