@@ -85,13 +85,13 @@ typedef struct gt_tensor gt_tensor;
 
 /*
  * Connect to a server: "host:port", or with the transport named: "memory://host:port", "ipc://host:port",
- * "tcp://host:port". Without one the fastest that works is taken. Waits at most timeout_ms (0: the default, 10 s,
- * or GT_CONNECT_TIMEOUT seconds) for the server and for a worker to be there.
+ * "tcp://host:port". Without a transport, the fastest that works is used. Waits at most timeout_ms for the server and for a
+ * worker (0: GT_CONNECT_TIMEOUT seconds, 10 by default).
  */
 GT_API gt_err gt_client_connect(const char *address, int timeout_ms, gt_client **client);
 /* Start a dispatcher and `workers` workers as threads of this process and connect to them. */
 GT_API gt_err gt_client_open_embedded(int workers, gt_client **client);
-/* Disconnect and stop an embedded server. Tensors of this client may still be released, nothing else. */
+/* Disconnect, and stop an embedded server. Afterwards tensors of this client can only be released. */
 GT_API void gt_client_close(gt_client **client);
 /* "embedded server, 1 worker" or "memory://localhost:12345"; lives as long as the client. */
 GT_API const char *gt_client_description(const gt_client *client);
@@ -192,7 +192,7 @@ GT_API gt_err gt_scatter_add(gt_tensor *a, gt_tensor *index, gt_tensor *src, int
 /* src combined with a at index; reduction: 0 sum, 1 prod, 2 mean, 3 amax, 4 amin; include_self: a's element counts too. */
 GT_API gt_err gt_scatter_reduce(gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int reduction,
                                 bool include_self, gt_tensor **out);
-/* Where in a sorted tensor each value would go, before (or, right, behind) its equals. */
+/* Where in a sorted tensor each value would be inserted: before equal elements or, if right, after them. */
 GT_API gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, gt_tensor **out);
 /* Views: the diagonal of two axes, as the last axis; the windows of `size` along an axis, `step` apart. */
 GT_API gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out);
@@ -238,15 +238,15 @@ typedef enum gt_resample_mode {
     GT_RESAMPLE_COUNT
 } gt_resample_mode;
 
-/* One axis with `size` elements instead. scale, if not 0, is the one to compute positions with: size / old size, unrounded. */
+/* Resample one axis to `size` elements. scale, unless 0, is used to compute positions: size / old size, unrounded. */
 GT_API gt_err gt_resample(gt_tensor *a, int axis, int64_t size, gt_resample_mode mode, bool align_corners,
                           double scale, gt_tensor **out);
 
 /* ---- linear algebra ------------------------------------------------------------------------------------------ */
 
 /*
- * On the last two axes of a, (..., m, n), the others being a batch; float32 and float64. What only the numbers tell
- * (a singular matrix) is found when the result is read: GT_ERR_LINALG.
+ * On the last two axes of a, (..., m, n); the others are a batch. float32 and float64. Errors that depend on the elements (a
+ * singular matrix) are reported when the result is read: GT_ERR_LINALG.
  */
 
 GT_API gt_err gt_inverse(gt_tensor *a, gt_tensor **out);
@@ -279,47 +279,47 @@ GT_API gt_err gt_solve_triangular(gt_tensor *a, gt_tensor *b, bool upper, bool u
  *     gt_backward(loss, NULL, false);
  *     gt_tensor_grad(w, &gradient);              d loss / d w
  *
- * Ops on a tensor that requires a gradient are recorded, and what they give requires one too, if its dtype is
- * floating. The record lives as long as the tensors that came out of it. Tensors are values: no op changes one, so
- * a training step computes new weights (with recording off) and asks for their gradients in turn: examples/c/mlp.c
+ * Ops on a tensor that requires a gradient are recorded, and their results require one, too, if their dtype is
+ * floating. The record lives as long as the resulting tensors. Tensors are values, which no op changes: a training
+ * step computes new weights, with recording off, and requests their gradients. See examples/c/mlp.c.
  */
 
 /*
- * Ask for the gradient of a tensor, or no longer. For floating dtypes; a tensor that was computed from others that
- * require gradients always requires one.
+ * Request the gradient of a tensor, or no longer. Floating dtypes only. A tensor that was computed from others that require
+ * gradients always requires one.
  */
 GT_API gt_err gt_tensor_set_requires_grad(gt_tensor *tensor, bool wanted);
 GT_API bool gt_tensor_requires_grad(const gt_tensor *tensor);
-/* What gt_backward has added up for a tensor on which gt_tensor_set_requires_grad was called; NULL if nothing. */
+/* The gradient that gt_backward has accumulated for a tensor of gt_tensor_set_requires_grad; NULL if there is none. */
 GT_API gt_err gt_tensor_grad(gt_tensor *tensor, gt_tensor **gradient);
 GT_API void gt_tensor_clear_grad(gt_tensor *tensor);
 
 /*
- * Add the gradients of `loss` to the tensors it was computed from. `gradient` is that of loss itself, of its
- * shape; NULL means 1, for a loss of one element. What was saved for this is dropped, and the same record cannot
- * be walked again, unless retain_graph.
+ * Add the gradients of `loss` to the tensors it was computed from. `gradient` is the gradient of the loss itself, of the
+ * same shape; NULL means 1, for a loss of one element. Unless retain_graph, saved values are dropped, and the same
+ * record cannot be walked again.
  */
 GT_API gt_err gt_backward(gt_tensor *loss, gt_tensor *gradient, bool retain_graph);
 /*
- * gradients[k], yours, becomes the gradient of the outputs, added up, by inputs[k], or NULL where none depends
- * on it; what gt_tensor_grad tells stays as it is. output_gradients[k] is that of outputs[k], NULL meaning 1 as
- * above; NULL instead of the array means NULL for each. Only what leads to the inputs is walked: after gt_grad of a tensor
- * in the middle, gt_backward may go on from there. With create_graph the gradients are recorded too and can be
- * differentiated again; that implies retain_graph.
+ * gradients[k], yours, becomes the gradient of the sum of the outputs by inputs[k], or NULL if no output depends on it. The
+ * gradients of gt_tensor_grad do not change. output_gradients[k] is the gradient of outputs[k]; NULL means 1, as above, and
+ * a NULL array means NULL for each. Only ops that lead to the inputs are walked: after gt_grad by an intermediate tensor,
+ * gt_backward may continue from there. With create_graph the gradients are recorded and can be differentiated again; it
+ * implies retain_graph.
  */
 GT_API gt_err gt_grad(gt_tensor *const *outputs, gt_tensor *const *output_gradients, int output_count,
                       gt_tensor *const *inputs, int input_count, bool retain_graph, bool create_graph,
                       gt_tensor **gradients);
 
-/* Record ops on this thread, or do not, from here on; tells what it was before. At first they are recorded. */
+/* Switch the recording of this thread's ops; returns the previous setting. Initially it is on. */
 GT_API bool gt_set_grad_enabled(bool enabled);
-/* The same value, not recorded: it requires no gradient. */
+/* The same value, which requires no gradient. */
 GT_API gt_err gt_detach(gt_tensor *a, gt_tensor **out);
 
 /* ---- where it was issued: docs/monitoring.md ---------------------------------------------------------------- */
 
-/* GT_HERE(); before an op: from there on this thread's ops are issued at that line, which errors that surface later,
- * the log and the tape name. Costs a few ns. `site` is 0 at first and belongs to the place; `file` stays as it is. */
+/* GT_HERE(); before an op sets the line at which this thread's ops are issued. Errors that surface later, the log and the tape
+ * name it. Costs a few ns. *site is 0 initially, one variable for each place; `file` must stay valid. */
 #define GT_HERE()                                                                                                 \
     do {                                                                                                          \
         static uint32_t gt_site_;                                                                                 \
@@ -329,10 +329,10 @@ GT_API void gt_here(uint32_t *site, const char *file, int line);
 
 /* ---- several workers: docs/sharding.md ---------------------------------------------------------------------- */
 
-/* Read what signals mean from a YAML file; also GT_CONFIG. For all clients of this process. */
+/* Read the meaning of signals from a YAML file, for all clients of this process. GT_CONFIG names a file that is read first. */
 GT_API gt_err gt_config_load(const char *path);
-/* Ops of this thread between enter and exit are placed as the signal says, and their gradients as `backward` says (NULL:
- * what the config says, else the same). Scopes nest. */
+/* Ops of this thread between enter and exit are placed as the signal says, and their gradients as `backward` says. NULL: the
+ * backward signal of the config, or else the same signal. Scopes nest. */
 GT_API gt_err gt_signal_enter(gt_client *client, const char *name, const char *backward);
 GT_API gt_err gt_signal_exit(const char *name);
 /* A copy, placed as the signal says. */

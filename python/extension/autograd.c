@@ -1,7 +1,7 @@
 /*
- * autograd.c: gradients as Python sees them: requires_grad, grad, backward, hooks, the tape.
+ * autograd.c: gradients in Python: requires_grad, grad, backward, hooks, the tape.
  *
- * The tape and the rules are in src/client (autograd.c, gradients/); here objects are wrapped and hooks called.
+ * The tape and the rules are in src/client (autograd.c, gradients/). This file wraps tensors and calls hooks.
  */
 #include "client/autograd.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- requires_grad ----------------------------------------------------------------------------------------------- */
 
-/* Give the object a gt_tensor of its own, so that a node set there shows nowhere else. */
+/* Give the object its own gt_tensor, so that setting a node changes no other object. */
 static int own_tensor(PyObject *self)
 {
     gt_tensor *tensor = ((TensorObject *)self)->tensor, *alias;
@@ -48,7 +48,7 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     gt_node *node = tensor->node;
     tensor->node = NULL;
     gt_err err = wanted ? gt__tensor_require_grad(tensor) : GT_OK;
-    gt__node_release(node); /* last: with it go its hooks, which is the end of Python objects */
+    gt__node_release(node); /* last: it frees hooks, which may run Python code */
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
@@ -74,7 +74,7 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
                             "a leaf Variable that requires grad is being used in an in-place operation.");
             return -1;
         }
-        /* The leaf stays the same leaf, with its gradient; only its value changes. */
+        /* The node stays, with its gradient; only the value changes. */
         gt_tensor *alias;
         gt_err err = gt__tensor_alias(tensor, old->node, &alias);
         gt_tensor_release(tensor);
@@ -125,7 +125,7 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
     return PyBool_FromLong(is_leaf(((TensorObject *)self)->tensor));
 }
 
-/* "AddBackward0", as PyTorch calls it: the op's name in capitals and Backward0; None for leaves. */
+/* "AddBackward0", as in PyTorch; None for leaves. */
 static PyObject *get_grad_fn(PyObject *self, void *closure)
 {
     (void)closure;
@@ -211,8 +211,8 @@ int gt__py_set_value(PyObject *self, gt_tensor *value)
 {
     TensorObject *object = (TensorObject *)self;
     gt_tensor *old = object->tensor, *alias;
-    bool moves =
-        value->client != old->client; /* the leaf belongs to the tape of its client: there a new one begins */
+    bool moves = value->client !=
+                 old->client; /* a leaf belongs to the tape of its client: the other client gets a new leaf */
     gt_err err = gt__tensor_alias(value, is_leaf(old) && !moves ? old->node : NULL, &alias);
     if (err == GT_OK && moves && old->node && is_leaf(old) && (err = gt__tensor_require_grad(alias)) != GT_OK)
         gt_tensor_release(alias);
@@ -257,7 +257,7 @@ static PyObject *method_detach_(PyObject *self, PyObject *unused)
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* Tensors of a sequence, or of one Tensor. `tensors` holds references of ours. None gives NULL where allowed. */
+/* The tensors of a sequence, or of one Tensor, retained. None becomes NULL where it is allowed. */
 static int collect(PyObject *object, const char *what, bool none_allowed, gt_tensor ***tensors, Py_ssize_t *count)
 {
     PyObject *list =
@@ -292,13 +292,13 @@ static void release_all(gt_tensor **tensors, Py_ssize_t count)
     PyMem_Free(tensors);
 }
 
-/* A hook may have raised: its exception is the one to show. */
+/* If a hook raised an exception, that one is shown. */
 static PyObject *raise_run(gt_err err)
 {
     return PyErr_Occurred() ? NULL : gt__py_raise(err);
 }
 
-/* retain_graph=None is what create_graph is. */
+/* retain_graph=None means the value of create_graph. */
 static int read_options(PyObject *retain_graph, PyObject *create_graph, gt_backward_options *options)
 {
     if (gt__py_flag(create_graph, &options->create_graph) < 0)
@@ -552,7 +552,7 @@ static PyObject *py_tape(PyObject *module, PyObject *unused)
     (void)unused;
     gt_client *client = gt__py_client();
     PyObject *tape = client ? PyList_New(0) : NULL;
-    /* Held, with the one that follows: making objects may collect garbage, and tensors with it. */
+    /* This node and the next are retained: creating objects may run the garbage collector, which may free tensors. */
     gt_node *node = client && client->oldest_node ? gt__node_retain(client->oldest_node) : NULL;
     while (node) {
         PyObject *entry = tape ? tape_entry(node) : NULL;

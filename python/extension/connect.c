@@ -1,11 +1,10 @@
 /*
- * connect.c: which client a thread uses, what waiting does to the GIL, how failures become exceptions.
+ * connect.c: which client a thread uses, how waits release the GIL, how failures become exceptions.
  *
- * A thread that called connect has its own client, kept in the thread state's dictionary; every other thread
- * shares the process's default client, an embedded server started with the first tensor. A client belongs to
- * the GIL: whoever holds it may use any client that is not `waiting`. A thread that waits releases the GIL
- * first (the wait hooks), and the others that want the same client sleep in gt__py_client_turn until it is
- * back.
+ * A thread that called connect has its own client, kept in the thread state's dictionary. All other threads share
+ * the process's default client, an embedded server that is started with the first tensor. The thread that holds
+ * the GIL may use any client that is not `waiting`. A thread that waits releases the GIL in the wait hooks;
+ * other threads that want the same client sleep in gt__py_client_turn until the wait is over.
  */
 #include "extension.h"
 
@@ -16,18 +15,18 @@ typedef struct ConnectionObject {
     PyObject_HEAD gt_client *client; /* NULL once closed */
 } ConnectionObject;
 
-/* Every client that was opened and not closed, for exit; some have outlived their ConnectionObject. */
+/* All open clients, to be closed at exit; some have outlived their ConnectionObject. */
 typedef struct OpenClient {
     struct OpenClient *next;
     gt_client *client;
-    ConnectionObject *connection; /* borrowed; NULL when it is gone but tensors of it are not */
+    ConnectionObject *connection; /* borrowed; NULL if it was freed before the client's last tensor */
 } OpenClient;
 
 PyTypeObject *gt__py_connection_type;
 static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
-static bool default_opening; /* some thread starts the default client's server */
+static bool default_opening; /* a thread is starting the default client's server */
 static PyObject *value_error, *type_error, *linalg_error, *connection_error, *timeout_error, *current_key;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
@@ -67,7 +66,7 @@ PyObject *gt__py_raise(gt_err err)
     default:
         break;
     }
-    /* The signal's own exception says more than ours. */
+    /* Keep the exception of the signal handler. */
     if (err != GT_ERR_INTERRUPTED || !PyErr_Occurred())
         PyErr_SetString(type, gt_error_text());
     return NULL;
@@ -78,7 +77,7 @@ PyObject *gt__py_raise(gt_err err)
 static pthread_mutex_t turn_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn_changed = PTHREAD_COND_INITIALIZER;
 static uint64_t turns;              /* waits that ended; written with the GIL and the mutex held */
-static _Thread_local int own_waits; /* waits this thread is inside of */
+static _Thread_local int own_waits; /* nested waits of this thread */
 
 static void *wait_before(void)
 {
@@ -86,7 +85,7 @@ static void *wait_before(void)
     return PyEval_SaveThread();
 }
 
-/* Something that others may have slept for is over. */
+/* Wake the threads that wait for the end of a wait. */
 static void announce_turn(void)
 {
     pthread_mutex_lock(&turn_mutex);
@@ -105,17 +104,17 @@ static void wait_after(void *state)
 static bool wait_interrupted(void)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    own_waits++; /* the client still waits while the handler runs */
+    own_waits++; /* the client stays locked while the handler runs */
     bool interrupted = PyErr_CheckSignals() != 0;
     own_waits--;
     PyGILState_Release(state);
     return interrupted;
 }
 
-/* Let the others run until one of them announces something, or for a moment: the caller looks again. */
+/* Let other threads run until one announces the end of a wait, or for a short time. The caller checks again. */
 static int sleep_a_turn(void)
 {
-    if (own_waits) { /* only a signal handler can get here, and the wait it interrupted cannot end before it */
+    if (own_waits) { /* in a signal handler: the interrupted wait cannot end before the handler does */
         PyErr_SetString(PyExc_RuntimeError, "a signal handler cannot use a client that its thread is waiting for");
         return -1;
     }
@@ -123,7 +122,7 @@ static int sleep_a_turn(void)
     PyThreadState *state = PyEval_SaveThread();
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 100 * 1000 * 1000; /* wake now and then for signals */
+    until.tv_nsec += 100 * 1000 * 1000; /* wake regularly to handle signals */
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&turn_mutex);
@@ -135,13 +134,13 @@ static int sleep_a_turn(void)
     return PyErr_CheckSignals();
 }
 
-/* In a forked child the parent's clients are left alone: their threads and sockets are not ours. */
+/* A forked child leaves the parent's clients alone: their threads and sockets belong to the parent. */
 static bool is_foreign(const gt_client *client)
 {
     return client->generation != gt__fork_generation;
 }
 
-/* A thread that waited when the process forked is not in the child: there nobody waits for it. */
+/* A thread that waited when the process forked does not exist in the child. */
 static bool is_taken(const gt_client *client)
 {
     return client->waiting && !is_foreign(client);
@@ -164,14 +163,14 @@ int gt__py_client_turn(gt_client *client)
 gt_tensor *gt__py_use_later(PyObject *self)
 {
     gt_tensor *tensor;
-    /* Whoever had the client may have given the object a tensor of another one. */
+    /* Meanwhile the object may have got a tensor of another client. */
     while (tensor = ((TensorObject *)self)->tensor, is_taken(tensor->client))
         if (gt__py_client_turn(tensor->client) < 0)
             return NULL;
     return tensor;
 }
 
-/* A child of fork has one thread, and no thread that could wake it. */
+/* A forked child has one thread: no other could wake it. */
 static void reset_in_child(void)
 {
     pthread_mutex_init(&turn_mutex, NULL);
@@ -182,7 +181,7 @@ static void reset_in_child(void)
 
 /* ---- opening and closing --------------------------------------------------------------------------------- */
 
-/* Take a client out of the list; false: it was closed before. */
+/* Remove a client from the list; false: it was closed before. */
 static bool forget_client(gt_client *client)
 {
     OpenClient **link = &open_clients;
@@ -198,7 +197,7 @@ static bool forget_client(gt_client *client)
     return true;
 }
 
-/* Closing joins the threads of an embedded server: other threads run meanwhile, and find the client taken. */
+/* Closing joins the threads of an embedded server, without the GIL. Other threads no longer find the client in the list. */
 static void close_client(gt_client *client)
 {
     if (!forget_client(client) || is_foreign(client))
@@ -215,14 +214,14 @@ static void close_client(gt_client *client)
     gt__py_unpin(client);
 }
 
-/* Close the clients of ended threads whose last tensor is gone. */
+/* Close clients of ended threads that have no tensors left. */
 static void reap_orphans(void)
 {
     OpenClient *entry = open_clients;
     while (entry)
         if (!entry->connection && !is_taken(entry->client) && entry->client->live == 0) {
             close_client(entry->client);
-            entry = open_clients; /* other threads ran: the list may be another */
+            entry = open_clients; /* other threads ran: the list may have changed */
         } else {
             entry = entry->next;
         }
@@ -262,15 +261,15 @@ static PyObject *connection_close(PyObject *self, PyObject *unused)
     if (connection->client && gt__py_enter(connection->client) < 0) {
         if (connection->client || !PyErr_ExceptionMatches(connection_error))
             return NULL;
-        PyErr_Clear(); /* another thread closed it while we waited our turn */
+        PyErr_Clear(); /* another thread closed it while we waited */
     }
     if (connection->client)
         close_client(connection->client);
     Py_RETURN_NONE;
 }
 
-/* At exit, where the GIL is kept: other threads have nothing left to do but to complain that the client is closed.
- * A client that some thread still waits for cannot be closed under it; the system will. */
+/* At exit, without releasing the GIL: other threads could only fail on a closed client. A client on which a thread still waits
+ * is left to the end of the process. */
 static PyObject *close_all(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -286,7 +285,7 @@ static PyObject *close_all(PyObject *module, PyObject *unused)
 
 /* ---- the current client ---------------------------------------------------------------------------------- */
 
-/* Without an address, an embedded server of so many workers. Other threads run meanwhile. NULL: exception. */
+/* Connect, or without an address start an embedded server. Other threads run meanwhile. NULL: exception. */
 static gt_client *open_client(const char *address, int timeout_ms, int workers)
 {
     for (;;) {
@@ -303,7 +302,7 @@ static gt_client *open_client(const char *address, int timeout_ms, int workers)
         }
         if (PyErr_Occurred() || PyErr_CheckSignals() < 0)
             return NULL;
-        /* A signal whose handler did not raise: again. */
+        /* A signal handler ran and did not raise: try again. */
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * convert.c: Python arguments to C values: numbers, axes, shapes, operands.
  *
- * Everything accepts what PyTorch and NumPy users pass: dim or axis, ints or tuples, NumPy scalars as numbers.
+ * Both PyTorch's and NumPy's conventions are accepted: dim or axis, ints or tuples, NumPy scalars as numbers.
  * Read next: dtype.c, element.c (nested lists), interop.c (arrays).
  */
 #include "extension.h"
@@ -119,7 +119,7 @@ int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value)
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value)
 {
     int found = gt__py_literal(object, kind, value);
-    if (found == 0 && gt__py_is_tensor(object)) { /* a tensor where a number is asked: this waits, as in PyTorch */
+    if (found == 0 && gt__py_is_tensor(object)) { /* a tensor in place of a number: waits, as in PyTorch */
         PyObject *number = PyObject_CallMethod(object, "item", NULL);
         found = number ? gt__py_literal(number, kind, value) : -1;
         Py_XDECREF(number);

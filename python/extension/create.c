@@ -1,8 +1,8 @@
 /*
  * create.c: functions that make tensors: tensor, zeros, full, arange, rand, ... and their _like forms.
  *
- * Sizes come one by one or as a tuple; dtype= and requires_grad= are understood everywhere; device= is accepted
- * and ignored, since where a tensor lives is the dispatcher's business.
+ * Sizes are given one by one or as a tuple. All take dtype= and requires_grad=. device= is accepted and ignored: the
+ * dispatcher places tensors.
  */
 #include "extension.h"
 
@@ -12,7 +12,7 @@ typedef struct Creation {
     gt_client *client;
     gt_dtype dtype;
     bool has_dtype, requires_grad;
-    PyObject *generator; /* whose random numbers are drawn; NULL or None: the client's own */
+    PyObject *generator; /* the source of random numbers; NULL or None: the client */
     int rank;
     int64_t shape[GT_MAX_RANK];
 } Creation;
@@ -76,7 +76,7 @@ static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value,
                          out);
 }
 
-/* Draw from the generator's numbers, where there is one, and leave the client's as they were. */
+/* Draw from the generator, if one was given; the client's own numbers do not advance. */
 static PyObject *draw(const Creation *creation, gt_opcode op, int64_t low, int64_t high)
 {
     gt_client *client = creation->client;
@@ -325,7 +325,7 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
            end = gt__py_literal_double(n[1].kind, n[1].value);
     gt_imm first = {.f = start}, step = {.f = steps > 1 ? (end - start) / (double)(steps - 1) : 0};
     gt_tensor *out = NULL;
-    gt_tensor *exact = NULL; /* integers are cut off at the end: a step may be a fraction */
+    gt_tensor *exact = NULL; /* converted to integers at the end, since a step may be a fraction */
     bool whole = !gt__dtype_is_float(creation.dtype);
     gt_err err = gt__emit_arange(creation.client, whole ? GT_FLOAT64 : creation.dtype, steps, GT_LITERAL_FLOAT,
                                  first, step, whole ? &exact : &out);
@@ -400,7 +400,7 @@ static PyObject *py_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
                      : PyErr_Format(PyExc_TypeError, "tensor() missing required argument 'data'");
 }
 
-/* The same, but a tensor that already is what was asked for stays itself. */
+/* The same, but a tensor of the wanted dtype is returned itself. */
 static PyObject *py_as_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;

@@ -1,8 +1,8 @@
 /*
  * dtype.c: gt.float32 and the other dtype objects: nine immutable singletons.
  *
- * A dtype equals its own name ('float32') and hashes like it; numpy.dtype(gt.float32) works through its attribute
- * `dtype`. Wherever a dtype is asked for, gt__py_dtype takes NumPy's, PyTorch's and Python's own types too.
+ * A dtype equals its name ('float32') and hashes like it. numpy.dtype(gt.float32) works through the attribute `dtype`.
+ * gt__py_dtype converts arguments; it accepts the dtypes of NumPy and PyTorch and Python's types, too.
  */
 #include "extension.h"
 

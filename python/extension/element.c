@@ -77,7 +77,7 @@ typedef struct Nest {
     gt_literal kind; /* the widest seen */
     gt_dtype dtype;  /* wanted, if `given` */
     bool given;
-    uint8_t *next; /* where the next element goes; NULL in the first pass, which only looks */
+    uint8_t *next; /* where the next element goes; NULL in the first pass, which finds shape and dtype */
 } Nest;
 
 static bool is_leaf(PyObject *object)
@@ -167,7 +167,7 @@ static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t 
     return 0;
 }
 
-/* What is no number, or none of 64 bits, in PyTorch's words; a float may be as large as it likes. */
+/* PyTorch's errors for an element that is no number, or an integer beyond 64 bits. Floats of any size are fine. */
 static int unusual_number(PyObject *object, const Nest *nest, gt_literal *kind, gt_imm *value)
 {
     bool large = PyErr_ExceptionMatches(PyExc_OverflowError) && PyLong_Check(object);
@@ -199,7 +199,7 @@ static int visit_leaf(PyObject *object, Nest *nest)
     return store_element(nest->dtype, kind, value, at);
 }
 
-/* Walk every element: look at its kind, or store it. */
+/* Walk all elements: find the widest kind, or store them. */
 static int visit(PyObject *object, int axis, Nest *nest)
 {
     if (is_text(object))
@@ -223,7 +223,7 @@ static int visit(PyObject *object, int axis, Nest *nest)
                      (long long)nest->shape[axis], axis, PySequence_Fast_GET_SIZE(sequence));
         status = -1;
     }
-    /* Converting an element may run code that changes the list: its size is read again each time. */
+    /* Converting an element may run code that changes the list, so its size is read each time. */
     for (Py_ssize_t k = 0; status == 0 && k < nest->shape[axis]; k++) {
         if (k >= PySequence_Fast_GET_SIZE(sequence)) {
             PyErr_SetString(PyExc_RuntimeError, "the sequence changed size");
@@ -274,7 +274,7 @@ static int from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
 
 int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor)
 {
-    gt__py_pin(client); /* the elements' code runs */
+    gt__py_pin(client); /* runs code of the elements */
     int status = from_sequence(object, client, given, dtype, tensor);
     gt__py_unpin(client);
     return status;

@@ -1,8 +1,8 @@
 /*
- * extension.h: what the files of the Python extension share.
+ * extension.h: shared by the files of the Python extension.
  *
- * gt._gt is a thin layer: it turns Python arguments into calls of include/gt.h and src/client/client.h and
- * wraps the tensors that come back. No arithmetic on elements happens here. Read next: tensor.c (the type),
+ * gt._gt is a thin layer: it converts Python arguments, calls include/gt.h and src/client/client.h, and wraps the
+ * resulting tensors. It does no arithmetic on elements. Read next: tensor.c (the type),
  * operators.c (the hot path), convert.c (arguments), connect.c (which client, waiting, the GIL).
  *
  * Conventions: functions that return int give -1 with a Python exception set; PyObject * functions give NULL.
@@ -22,7 +22,7 @@
 typedef struct TensorObject {
     PyObject_HEAD gt_tensor *tensor; /* replaced by in-place operations; NULL only before initialisation */
     PyObject *weakrefs;
-    struct gt_py_bond *bond; /* with objects of the same value (sharing.c); NULL for nearly all */
+    struct gt_py_bond *bond; /* to objects that share its value (sharing.c); nearly always NULL */
 } TensorObject;
 
 /* The types are process-wide: the extension refuses a second interpreter (module.c). */
@@ -73,51 +73,51 @@ static inline bool gt__py_is_tensor(PyObject *object)
 
 /* ---- autograd.c -------------------------------------------------------------------------------------------- */
 
-/* The object keeps its identity and gets another value (taken, also on failure): the end of an in-place operation.
- * -1: it is a leaf that wants a gradient, and operations are being recorded. */
+/* The last step of an in-place operation: give the object a new value (taken, also on failure). -1: it is a leaf that requires
+ * a gradient, and operations are being recorded. */
 int gt__py_rebind(PyObject *self, gt_tensor *tensor);
 /*
- * The beginning of one: how many references to `a` are *held by the caller, for gt__emit_assign and the like, if self is
- * rebound to their result at once. That is 2, self's and one that the caller has retained, as long as a is self's value; 0
- * where self is NULL or has got another value. From here on `slots` slots are emitted without a wait: no other code runs
- * before self has its new value, and none sees a consumed one.
+ * The first step of one that may consume the old value `a`: *held becomes the number of references that the caller passes to
+ * gt__emit_assign or gt__emit_scatter. It is 2, self's and one that the caller retained, or 0 if self is NULL or has another
+ * value by now. After this, `slots` slots are emitted without a wait, so no other code runs before gt__py_rebind and sees a
+ * consumed value.
  */
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held);
-/* gt__py_rebind without a look at the mode: `x.data = value` (borrowed). A leaf stays that leaf. */
+/* `x.data = value` (borrowed): gt__py_rebind in any mode. A leaf keeps its node. */
 int gt__py_set_value(PyObject *self, gt_tensor *value);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
-/* A new object of the same value, without a gradient; `shared`: changes of one in place are the other's too. */
+/* A new object of the same value, without a gradient. `shared`: in-place changes of one apply to the other, too. */
 PyObject *gt__py_detached(PyObject *self, bool shared);
 
 /* ---- sharing.c: objects that stand for one value ------------------------------------------------------------ */
 
 typedef struct gt_py_bond gt_py_bond;
 
-/* `other` is a new object of self's value: from now on each gets the other's in-place changes. */
+/* `other` is a new object of self's value: in-place changes of one apply to the other from now on. */
 int gt__py_share(TensorObject *self, TensorObject *other);
-/* A new object shows the gradient of a node, which gets its in-place changes. */
+/* A new object is the gradient of a node: its in-place changes apply to the node. */
 int gt__py_share_gradient(TensorObject *gradient, gt_node *node);
-/* An object with a bond got another value: after an in-place change, or because it was given other data and goes its way. */
+/* An object with a bond got another value: by an in-place change, which is passed on, or by new data, which ends the sharing. */
 int gt__py_pass_on(TensorObject *self, const gt_tensor *old);
 void gt__py_part(TensorObject *self, const gt_tensor *old);
-void gt__py_unshare(TensorObject *self); /* it has a bond, and no more */
+void gt__py_unshare(TensorObject *self); /* free the bond of an object that has one */
 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 
 /* x op y, as the operators do it. */
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
-/* self.name_(...): what self.name(...) gave (taken; NULL: its exception) becomes self's value, if it fits. Returns self. */
+/* self.name_(...): the result of self.name(...) (taken; NULL: exception) becomes self's value, if it fits. Returns self. */
 PyObject *gt__py_adopt(PyObject *self, PyObject *result);
 
 /* ---- connect.c: clients, waiting, errors ----------------------------------------------------------------- */
 
 /* Raise the exception of a failed call; returns NULL. */
 PyObject *gt__py_raise(gt_err err);
-/* This thread's client, else the process's default one, which is started now if need be. Borrowed. */
+/* This thread's client, or the process's default one, started if necessary. Borrowed. */
 gt_client *gt__py_client(void);
 /* Another thread waits on this client: let it finish. -1 also if it was closed meanwhile. */
 int gt__py_client_turn(gt_client *client);
-/* The same for a Tensor object, whatever tensor it has by then; NULL: exception. */
+/* The same for the client of a Tensor object; returns the tensor that the object has then. NULL: exception. */
 gt_tensor *gt__py_use_later(PyObject *self);
 int gt__py_connect_init(PyObject *module);
 
@@ -127,9 +127,9 @@ static inline int gt__py_enter(gt_client *client)
 }
 
 /*
- * The tensor of a Tensor object, once its client is free to be used; NULL: exception. Borrowed: any Python code
- * that runs may give the object another one, and any emission may let other threads run. So ask for it last, when
- * the arguments are converted, or retain it.
+ * The tensor of a Tensor object, when its client can be used; NULL: exception. Borrowed: any Python code may give
+ * the object another tensor, and any emission may let other threads run. So call this last, after the arguments
+ * were converted, or retain the tensor.
  */
 static inline gt_tensor *gt__py_use(PyObject *self)
 {
@@ -164,20 +164,20 @@ static inline PyObject *gt__py_result(gt_err err, gt_tensor *tensor)
 int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
                  const char *const *names, int count, int positional, PyObject **values);
 int gt__py_int64(PyObject *object, int64_t *value);
-int gt__py_flag(PyObject *object, bool *value); /* NULL leaves it */
+int gt__py_flag(PyObject *object, bool *value); /* NULL: *value is kept */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
 double gt__py_literal_double(gt_literal kind, gt_imm value);
 /*
  * Axes are read in two steps. The first runs Python code (__index__), which may give the tensor's object another
- * tensor, so the tensor, and with it the rank for the second step, is asked for in between.
+ * tensor. So call gt__py_use between the steps; the second needs the tensor's rank.
  */
-int gt__py_dim(PyObject *object, int64_t *given);              /* absent leaves it */
-int gt__py_dims(PyObject *object, int *count, int64_t *given); /* one or more; None or absent: none */
+int gt__py_dim(PyObject *object, int64_t *given);              /* NULL: *given is kept */
+int gt__py_dims(PyObject *object, int *count, int64_t *given); /* one or more; None or NULL: *count is 0 */
 /* An axis of a tensor of this rank, negative ones wrapped. Rank 0 counts as 1. */
 int gt__py_wrap_axis(int64_t given, int rank, int *axis);
-/* As bits; none is 0, which means all. */
+/* As a mask; no axes give 0, which means all. */
 int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes);
 /* An int or a sequence of ints, at most GT_MAX_RANK. */
 int gt__py_ints(PyObject *object, int *count, int64_t *values);
@@ -196,7 +196,7 @@ int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what
 
 /* ---- random.c: gt.Generator ------------------------------------------------------------------------------ */
 
-/* From here on the client draws the generator's numbers; and its own again, the generator having moved on. */
+/* Make the client draw from the generator; and from its own numbers again, saving the generator's position. */
 int gt__py_generator_enter(PyObject *generator, gt_client *client);
 int gt__py_generator_leave(PyObject *generator, gt_client *client, gt_random ours);
 
@@ -209,16 +209,16 @@ int gt__py_dtype_init(PyObject *module);
 
 /* ---- interop.c: other people's arrays -------------------------------------------------------------------- */
 
-/* The dtype of a buffer's elements; -1 with TypeError if GT has none. *swap: of the other endianness. */
+/* The dtype of a buffer's elements; -1: TypeError, GT has no such dtype. *swap: the other byte order. */
 int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap);
-/* 1: *tensor made from a buffer, __dlpack__ or __array__; 0: the object has none of them; -1: exception. */
+/* 1: *tensor was made from a buffer, __dlpack__ or __array__; 0: the object has none of these; -1: exception. */
 int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor);
 int gt__py_interop_init(PyObject *module);
 
 /* ---- element.c: single elements as Python numbers, nested lists ------------------------------------------ */
 
 PyObject *gt__py_element(gt_dtype dtype, const void *data);
-/* Nested lists of one fetched tensor. */
+/* Nested lists of the elements of a fetched tensor. */
 PyObject *gt__py_list(const gt_meta *meta, const void *data);
 /* A tensor from nested sequences and numbers; *dtype is the wanted one if `given`. */
 int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor);

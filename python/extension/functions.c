@@ -1,12 +1,12 @@
 /*
- * functions.c: gt.add, gt.pow and the others of PyTorch's functions that take a number for either operand.
+ * functions.c: gt.add, gt.pow and other functions whose first operand may be a number, as in PyTorch.
  *
- * Elsewhere gt.name is Tensor.name itself. These are it too, but for a number that comes first: gt.pow(2, t) is
- * 2 ** t. client/tensor.py puts them into the package.
+ * Other functions gt.name are Tensor.name itself. These take a number first, too: gt.pow(2, t) is 2 ** t.
+ * client/tensor.py adds them to the package.
  */
 #include "extension.h"
 
-/* self is a pair: the method, and Python's operator of the same meaning. */
+/* self is a pair: the method, and the equivalent Python operator. */
 static PyObject *either_order(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     if (nargs == 2 && !kwnames && !gt__py_is_tensor(args[0]) && PyNumber_Check(args[0]) &&

@@ -1,6 +1,6 @@
 /*
- * index_parse.c: what stands between the brackets: ints, slices, None, ..., tensors, arrays and lists, alone or
- * in a tuple. Bounds are checked here, except those of index tensors, whose elements only the worker knows.
+ * index_parse.c: reads subscripts: ints, slices, None, ..., tensors, arrays and lists, alone or in a tuple. Checks
+ * bounds, except those of index tensors, whose elements only the worker knows.
  */
 #include "indexing.h"
 
@@ -11,9 +11,9 @@ void gt__py_key_clear(Key *key)
     key->count = 0;
 }
 
-/* One element of the subscript, before it is known which axis it meets. */
+/* One element of the subscript, before its axis is known. */
 typedef struct Element {
-    PyObject *object;  /* borrowed: None, a slice, Ellipsis or an int; with a tensor, not used */
+    PyObject *object;  /* borrowed: None, a slice, Ellipsis or an int; unused if there is a tensor */
     gt_tensor *tensor; /* ours */
 } Element;
 
@@ -23,7 +23,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
     *element = (Element){.object = object};
     gt_tensor *given = NULL;
     int found = 0;
-    if (PyBool_Check(object)) { /* a mask of no axes: a new axis that has one element, or none */
+    if (PyBool_Check(object)) { /* a mask without axes: a new axis of one or no elements */
         gt_err err = gt__emit_full(client, GT_BOOL, 0, NULL, GT_LITERAL_INT, (gt_imm){.i = object == Py_True},
                                    &element->tensor);
         if (err != GT_OK)
@@ -108,7 +108,7 @@ static int slice_item(PyObject *object, int64_t size, Item *item)
     if (PySlice_Unpack(object, &start, &stop, &step) < 0)
         return -1;
     Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)size, &start, &stop, step);
-    if (count <= 1) /* a step that is never taken may be anything */
+    if (count <= 1) /* with at most one element the step does not matter */
         step = 1;
     *item = (Item){.kind = ITEM_SLICE, .axes = 1, .start = count ? start : 0, .step = step, .count = count};
     return 0;
@@ -157,7 +157,7 @@ static int add_whole_axes(Key *key, const gt_meta *meta, int axis, int count)
     return 0;
 }
 
-/* The elements in order; an ellipsis stands for the axes nothing else names. */
+/* The elements in order; an ellipsis covers all remaining axes. */
 static int key_build(Element *elements, int count, const gt_meta *meta, Key *key)
 {
     int named = 0, axis = 0;
@@ -206,7 +206,7 @@ int gt__py_key_parse(PyObject *object, gt_tensor *a, Key *key)
     if (status == 0)
         status = key_build(elements, made, &meta, key);
     for (int k = 0; k < made; k++)
-        gt_tensor_release(elements[k].tensor); /* those the key took are NULL */
+        gt_tensor_release(elements[k].tensor); /* tensors that the key took are NULL */
     if (status < 0)
         gt__py_key_clear(key);
     return status;

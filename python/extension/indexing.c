@@ -1,11 +1,11 @@
 /*
  * indexing.c: t[key] and t[key] = value.
  *
- * A key is read into a list of items: an int, a slice, None, an index tensor, or a mask, each covering some
- * axes. Basic keys are one slice and one reshape. An index tensor becomes a take along its axis; several are
- * combined into one index over their merged axes, in front if they are not neighbours, as in PyTorch. A mask is
- * the index of its true positions, which needs their number: the one place here that waits. Assignment through
- * index tensors computes the position of every element it writes and scatters. index_parse.c reads keys.
+ * A key is a list of items: an int, a slice, None, an index tensor, or a mask, each covering some axes. Basic keys
+ * become one slice and one reshape. An index tensor becomes a take along its axis. Several are combined into one
+ * index over their merged axes, which come first if they were not adjacent, as in PyTorch. A mask is converted to
+ * the positions of its true elements; their number must be fetched, which is the only wait here. Assignment through
+ * index tensors computes the position of every element and scatters. index_parse.c reads keys.
  */
 #include "indexing.h"
 
@@ -13,11 +13,11 @@
 
 /* ---- temporaries ----------------------------------------------------------------------------------------- */
 
-/* Tensors made on the way, released together at the end. */
+/* Intermediate tensors, released together at the end. */
 typedef struct Scratch {
     gt_tensor *tensors[128];
     int count;
-    bool inner; /* before: what is made here is none of the tensors that a signal must place */
+    bool inner; /* the previous setting: tensors made here are not placed by a signal */
 } Scratch;
 
 static gt_tensor *keep(Scratch *scratch, gt_tensor *tensor)
@@ -56,7 +56,7 @@ static gt_err mask_positions(gt_tensor *mask, Scratch *scratch, gt_tensor **out)
     return GT_OK;
 }
 
-/* The item's index, non-negative: into its one axis, which is `axis` of `a`, or into the merged axes of a mask. */
+/* The item's index, non-negative: into axis `axis` of `a`, or into the merged axes of a mask. */
 static gt_err item_positions(const Item *item, const gt_tensor *a, int axis, Scratch *scratch, gt_tensor **out)
 {
     if (item->kind == ITEM_MASK)
@@ -83,7 +83,7 @@ static gt_err sum_of(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **o
     return GT_OK;
 }
 
-/* Index tensors that stand for different axes broadcast together. */
+/* Index tensors of different axes broadcast. */
 static gt_err combine(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **out)
 {
     gt_err err = sum_of(a, b, scratch, out);
@@ -98,7 +98,7 @@ static gt_err combine(gt_tensor *a, gt_tensor *b, Scratch *scratch, gt_tensor **
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
 
-/* The ints, slices and Nones of the key. Index tensors keep their axes whole, masks merge theirs. */
+/* Apply the ints, slices and Nones of the key. Axes of index tensors stay whole, those of a mask are merged. */
 static gt_err basic_view(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor **out, int *advanced_axes)
 {
     int64_t start[GT_MAX_RANK], step[GT_MAX_RANK], count[GT_MAX_RANK], shape[2 * MAX_ITEMS];
@@ -139,7 +139,7 @@ static gt_err basic_view(gt_tensor *a, const Key *key, Scratch *scratch, gt_tens
     return GT_OK;
 }
 
-/* Bring the axes of several index tensors together and make them one axis, *axis, of `size`. */
+/* Merge the axes of several index tensors into one, *axis. */
 static gt_err merge_axes(gt_tensor *view, const int *axes, int count, Scratch *scratch, gt_tensor **out, int *axis)
 {
     bool neighbours = axes[count - 1] - axes[0] == count - 1;
@@ -204,7 +204,7 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
     if (!a)
         return NULL;
     Scratch scratch;
-    scratch_begin(&scratch, a); /* reading a key runs Python code, a mask waits: self may be rebound */
+    scratch_begin(&scratch, a); /* reading a key runs Python code, and a mask waits: both may rebind self */
     int status = gt__py_key_parse(object, a, &key);
     gt_err err = status < 0 ? GT_OK : read_key(a, &key, &scratch, &out);
     scratch_clear(&scratch);
@@ -229,7 +229,7 @@ static PyObject *tensor_item(PyObject *self, Py_ssize_t position)
     }
     start[0] = position;
     gt_tensor *row;
-    gt_tensor_retain(a); /* emitting may let others run, and rebind self */
+    gt_tensor_retain(a); /* emitting may let other threads run, which may rebind self */
     gt_err err = gt_slice(a, start, step, count, &row);
     if (err == GT_OK) {
         err = gt_reshape(row, a->meta.rank - 1, a->meta.shape + 1, &out);
@@ -278,8 +278,8 @@ static gt_err mismatch(const gt_meta *value, int rank, const int64_t *shape)
 }
 
 /*
- * Basic keys: one assign. The value's axes, aligned with those of t[key], are laid out as the axes of a: those
- * that an int took away come back with size 1, those that None added go.
+ * Basic keys: one assign. The value's axes are aligned with those of t[key] and mapped to the axes of a: axes that an
+ * int removed come back with size 1, and axes that None added are dropped.
  */
 static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scratch *scratch, PyObject *self,
                            gt_tensor **out)
@@ -317,7 +317,7 @@ static gt_err assign_basic(gt_tensor *a, const Key *key, const Value *value, Scr
     return gt__emit_assign(a, start, step, count, source, value->kind, value->number, held, out);
 }
 
-/* a[mask] = one value, for a mask over some of the axes and nothing else in the key: no need to count. */
+/* a[mask] = one value, where the key has nothing but the mask: one `where`, and no need to count. */
 static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *value, Scratch *scratch,
                             gt_tensor **out)
 {
@@ -342,11 +342,11 @@ static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *v
     *out = gt_tensor_retain(mixed);
     if (mixed->meta.dtype == a->meta.dtype)
         return GT_OK;
-    gt_tensor_release(*out); /* a float into integers */
+    gt_tensor_release(*out); /* a float was assigned to integers */
     return gt_cast(mixed, (gt_dtype)a->meta.dtype, out);
 }
 
-/* The positions in the flat tensor of everything t[key] names, in the shape of t[key]. */
+/* The flat positions of all elements of t[key], in the shape of t[key]. */
 static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor **out)
 {
     int64_t strides[GT_MAX_RANK + 1] = {0}, offset = 0;
@@ -354,7 +354,7 @@ static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_t
     for (int k = a->meta.rank - 1; k >= 0; k--)
         strides[k] = strides[k + 1] * a->meta.shape[k];
 
-    /* The part of the index tensors, all in one. */
+    /* The contribution of the index tensors, combined. */
     gt_tensor *block = NULL, *part;
     int axis = 0, first = -1, last = -1, plain = 0;
     for (int k = 0, position = 0; k < key->count; axis += key->items[k++].axes) {
@@ -419,7 +419,7 @@ static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_t
     return GT_OK;
 }
 
-/* The value, one element for each position, flat. */
+/* The value as a flat tensor, one element for each position. */
 static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *positions, Scratch *scratch,
                           gt_tensor **out)
 {
@@ -449,8 +449,8 @@ static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *posit
 }
 
 /*
- * Scatter over the flat tensor. In place, each step consumes what the one before it made, so that the memory has one owner
- * when the scatter comes.
+ * Scatter into the flat tensor. In place, each step consumes the result of the one before, so that the memory has one owner
+ * at the scatter.
  */
 static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value, bool accumulate, Scratch *scratch,
                                PyObject *self, gt_tensor **out)
@@ -474,7 +474,7 @@ static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value,
     return gt__emit_reshape(flat, a->meta.rank, a->meta.shape, 1, out);
 }
 
-/* The position of the mask if a key is nothing but a mask and whole axes, else -1. */
+/* The position of the mask in a key of one mask and whole axes; otherwise -1. */
 static int only_mask(const gt_tensor *a, const Key *key)
 {
     int found = -1, axis = 0;
@@ -488,7 +488,7 @@ static int only_mask(const gt_tensor *a, const Key *key)
     return found;
 }
 
-/* What a is after a[key] = value, or += where accumulate. With self, whose value a is and which will get *out: in place. */
+/* *out: a after a[key] = value, or += if accumulate. In place, if self is given: the object of value a, which will get *out. */
 static gt_err assign_key(gt_tensor *a, const Key *key, const Value *value, bool accumulate, Scratch *scratch,
                          PyObject *self, gt_tensor **out)
 {
@@ -502,7 +502,7 @@ static gt_err assign_key(gt_tensor *a, const Key *key, const Value *value, bool 
     return assign_scattered(a, key, value, accumulate, scratch, self, out);
 }
 
-/* self[key] = value, or += where accumulate: a new tensor, or in place, where self gets it at once. */
+/* self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. */
 static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
                gt_tensor **out)
 {
@@ -522,7 +522,7 @@ static int put(PyObject *self, PyObject *key_object, PyObject *value_object, boo
             gt__py_raise(err);
         status = err != GT_OK ? -1 : in_place ? gt__py_rebind(self, *out) : 0;
     }
-    scratch_clear(&scratch); /* only now: releasing may run Python code, which may look at self */
+    scratch_clear(&scratch); /* last: releasing may run Python code, which may use self */
     gt_tensor_release(value.tensor);
     gt__py_key_clear(&key);
     return status;
@@ -554,7 +554,7 @@ static PyObject *index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
     return in_place ? Py_NewRef(self) : gt__py_wrap(out);
 }
 
-/* self._index_put(key, value, accumulate): what self would be after self[key] = value, or += where indices repeat. */
+/* self._index_put(key, value, accumulate): a copy with [key] = value, or +=, where repeated indices add up. */
 static PyObject *method_index_put(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     return index_put(self, args, nargs, kwnames, false);

@@ -1,4 +1,4 @@
-/* indexing.h: a parsed subscript, between index_parse.c, which reads it, and indexing.c, which follows it. */
+/* indexing.h: a parsed subscript. index_parse.c makes it, indexing.c applies it. */
 #ifndef GT_PYTHON_INDEXING_H
 #define GT_PYTHON_INDEXING_H
 
@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* Items of a key: at most one for each axis, and as many Nones. */
+/* The most items of a key: one for each axis, and as many Nones. */
 enum { MAX_ITEMS = 2 * GT_MAX_RANK };
 
 typedef enum ItemKind { ITEM_INT, ITEM_SLICE, ITEM_NEW, ITEM_INDEX, ITEM_MASK } ItemKind;
 
 typedef struct Item {
     ItemKind kind;
-    int axes;                   /* of the tensor, that it covers: 0 for NEW, the mask's rank for MASK, else 1 */
+    int axes; /* axes of the tensor that it covers: 0 for NEW, the mask's rank for MASK, otherwise 1 */
     int64_t start, step, count; /* INT (count 1) and SLICE */
     gt_tensor *tensor;          /* INDEX: int64; MASK: bool; ours */
 } Item;

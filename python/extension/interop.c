@@ -1,9 +1,9 @@
 /*
- * interop.c: arrays of others, in and out: the buffer protocol, NumPy, DLPack, pickle.
+ * interop.c: conversion from and to other libraries' arrays: the buffer protocol, NumPy, DLPack, pickle.
  *
- * In: one copy, from the caller's memory into a segment the worker shares. Out: the worker writes into memory
- * the client lends (a lease), and a Lease object carries it as a NumPy array's base or a DLPack manager. NumPy
- * is imported only when an array is asked for.
+ * In: one copy, from the caller's memory into a segment that the worker shares. Out: the worker writes into memory
+ * that the client lends; a Lease object holds it, as the base of a NumPy array or a DLPack manager. NumPy is
+ * imported only when an array is wanted.
  */
 #include "extension.h"
 
@@ -53,7 +53,7 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap)
     return 0;
 }
 
-/* An array with strides in bytes, of somebody else's. */
+/* An array of another library, with strides in bytes. */
 typedef struct Strided {
     const uint8_t *data;
     gt_dtype dtype;
@@ -82,7 +82,8 @@ static uint8_t *pack_axis(const Strided *array, int axis, const uint8_t *from, u
         return to + size;
     }
     int64_t count = array->shape[axis], stride = array->strides[axis];
-    if (axis == array->rank - 1 && !array->swap) { /* the sizes as constants, so that the copies become moves */
+    if (axis == array->rank - 1 &&
+        !array->swap) { /* constant sizes, so that each memcpy becomes one load and store */
         for (int64_t k = 0; k < count; k++, from += stride, to += size) {
             if (size == 4)
                 memcpy(to, from, 4);
@@ -222,7 +223,7 @@ static int from_dlpack(PyObject *object, gt_client *client, gt_tensor **tensor)
     if (managed) {
         status = from_dltensor(&managed->tensor, client, tensor);
         PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback); /* the deleter is the producer's code */
+        PyErr_Fetch(&type, &value, &traceback); /* may run code of the producer */
         PyCapsule_SetName(capsule, "used_dltensor");
         if (managed->deleter)
             managed->deleter(managed);
@@ -260,7 +261,7 @@ int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor)
     if (PyUnicode_Check(object) || PyList_Check(object) || PyTuple_Check(object) || PyLong_Check(object) ||
         PyFloat_CheckExact(object))
         return 0;
-    gt__py_pin(client); /* the object's code runs */
+    gt__py_pin(client); /* runs code of the object */
     int status = from_protocol(object, client, tensor);
     gt__py_unpin(client);
     return status;
@@ -344,7 +345,7 @@ static int lease_getbuffer(PyObject *object, Py_buffer *view, int flags)
     return 0;
 }
 
-/* numpy.ndarray(shape, dtype, lease): the array owns the lease and nothing is copied. */
+/* numpy.ndarray(shape, dtype, lease): the array owns the lease; no copy. */
 static PyObject *array_from_lease(LeaseObject *lease)
 {
     static PyObject *ndarray, *dtypes[GT_DTYPE_COUNT];
@@ -431,7 +432,7 @@ static void export_delete(DLManagedTensor *managed)
 
 static void capsule_delete(PyObject *capsule)
 {
-    if (PyCapsule_IsValid(capsule, "dltensor")) { /* nobody took it */
+    if (PyCapsule_IsValid(capsule, "dltensor")) { /* not consumed */
         DLManagedTensor *managed = PyCapsule_GetPointer(capsule, "dltensor");
         managed->deleter(managed);
     }
@@ -486,7 +487,7 @@ static PyObject *method_reduce(PyObject *self, PyObject *unused)
     PyObject *data = tensor ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)gt__meta_bytes(&tensor->meta)) : NULL;
     if (!data)
         return NULL;
-    gt_meta meta = tensor->meta; /* while we wait, self may become another tensor */
+    gt_meta meta = tensor->meta; /* self may be rebound during the wait */
     bool requires_grad = tensor->node != NULL;
     gt_err err = gt_fetch(tensor, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data));
     if (err != GT_OK) {
@@ -497,7 +498,7 @@ static PyObject *method_reduce(PyObject *self, PyObject *unused)
                          gt__py_sizes(meta.rank, meta.shape), PyBool_FromLong(requires_grad));
 }
 
-/* A tensor of these bytes: unpickling, and how files are read (serialization.py passes pieces of a map). */
+/* A tensor of these bytes, for unpickling and for reading files (serialization.py passes parts of a memory map). */
 static PyObject *rebuild(const Py_buffer *data, gt_dtype dtype, int rank, const int64_t *shape, bool requires_grad)
 {
     gt_meta meta;
@@ -534,7 +535,7 @@ static PyObject *py_rebuild(PyObject *module, PyObject *args)
     return self;
 }
 
-/* The elements as a buffer in memory that the client lends, in any dtype: what is written to a file. Waits. */
+/* The elements as a buffer in memory that the client lends, for writing files; any dtype. Waits. */
 static PyObject *method_elements(PyObject *self, PyObject *unused)
 {
     (void)unused;

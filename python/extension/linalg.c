@@ -1,6 +1,6 @@
 /*
- * linalg.c: linear algebra for gt/linalg.py, which gives it PyTorch's names and signatures: plain positional arguments
- * here. Functions with several results return tuples.
+ * linalg.c: linear algebra with positional arguments; gt/linalg.py adds PyTorch's names and signatures. Functions with
+ * several results return tuples.
  */
 #include "extension.h"
 
@@ -109,7 +109,7 @@ DECOMPOSITION(eigvalsh, 1, &out[0])
 
 /* ---- of two tensors ----------------------------------------------------------------------------------------- */
 
-/* (a, b, upper, unitriangular): the last two mean something to solve_triangular only. */
+/* (a, b, upper, unitriangular): the last two are for solve_triangular only. */
 static PyObject *solve(PyObject *args, bool triangular)
 {
     PyObject *first, *second;

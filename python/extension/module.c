@@ -1,11 +1,11 @@
 /*
- * module.c: gt._gt, put together. Read extension.h first.
+ * module.c: the module gt._gt. Read extension.h first.
  *
- * The names here are the raw material of the package: python/gt/__init__.py decides what users see.
+ * python/gt/__init__.py decides which of its names users see.
  */
 #include "extension.h"
 
-/* The op table itself, for the package and the tests, which walk it. */
+/* The op table, for the package and the tests. */
 static PyObject *py_op_table(PyObject *module, PyObject *unused)
 {
     (void)module;

@@ -1,7 +1,7 @@
 /*
- * movement.c: products and everything that moves elements: matmul, cast, cat, stack, where, gather, scatter,
- * sorting orders, triangles. Each is one or two calls into the client; PyTorch's richer forms (sort, topk,
- * split, roll, ...) are put together from these in python/gt/client/tensor.py.
+ * movement.c: products and data movement: matmul, cast, cat, stack, where, gather, scatter, sorting orders,
+ * triangles. Each is one or two calls of the client. PyTorch's composed functions (sort, topk, split, roll, ...)
+ * are written in Python, in python/gt/client.
  */
 #include "extension.h"
 
@@ -16,7 +16,7 @@ static PyObject *method_matmul(PyObject *self, PyObject *other)
     return PyNumber_MatrixMultiply(self, other);
 }
 
-/* mm, bmm, mv, dot: matmul that insists on ranks. */
+/* mm, bmm, mv, dot: matmul of tensors of fixed ranks. */
 static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObject *self, PyObject *other)
 {
     if (!gt__py_is_tensor(other))
@@ -70,7 +70,7 @@ static bool is_device(PyObject *object)
     return text && (!strcmp(text, "cpu") || !strcmp(text, "gt") || !strncmp(text, "cuda", 4));
 }
 
-/* to(dtype), to(other), to(device): devices are the dispatcher's business and change nothing. */
+/* to(dtype), to(other), to(device): a device changes nothing, since the dispatcher places tensors. */
 static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"other|device", "dtype", "non_blocking", "copy", "memory_format"};
@@ -124,7 +124,7 @@ CAST_METHOD(long, GT_INT64)
 CAST_METHOD(bool, GT_BOOL)
 #undef CAST_METHOD
 
-/* Tensors are values: another name for the same one is a copy, unless autograd must tell the two apart. */
+/* Tensors are values, so an alias serves as a copy, unless autograd must distinguish the two. */
 static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)args;
@@ -149,7 +149,7 @@ static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 
 /* ---- where ----------------------------------------------------------------------------------------------- */
 
-/* where(condition, a, b), all three tensors or numbers. Here `client` comes from whichever is a tensor. */
+/* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
 static PyObject *where(PyObject *const *objects)
 {
     gt_client *client = NULL;
@@ -226,13 +226,13 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
 
 /* ---- joining --------------------------------------------------------------------------------------------- */
 
-/* PyTorch lets tensors of shape (0,) be joined with anything: they count for nothing where others have another rank. */
+/* As in PyTorch, tensors of shape (0,) can be joined with any others: they are ignored where the others have another rank. */
 static bool counts_for_nothing(const gt_tensor *tensor)
 {
     return tensor->meta.rank == 1 && tensor->meta.numel == 0;
 }
 
-/* The tensors of a sequence, each a reference of the caller's; for stack, each with a new axis. */
+/* The tensors of a sequence, retained; for stack, each with a new axis. */
 static int join_operands(const char *name, bool stacks, PyObject *sequence, int64_t dim, gt_tensor **tensors,
                          int *axis)
 {
@@ -292,7 +292,7 @@ static int drop_empties(gt_tensor **tensors, int count)
     return kept;
 }
 
-/* What stack was given, in its own words: its operands have the new axis by now. */
+/* The error of stack, with the shapes that it was given: its operands already have the new axis. */
 static gt_err check_equal_sizes(gt_tensor *const *tensors, int count, int axis)
 {
     for (int k = 1; k < count; k++) {
@@ -446,12 +446,12 @@ static PyObject *method_topk_indices(PyObject *self, gt_py_args args, Py_ssize_t
 
 /* ---- gather and scatter ---------------------------------------------------------------------------------- */
 
-typedef struct Addressing { /* holds both tensors: converting others runs Python code */
+typedef struct Addressing { /* both tensors are retained: converting other arguments runs Python code */
     gt_tensor *a;
     gt_tensor *index;
     int axis;
-    bool scalar;     /* a had no dimensions, and has one for the time being */
-    unsigned looked; /* dimensions that index had */
+    bool scalar;     /* a is 0-d and was reshaped to (1,) */
+    unsigned looked; /* dimensions that index had before */
 } Addressing;
 
 static void address_clear(Addressing *at)
@@ -460,7 +460,7 @@ static void address_clear(Addressing *at)
     gt_tensor_release(at->index);
 }
 
-/* A tensor without dimensions as a list of one. */
+/* Reshape a 0-d tensor to (1,). */
 static gt_err as_list(gt_tensor **tensor)
 {
     gt_tensor *list;
@@ -472,7 +472,7 @@ static gt_err as_list(gt_tensor **tensor)
     return GT_OK;
 }
 
-/* Back to as many dimensions as it should have: 0, if it is a list of one that should have none. */
+/* Reshape the result back to 0 dimensions, if `scalar`. */
 static gt_err as_scalar(gt_err err, bool scalar, gt_tensor **out)
 {
     gt_tensor *single;
@@ -484,7 +484,7 @@ static gt_err as_scalar(gt_err err, bool scalar, gt_tensor **out)
     return err;
 }
 
-/* What an index holds is checked by the worker. */
+/* The worker checks the elements of an index. */
 static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *at)
 {
     gt_tensor *given, *wide = NULL;
@@ -520,7 +520,7 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
     return -1;
 }
 
-/* gt_take, with one index as good as a list of one. */
+/* gt_take; a 0-d index counts as a list of one. */
 static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     gt_tensor *list = NULL;
@@ -562,7 +562,7 @@ static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t na
     return gather("index_select", take_rows, self, args, nargs, kwnames);
 }
 
-/* take by int64 indices that need no look first: words of a vocabulary. */
+/* take by int64 indices that need no conversion, for embeddings. */
 static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim", "index"};
@@ -691,7 +691,7 @@ METHOD(scatter_reduce, scatter_reduce, false)
 METHOD(scatter_reduce_inplace, scatter_reduce, true)
 #undef METHOD
 
-/* The row alone: sorted._search(values, right); searchsorted in client/picking.py fits dtypes and options. */
+/* The searchsorted row: sorted._search(values, right). searchsorted in client/picking.py handles dtypes and options. */
 static PyObject *method_search(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"values", "right"};

@@ -1,7 +1,7 @@
 /*
- * numbers.c: methods of the elementwise rows that take numbers besides their tensors (_PQ), and of those with three
- * operands. clamp, whose bounds may be tensors, and lerp have methods of their own; the others follow from the table
- * of names and defaults below. Read operators.c first.
+ * numbers.c: methods of the elementwise rows that take numbers besides tensors (_PQ), and of those with three operands.
+ * clamp, whose bounds may be tensors, and lerp are written out; the others are generated from the table of names and
+ * defaults below. Read operators.c first.
  */
 #include "extension.h"
 
@@ -9,10 +9,10 @@
 
 /* ---- clamp ------------------------------------------------------------------------------------------------ */
 
-/* A bound of clamp: a number, or a tensor, for which it is minimum or maximum. */
+/* A bound of clamp: a number, or a tensor, which is applied by minimum or maximum. */
 typedef struct Bound {
     bool is_tensor;
-    gt_literal kind; /* NONE: open */
+    gt_literal kind; /* NONE: no bound */
     double value;
 } Bound;
 
@@ -72,7 +72,7 @@ static PyObject *clamp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObje
 
 /* ---- the others ------------------------------------------------------------------------------------------- */
 
-/* What a row's p and q are called, and their defaults. */
+/* The names of a row's p and q, and their defaults. */
 static const struct {
     const char *names[2];
     double defaults[2];

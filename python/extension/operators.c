@@ -3,14 +3,14 @@
  *
  * `a + b` on two tensors is the hot path of a program that emits small instructions: two type checks, one call
  * into the client, one recycled object. Everything else (NumPy operands, subclasses, reflected operands) is in
- * binary_slow. A new UNARY or BINARY row of ops.def is a method here without another line: name() and the
- * in-place name_(). Rows that take numbers besides are in numbers.c.
+ * binary_slow. Each UNARY or BINARY row of ops.def is a method here: name() and the in-place name_(). Rows that
+ * also take numbers are in numbers.c.
  */
 #include "extension.h"
 
 /* ---- binary operators ------------------------------------------------------------------------------------ */
 
-/* `x op y` where one is a Tensor and the other anything. */
+/* `x op y` of a tensor and another tensor or a literal. */
 static gt_err emit_operands(gt_opcode op, gt_tensor *a, gt_tensor *other, gt_literal kind, gt_imm value,
                             bool reflected, gt_tensor **out)
 {
@@ -19,7 +19,7 @@ static gt_err emit_operands(gt_opcode op, gt_tensor *a, gt_tensor *other, gt_lit
     return reflected ? gt__emit_binary(op, other, a, out) : gt__emit_binary(op, a, other, out);
 }
 
-/* NotImplemented where the other operand is not ours to convert, so that Python tries its operator. */
+/* NotImplemented if the other operand cannot be converted, so that Python tries the other's operator. */
 static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
 {
     bool reflected = !gt__py_is_tensor(x);
@@ -87,7 +87,7 @@ static PyObject *unary(gt_opcode op, PyObject *self)
     return gt__py_result(err, out);
 }
 
-/* x ** 2 is so common that it deserves its own, cheaper op. */
+/* x ** 2 is common and has a cheaper op. */
 static bool is_square(const gt_tensor *a, PyObject *exponent)
 {
     if (a->meta.dtype == GT_BOOL)
@@ -104,7 +104,7 @@ static PyObject *number_power(PyObject *x, PyObject *y, PyObject *modulus)
     if (gt__py_is_tensor(x) && is_square(((TensorObject *)x)->tensor, y)) {
         return unary(GT_OP_square, x);
     }
-    PyErr_Clear(); /* an exponent beyond long */
+    PyErr_Clear(); /* the exponent does not fit a long */
     return binary(GT_OP_pow, x, y);
 }
 
@@ -303,7 +303,7 @@ static PyObject *method_become(PyObject *self, PyObject *value)
     return gt__py_adopt(self, Py_NewRef(value));
 }
 
-/* self._replace(value): the same where the shape changes too (squeeze_): objects that shared its value keep it. */
+/* self._replace(value): the same for a value of another shape (squeeze_). Objects that shared the old value keep it. */
 static PyObject *method_replace(PyObject *self, PyObject *value)
 {
     if (!gt__py_is_tensor(value))
@@ -349,7 +349,7 @@ PyMethodDef gt__py_operator_methods[] = {
      .ml_meth = method_replace,
      .ml_flags = METH_O,
      .ml_doc = "_replace(value): of any shape."},
-/* other names of the same things */
+/* aliases */
 #define TOO(alias, name)                                                                                          \
     FAST(#alias, method_##name, #alias ": " #name),                                                               \
         FAST(#alias "_", method_##name##_inplace, #alias "_: " #name "_"),

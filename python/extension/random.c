@@ -1,6 +1,6 @@
 /*
- * random.c: random functions of other tensors, and where the random numbers stand. rand, randn and randint are in
- * create.c; client/random.py has what is put together from these.
+ * random.c: random functions of other tensors, and the state of the random numbers. rand, randn and randint are in
+ * create.c; functions composed of these are in client/random.py.
  */
 #include "extension.h"
 

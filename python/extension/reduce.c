@@ -10,9 +10,9 @@ typedef struct Reduction {
     uint32_t axes; /* 0: all */
     bool keepdim;
     double correction;
-    gt_dtype dtype; /* the one asked for with dtype=, else the input's */
+    gt_dtype dtype; /* the dtype= argument, or the input's */
     bool has_dtype;
-    gt_tensor *input; /* a reference of ours: the tensor, cast if dtype= asked for it */
+    gt_tensor *input; /* retained: the tensor, or its cast to dtype= */
 } Reduction;
 
 enum { DIM, KEEPDIM, DTYPE, CORRECTION, UNBIASED, PARAMETERS };
@@ -51,7 +51,7 @@ static int reduction_parse(const char *name, PyObject *self, bool is_var, gt_py_
     PyObject *values[PARAMETERS];
     *reduction = (Reduction){.keepdim = false};
     if (gt__py_parse(name, args, nargs, kwnames, names, is_var ? PARAMETERS : DTYPE, is_var ? 3 : 2, values) < 0) {
-        if (is_var || !kwnames) /* only var has the last two, every reduction may be given a dtype */
+        if (is_var || !kwnames) /* the last two are for var only */
             return -1;
         PyErr_Clear();
         if (gt__py_parse(name, args, nargs, kwnames, names, CORRECTION, 2, values) < 0)
@@ -125,7 +125,7 @@ static PyObject *reduce(gt_opcode op, const char *name, PyObject *self, gt_py_ar
     }
 #include "core/ops.def"
 
-/* The root of a variance. Where that is 0 the root has no slope, and what is equal gets no gradient: as in PyTorch. */
+/* The square root of a variance. Where that is 0 the gradient is 0, as in PyTorch. */
 static gt_err root_of_variance(gt_tensor *variance, gt_tensor **out)
 {
     if (!variance->node)
@@ -235,7 +235,7 @@ static gt_tensor *optional_tensor(PyObject *object, int *err)
     return NULL;
 }
 
-/* What nn.functional's layer_norm and group_norm stand on. */
+/* For layer_norm and group_norm of nn.functional. */
 static PyObject *method_layer_norm(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dims", "weight", "bias", "eps"};
@@ -271,7 +271,7 @@ ALONG(softmax)
 ALONG(log_softmax)
 #undef ALONG
 
-/* The norm of a number p; other spellings are in client/statistics.py. */
+/* The norm of order p; client/statistics.py has the other forms. */
 static PyObject *method_vector_norm(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"p", "dim", "keepdim"};

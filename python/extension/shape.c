@@ -4,7 +4,7 @@
  */
 #include "extension.h"
 
-/* Where two spellings exist, keywords are rare: these take sizes and dimensions by position, or one keyword. */
+/* Sizes and dimensions by position, or by one keyword. */
 static int sizes(const char *name, const char *keyword, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
                  int *count, int64_t *values)
 {
@@ -30,7 +30,7 @@ static PyObject *method_reshape(PyObject *self, gt_py_args args, Py_ssize_t narg
     return gt__py_result(err, out);
 }
 
-/* view(dtype) reinterprets bits in PyTorch, which tensors without memory of their own cannot. */
+/* PyTorch's view(dtype), which reinterprets bits, is not supported: tensors are values without memory. */
 static PyObject *method_view(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     if (nargs == 1 && Py_TYPE(args[0]) == gt__py_dtype_type)

@@ -1,17 +1,17 @@
 /*
- * sharing.c: Tensor objects that stand for one value: x, x.data and x.detach(); x.grad and what x's node keeps.
+ * sharing.c: Tensor objects that share a value: x, x.data and x.detach(); x.grad and the gradient of x's node.
  *
- * A tensor is a value, and an in-place operation gives its object another one. Where PyTorch's objects share memory, so
- * that `p.data.clamp_(0)` changes p and `p.grad.zero_()` its gradient, objects here form a ring, and the one that was
- * changed passes its new value on. Nobody owns a ring: an object that dies, or is given other data, leaves it.
+ * A tensor is a value, and an in-place operation gives its object a new one. In PyTorch such objects share memory, so that
+ * `p.data.clamp_(0)` changes p and `p.grad.zero_()` its gradient. Here they form a ring, and a changed object passes its new
+ * value on to the others. A ring has no owner: an object that is freed, or gets other data, leaves it.
  */
 #include "client/autograd.h"
 
 #include "extension.h"
 
 struct gt_py_bond {
-    TensorObject *before, *after; /* the ring; itself where it is alone */
-    gt_node *gradient_of;         /* the node whose gradient this is; NULL: none */
+    TensorObject *before, *after; /* neighbours in the ring; the object itself if it is alone */
+    gt_node *gradient_of;         /* the node whose gradient the object is; NULL: none */
 };
 
 static gt_py_bond *bond_of(TensorObject *self)
@@ -65,7 +65,7 @@ void gt__py_unshare(TensorObject *self)
     PyMem_Free(bond);
 }
 
-/* If the node still has the gradient that this object showed, it gets the new one. */
+/* If the node still has the old value as its gradient, it gets the new one. */
 static void pass_to_node(TensorObject *self, const gt_tensor *old)
 {
     gt_node *node = self->bond->gradient_of;
@@ -81,8 +81,7 @@ int gt__py_pass_on(TensorObject *self, const gt_tensor *old)
     pass_to_node(self, old);
     for (TensorObject *other = self->bond->after; other != self; other = other->bond->after) {
         gt_tensor *before = other->tensor, *alias;
-        gt_err err =
-            gt__tensor_alias(self->tensor, before->node, &alias); /* each keeps its own place in the graph */
+        gt_err err = gt__tensor_alias(self->tensor, before->node, &alias); /* each keeps its own node */
         if (err != GT_OK) {
             gt__py_raise(err);
             return -1;

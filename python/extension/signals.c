@@ -1,6 +1,6 @@
 /*
- * signals.c: signal scopes, the process's config, and where a tensor lives. python/gt/signal.py and config.py are
- * what users see; src/client/signals.h is what is behind.
+ * signals.c: signal scopes, the process's config, and the placement of tensors. The public interface is in
+ * python/gt/signal.py and config.py, the implementation behind src/client/signals.h.
  */
 #include "extension.h"
 
@@ -21,7 +21,7 @@ static PyObject *py_enter(PyObject *module, PyObject *args)
     gt_err err = gt__signal_config_init();
     if (err != GT_OK)
         return gt__py_raise(err);
-    /* A server is only needed to see whether the workers are there that a config names. */
+    /* A server is needed only to check that it has the workers that the config names. */
     bool named = gt__signal_config_get(name, &unused) || (backward && gt__signal_config_get(backward, &unused));
     gt_client *client = named ? gt__py_client() : NULL;
     if (named && !client)

@@ -1,9 +1,9 @@
 /*
- * site.c: which line of the user's code issues an instruction: a number in its record, and file:line when asked for.
+ * site.c: the line of user code that issues an instruction: a number in the record, and file:line on request.
  *
- * The client asks for every op it emits (gt__site_hooks), so this is on the hot path: the frame that runs now and the
- * instruction it is at are one pointer, which a small table turns into the number. Only a new place takes longer. Frames of
- * this package's own Python files are passed over: who calls model(x) hears of that line, or of the forward() he wrote.
+ * The client asks for each op that it emits (gt__site_hooks), so this is on the hot path: the frame and its instruction are one
+ * pointer, which a small table maps to the number. Only a new site takes longer. Frames of this package's own Python files are
+ * skipped: an op of model(x) is issued at that line, or in the user's own forward().
  */
 #include "extension.h"
 
@@ -17,12 +17,12 @@
 #endif
 
 enum {
-    SITES = 1 << 16, /* places that are told apart; more are unknown */
+    SITES = 1 << 16, /* the most sites; further ones are unknown */
     CACHED = 1 << 10,
-    OURS = UINT32_MAX, /* not a place of the user's */
+    OURS = UINT32_MAX, /* not user code */
 };
 
-/* A place, kept for good: so its address stays its own. */
+/* A site. It is never freed, so that its code object keeps its address. */
 typedef struct Site {
     PyCodeObject *code; /* strong */
     int offset;         /* of the instruction, in bytes */
@@ -37,7 +37,7 @@ static struct {
 static const char *package; /* the directory of gt's own Python files */
 static size_t package_length;
 
-/* Hash table over sites, for what the cache does not have: open addressing, at most half full. */
+/* Hash table of the sites, behind the cache: open addressing, at most half full. */
 static uint32_t buckets[2 * SITES];
 
 static uint32_t hash_of(const PyCodeObject *code, int offset)
@@ -56,7 +56,7 @@ static bool is_ours(PyCodeObject *code)
     return package && strncmp(file, package, package_length) == 0;
 }
 
-/* The number of a place, made now if it is new; 0: there are too many. */
+/* The number of a site, which may be new; 0: there are too many. */
 static uint32_t intern(PyCodeObject *code, int offset)
 {
     uint32_t bucket = hash_of(code, offset);
@@ -83,7 +83,7 @@ static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void
 {
     uint32_t site = intern(code, offset), where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
     bool ours = is_ours(code);
-    if (site) { /* which keeps the code: its address will not be something else's */
+    if (site) { /* keeps the code object, so that its address is not reused */
         cache[where].at = at;
         cache[where].site = ours ? OURS : site;
     }
@@ -117,7 +117,7 @@ static uint32_t current_site(void)
     while (frame) {
         PyCodeObject *code = PyFrame_GetCode(frame);
         int offset = PyFrame_GetLasti(frame);
-        const char *at = (const char *)code + offset; /* as good as the instruction's own address */
+        const char *at = (const char *)code + offset; /* as unique as the address of the instruction */
         uint32_t where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
         site = cache[where].at == at ? cache[where].site : look_up(code, at, offset);
         Py_DECREF(code);
@@ -144,7 +144,7 @@ static size_t site_name(uint32_t number, char *text, size_t size)
         snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", PyCode_Addr2Line(site->code, site->offset));
     size_t bytes = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1,
            skip = bytes < size ? 0 : bytes - size + 1;
-    memcpy(text, whole + skip, bytes - skip + 1); /* the end says more than the beginning */
+    memcpy(text, whole + skip, bytes - skip + 1); /* cut at the front */
     return bytes - skip;
 }
 
@@ -158,8 +158,8 @@ static bool is_inner(void)
     return ours;
 }
 
-/* _site_package(directory): where gt's own files are, which are not the user's; the package says so when it is loaded.
- * None: places are not asked for any more (what that saves is a benchmark). */
+/* _site_package(directory): the directory of gt's own files, set when the package is loaded. None: sites are no longer
+ * recorded; a benchmark measures what that saves. */
 static PyObject *py_site_package(PyObject *module, PyObject *directory)
 {
     (void)module;
@@ -170,7 +170,7 @@ static PyObject *py_site_package(PyObject *module, PyObject *directory)
     const char *text = PyUnicode_AsUTF8(directory);
     if (!text)
         return NULL;
-    Py_INCREF(directory); /* for good */
+    Py_INCREF(directory); /* never freed */
     package = text;
     package_length = strlen(text);
     gt__site_hooks = (gt_site_hooks){.current = current_site, .name = site_name, .inner = is_inner};

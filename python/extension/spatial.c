@@ -1,7 +1,6 @@
 /*
- * spatial.c: convolutions, pooling, im2col and resample as plain functions of gt._gt, every argument by
- * position and every number of axes alike. python/gt/nn/spatial.py gives them PyTorch's names, defaults and
- * signatures.
+ * spatial.c: convolutions, pooling, im2col and resample as functions of gt._gt, with positional arguments and any
+ * number of axes. python/gt/nn/spatial.py adds PyTorch's names, defaults and signatures.
  */
 #include "extension.h"
 #include "client/spatial.h"
@@ -23,7 +22,7 @@ static void arguments_clear(Arguments *a)
         gt_tensor_release(a->tensor[k]);
 }
 
-/* A tensor, held; None is none. */
+/* A tensor, retained; NULL for None. */
 static int read_tensor(const char *name, PyObject *object, Arguments *a)
 {
     if (object != Py_None && !gt__py_is_tensor(object)) {
@@ -94,7 +93,7 @@ static PyObject *finish(Arguments *a, gt_err err, gt_tensor *out)
     if (read_arguments(name, args, nargs, tensors, lists, rest, &a) < 0)                                          \
     return NULL
 
-/* A flag or number among the rest; what goes wrong is in the exception. */
+/* A flag or number among the rest. Errors are exceptions. */
 static bool flag(const Arguments *a, int k)
 {
     return PyObject_IsTrue(a->rest[k]) > 0;

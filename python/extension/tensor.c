@@ -1,9 +1,9 @@
 /*
- * tensor.c: the Tensor type: lifetime, attributes, and what waits for one element.
+ * tensor.c: the Tensor type: lifetime, attributes, and methods that wait for an element.
  *
  * A Tensor object holds one gt_tensor, an immutable value. In-place operations give the object another one.
- * Making and dropping temporaries is half of a hot loop, so freed objects are kept for reuse, and dropping one
- * only queues its id. Read next: operators.c, indexing.c, interop.c.
+ * A hot loop spends half its time on temporaries, so freed objects are kept for reuse, and freeing one only queues
+ * its id. Read next: operators.c, indexing.c, interop.c.
  */
 #include "extension.h"
 
@@ -48,7 +48,7 @@ static void tensor_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* Tensor(2, 3), Tensor([1, 2]): PyTorch's old constructor, of float32 in any case; NULL without an exception: neither. */
+/* Tensor(2, 3), Tensor([1, 2]): PyTorch's old constructor, always float32. NULL without an exception: other arguments. */
 static PyObject *tensor_of_floats(PyObject *args)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
@@ -269,7 +269,7 @@ static int tensor_bool(PyObject *self)
     return truth;
 }
 
-/* The one element, for float() and int(), which have an exception of their own in PyTorch. */
+/* The only element, for float() and int(), which raise a different exception in PyTorch. */
 static PyObject *only_element(PyObject *self)
 {
     if (meta_of(self)->numel == 1)
@@ -313,7 +313,7 @@ static PyObject *tensor_repr(PyObject *self)
     return text;
 }
 
-/* By identity: == compares elements. Addresses are multiples of 16, so the low bits say nothing. */
+/* By identity, since == compares elements. The low four bits of an address are always 0. */
 static Py_hash_t tensor_hash(PyObject *self)
 {
     uintptr_t address = (uintptr_t)self;

@@ -1,5 +1,5 @@
 /*
- * tools.c: the extension gt._tools: top, trace and visualize, for python -m gt.scripts. Apart from gt._gt, so that
+ * tools.c: the extension gt._tools: top, trace and visualize, for python -m gt.scripts. Separate from gt._gt, so that
  * `import gt` loads neither Cairo nor ncurses.
  */
 #include "command.h"

@@ -51,7 +51,7 @@ gt_node *gt__node_retain(gt_node *node)
     return node;
 }
 
-/* Put a tensor into *where. What was there is released last: that may free hooks, and run code that looks here. */
+/* Put a tensor into *where. The old one is released last: releasing may free hooks, which run user code that reads *where. */
 static void replace(gt_tensor **where, gt_tensor *tensor)
 {
     gt_tensor *before = *where;
@@ -66,7 +66,7 @@ static void drop_saved(gt_node *node)
     replace(&node->saved_out, NULL);
 }
 
-/* Take out the removed hooks, or all. Freeing their contexts comes last: it may release the node itself. */
+/* Unlink the removed hooks, or all of them. Their contexts are freed last: that may release the node itself. */
 static void sweep_hooks(gt_node *node, bool all)
 {
     gt_hook_entry *out = NULL, **where = &node->hooks;
@@ -90,7 +90,7 @@ static void sweep_hooks(gt_node *node, bool all)
     }
 }
 
-/* A chain of 100,000 ops must not recurse 100,000 deep: nodes that reach zero wait in a list on their client. */
+/* No recursion, since a chain may be 100,000 ops long: nodes without references wait in a list of their client. */
 void gt__node_release(gt_node *node)
 {
     if (!node || --node->references)
@@ -101,7 +101,7 @@ void gt__node_release(gt_node *node)
     if (client->releasing_nodes)
         return;
     client->releasing_nodes = true;
-    client->live++; /* the client outlives this loop, whatever it releases */
+    client->live++; /* keeps the client allocated during this loop */
     while ((node = client->dying_nodes)) {
         client->dying_nodes = node->next_spare;
         drop_saved(node);
@@ -179,7 +179,7 @@ static bool worth_recording(gt_opcode op, const gt_tensor *result)
     return gt__op_table[op].differentiable && gt__dtype_is_float((gt_dtype)result->meta.dtype);
 }
 
-/* Fill a new node, all but the instruction, and hang it on the result. Takes the node, also on failure. */
+/* Fill a new node, except its instruction, and attach it to the result. Takes the node, also on failure. */
 static gt_err node_finish(gt_node *node, gt_tensor *const *in, unsigned count, gt_tensor **out)
 {
     gt__meta_copy(&node->out, &(*out)->meta);
@@ -232,22 +232,22 @@ gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t 
 /* ---- backward ---------------------------------------------------------------------------------------------- */
 
 /*
- * What has arrived at a node in one pass. It hangs on the node, where the next gradient for it finds it, and
- * stands in the pass's queue. A node has one for each pass under way: see gt__autograd_run.
+ * The gradient that has arrived at a node in one pass. The node lists it, so that the next gradient is added to it, and the
+ * pass queues it. A node has one for each pass in progress: see gt__autograd_run.
  */
 struct gt_arrival {
-    gt_arrival *next; /* of another pass, at the same node; or the next spare one */
+    gt_arrival *next; /* another pass's at the same node; or in the list of spares */
     const struct pass *pass;
     gt_node *node;       /* retained */
     gt_tensor *gradient; /* the sum so far */
 };
 
 typedef struct heap {
-    gt_arrival **arrivals; /* the one at the newest node on top */
+    gt_arrival **arrivals; /* a heap: the newest node is first */
     size_t count, capacity;
 } heap;
 
-/* Nodes, by their sequence numbers, ascending. */
+/* Sequence numbers of nodes, ascending. */
 typedef struct node_set {
     uint64_t *numbers;
     size_t count, capacity;
@@ -256,11 +256,11 @@ typedef struct node_set {
 typedef struct pass {
     heap queue;
     gt_arrival *spare;
-    gt_tensor *const *inputs; /* whose gradients are asked for; none: those of all leaves */
+    gt_tensor *const *inputs; /* the tensors whose gradients are wanted; NULL: all leaves */
     unsigned input_count;
     gt_tensor **results; /* of the inputs; NULL: gradients are added to .grad */
     node_set targets;    /* the inputs' nodes, */
-    node_set leading;    /* and all nodes from which one is reached: the others are left alone */
+    node_set leading;    /* and all nodes that lead to one; a pass visits no others */
     gt_backward_options options;
 } pass;
 
@@ -337,7 +337,7 @@ static int number_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether a gradient for this node is of any use to the pass. */
+/* Whether the pass needs a gradient for this node. */
 static bool is_of_use(const pass *p, const gt_node *node)
 {
     return !p->input_count || set_has(&p->leading, node);
@@ -352,8 +352,8 @@ static bool leads_somewhere(const pass *p, const gt_node *node)
 }
 
 /*
- * From the oldest input on, every node whose operands lead to one. As in PyTorch the others are neither computed nor used
- * up: after grad(loss, h), h.backward() may go on from there.
+ * Collect the nodes that lead to an input, from the oldest input to the newest output. As in PyTorch, other nodes are neither
+ * computed nor consumed: after grad(loss, h), h.backward() still works.
  */
 static gt_err find_leading(pass *p, gt_tensor *const *outputs, unsigned count)
 {
@@ -383,8 +383,8 @@ static gt_err find_leading(pass *p, gt_tensor *const *outputs, unsigned count)
 
 /* ---- the walk ---------------------------------------------------------------------------------------------- */
 
-/* Make *gradient (replaced) one for an operand like `target`: sum over the axes along which that was broadcast, and
- * undo the promotion. */
+/* Replace *gradient by one with the shape and dtype of the operand `target`: sum over the axes along which it was broadcast,
+ * and undo the promotion. */
 static gt_err fit(gt_tensor **gradient, const gt_meta *target)
 {
     const gt_meta *from = &(*gradient)->meta;
@@ -450,7 +450,7 @@ static gt_err arrive(pass *p, gt_node *node, gt_tensor *gradient)
     return GT_OK;
 }
 
-/* Take the newest node at which something has arrived; it and the gradient become the caller's to release. */
+/* Take the newest node that has a gradient. The caller releases both. */
 static gt_node *next_node(pass *p, gt_tensor **gradient)
 {
     gt_arrival *arrival = heap_pop(&p->queue), **where = &arrival->node->arrivals;
@@ -483,7 +483,7 @@ static gt_err run_hook(gt_hook_entry *entry, gt_tensor **gradient)
     return err;
 }
 
-/* A hook may remove hooks, itself too, and add some (which this pass does not call any more). */
+/* A hook may remove hooks, itself included, and add new ones, which this pass does not call. */
 static gt_err run_hooks(gt_node *node, gt_tensor **gradient)
 {
     gt_hook_entry *last = node->hooks;
@@ -510,7 +510,7 @@ static void deliver(pass *p, const gt_node *node, gt_tensor *gradient)
         }
 }
 
-/* Add to .grad, at leaves and where retain_grad() asked for it. */
+/* Add to .grad: at leaves, and at nodes with retain_grad(). */
 static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
     gt_tensor *before, *after;
@@ -522,9 +522,9 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
             err = gt_add(before, gradient, &after);
         else if (p->options.create_graph)
             after = gt_tensor_retain(gradient);
-        else /* without a graph of its own the gradient is plain data */
+        else /* without create_graph the gradient requires no gradient itself */
             err = gt__tensor_detach(gradient, &after);
-        /* While gt_add waited for room another thread may have come here too. */
+        /* While gt_add waited for room, another thread may have changed the gradient. */
         disturbed = leaf->gradient != before;
         gt_tensor_release(before);
         GT_TRY(err);
@@ -584,12 +584,12 @@ static gt_signal_state node_signal(const gt_node *node)
     return (gt_signal_state){.scope = scope, .backward = scope != 0};
 }
 
-/* Takes both. */
+/* Takes the node and the gradient. */
 static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
 {
     bool leaf = node->op == GT_OP_INVALID;
     gt_err err = run_hooks(node, &gradient);
-    /* What follows belongs to the signal under which the op ran, whatever signal surrounds the call of backward. */
+    /* The rule runs under the signal of its forward op, not under the one around the call of backward. */
     gt_signal_state before = gt__signal_replace(node_signal(node));
     bool asked = p->input_count ? set_has(&p->targets, node) : leaf;
     if (err == GT_OK && asked && p->results)
@@ -630,7 +630,7 @@ static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
     return arrive(p, output->node, one);
 }
 
-/* After a failure: forget what had arrived at nodes still in the queue. */
+/* Free the pass. After a failure the queue still holds gradients. */
 static void pass_end(pass *p)
 {
     while (p->queue.count) {

@@ -1,6 +1,6 @@
 /*
- * autograd_api.c: the gradient functions of gt.h. They say in C what python/extension/autograd.c says in Python;
- * recording and the backward walk are in autograd.c. Tests: tests/c/test_autograd.c.
+ * autograd_api.c: the gradient functions of gt.h, the counterpart of python/extension/autograd.c. Recording and the
+ * backward walk are in autograd.c. Tests: tests/c/test_autograd.c.
  */
 #include <stdlib.h>
 

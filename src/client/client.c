@@ -69,7 +69,7 @@ void gt__client_maybe_destroy(gt_client *client)
     free(client);
 }
 
-/* Say hello and wait until there are so many workers. */
+/* Send the hello and wait until the server has `workers` workers. */
 static gt_err introduce(gt_client *client, int workers, int timeout_ms)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(timeout_ms));
@@ -82,7 +82,7 @@ static gt_err introduce(gt_client *client, int workers, int timeout_ms)
         gt_err err = left > 0 ? gt__hello_wait(client->link, left, &welcome)
                               : gt__fail(GT_ERR_TIMEOUT, "the server did not answer the greeting in time");
         if (err == GT_ERR_INTERRUPTED && !(gt__wait_hooks.interrupted && gt__wait_hooks.interrupted()))
-            continue; /* a signal that nobody minds */
+            continue; /* a signal handler ran and did not ask to stop */
         if (err == GT_ERR_TIMEOUT && welcome.number)
             return gt__fail(GT_ERR_TIMEOUT, "the server at %s has no worker; start one with `gt worker`",
                             client->address);

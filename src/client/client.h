@@ -1,11 +1,11 @@
 /*
- * client.h: the client's inside, for the files of src/client and the Python extension.
+ * client.h: the client's internals, for src/client and the Python extension.
  *
- * A client turns op calls into instructions on its link and never waits, except in fetch and sync. Tensors are
- * immutable values: an id, a shape, a dtype. "In place" operations in Python make a new one and rebind the name.
+ * A client turns op calls into instructions on its link. It waits only in fetch and sync, and for room on the link. Tensors
+ * are immutable values: an id, a shape, a dtype. "In place" operations in Python make a new value and rebind the object.
  *
- * Threads: one thread at a time uses a client. In Python the GIL sees to that; a thread that waits without the GIL holds
- * the client's lock meanwhile (client->waiting), which sends every other user of the client to the slow path.
+ * Threads: one thread at a time uses a client. In Python the GIL ensures that. A thread that waits releases the GIL but holds
+ * the client's lock (client->waiting), which sends other users of the client to the slow path.
  * Read next: tensor.c (the ops), emit.c (the stream), embedded.c.
  */
 #ifndef GT_CLIENT_CLIENT_H
@@ -19,17 +19,17 @@ typedef struct gt_node gt_node; /* autograd.h */
 
 struct gt_tensor {
     uint32_t references;
-    gt_client *client; /* stays allocated as long as it has tensors */
+    gt_client *client; /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */
         gt_tensor *next_spare; /* while on the client's free list */
     };
     gt_meta meta;
-    gt_tensor *base; /* an alias: the tensor whose id this is, kept alive by it; NULL: the id is our own */
+    gt_tensor *base; /* of an alias: the tensor that owns the id, retained; NULL: we own it */
     gt_node *node;   /* NULL: no gradient is wanted */
 };
 
-/* A segment of this client's, reused for uploads and fetches of similar size. */
+/* A shared-memory segment, reused for uploads and fetches of similar size. */
 typedef struct gt_transfer {
     struct gt_transfer *next;
     gt_segment *segment;
@@ -43,7 +43,7 @@ struct gt_client {
     bool usable;   /* open and alive, as far as we know: one test on the hot path */
     uint64_t next_id;
     gt_tensor *spare; /* free list */
-    uint64_t live;    /* tensors allocated, leases and the like: what keeps a closed client in memory */
+    uint64_t live;    /* tensors, leases and other references that keep a closed client allocated */
     gt_node *spare_nodes, *dying_nodes;
     gt_node *oldest_node, *newest_node; /* the tape */
     uint64_t next_node;
@@ -52,26 +52,26 @@ struct gt_client {
     uint64_t *frees; /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
     uint64_t free_bytes;
-    bool waiting; /* a thread waits on the link without the lock of its language (the GIL) */
+    bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */
     bool closed;
-    unsigned generation; /* of gt__fork_generation, when it was opened */
+    unsigned generation; /* the value of gt__fork_generation at opening */
     uint64_t next_ticket;
     bool segments;       /* bulk data may go through shared memory */
-    uint32_t sites_told; /* the server knows the names of so many */
+    uint32_t sites_told; /* sites whose names the server has */
     uint64_t seed;
     uint64_t stream; /* counts random tensors since the seed */
     gt_transfer *transfers;
     gt_embedded *embedded;
-    int workers;          /* that are there */
-    int worker_entries;   /* the server's numbers of workers are below this */
-    uint32_t scopes_sent; /* signals.c: the server knows scopes up to this, */
-    size_t config_sent;   /* and of this version of the config so many signals */
+    int workers;          /* workers of the server now */
+    int worker_entries;   /* worker indices are below this */
+    uint32_t scopes_sent; /* signals.c: scopes that the server has, */
+    size_t config_sent;   /* and signals of this version of the config */
     uint64_t config_version;
     char address[96];
     char description[128];
 };
 
-/* Reserve room on the link, waiting if the server is far behind; commit it, flushing when that is worthwhile. */
+/* Reserve room on the link, waiting if the server is far behind. Commit it, and flush if enough work is queued. */
 gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out);
 void gt__client_commit(gt_client *client, unsigned slots, int64_t work);
 
@@ -79,8 +79,8 @@ void gt__client_commit(gt_client *client, unsigned slots, int64_t work);
 extern unsigned gt__fork_generation;
 
 /*
- * What a language binding does around a wait: before() lets other threads run (releases the GIL), after() takes it back,
- * interrupted() says whether a signal handler asked to stop (Ctrl-C). All may be NULL.
+ * Hooks of a language binding around a wait: before() releases the GIL, after() takes it back, interrupted() says whether a
+ * signal handler asked to stop (Ctrl-C). Each may be NULL.
  */
 typedef struct gt_wait_hooks {
     void *(*before)(void);
@@ -90,14 +90,14 @@ typedef struct gt_wait_hooks {
 extern gt_wait_hooks gt__wait_hooks;
 
 /*
- * Where the user's code is: a language binding numbers the places that issue ops, from 1 on, and can name them ("file:line";
- * returns the length, cut at the front to fit). All may be NULL. The numbers go into the records, the names to the server
- * once, for its log and tape; an error that surfaces later names the place.
+ * Sites, the places in user code that issue ops. A language binding numbers them from 1 and names them: "file:line", cut at
+ * the front to fit; name() returns the length. Each hook may be NULL. Records carry the number; the server gets each name once,
+ * for its log and tape. Errors that surface later name the site.
  */
 typedef struct gt_site_hooks {
     uint32_t (*current)(void); /* 0: unknown */
     size_t (*name)(uint32_t site, char *text, size_t size);
-    bool (*inner)(void); /* the binding's own code issues it, on behalf of the user's */
+    bool (*inner)(void); /* the binding itself issues the op, not user code */
 } gt_site_hooks;
 extern gt_site_hooks gt__site_hooks;
 
@@ -130,8 +130,8 @@ gt_err gt__null_argument(const char *function, const char *arguments, unsigned w
 
 /*
  * Emit one computing instruction. `prototype` has everything but result and tensor operands; in[k] is NULL where
- * operand k is a literal; CAT passes all its operands here and leaves room in the tail. Infers, allocates *out
- * (the caller's), writes. Every op of every language comes through here or through the two fast paths below.
+ * operand k is a literal; CAT passes all its operands here and leaves room in the tail. Infers the result, allocates *out
+ * (the caller's) and writes the record. Every op passes here or through the fast paths of elementwise ops below.
  */
 gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in, unsigned count,
                 gt_tensor **out);
@@ -142,12 +142,12 @@ gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_i
                                gt_tensor **out);
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
                        gt_tensor **out);
-/* full and arange with the exact integer or double; kind says which. */
+/* full and arange of an exact integer or double, as kind says. */
 gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int64_t *shape, gt_literal kind,
                      gt_imm value, gt_tensor **out);
 gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start,
                        gt_imm step, gt_tensor **out);
-/* A ternary row: of b and c, a NULL tensor means the literal. */
+/* A ternary row; where b or c is NULL, its literal is used. */
 gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_kind, gt_imm b_literal,
                         gt_tensor *c, gt_literal c_kind, gt_imm c_literal, gt_tensor **out);
 /* _PQ rows, with the numbers p and q. */
@@ -169,7 +169,7 @@ uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, uns
 /* Before an update in place: wait until `slots` slots can be emitted without waiting, so that no other thread takes a
  * reference in between; and send the frees of views of the tensor, which would keep the worker from writing into it. */
 gt_err gt__client_prepare_update(gt_client *client, unsigned slots);
-/* layer_norm: x, weight, bias; its backward halves: g, x, weight. The last two may be NULL, x may not. */
+/* layer_norm: x, weight, bias; its two backward rows: g, x, weight. Weight and bias may be NULL. */
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
@@ -178,25 +178,25 @@ gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, 
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out);
 gt_err gt__emit_mask_index(gt_tensor *mask, int64_t count, gt_tensor **out);
 
-/* Queue a tensor's id to be freed; packs and sends when enough are waiting and there is room. Never waits. */
+/* Queue the id of a tensor to be freed. Sends the queue when it is long enough and the link has room. Never waits. */
 void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes);
 /* Publish everything emitted so far, pending frees included. */
 void gt__client_flush(gt_client *client);
 /* An error if the client is closed, dead, or belongs to another process. */
 gt_err gt__client_check(gt_client *client);
 
-/* Free a closed client once nothing of it is left. */
+/* Free a closed client if nothing refers to it. */
 void gt__client_maybe_destroy(gt_client *client);
 
 /* ---- waiting and bulk data: transfer.c ---------------------------------------------------------------------- */
 
 /*
- * Between these two the calling thread alone uses the client; others that want it sleep (with the hooks). The lock is
- * taken only to wait: everything else is serialised by the language's own lock.
+ * Between these two the calling thread alone uses the client; other threads that want it sleep, inside the wait hooks. The
+ * lock is taken only to wait: the language's own lock serialises everything else.
  */
 gt_err gt__client_lock(gt_client *client);
 void gt__client_unlock(gt_client *client);
-/* In a forked child: nobody waits there. */
+/* In a forked child, where no thread waits. */
 void gt__client_reset_lock(void);
 
 /*
@@ -206,15 +206,15 @@ void gt__client_reset_lock(void);
 gt_err gt__client_wait(gt_client *client, gt_wait what);
 
 /*
- * Fetch into memory the client lends: *data points to the elements (a recycled shared segment where the link has
- * them, plain memory otherwise) until gt__lease_end. This is what numpy() hands out without another copy.
+ * Fetch into memory that the client lends: *data points to the elements until gt__lease_end. It is a recycled shared segment
+ * if the link has segments, else plain memory. numpy() returns it without another copy.
  */
 typedef struct gt_lease gt_lease;
 gt_err gt__fetch_lease(gt_tensor *tensor, void **data, gt_lease **lease);
-void gt__lease_end(gt_lease *lease); /* any thread that holds the language's lock; the client may be closed */
+void gt__lease_end(gt_lease *lease); /* the client may be closed; the caller holds the language's lock */
 
-/* The dispatcher's statistics as JSON text, malloc'ed. With `workers`, after each worker has reported what it did so
- * far; a busy one may take a while. */
+/* The dispatcher's statistics as JSON text, malloc'ed. With `workers` it waits for a report of each worker, which may be
+ * busy. */
 gt_err gt__client_stats(gt_client *client, bool workers, char **json);
 /* Where a tensor lives, "split(axis=0, workers=[0,1])", malloc'ed. */
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text);

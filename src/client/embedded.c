@@ -1,7 +1,7 @@
 /*
- * embedded.c: a whole server inside the client's process: a dispatcher thread and one thread a worker.
+ * embedded.c: a server inside the client's process: a dispatcher thread, and a thread for each worker.
  *
- * The links are memory links like any other, made in pairs; nothing listens on the outside.
+ * They are connected by pairs of memory links. Other processes cannot connect.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -26,8 +26,8 @@ struct gt_embedded {
     gt_dispatcher *dispatcher;
     pthread_t thread;
     bool dispatching;
-    gt_board *board;  /* where the workers meet */
-    atomic_bool stop; /* workers end after the instruction they are at */
+    gt_board *board;  /* through which the workers find each other */
+    atomic_bool stop; /* workers stop after their current instruction */
     int workers;      /* started */
     embedded_worker worker[];
 };
@@ -49,7 +49,7 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-/* Signals are for the user's threads: ours never run Python's handlers or swallow Ctrl-C. */
+/* With all signals blocked: handlers, and Ctrl-C, belong to the user's threads. */
 static gt_err start_thread(pthread_t *thread, void *(*main)(void *), void *argument)
 {
     sigset_t all, before;
@@ -57,7 +57,7 @@ static gt_err start_thread(pthread_t *thread, void *(*main)(void *), void *argum
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(thread, NULL, main, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? gt__fail(GT_ERR_INTERNAL, "no thread could be started") : GT_OK;
+    return failed ? gt__fail(GT_ERR_INTERNAL, "cannot start a thread") : GT_OK;
 }
 
 static int threads_per_worker(int workers)
@@ -150,7 +150,7 @@ void gt__embedded_stop(gt_embedded **where)
         gt__dispatcher_stop(embedded->dispatcher);
         pthread_join(embedded->thread, NULL);
     }
-    gt__dispatcher_free(&embedded->dispatcher); /* closes its ends of the links, which ends the workers */
+    gt__dispatcher_free(&embedded->dispatcher); /* closes its ends of the links; the workers then stop */
     for (int k = 0; k < embedded->workers; k++)
         pthread_join(embedded->worker[k].thread, NULL);
     gt__board_free(embedded->board);

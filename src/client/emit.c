@@ -1,5 +1,5 @@
 /*
- * emit.c: from an op call to a record on the link. Nothing here waits, except for room when the server lags far behind.
+ * emit.c: from an op call to a record on the link. It waits only for room, when the server is far behind.
  *
  * The hot path is gt__emit_binary on two tensors of one shape and dtype: compare, take a tensor from the free list, write
  * 64 bytes. Everything else goes through gt__emit, which runs the same inference that the server will run.
@@ -15,8 +15,8 @@
 #include "client/signals.h"
 
 enum {
-    FLUSH_WORK = 32768,      /* elements: this much queued work is worth waking the server for */
-    FLUSH_FREED = 64 * 1024, /* bytes: memory worth giving back soon */
+    FLUSH_WORK = 32768,      /* elements: enough queued work to wake the server */
+    FLUSH_FREED = 64 * 1024, /* bytes: enough memory to free soon */
 };
 
 /* ---- room -------------------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ gt_err gt__client_check(gt_client *client)
 {
     if (client->generation != gt__fork_generation)
         return gt__fail(GT_ERR_CONNECTION,
-                        "this tensor belongs to the parent process; a forked child starts afresh");
+                        "the client belongs to the parent process; a forked child opens its own");
     if (client->closed || !client->link)
         return gt__fail(GT_ERR_CONNECTION, "the client is closed");
     if (client->link->dead)
@@ -46,7 +46,7 @@ static gt_err wait_for_room(gt_client *client, unsigned slots)
     return err;
 }
 
-/* Room for a record of `slots` slots if there is any now; NULL: none, or the client cannot be used. */
+/* Room for a record, without waiting; NULL: there is none now, or the client cannot be used. */
 static inline gt_slot *room_now(gt_client *client, unsigned slots)
 {
     if (__builtin_expect(!client->usable || client->generation != gt__fork_generation, 0))
@@ -145,8 +145,8 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
 /* ---- frees ------------------------------------------------------------------------------------------------- */
 
 /*
- * Destructors come here: nothing waits. Ids queue up and leave six to a record, when there is room; until then, and while
- * a thread is waiting on this client, they stay in the queue.
+ * Called by destructors, so nothing here waits. Ids are queued and sent, six to a record, when there is room. They stay in the
+ * queue while a thread waits on this client.
  */
 static void send_frees(gt_client *client, size_t least)
 {
@@ -191,7 +191,7 @@ void gt__client_flush(gt_client *client)
 
 gt_site_hooks gt__site_hooks;
 
-/* Tell the server the names of new places, as far as there is room now: the rest later. */
+/* Send the names of new sites, as many as there is room for now. */
 static __attribute__((noinline)) void tell_sites(gt_client *client, uint32_t site)
 {
     gt_slot *slots;
@@ -224,7 +224,7 @@ static gt_err check_same_client(gt_client *client, gt_tensor *const *in, unsigne
     return GT_OK;
 }
 
-/* Record the op if a gradient may be asked for; then the result is the caller's. */
+/* Record the op if an operand needs a gradient, and deliver the result. */
 static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *const *in, unsigned count,
                      gt_tensor *result, gt_tensor **out)
 {
@@ -243,9 +243,8 @@ static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *
 }
 
 /*
- * Tell the server of new scopes if it must hear of them first, or else wait for room; then emit. Either may let other threads
- * run, which may release the operands: they are held. Other threads may also take new references to an operand that was to be
- * consumed, so it no longer is.
+ * Send new scopes, if `untold`, or wait for room; then emit. Both may let other threads run. Those may release the operands,
+ * so they are retained. They may also take references to an operand that was to be consumed, so it no longer is.
  */
 static gt_err emit_after_wait(gt_client *client, bool untold, gt_instruction prototype, gt_slot *tail,
                               gt_tensor *const *in, unsigned count, gt_tensor **out)
@@ -316,7 +315,7 @@ uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, uns
     if (!gt__grad_enabled())
         return GT_FLAG_CONSUMES;
     if (a->node && a->node->op == GT_OP_INVALID)
-        return 0; /* a leaf may not be updated while ops are recorded: the caller will refuse, and keep a */
+        return 0; /* the caller will refuse to update a leaf while ops are recorded */
     bool tracked = false;
     for (unsigned k = 0; k < count; k++)
         tracked |= in[k] && in[k]->node;
@@ -328,7 +327,7 @@ gt_err gt__client_prepare_update(gt_client *client, unsigned slots)
 {
     uint32_t told;
     send_frees(client, 1);
-    do { /* what must be told first is told now, until nothing was told after room was found */
+    do { /* until nothing had to be sent after room was found */
         gt_slot *room;
         if (gt__signals_active)
             GT_TRY(gt__signal_tell(client));
@@ -341,15 +340,15 @@ gt_err gt__client_prepare_update(gt_client *client, unsigned slots)
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
-/* An elementwise op, its operands ids or literals. */
+/* The prototype of an elementwise op; operands are ids or literals. */
 static inline gt_instruction elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second)
 {
     return (gt_instruction){.op = (uint16_t)op, .literals = literals, .operand = {first, second}};
 }
 
 /*
- * The fast path: the result's metadata is that of `a`, one of the operands. The record is written where it goes, field by
- * field: a copy of one that was just written elsewhere would wait for those writes.
+ * The fast path: the result has the metadata of `a`, one of the operands. The record is written in place, field by field:
+ * copying a record that was just built on the stack would stall on store forwarding.
  */
 static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
                                gt_tensor *const *in, unsigned count, gt_tensor **out)
@@ -384,7 +383,7 @@ gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
     if (gt__op_result_like(op, 0, &a->meta, NULL))
         return emit_like(a, op, 0, a->id, 0, &a, 1, out);
     if (op == GT_OP_bitwise_not && a->meta.dtype == GT_BOOL)
-        op = GT_OP_logical_not; /* of one bit they are the same, and of the byte that holds it not */
+        op = GT_OP_logical_not; /* the same on one bit, but not on the byte that stores it */
     return gt__emit(a->client, elementwise(op, 0, a->id, 0), NULL, &a, 1, out);
 }
 

@@ -1,6 +1,6 @@
 /*
- * linalg.c: the linear algebra of gt.h. A decomposition is one instruction whose result holds all factors (core/linalg.h);
- * here they are cut out of it, as views. gradients/linalg.c has the rules.
+ * linalg.c: the linear algebra of gt.h. A decomposition is one instruction whose result packs all factors (core/linalg.h);
+ * the functions here return them as views. gradients/linalg.c has the rules.
  */
 #include "core/linalg.h"
 
@@ -52,7 +52,7 @@ gt_err gt_cholesky(gt_tensor *a, gt_tensor **out)
 
 /* ---- pieces of a packed result ------------------------------------------------------------------------------ */
 
-/* Rows and columns of the packed matrices; the batch stays whole. */
+/* A block of each packed matrix. */
 static gt_err cut(gt_tensor *packed, int64_t first_row, int64_t rows, int64_t columns, gt_tensor **out)
 {
     unsigned rank = packed->meta.rank;
@@ -76,7 +76,7 @@ static gt_err cut_transposed(gt_tensor *packed, int64_t first_row, int64_t rows,
     return err;
 }
 
-/* One row, as vectors. */
+/* One row of each packed matrix, as vectors. */
 static gt_err cut_row(gt_tensor *packed, int64_t row, int64_t columns, gt_tensor **out)
 {
     gt_tensor *piece;
@@ -90,7 +90,7 @@ static gt_err cut_row(gt_tensor *packed, int64_t row, int64_t columns, gt_tensor
     return err;
 }
 
-/* Release what was delivered of `count` results, if not all were. */
+/* Deliver the results, or release those that were made before a failure. */
 static gt_err deliver(gt_err err, gt_tensor *packed, gt_tensor **const *to, gt_tensor **results, int count)
 {
     gt_tensor_release(packed);

@@ -1,6 +1,6 @@
 /*
- * program.c: what to call this program where people look at a server from outside (`gt top`, the log): the script's or
- * program's name and the process id, "train.py:4711". Place in the flow: client.c says it in its hello.
+ * program.c: the name of this program in `gt top` and in logs: the script or program and the process id,
+ * "train.py:4711". client.c sends it in the hello.
  */
 #include "client/program.h"
 
@@ -15,7 +15,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Of an interpreter's arguments, each NUL-ended up to `end`: the script or module that it runs. NULL: none. */
+/* The script or module among an interpreter's NUL-terminated arguments, up to `end`; NULL: none. */
 static const char *script_of(const char *argument, const char *end)
 {
     for (; argument < end; argument += strlen(argument) + 1) {
@@ -25,7 +25,7 @@ static const char *script_of(const char *argument, const char *end)
         if (strcmp(argument, "-c") == 0)
             return NULL;
         if (strcmp(argument, "-W") == 0 || strcmp(argument, "-X") == 0)
-            argument = next < end ? next : argument; /* has a value */
+            argument = next < end ? next : argument; /* the option has a value */
         else if (argument[0] != '-')
             return base_name(argument);
     }

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* "train.py:4711": what runs here, and its process id. */
+/* "train.py:4711": the script or program, and its process id. */
 void gt__program_name(char *name, size_t size);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * random.c: random numbers that are more than a fill: permutations, and draws with given probabilities.
+ * random.c: permutations, and draws with given probabilities. rand, randn and randint are in tensor.c.
  *
- * rand, randn and randint are in tensor.c. Each call here takes a stream number of its own, too, so what it gives depends
- * on the seed and on how many random tensors came before it, and on nothing else; core/random.h has the definitions.
+ * Each call takes a new stream number, so its result depends only on the seed and on the number of random tensors before it.
+ * core/random.h has the definitions.
  */
 #include "client/client.h"
 
-/* The order of n random integers: equal ones, of 64 bits each, keep theirs. */
+/* The sorted order of n random 64-bit integers. The sort is stable, so equal ones do no harm. */
 gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tensor **out)
 {
     GT_ARGUMENTS(out, client);

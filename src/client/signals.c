@@ -10,7 +10,7 @@
 
 enum { MAX_SCOPES = 1 << 16, MAX_DEPTH = 256 };
 
-/* What a scope number stands for. */
+/* A scope, by its number. */
 typedef struct scope {
     char name[GT_MAX_NAME + 1], backward[GT_MAX_NAME + 1];
     uint32_t parent;
@@ -22,12 +22,12 @@ typedef struct entered {
 } entered;
 
 _Atomic int gt__signals_active;
-static _Thread_local gt_signal_state state;    /* what instructions carry now */
-static _Thread_local entered stack[MAX_DEPTH]; /* the scopes that were entered, and what was before each */
+static _Thread_local gt_signal_state state;    /* what instructions of this thread carry now */
+static _Thread_local entered stack[MAX_DEPTH]; /* the entered scopes, with the state before each */
 static _Thread_local unsigned depth;
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
-static scope **scopes;                                    /* number minus one */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
+static scope **scopes;                                    /* by number minus one */
 static uint32_t scope_count, scope_capacity;
 static gt_config config;
 static bool config_read;
@@ -93,7 +93,7 @@ bool gt__signal_inner(bool inner)
     return before;
 }
 
-/* The workers that a config names must be there, or have come by now. */
+/* The workers that a config names must be connected. */
 static gt_err check_workers(gt_client *client, const gt_signal_config *signal)
 {
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -107,12 +107,12 @@ static gt_err check_workers(gt_client *client, const gt_signal_config *signal)
             return gt__fail(GT_ERR_VALUE, "%s%s%s: worker %d is not there: the server has %d worker%s",
                             signal->origin, *signal->origin ? ": " : "", signal->name, missing,
                             client->worker_entries, client->worker_entries == 1 ? "" : "s");
-        GT_TRY(gt_synchronize(client)); /* the news that one has joined comes with answers */
+        GT_TRY(gt_synchronize(client)); /* answers bring the news of workers that joined */
     }
     return GT_OK;
 }
 
-/* And those that its gradients will be computed on: by `backward`, or else by what the config says. */
+/* Check the workers of a signal, and those of its gradients: of `backward`, or of the backward signal in the config. */
 static gt_err check_signal(gt_client *client, const char *name, const char *backward)
 {
     gt_signal_config signal;
@@ -187,7 +187,7 @@ static gt_err send_record(gt_client *client, const gt_slot *record)
     return GT_OK;
 }
 
-/* With the mutex held: the next record that the server needs before it sees scope `number`; false: there is none. */
+/* Write the next record that the server needs before it sees scope `number`; false: it has all. With the mutex held. */
 static bool next_untold(gt_client *client, uint32_t number, gt_slot *record)
 {
     if (client->config_version != config.version) {
@@ -221,7 +221,7 @@ bool gt__signal_untold(const gt_client *client)
     return untold;
 }
 
-/* Room comes first, since waiting for it may be interrupted, and other threads may tell the server the same meanwhile. */
+/* Waits for room first: the wait may be interrupted, and another thread may send the same meanwhile. */
 gt_err gt__signal_tell(gt_client *client)
 {
     while (gt__signal_untold(client)) {
@@ -243,7 +243,7 @@ void gt__signal_stamp(gt_instruction *ins)
         ins->flags |= GT_FLAG_BACKWARD;
 }
 
-/* The config of the innermost scope around `number` that has a shard entry. With the mutex held; NULL: none. */
+/* The config of the innermost scope, from `number` outwards, that has a shard entry; NULL: none. With the mutex held. */
 static const gt_signal_config *shard_config(uint32_t number)
 {
     for (; number; number = scopes[number - 1]->parent) {
@@ -290,7 +290,7 @@ gt_err gt__signal_introduce(gt_client *client)
     return send_record(client, record);
 }
 
-/* Run under a scope of its own, whatever is around. */
+/* The state of a scope that is nested in no other. */
 static gt_err scoped_state(const char *name, gt_signal_state *alone)
 {
     GT_TRY(check_name(name));
@@ -338,7 +338,7 @@ gt_err gt__signal_config_init(void)
     config_read = true;
     gt_err err = first && path && *path ? gt__config_load(&config, path) : GT_OK;
     if (err != GT_OK)
-        config_read = false; /* whoever tries next is told too */
+        config_read = false; /* the next call tries again and reports the error, too */
     pthread_mutex_unlock(&mutex);
     return err;
 }
@@ -371,12 +371,12 @@ bool gt__signal_config_name(size_t index, char name[GT_MAX_NAME + 1])
     return there;
 }
 
-/* ---- gt.h -------- */
+/* ---- gt.h --------------------------------------------------------------------------------------------------- */
 
 gt_err gt_config_load(const char *path)
 {
     GT_REQUIRE(path);
-    GT_TRY(gt__signal_config_init()); /* what GT_CONFIG says comes first, and is replaced */
+    GT_TRY(gt__signal_config_init()); /* first, so that `path` replaces what GT_CONFIG says */
     pthread_mutex_lock(&mutex);
     gt_err err = gt__config_load(&config, path);
     pthread_mutex_unlock(&mutex);

@@ -1,14 +1,12 @@
 /*
- * signals.h: signals in the client: named scopes around code, which every instruction issued there carries.
+ * signals.h: signals in the client: named scopes around code. Every instruction carries the scope in which it was issued.
  *
- * Each thread has a stack of scopes. A scope is a number that stands for (name, backward name, scope around it);
- * numbers are the process's, and a client tells its server what one means before the first instruction that
- * carries it. What a signal means for placement is a config (core/config.h): the process has one table, and sends
- * it along.
+ * Each thread has a stack of scopes. A scope is a number for a triple: name, backward name, enclosing scope. Numbers belong to
+ * the process; a client describes a scope to its server before the first instruction that carries it. What a signal means for
+ * placement is in a config (core/config.h). The process has one config, and each client sends it to its server.
  *
- * Gradients: a node of the tape remembers the scope of its instruction, and what its rule emits carries the same
- * scope with GT_FLAG_BACKWARD, so that the dispatcher can apply the backward signal of the scope. Read next:
- * emit.c, autograd.c.
+ * Gradients: a node of the tape keeps the scope of its instruction. What its rule emits carries the same scope with
+ * GT_FLAG_BACKWARD, so that the dispatcher applies the backward signal of the scope. Read next: emit.c, autograd.c.
  */
 #ifndef GT_CLIENT_SIGNALS_H
 #define GT_CLIENT_SIGNALS_H
@@ -18,19 +16,19 @@
 
 typedef struct gt_signal_state {
     uint32_t scope; /* 0: none */
-    bool backward;  /* the instructions are gradients of what ran under the scope */
-    bool inner;     /* what is made now is made on the way to something else */
-    bool exact;     /* a copy must be placed as the scope says */
+    bool backward;  /* the instructions compute gradients of ops of the scope */
+    bool inner;     /* tensors made now are intermediate results, not the user's */
+    bool exact;     /* a copy is placed as the scope says */
 } gt_signal_state;
 
-/* Threads that are in a scope now: while there is none, an emission looks no further. */
+/* Threads that are in a scope. While it is 0, emissions skip signals. */
 extern _Atomic int gt__signals_active;
 
 gt_signal_state gt__signal_current(void);
-/* Make `state` this thread's; returns what it was. For the backward walk. */
+/* Set this thread's state; returns the previous one. For the backward walk. */
 gt_signal_state gt__signal_replace(gt_signal_state state);
 
-/* Set the state's `inner`; returns what it was. */
+/* Set `inner` of this thread's state; returns the previous value. */
 bool gt__signal_inner(bool inner);
 
 /* Enter a scope. `backward` may be NULL. With a client, its workers are checked against the signal's config. */
@@ -44,23 +42,23 @@ void gt__signal_name(uint32_t scope, char name[GT_MAX_NAME + 1]);
 /* Put a mark into the stream, for logs. */
 gt_err gt__signal_mark(gt_client *client, const char *name);
 
-/* For emit.c, while gt__signals_active. Whether the server must hear of scopes or signals before a record that this thread
- * stamps; tell it, which may wait for room; stamp a record with this thread's scope. */
+/* For emit.c, while gt__signals_active: whether scopes or signals must be sent before a record of this thread; send them,
+ * which may wait for room; stamp a record with this thread's scope. */
 bool gt__signal_untold(const gt_client *client);
 gt_err gt__signal_tell(gt_client *client);
 void gt__signal_stamp(gt_instruction *ins);
-/* Whether a tensor that the user makes can be placed as its scope says; if not, this is the line to complain about. What is
- * made on the way to something else is marked as that (GT_FLAG_INNER). */
+/* An error if a tensor that the user makes cannot be placed as its scope says, so that it is raised at the user's line. Marks
+ * intermediate results with GT_FLAG_INNER. */
 gt_err gt__signal_check(gt_instruction *ins, const gt_meta *meta);
-/* Send options of the environment (GT_AUTO_SHARD); called once a client is connected. */
+/* Send the options of the environment (GT_AUTO_SHARD), when a client has connected. */
 gt_err gt__signal_introduce(gt_client *client);
 
 /* ---- the process's config --------------------------------------------------------------------------------- */
 
-/* Read GT_CONFIG, once; an error is told to whoever comes first. */
+/* Read the file of GT_CONFIG, unless that was done. */
 gt_err gt__signal_config_init(void);
 gt_err gt__signal_config_set(const gt_signal_config *signal);
-/* A copy; false: there is none. */
+/* A copy of the signal's entry; false: the config has none. */
 bool gt__signal_config_get(const char *name, gt_signal_config *signal);
 /* Name of the signal at `index`, in the order they were added; false: past the end. */
 bool gt__signal_config_name(size_t index, char name[GT_MAX_NAME + 1]);

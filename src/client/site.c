@@ -1,6 +1,6 @@
 /*
- * site.c: places in programs in C: GT_HERE() of gt.h. A place has a number, made when it is first passed, and a thread
- * is at the last one that it passed. Language bindings know where they are by themselves and have their own hooks (client.h).
+ * site.c: sites of C programs: GT_HERE() of gt.h. A site gets its number when it is first passed; a thread is at the last site
+ * that it passed. Language bindings find sites by themselves, with their own hooks (client.h).
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static uint32_t current(void)
     return here;
 }
 
-/* The end of "file:line", as much as fits. */
+/* "file:line", cut at the front to fit. */
 static size_t name(uint32_t site, char *text, size_t size)
 {
     char whole[1024];
@@ -39,7 +39,7 @@ static size_t name(uint32_t site, char *text, size_t size)
     return kept;
 }
 
-/* With the mutex. 0: no memory, or too many places. */
+/* With the mutex held. 0: out of memory, or too many sites. */
 static uint32_t number_new(const char *file, int line)
 {
     if (place_count == place_capacity) {

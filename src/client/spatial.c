@@ -1,7 +1,6 @@
 /*
- * spatial.c: convolutions, pooling, interpolation and im2col as PyTorch's users know them: checks their
- * arguments, computes the sizes that records carry (core/window.h), and emits. The gradient rules in
- * gradients/window.c emit the same rows.
+ * spatial.c: convolutions, pooling, interpolation and im2col with PyTorch's arguments: checks them, computes the sizes that
+ * records carry (core/window.h), and emits. The gradient rules in gradients/window.c emit the same rows.
  */
 #include "client/spatial.h"
 
@@ -157,7 +156,7 @@ gt_err gt_conv_transpose(gt_tensor *x, gt_tensor *weight, gt_tensor *bias, int s
 
 /* ---- pooling ----------------------------------------------------------------------------------------------- */
 
-/* Windows over an axis; with `ceil` also one that begins inside but reaches over the end. */
+/* The number of windows along an axis; with `ceil`, the last one may reach past the end. */
 static int64_t window_count(int64_t size, int64_t padding, int64_t stride, int64_t extent, bool ceil)
 {
     int64_t room = size + 2 * padding - extent + (ceil ? stride - 1 : 0);
@@ -260,7 +259,7 @@ gt_err gt_adaptive_max_pool_index(gt_tensor *x, int spatial, const int64_t *size
 
 /* ---- im2col and resample ----------------------------------------------------------------------------------- */
 
-/* The windows of im2col along each axis of an image of this size. */
+/* How many windows im2col has along each axis of an image of this size. */
 static gt_err count_windows(const char *name, const window *w, int spatial, const int64_t *size, int64_t *windows)
 {
     GT_TRY(check_numbers(name, "image size", spatial, size, 1));

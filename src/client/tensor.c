@@ -1,6 +1,6 @@
 /*
- * tensor.c: the public ops of gt.h: each fills an instruction and emits it. Elementwise ops and reductions come straight
- * from the op table. Read emit.c for what emitting means.
+ * tensor.c: the public ops of gt.h: each fills an instruction and emits it. Elementwise ops and reductions are generated
+ * from the op table. Read next: emit.c.
  */
 #include <math.h>
 #include <string.h>
@@ -92,7 +92,7 @@ gt_err gt__emit_ternary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_literal b_k
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b, c}, 3, out);
 }
 
-/* Bits are integers: there the number is taken as one. */
+/* Rows on bits take the number as an integer. */
 static gt_err emit_scalar(gt_opcode op, gt_tensor *a, double value, gt_tensor **out)
 {
     bool bits = gt__op_table[op].types == GT_TYPES_BITS || gt__op_table[op].types == GT_TYPES_INT;
@@ -149,7 +149,7 @@ gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, do
 {
     gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(first), imm_f(eps)}};
     for (unsigned k = 1; k < 3; k++)
-        if (!in[k]) { /* no weight is a weight of one, no bias one of zero */
+        if (!in[k]) { /* a missing weight is 1, a missing bias 0 */
             prototype.literals |= (uint8_t)(GT_LITERAL_FLOAT << (2 * k));
             prototype.literal[k] = imm_f(op == GT_OP_layer_norm && k == 2 ? 0 : 1);
         }
@@ -203,7 +203,7 @@ ALONG(log_softmax)
 
 /* ---- creation ---------------------------------------------------------------------------------------------- */
 
-/* A record whose first tail slot is a shape. Size errors are left to inference, rank is checked here. */
+/* A record whose first tail slot is a shape. Checks the rank; inference checks the sizes. */
 static gt_err shaped(gt_opcode op, gt_dtype dtype, int rank, const int64_t *shape, gt_instruction *prototype,
                      gt_slot *tail)
 {
@@ -277,7 +277,7 @@ gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, 
     return gt__emit(client, prototype, &tail, NULL, 0, out);
 }
 
-/* Every random tensor has a stream number of its own under the client's seed. */
+/* Every random tensor takes the next stream number of the client's seed. */
 static gt_err emit_random(gt_opcode op, gt_client *client, gt_dtype dtype, int rank, const int64_t *shape,
                           int64_t low, int64_t high, gt_tensor **out)
 {
@@ -286,7 +286,8 @@ static gt_err emit_random(gt_opcode op, gt_client *client, gt_dtype dtype, int r
     GT_TRY(shaped(op, dtype, rank, shape, &prototype, tail));
     prototype.tail = 2;
     prototype.imm[0].u = client->seed;
-    prototype.imm[1].u = client->stream++; /* now: emitting may wait, and another thread draw numbers */
+    prototype.imm[1].u =
+        client->stream++; /* before emitting, which may wait while another thread takes the next */
     tail[1].i64[0] = low;
     tail[1].i64[1] = high;
     return gt__emit(client, prototype, tail, NULL, 0, out);
@@ -335,7 +336,7 @@ gt_err gt_copy(gt_tensor *a, gt_tensor **out)
     return emit_one(GT_OP_copy, a, imm_i(0), imm_i(0), 0, out);
 }
 
-/* Replace the one -1 in a shape by what the other sizes leave. */
+/* Replace a -1 in a shape by the size that the others imply. */
 static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
 {
     int64_t known = 1;
@@ -474,7 +475,7 @@ static gt_err cat_once(gt_tensor *const *tensors, int count, int axis, gt_tensor
     return gt__emit(tensors[0]->client, prototype, tail, tensors, (unsigned)count, out);
 }
 
-/* More operands than one record holds are joined in stages. */
+/* In stages, if there are more operands than a record holds. */
 static gt_err cat_all(gt_tensor *const *tensors, int count, int axis, gt_tensor **out)
 {
     if (count < 1)
@@ -547,7 +548,7 @@ gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor 
     gt_tensor *in[] = {a, index, src};
     gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis), imm_i(how)}};
     if (!src)
-        return gt__fail(GT_ERR_VALUE, "%s: there is no src", gt__op_table[op].name);
+        return gt__fail(GT_ERR_VALUE, "%s: src is missing", gt__op_table[op].name);
     prototype.flags = gt__consume_flag(op, in, 3, held);
     return gt__emit(a->client, prototype, NULL, in, 3, out);
 }

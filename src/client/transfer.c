@@ -1,8 +1,8 @@
 /*
- * transfer.c: where a client waits, and how bulk data comes and goes.
+ * transfer.c: the waits of a client, and bulk data.
  *
- * A wait reads answers until the one with its ticket is complete. Data of more than a chunk travels through recycled shared
- * segments where the link has them (one copy, no fresh pages in steady state), and as pieces in the stream otherwise.
+ * A wait reads answers until the one with its ticket is complete. Data larger than a chunk goes through recycled shared
+ * segments if the link has them (one copy, and no fresh pages in steady state), else in pieces through the stream.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -15,14 +15,14 @@
 enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */
     SMALLEST_SEGMENT = 1 << 20, /* bytes */
-    LOOK_UP_MS = 100,           /* how long a wait may go without asking whether it was interrupted */
+    LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
 };
 
 gt_wait_hooks gt__wait_hooks;
 
 /* ---- the lock ---------------------------------------------------------------------------------------------- */
 
-/* One pair for all clients: it is taken only when two threads want one client at the same moment. */
+/* One pair for all clients, used only when two threads want the same client. */
 static pthread_mutex_t turn_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn_over = PTHREAD_COND_INITIALIZER;
 
@@ -85,7 +85,7 @@ gt_err gt__client_wait(gt_client *client, gt_wait what)
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-/* Where the bytes of an answer go. With grow, memory is allocated as they come; else they must fit. */
+/* Where the bytes of an answer go. With `grow` memory is allocated as they arrive; otherwise they must fit. */
 typedef struct sink {
     uint8_t *memory;
     size_t bytes, received;
@@ -96,7 +96,7 @@ static gt_err receive(sink *to, const gt_slot *record)
 {
     uint64_t offset = record->ins.imm[0].u, bytes = record->ins.imm[1].u;
     if (offset != to->received || (!to->grow && bytes > to->bytes - to->received))
-        return gt__fail(GT_ERR_PROTOCOL, "the server sent more than was asked for");
+        return gt__fail(GT_ERR_PROTOCOL, "the server sent too many bytes");
     if (to->grow && bytes) {
         uint8_t *memory = realloc(to->memory, to->received + bytes + 1);
         if (!memory)
@@ -109,8 +109,8 @@ static gt_err receive(sink *to, const gt_slot *record)
     return GT_OK;
 }
 
-/* Where the instruction that failed came from: ", issued at train.py:12 in signal 'layer1', instruction #0042 of the
- * log"; may be "". */
+/* The origin of a failed instruction: ", issued at train.py:12 in signal 'layer1', instruction #0042 of the log"; may be
+ * "". */
 static void origin_text(const gt_instruction *failed, char *text, size_t size)
 {
     char place[512];
@@ -137,7 +137,7 @@ static gt_err failure(const gt_slot *record)
     return gt__fail(err, "%.*s%s", (int)bytes, (const char *)(record + 1), origin);
 }
 
-/* An answer that nobody waits for any more, or news. */
+/* A record that is not the awaited answer: news of the server, or the answer to an interrupted wait. */
 static void handle_other(gt_client *client, const gt_slot *record)
 {
     if (record->ins.op == GT_OP_welcome) {
@@ -207,7 +207,7 @@ static gt_err await(gt_client *client, uint64_t ticket, sink *to)
     return err;
 }
 
-/* *ticket, if wanted, is set once the question is sent: from then on an answer will come, even if we stop waiting. */
+/* *ticket, unless NULL, is set when the question is sent: from then on an answer comes, even if the wait is interrupted. */
 static gt_err ask(gt_client *client, gt_instruction question, sink *to, uint64_t *ticket)
 {
     gt_slot *slot;
@@ -227,7 +227,7 @@ gt_err gt_synchronize(gt_client *client)
     return ask(client, (gt_instruction){.op = GT_OP_sync}, &nothing, NULL);
 }
 
-/* Text that answers a question; malloc'ed. */
+/* Ask a question that is answered by text, malloc'ed. */
 static gt_err ask_text(gt_client *client, gt_instruction question, char **out)
 {
     sink text = {.grow = true};
@@ -281,7 +281,7 @@ static bool transfer_idle(const gt_transfer *transfer)
     return !transfer->lent && !transfer->abandoned && !gt__segment_busy(transfer->segment);
 }
 
-/* A segment of at least `bytes`, known to the server. NULL: not to be had (descriptors, memory): do without. */
+/* A segment of at least `bytes` that the server knows. NULL: none can be made (descriptors, memory); do without. */
 static gt_transfer *transfer_get(gt_client *client, size_t bytes)
 {
     unsigned count = 0;
@@ -393,7 +393,7 @@ static gt_err fetch_plain(gt_tensor *tensor, void *data, size_t bytes)
     sink to = {.memory = data, .bytes = bytes};
     gt_instruction question = {.op = GT_OP_fetch, .operand = {tensor->id}};
     GT_TRY(ask(tensor->client, question, &to, NULL));
-    return to.received == bytes ? GT_OK : gt__fail(GT_ERR_PROTOCOL, "the server sent too little");
+    return to.received == bytes ? GT_OK : gt__fail(GT_ERR_PROTOCOL, "the server sent too few bytes");
 }
 
 static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
@@ -403,7 +403,7 @@ static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
     gt_instruction question = {.op = GT_OP_fetch, .operand = {tensor->id}};
     question.imm[0].u = transfer->segment->id;
     uint64_t ticket = 0;
-    transfer->lent = true; /* this fetch's alone, from here on */
+    transfer->lent = true; /* no other transfer uses it from here on */
     gt__segment_give(transfer->segment);
     gt_err err = ask(client, question, &nothing, &ticket);
     if (err == GT_OK) {
@@ -413,7 +413,7 @@ static gt_err fetch_segment(gt_tensor *tensor, gt_transfer *transfer)
     transfer->lent = false;
     if (err == GT_ERR_INTERRUPTED && ticket)
         transfer->abandoned = ticket;
-    else if (err == GT_ERR_CONNECTION) /* a worker that was given up may wake, and write to it yet */
+    else if (err == GT_ERR_CONNECTION) /* a worker that was taken for dead may still write to it */
         transfer_drop(client, transfer);
     else
         gt__segment_done(transfer->segment);
@@ -435,7 +435,7 @@ static gt_err fetch(gt_tensor *tensor, void *data, size_t bytes)
     return GT_OK;
 }
 
-/* While we wait, other threads run and may drop the tensor: it is held. */
+/* Retains the tensor: other threads may release it during the wait. */
 gt_err gt_fetch(gt_tensor *tensor, void *data, size_t bytes)
 {
     GT_REQUIRE(tensor);
@@ -455,7 +455,7 @@ static gt_err fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
     gt_lease *lease = malloc(sizeof *lease + (transfer ? 0 : bytes));
     if (!lease)
-        return gt__fail(GT_ERR_MEMORY, "no memory for %zu bytes of elements", bytes);
+        return gt__fail(GT_ERR_MEMORY, "out of memory: cannot allocate %zu bytes for elements", bytes);
     *lease = (gt_lease){.client = client, .transfer = transfer};
     gt_err err = transfer ? fetch_segment(tensor, transfer) : fetch_plain(tensor, lease + 1, bytes);
     if (err != GT_OK) {
