@@ -109,7 +109,7 @@ def test_the_example_shows_them(programs):
 LIMITS = """
     import gt
     if {port}:
-        gt.connect('localhost', {port})
+        gt.connect('localhost:{port}')
     else:
         gt.gpu_workers({workers})
     gt.ones(1).sum().item()
@@ -130,7 +130,7 @@ def test_workers_on_one_host_divide_the_memory_while_both_are_there(facts, progr
     until(lambda: facts(LIMITS.format(port=server.port, workers=0)) == [alone // 2] * 2, "two halves")
     second.kill()
     until(lambda: facts(LIMITS.format(port=server.port, workers=0)) == [alone], "the whole again")
-    assert first.alive()
+    assert first.alive
 
 
 def test_a_limit_that_the_user_set_is_not_divided(facts):
