@@ -6,16 +6,20 @@
  */
 #include "client/gradients/steps.h"
 
-#define ENTRY_DIFF(name) [GT_OP_##name] = &gt__gradient_##name,
-#define ENTRY_NONE(name)
-static const gt_gradient *const gradients[GT_OP_COUNT] = {
-#define OP(name, form, types, grad) ENTRY_##grad(name)
+/* Copies, not pointers: every recorded op reads `saves`, and there one more dependent load is measurable. */
+static gt_gradient gradients[GT_OP_COUNT];
+
+__attribute__((constructor)) static void collect_rules(void)
+{
+#define COLLECT_DIFF(name) gradients[GT_OP_##name] = gt__gradient_##name;
+#define COLLECT_NONE(name)
+#define OP(name, form, types, grad) COLLECT_##grad(name)
 #include "core/ops.def"
-};
+}
 
 unsigned gt__gradient_saves(gt_opcode op)
 {
-    return gradients[op]->saves;
+    return gradients[op].saves;
 }
 
 static gt_tensor *retain_saved(gt_tensor *saved)
@@ -37,7 +41,7 @@ gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted,
     else
         f.out = retain_saved(node->saved_out);
     if (f.err == GT_OK)
-        gradients[node->op]->rule(&f);
+        gradients[node->op].rule(&f);
     for (unsigned k = 0; k < f.count; k++)
         gt_tensor_release(f.temporary[k]);
     gt_tensor_release(f.x);
