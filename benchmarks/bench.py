@@ -1,7 +1,7 @@
 """GT against PyTorch and NumPy on this machine, in one run: `make bench`, or python benchmarks/bench.py --help.
 
-Prints a table of ratios with the bounds GT sets itself, then figures that have nothing to be compared with, and
-writes it all to results.json. README.md beside this file says how it measures; works.py holds what is measured.
+Prints a table of ratios with their bounds, then figures of GT alone, and writes everything to results.json. README.md
+in this folder says how it measures; works.py has the measured work.
 """
 import argparse
 import contextlib
@@ -22,14 +22,14 @@ from processes import HERE, Child, Failure, Server
 
 @dataclasses.dataclass
 class Row:
-    """A line of the table: GT may take `bound` of PyTorch's time, or must reach `bound` of memcpy's speed."""
+    """A line of the table: GT takes at most `bound` of PyTorch's time, or reaches at least `bound` of memcpy's speed."""
     name: str
     work: str
     bound: float
     link: str = "embedded"
-    count: int = 0         # repetitions in a round; 0: as many as fill one
+    count: int = 0         # repetitions per round; 0: calibrate
     of_memcpy: bool = False
-    training: bool = False  # NumPy has nothing to compare
+    training: bool = False  # no NumPy column
 
 
 ROWS = [
@@ -64,8 +64,8 @@ ROWS = [
 @dataclasses.dataclass
 class Pace:
     """How long to measure."""
-    rounds: int            # interleaved rounds a row; the median counts
-    round_seconds: float   # what a round of a calibrated row takes about
+    rounds: int            # alternating rounds per row; the median counts
+    round_seconds: float   # approximate duration of a calibrated round
     row_seconds: float     # no further round after this
     settle_seconds: float  # rest between two rounds: idle threads of the last one spin for a while
 
@@ -75,7 +75,7 @@ QUICK = Pace(rounds=3, round_seconds=0.03, row_seconds=0.6, settle_seconds=0.02)
 
 
 class Children:
-    """The measuring processes, started when first asked for and kept: one a library, one a transport of GT's."""
+    """The measuring processes, started on first use: one per library, and one per transport of GT."""
 
     def __init__(self, stack, program):
         self.stack = stack
@@ -105,7 +105,7 @@ def calibrate(child, round_seconds):
 
 
 def compare_checks(checks):
-    """A fast wrong answer is not an answer."""
+    """Fail if the libraries' results differ."""
     for library, check in checks.items():
         if abs(check - checks["gt"]) > 1e-3 * abs(check):
             raise Failure(f"results differ: gt {checks['gt']:.6g}, {library} {check:.6g}")
@@ -159,7 +159,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leave through the stack, which ends our processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # unwind the stack, which ends our processes
     wanted = re.compile(arguments.only or "", re.IGNORECASE)
     pace = QUICK if arguments.quick else FULL
     with contextlib.ExitStack() as stack:

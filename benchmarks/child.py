@@ -1,9 +1,8 @@
 """A process that measures one library, on request: python child.py gt|torch|numpy [address].
 
-GT and PyTorch are measured in processes of their own, so that neither meets the other's threads: an idle OpenMP
-thread spins for a while after its last work, and on a small machine that is half of it. The parent (processes.py)
-sends one JSON object a line, {"call": method, ...arguments}, and gets one back: {"result": ...} or
-{"error": text}.
+GT and PyTorch are measured in separate processes, so that neither is disturbed by the other's threads: an idle OpenMP
+thread spins for a while after its last work. The parent (processes.py) sends one JSON object per line,
+{"call": method, ...arguments}, and gets one back: {"result": ...} or {"error": text}.
 """
 import gc
 import json
@@ -18,7 +17,7 @@ import works
 
 
 def peak_bytes():
-    """The most this process has had in memory since forget_peak()."""
+    """Peak resident memory of this process since forget_peak()."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 
@@ -29,7 +28,7 @@ def forget_peak():
 
 
 def resident_bytes(pid="self"):
-    """What a process has in memory, shared pages included."""
+    """Resident memory of a process, including shared pages."""
     with open(f"/proc/{pid}/status") as status:
         for line in status:
             if line.startswith("VmRSS:"):
@@ -38,7 +37,7 @@ def resident_bytes(pid="self"):
 
 
 class Session:
-    """One method a request."""
+    """One method per request."""
 
     def __init__(self, library, *address):
         self.lib = works.LIBRARIES[library](*address)
@@ -50,7 +49,7 @@ class Session:
         return self.lib.version
 
     def prepare(self, work):
-        """Make a work's inputs; the answer stands for its result, to be compared between libraries."""
+        """Make the inputs of a work. Returns the mean size of its result, to compare libraries."""
         if self.name != work:
             self.name, self.work = None, None
             gc.collect()
@@ -70,7 +69,7 @@ class Session:
 
     def training_peak(self, work):
         """Bytes by which this process grows at its peak while a model is made and trained for twenty steps."""
-        self.prepare("tiny_mlp")  # what the library itself takes is there before
+        self.prepare("tiny_mlp")  # loads the library first
         gc.collect()
         before = resident_bytes()
         forget_peak()
@@ -118,7 +117,7 @@ class Session:
 
 def main():
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints must not end up between the replies
+    os.dup2(2, 1)  # keep the libraries' output out of the replies
     session = None
     for line in sys.stdin:
         request = json.loads(line)

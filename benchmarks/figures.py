@@ -1,4 +1,4 @@
-"""What is measured of GT alone: the dispatcher's rate, round trips, start-up, memory.
+"""Measurements of GT alone: the dispatcher's rate, round trips, start-up, memory.
 
 Each figure is a function from the measuring processes of bench.py to a list of report.Figure.
 """
@@ -88,7 +88,7 @@ print(imported - start, time.perf_counter() - imported)
 
 @figure("start-up")
 def start_up(children, quick):
-    """In fresh processes: importing, then the embedded server from nothing to a first result."""
+    """In fresh processes: import, then start of the embedded server to the first result."""
     runs = []
     for _ in range(3 if quick else 7):
         result = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=60)
@@ -123,7 +123,7 @@ def memory(children, quick):
 
 @figure("training memory")
 def training_memory(children, quick):
-    """The peak of a training step, model and optimiser state included, against PyTorch's in a process like ours."""
+    """Peak memory of training, with model and optimiser state, against PyTorch in the same kind of process."""
     results = []
     for name, work in (("MLP, AdamW", "mlp_adamw"), ("CNN", "cnn_sgd"), ("char-GPT", "char_gpt")):
         peaks = {}

@@ -1,7 +1,6 @@
-"""Models written once and built from either library's `nn`: what a PyTorch user would write.
+"""Models written once and built from either library's `nn`, as a PyTorch user would write them.
 
-lib is the module (gt or torch); its `nn` is reached through it. Used by training.py here, and by the tests that train a model
-in both libraries side by side.
+lib is the module gt or torch. Used by training.py and by tests that train a model in both libraries.
 """
 
 import numpy
@@ -65,7 +64,7 @@ def gpt(lib, vocabulary, context, width, heads, depth):
 
 
 def same_weights(lib, model, seed=0, scale=0.05):
-    """Weights that do not depend on the library: norms keep their ones and zeros, the rest is drawn by NumPy."""
+    """Set weights that do not depend on the library: norms keep ones and zeros, NumPy draws the rest."""
     generator = numpy.random.default_rng(seed)
     with lib.no_grad():
         for name, parameter in model.named_parameters():

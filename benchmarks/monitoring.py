@@ -1,7 +1,7 @@
-"""What being watched costs: the small-op stream with `gt top` or `gt trace` attached, against the same unwatched.
+"""The cost of monitoring: the small-op stream with `gt top` or `gt trace` attached, against the same without.
 
-Joins the figures of figures.py. What counts is the processor time of client, dispatcher and worker together: wall time
-on a machine that others use too is not known to one in a hundred. Rounds alternate and the least of each kind count.
+Adds to the figures of figures.py. It measures the processor time of client, dispatcher and worker together, because
+wall time on a shared machine is not exact to one percent. Rounds alternate; the minimum of each kind counts.
 """
 import contextlib
 import pathlib
@@ -22,7 +22,7 @@ class Watcher(Process):
 
     def __enter__(self):
         self.start(self.command, stdout=subprocess.PIPE)
-        if not self.process.stdout.readline():  # top's first look; a trace says nothing until it ends
+        if not self.process.stdout.readline():  # the first update of top; a trace prints nothing until it ends
             raise Failure(f"{self.command[1]} ended with {self.process.wait()}")
         return self
 
@@ -34,7 +34,7 @@ class Trace(Watcher):
 
 
 def processor_seconds(pids):
-    """What all threads of these processes have used so far."""
+    """Processor time of all threads of these processes so far."""
     tasks = [task for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
@@ -56,7 +56,7 @@ def watched_by(kind, program, port, folder):
 
 @figure("monitoring")
 def monitoring(children, quick):
-    """A server that nobody ever watched, and one that is watched now and then."""
+    """A server without monitors, and one with a monitor now and then."""
     count, rounds = (50_000, 3) if quick else (200_000, 9)
     kinds = ("never", "left", "top", "trace")
     best = dict.fromkeys(kinds, float("inf"))
@@ -102,7 +102,7 @@ def instruction_log(children, quick):
         for _ in range(rounds):
             for kind, client in clients.items():
                 best[kind] = min(best[kind], client("run", count=count))
-        # The log's thread follows a burst when it is over; in a long stream it is what the others wait for.
+        # After a burst the log's thread catches up. In a long stream the other threads wait for it.
         long = {kind: min(clients[kind]("run", count=10 * count) for _ in range(2)) for kind in ("off", "log")}
     return [
         Figure("instruction log on, small-op stream", best["log"] / best["off"], "x", bound=2.0),
@@ -113,7 +113,7 @@ def instruction_log(children, quick):
 
 @figure("line capture")
 def line_capture(children, quick):
-    """What it costs the emitting thread to note the user's line with every operation: its processor time, with and
+    """The cost of recording the user's line with every operation: processor time of the emitting thread, with and
     without, in one process."""
     source = """
 import time

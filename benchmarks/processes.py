@@ -1,6 +1,6 @@
 """The processes of a benchmark run: children that measure (child.py), and a real server with its worker.
 
-Every one is a context manager, ended by its process id whatever happens.
+Each is a context manager and is always ended, by its process id.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 
 # glibc gives large blocks back to the system at every free and pays for fresh pages at every allocation. PyTorch
-# and NumPy are several times faster without that, and are measured so. GT has its own pool and needs no settings.
+# and NumPy are several times faster without that, so they are measured without. GT has its own pool.
 WARM_MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": "1073741824",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
@@ -23,7 +23,7 @@ WARM_MALLOC = {
 
 
 class Failure(Exception):
-    """A measurement that could not be made; the text says why."""
+    """A measurement that failed; the text says why."""
 
 
 class Process:
@@ -33,7 +33,7 @@ class Process:
 
     def start(self, command, **options):
         try:
-            # Ctrl-C is for us alone: we end them in order.
+            # Only the parent gets Ctrl-C; it ends the children in order.
             self.process = subprocess.Popen([str(word) for word in command], start_new_session=True, **options)
         except OSError as error:
             raise Failure(f"cannot run {command[0]}: {error.strerror}") from None
@@ -75,7 +75,7 @@ class Child(Process):
         return reply["result"]
 
     def read_line(self, call, timeout):
-        """A line of the child's, or a Failure when none comes in time."""
+        """Read a line from the child; Failure on timeout."""
         output = self.process.stdout.fileno()
         deadline = time.monotonic() + timeout
         while b"\n" not in self.unread:
@@ -91,7 +91,7 @@ class Child(Process):
 
 
 class Server(Process):
-    """`gt server` on a port of its own choosing, and one `gt worker`; workers and clients use `transport`."""
+    """`gt server` on a free port, and one `gt worker`; workers and clients use `transport`."""
 
     host = "127.0.0.1"
 

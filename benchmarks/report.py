@@ -18,10 +18,10 @@ UNITS = {
 
 
 class Bounded:
-    """What has a value, and may have a bound: at most that, or at least."""
+    """A value with an optional bound, an upper or a lower one."""
 
     def met(self):
-        """None where there is no bound; what could not be measured meets none."""
+        """None without a bound; a failed measurement does not meet it."""
         if self.error:
             return False
         if self.bound is None:
@@ -34,7 +34,7 @@ class Bounded:
 
 @dataclasses.dataclass
 class Line(Bounded):
-    """A row of the table: GT's ratio, and the seconds by library that it comes from."""
+    """A row of the table: the ratio, and the seconds of each library."""
     name: str
     value: float = None
     bound: float = None
@@ -64,7 +64,7 @@ def quantity(value, unit):
 
 
 def processor():
-    """The processor's name; /proc/cpuinfo has none on many machines."""
+    """The name of the processor; on many machines /proc/cpuinfo does not have it."""
     try:
         environment = {**os.environ, "LC_ALL": "C"}
         lines = subprocess.run(["lscpu"], capture_output=True, text=True, env=environment).stdout

@@ -2,10 +2,10 @@
 
     python benchmarks/rows.py [dtype ...] [--rows name,name] [--size n] [--cpu]
 
---cpu counts processor time on one thread each, for a machine that is busy with other things (GT_NUM_THREADS=1).
+--cpu measures processor time on one thread each, for a busy machine (GT_NUM_THREADS=1).
 
-Both sides are measured in turn, the best of several rounds each. A dash: torch refuses that dtype. Rows above the
-bound (1.0 in float32, 1.5 elsewhere) are marked.
+Both sides are measured in turn; the best of several rounds counts. A dash: torch does not support that dtype. Rows
+above the bound (1.0 in float32, 1.5 elsewhere) are listed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROUNDS, CALLS = 7, 8
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8", "bool")
 aten = torch.ops.aten
 
-# Rows that torch keeps elsewhere than torch.<name>, torch.nn.functional.<name> and torch.ops.aten.<name>.
+# Rows that are not torch.<name>, torch.nn.functional.<name> or torch.ops.aten.<name>.
 TORCH = {
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "trunc_divide": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
@@ -72,7 +72,7 @@ def timed(clock, run, finish):
 
 
 def measure(name, form, dtype, size, clock):
-    """(GT's seconds, torch's seconds), or None where torch or the row refuses the dtype."""
+    """(GT's seconds, torch's seconds), or None if torch or GT does not support the dtype."""
     count = {"UNARY": 1, "BINARY": 2, "TERNARY": 3}[form]
     inputs = [operand(dtype, size, k) for k in range(count)]
     if name == "where":

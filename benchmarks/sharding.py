@@ -1,6 +1,6 @@
-"""What spreading tensors over workers gives and costs. Joins the figures of figures.py.
+"""Gain and cost of several workers. Adds to the figures of figures.py.
 
-Each measurement is a program of its own (sharding_child.py), with one thread of BLAS a worker, so that two workers on two
+Each measurement is a separate program (sharding_child.py) with one BLAS thread per worker, so that two workers on two
 cores are compared with one worker on one core.
 """
 import json
@@ -40,7 +40,7 @@ def pipeline(children, quick):
 
 @figure("sharding: all-reduce")
 def all_reduce(children, quick):
-    """Of the bytes that the algorithm reads and writes, at the rate at which this machine copies."""
+    """Compared with the time to copy the bytes that the algorithm reads and writes."""
     seconds = measure("all_reduce", quick)
     return [
         Figure("all-reduce, 64 MiB over 4 workers", seconds["measured"], "s"),
@@ -51,7 +51,7 @@ def all_reduce(children, quick):
 
 @figure("sharding: dispatch")
 def dispatch(children, quick):
-    """The null engine computes nothing: what is left is the dispatcher's own work."""
+    """With the null engine, which computes nothing: the dispatcher's own work."""
     cost = measure("dispatch_cost", quick, GT_BACKEND="null")
     rate = measure("dispatch_rate", quick, GT_BACKEND="null")
     return [

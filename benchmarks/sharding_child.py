@@ -1,4 +1,4 @@
-"""One measurement of sharding.py, in a process of its own: prints a line of JSON."""
+"""One measurement of sharding.py, in its own process: prints a line of JSON."""
 import json
 import sys
 import threading
@@ -31,7 +31,7 @@ def best_of(rounds, step):
 
 
 def alternate(make_steps, rounds):
-    """Least seconds of one step on one worker and on two, taken in turns."""
+    """Minimum seconds of a step on one worker and on two, measured in turn."""
     sides = {}
     for name, count in (("one", 1), ("two", 2)):
         connection = workers(count)
@@ -69,7 +69,7 @@ def data_parallel(rounds):
 
 
 def pipeline(rounds):
-    """Two stages of two layers, each on its worker, and 8 micro-batches: the stages overlap by themselves."""
+    """Two stages of two layers on two workers, and 8 micro-batches: the stages overlap."""
     shard("stage_0", chosen=[0])
 
     def make(count):
@@ -98,7 +98,7 @@ def pipeline(rounds):
 
 
 def copy_rate(megabytes, threads, rounds):
-    """Bytes a second that this machine reads and writes when every thread copies."""
+    """Bytes per second that this machine reads and writes when all threads copy."""
     arrays = [(np.ones(megabytes << 18, np.float32), np.empty(megabytes << 18, np.float32)) for _ in range(threads)]
     best = float("inf")
     for _ in range(rounds):
@@ -125,7 +125,7 @@ def all_reduce(rounds):
         owed = x.sum(dim=0)
         gt.synchronize()
         start = time.perf_counter()
-        first = owed.index_select(0, index)  # one element of the sum: it has to be paid
+        first = owed.index_select(0, index)  # reading one element forces the sum
         gt.synchronize()
         best = min(best, time.perf_counter() - start)
         assert first.item() == count

@@ -12,7 +12,7 @@ READ_EVERY = 10
 
 
 def train(lib, model, optimizer, x, y, classes):
-    """run(count): so many steps; the last loss."""
+    """run(count): make `count` steps; returns the last loss."""
     cross_entropy = lib.module.nn.functional.cross_entropy
 
     def run(count):
@@ -52,7 +52,7 @@ def mlp_adamw(lib):
 
 @work
 def tiny_mlp(lib):
-    """Loads what a library needs for training, and little else."""
+    """Makes a library load what it needs for training."""
     return train_mlp(lib, lambda parameters: lib.module.optim.AdamW(parameters, lr=1e-4), sizes=(4, 4, 4))
 
 

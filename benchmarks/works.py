@@ -1,11 +1,11 @@
-"""What is timed: each work is written once and run on GT, PyTorch and NumPy.
+"""The timed work: each is written once and runs on GT, PyTorch and NumPy.
 
 A work is a function that takes a library (one of the classes below), makes its inputs, and returns run(count): do
 the work `count` times, wait until all of it has been executed, return the last result. GT only emits in the loop
-and executes meanwhile; lib.synchronize() at the end of run() waits for the last repetition, so all are paid for.
+and executes in the background; lib.synchronize() at the end of run() waits for all repetitions.
 
-Small works spell their loop out: a function call around `a + b` would cost more than `a + b`.
-Read next: child.py, which runs these in a process of their own; bench.py, which says when and how often.
+Small works have an inline loop: a function call around `a + b` would cost more than `a + b`.
+Read next: child.py, which runs these in a separate process; bench.py, which says when and how often.
 """
 import os
 
@@ -74,7 +74,7 @@ class Torch:
 
 
 class Numpy:
-    """NumPy, and its copyto() between warm arrays as the memcpy to compare transfers with."""
+    """NumPy. Its copyto() between warm arrays is the memcpy that transfers are compared with."""
 
     def __init__(self):
         self.module = numpy
@@ -122,7 +122,7 @@ def inputs(*shape, count=1):
 
 
 def repeat(lib, step):
-    """A loop around a work so large that the call does not matter."""
+    """A loop for large works, where the call does not matter."""
     def run(count):
         for _ in range(count):
             result = step()
@@ -268,6 +268,6 @@ def copy_out(lib):
 
     def step():
         result = copy()
-        result[::1024].sum()  # look at every page: an array that is only promised is no copy
+        result[::1024].sum()  # touch every page, so that lazy copies count
         return result
     return repeat(lib, step)

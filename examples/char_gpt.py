@@ -1,5 +1,5 @@
-"""Train a small GPT on text, one character at a time, and let it write. The text is made here: sentences from a little
-grammar, which a model must learn to spell, to order, and to agree in number."""
+"""Train a small character-level GPT and generate text. The training text is generated here: sentences of a small
+grammar. The model has to learn spelling, word order and agreement in number."""
 import argparse
 import time
 
@@ -27,7 +27,7 @@ def make_text(sentences, seed=0):
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a two-layer network, each added to what it was given."""
+    """Causal self-attention, then a two-layer network, each with a residual connection."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -60,7 +60,7 @@ class Gpt(nn.Module):
 
 @gt.no_grad()
 def write(model, start, length):
-    """Continue `start` (a list of characters' numbers) by drawing from what the model thinks likely."""
+    """Continue `start` (a list of character numbers) by sampling from the model."""
     text = list(start)
     for _ in range(length):
         logits = model(gt.tensor([text[-model.context:]]))[0, -1]
@@ -69,7 +69,7 @@ def write(model, start, length):
 
 
 def batches(data, context, batch, seed):
-    """Random windows of the text, and the same one character on: forever."""
+    """Endless random windows of the text, and the same windows shifted by one character."""
     rng = numpy.random.default_rng(seed)
     while True:
         starts = rng.integers(0, len(data) - context - 1, batch)

@@ -1,5 +1,5 @@
-"""Train a convolutional network to tell shapes apart: circles, squares, triangles, crosses and rings, drawn here at
-any place, size and angle on 28 by 28 pixels, and covered with noise."""
+"""Train a convolutional network to tell shapes apart: circles, squares, triangles, crosses and rings, drawn here
+with random position, size and angle on 28 by 28 pixels, and noise."""
 import argparse
 import time
 

@@ -1,6 +1,6 @@
-"""A tour of GT's tensors: making them, computing, shapes, indexing, NumPy, errors.
+"""A tour of GT's tensors: creation, arithmetic, shapes, indexing, NumPy, errors.
 
-GT follows PyTorch's names. There is nothing to start: the first tensor starts a server inside this process.
+GT follows PyTorch's names. The first tensor starts a server inside this process.
 """
 import numpy
 
@@ -20,7 +20,7 @@ def main():
     show("gt.randn(2, 3)", gt.randn(2, 3))
     show("gt.arange(6).reshape(2, 3)", gt.arange(6).reshape(2, 3))
 
-    # Operations return at once; they are executed meanwhile. Printing, item() and numpy() wait for the result.
+    # Operations return at once and run in the background. Printing, item() and numpy() wait for the result.
     x = gt.randn(500, 500)
     y = (x @ x.T).relu() / 500
     show("mean of relu(x @ x.T) / 500", y.mean().item())
@@ -43,7 +43,7 @@ def main():
     tensor = gt.from_numpy(array)
     show("sin(pi t)", gt.sin(tensor * numpy.pi).data.numpy())
 
-    # Mistakes are reported at the line that made them, and the session goes on.
+    # Errors raise at the line that caused them, and the session goes on.
     try:
         gt.ones(3, 4) + gt.ones(5, 6)
     except Exception as error:

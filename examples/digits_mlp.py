@@ -1,5 +1,5 @@
-"""Train an MLP (784-256-10) to read digits. The digits are made here: a seven-by-five font, enlarged to 28 by 28
-pixels, moved about, dimmed and covered with noise."""
+"""Train an MLP (784-256-10) to read digits. The digits are generated here: a seven-by-five font, enlarged to 28 by
+28 pixels, with random position, brightness and noise."""
 import argparse
 import time
 

@@ -27,7 +27,7 @@ def fit_by_hand(x, y, steps=200, rate=0.05):
 
 
 def fit_with_a_layer(x, y, steps=200):
-    """The same, as one would write a larger model."""
+    """The same, with nn and optim, as for a larger model."""
     layer = nn.Linear(1, 1)
     optimizer = gt.optim.SGD(layer.parameters(), lr=0.05)
     for step in range(steps):

@@ -1,6 +1,6 @@
-"""Train a small network to tell three spiral arms apart: the job of `make run`.
+"""Train a small network to tell three spiral arms apart: the program of `make run`.
 
-Everything runs on GT, the making of the data included. Options: python examples/mlp.py --help
+Everything runs on GT, including the generation of the data. Options: python examples/mlp.py --help
 """
 import argparse
 import math
@@ -43,7 +43,7 @@ def make_spirals():
 
 @gt.no_grad()
 def report(step, model, points, arms):
-    """One line of progress; reading the numbers is what waits for the server."""
+    """Print one line of progress. Reading the numbers waits for the server."""
     scores = model(points)
     loss = nn.cross_entropy(scores, arms).item()
     accuracy = (scores.argmax(1) == arms).sum().item() / len(arms)
@@ -66,7 +66,7 @@ def train(model, steps):
 
 @gt.no_grad()
 def draw(model, rows=17, columns=52):
-    """The plane in characters: which arm the network sees where."""
+    """Print the plane in characters: the predicted arm at each point."""
     y = gt.linspace(1.1, -1.1, rows).reshape(rows, 1).expand(rows, columns)
     x = gt.linspace(-1.1, 1.1, columns).expand(rows, columns)
     for row in model(gt.stack([x, y], 2)).argmax(2).tolist():

@@ -1,8 +1,8 @@
-"""A pipeline of two stages, each on its worker, fed with micro-batches; then the same on one worker, to compare.
+"""A pipeline of two stages on two workers, with micro-batches; then the same on one worker, for comparison.
 
     GT_CONFIG=examples/config_sharding.yaml python examples/pipeline_demo.py
 
-Nothing here schedules anything: the first stage goes on with the next micro-batch while the second one computes.
+The program schedules nothing: the first stage goes on with the next micro-batch while the second one computes.
 """
 import argparse
 import time
@@ -15,11 +15,11 @@ MICRO_BATCHES = 8
 
 
 def train(width, steps):
-    """Seconds of a step, the losses, and where the parts live."""
+    """Seconds per step, the losses, and the placement of the parts."""
     gt.manual_seed(0)
     stages = []
     for name in ("stage_0", "stage_1"):
-        with gt.signal.context(name):  # a stage's parameters live where the stage is
+        with gt.signal.context(name):  # the parameters of a stage live on its worker
             stages.append(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()))
     optimizer = gt.optim.SGD([p for stage in stages for p in stage.parameters()], lr=1e-2)
     with gt.signal.context("stage_0"):
@@ -55,7 +55,7 @@ def main():
     disconnect()
 
     for name in ("stage_0", "stage_1"):
-        gt.register_config(name, gt.SignalConfig())  # the signals mean nothing any more
+        gt.register_config(name, gt.SignalConfig())  # now the signals have no effect
     gt.gpu_workers(1)
     alone, same, places = train(arguments.width, arguments.steps)
     print(f"the same, on {places[0]}: {1000 * alone:.1f} ms a step, loss {same[-1]:.6f}")

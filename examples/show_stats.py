@@ -1,4 +1,4 @@
-"""What the workers, the dispatcher and autograd know about the program so far: gt.debug.
+"""gt.debug: statistics of the workers and the dispatcher, and the autograd tape.
 
     python examples/show_stats.py                    # the embedded server
     python examples/show_stats.py localhost:12345    # a running one

@@ -1,6 +1,6 @@
 """Signals: the same program unsharded and spread over workers.
 
-    python examples/signal_demo.py                                        # signals mean nothing: one worker
+    python examples/signal_demo.py                                        # signals have no effect: one worker
     GT_CONFIG=examples/config_sharding.yaml python examples/signal_demo.py  # four workers, placed by the file
 """
 import argparse

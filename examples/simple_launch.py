@@ -1,10 +1,10 @@
-"""Start a server and workers as processes of their own, run a small job on them, stop them.
+"""Start a server and workers as separate processes, run a small job on them, stop them.
 
-    python examples/simple_launch.py                 one worker, a test, the end
+    python examples/simple_launch.py                 one worker, run a test, stop
     python examples/simple_launch.py --workers 2
     python examples/simple_launch.py --no-test       keep running for your own programs, until Ctrl-C
 
-On several machines the same programs run by hand: python -m gt.server there, python -m gt.worker on each, and
+On several machines start the same programs by hand: python -m gt.server on one, python -m gt.worker on each, and
 gt.connect('host:port') in your program.
 """
 import argparse
@@ -20,7 +20,7 @@ import gt
 
 @contextlib.contextmanager
 def running(module, *arguments):
-    """python -m module, stopped at the end of the block."""
+    """Run python -m module; stop it at the end of the block."""
     process = subprocess.Popen([sys.executable, "-m", module, *arguments])
     try:
         yield process

@@ -3,9 +3,9 @@
  *
  *     cc -Iinclude -Ibuild/include examples/c/hello.c -Lbuild -lgt -Wl,-rpath,$PWD/build -o hello && ./hello
  *
- * from the project's folder; where GT is installed, `cc hello.c -lgt` will do.
+ * in the project's folder. If GT is installed, `cc hello.c -lgt` is enough.
  *
- * Read next: linear_regression.c, which trains something.
+ * Read next: linear_regression.c, which trains a model.
  */
 #include <gt.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ int main(void)
     for (int row = 0; row < 2; row++)
         printf("%5g %5g %5g\n", sums[row][0], sums[row][1], sums[row][2]);
 
-    /* A wrong shape is refused at once, the result stays untouched, and the client goes on. */
+    /* A wrong shape is an error at once. The client goes on. */
     gt_tensor *d = NULL;
     gt_err err = gt_matmul(a, c, &d);
     printf("a @ c: %s (%s)\n", gt_error_text(), gt_error_name(err));

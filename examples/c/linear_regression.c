@@ -1,11 +1,10 @@
 /*
- * linear_regression.c: find the weights w of y = X w from examples, by gradient descent written out by hand.
+ * linear_regression.c: find the weights w of y = X w by gradient descent, with the gradient written by hand.
  *
  *     cc linear_regression.c -o linear_regression -lgt && ./linear_regression [host:port]
  *
  * loss = mean((X w - y)^2), so its gradient is X^T (X w - y) * 2 / N. The loop only emits instructions; it waits
- * where it prints a loss. Without an argument everything runs in this process. Read next: mlp.c, where GT finds the
- * gradients.
+ * only to print a loss. Without an argument everything runs in this process. Read next: mlp.c, which uses autograd.
  */
 #include <gt.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@ enum { EXAMPLES = 1000, FEATURES = 4, STEPS = 100, REPORT_EVERY = 10 };
 static const float RATE = 0.1f;
 static const float TRUE_WEIGHTS[FEATURES] = {1.0f, -2.0f, 3.0f, 0.5f};
 
-/* Every GT call of this program is one that must work. */
+/* An error ends the program. */
 static void must(gt_err err)
 {
     if (err) {
@@ -25,14 +24,14 @@ static void must(gt_err err)
     }
 }
 
-/* Exchange *tensor for its successor, as `w = w - step` does in a language with garbage collection. */
+/* Replace *tensor by a new tensor and release the old one, like `w = w - step` in Python. */
 static void replace(gt_tensor **tensor, gt_tensor *successor)
 {
     gt_tensor_release(*tensor);
     *tensor = successor;
 }
 
-/* x (N,F) at random; y (N,1) = x true_weights, and a little noise. */
+/* Random x (N,F); y (N,1) = x true_weights plus a little noise. */
 static void make_examples(gt_client *client, gt_tensor **x, gt_tensor **y)
 {
     gt_tensor *weights, *noise, *product;

@@ -4,8 +4,8 @@
  *     cc mlp.c -o mlp -lgt && ./mlp [host:port]
  *
  * The network is tanh(x W1 + b1) -> tanh(. W2 + b2) -> . W3 + b3, a logit for each point; the loss is the binary
- * cross entropy, mean(softplus(logit) - target * logit). Everything is only emitted; the program waits where it
- * prints. In linear_regression.c, to be read before, the gradient is written out by hand.
+ * cross entropy, mean(softplus(logit) - target * logit). Operations are only emitted; the program waits only
+ * to print. Read linear_regression.c first: there the gradient is written by hand.
  */
 #include <gt.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ typedef struct layer {
     gt_tensor *weight, *bias; /* weight (in,out), bias (out) */
 } layer;
 
-/* Every GT call of this program is one that must work. */
+/* An error ends the program. */
 static void must(gt_err err)
 {
     if (err) {
@@ -29,7 +29,7 @@ static void must(gt_err err)
     }
 }
 
-/* Exchange *tensor for its successor, as `w = w - step` does in a language with garbage collection. */
+/* Replace *tensor by a new tensor and release the old one, like `w = w - step` in Python. */
 static void replace(gt_tensor **tensor, gt_tensor *successor)
 {
     gt_tensor_release(*tensor);
@@ -58,7 +58,7 @@ static void make_points(gt_client *client, gt_tensor **points, gt_tensor **targe
     gt_tensor_release(inside);
 }
 
-/* Small random weights, zero biases; both want gradients. */
+/* Small random weights, zero biases; both require gradients. */
 static layer make_layer(gt_client *client, int64_t in, int64_t out)
 {
     layer made;
@@ -72,7 +72,7 @@ static layer make_layer(gt_client *client, int64_t in, int64_t out)
     return made;
 }
 
-/* logits (N,1) for points (N,2). The record keeps the values between that the gradients need; we need not. */
+/* logits (N,1) for points (N,2). The tape keeps the intermediate values that gradients need, so we release them. */
 static gt_tensor *forward(const layer *layers, gt_tensor *points)
 {
     gt_tensor *value = gt_tensor_retain(points), *next;
@@ -103,7 +103,7 @@ static gt_tensor *cross_entropy(gt_tensor *logits, gt_tensor *targets)
     return loss;
 }
 
-/* How many logits have the sign that their target asks for. */
+/* The number of logits with the sign of their target. */
 static double accuracy(gt_tensor *logits, gt_tensor *targets)
 {
     gt_tensor *predicted, *wanted, *right, *count;
@@ -120,7 +120,7 @@ static double accuracy(gt_tensor *logits, gt_tensor *targets)
     return value / POINTS;
 }
 
-/* parameter - rate * its gradient: a new tensor, whose gradient is wanted in turn */
+/* parameter - rate * its gradient: a new tensor that requires a gradient */
 static void descend(gt_tensor **parameter)
 {
     gt_tensor *gradient, *step, *successor;

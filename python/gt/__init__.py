@@ -5,8 +5,8 @@
     print((a @ a).mean().item())        # a server starts by itself, in this process
     gt.connect('localhost:12345')       # or use a real one: gt server, gt worker
 
-Tensors behave like PyTorch's. Operations are only sent; reading an element waits. gt._gt is the C extension,
-gt.client.tensor holds what is put together from its operations.
+Tensors behave like PyTorch's. An operation only sends an instruction; reading an element waits. gt._gt is the C
+extension. gt.client.tensor has the methods that are written in Python.
 """
 
 from gt import _gt
@@ -38,7 +38,7 @@ Size = tuple
 globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32)
 
 
-# What PyTorch has both here and in nn.functional.
+# Functions that PyTorch has both here and in nn.functional.
 _LAYERS = frozenset((
     'adaptive_avg_pool1d', 'adaptive_max_pool1d', 'avg_pool1d', 'batch_norm', 'bilinear',
     'binary_cross_entropy_with_logits', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d',
@@ -47,7 +47,7 @@ _LAYERS = frozenset((
 
 
 def __getattr__(name):
-    """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.save and gt.load with their first use; layers as functions, too."""
+    """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.save, gt.load and functions of nn.functional on first use."""
     if name in ('nn', 'optim', 'debug', 'cuda'):
         import importlib
         return importlib.import_module('gt.' + name)

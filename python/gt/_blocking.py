@@ -1,16 +1,16 @@
-"""Run something that blocks in C so that Ctrl-C still works: in a thread, while this one waits for it."""
+"""Run a blocking C function in another thread while this one waits, so that Ctrl-C still works."""
 
 import threading
 
 
 def run_until_done(run, stop):
-    """Call run() in a thread and wait; on an exception here (Ctrl-C) stop() it first. Raises what run() raised."""
+    """Call run() in a thread and wait. On an exception here (Ctrl-C) call stop() first. Re-raises run()'s exception."""
     failure = []
 
     def body():
         try:
             run()
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # re-raised by the waiting thread
             failure.append(error)
 
     thread = threading.Thread(target=body, daemon=True)

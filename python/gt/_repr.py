@@ -24,7 +24,7 @@ class _Formatter:
             self.scientific = high / low > 1000.0 or high > 1e8
         else:
             self.scientific = high / low > 1000.0 or high > 1e8 or low < 1e-4
-        # Only these count towards the width, not zeros, infinities and NaNs: that is how PyTorch aligns.
+        # As in PyTorch, zeros, infinities and NaNs do not count towards the width.
         self.width = max(len(self.text(v)) for v in finite)
 
     def text(self, value):
@@ -99,7 +99,7 @@ def tensor_repr(tensor):
 
 
 def _with_suffixes(text, suffixes):
-    """Add them to the last line, or on a line of their own where PyTorch would find that too long."""
+    """Append them to the last line, or on a new line if the line would be too long for PyTorch."""
     last = len(text) - text.rfind('\n') + 1
     for suffix in suffixes:
         length = len(suffix.replace('gt.', 'torch.'))

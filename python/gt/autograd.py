@@ -1,5 +1,5 @@
-"""grad() and backward(), and which operations are recorded: no_grad() and its kin, as context managers or
-decorators. Function: operations whose gradient the user writes."""
+"""grad() and backward(). no_grad() and the like, as context managers or decorators, say which operations are
+recorded. Function is the base of operations with a gradient of their own."""
 
 import functools
 import inspect
@@ -9,7 +9,7 @@ from gt._gt import grad  # noqa: F401
 
 
 def _in_mode(function, mode):
-    """The function, run with operations recorded or not; of a generator each step is, and what happens between is not."""
+    """Wrap a function so that its operations are recorded or not. Of a generator, only the steps run in that mode."""
     if inspect.isgeneratorfunction(function):
         @functools.wraps(function)
         def wrapped(*args, **keywords):
@@ -42,7 +42,7 @@ def _in_mode(function, mode):
 
 
 class set_grad_enabled:
-    """Record operations, or do not, from here on or inside a `with` block or a decorated function."""
+    """Switch recording on or off: from here on, in a `with` block, or in a decorated function."""
 
     def __init__(self, mode):
         self.mode = bool(mode)
@@ -100,7 +100,7 @@ class enable_grad(no_grad):
 
 
 class inference_mode(_Mode):
-    """As no_grad(): GT's tensors carry nothing that could be left out besides."""
+    """The same as no_grad(). GT tensors have no further state to leave out."""
 
     def __init__(self, mode=True):
         super().__init__()
@@ -108,7 +108,7 @@ class inference_mode(_Mode):
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Add the gradients of the sum of tensors, each times its gradient, to .grad of leaves: of all, or of inputs."""
+    """Add the gradients of the sum of tensors, each times its gradient, to .grad of all leaves, or of `inputs` only."""
     tensors = [tensors] if isinstance(tensors, _gt.Tensor) else list(tensors)
     grad_tensors = [None] * len(tensors) if grad_tensors is None else grad_tensors
     gradients = [grad_tensors] if isinstance(grad_tensors, _gt.Tensor) else list(grad_tensors)
@@ -116,7 +116,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 
 class RemovableHandle:
-    """What register_hook returns: remove() takes the hook away, also when the tensor has been changed in place since."""
+    """Returned by register_hook. remove() removes the hook, even if the tensor was changed in place since."""
 
     def __init__(self, entry):
         self.entry = entry
@@ -126,10 +126,10 @@ class RemovableHandle:
 
 
 def register_hook(tensor, hook):
-    """Call hook(grad) when the gradient of `tensor` is known; what it returns, if anything, replaces the gradient.
+    """Call hook(grad) when the gradient of `tensor` is known. If it returns a tensor, that replaces the gradient.
 
-    The tensor keeps the hook, and the garbage collector does not look into tensors: a hook that refers to its own
-    tensor keeps it for ever. Give such a hook a weakref to the tensor, or remove() it when it has done its work.
+    The tensor holds the hook, and the garbage collector cannot see references inside tensors. A hook that refers to
+    its own tensor is a leak: give it a weakref to the tensor, or remove() it after use.
     """
     return RemovableHandle(tensor._register_hook(hook))
 
@@ -137,25 +137,25 @@ def register_hook(tensor, hook):
 _gt.Tensor.register_hook = register_hook
 
 
-# ---- operations with a gradient of the user's ------------------------------------------------------------------
+# ---- operations with a user-defined gradient -------------------------------------------------------------------
 
 
 class FunctionContext:
-    """What forward() leaves for backward(): saved tensors, and any attributes."""
+    """State that forward() passes to backward(): saved tensors and any attributes."""
 
     saved_tensors, needs_input_grad = (), ()
     _unreached_are_zeros, _without_gradient = True, ()
 
     def save_for_backward(self, *tensors):
-        """Keep tensors, which backward() finds in saved_tensors."""
+        """Save tensors for backward(), which reads them from saved_tensors."""
         self.saved_tensors = tensors
 
     def mark_non_differentiable(self, *tensors):
-        """Outputs that have no gradient."""
+        """Mark outputs that have no gradient."""
         self._without_gradient = tensors
 
     def set_materialize_grads(self, value):
-        """Whether backward() gets zeros, or None, for outputs that nothing was computed from."""
+        """Whether backward() gets zeros or None for unused outputs."""
         self._unreached_are_zeros = value
 
 
@@ -167,7 +167,7 @@ class Function:
         """The results, a tensor or a tuple."""
         raise NotImplementedError('You must implement the forward function for custom autograd.Function.')
 
-    setup_context = None  # setup_context(ctx, inputs, output): then forward() takes no ctx
+    setup_context = None  # setup_context(ctx, inputs, output): if defined, forward() takes no ctx
 
     @staticmethod
     def backward(ctx, *grad_outputs):
@@ -176,7 +176,7 @@ class Function:
 
     @classmethod
     def apply(cls, *args, **keywords):
-        """Compute forward(); its gradient is what backward() says."""
+        """Run forward() and record it, with backward() as its gradient."""
         ctx = FunctionContext()
         ctx.needs_input_grad = tuple(isinstance(value, _gt.Tensor) and value.requires_grad for value in args)
         with no_grad():
@@ -192,9 +192,9 @@ class Function:
 
 
 def _linked(cls, ctx, args, outputs):
-    """The outputs as results of the arguments: each plus a sum of none of the arguments' elements, which is 0. The tape
-    then leads from outputs to arguments, and hooks on the way put in what backward() says."""
-    arrived, found = [None] * len(outputs), []  # in the pass under way: gradients of outputs, of arguments
+    """Connect the outputs to the arguments on the tape: each output plus an empty sum over the arguments, which is 0.
+    Hooks on these sums replace the gradient by the one that backward() returns."""
+    arrived, found = [None] * len(outputs), []  # of the current pass: gradients of outputs, of arguments
 
     def arrive(k, gradient):
         arrived[k] = gradient
@@ -216,7 +216,7 @@ def _linked(cls, ctx, args, outputs):
     link = 0.0
     for k, wanted in enumerate(ctx.needs_input_grad):
         if wanted:
-            argument = args[k].clone()  # a place of its own on the tape
+            argument = args[k].clone()  # a separate node on the tape
             argument.register_hook(functools.partial(arguments_gradient, k))
             link = argument.reshape(-1)[:0].sum() + link
     results = []
@@ -230,5 +230,5 @@ def _linked(cls, ctx, args, outputs):
 
 
 def once_differentiable(function):
-    """backward() whose own operations are not recorded."""
+    """Do not record the operations of backward()."""
     return no_grad()(function)

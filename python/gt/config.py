@@ -1,4 +1,5 @@
-"""What signals mean: read from YAML, or registered by the program. The table is this process's; clients send it along."""
+"""The meaning of signals: read from YAML or registered by the program. One table per process; clients send it to the
+server."""
 
 from dataclasses import dataclass
 from typing import List, Optional
@@ -23,18 +24,18 @@ class SignalConfig:
 
 
 def load_config(path):
-    """Read a YAML file of signals; what it says of a name replaces what was said before."""
+    """Read a YAML file of signals. It replaces earlier entries of the same names."""
     _gt.config_load(path)
 
 
 def register_config(name, config):
-    """Say what a signal means."""
+    """Define a signal."""
     shard = config.shard and (config.shard.axis, config.shard.workers, config.shard.replicated)
     _gt.config_set(name, shard, config.backward_signal, config.compile)
 
 
 def get_config(name=None):
-    """The SignalConfig of a name, None if it has none; without a name, all of them in a dictionary."""
+    """The SignalConfig of a name, or None; without a name, a dictionary of all."""
     if name is None:
         return {each: get_config(each) for each in _gt.config_names()}
     found = _gt.config_get(name)

@@ -1,10 +1,10 @@
-"""torch.cuda's questions, answered: a program has no GPU of its own. Those of the workers are the dispatcher's business."""
+"""The functions of torch.cuda that scripts call. A program has no GPU of its own: workers have them."""
 
 from gt import manual_seed, synchronize as _synchronize
 
 
 def is_available():
-    """False: `'cuda' if is_available() else 'cpu'` gives a device that means the same here."""
+    """False, so `'cuda' if is_available() else 'cpu'` gives 'cpu', which GT ignores like any device."""
     return False
 
 
@@ -14,12 +14,12 @@ def device_count():
 
 
 def synchronize(device=None):
-    """Wait until everything so far has been computed."""
+    """Wait until all instructions so far are executed."""
     _synchronize()
 
 
 def empty_cache():
-    """Nothing: workers keep the memory of freed tensors for the next ones."""
+    """Does nothing: workers keep the memory of freed tensors for new ones."""
 
 
 manual_seed_all = manual_seed

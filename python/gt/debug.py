@@ -1,7 +1,7 @@
-"""Looking inside: the autograd tape of this thread's client, and statistics of the dispatcher and its workers.
+"""The autograd tape of this thread's client, and statistics of the dispatcher and its workers.
 
-What the numbers mean is said at the top of src/dispatcher/stats.c. The instruction log (GT_INSTRUCTION_LOG) and the
-environment variables GT_VERBOSE and GT_DEBUG_* show the rest: see docs/monitoring.md.
+src/dispatcher/stats.c explains the numbers. docs/monitoring.md describes the other tools: the instruction log, gt top,
+tapes, and the variables GT_VERBOSE and GT_DEBUG_*.
 """
 
 import collections
@@ -10,8 +10,8 @@ import json
 from gt import _gt
 
 TapeEntry = collections.namedtuple('TapeEntry', 'number op shape inputs consumed')
-TapeEntry.__doc__ = """One recorded operation: its number, its op ('leaf' for a tensor that wants a gradient), the shape
-of its result, the numbers of the entries it was computed from, and whether backward() has used it up."""
+TapeEntry.__doc__ = """One recorded operation: its number, its op ('leaf' for a tensor that requires a gradient), the
+shape of its result, the numbers of the entries it was computed from, and whether backward() has consumed it."""
 
 
 def get_tape():
@@ -20,7 +20,7 @@ def get_tape():
 
 
 def print_tape():
-    """Print get_tape(), an operation to a line."""
+    """Print get_tape(), one operation per line."""
     tape = get_tape()
     print(f'autograd tape: {len(tape)} {"entry" if len(tape) == 1 else "entries"}')
     for entry in tape:
@@ -30,22 +30,22 @@ def print_tape():
 
 
 def dispatcher_stats():
-    """The dispatcher's statistics, as a dictionary: its own, each worker's as it last reported, each client's with what
-    every stream modifier counts. Waits for the dispatcher, not for the workers."""
+    """The dispatcher's statistics as a dictionary: its own, the last report of each worker, and each client with the
+    counters of its stream modifiers. Waits for the dispatcher, not for the workers."""
     return json.loads(_gt.stats(False))
 
 
 def get_worker_stats():
-    """The statistics of each worker, by its name. Waits until every worker has done what this client asked of it so far.
+    """The statistics of each worker, by name. Waits until the workers have executed this client's instructions so far.
 
     Among them: 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
     'bytes', 'memory' (tensors, used, pooled, limit). 'hot_instructions', 'unique_sequences' and 'hot_sequences' are None:
-    workers do not look for repeated sequences yet, so nobody has counted."""
+    workers do not look for repeated sequences yet."""
     return {worker['name']: worker for worker in json.loads(_gt.stats(True))['workers']}
 
 
 def print_worker_stats():
-    """Print get_worker_stats(), a worker to a paragraph, its ops by the time they took."""
+    """Print get_worker_stats(), one paragraph per worker, ops sorted by time."""
     for name, stats in get_worker_stats().items():
         memory = stats['memory']
         print(f'{name} ({stats["engine"]}, {stats["link"]}):')

@@ -1,7 +1,8 @@
-"""gt.linalg: torch.linalg's functions. All work on the last two dimensions, in float32 and float64; others are a batch.
+"""gt.linalg: the functions of torch.linalg. All work on the last two dimensions, in float32 and float64; leading
+dimensions are batches.
 
-The decompositions are operations of the workers (LAPACK); norms, powers and ranks are put together from others here. A matrix
-that has no result (singular, not positive-definite) is found by the worker: reading the result raises LinAlgError.
+Workers compute decompositions with LAPACK. Norms, powers and ranks are Python functions of other operations. If a
+matrix has no result (singular, not positive-definite), the worker finds out, and reading the result raises LinAlgError.
 """
 
 from collections import namedtuple
@@ -19,7 +20,7 @@ _PRECISION = {_gt.float32: 2.0 ** -23, _gt.float64: 2.0 ** -52}
 
 
 def _matrices(A, name):
-    """Refuse what has no matrices, in PyTorch's words."""
+    """Raise PyTorch's error unless A has matrices."""
     if not isinstance(A, Tensor):
         raise TypeError(f"linalg_{name}(): argument 'A' must be Tensor, not {type(A).__name__}")
     if A.ndim < 2:
@@ -49,7 +50,7 @@ def inv(A):
 
 
 def solve(A, B, *, left=True):
-    """solve(A, B): the X with A X = B, or with X A = B if not left; B may be vectors, as many as A has matrices."""
+    """solve(A, B): the X with A X = B, or with X A = B if not left; B may be one vector per matrix of A."""
     return _gt._solve(A, B) if left else _gt._solve(A.mT, B.mT).mT
 
 
@@ -61,7 +62,7 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
 
 
 def lstsq(A, B, rcond=None, *, driver=None):
-    """lstsq(A, B): the X, of least norm where there are several, for which A X - B is least: (solution, ...)."""
+    """lstsq(A, B): the X that minimises the norm of A X - B, the smallest if there are several: (solution, ...)."""
     _matrices(A, 'lstsq')
     vector = B.ndim == A.ndim - 1
     solution = pinv(A, rtol=rcond) @ (B.unsqueeze(-1) if vector else B)
@@ -95,7 +96,7 @@ def det(A):
 
 
 def slogdet(A):
-    """slogdet(A): (sign, logabsdet), the determinant's sign and the logarithm of its size."""
+    """slogdet(A): (sign, logabsdet): sign of the determinant and logarithm of its absolute value."""
     return _Slogdet(*_gt._slogdet(A))
 
 
@@ -146,7 +147,7 @@ def eigvalsh(A, UPLO='L'):
 
 
 def _symmetric(A):
-    """What a function told that A is symmetric goes by: its lower triangle."""
+    """The symmetric matrix that the lower triangle of A defines."""
     return A.tril() + A.tril(-1).mT
 
 
@@ -258,7 +259,7 @@ def matrix_norm(A, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None):
 
 
 def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """norm(A, ord=None, dim=None): of vectors if one dimension is meant, of matrices if two are and ord is given."""
+    """norm(A, ord=None, dim=None): a vector norm for one dimension, a matrix norm for two dimensions and an ord."""
     A = _floating(A, 'norm', dtype)
     if dim is None and ord is not None and A.ndim not in (1, 2):
         raise _gt.GtError('linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. '

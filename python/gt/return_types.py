@@ -1,7 +1,7 @@
-"""What functions with several results return: tuples whose elements have names, as torch.return_types.
+"""Named tuples that functions with several results return, as in torch.return_types.
 
-They are real tuples of tensors that were all computed: the values of max, sort and the others are picked by their
-indices, so those cost nothing more (and gradients go to the elements that were picked, as in PyTorch).
+All elements are computed. The values of max, sort and the like are gathered by their indices, so the indices cost
+nothing extra, and gradients go to the selected elements, as in PyTorch.
 """
 
 from collections import namedtuple

@@ -1,13 +1,13 @@
-"""save and load: tensors in files of the safetensors format, which PyTorch's users exchange too.
+"""save and load: tensors in files of the safetensors format, which PyTorch users exchange too.
 
 A file is eight bytes of length (little-endian), a JSON header of that length, and the elements of all tensors:
 
     {"__metadata__": {"any": "text"}, "layer.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 
-Reading maps the file and uploads each tensor straight from the map. Writing fetches one tensor at a time and renames
-the finished file into place, so that whoever reads its name finds the old file or the new one, whole. What is no flat
-dictionary of tensors (an optimiser's state, a checkpoint of several parts) has its tensors stored under joined names and
-its structure as JSON in the metadata; other readers see a flat dictionary.
+Reading maps the file and uploads each tensor from the map. Writing fetches one tensor at a time and renames the
+finished file, so a reader finds either the old or the new file, complete. Nested values (an optimiser's state, a
+checkpoint of several parts) are stored with joined names, and their structure as JSON in the metadata; other readers see
+a flat dictionary.
 """
 
 import json
@@ -20,8 +20,8 @@ from gt._gt import Tensor
 _DTYPES = {'BOOL': _gt.bool, 'U8': _gt.uint8, 'I8': _gt.int8, 'I32': _gt.int32, 'I64': _gt.int64, 'F16': _gt.float16,
            'BF16': _gt.bfloat16, 'F32': _gt.float32, 'F64': _gt.float64}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-_STRUCTURE = 'gt.structure'  # the metadata key of what is no flat dictionary
-_LONGEST_HEADER = 100_000_000  # bytes; the same bound as other readers have
+_STRUCTURE = 'gt.structure'  # the metadata key for the structure of nested values
+_LONGEST_HEADER = 100_000_000  # bytes; other readers have the same limit
 _MOST_DIMENSIONS = 8
 
 
@@ -33,7 +33,7 @@ def _is_array(value):
 
 
 def _flatten(value, path, tensors):
-    """`value` as JSON can say it, its tensors moved to `tensors` under joined names."""
+    """`value` as JSON; its tensors go to `tensors` under joined names."""
     if _is_array(value):
         name = '.'.join(path) or 'tensor'
         while name in tensors:  # {'a': {'b': x}, 'a.b': y}
@@ -59,7 +59,7 @@ def _key(key, path):
 
 
 def _rebuild(structure, tensors):
-    """The value that _flatten described. What it describes wrongly raises KeyError, TypeError or ValueError."""
+    """The inverse of _flatten. A malformed description raises KeyError, TypeError or ValueError."""
     if not isinstance(structure, dict):
         return structure
     (kind, content), = structure.items()
@@ -136,7 +136,7 @@ def save(obj, path, metadata=None):
 
 
 def _sync_folder(folder):
-    """The new name is on the disk too."""
+    """Write the renamed directory entry to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -148,7 +148,7 @@ def _sync_folder(folder):
 
 
 class _Bad(Exception):
-    """Why a file is not what it should be."""
+    """Why a file is malformed."""
 
 
 def _no_duplicates(pairs):
@@ -215,7 +215,7 @@ def _entry(name, entry, size):
 
 
 def _read_entries(header, size):
-    """_entry of each, once they are known to follow each other without gap or overlap to the end of the file."""
+    """The _entry of each tensor, after checking that they cover the file without gap or overlap."""
     entries = {name: _entry(name, entry, size) for name, entry in header.items()}
     at = 0
     for name in sorted(entries, key=lambda name: entries[name][2:]):
@@ -246,8 +246,7 @@ def _load(data):
 def load(path, map_location=None):
     """load(path): what save() wrote, or the dictionary of tensors in any safetensors file.
 
-    map_location is accepted, as in PyTorch: where tensors live is not said here. A file that is damaged raises
-    ValueError, which names it and says what is wrong.
+    map_location is accepted and ignored. A damaged file raises ValueError with its name and the reason.
     """
     path = os.fspath(path)
     try:

@@ -1,18 +1,18 @@
-"""Signals: names for parts of a program, which a config turns into places.
+"""Signals: names for parts of a program. A config says where their tensors live.
 
-    with gt.signal.context('layer1'):       # tensors made and operations run here are placed as `layer1` says
+    with gt.signal.context('layer1'):       # tensors and operations in this block are placed as `layer1` says
         y = x @ w
-    x = gt.signal.tensor(x, name='layer1')  # a copy of one tensor, placed so
+    x = gt.signal.tensor(x, name='layer1')  # a copy of one tensor, placed the same way
 
-Without a config for a name (gt.load_config, GT_CONFIG, gt.register_config) the same program runs unsharded. docs/sharding.md
-is the guide.
+Without a config (gt.load_config, GT_CONFIG, gt.register_config) the same program runs unsharded. docs/sharding.md is
+the guide.
 """
 
 from gt import _gt
 
 
 class context:
-    """A scope around code, for `with`. backward names the signal of the gradients of what runs inside."""
+    """A scope for `with`. backward names the signal for the gradients of the operations inside."""
 
     def __init__(self, name, backward=None):
         self.name, self.backward = name, backward

@@ -1,4 +1,4 @@
-/* category.c: which kind of work an op or a command of the log is. */
+/* category.c: maps an op or a command of the log to its kind of work. */
 #include "cli/category.h"
 
 #include <string.h>
@@ -61,7 +61,7 @@ static gt_category of_form(gt_form form)
     }
 }
 
-/* What begins with one of these, whatever its case; the first that fits. */
+/* Names are matched by prefix, ignoring case; the first match counts. */
 typedef struct name_row {
     const char *beginning;
     gt_category category;
@@ -77,7 +77,7 @@ static bool find_name(const name_row *rows, size_t count, const char *name, gt_c
     return false;
 }
 
-/* Ops that their names tell more of than their forms. */
+/* Ops whose name says more than their form. */
 static const name_row op_names[] = {
     {"relu", GT_CATEGORY_RELU},
     {"sum", GT_CATEGORY_SUM},
@@ -112,7 +112,7 @@ static const name_row op_names[] = {
     {"all_gather", GT_CATEGORY_ALL_GATHER},
 };
 
-/* Commands of the log that name no op. */
+/* Commands of the log without an op. */
 static const name_row command_names[] = {
     {"MatMul", GT_CATEGORY_MATMUL},
     {"BinaryOp", GT_CATEGORY_BINARY},

@@ -1,5 +1,5 @@
 /*
- * category.h: the kinds of work that the monitoring tools tell apart, and the colour of each.
+ * category.h: the kinds of work that the monitoring tools distinguish, and the colour of each.
  *
  * visualize draws with these colours and top fills its bars with them, so that a picture and a terminal read
  * alike.
@@ -11,8 +11,7 @@
 
 #include "core/op.h"
 
-/* CATEGORY(constant, name, 0xRRGGBB, the nearest of a terminal's 256 colours, its letter where there are no
- * colours) */
+/* CATEGORY(constant, name, 0xRRGGBB, the nearest of a terminal's 256 colours, the letter used without colours) */
 #define GT_CATEGORIES(CATEGORY)                                                                                   \
     CATEGORY(MATMUL, "MatMul", 0xd62728, 160, 'M')                                                                \
     CATEGORY(CONV, "Conv", 0xff7f50, 209, 'K')                                                                    \
@@ -52,8 +51,8 @@ extern const gt_category_row gt__category_table[GT_CATEGORY_COUNT];
 
 gt_category gt__category_of_op(gt_opcode op);
 
-/* What a log line is about: its command ("BinaryOp", "WorkerBinaryOp") and the op named in its details ("matmul";
- * NULL: none is). The op decides where the table knows it. */
+/* The category of a log line, from its command ("BinaryOp", "WorkerBinaryOp") and the op in its details ("matmul"; NULL:
+ * no op). An op that the table knows takes precedence. */
 gt_category gt__category_of_command(const char *command, const char *op);
 
 #endif

@@ -4,18 +4,18 @@
 #ifndef GT_CLI_CLI_H
 #define GT_CLI_CLI_H
 
-enum { GT_DEFAULT_PORT = 12345 }; /* of a server that is not told another */
+enum { GT_DEFAULT_PORT = 12345 }; /* of a server, unless -p says otherwise */
 
 typedef struct gt_command {
     const char *name, *summary;
     int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name */
 } gt_command;
 
-/* Run `gt argv[1] ...`; returns the exit status. Also what `python -m gt.server` runs. `tools`: further commands,
- * the last without a name; NULL: none. */
+/* Run `gt argv[1] ...`; returns the exit status. `python -m gt.server` runs it too. `tools`: further commands,
+ * ended by one without a name; may be NULL. */
 int gt__cli_main(int argc, char **argv, const gt_command *tools);
 
-/* Top, trace and visualize (tools.c), which are linked only where they are run. */
+/* top, trace and visualize (tools.c), linked only into programs that run them. */
 extern const gt_command gt__tools[];
 
 int gt__command_server(int argc, char **argv);

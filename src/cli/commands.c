@@ -1,4 +1,4 @@
-/* commands.c: finds the subcommand, and what subcommands share. */
+/* commands.c: dispatches subcommands, and has their shared signal handling. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,9 @@ static const gt_command commands[] = {
      .summary = "run a dispatcher that clients and workers connect to",
      .run = gt__command_server},
     {.name = "worker", .summary = "run a worker and join a server", .run = gt__command_worker},
-    {.name = "replay", .summary = "execute a recorded tape again, and look into it", .run = gt__command_replay},
+    {.name = "replay",
+     .summary = "execute a recorded tape again and inspect its tensors",
+     .run = gt__command_replay},
     {0},
 };
 
@@ -54,7 +56,7 @@ int gt__cli_main(int argc, char **argv, const gt_command *tools)
     if (!command)
         command = find(tools, name);
     if (command) {
-        char title[64]; /* what getopt calls the program in its messages */
+        char title[64]; /* the program's name in getopt's messages */
         snprintf(title, sizeof title, "gt %s", name);
         argv[1] = title;
         return command->run(argc - 1, argv + 1);

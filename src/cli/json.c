@@ -1,4 +1,4 @@
-/* json.c: see json.h. What is read may come from anywhere: nesting and numbers are bounded, every byte is looked at. */
+/* json.c: see json.h. The input is not trusted: nesting and numbers are bounded, every byte is checked. */
 #include "cli/json.h"
 
 #include <math.h>
@@ -8,14 +8,14 @@
 #include "cli/array.h"
 
 enum { DEEPEST = 64 };
-static const double LARGEST = 1e20; /* sums and differences of such numbers are numbers */
+static const double LARGEST = 1e20; /* sums and differences of such numbers stay finite */
 
 static const char *skip_space(const char *at)
 {
     return at + strspn(at, " \t\r\n");
 }
 
-/* UTF-8 of a code point; surrogates stay what they are not, a question mark. */
+/* UTF-8 of a code point; a surrogate becomes a question mark. */
 static char *put_code(char *to, unsigned code)
 {
     if (code < 0x80)
@@ -33,11 +33,11 @@ static char *put_code(char *to, unsigned code)
     return to;
 }
 
-/* The string that begins behind the quote at `at`; its end, or NULL. */
+/* Parse the string after the quote at `at`; returns its end, or NULL. */
 static const char *parse_string(const char *at, char **text)
 {
     static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
-    size_t most = 0; /* of bytes: an escape is never shorter than what it stands for */
+    size_t most = 0; /* an upper bound: an escape is never shorter than its character */
     while (at[most] && at[most] != '"')
         most += at[most] == '\\' && at[most + 1] ? 2 : 1;
     char *to = *text = gt__zeroed(most + 1, 1);
@@ -108,7 +108,7 @@ static const char *parse_value(const char *at, gt_json *value, int depth)
             return at + strlen(words[k]);
         }
     char *end;
-    size_t length = strspn(at, "+-.0123456789eE"); /* strtod knows more than JSON: infinity, 0x10 */
+    size_t length = strspn(at, "+-.0123456789eE"); /* strtod accepts more than JSON does: infinity, 0x10 */
     value->kind = GT_JSON_NUMBER;
     value->number = strtod(at, &end);
     bool valid = length && *at != '+' && *at != '.' && end == at + length && fabs(value->number) <= LARGEST;

@@ -1,4 +1,4 @@
-/* json.h: as much JSON as the tools need: a tree of what they read, and strings for what they write. */
+/* json.h: the JSON that the tools need: a parser to a tree, and quoting of strings. */
 #ifndef GT_CLI_JSON_H
 #define GT_CLI_JSON_H
 
@@ -17,19 +17,19 @@ typedef enum gt_json_kind {
 
 typedef struct gt_json {
     gt_json_kind kind;
-    double number;         /* and 0 or 1 of a bool */
-    char *key, *text;      /* its name in an object, else NULL; a string's */
-    struct gt_json *child; /* the first, of an array or object */
-    struct gt_json *next;  /* in the array or object that it is in */
+    double number;         /* also of a bool: 0 or 1 */
+    char *key, *text;      /* key: its name in an object, else NULL; text: of a string */
+    struct gt_json *child; /* the first element of an array or object */
+    struct gt_json *next;  /* in the same array or object */
 } gt_json;
 
-/* NULL: it is not JSON. To be freed. */
+/* NULL: not JSON. The caller frees it. */
 gt_json *gt__json_parse(const char *text);
 void gt__json_free(gt_json *value);
 
-/* A member of an object; NULL if there is none, or no object. */
+/* A member of an object; NULL: no such member, or not an object. */
 const gt_json *gt__json_member(const gt_json *object, const char *key);
-/* The same as a number or a text, with what it is where there is none. */
+/* The same as a number or a text; if missing, the default at the right. */
 double gt__json_number(const gt_json *object, const char *key);    /* 0 */
 const char *gt__json_text(const gt_json *object, const char *key); /* "" */
 

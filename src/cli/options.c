@@ -1,4 +1,4 @@
-/* options.c: reads the command line by a table. See options.h; getopt does the splitting. */
+/* options.c: parses the command line by a table, with getopt. See options.h. */
 #include "cli/options.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ enum {
     MOST_OPTIONS = 30,
     HELP_COLUMN = 22,
     FIRST_ROW = 256
-}; /* FIRST_ROW: what getopt calls it, beyond all letters */
+}; /* FIRST_ROW: getopt's code of the first row, above all letters */
 
 /* ---- values ------------------------------------------------------------------------------------------------- */
 
@@ -121,7 +121,7 @@ static void print_help(const gt_usage *usage)
 
 /* ---- all of it ---------------------------------------------------------------------------------------------- */
 
-/* What getopt wants to know: long_options, and the letters. */
+/* Fill getopt's tables: long_options, and the letters. */
 static void tell_getopt(const gt_usage *usage, struct option long_options[MOST_OPTIONS + 2],
                         char letters[2 * MOST_OPTIONS + 2])
 {
@@ -153,11 +153,11 @@ static const gt_option *find_option(const gt_usage *usage, int chosen)
     return NULL;
 }
 
-/* Looked for before anything is read, while the targets hold their defaults. */
+/* Checked before options are parsed, while the targets hold their defaults. */
 static bool asks_for_help(int argc, char **argv, const struct option *long_options, const char *letters)
 {
     int chosen;
-    optind = opterr = 0; /* glibc: start afresh, we may run more than once in a process */
+    optind = opterr = 0; /* glibc: reset, since this may run more than once in a process */
     do
         chosen = getopt_long(argc, argv, letters, long_options, NULL);
     while (chosen != -1 && chosen != '?' && chosen != 'h');
@@ -177,7 +177,7 @@ int gt__options_parse(const gt_usage *usage, int argc, char **argv)
     }
     for (int chosen; (chosen = getopt_long(argc, argv, letters, long_options, NULL)) != -1;) {
         const gt_option *option = find_option(usage, chosen);
-        if (!option) { /* getopt has said what is wrong */
+        if (!option) { /* getopt has printed the error */
             fprintf(stderr, "try `%s --help`\n", usage->command);
             return 2;
         }

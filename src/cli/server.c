@@ -24,7 +24,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .kind = GT_OPTION_PORT,
          .target = &arguments->port,
          .value = "PORT",
-         .help = "port to listen on (default %; 0 picks a free one)"},
+         .help = "port to listen on (default %; 0 picks a free port)"},
         {.name = "host",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->host,
@@ -34,10 +34,10 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->config,
          .value = "FILE",
-         .help = "YAML: what signals mean to clients that do not say it themselves (also GT_CONFIG)"},
+         .help = "YAML file with the meaning of signals, for clients without their own (also GT_CONFIG)"},
         {.name = "insecure",
          .target = &arguments->insecure,
-         .help = "allow an address that other machines can reach: anyone there may connect"},
+         .help = "allow an address that other machines can reach; there is no authentication"},
         {.name = "log",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->observer.log,
@@ -49,7 +49,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .least = 4096,
          .most = 9e18,
          .value = "N",
-         .help = "begin a new log when it has N bytes (64M, 1G); the last four are kept as FILE.1 ..."},
+         .help = "start a new log after N bytes (64M, 1G); the last four are kept as FILE.1 ..."},
         {.name = "tape",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->observer.tape,
@@ -60,10 +60,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
          .target = &arguments->port_file,
          .value = "F",
          .help = "write the port to file F once the server is ready"},
-        {.name = "quiet",
-         .letter = 'q',
-         .target = &arguments->quiet,
-         .help = "do not print where the server listens"},
+        {.name = "quiet", .letter = 'q', .target = &arguments->quiet, .help = "do not print the address"},
         {0},
     };
     const gt_usage usage = {
@@ -75,7 +72,7 @@ static int parse(int argc, char **argv, server_arguments *arguments)
     return gt__options_parse(&usage, argc, argv);
 }
 
-/* Written under another name first, so that whoever waits for the file never reads half a number. */
+/* Written to a temporary file and renamed, so that a reader never sees half a number. */
 static bool write_port_file(const char *path, int port)
 {
     char temporary[4096];
@@ -101,7 +98,7 @@ int gt__command_server(int argc, char **argv)
     if (!gt__address_is_loopback(arguments.host) && !arguments.insecure) {
         fprintf(stderr,
                 "gt server: %s can be reached from other machines, and there is no authentication; "
-                "say --insecure if that is meant\n",
+                "use --insecure to allow this\n",
                 arguments.host);
         return 1;
     }

@@ -1,6 +1,6 @@
 /*
- * tools.c: the commands that look at GT from outside. They need libraries of their own (Cairo, ncurses), so they
- * are not in libgt nor in the Python extension but in a library that the gt command and python -m gt.scripts use.
+ * tools.c: the commands that observe GT from outside. They need libraries of their own (Cairo, ncurses), so they are not in
+ * libgt or the Python extension but in a library that the gt command and python -m gt.scripts use.
  */
 #include "cli/cli.h"
 

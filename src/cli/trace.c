@@ -1,6 +1,5 @@
 /*
- * trace.c: `gt trace`: what a running dispatcher does, for a while, as an instruction log that `gt visualize`
- * draws.
+ * trace.c: `gt trace`: records a running dispatcher for a while as an instruction log, which `gt visualize` draws.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -17,7 +16,7 @@
 typedef struct trace_arguments {
     gt_watch_options watch;
     double seconds;
-    uint64_t most; /* events; 0: any number */
+    uint64_t most; /* events; 0: no limit */
     const char *directory;
 } trace_arguments;
 
@@ -32,7 +31,7 @@ static int parse(int argc, char **argv, trace_arguments *arguments)
          .least = 0.001,
          .most = 1e9,
          .value = "S",
-         .help = "how long to record at most"},
+         .help = "the longest time to record"},
         {.name = "max-events",
          .letter = 'n',
          .kind = GT_OPTION_COUNT,
@@ -46,7 +45,7 @@ static int parse(int argc, char **argv, trace_arguments *arguments)
          .kind = GT_OPTION_PORT,
          .target = &arguments->watch.port,
          .value = "PORT",
-         .help = "the dispatcher's port (default: of the one that runs here; 12345 on another host)"},
+         .help = "the dispatcher's port (default: the dispatcher on this host; 12345 on another host)"},
         {.name = "host",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->watch.host,
@@ -56,23 +55,23 @@ static int parse(int argc, char **argv, trace_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->directory,
          .value = "DIR",
-         .help = "where to write (default: here)"},
+         .help = "directory to write to (default: the current one)"},
         {0},
     };
     const gt_usage usage = {
         .command = "gt trace",
         .line = "-s SECONDS [-n MAX] [--port PORT] [--dir DIR]",
-        .about = "Records what a running dispatcher does and writes it as DIR/trace_<time>_<port>.log, which `gt "
-                 "visualize` "
-                 "draws.\n",
+        .about =
+            "Records a running dispatcher and writes an instruction log, DIR/trace_<time>_<port>.log, which `gt "
+            "visualize` "
+            "draws.\n",
         .options = options,
     };
     int status = gt__options_parse(&usage, argc, argv);
-    return status < 0 && arguments->seconds <= 0 ? gt__options_wrong(&usage, "say for how long: -s SECONDS")
-                                                 : status;
+    return status < 0 && arguments->seconds <= 0 ? gt__options_wrong(&usage, "-s SECONDS is required") : status;
 }
 
-/* Several dispatchers and no port: it would be a guess which one is meant. */
+/* Several dispatchers and no port given: ambiguous. */
 static gt_err check_unique(const gt_watcher *watcher)
 {
     if (watcher->server_count < 2)
@@ -80,7 +79,7 @@ static gt_err check_unique(const gt_watcher *watcher)
     char list[512] = "";
     for (unsigned k = 0; k < watcher->server_count; k++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", k ? ", " : "", watcher->servers[k]);
-    return gt__fail(GT_ERR_VALUE, "several dispatchers run here (%s); say which with --port", list);
+    return gt__fail(GT_ERR_VALUE, "several dispatchers run here (%s); choose one with --port", list);
 }
 
 static gt_err open_file(const trace_arguments *arguments, const char *address, char *path, size_t size,
@@ -94,7 +93,8 @@ static gt_err open_file(const trace_arguments *arguments, const char *address, c
         return gt__fail(GT_ERR_VALUE, "cannot create %s: %s", arguments->directory, strerror(errno));
     const char *port = strrchr(address, ':') + 1;
     *file = NULL;
-    for (int attempt = 0; attempt < 100 && !*file; attempt++) { /* never over another trace of the same second */
+    for (int attempt = 0; attempt < 100 && !*file;
+         attempt++) { /* never overwrite another trace of the same second */
         snprintf(path, size, attempt ? "%s/trace_%s_%s_%d.log" : "%s/trace_%s_%s.log", arguments->directory, stamp,
                  port, attempt);
         *file = fopen(path, "wx");
@@ -133,7 +133,7 @@ static gt_err record(gt_watcher *watcher, const trace_arguments *arguments, FILE
         if (err == GT_OK && topic == GT_TOPIC_LINES)
             *lines += write_lines(file, watcher->text, most - *lines);
     }
-    /* A dispatcher that ends is the end of the trace, if there is any. */
+    /* A dispatcher that ends also ends the trace; it is an error only if nothing was recorded. */
     return err == GT_ERR_CONNECTION && !*lines ? err : GT_OK;
 }
 
@@ -154,7 +154,8 @@ static gt_err trace(gt_watcher *watcher, const trace_arguments *arguments)
     GT_TRY(err);
     printf("✓ Trace saved to: %s\n  Events: %llu\n  Duration: %.3fs\n", path, (unsigned long long)lines, seconds);
     if (watcher->lost)
-        printf("  Lost: %llu (more than could be recorded)\n", (unsigned long long)watcher->lost);
+        printf("  Lost: %llu (events arrived faster than they could be recorded)\n",
+               (unsigned long long)watcher->lost);
     return GT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* watcher.c: see watcher.h. Used by top.c and trace.c. */
+/* watcher.c: see watcher.h. Used by top/top.c and trace.c. */
 #include "cli/watcher.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 enum {
     MOST_BYTES = 64 << 20, /* of one message */
-    PROBE_MS = 3000,       /* for a dispatcher to answer */
-    GRACE_MS = 300,        /* for further ones, after the first */
+    PROBE_MS = 3000,       /* timeout of a dispatcher's answer */
+    GRACE_MS = 300,        /* timeout of further answers, after the first */
     GLANCE_MS = 5,
 };
 
@@ -22,7 +22,7 @@ static int by_port(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Greet whoever listens at a port of this host; NULL: nobody does any more. */
+/* Send a hello to a port of this host; NULL: no server listens there any more. */
 static gt_link *greet(int port)
 {
     gt_link *link;
@@ -37,9 +37,8 @@ static gt_link *greet(int port)
 }
 
 /*
- * The ports where somebody listens are those of dispatchers, of workers (for each other) and of some that were killed. A
- * dispatcher says welcome to a monitor, at once; so all are greeted, and after the first answer the others have a little
- * time left.
+ * The ports are those of dispatchers, of workers (for each other) and of servers that were killed. A dispatcher welcomes a
+ * monitor at once. So all ports get a hello, and after the first answer the others have GRACE_MS left.
  */
 static void find_servers(gt_watcher *watcher)
 {
@@ -78,7 +77,7 @@ static gt_err choose_address(gt_watcher *watcher, const gt_watch_options *option
     int port = options->port;
     watcher->server_count = 0;
     if (!port && !gt__address_is_local(scheme ? scheme + 3 : host))
-        port = GT_DEFAULT_PORT; /* who runs there cannot be seen from here */
+        port = GT_DEFAULT_PORT; /* the servers of another host cannot be listed */
     if (!port) {
         find_servers(watcher);
         if (!watcher->server_count)
@@ -138,7 +137,7 @@ void gt__watcher_close(gt_watcher *watcher)
     watcher->filled = watcher->capacity = 0;
 }
 
-/* Add a piece; true: the message is whole. Pieces of a text that lost its beginning are dropped. */
+/* Add a piece; true: the message is complete. Pieces of a text whose beginning was lost are dropped. */
 static bool take_piece(gt_watcher *watcher, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;

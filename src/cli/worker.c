@@ -33,20 +33,19 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->worker.backend,
          .value = "B",
-         .help = "engine: cpu (default), reference, null, which computes nothing, or a plug-in's name; also "
-                 "GT_BACKEND"},
+         .help = "engine: cpu (default), reference, null (computes nothing), or the name of a plug-in (also GT_BACKEND)"},
         {.name = "name",
          .kind = GT_OPTION_TEXT,
          .target = &arguments->worker.name,
          .value = "NAME",
-         .help = "what the server calls this worker (default worker_<pid>)"},
+         .help = "this worker's name at the server (default worker_<pid>)"},
         {.name = "threads",
          .kind = GT_OPTION_COUNT,
          .target = &arguments->threads,
          .least = 1,
          .most = 1024,
          .value = "N",
-         .help = "threads of the engine (default: the cores)"},
+         .help = "threads of the engine (default: one per core)"},
         {.name = "timeout",
          .kind = GT_OPTION_NUMBER,
          .target = &arguments->timeout,
@@ -59,7 +58,7 @@ static int parse(int argc, char **argv, worker_arguments *arguments)
     const gt_usage usage = {
         .command = "gt worker",
         .line = "[--host HOST] [-p PORT] [OPTIONS]",
-        .about = "Joins a server (`gt server`) and executes what it is sent.\n",
+        .about = "Joins a server (`gt server`) and executes the instructions it sends.\n",
         .options = options,
     };
     int status = gt__options_parse(&usage, argc, argv);

@@ -340,21 +340,6 @@ gt_err gt__client_prepare_update(gt_client *client, unsigned slots)
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
-/* Whether an elementwise row keeps this dtype, by its types column. */
-static bool keeps_dtype(gt_opcode op, gt_dtype dtype)
-{
-    switch ((gt_types)gt__op_table[op].types) {
-    case GT_TYPES_NUM:
-        return true;
-    case GT_TYPES_ARITH:
-        return dtype != GT_BOOL;
-    case GT_TYPES_FLT:
-        return gt__dtype_is_float(dtype);
-    default:
-        return false;
-    }
-}
-
 /* The prototype of an elementwise op; operands are ids or literals. */
 static inline gt_instruction elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second)
 {
@@ -395,7 +380,7 @@ static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uin
 
 gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
 {
-    if (keeps_dtype(op, (gt_dtype)a->meta.dtype))
+    if (gt__op_result_like(op, 0, &a->meta, NULL))
         return emit_like(a, op, 0, a->id, 0, &a, 1, out);
     if (op == GT_OP_bitwise_not && a->meta.dtype == GT_BOOL)
         op = GT_OP_logical_not; /* the same on one bit, but not on the byte that stores it */
@@ -404,8 +389,7 @@ gt_err gt__emit_unary(gt_opcode op, gt_tensor *a, gt_tensor **out)
 
 gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
-    if (a->meta.dtype == b->meta.dtype && gt__meta_same_shape(&a->meta, &b->meta) && a->client == b->client &&
-        keeps_dtype(op, (gt_dtype)a->meta.dtype))
+    if (a->client == b->client && gt__op_result_like(op, 0, &a->meta, &b->meta))
         return emit_like(a, op, 0, a->id, b->id, (gt_tensor *[]){a, b}, 2, out);
     return gt__emit(a->client, elementwise(op, 0, a->id, b->id), NULL, (gt_tensor *[]){a, b}, 2, out);
 }
@@ -415,11 +399,8 @@ gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_i
 {
     uint8_t literals = (uint8_t)(kind << (literal_first ? 0 : 2));
     uint64_t first = literal_first ? literal.u : a->id, second = literal_first ? a->id : literal.u;
-    gt_dtype dtype = (gt_dtype)a->meta.dtype;
-    bool fits =
-        kind != GT_LITERAL_BOOL && (gt__dtype_is_float(dtype) || (kind != GT_LITERAL_FLOAT && dtype != GT_BOOL));
     gt_tensor *in[2] = {literal_first ? NULL : a, literal_first ? a : NULL};
-    if (fits && op != GT_OP_pow && keeps_dtype(op, dtype))
+    if (gt__op_result_like(op, literals, &a->meta, NULL))
         return emit_like(a, op, literals, first, second, in, 2, out);
     return gt__emit(a->client, elementwise(op, literals, first, second), NULL, in, 2, out);
 }

@@ -9,8 +9,8 @@
  *       backward: backward_layer1  # the signal under which gradients are computed; the same if left out
  *       compile: true              # an engine may compile what runs under it
  *
- * A client has a table and sends it to the dispatcher, whose own table is the default. docs/sharding.md tells
- * users.
+ * A client has a table and sends it to the dispatcher, whose own table is the default. docs/sharding.md is the
+ * user's guide.
  */
 #ifndef GT_CORE_CONFIG_H
 #define GT_CORE_CONFIG_H
@@ -19,7 +19,7 @@
 
 typedef struct gt_signal_config {
     char name[GT_MAX_NAME + 1];
-    char backward[GT_MAX_NAME + 1]; /* "": none is named */
+    char backward[GT_MAX_NAME + 1]; /* "": not set */
     uint8_t flags;                  /* gt_config_flags */
     int64_t axis;
     unsigned worker_count; /* 0: all */
@@ -37,7 +37,7 @@ typedef struct gt_config {
 } gt_config;
 
 void gt__config_free(gt_config *config);
-/* Borrowed until the next change of that signal; NULL: there is none of that name. */
+/* Borrowed until the next change of that signal; NULL: no signal of that name. */
 const gt_signal_config *gt__config_find(const gt_config *config, const char *name);
 /* Add or replace a signal, after checking it; copies. */
 gt_err gt__config_set(gt_config *config, const gt_signal_config *signal);

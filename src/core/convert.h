@@ -3,7 +3,7 @@
  *
  * Storage: bool is a byte 0 or 1, float16 and bfloat16 are bits (half.h), the others are the C types. A float
  * becomes an integer by truncation; beyond the range it saturates (at 32 bits for the dtypes up to 32 bits, which
- * then keep the low bits) and NaN becomes 0: C leaves all that undefined, and processors disagree. Anything but 0
+ * then keep the low bits) and NaN becomes 0: C leaves these cases undefined, and processors disagree. Every number but 0
  * becomes true.
  *
  * GT_STORED_TYPES(X) calls X(name, dtype, type) for the nine dtypes ("boolean", because bool is itself a macro).
@@ -27,7 +27,7 @@
     X(float32, GT_FLOAT32, float)                                                                                 \
     X(float64, GT_FLOAT64, double)
 
-/* Only what is in range is converted; comparisons with NaN are false, so it stays 0. */
+/* Only numbers in range are converted; comparisons with NaN are false, so NaN becomes 0. */
 #define GT_SATURATE(name, real, integer, limit, most)                                                             \
     static inline integer name(real value)                                                                        \
     {                                                                                                             \
@@ -40,7 +40,7 @@ GT_SATURATE(gt__double_to_int32, double, int32_t, 0x1p31, INT32_MAX)
 GT_SATURATE(gt__double_to_int64, double, int64_t, 0x1p63, INT64_MAX)
 #undef GT_SATURATE
 
-/* Through double, which is exact: processors convert vectors between numbers of one width. */
+/* Through double, which is exact: processors only convert vectors between types of the same width. */
 static inline int64_t gt__float_to_int64(float value)
 {
     return gt__double_to_int64((double)value);
@@ -104,7 +104,7 @@ GT_STORE(float32, float, value, value, value)
 GT_STORE(float64, double, value, value, value)
 #undef GT_STORE
 
-/* Picks by the C type of what gt__load_ returned. */
+/* Picks the function by the C type that gt__load_<name> returned. */
 #define GT_STORE_FROM(name, value)                                                                                \
     _Generic((value), float                                                                                       \
              : gt__store_##name##_from_float, double                                                              \

@@ -41,7 +41,7 @@ gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b)
     gt_dtype low = a < b ? a : b, high = a < b ? b : a;
     /* The enum is ordered so that the higher one wins, with two pairs that need a third dtype. */
     if (low == GT_UINT8 && high == GT_INT8)
-        return GT_INT32; /* PyTorch says int16, which we do not have: the next that holds both */
+        return GT_INT32; /* PyTorch: int16, which GT does not have; int32 holds both */
     if (low == GT_FLOAT16 && high == GT_BFLOAT16)
         return GT_FLOAT32;
     return high;

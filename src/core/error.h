@@ -12,7 +12,7 @@
 /* Record a formatted message (cut at 1023 bytes) for this thread. */
 void gt__error_set(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Record a message; the value is `err`. A macro, so that compilers see which error it is and that it is one. */
+/* Record a message; the value is `err`. A macro, so that compilers see the constant and know that it is not GT_OK. */
 #define gt__fail(err, ...)                                                                                        \
     __extension__({                                                                                               \
         gt__error_set(__VA_ARGS__);                                                                               \

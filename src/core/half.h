@@ -2,8 +2,8 @@
  * half.h: the two 16-bit float formats, as bits in a uint16_t, to and from float.
  *
  * float16 is IEEE binary16, bfloat16 is the high half of a float32; both round to nearest even, overflow to
- * infinity and keep NaNs. No branches, only selects: a loop over any of these becomes vector code. Every engine on
- * the host uses these and nothing else, so a cast gives the same bits everywhere (of a NaN, its payload may differ).
+ * infinity and keep NaNs. No branches, only selects: a loop over any of these becomes vector code. All
+ * engines on the host use these functions, so a cast gives the same bits everywhere (only a NaN's payload may differ).
  * Next: convert.h.
  */
 #ifndef GT_CORE_HALF_H
@@ -28,7 +28,7 @@ static inline float gt__float_from_bits(uint32_t bits)
 
 #if defined(__aarch64__)
 
-/* Every processor of this kind has instructions for it, which compilers vectorise. */
+/* Every arm64 processor converts in hardware, and compilers vectorise it. */
 static inline float gt__half_to_float(uint16_t half)
 {
     __fp16 value;
@@ -48,7 +48,7 @@ static inline uint16_t gt__float_to_half(float value)
 
 static inline float gt__half_to_float(uint16_t half)
 {
-    /* Moved into place the exponent is short by 127 - 15: a multiplication repairs it, subnormals included. */
+    /* After the shift the exponent is too small by 127 - 15: a multiplication corrects it, subnormals included. */
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
     float magnitude = gt__float_from_bits((uint32_t)(half & 0x7fffu) << 13) * 0x1p112f;
     uint32_t infinite_or_nan = magnitude >= 65536.0f ? 0x7f800000u : 0;
@@ -61,7 +61,7 @@ static inline uint16_t gt__float_to_half(float value)
     uint32_t sign = bits >> 16 & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
 
-    /* Normal: rebias, then round half to even on the 13 bits that go. A carry into the exponent is right. */
+    /* Normal: rebias, then round to nearest even on the 13 dropped bits. A carry into the exponent is correct. */
     uint32_t half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1)) >> 13;
     /* Below 2^-14: one unit of a subnormal is one unit of 0.5f, so the addition does the rounding. */
     uint32_t subnormal = gt__float_bits(gt__float_from_bits(magnitude) + 0.5f) - 0x3f000000u;

@@ -107,7 +107,8 @@ enum {
  *   hello    peer -> dispatcher  imm[0] version, imm[1] table hash, flags role (gt_role), result: the process id,
  *                                tail: a slot each with the peer's name, a worker's engine, and where that worker
  *                                listens for others ("host:port"); NUL-ended text. operand[0]: the number a worker
- *                                would like, plus one
+ *                                would like, plus one; operand[1]: which memory it draws on, the same number for the
+ *                                same memory
  *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
  *                                operand[0]: entries in the table of workers; to workers: operand[1] the key by
  *                                which they know each other, operand[2] a number that no other worker ever had, and
@@ -146,6 +147,7 @@ enum {
  *
  *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
+ *   share    disp. -> worker     imm[0] how many workers draw on the memory that this one does, itself included
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits
  *   recv     disp. -> worker     result: the tensor, imm[0] the worker it comes from, imm[1] tag, dtype, rank, tail: shape
  *   all_reduce, reduce_scatter, all_gather, broadcast, all_to_all

@@ -1,8 +1,8 @@
 /*
  * linalg.h: how the rows of linear algebra pack several results into one tensor, and their options.
  *
- * An instruction has one result. Where mathematics has more, the worker computes them at once and lays them side by side as
- * rows of one matrix, so that each is a slice: client/linalg.c cuts, client/gradients/linalg.c cuts and joins.
+ * An instruction has one result. A decomposition has several factors: the worker computes them together and packs them as
+ * rows of one matrix, so that each factor is a slice: client/linalg.c cuts, client/gradients/linalg.c cuts and joins.
  * a is (..., m, n), k = min(m, n):
  *
  *   row       imm[0]            imm[1]            result
@@ -22,7 +22,7 @@
 
 #include "core/instruction.h"
 
-/* Which vectors a decomposition gives. */
+/* Which vectors a decomposition returns. */
 typedef enum gt_vectors {
     GT_VECTORS_REDUCED = 0,
     GT_VECTORS_FULL = 1,
@@ -46,7 +46,7 @@ static inline int64_t gt__columns(const gt_meta *meta)
     return meta->shape[meta->rank - 1];
 }
 
-/* pinv: the singular values up to this count as 0. */
+/* pinv: singular values up to this limit count as 0. */
 static inline double gt__pinv_cutoff(double rtol, double atol, double largest, int64_t m, int64_t n,
                                      gt_dtype dtype)
 {

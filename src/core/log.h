@@ -1,5 +1,5 @@
 /*
- * log.h: what GT says on standard error: warnings and errors, and more if asked.
+ * log.h: what GT prints on standard error: warnings and errors, and more only on request.
  *
  * GT_VERBOSE=1: start-up and connections. GT_DEBUG_CLIENT, GT_DEBUG_DISPATCHER, GT_DEBUG_WORKER=1: each part's
  * instructions and decisions. The environment is read once.
@@ -17,7 +17,7 @@ typedef enum gt_log_topic {
     GT_LOG_TOPICS
 } gt_log_topic;
 
-/* Read the environment; called by whoever starts a client, dispatcher or worker. Idempotent. */
+/* Read the environment; called at the start of every client, dispatcher and worker. Idempotent. */
 void gt__log_init(void);
 extern bool gt__log_enabled[GT_LOG_TOPICS];
 
@@ -27,7 +27,7 @@ static inline bool gt__log_on(gt_log_topic topic)
 }
 
 void gt__log(gt_log_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Always printed: a failure that has no caller to return to. */
+/* Always printed: for a failure that no caller can report. */
 void gt__log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Always printed: something that goes on, but hardly as the user means it. */
 void gt__log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

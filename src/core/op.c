@@ -6,7 +6,7 @@
 
 #include "core/instruction.h"
 
-/* What follows from the form alone: operands, and slots of tail (-1: depends on the record; see instruction.c). */
+/* Fixed by the form alone: operands, and slots of tail (-1: depends on the record; see instruction.c). */
 #define OPERANDS_UNARY 1
 #define OPERANDS_BINARY 2
 #define OPERANDS_TERNARY 3
@@ -63,9 +63,14 @@
      : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD   ? -1                                                   \
                                                            : 0)
 
-#define ALIKE(form, types)                                                                                        \
-    (((form) == GT_FORM_UNARY || (form) == GT_FORM_BINARY) &&                                                     \
-     ((types) == GT_TYPES_NUM || (types) == GT_TYPES_ARITH || (types) == GT_TYPES_FLT))
+/* Dtypes that the result of an elementwise row has where its operands have them, a bit each. */
+#define ALL_DTYPES ((1u << GT_DTYPE_COUNT) - 1)
+#define KEEPS(form, types)                                                                                        \
+    ((form) != GT_FORM_UNARY && (form) != GT_FORM_BINARY ? 0                                                      \
+     : (types) == GT_TYPES_NUM                           ? ALL_DTYPES                                             \
+     : (types) == GT_TYPES_ARITH                         ? ALL_DTYPES & ~(1u << GT_BOOL)                          \
+     : (types) == GT_TYPES_FLT                           ? ALL_DTYPES & ~((1u << GT_FLOAT16) - 1)                 \
+                                                         : 0)
 
 #define DIFFERENTIABLE_DIFF true
 #define DIFFERENTIABLE_NONE false
@@ -78,7 +83,7 @@ const gt_op_row gt__op_table[GT_OP_COUNT] = {
                          .operands = OPERANDS_##op_form,                                                          \
                          .differentiable = DIFFERENTIABLE_##grad,                                                 \
                          .tail = TAIL_OF(GT_FORM_##op_form),                                                      \
-                         .alike = ALIKE(GT_FORM_##op_form, GT_TYPES_##op_types)},
+                         .keeps = KEEPS(GT_FORM_##op_form, GT_TYPES_##op_types)},
 #define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
 #include "core/ops.def"
 };
@@ -120,7 +125,7 @@ gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t 
         return gt__fail(GT_ERR_VALUE, "a tensor has at most %d dimensions, not %u", GT_MAX_RANK, rank);
     if (!gt__dtype_valid(dtype))
         return gt__fail(GT_ERR_TYPE, "unknown dtype %d", (int)dtype);
-    /* The product of the non-zero sizes must fit too, so that strides of an empty tensor do not overflow. */
+    /* The product of the non-zero sizes must fit as well: the strides of an empty tensor must not overflow. */
     int64_t numel = 1, limit = (int64_t)1 << 62;
     bool empty = false;
     for (unsigned axis = 0; axis < rank; axis++) {

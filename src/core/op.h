@@ -162,7 +162,8 @@ typedef struct gt_op_row {
     uint8_t operands; /* of operand[] that it uses; CAT: 0, its operands are in the tail */
     bool differentiable;
     int8_t tail; /* slots its records have; -1: it depends on the record */
-    bool alike;  /* elementwise, and on floats of one shape and dtype the result looks like the operands */
+    uint16_t
+        keeps; /* bit d: on operands of dtype d and one shape the result looks like them; elementwise rows only */
 } gt_op_row;
 
 /* Indexed by opcode, GT_OP_COUNT rows. */
@@ -251,19 +252,30 @@ char *gt__shape_text(unsigned rank, const int64_t *shape, char *text, size_t siz
 /* Broadcast two shapes the NumPy way; numel is set, dtype is left alone. */
 gt_err gt__meta_broadcast(const gt_meta *a, const gt_meta *b, gt_meta *out);
 
-/*
- * Most instructions by far are elementwise on floats of one shape and dtype (or with a literal), and their result looks
- * like the operands: the operand it looks like, or NULL: infer it. in[k] is NULL for a literal.
- */
-static inline const gt_meta *gt__op_result_like(gt_opcode op, unsigned count, const gt_meta *const *in)
+/* An elementwise op on a tensor of this dtype and a literal (a record's `literals`): the result has the tensor's dtype. */
+static inline bool gt__op_literal_keeps(gt_opcode op, unsigned literals, gt_dtype dtype)
 {
-    const gt_op_row *row = &gt__op_table[op];
-    const gt_meta *like = in[0] ? in[0] : count > 1 ? in[1] : NULL;
-    if (!row->alike || !like || !gt__dtype_is_float((gt_dtype)like->dtype))
+    unsigned kind = literals & 3 ? literals & 3 : literals >> 2 & 3; /* gt_literal: 1 bool, 2 int, 3 float */
+    if (gt__dtype_is_float(dtype))
+        return kind != 1;
+    return kind == 2 && dtype != GT_BOOL &&
+           op != GT_OP_pow; /* an integer's negative power is an error: infer it */
+}
+
+/*
+ * Most instructions by far are elementwise on tensors of one shape and dtype, or on one and a literal, and the result looks
+ * like the operands. The operand it looks like; NULL: infer it. This is the only place that decides so: client, dispatcher
+ * and worker have a fast path for it. a, b: NULL for a literal, and for the second operand of a unary op.
+ */
+static inline const gt_meta *gt__op_result_like(gt_opcode op, unsigned literals, const gt_meta *a,
+                                                const gt_meta *b)
+{
+    const gt_meta *like = a ? a : b;
+    if (!like || !(gt__op_table[op].keeps >> like->dtype & 1))
         return NULL;
-    if (count > 1 && in[1] && in[1] != like && (in[1]->dtype != like->dtype || !gt__meta_same_shape(like, in[1])))
-        return NULL;
-    return like;
+    if (a && b)
+        return a == b || (a->dtype == b->dtype && gt__meta_same_shape(a, b)) ? like : NULL;
+    return !literals || gt__op_literal_keeps(op, literals, (gt_dtype)like->dtype) ? like : NULL;
 }
 
 struct gt_instruction;

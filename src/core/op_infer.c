@@ -24,8 +24,8 @@ static int category(gt_dtype dtype)
 }
 
 /*
- * PyTorch's rule: tensors with dimensions decide, then 0-d tensors, then Python numbers; a lower rank of operand only
- * changes the result if its category (bool < int < float) is higher.
+ * PyTorch's rule: tensors with dimensions decide, then 0-d tensors, then Python numbers. An operand of lower priority
+ * changes the result only if its category (bool < int < float) is higher.
  */
 typedef struct promotion {
     gt_dtype dtype[3]; /* by priority: 0 dimensioned, 1 zero-dimensional, 2 literal */
@@ -173,7 +173,7 @@ static gt_err infer_binary(inference *s)
     return gt__infer_dtype(s, promoted);
 }
 
-/* Of where, operand 0 is a condition, which has no part in the dtype. */
+/* Operand 0 of where is a condition and does not take part in promotion. */
 static gt_err infer_ternary(inference *s)
 {
     const gt_meta *first = s->in[0];
@@ -309,7 +309,7 @@ static gt_err infer_matmul(inference *s)
 
 /* ---- normalisation ----------------------------------------------------------------------------------------- */
 
-/* The operand is one of x's dtype and of shape `meta`. */
+/* The operand must have meta's dtype and shape. */
 static gt_err check_layer_norm_operand(const inference *s, unsigned k, const gt_meta *meta)
 {
     const gt_meta *operand = s->in[k];
@@ -400,7 +400,7 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_CONTROL] = NULL,
 };
 
-/* A number that becomes an element as it is must be one of the result's dtype; arithmetic wraps, as in PyTorch. */
+/* A number that is stored unchanged must fit the result's dtype. Arithmetic may wrap, as in PyTorch. */
 static gt_err check_numbers(const inference *s)
 {
     gt_dtype dtype = (gt_dtype)s->out->dtype;
@@ -415,7 +415,8 @@ static gt_err check_numbers(const inference *s)
                                                                           : (double)ins->literal[k].i));
     }
     for (unsigned k = 0; ins->op == GT_OP_clamp && k < 2; k++)
-        if (isfinite(ins->imm[k].f) && dtype != GT_INT64) /* an infinity is an open side; a double rounds int64s */
+        if (isfinite(ins->imm[k].f) &&
+            dtype != GT_INT64) /* infinity: no bound on that side; int64: a double cannot hold all of them */
             GT_TRY(gt__dtype_check_number(dtype, ins->imm[k].f));
     return GT_OK;
 }

@@ -1,5 +1,4 @@
-/* op_infer.h: what the files of inference share. Private to op_infer*.c; the public face is gt__op_infer in
- * op.h. */
+/* op_infer.h: shared by the files of inference. Private to op_infer*.c; the entry point is gt__op_infer in op.h. */
 #ifndef GT_CORE_OP_INFER_H
 #define GT_CORE_OP_INFER_H
 

@@ -1,6 +1,6 @@
 /*
- * op_infer_linalg.c: what shape a row of linear algebra gives, and what it refuses, in PyTorch's words. A part of
- * op_infer.c: it trusts nothing either. linalg.h has the shapes.
+ * op_infer_linalg.c: shapes of the rows of linear algebra, and their errors in PyTorch's words. Part of inference: read
+ * op_infer.c first. Like it, this file trusts nothing in a record. linalg.h lists the shapes.
  */
 #include <string.h>
 
@@ -75,7 +75,7 @@ static gt_err infer_matrix(const gt_instruction *ins, const gt_meta *a, gt_meta 
     int64_t m = gt__rows(a), n = gt__columns(a), least = m < n ? m : n, most = m > n ? m : n;
     bool decomposes = op == GT_OP_qr || op == GT_OP_svd || op == GT_OP_eigh;
     if (decomposes && (vectors < GT_VECTORS_REDUCED || vectors > GT_VECTORS_NONE))
-        return gt__fail(GT_ERR_VALUE, "linalg.%s: no such choice of vectors: %lld", torch_name(op),
+        return gt__fail(GT_ERR_VALUE, "linalg.%s: unknown choice of vectors: %lld", torch_name(op),
                         (long long)vectors);
     switch (op) {
     case GT_OP_pinv:

@@ -105,7 +105,7 @@ gt_err gt__infer_diagonal(gt_inference *s)
     for (unsigned axis = 0; axis < a->rank; axis++)
         if (axis != axis1 && axis != axis2)
             shape[rank++] = a->shape[axis];
-    /* (i, i + offset), or (i - offset, i): as many as both axes have */
+    /* (i, i + offset), or (i - offset, i): as many as fit into both axes */
     int64_t rows = a->shape[axis1], columns = a->shape[axis2], left = 0;
     if (offset >= 0)
         left = columns > offset ? columns - offset : 0;
@@ -319,7 +319,7 @@ gt_err gt__infer_sample(gt_inference *s)
     return gt__meta_set(s->out, GT_INT64, a->rank, shape);
 }
 
-/* A 1-d sorted tensor serves all values; otherwise each line of values has a line of its own. */
+/* A 1-d sorted tensor is searched for all values; otherwise each line of values has its own sorted line. */
 gt_err gt__infer_search(gt_inference *s)
 {
     const gt_meta *sorted = s->in[0], *values = s->in[1];
@@ -350,12 +350,13 @@ gt_err gt__infer_full(gt_inference *s)
     return gt__meta_set(s->out, (gt_dtype)s->ins->dtype, s->ins->rank, s->tail[0].i64);
 }
 
-/* The shape, and where in a whole tensor this part of it starts: far from overflow. */
+/* The record may create a part of a larger tensor. Its start there must be far from overflow. */
 static gt_err check_origin(gt_inference *s, unsigned word)
 {
     const int64_t origin = s->tail[0].i64[word], limit = (int64_t)1 << 61;
     if (origin > limit || origin < -limit)
-        return gt__fail(GT_ERR_VALUE, "%s: a part that starts at %lld", s->row->name, (long long)origin);
+        return gt__fail(GT_ERR_VALUE, "%s: the part's start %lld is out of range", s->row->name,
+                        (long long)origin);
     return gt__infer_full(s);
 }
 
@@ -373,7 +374,8 @@ gt_err gt__infer_arange(gt_inference *s)
     return check_origin(s, 1);
 }
 
-/* The elements of a part: runs[1] of them from number runs[0] on, then again runs[2] further on; none of it can overflow. */
+/* A part is made of runs of runs[1] elements, the first at element runs[0] of the whole, the next runs[2] later, and so
+ * on. No element number may overflow. */
 static gt_err check_runs(const gt_inference *s, const int64_t *runs)
 {
     int64_t last, limit = (int64_t)1 << 61;
@@ -381,7 +383,7 @@ static gt_err check_runs(const gt_inference *s, const int64_t *runs)
     if (!bad && runs[1])
         bad =
             runs[1] > limit || __builtin_mul_overflow(s->out->numel / runs[1] + 1, runs[2], &last) || last > limit;
-    return bad ? gt__fail(GT_ERR_VALUE, "%s: a part whose elements have no numbers", s->row->name) : GT_OK;
+    return bad ? gt__fail(GT_ERR_VALUE, "%s: the part's element numbers overflow", s->row->name) : GT_OK;
 }
 
 gt_err gt__infer_random(gt_inference *s)

@@ -2,9 +2,9 @@
  * op_infer_window.c: the part of inference for convolutions, pooling, im2col and resample. Read op_infer.c and
  * window.h first.
  *
- * Like all inference it trusts nothing: what passes has spatial axes that exist, numbers whose products fit in
- * 63 bits, channels that match, and sizes that can be a tensor's. Windows may still lie anywhere: the engines
- * treat what is outside as padding.
+ * Like all inference it trusts nothing. A record that passes has spatial axes that exist, numbers whose products fit in
+ * 63 bits, channels that match, and sizes that a tensor can have. Windows may lie anywhere: engines treat positions
+ * outside the tensor as padding.
  */
 #include <math.h>
 
@@ -160,7 +160,7 @@ static gt_err infer_max_pool(gt_inference *s, const gt_window *w, unsigned spati
         *s->out = result;
         if (gt__meta_same_shape(a, x))
             return GT_OK;
-    } else { /* the size is x's, and there are as many windows as y has */
+    } else { /* size is that of x; y has one element for each window */
         *s->out = *x;
         bool fits = a->rank == x->rank && gt__meta_same_shape(&result, x);
         for (unsigned axis = 0; fits && axis < kept; axis++)

@@ -2,7 +2,7 @@
  * random.c: fills arrays from the Philox stream, many blocks at a time so that compilers make vector code of it.
  *
  * Everything works on chunks of LANES blocks in small arrays: draw the words, turn words into numbers, copy out
- * the part that was asked for. The float32 mathematics is spelled out here, not taken from libm: the same numbers
+ * the requested part. The float32 mathematics is spelled out here, not taken from libm: the same numbers
  * on every machine, and it vectorises. philox.h has the generator, random.h the meaning.
  */
 #include "core/random.h"

@@ -29,8 +29,8 @@ void gt__random_normal_double(gt_random key, int64_t first, int64_t count, doubl
 /*
  * multinomial (W rows of n weights, k samples of each) draws from uniform doubles, too. With replacement: sample j of row
  * r is the first category whose running sum of weights, added up in double from the first, exceeds element r * k + j
- * times the row's sum. Without: category i of row r waits -log(1 - element r * n + i) / weight, and the k that wait
- * shortest are taken in that order, the earlier first among equals; a weight of 0 is never taken.
+ * times the row's sum. Without replacement: category i of row r gets the key -log(1 - element r * n + i) / weight, and the
+ * k smallest keys are the samples, in that order, ties by index; a weight of 0 is never taken.
  */
 
 /* Integers in [low, high), low < high; the bias is below (high - low) / 2^64. */

@@ -1,6 +1,6 @@
 /*
- * report.h: what a worker knows about itself, as it answers the dispatcher's `stats`: a gt_report, then a row for each op
- * it has executed. Counts are exact. Times of small instructions are estimated from a sample (timing.h).
+ * report.h: a worker's statistics, its answer to the dispatcher's `stats`: a gt_report, then a row for each op it has
+ * executed. Counts are exact. Times of small instructions are estimated from a sample (worker/timing.h).
  */
 #ifndef GT_CORE_REPORT_H
 #define GT_CORE_REPORT_H
@@ -10,10 +10,10 @@
 typedef struct gt_report {
     uint64_t now_ns;     /* the worker's clock */
     uint64_t up_ns;      /* since it joined */
-    uint64_t idle_ns;    /* of that, waiting for work */
+    uint64_t idle_ns;    /* of up_ns: waiting for work */
     uint64_t records;    /* taken from its stream */
-    uint64_t tensors;    /* it holds */
-    uint64_t bytes_used; /* by them */
+    uint64_t tensors;    /* in its store */
+    uint64_t bytes_used; /* by those tensors */
     uint64_t bytes_pooled;
     uint64_t bytes_limit;
 } gt_report;
@@ -21,7 +21,7 @@ typedef struct gt_report {
 typedef struct gt_report_row {
     uint64_t op;    /* gt_opcode */
     uint64_t count; /* executed */
-    uint64_t ns;    /* spent on them */
+    uint64_t ns;    /* spent executing them */
     uint64_t bytes; /* of their results */
 } gt_report_row;
 

@@ -27,7 +27,7 @@ static const char *const kinds[] = {
     [GT_NUMBER_BYTES] = "bytes, as 4G or 4096",
 };
 
-/* What a K, M, G or T after a number of bytes multiplies it by; 0: it is none of them. */
+/* The factor of the suffix K, M, G or T after a number of bytes; 0: not a suffix. */
 static double unit_of(char letter)
 {
     static const char units[] = "KMGT";
@@ -39,7 +39,7 @@ static locale_t plain;
 
 static void make_plain(void)
 {
-    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* made of what is there anyway: does not fail */
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* the C locale is built in: this does not fail */
 }
 
 locale_t gt__plain_locale(void)
@@ -75,7 +75,7 @@ double gt__setting(gt_setting which)
     if (gt__number_parse(text, settings[which].kind, settings[which].least, settings[which].most, &value))
         return value;
     if (!atomic_exchange(&said[which], true))
-        gt__log_error("%s=%.64s is not understood: it takes %s, from %g to %g; the default is used",
+        gt__log_error("%s=%.64s is not valid: expected %s, from %g to %g; using the default",
                       settings[which].variable, text, kinds[settings[which].kind], settings[which].least,
                       settings[which].most);
     return settings[which].fallback;

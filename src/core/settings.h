@@ -1,7 +1,6 @@
 /*
- * settings.h: the numbers that the environment may set. One place reads them, and says so when one makes no sense: a
- * line on standard error with the variable and its value, once in a process; the default is used. README.md lists
- * them for users.
+ * settings.h: the numbers that the environment may set, read in one place. An invalid value is reported once in a process,
+ * in a line on standard error with the variable and its value, and the default is used. docs/environment.md lists them.
  */
 #ifndef GT_CORE_SETTINGS_H
 #define GT_CORE_SETTINGS_H
@@ -26,17 +25,17 @@ typedef enum gt_setting {
         GT_SETTING_COUNT
 } gt_setting;
 
-/* Its value now; the default where the variable is not set, empty or nonsense. */
+/* Its present value; the default if the variable is not set, empty or invalid. */
 double gt__setting(gt_setting which);
 int gt__setting_ms(gt_setting which);
 
 typedef enum gt_number_kind { GT_NUMBER_SECONDS, GT_NUMBER_COUNT, GT_NUMBER_BYTES } gt_number_kind;
 
-/* In which 0.5 is written with a point, whatever the program around us has chosen for its users. For threads of
- * our own (uselocale), and wherever text is for machines. */
+/* The C locale, in which 0.5 is written with a point, whatever locale the host program has set. For GT's own threads
+ * (uselocale) and for all machine-readable text. */
 locale_t gt__plain_locale(void);
 
-/* The whole of `text` as a number of that kind from least to most; false: it is none. */
+/* Parse the whole of `text` as a number of that kind from least to most; false: it is not one. */
 bool gt__number_parse(const char *text, gt_number_kind kind, double least, double most, double *value);
 
 #endif

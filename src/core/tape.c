@@ -8,9 +8,9 @@
 struct gt_tape {
     FILE *file;
     uint64_t blocks;    /* read so far */
-    uint64_t position;  /* of the present block in the file */
-    uint64_t records;   /* handed out */
-    size_t bytes, next; /* of entries in the block, and where the next one is */
+    uint64_t position;  /* of the current block in the file */
+    uint64_t records;   /* returned so far */
+    size_t bytes, next; /* of entries in the block; offset of the next one */
     gt_tape_entry entry;
     gt_slot slots[GT_MAX_TAIL + 1];
     uint8_t block[GT_TAPE_BLOCK];
@@ -86,22 +86,22 @@ static gt_err read_block(gt_tape *tape, bool *more)
     return GT_OK;
 }
 
-/* The checksum was right, but who wrote it may have been wrong, or hostile. */
+/* The checksum is right, but the writer may have been faulty or hostile. */
 static gt_err check_entry(const gt_tape *tape)
 {
     const gt_tape_entry *entry = &tape->entry;
     unsigned length;
     if (entry->kind < GT_TAPE_RECORD || entry->kind > GT_TAPE_NOTE)
-        return damaged(tape, "an unknown entry");
+        return damaged(tape, "unknown kind of entry");
     if (entry->kind == GT_TAPE_OPEN)
-        return entry->slots == 1 ? GT_OK : damaged(tape, "a client without a name");
+        return entry->slots == 1 ? GT_OK : damaged(tape, "a client's name is missing");
     if (entry->kind == GT_TAPE_CLOSE)
-        return entry->slots == 0 ? GT_OK : damaged(tape, "a leave with more to it");
+        return entry->slots == 0 ? GT_OK : damaged(tape, "a close entry has slots");
     if (entry->number != tape->records + (entry->kind == GT_TAPE_RECORD))
         return damaged(tape, "an instruction is missing");
     if (!entry->slots || gt__instruction_check(tape->slots, entry->slots, &length) != GT_OK ||
         length != entry->slots)
-        return damaged(tape, "an instruction that is none");
+        return damaged(tape, "malformed instruction");
     return GT_OK;
 }
 
@@ -117,11 +117,11 @@ gt_err gt__tape_next(gt_tape *tape, const gt_tape_entry **entry, const gt_slot *
     }
     size_t left = tape->bytes - tape->next;
     if (left < sizeof tape->entry)
-        return damaged(tape, "an entry that does not fit");
+        return damaged(tape, "an entry ends beyond its block");
     memcpy(&tape->entry, tape->block + tape->next, sizeof tape->entry);
     left -= sizeof tape->entry;
     if (tape->entry.slots > GT_MAX_TAIL + 1 || tape->entry.slots * sizeof(gt_slot) > left)
-        return damaged(tape, "an entry that does not fit");
+        return damaged(tape, "an entry ends beyond its block");
     memcpy(tape->slots, tape->block + tape->next + sizeof tape->entry, tape->entry.slots * sizeof(gt_slot));
     GT_TRY(check_entry(tape));
     tape->next += sizeof tape->entry + tape->entry.slots * sizeof(gt_slot);

@@ -1,13 +1,13 @@
 /*
- * tape.h: a tape is the whole of what clients told a dispatcher, in a file: every record in the order it was handled, with
- * the bytes of every upload. `gt replay` executes it again. The dispatcher's tape_writer.c writes it, tape.c reads it.
+ * tape.h: a tape is a file with everything clients sent to a dispatcher: every record in the order it was handled, with
+ * the bytes of every upload. `gt replay` executes it again. dispatcher/observe/tape_writer.c writes it, tape.c reads it.
  *
  *     header   gt_tape_header, 64 bytes
  *     blocks   gt_tape_block, 32 bytes, then `bytes` bytes of entries
  *     entry    gt_tape_entry, 32 bytes, then its slots
  *
- * Each block has a checksum of its own bytes and its place in the file, so that a file that was cut short or damaged is read
- * up to there. Little-endian, no pointers. Records are what a client sends (instruction.h), except that uploads by shared
+ * Each block has a checksum of its bytes and its number, so that a truncated or damaged file is readable up to the
+ * damage. Little-endian, no pointers. Records are what a client sends (instruction.h), except that uploads by shared
  * segment have become uploads and `data` with their bytes in the stream.
  */
 #ifndef GT_CORE_TAPE_H
@@ -17,7 +17,7 @@
 
 #include "core/instruction.h"
 
-enum { GT_TAPE_VERSION = 1, GT_TAPE_BLOCK = 128 * 1024 }; /* bytes of entries a block has at most */
+enum { GT_TAPE_VERSION = 1, GT_TAPE_BLOCK = 128 * 1024 }; /* GT_TAPE_BLOCK: the most bytes of entries in a block */
 
 #define GT_TAPE_MAGIC 0x0a65706174207467u       /* "gt tape\n" */
 #define GT_TAPE_BLOCK_MAGIC 0x6b636f6c62207467u /* "gt block" */
@@ -28,7 +28,7 @@ typedef struct gt_tape_header {
     uint64_t table_hash; /* of the op table: a tape is replayed by a GT that has the same one */
     uint64_t wall_ns;    /* when it began, since 1970 */
     uint64_t unused[3];
-    uint64_t checksum; /* of what is before it */
+    uint64_t checksum; /* of the fields before it */
 } gt_tape_header;
 
 typedef struct gt_tape_block {
@@ -40,17 +40,17 @@ typedef struct gt_tape_block {
 
 typedef enum gt_tape_kind {
     GT_TAPE_RECORD = 1, /* slots: the record */
-    GT_TAPE_OPEN,       /* a client came; one slot: its name */
-    GT_TAPE_CLOSE,      /* it left */
-    GT_TAPE_NOTE,       /* slots: a record that does nothing by itself: it names a place, a scope, ... */
+    GT_TAPE_OPEN,       /* a client connected; one slot: its name */
+    GT_TAPE_CLOSE,      /* a client left */
+    GT_TAPE_NOTE,       /* slots: a record without an effect of its own: it names a place, a scope, ... */
 } gt_tape_kind;
 
 typedef struct gt_tape_entry {
     uint32_t kind;  /* gt_tape_kind */
     uint32_t slots; /* that follow */
     uint64_t session;
-    uint64_t number; /* counts the records of the tape, from 1, notes apart: they have the last one's */
-    uint64_t line;   /* in the instruction log; 0: there was none */
+    uint64_t number; /* of the record, counted from 1; a note has that of the record before it */
+    uint64_t line;   /* in the instruction log; 0: no log was written */
 } gt_tape_entry;
 
 _Static_assert(sizeof(gt_tape_header) == 64 && sizeof(gt_tape_block) == 32 && sizeof(gt_tape_entry) == 32,
@@ -66,8 +66,8 @@ typedef struct gt_tape gt_tape;
 /* GT_ERR_VALUE: not a tape, or of another build, or unreadable. */
 gt_err gt__tape_open(const char *path, gt_tape **tape);
 /*
- * The next entry; its slots, checked to be a whole record where it is one, are valid until the next call. NULL at the end.
- * GT_ERR_PROTOCOL: the tape is damaged here; the text says where, and what came before was all right.
+ * The next entry; NULL at the end. Its slots are valid until the next call; if it is a record, they are checked to be a
+ * whole one. GT_ERR_PROTOCOL: the tape is damaged here; the text says where. Everything before was intact.
  */
 gt_err gt__tape_next(gt_tape *tape, const gt_tape_entry **entry, const gt_slot **slots);
 void gt__tape_close(gt_tape **tape);

@@ -4,7 +4,7 @@
  * Window o along an axis reads the positions  o * stride - padding + k * dilation,  0 <= k < kernel;  those
  * outside the tensor are padding. Records say how many windows there are (or, in the other direction, how long
  * the axis is): `size`, so padding behind the end, 'same', ceil_mode and output_padding need no fields of their
- * own. The functions that compute sizes from PyTorch's arguments are in the client (spatial.c).
+ * own. client/spatial.c computes sizes from PyTorch's arguments.
  */
 #ifndef GT_CORE_WINDOW_H
 #define GT_CORE_WINDOW_H
@@ -25,7 +25,7 @@ typedef struct gt_window {
     int64_t size[GT_MAX_SPATIAL]; /* the result's spatial axes */
     int64_t from[GT_MAX_SPATIAL]; /* col2im: windows along each axis */
     int64_t groups;               /* convolutions */
-    int64_t divisor;              /* avg_pool: what sums are divided by; 0: the number of elements */
+    int64_t divisor;              /* avg_pool: the divisor of sums; 0: the number of elements */
     int64_t count_padding;        /* avg_pool: padding counts as elements */
     int64_t unused[3];
 } gt_window;

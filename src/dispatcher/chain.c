@@ -4,11 +4,12 @@
 
 #include "dispatcher/modifier.h"
 
-static const gt_modifier_ops *const modifiers[] = {
+enum { MOST_MODIFIERS = 32 };
+
+static const gt_modifier_ops *modifiers[MOST_MODIFIERS + 1] = {
     &gt__modifier_identity,
     &gt__modifier_statistics,
 };
-enum { MODIFIERS = sizeof modifiers / sizeof modifiers[0] };
 
 static const char default_chain[] = "statistics";
 
@@ -24,21 +25,51 @@ static gt_err append(gt_modifier ***end, const gt_modifier_ops *ops, gt_session 
     return ops->open ? ops->open(modifier) : GT_OK;
 }
 
+const gt_modifier_ops *gt__modifier_at(unsigned number)
+{
+    return number < MOST_MODIFIERS ? modifiers[number] : NULL;
+}
+
+gt_err gt__modifier_register(const gt_modifier_ops *ops)
+{
+    unsigned count = 0;
+    while (gt__modifier_at(count))
+        count++;
+    if (count == MOST_MODIFIERS)
+        return gt__fail(GT_ERR_MEMORY, "more than %d stream modifiers", MOST_MODIFIERS);
+    modifiers[count] = ops;
+    return GT_OK;
+}
+
 static const gt_modifier_ops *find(const char *name, size_t length)
 {
-    for (int k = 0; k < MODIFIERS; k++)
-        if (strlen(modifiers[k]->name) == length && strncmp(modifiers[k]->name, name, length) == 0)
-            return modifiers[k];
+    const gt_modifier_ops *ops;
+    for (unsigned k = 0; (ops = gt__modifier_at(k)); k++)
+        if (strlen(ops->name) == length && strncmp(ops->name, name, length) == 0)
+            return ops;
     return NULL;
 }
 
-/* The modifier that `*names` begins with, and *names moved to the next one. NULL: nothing is called that. */
+/* "identity, statistics" */
+static const char *known_names(char *text, size_t size)
+{
+    const gt_modifier_ops *ops;
+    size_t length = 0;
+    for (unsigned k = 0; (ops = gt__modifier_at(k)) && length < size; k++)
+        length += (size_t)snprintf(text + length, size - length, k ? ", %s" : "%s", ops->name);
+    return text;
+}
+
+/* The modifier that `*names` begins with; *names moves on to the next one. NULL: there is no such modifier. */
 static const gt_modifier_ops *next_named(const char **names)
 {
     size_t length = strcspn(*names, ",");
     const gt_modifier_ops *ops = find(*names, length);
-    if (!ops)
-        gt__error_set("unknown stream modifier '%.*s'; there are identity and statistics", (int)length, *names);
+    if (!ops) {
+        char known[128] = "";
+        gt__error_set("unknown stream modifier '%.*s'; there are %s", (int)length, *names,
+                      known_names(known, sizeof known));
+    }
     *names += length + ((*names)[length] == ',');
     return ops;
 }
@@ -80,11 +111,11 @@ void gt__chain_close(gt_modifier **chain)
     }
 }
 
-gt_err gt__chain_flush(gt_modifier *chain)
+gt_err gt__chain_flush(gt_modifier *chain, gt_flush why)
 {
     for (; chain; chain = chain->next)
         if (chain->ops->flush)
-            GT_TRY(chain->ops->flush(chain));
+            GT_TRY(chain->ops->flush(chain, why));
     return GT_OK;
 }
 
@@ -97,7 +128,7 @@ void gt__chain_stats(const gt_modifier *chain, FILE *json)
         if (chain->ops->stats)
             chain->ops->stats(chain, json);
         else
-            fputs("{}", json); /* counts nothing, but is there */
+            fputs("{}", json); /* it has no statistics, but is listed */
         separator = ", ";
     }
     fputc('}', json);

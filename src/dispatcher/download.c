@@ -1,22 +1,24 @@
 /*
  * download.c: fetches too long to pass on in one go.
  *
- * A worker writes an answer faster than most clients read it, and what lies between is the dispatcher's memory. So
- * a long fetch becomes parts: the tensor as one row (a reshape, which costs nothing where memory is contiguous), and
- * of that row a slice at a time, each asked for when the client has taken most of what came before. The client sees
- * one answer. The row is a tensor of its own on the worker: what the client does to the fetched one meanwhile does
- * not matter. A client that does not read costs a part, and neither its worker nor the worker's other clients wait
- * for it.
+ * A worker writes an answer faster than most clients read it; the difference would pile up in the dispatcher. So a long
+ * fetch is made of parts: the tensor as one row (a reshape, which costs nothing where memory is contiguous), and of that
+ * row a slice at a time, each asked for when the client has taken most of the one before. The client sees one answer.
+ * The row is a tensor of its own on the worker, so the client may free the fetched one meanwhile. A client that does not
+ * read costs the memory of one part; its worker and the worker's other clients do not wait for it.
  *
  * Place in the flow: place.c -> here -> worker link; workers.c hands the parts' answers back.
  */
+#include "dispatcher/download.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/worker_stream.h"
 
 enum {
-    MAX_DOWNLOADS = 256, /* a session may have waiting; clients have one, or a few that were interrupted */
+    MAX_DOWNLOADS = 256, /* that one session may have waiting; clients have one, or a few that were interrupted */
     PART_SLOTS = GT_DOWNLOAD_PART / (int)sizeof(gt_slot),
 };
 
@@ -30,7 +32,7 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
     if (waiting == MAX_DOWNLOADS)
         return gt__fail(GT_ERR_PROTOCOL, "more than %d long fetches at a time", MAX_DOWNLOADS);
     gt_download *download = calloc(1, sizeof *download);
-    uint32_t row = download ? gt__worker_slot_new(worker) : 0;
+    uint32_t row = download ? gt__slot_number_new(&worker->slots) : 0;
     if (!row) {
         free(download);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -52,7 +54,7 @@ gt_err gt__download_start(gt_session *session, const gt_handle *handle, uint64_t
     return GT_OK;
 }
 
-/* slice, fetch, free: the part is on its way to the worker. False: its link has no room. */
+/* Ask the worker for the next part: slice, fetch, free. False: its link has no room. */
 static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err)
 {
     enum { SLICE = 4, FETCH = 1, FREE = 1 };
@@ -61,14 +63,14 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     gt_slot *out = gt__worker_room(worker, SLICE + FETCH + FREE);
     if (!out)
         return false;
-    uint32_t part = gt__worker_slot_new(worker);
+    uint32_t part = gt__slot_number_new(&worker->slots);
     gt_pending pending = {.session = session, .ticket = download->ticket, .download = download, .op = GT_OP_fetch};
     pending.tensor = download->tensor;
-    *err = part ? gt__worker_expect(worker, &pending)
+    *err = part ? gt__pendings_add(&worker->pendings, &pending)
                 : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
     if (*err != GT_OK) {
         if (part)
-            gt__worker_slot_free(worker, part);
+            gt__slot_number_free(&worker->slots, part);
         return true;
     }
     count = count < left ? count : left;
@@ -81,14 +83,14 @@ static bool ask_for_part(gt_session *session, gt_download *download, gt_err *err
     gt__worker_commit(worker, SLICE);
     gt__worker_commit(worker, FETCH);
     gt__worker_commit(worker, FREE);
-    gt__worker_slot_free(worker, part); /* as in place.c: whoever gets it comes later in the stream */
+    gt__slot_number_free(&worker->slots, part); /* as in place.c: records that use it come later in the stream */
     download->offset = (uint64_t)download->asked * download->element_bytes;
     download->asked += count;
     download->under_way = true;
     return true;
 }
 
-/* The first download is over, one way or the other. */
+/* The first download is complete, or has failed. */
 static void drop_first(gt_session *session)
 {
     gt_download *download = session->downloads;
@@ -102,7 +104,7 @@ void gt__download_continue(gt_session *session)
 {
     gt_download *download;
     while ((download = session->downloads) && !download->under_way &&
-           gt__slot_queue_slots(&session->overflow) <= PART_SLOTS) {
+           gt__slot_queue_slots(&session->unread) <= PART_SLOTS) {
         gt_err err = GT_OK;
         if (!ask_for_part(session, download, &err)) {
             gt__worker_wait_for_room(session->home);
@@ -110,7 +112,7 @@ void gt__download_continue(gt_session *session)
         }
         if (err == GT_OK)
             return;
-        gt__session_answer_failure(session, download->ticket, err, gt_error_text());
+        gt__answer_failure(session, download->ticket, err, gt_error_text());
         drop_first(session);
     }
 }
@@ -126,7 +128,7 @@ void gt__download_piece(const gt_download *download, gt_slot *record)
 
 void gt__download_part_done(gt_session *session, bool failed)
 {
-    gt_download *download = session->downloads; /* parts are asked for of the first only */
+    gt_download *download = session->downloads; /* only the first has parts under way */
     download->under_way = false;
     if (failed || download->asked == download->elements)
         drop_first(session);
@@ -136,9 +138,9 @@ void gt__download_part_done(gt_session *session, bool failed)
 void gt__download_drop_all(gt_session *session, const char *lost)
 {
     while (session->downloads) {
-        /* One that is under way is among the answers the worker owed: the client has been told. */
+        /* The failure of a part under way was sent with those of the other answers that the worker owed. */
         if (lost && !session->downloads->under_way)
-            gt__session_answer_failure(session, session->downloads->ticket, GT_ERR_CONNECTION, lost);
+            gt__answer_failure(session, session->downloads->ticket, GT_ERR_CONNECTION, lost);
         drop_first(session);
     }
 }

@@ -1,4 +1,4 @@
-/* handles.c: see handles.h. Deletion shifts entries back, so there are no tombstones to wade through. */
+/* handles.c: see handles.h. Deletion shifts entries back, so there are no tombstones. */
 #include "dispatcher/handles.h"
 
 #include <stdlib.h>
@@ -97,7 +97,7 @@ bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_
     handle->slot = table->first_free;
     table->first_free = index;
     table->count--;
-    /* Move later entries of the same run into the hole if they may live there. */
+    /* Move later entries of the same run into the hole where their probe sequence allows it. */
     for (uint32_t position = (hole + 1) & mask; table->refs[position].id; position = (position + 1) & mask) {
         uint32_t home = gt__handles_hash(table, table->refs[position].id);
         if (((position - home) & mask) >= ((position - hole) & mask)) {

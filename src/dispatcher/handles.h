@@ -1,5 +1,5 @@
 /*
- * handles.h: a session's tensors: from the client's 64-bit id to what the dispatcher knows of it.
+ * handles.h: a session's tensors: a table from the client's 64-bit ids to shape, dtype and place.
  *
  * An open-addressing index of 16-byte entries over a dense array of handles. Ids grow by one, so a multiplicative hash
  * spreads them evenly; live handles stay few and warm.
@@ -27,7 +27,7 @@ typedef struct gt_handle_ref {
 typedef struct gt_handles {
     gt_handle_ref *refs; /* capacity is a power of two, at most half full */
     unsigned bits;
-    uint64_t salt; /* so that a client cannot choose ids that have one place; set while the table is empty */
+    uint64_t salt; /* so that a client cannot choose ids that collide; set while the table is empty */
     gt_handle *handles;
     uint32_t capacity, used, first_free;
     uint32_t count;
@@ -41,7 +41,7 @@ static inline uint32_t gt__handles_hash(const gt_handles *table, uint64_t id)
     return (uint32_t)((id ^ table->salt) * 0x9E3779B97F4A7C15u >> (64 - table->bits));
 }
 
-/* NULL if there is none. Valid until the next insert. */
+/* NULL: there is no such id. Valid until the next insert. */
 static inline gt_handle *gt__handles_find(const gt_handles *table, uint64_t id)
 {
     uint32_t mask = (1u << table->bits) - 1, position = gt__handles_hash(table, id);
@@ -53,10 +53,10 @@ static inline gt_handle *gt__handles_find(const gt_handles *table, uint64_t id)
     return id ? &table->handles[table->refs[position].index] : NULL;
 }
 
-/* A new handle for an id that is not there yet (and not 0); the caller fills slot, worker and meta. */
+/* A new handle for a new id, not 0; the caller fills slot, worker and meta. */
 gt_err gt__handles_insert(gt_handles *table, uint64_t id, gt_handle **handle);
 
-/* The same where that takes no memory and moves nothing; NULL otherwise, and for an id that is no new one. */
+/* The same if that allocates nothing and moves no handle; NULL otherwise, and for an id that is already there. */
 static inline gt_handle *gt__handles_insert_now(gt_handles *table, uint64_t id)
 {
     uint32_t mask = (1u << table->bits) - 1, position = gt__handles_hash(table, id), index = table->first_free;
@@ -75,7 +75,7 @@ static inline gt_handle *gt__handles_insert_now(gt_handles *table, uint64_t id)
     return handle;
 }
 
-/* Remove an id and say where its tensor was; false if there is none. */
+/* Remove an id and return where its tensor was; false: there is no such id. */
 bool gt__handles_remove(gt_handles *table, uint64_t id, int32_t *worker, uint32_t *slot);
 
 /* Walk all: *cursor starts at 0; NULL at the end. No inserts or removals meanwhile. */

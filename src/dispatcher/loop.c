@@ -1,8 +1,8 @@
 /*
  * loop.c: the dispatcher's event loop.
  *
- * A turn: take in new peers, serve every active peer a bounded amount, flush every link once. A peer that has been quiet
- * for a while is armed (its next record rings a doorbell that epoll sees) and no longer looked at. When all are quiet
+ * A turn: accept new peers, serve every active peer a bounded amount, flush every link once. A peer that has been quiet
+ * for a while is armed (its next record rings a doorbell that epoll sees) and not looked at until then. When all are quiet
  * the loop yield-spins for a moment, then sleeps. It never waits for anything else.
  */
 #include <errno.h>
@@ -14,22 +14,24 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "dispatcher/dispatcher.h"
+#include "core/log.h"
+#include "core/settings.h"
+#include "dispatcher/observe/monitor.h"
+#include "dispatcher/session.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 #include "link/hello.h"
 #include "link/liveness.h"
-#include "core/log.h"
-#include "dispatcher/observe/monitor.h"
-#include "core/settings.h"
 
 enum {
     BUDGET = 1024,                 /* slots one peer may have handled in one turn */
     POLL_EVERY = 64,               /* turns between looks at epoll while busy */
     KEEPALIVE_MS = GT_LIVENESS_MS, /* how long to sleep at most while peers of other processes need watching */
-    RETRY_MS = 1,                  /* between attempts at what rings no bell */
+    RETRY_MS = 1,                  /* between attempts at something that rings no bell */
     MAX_EVENTS = 64,
 };
 
-/* What epoll tells us about: data.ptr is a gt_peer, or one of these markers. */
+/* The data.ptr of an epoll event is a gt_peer, or one of these markers. */
 static char stop_marker, acceptor_marker;
 
 /* ---- peers ------------------------------------------------------------------------------------------------- */
@@ -63,7 +65,7 @@ gt_err gt__dispatcher_adopt(gt_dispatcher *dispatcher, gt_link *link)
     return GT_OK;
 }
 
-/* `reason`: told to the peer if its link still works. */
+/* `reason`: sent to the peer if its link still works. */
 static void peer_free(gt_peer *peer, const char *reason)
 {
     gt_dispatcher *dispatcher = peer->dispatcher;
@@ -113,6 +115,7 @@ static gt_err take_role(gt_peer *peer, const gt_slot *hello)
     send_welcome(peer, (uint64_t)peer->worker->index);
     gt__observe_worker(peer->worker, NULL);
     gt__worker_introduce(peer->worker);
+    gt__workers_divide_memory(peer->dispatcher);
     return GT_OK;
 }
 
@@ -162,12 +165,12 @@ static bool serve_peers(gt_dispatcher *dispatcher)
 {
     bool progress = false;
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
-        if (dispatcher->workers[index]->behind) /* first, or the sessions would take all the room there is */
+        if (dispatcher->workers[index]->backlog.behind) /* first: the sessions would take all the room */
             progress |= gt__worker_catch_up(dispatcher->workers[index]);
     for (gt_peer *peer = dispatcher->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->blocked) {
-            if (!gt__session_has_room(peer->session))
+            if (!gt__output_has_room(peer->session))
                 continue;
             peer->blocked = false;
             peer->active = true;
@@ -193,7 +196,7 @@ static bool serve_peers(gt_dispatcher *dispatcher)
     return progress;
 }
 
-/* Mark who rang. Returns false when the loop shall end. */
+/* Make the peers active whose doorbell rang. False: the loop must end. */
 static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
 {
     struct epoll_event events[MAX_EVENTS];
@@ -205,7 +208,7 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
         if (!peer)
             continue;
         peer->active = true;
-        if (peer->blocked) /* it is not served now: silence it, or it rings (that it died, even) until it is */
+        if (peer->blocked) /* it is not served now: silence its bell, which would ring until it is */
             peer->link->ops->arm(peer->link);
     }
     accept_peers(dispatcher);
@@ -213,13 +216,14 @@ static bool poll_events(gt_dispatcher *dispatcher, int timeout_ms)
     return true;
 }
 
-/* Announce to everyone that we are about to sleep; false if somebody has something for us after all. */
+/* Arm all links before the loop sleeps; false: there is something to do after all. */
 static bool arm_all(gt_dispatcher *dispatcher)
 {
     bool quiet = true;
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->active && !peer->blocked) {
-            peer->active = !peer->link->ops->arm(peer->link);
+            bool retry = peer->session && peer->session->output.retry;
+            peer->active = retry || !peer->link->ops->arm(peer->link);
             quiet &= !peer->active;
         }
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
@@ -230,7 +234,7 @@ static bool arm_all(gt_dispatcher *dispatcher)
     return quiet;
 }
 
-/* Milliseconds to sleep if nobody rings. */
+/* Milliseconds to sleep if no doorbell rings. */
 static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
 {
     int awake_ms = dispatcher->retry ? RETRY_MS : 0;
@@ -245,7 +249,7 @@ static int patience_ms(gt_dispatcher *dispatcher, bool quiet)
 gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
 {
     uint64_t last_progress = gt__now_ns();
-    locale_t before = uselocale(gt__plain_locale()); /* statistics and logs are for machines, too */
+    locale_t before = uselocale(gt__plain_locale()); /* statistics and logs are read by programs, too */
     for (bool running = true; running; dispatcher->turns++) {
         if (serve_peers(dispatcher)) {
             if (dispatcher->turns % POLL_EVERY == 0)
@@ -264,7 +268,7 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
         dispatcher->sleeps += quiet;
         int timeout_ms = patience_ms(dispatcher, quiet);
         dispatcher->retry = false;
-        running = poll_events(dispatcher, timeout_ms); /* look even if we are kept awake: others may have rung */
+        running = poll_events(dispatcher, timeout_ms); /* also without sleeping: other bells may have rung */
         last_progress = 0;
     }
     while (dispatcher->peers)
@@ -278,7 +282,7 @@ gt_err gt__dispatcher_run(gt_dispatcher *dispatcher)
 static gt_err open_acceptors(gt_dispatcher *dispatcher, const gt_dispatcher_options *options)
 {
     const char *host = options->host ? options->host : "localhost";
-    /* tcp first: it picks the port if we were given none. It serves ipc as well. */
+    /* tcp first: it chooses the port if none was given. It serves ipc as well. */
     const gt_transport *const transports[] = {&gt__transport_tcp, &gt__transport_memory};
     dispatcher->monitors_only = !options->listen;
     dispatcher->port = options->listen ? options->port : GT_PORT_HIDDEN;
@@ -314,7 +318,7 @@ gt_err gt__dispatcher_new(const gt_dispatcher_options *options, gt_dispatcher **
         err = gt__fail(GT_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
     if (err == GT_OK && options->config && *options->config)
         err = gt__config_load(&dispatcher->config, options->config);
-    /* A program's own server that cannot be monitored still serves. */
+    /* An embedded server that cannot be monitored still serves. */
     if (err == GT_OK && open_acceptors(dispatcher, options) != GT_OK && options->listen)
         err = GT_ERR_CONNECTION;
     if (err != GT_OK)
@@ -345,13 +349,7 @@ void gt__dispatcher_free(gt_dispatcher **where)
     for (unsigned k = 0; k < dispatcher->acceptor_count; k++)
         dispatcher->acceptors[k]->ops->close(dispatcher->acceptors[k]);
     gt__observer_free(dispatcher);
-    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
-        free(dispatcher->workers[index]->free_slots);
-        free(dispatcher->workers[index]->pending);
-        gt__slot_queue_free(&dispatcher->workers[index]->outbox);
-        free(dispatcher->workers[index]);
-    }
-    free(dispatcher->workers);
+    gt__workers_free(dispatcher);
     gt__config_free(&dispatcher->config);
     if (dispatcher->epoll >= 0)
         close(dispatcher->epoll);

@@ -1,4 +1,4 @@
-/* modifier_statistics.c: counts what passes, by operation. Changes nothing. */
+/* modifier_statistics.c: counts the records that pass, by operation. Changes nothing. */
 #include "dispatcher/modifier.h"
 
 typedef struct statistics {
@@ -15,9 +15,9 @@ static gt_err step(gt_modifier *modifier, const gt_slot *record)
     return gt__modifier_emit(modifier, record);
 }
 
-static gt_err flush(gt_modifier *modifier)
+static gt_err flush(gt_modifier *modifier, gt_flush why)
 {
-    ((statistics *)modifier)->syncs++;
+    ((statistics *)modifier)->syncs += why == GT_FLUSH_SYNC;
     return GT_OK;
 }
 

@@ -1,23 +1,37 @@
 /*
  * place.c: the last stage of every chain: decides where a record runs and writes it into that worker's link.
  *
- * Every tensor of a session lives on the session's home worker. Client ids become worker slots, results get a handle with
- * the inferred shape, and what refers to a lost worker becomes lost itself. Room in the worker's link was checked before
- * the record entered the chain (session.c). Sessions that spread tensors over workers leave this road at spread.c.
+ * Two roads lead from here. Most sessions have all their tensors on one worker, their home: client ids become that
+ * worker's slots, results get a handle with the inferred shape, and a record on a tensor that was lost with a worker makes
+ * another lost tensor. A session that spreads tensors over several workers takes the other road, spread/spread.c, for all
+ * records that the straight way (place_alike) does not take. Records for which there is no room wait in front of this
+ * stage (output.h).
+ *
+ * Sharding is a road of this stage and not a modifier. Modifiers rewrite a stream of client ids, which says nothing of
+ * workers, so that they can be combined in any order. Sharding decides on which workers a record runs, from where the
+ * parts of its operands are: that is in the handles, which are made here and nowhere else. As a modifier it would need
+ * handles of its own for the parts, and every operand of every record would be looked up twice.
  */
+#include "dispatcher/place.h"
+
+#include <assert.h>
 #include <string.h>
 
 #include "core/record.h"
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/download.h"
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 
-/* Room for a record in the home worker's link: there was some when the record entered the chain. A link may have been
- * lost since (to tell a monitor of the record, all ZeroMQ links are looked at): then it is written nowhere, like what
- * has no worker, and what is committed to such a link is not sent. The worker leaves in a moment. */
+/* Where to write a record for the home worker, whose link has room for it. Without a worker: a scratch buffer. */
 static gt_slot *room_at_home(gt_session *session, unsigned slots)
 {
-    gt_slot *out = session->home ? gt__link_reserve(session->home->link, slots) : NULL;
-    return out ? out : session->dispatcher->nowhere;
+    if (!session->home)
+        return session->dispatcher->scratch;
+    gt_slot *out = gt__link_reserve(session->home->link, slots);
+    assert(out);
+    return out;
 }
 
 /* ---- computing records ------------------------------------------------------------------------------------- */
@@ -53,8 +67,8 @@ static gt_err find_operands(gt_session *session, const gt_slot *record, gt_slot 
     return GT_OK;
 }
 
-/* The tensor is no more; its slot is free once the worker has passed this point of its stream, which is in order.
- * Returns the slot, 0 if no worker had it. */
+/* Drop a tensor. Records that use its slot again come later in the worker's stream, which is executed in order. *slot is
+ * 0 if no worker had it. False: there is no such tensor. */
 static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
 {
     int32_t worker;
@@ -63,22 +77,22 @@ static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
     if (worker == GT_NO_WORKER)
         *slot = 0;
     else
-        gt__worker_slot_free(session->dispatcher->workers[worker], *slot);
+        gt__slot_number_free(&session->dispatcher->workers[worker]->slots, *slot);
     return true;
 }
 
 /*
- * The straight way for what streams are made of: one slot, elementwise, every operand alive, the result like an operand.
- * False: nothing was done, place_compute will.
+ * The straight way for the most common records: one slot, elementwise, all operands on the home worker, the result like an
+ * operand. There is room for a slot. False: nothing was done, place_compute will.
  */
-static bool place_alike(gt_session *session, const gt_slot *record)
+static inline __attribute__((always_inline)) bool place_alike(gt_session *session, const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
     gt_dispatch_worker *worker = session->home;
     const gt_op_row *row = &gt__op_table[ins->op];
     const gt_meta *metas[2] = {NULL, NULL};
     uint64_t slots[2] = {ins->operand[0], ins->operand[1]};
-    if (!row->alike || ins->flags || ins->scope || !worker || !worker->free_count)
+    if (!row->keeps || ins->flags || ins->scope || !worker || !worker->slots.free_count)
         return false;
     for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE)
@@ -89,12 +103,12 @@ static bool place_alike(gt_session *session, const gt_slot *record)
         metas[k] = &handle->meta;
         slots[k] = handle->slot;
     }
-    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, row->operands, metas);
+    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, ins->literals, metas[0], metas[1]);
     gt_handle *result = like ? gt__handles_insert_now(&session->handles, ins->result) : NULL;
     if (!result)
         return false;
-    gt_slot *out = room_at_home(session, 1);
-    uint32_t slot = worker->free_slots[--worker->free_count];
+    gt_slot *out = worker->link->write_next;
+    uint32_t slot = worker->slots.free[--worker->slots.free_count];
     out[0] = record[0];
     out->ins.result = slot;
     out->ins.operand[0] = slots[0];
@@ -119,7 +133,7 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     operands o;
     gt_dtype compute;
     gt_handle *handle = NULL;
-    /* The result's handle first: a table that grows moves the operands'. */
+    /* The result's handle first: inserting may move the operands' handles. */
     GT_TRY(gt__handles_insert(&session->handles, ins->result, &handle));
     handle->worker = GT_NO_WORKER;
     handle->slot = 0;
@@ -128,9 +142,9 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
     handle->slot = o.reason;
     GT_TRY(gt__op_infer(ins, record + 1, o.meta, &handle->meta, &compute));
     if (__builtin_expect(ins->op == GT_OP_upload && ins->imm[1].u, 0))
-        o.lost |= !gt__session_name_segment(session, &out->ins.imm[1].u);
+        o.lost |= !gt__relay_name(session, &out->ins.imm[1].u);
     if (worker && !o.lost) {
-        uint32_t slot = gt__worker_slot_new(worker);
+        uint32_t slot = gt__slot_number_new(&worker->slots);
         if (!slot)
             return gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
         handle->worker = worker->index;
@@ -139,12 +153,12 @@ static gt_err place_compute(gt_session *session, const gt_slot *record)
         gt__worker_commit(worker, length);
         worker->instructions++;
     } else if (ins->op == GT_OP_upload && ins->imm[1].u)
-        gt__session_unused(session, ins->imm[1].u);
+        gt__relay_unused(session, ins->imm[1].u);
     uint32_t consumed = 0;
     bool sent = handle->worker != GT_NO_WORKER;
     if (gt__record_consumed(ins))
         drop_tensor(session, gt__record_consumed(ins), &consumed);
-    if (consumed && !sent) { /* the worker does not hear of it from the record: its slot is free already */
+    if (consumed && !sent) { /* the record was not sent, so the consumed slot is freed by one of its own */
         out->ins = (gt_instruction){.op = GT_OP_free, .result = consumed};
         gt__worker_commit(worker, 1);
     }
@@ -163,7 +177,7 @@ static gt_err place_free(gt_session *session, const gt_slot *record)
     for (unsigned k = 0; k < GT_FREE_IDS; k++) {
         uint32_t slot = 0;
         if (ids[k] && !drop_tensor(session, ids[k], &slot))
-            unknown = ids[k]; /* the worker still hears of the others: their slots are free already */
+            unknown = ids[k]; /* the other slots are still freed on the worker */
         slots[k] = slot;
         any |= slot;
     }
@@ -178,7 +192,7 @@ static gt_err place_data(gt_session *session, const gt_slot *record)
     if (!handle)
         return gt__session_unknown(&record->ins, record->ins.operand[0]);
     if (!session->home || handle->worker != session->home->index)
-        return GT_OK; /* complete, and placed elsewhere since: what is there stays */
+        return GT_OK; /* the upload was complete and has been placed elsewhere: it stays as it is */
     gt_slot *out = room_at_home(session, 1u + record->ins.tail);
     memcpy(out, record, (1u + record->ins.tail) * sizeof *out);
     out->ins.operand[0] = handle->slot;
@@ -192,8 +206,7 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
     if (!handle)
         return gt__session_unknown(&record->ins, record->ins.operand[0]);
     if (handle->worker == GT_NO_WORKER) {
-        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION,
-                                   gt__session_lost(session, handle));
+        gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, gt__session_lost(session, handle));
         return GT_OK;
     }
     if (session->spreading)
@@ -203,9 +216,9 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
     gt_slot *out = room_at_home(session, 1);
     *out = *record;
     out->ins.operand[0] = handle->slot;
-    if (out->ins.imm[0].u && !gt__session_name_segment(session, &out->ins.imm[0].u)) {
-        gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
-                                   "fetch: the worker that is there now has no shared memory");
+    if (out->ins.imm[0].u && !gt__relay_name(session, &out->ins.imm[0].u)) {
+        gt__answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
+                           "fetch: the worker that is there now has no shared memory");
         return GT_OK;
     }
     GT_TRY(gt__session_expect(session, record));
@@ -216,7 +229,7 @@ static gt_err place_fetch(gt_session *session, const gt_slot *record)
 static gt_err place_sync(gt_session *session, const gt_slot *record)
 {
     if (!session->home) {
-        gt__session_answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
+        gt__answer_failure(session, record->ins.result, GT_ERR_CONNECTION, session->lost);
         return GT_OK;
     }
     if (session->spreading)
@@ -228,10 +241,10 @@ static gt_err place_sync(gt_session *session, const gt_slot *record)
     return GT_OK;
 }
 
-static gt_err step(gt_modifier *modifier, const gt_slot *record)
+gt_err gt__place(gt_session *session, const gt_slot *record)
 {
-    gt_session *session = modifier->session;
-    switch ((gt_opcode)record->ins.op) {
+    const gt_instruction *ins = &record->ins;
+    switch ((gt_opcode)ins->op) {
     case GT_OP_free:
         return session->spreading ? gt__spread_free(session, record) : place_free(session, record);
     case GT_OP_data:
@@ -240,11 +253,46 @@ static gt_err step(gt_modifier *modifier, const gt_slot *record)
         return place_fetch(session, record);
     case GT_OP_sync:
         return place_sync(session, record);
+    case GT_OP_stats:
+        if (ins->flags & GT_FLAG_WORKERS)
+            return gt__reports_inquire(session, ins->result);
+        gt__answer_stats(session, ins->result);
+        return GT_OK;
+    case GT_OP_placement:
+        return gt__answer_placement(session, ins);
+    case GT_OP_config:
+        return gt__spread_config(session, record);
+    case GT_OP_forget:
+        gt__relay_forget(session, ins->imm[0].u);
+        return GT_OK;
     default:
+        if (!session->spreading)
+            return place_compute(session, record);
+        return place_alike(session, record) ? GT_OK : gt__spread_compute(session, record);
+    }
+}
+
+/* Nothing waits, nothing is spread, and the home worker has room for a slot. */
+static inline bool is_open(const gt_session *session)
+{
+    const gt_dispatch_worker *home = session->home;
+    return !gt__output_waits(&session->output) && !session->spreading && home &&
+           gt__slot_queue_empty(&home->backlog.outbox) && home->link->write_end > home->link->write_next;
+}
+
+/* The straight way first, for the bulk of every stream; the other records take the long way. */
+static gt_err step(gt_modifier *modifier, const gt_slot *record)
+{
+    gt_session *session = modifier->session;
+    if (__builtin_expect(is_open(session), 1)) {
         if (place_alike(session, record))
             return GT_OK;
-        return session->spreading ? gt__spread_compute(session, record) : place_compute(session, record);
+        if (record->ins.op == GT_OP_free)
+            return place_free(session, record);
+        if (record->ins.op < GT_OP_FIRST_CONTROL && !record->ins.tail)
+            return place_compute(session, record);
     }
+    return gt__output_put(session, record);
 }
 
 const gt_modifier_ops gt__modifier_place = {

@@ -2,17 +2,21 @@
  * stats.c: the dispatcher's statistics as JSON, for gt.debug and monitors (monitor.h). Counters only grow.
  *
  *   instructions, turns, sleeps, cpu_seconds, seconds       the dispatcher: since it started
- *   workers[]  name, engine, index, link                    who it is
- *              instructions, records, sessions, tensors,    what the dispatcher knows: sent to it, living on it, and
- *              pending, queue                               answers owed; records sent and not executed when it last reported
- *              busy_seconds, idle_seconds, ops{}, memory{}  what its last report says (report.h); all 0 before the first
+ *   workers[]  name, engine, index, link                    the worker
+ *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
+ *              pending, queue                               owed; records sent and not executed when it last reported
+ *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
  *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}
  */
+#include "dispatcher/stats.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/session.h"
+#include "dispatcher/state.h"
+#include "dispatcher/workers.h"
 
 /* Names come from peers: keep only what is safe inside a JSON string. */
 static void write_name(FILE *json, const char *name)
@@ -30,12 +34,12 @@ static double seconds(uint64_t ns)
 /* "ops": {"add": {"count": 3, "seconds": 0.000001, "bytes": 96}, ...} */
 static void write_report(FILE *json, const gt_dispatch_worker *worker)
 {
-    const gt_report *report = &worker->report;
+    const gt_report *report = &worker->reported.report;
     uint64_t busy = report->up_ns > report->idle_ns ? report->up_ns - report->idle_ns : 0, total = 0, bytes = 0;
     const char *separator = "";
     fputs("\"ops\": {", json);
-    for (unsigned k = 0; k < worker->row_count; k++) {
-        const gt_report_row *row = &worker->rows[k];
+    for (unsigned k = 0; k < worker->reported.row_count; k++) {
+        const gt_report_row *row = &worker->reported.rows[k];
         total += row->op < GT_OP_FIRST_CONTROL ? row->count : 0;
         bytes += row->bytes;
         fprintf(json, "%s\"%s\": {\"count\": %llu, \"seconds\": %.9f, \"bytes\": %llu}", separator,
@@ -64,10 +68,10 @@ static void write_worker(FILE *json, const gt_dispatch_worker *worker)
             "\"pending\": %u, \"queue\": %llu, \"moves\": %llu, \"collectives\": %llu, \"gathers\": %llu, "
             "\"bytes_moved\": %llu, \"link\": \"%s\", ",
             worker->index, (unsigned long long)worker->instructions, (unsigned long long)worker->records,
-            (unsigned long long)worker->sessions, worker->next_slot - worker->free_count - worker->parked_count,
-            worker->pending_count, (unsigned long long)worker->queue, (unsigned long long)worker->moves,
-            (unsigned long long)worker->collectives, (unsigned long long)worker->gathers,
-            (unsigned long long)worker->bytes_moved, gt__link_name(worker->link));
+            (unsigned long long)worker->sessions, gt__slot_numbers_used(&worker->slots), worker->pendings.count,
+            (unsigned long long)worker->reported.queue, (unsigned long long)worker->traffic.moves,
+            (unsigned long long)worker->traffic.collectives, (unsigned long long)worker->traffic.gathers,
+            (unsigned long long)worker->traffic.bytes, gt__link_name(worker->link));
     write_report(json, worker);
     fputc('}', json);
 }
@@ -129,7 +133,7 @@ char *gt__dispatcher_stats(const gt_dispatcher *dispatcher)
             separator = ", ";
         }
     fputs("]}", json);
-    if (fclose(json)) { /* memory ran out: half a text is none */
+    if (fclose(json)) { /* out of memory: the text is not complete */
         free(text);
         return NULL;
     }

@@ -1,156 +1,22 @@
-/* workers.c: the dispatcher's side of each worker: joining, slot numbers, owed answers, leaving. */
+/* workers.c: see workers.h. Place in the flow: loop.c -> here -> answers.c. */
+#include "dispatcher/workers.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
-#include "core/record.h"
-#include "dispatcher/dispatcher.h"
-
-/* ---- slots ------------------------------------------------------------------------------------------------- */
-
-uint32_t gt__worker_slot_new(gt_dispatch_worker *worker)
-{
-    if (worker->free_count)
-        return worker->free_slots[--worker->free_count];
-    /* Room to take every slot back is made here, so that freeing never fails. */
-    if (worker->next_slot >= worker->free_capacity) {
-        uint32_t capacity = worker->free_capacity ? worker->free_capacity * 2 : 256;
-        uint32_t *slots = realloc(worker->free_slots, capacity * sizeof *slots);
-        if (!slots)
-            return 0;
-        worker->free_slots = slots;
-        worker->free_capacity = capacity;
-    }
-    return ++worker->next_slot;
-}
-
-/* ---- what waits for room ------------------------------------------------------------------------------------ */
-
-void gt__worker_wait_for_room(gt_dispatch_worker *worker)
-{
-    worker->behind = true;
-    worker->peer->active = true; /* so that its link is armed for room before we sleep */
-}
-
-gt_slot *gt__worker_room(gt_dispatch_worker *worker, unsigned slots)
-{
-    return gt__slot_queue_empty(&worker->outbox) ? gt__link_reserve(worker->link, slots) : NULL;
-}
-
-gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots)
-{
-    gt_slot *out = gt__worker_room(worker, slots);
-    worker->into_outbox = !out;
-    return out ? out : gt__slot_queue_reserve(&worker->outbox, slots);
-}
-
-void gt__worker_put(gt_dispatch_worker *worker, unsigned slots)
-{
-    if (!worker->into_outbox) {
-        gt__worker_commit(worker, slots);
-        return;
-    }
-    gt__slot_queue_commit(&worker->outbox, slots);
-    gt__worker_wait_for_room(worker);
-}
-
-/* A worker puts records aside that wait for another worker's data, and must not overtake a free: a slot is handed out again
- * only when that free is long past. */
-static void park(gt_dispatch_worker *worker, uint32_t slot)
-{
-    uint32_t *place = &worker->parked[worker->parked_next++ % GT_PARKED_SLOTS];
-    if (*place)
-        gt__worker_slot_free(worker, *place);
-    else
-        worker->parked_count++;
-    *place = slot;
-}
-
-/* The slots of a free that is in the link can be handed out again: whoever gets one comes later in the stream. */
-static void slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins)
-{
-    const uint64_t *slots = gt__free_ids(ins);
-    for (unsigned k = 0; k < GT_FREE_IDS; k++)
-        if (slots[k])
-            park(worker, (uint32_t)slots[k]);
-}
-
-void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
-{
-    gt_slot *out = gt__worker_reserve(worker, 1);
-    if (!out)
-        return; /* the worker keeps the tensors, and their slots are not used again */
-    out->ins = *ins;
-    gt__worker_put(worker, 1);
-    if (ins->op == GT_OP_free && !worker->into_outbox)
-        slots_are_free(worker, ins);
-}
-
-void gt__worker_free_tensor(gt_dispatch_worker *worker, uint32_t slot)
-{
-    if (gt__free_append(&worker->frees, &worker->free_waiting, slot))
-        gt__worker_flush_frees(worker);
-}
-
-void gt__worker_flush_frees(gt_dispatch_worker *worker)
-{
-    if (!worker->free_waiting)
-        return;
-    gt__worker_tell(worker, &worker->frees);
-    worker->free_waiting = 0;
-}
-
-bool gt__worker_catch_up(gt_dispatch_worker *worker)
-{
-    bool progress = false;
-    const gt_slot *record;
-    while ((record = gt__slot_queue_first(&worker->outbox))) {
-        unsigned length = 1u + record->ins.tail;
-        gt_slot *out = gt__link_reserve(worker->link, length);
-        if (!out) {
-            gt__worker_wait_for_room(worker);
-            return progress;
-        }
-        memcpy(out, record, length * sizeof *out);
-        gt__worker_commit(worker, length);
-        if (record->ins.op == GT_OP_free)
-            slots_are_free(worker, &record->ins);
-        gt__slot_queue_pop(&worker->outbox);
-        progress = true;
-    }
-    worker->behind = false;
-    for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next)
-        if (peer->session && peer->session->home == worker)
-            gt__download_continue(peer->session);
-    return progress || !worker->behind;
-}
+#include "dispatcher/answers.h"
+#include "dispatcher/download.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-gt_err gt__worker_expect(gt_dispatch_worker *worker, const gt_pending *expected)
-{
-    if (worker->pending_count == worker->pending_capacity) {
-        uint32_t capacity = worker->pending_capacity ? worker->pending_capacity * 2 : 16;
-        gt_pending *pending = malloc(capacity * sizeof *pending);
-        if (!pending)
-            return gt__fail(GT_ERR_MEMORY, "out of memory");
-        for (uint32_t k = 0; k < worker->pending_count; k++)
-            pending[k] = worker->pending[(worker->pending_first + k) % worker->pending_capacity];
-        free(worker->pending);
-        worker->pending = pending;
-        worker->pending_capacity = capacity;
-        worker->pending_first = 0;
-    }
-    uint32_t last = (worker->pending_first + worker->pending_count++) % worker->pending_capacity;
-    worker->pending[last] = *expected;
-    return GT_OK;
-}
-
 void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
 {
-    for (uint32_t k = 0; k < worker->pending_count; k++) {
-        gt_pending *pending = &worker->pending[(worker->pending_first + k) % worker->pending_capacity];
+    for (uint32_t k = 0; k < worker->pendings.count; k++) {
+        gt_pending *pending = gt__pendings_at(&worker->pendings, k);
         gt__inquiry_forget_session(pending->inquiry, session);
         if (pending->session == session) {
             pending->session = NULL;
@@ -159,15 +25,7 @@ void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session)
     }
 }
 
-static gt_pending pending_pop(gt_dispatch_worker *worker)
-{
-    gt_pending first = worker->pending[worker->pending_first];
-    worker->pending_first = (worker->pending_first + 1) % worker->pending_capacity;
-    worker->pending_count--;
-    return first;
-}
-
-/* What the log says of an answer that is complete. */
+/* Log an answer that is complete. */
 static void observe_answer(gt_dispatch_worker *worker, const gt_pending *answered, const gt_slot *record)
 {
     const gt_download *download = answered->download;
@@ -178,7 +36,7 @@ static void observe_answer(gt_dispatch_worker *worker, const gt_pending *answere
                              answered->bytes + (download ? download->offset : 0), failed);
 }
 
-/* What a worker says of its own accord, while it is watched. False: it is an answer. */
+/* Records that a watched worker sends without a question. False: it is an answer. */
 static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
 {
     bool failure = record->ins.op == GT_OP_failure && record->ins.flags & GT_FLAG_UNASKED;
@@ -195,11 +53,11 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
         return GT_OK;
     if (record->ins.op != GT_OP_reply && record->ins.op != GT_OP_failure)
         return gt__fail(GT_ERR_PROTOCOL, "unexpected %s record", gt__op_table[record->ins.op].name);
-    if (!worker->pending_count)
-        return gt__fail(GT_ERR_PROTOCOL, "an answer nobody asked for");
-    gt_pending *first = &worker->pending[worker->pending_first];
+    if (!worker->pendings.count)
+        return gt__fail(GT_ERR_PROTOCOL, "an answer without a question");
+    gt_pending *first = gt__pendings_at(&worker->pendings, 0);
     if (first->op == GT_OP_stats) {
-        gt_pending asked = pending_pop(worker);
+        gt_pending asked = gt__pendings_take(&worker->pendings);
         return gt__report_take(worker, &asked, record);
     }
     bool failed = record->ins.op == GT_OP_failure, last = failed || record->ins.flags & GT_FLAG_LAST;
@@ -212,9 +70,9 @@ static gt_err pass_answer(gt_dispatch_worker *worker, gt_slot *record)
     if (first->download)
         gt__download_piece(first->download, record);
     if (first->session)
-        gt__session_answer(first->session, record);
+        gt__answer_send(first->session, record);
     if (last) {
-        gt_pending answered = pending_pop(worker);
+        gt_pending answered = gt__pendings_take(&worker->pendings);
         if (answered.download)
             gt__download_part_done(answered.session, failed);
     }
@@ -257,7 +115,7 @@ static gt_err add_entry(gt_dispatcher *dispatcher)
     return GT_OK;
 }
 
-/* The entry with the number the worker would like (plus one; 0: any), or the first that is free. */
+/* The entry with the number that the worker asks for (plus one; 0: any), or the first that is free. */
 static gt_err worker_entry(gt_dispatcher *dispatcher, uint64_t wanted, gt_dispatch_worker **out)
 {
     while (wanted && wanted <= GT_MAX_PARTIES && (uint64_t)dispatcher->worker_count < wanted)
@@ -285,13 +143,13 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     worker->life = ++dispatcher->lives;
     worker->link = peer->link;
     worker->instructions = worker->sessions = worker->records = 0;
-    worker->reports_due = worker->row_count = 0;
-    worker->clock_error_ns = 0;
-    worker->report = (gt_report){0};
-    worker->moves = worker->collectives = worker->gathers = worker->bytes_moved = 0;
+    memset(&worker->reported, 0, sizeof worker->reported);
+    memset(&worker->traffic, 0, sizeof worker->traffic);
     snprintf(worker->name, sizeof worker->name, "%.63s", (const char *)hello[1].bytes);
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
     snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
+    worker->memory = hello->ins.operand[1];
+    worker->sharers = 1; /* what it assumes by itself */
     peer->worker = worker;
     gt__log(GT_LOG_STATUS, "worker %s (%s, %s) joined by %s", worker->name, worker->engine, peer->link->peer,
             gt__link_name(peer->link));
@@ -301,12 +159,12 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     return GT_OK;
 }
 
-/* Where another worker is to be found. */
+/* Tell a worker the address of another. */
 static void introduce_peer(gt_dispatch_worker *worker, const gt_dispatch_worker *other)
 {
     gt_slot *out = gt__worker_reserve(worker, 3);
     if (!out)
-        return; /* it will hear that it cannot reach that one */
+        return; /* out of memory: its sends to that one will fail */
     memset(out, 0, 3 * sizeof *out);
     out->ins = (gt_instruction){.op = GT_OP_peer, .tail = 2, .result = (uint64_t)other->index};
     out->ins.operand[0] = other->life;
@@ -327,6 +185,28 @@ void gt__worker_introduce(gt_dispatch_worker *worker)
     }
 }
 
+static unsigned count_sharers(const gt_dispatcher *dispatcher, uint64_t memory)
+{
+    unsigned count = 0;
+    for (int32_t index = 0; index < dispatcher->worker_count; index++)
+        count += dispatcher->workers[index]->peer && dispatcher->workers[index]->memory == memory;
+    return count;
+}
+
+void gt__workers_divide_memory(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        unsigned sharers = worker->peer ? count_sharers(dispatcher, worker->memory) : 0;
+        if (!sharers || sharers == worker->sharers)
+            continue;
+        worker->sharers = sharers;
+        gt_instruction share = {.op = GT_OP_share};
+        share.imm[0].u = sharers;
+        gt__worker_tell(worker, &share);
+    }
+}
+
 void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
 {
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
@@ -337,20 +217,18 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
     worker->peer->worker = NULL;
     worker->peer = NULL;
     worker->link = NULL;
-    while (worker->pending_count) {
-        gt_pending pending = pending_pop(worker);
+    while (worker->pendings.count) {
+        gt_pending pending = gt__pendings_take(&worker->pendings);
         gt__inquiry_settle(pending.inquiry);
         if (pending.session)
-            gt__session_answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, text);
+            gt__answer_failure(pending.session, pending.ticket, GT_ERR_CONNECTION, text);
     }
     for (gt_peer *peer = dispatcher->peers; peer; peer = peer->next)
         if (peer->session)
             gt__session_lose_worker(peer->session, worker, text);
-    worker->free_count = worker->next_slot = worker->parked_count = worker->parked_next = 0;
-    memset(worker->parked, 0, sizeof worker->parked);
-    gt__slot_queue_clear(&worker->outbox);
-    worker->free_waiting = 0;
-    worker->behind = false;
+    gt__slot_numbers_clear(&worker->slots);
+    gt__worker_drop_backlog(worker);
+    gt__workers_divide_memory(dispatcher);
 }
 
 void gt__workers_look(gt_dispatcher *dispatcher)
@@ -381,4 +259,16 @@ int gt__worker_present_count(const gt_dispatcher *dispatcher)
     for (int32_t index = 0; index < dispatcher->worker_count; index++)
         count += dispatcher->workers[index]->peer != NULL;
     return count;
+}
+
+void gt__workers_free(gt_dispatcher *dispatcher)
+{
+    for (int32_t index = 0; index < dispatcher->worker_count; index++) {
+        gt_dispatch_worker *worker = dispatcher->workers[index];
+        gt__slot_numbers_free(&worker->slots);
+        gt__pendings_free(&worker->pendings);
+        gt__slot_queue_free(&worker->backlog.outbox);
+        free(worker);
+    }
+    free(dispatcher->workers);
 }

@@ -77,6 +77,8 @@ typedef struct gt_engine_ops {
     void (*close)(gt_engine *engine); /* waits for queued work */
     /* Bytes that tensors may take from now on, where so many workers share the device's memory, this one included. */
     uint64_t (*memory_limit)(gt_engine *engine, unsigned sharers);
+    /* Which memory that is: engines that draw on the same memory answer the same number. Optional: the host's. */
+    uint64_t (*memory_identity)(gt_engine *engine);
     void *(*alloc)(gt_engine *engine, size_t bytes); /* 64-byte aligned; NULL when there is none */
     void (*release)(gt_engine *engine, void *memory, size_t bytes);
     /* *token is 0 before each of these. An error: nothing was queued. The host's memory stays as it is (write), or is

@@ -8,4 +8,7 @@
  * by the workers that share it. */
 uint64_t gt__memory_limit(unsigned sharers);
 
+/* A number for the memory that gt__memory_limit divides: the host's, or that of the control group if it has a limit. */
+uint64_t gt__memory_identity(void);
+
 #endif

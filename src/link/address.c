@@ -31,7 +31,7 @@ static gt_err private_directory(char *path, size_t size)
         return gt__fail(GT_ERR_CONNECTION, "the path of XDG_RUNTIME_DIR is too long for a socket: %s", runtime);
     if (mkdir(path, 0700) && errno != EEXIST)
         return gt__fail(GT_ERR_CONNECTION, "cannot create %s: %s", path, strerror(errno));
-    /* lstat: a link that somebody else left in /tmp is not our directory. */
+    /* lstat: a link that another user left in /tmp is not our directory. */
     if (lstat(path, &info))
         return gt__fail(GT_ERR_CONNECTION, "cannot use %s: %s", path, strerror(errno));
     if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077))
@@ -66,7 +66,7 @@ gt_err gt__address_lock(int *lock)
     return GT_OK;
 }
 
-/* What connecting to the socket at `path` comes to: 0 or an errno. Nobody listens: ECONNREFUSED. */
+/* Try to connect to the socket at `path`: 0 or an errno. ECONNREFUSED: no server listens. */
 static int probe(const char *path, int socket_type)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -86,7 +86,7 @@ gt_err gt__address_clear(const char *path, int socket_type, int port)
         return gt__fail(GT_ERR_CONNECTION, "cannot create a socket: %s", strerror(error));
     if (error == ENOENT)
         return GT_OK;
-    /* EAGAIN: the listener's queue is full, so there is one. EPROTOTYPE: one of another kind. */
+    /* EAGAIN: the listener's queue is full, so it exists. EPROTOTYPE: a listener of another type. */
     if (error != ECONNREFUSED)
         return gt__fail(GT_ERR_CONNECTION, "port %d is already in use", port);
     if (unlink(path) && errno != ENOENT)
@@ -118,7 +118,7 @@ unsigned gt__address_hide(char path[GT_ADDRESS_MAX])
     return (unsigned)length + 1;
 }
 
-/* The port in "20468.memory"; 0: it is no such name. */
+/* The port in "20468.memory"; 0: not such a name. */
 static int named_port(const char *name)
 {
     char *end;
@@ -180,7 +180,7 @@ void gt__address_remove(gt_address_file *file)
 
 int gt__address_candidate(int attempt)
 {
-    /* Processes begin at different places, so they seldom meet. */
+    /* Processes start at different ports, so they seldom collide. */
     return 20000 + (getpid() * 7 + attempt) % GT_ADDRESS_ATTEMPTS;
 }
 

@@ -1,11 +1,11 @@
 /*
- * address.h: where the sockets of a server on this host lie, and which host names mean this host.
+ * address.h: the paths of the sockets of a server on this host, and which host names mean this host.
  *
  * They are files PORT.memory and PORT.ipc in a directory private to the user: $XDG_RUNTIME_DIR/gt, or /tmp/gt-UID
- * where there is no such variable. Whoever can enter the directory is that user.
+ * if that variable is not set. Only that user can enter the directory.
  *
- * The server inside a program, which only monitors connect to, has no file there but a socket under the same name in the
- * abstract namespace: it is gone with the program, however that ends.
+ * Only monitors connect to the server inside a program. It has no file there but a socket of the same name in the abstract
+ * namespace, which the kernel removes when the program ends, even by a crash.
  */
 #ifndef GT_LINK_ADDRESS_H
 #define GT_LINK_ADDRESS_H
@@ -17,36 +17,35 @@
 
 enum { GT_ADDRESS_MAX = 108 }; /* bytes in sun_path, the terminating 0 included */
 
-/* DIRECTORY/PORT.suffix; creates the directory and checks that it is ours alone. */
+/* DIRECTORY/PORT.suffix; creates the directory and checks that it is private to this user. */
 gt_err gt__address_path(int port, const char *suffix, char path[GT_ADDRESS_MAX]);
 
-/* Take the right to create sockets here, against servers that start at the same moment; *lock is closed to give it
- * back. */
+/* Lock the directory against servers that start at the same moment. Close *lock to unlock. */
 gt_err gt__address_lock(int *lock);
 
-/* With the lock: remove a stale socket at `path`. GT_ERR_CONNECTION if someone listens there. */
+/* With the lock: remove a stale socket at `path`. GT_ERR_CONNECTION if a server listens there. */
 gt_err gt__address_clear(const char *path, int socket_type, int port);
 
-/* With the lock: remove the sockets of every server that was killed before it could. */
+/* With the lock: remove the sockets of servers that were killed. */
 void gt__address_sweep(void);
 
-/* Turn a path into the abstract name of the same; returns the length of sun_path. */
+/* Turn a path into the abstract name with the same text; returns the length of sun_path. */
 unsigned gt__address_hide(char path[GT_ADDRESS_MAX]);
 
-/* The ports of this user's servers on this host, those inside programs too, in no order; returns how many, at most
- * `most`. Some may be gone. */
+/* The ports of this user's servers on this host, including those inside programs, in no order; returns how many, at most
+ * `most`. Some servers may have ended since. */
 int gt__address_servers(int *ports, int most);
 
-/* A socket file that we bound, so that we remove it at the end and never somebody else's. */
+/* A socket file that we bound, identified so that we never remove another server's. */
 typedef struct gt_address_file {
     char path[GT_ADDRESS_MAX];
-    uint64_t inode; /* 0: there is none */
+    uint64_t inode; /* 0: no file */
 } gt_address_file;
 
 void gt__address_own(gt_address_file *file, const char *path);
 void gt__address_remove(gt_address_file *file);
 
-/* The port to try in the given attempt, from 0 to GT_ADDRESS_ATTEMPTS - 1, when any free one will do. */
+/* The port to try in the given attempt, from 0 to GT_ADDRESS_ATTEMPTS - 1, when any free port will do. */
 enum { GT_ADDRESS_ATTEMPTS = 20000 };
 int gt__address_candidate(int attempt);
 

@@ -40,7 +40,7 @@ static gt_err parse_address(const char *text, server_address *address)
                 strncmp(transports[k]->name, text, (size_t)(scheme_end - text)) == 0)
                 address->transport = transports[k];
         if (!address->transport)
-            return gt__fail(GT_ERR_VALUE, "'%s': unknown transport; there are memory, ipc and tcp", text);
+            return gt__fail(GT_ERR_VALUE, "'%s': unknown transport; use memory, ipc or tcp", text);
         rest = scheme_end + 3;
     }
     const char *colon = strrchr(rest, ':');
@@ -54,7 +54,7 @@ static gt_err parse_address(const char *text, server_address *address)
     return GT_OK;
 }
 
-/* One round over the transports that fit. */
+/* Try each suitable transport once. */
 static gt_err connect_once(const server_address *address, int timeout_ms, gt_link **link)
 {
     if (address->transport)
@@ -88,7 +88,7 @@ static void copy_text(char *to, size_t size, const char *from)
 }
 
 static gt_err send_hello(gt_link *link, gt_role role, const char *name, const char *engine, const char *listens,
-                         int number)
+                         int number, uint64_t memory)
 {
     gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
     if (!hello)
@@ -99,6 +99,7 @@ static gt_err send_hello(gt_link *link, gt_role role, const char *name, const ch
     hello->ins.flags = (uint8_t)role;
     hello->ins.result = (uint64_t)getpid();
     hello->ins.operand[0] = (uint64_t)(number + 1);
+    hello->ins.operand[1] = memory;
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
     hello->ins.imm[1].u = gt__op_table_hash();
     copy_text((char *)hello[1].bytes, sizeof hello[1].bytes, name);
@@ -111,12 +112,13 @@ static gt_err send_hello(gt_link *link, gt_role role, const char *name, const ch
 
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine)
 {
-    return send_hello(link, role, name, engine, "", -1);
+    return send_hello(link, role, name, engine, "", -1, 0);
 }
 
-gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number)
+gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number,
+                             uint64_t memory)
 {
-    return send_hello(link, GT_ROLE_WORKER, name, engine, listens, number);
+    return send_hello(link, GT_ROLE_WORKER, name, engine, listens, number, memory);
 }
 
 void gt__goodbye_send(gt_link *link, const char *reason)

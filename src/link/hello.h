@@ -7,15 +7,15 @@
 #include "link/link.h"
 
 typedef struct gt_welcome {
-    uint64_t number;    /* what the dispatcher calls us */
-    int workers;        /* that are there now */
-    int worker_entries; /* their numbers are below this */
-    uint64_t key;       /* to workers: by which they know each other */
-    uint64_t life;      /* to workers: a number that no other ever had */
+    uint64_t number;    /* our number at the dispatcher */
+    int workers;        /* connected now */
+    int worker_entries; /* all worker numbers are below this */
+    uint64_t key;       /* to workers: the secret that they show each other */
+    uint64_t life;      /* to workers: the generation of this worker number */
     bool segments;      /* bulk data may go through shared memory */
 } gt_welcome;
 
-/* timeout_ms if positive, else what GT_CONNECT_TIMEOUT says. */
+/* timeout_ms if positive, else GT_CONNECT_TIMEOUT. */
 int gt__connect_timeout_ms(int timeout_ms);
 
 /* "host:port" or "transport://host:port": connect by the transport named, or the fastest that works. */
@@ -23,11 +23,12 @@ gt_err gt__address_connect(const char *address, int timeout_ms, gt_link **link);
 
 /* Introduce ourselves. `name` and `engine` are cut at 63 bytes; NULL is "". */
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine);
-/* The same for a worker that other workers reach at `listens`, "host:port" ("": they cannot). `number`: which one it would
- * like to be, -1: any. */
-gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number);
-/* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal came; it may
- * be called again. */
+/* The same for a worker that other workers reach at `listens`, "host:port" ("": they cannot). `number`: the worker number it
+ * asks for, -1: any. `memory`: which memory it draws on (engine.h). */
+gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number,
+                             uint64_t memory);
+/* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal
+ * arrived; call it again to go on waiting. */
 gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome);
 /* Say that we leave; the link is flushed. */
 void gt__goodbye_send(gt_link *link, const char *reason);

@@ -1,9 +1,9 @@
 /*
- * link.c: what all links have in common: dying with a reason, and waiting.
+ * link.c: common to all links: death with a reason, and waiting.
  *
- * The transports (link/memory.c, link/zmq.c) bring their own way to look and to prepare for sleep; the pattern is
- * here: look, yield-spin for a moment because most answers come within microseconds, then sleep in the kernel.
- * Spinning yields the processor every time around, so that a thread with work to do (BLAS) is never held up.
+ * The transports (link/memory.c, link/zmq.c) implement how to check and how to prepare for sleep. The pattern is here:
+ * check, yield-spin briefly because most answers arrive within microseconds, then sleep in the kernel. Spinning yields
+ * the processor in every iteration, so it does not delay a thread that has work (BLAS).
  */
 #include "link/link.h"
 
@@ -79,7 +79,7 @@ static bool settled(gt_link *link, gt_wait what, const gt_waiter *waiter, gt_err
 gt_err gt__link_wait_with(gt_link *link, gt_wait what, int timeout_ms, const gt_waiter *waiter)
 {
     gt_err err;
-    gt__link_flush(link); /* waiting for an answer to what was never sent would be for ever */
+    gt__link_flush(link); /* an answer can only come to what was sent */
     if (settled(link, what, waiter, &err))
         return err;
     uint64_t deadline = gt__deadline_ns(timeout_ms);

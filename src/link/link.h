@@ -7,15 +7,15 @@
  * place and read them in place. Nothing here knows what a record means beyond its length.
  *
  * Writing:  slots = gt__link_reserve(link, n); fill; gt__link_commit(link, n); now and then gt__link_flush(link).
- *           reserve returns NULL when the peer has not kept up (flow control) or the link is dead: flush and, if
- *           you may wait, gt__link_wait(link, GT_WAIT_WRITE, ...). A record is reserved whole: it is contiguous.
+ *           reserve returns NULL when the peer is behind (flow control) or the link is dead: flush and, if you
+ *           may wait, gt__link_wait(link, GT_WAIT_WRITE, ...). A record is reserved whole, so it is contiguous.
  * Reading:  while ((slots = gt__link_peek(link, &available))) {... gt__link_consume(link, n); }
  *           A record is never split across two windows. Slots stay valid until the peek that follows their
  *           consumption. In shared memory the peer can still write to them: copy before you check.
- *           A reader that finds nonsense ends the link with gt__link_kill.
- * Death:    when the peer is gone, peek returns what had arrived, then NULL, and link->dead is set with the
+ *           A reader that finds a malformed record ends the link with gt__link_kill.
+ * Death:    when the peer is gone, peek returns what has arrived, then NULL, and link->dead is set with the
  *           reason. arm and wait notice at once, peek alone only after many empty calls. A peer that is stopped, or
- *           whose host vanished, is gone after GT_TIMEOUT; one that computes for long is not.
+ *           whose host is unreachable, counts as gone after GT_TIMEOUT; a peer that computes for long does not.
  *
  * Threads: a link end belongs to one thread at a time. The links of one ZeroMQ acceptor share its socket, so they
  * belong to the acceptor's thread.
@@ -35,24 +35,24 @@ typedef enum gt_wait { GT_WAIT_READ = 1, GT_WAIT_WRITE = 2 } gt_wait;
 /* What a transport implements for one end of a connection. */
 typedef struct gt_link_ops {
     gt_slot *(*reserve)(gt_link *link, unsigned slots); /* the window is too small: make room or return NULL */
-    void (*flush)(gt_link *link);  /* publish what was committed; wake the peer if it sleeps */
+    void (*flush)(gt_link *link);  /* publish the committed slots; wake the peer if it sleeps */
     bool (*refill)(gt_link *link); /* the read window is empty: get the next, false if none */
-    /* Flush, yield-spin at most GT_SPIN_US, then block. GT_OK, GT_ERR_TIMEOUT, GT_ERR_INTERRUPTED (a signal came),
-     * GT_ERR_CONNECTION (dead). timeout_ms < 0 waits for ever. `what` may be both: either will do. */
+    /* Flush, yield-spin at most GT_SPIN_US, then block. GT_OK, GT_ERR_TIMEOUT, GT_ERR_INTERRUPTED (a signal arrived),
+     * GT_ERR_CONNECTION (dead). timeout_ms < 0: no timeout. `what` may be both: the first that happens ends the wait. */
     gt_err (*wait)(gt_link *link, gt_wait what, int timeout_ms);
-    /* Event-loop use, after the last flush: announce that we are going to sleep on link->fd. False: there is
-     * something to read, room to write where the last reserve got none (said once: try again), or the link died:
-     * do not sleep. fd < 0 means the acceptor's fd covers this link. */
+    /* For event loops, after the last flush: announce that we will sleep on link->fd. False: do not sleep, because
+     * there is something to read, or the link died, or there is room again after a reserve that failed (reported
+     * once). fd < 0: the acceptor's fd covers this link. */
     bool (*arm)(gt_link *link);
     /* Make `segment` known to the peer, once: a second call for the same id does nothing. Must be called before
-     * flushing a record that names it. Never blocks: GT_ERR_TIMEOUT when the peer has not taken earlier ones yet
-     * (try again after a wait). Optional (NULL). */
+     * flushing a record that names it. Never blocks: GT_ERR_TIMEOUT when the peer has not received earlier ones
+     * yet (try again after a wait). Optional (NULL). */
     gt_err (*share)(gt_link *link, gt_segment *segment);
     /* The segment the peer shared under this id, or NULL. Never blocks. Borrowed: valid while the link lives. */
     gt_segment *(*segment)(gt_link *link, uint64_t id);
-    /* Forget a segment in both directions (the peer that shared it says it is gone). Optional (NULL). */
+    /* Forget a segment in both directions: the peer that shared it has dropped it. Optional (NULL). */
     void (*forget)(gt_link *link, uint64_t id);
-    void (*look)(gt_link *link);    /* see link->watched; may be NULL where that is never set */
+    void (*look)(gt_link *link);    /* see link->watched; may be NULL if that is never set */
     void (*close)(gt_link *link);   /* flushes, closes, frees; never blocks for more than a second */
     void (*abandon)(gt_link *link); /* gt__link_abandon */
 } gt_link_ops;
@@ -67,20 +67,20 @@ _Static_assert((int)GT_MAX_TAIL + 1 <= (int)GT_LINK_MAX_RESERVE, "a record is re
 struct gt_link {
     const gt_link_ops *ops;
     const gt_transport *transport;
-    gt_slot *write_next, *write_end;     /* the window reserve hands out from */
-    const gt_slot *read_next, *read_end; /* the window peek hands out from */
+    gt_slot *write_next, *write_end;     /* the window that reserve takes from */
+    const gt_slot *read_next, *read_end; /* the window that peek takes from */
     unsigned unflushed;                  /* slots committed since the last flush */
-    unsigned batch;                      /* a good number of slots to flush at: 64 memory, 1024 ZeroMQ */
-    int origin;       /* the processor that wrote what we read, or that it came from; -1: unknown */
-    int passes_on;    /* the origin of what we write, where it only passes through us; -1: we are */
-    int fd;           /* readable when the peer did something; -1: see arm */
-    bool watched;     /* whoever sleeps otherwise than in gt__link_wait calls look every
-                                          * GT_LIVENESS_MS, so that a peer that is stopped is lost in time */
-    bool gone;        /* the peer is gone: no more writing, what had arrived can be read */
-    bool dead;        /* no more reading either */
-    char reason[128]; /* why it is dead */
-    char peer[64];    /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
-    void *owner;      /* for the event loop */
+    unsigned batch;                      /* flush when this many slots wait: 64 memory, 1024 ZeroMQ */
+    int origin;                          /* the processor on which the stream we read begins; -1: unknown */
+    int passes_on;                       /* the origin of a stream that we only forward; -1: it begins here */
+    int fd;                              /* readable when the peer did something; -1: see arm */
+    bool watched;                        /* a loop that does not sleep in gt__link_wait must call look every
+                                          * GT_LIVENESS_MS to notice a stopped peer */
+    bool gone;                           /* the peer is gone: no more writing, but what has arrived can be read */
+    bool dead;                           /* no more reading either */
+    char reason[128];                    /* why it is dead */
+    char peer[64];                       /* for messages: "pid 1234", "the server at tcp://localhost:12345" */
+    void *owner;                         /* for the event loop */
 };
 
 static inline gt_slot *gt__link_reserve(gt_link *link, unsigned slots)
@@ -115,7 +115,7 @@ static inline void gt__link_consume(gt_link *link, size_t slots)
 {
     size_t left = (size_t)(link->read_end - link->read_next);
     link->read_next += slots < left ? slots : left;
-    /* The lines come from another core's cache: ask for them a few records ahead. */
+    /* The cache lines come from another core: prefetch a few records ahead. */
     __builtin_prefetch(link->read_next + 8);
 }
 
@@ -135,15 +135,15 @@ static inline void gt__link_abandon(gt_link *link)
     link->ops->abandon(link);
 }
 
-/* End the link for a reason of our own (the peer sent nonsense): nothing more is read or written. The first reason
- * stays. Still to be closed. */
+/* End the link from this side (the peer sent a malformed record): nothing more is read or written. The first reason is
+ * kept. The link must still be closed. */
 void gt__link_kill(gt_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* For transports: the peer is gone; the link dies once what had arrived was read. */
+/* For transports: the peer is gone; the link dies once everything that has arrived is read. */
 void gt__link_lose(gt_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* How every transport waits: `ready` looks without blocking, `arm` prepares to sleep on `fd` for `what` (false: do
- * not sleep, look again). */
+/* How every transport waits: `ready` checks without blocking, `arm` prepares to sleep on `fd` for `what` (false: do
+ * not sleep, check again). */
 typedef struct gt_waiter {
     int fd;
     bool (*ready)(gt_link *link, gt_wait what);
@@ -152,8 +152,8 @@ typedef struct gt_waiter {
 
 gt_err gt__link_wait_with(gt_link *link, gt_wait what, int timeout_ms, const gt_waiter *waiter);
 
-/* Milliseconds left until `deadline_ns` (gt__now_ns time), rounded up, 0 when past; -1 when deadline_ns is 0:
- * never. */
+/* Milliseconds left until `deadline_ns` (gt__now_ns time), rounded up, 0 when past; -1 (no deadline) when
+ * deadline_ns is 0. */
 int gt__remaining_ms(uint64_t deadline_ns);
 uint64_t gt__now_ns(void);
 /* Now plus timeout_ms; 0 when timeout_ms < 0. */
@@ -161,11 +161,11 @@ uint64_t gt__deadline_ns(int timeout_ms);
 
 /* The dispatcher's side: where peers arrive. */
 typedef struct gt_acceptor_ops {
-    /* Move what has arrived into the links; returns a new link (to be closed by the caller) or NULL when there is
-     * no more. Call it until NULL whenever fd was readable or arm said so. */
+    /* Move what has arrived into the links; returns a new link, which the caller closes, or NULL: no more. Call it
+     * until NULL whenever fd is readable or arm returns false. */
     gt_link *(*poll)(gt_acceptor *acceptor);
     bool (*arm)(gt_acceptor *acceptor);   /* false: something is waiting, do not sleep */
-    void (*close)(gt_acceptor *acceptor); /* ZeroMQ: its links die with it; they are still to be closed */
+    void (*close)(gt_acceptor *acceptor); /* ZeroMQ: its links die with it; they must still be closed */
 } gt_acceptor_ops;
 
 struct gt_acceptor {
@@ -178,9 +178,10 @@ enum { GT_PORT_HIDDEN = -1 };
 struct gt_transport {
     const char *name; /* "memory", "ipc", "tcp" */
     bool same_host_only;
-    /* Bind. port 0 picks a free one, and so does GT_PORT_HIDDEN (memory only: see address.h); *bound gets it. tcp on a loopback or wildcard host serves ipc as well. */
+    /* Bind. port 0 picks a free port, and so does GT_PORT_HIDDEN (memory only: see address.h); *bound gets it. tcp on a
+     * loopback or wildcard host serves ipc as well. */
     gt_err (*listen)(const char *host, int port, gt_acceptor **acceptor, int *bound);
-    /* GT_ERR_CONNECTION when nobody is there, GT_ERR_TIMEOUT when somebody is but does not answer. */
+    /* GT_ERR_CONNECTION when no server listens, GT_ERR_TIMEOUT when one does but does not answer. */
     gt_err (*connect)(const char *host, int port, int timeout_ms, gt_link **link);
 };
 

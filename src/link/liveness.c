@@ -20,7 +20,7 @@ void gt__liveness_watch(gt_liveness *watched, int socket)
     *watched = (gt_liveness){.pid = known ? (int)who.pid : 0};
 }
 
-/* Does the kernel call it stopped, by a signal or a debugger? "PID (NAME) STATE ...", where a name can be anything. */
+/* Is it stopped, by a signal or a debugger? The file is "PID (NAME) STATE ...", and NAME may contain any characters. */
 static bool is_stopped(int pid)
 {
     char path[32], text[512];

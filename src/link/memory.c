@@ -1,18 +1,19 @@
 /*
  * link/memory.c: a link between two parties on one host: two rings of slots in shared memory.
  *
- * Each ring has one producer and one consumer. Positions count slots for ever and are taken modulo the ring's
+ * Each ring has one producer and one consumer. Positions count all slots ever written and are taken modulo the ring's
  * size. The producer publishes `tail`, the consumer `head`, each on cache lines of its own. The data is mapped
  * twice, back to back, so that every record is contiguous and nothing here wraps.
  *
- * Sleeping: a side that finds nothing says so in the ring (reader_sleeps, writer_sleeps), looks once more, and
- * sleeps on its bell. The other side stores its position, looks at the flag, and rings only if it is set. Position
+ * Sleeping: a side that finds nothing sets its flag in the ring (reader_sleeps, writer_sleeps), checks once more, and
+ * sleeps on its bell. The other side stores its position, checks the flag, and rings only if it is set. Position
  * and flag are accessed with sequential consistency, so one of the two always sees the other's store.
  *
- * The unix socket of the connection stays open: its end says that the peer is gone, and descriptors of segments
- * pass over it. A peer that is only stopped closes nothing: see liveness.h. The peer is not trusted: its positions are checked each time they are read.
+ * The unix socket of the connection stays open: it carries the descriptors of segments, and end of file on it means that
+ * the peer is gone. A peer that is only stopped closes nothing: see liveness.h. The peer is not trusted: its positions
+ * are checked each time they are read.
  *
- * Read link.h first; how a connection comes to be is in link/memory_socket.c.
+ * Read link.h first; link/memory_socket.c establishes connections.
  */
 #include "link/memory.h"
 
@@ -37,16 +38,16 @@ enum {
      * only let a fast client run further ahead and fall out of the second-level cache. */
     RING_SLOTS = 8192,
     RING_MASK = RING_SLOTS - 1,
-    SECTION = RING_SLOTS / 4, /* the aim for a read window: heads are published this often */
-    MARKS = 8,                /* sections remembered: those in the ring and some, so that none is confused */
-    WRITE_WINDOW = 512,       /* with GT_LINK_MAX_RESERVE, records are published at least once a section */
+    SECTION = RING_SLOTS / 4, /* the target size of a read window: the head is published this often */
+    MARKS = 8,          /* sections remembered: more than the ring holds, so that none is mistaken for another */
+    WRITE_WINDOW = 512, /* with GT_LINK_MAX_RESERVE, records are published at least once a section */
     HEADER_BYTES = 64 * 1024, /* of the shared memory: a page of any size */
     RING_BYTES = RING_SLOTS * (int)sizeof(gt_slot),
     SHARED_BYTES = HEADER_BYTES + 2 * RING_BYTES,
     CROWDED = 2,          /* full sections read on a crowded processor before we move */
     IDLE_LOOKS = 1024,    /* empty peeks between two looks at the socket */
-    MAX_SEGMENTS = 16384, /* a peer may have shared at a time; the dispatcher shares those of all its clients */
-    MAX_SHARED = MAX_SEGMENTS / 2, /* we share: the peer may be late in forgetting what we have forgotten */
+    MAX_SEGMENTS = 16384, /* that a peer may share at a time; the dispatcher shares those of all its clients */
+    MAX_SHARED = MAX_SEGMENTS / 2, /* that we share: the peer may forget later than we do */
 };
 
 _Static_assert(WRITE_WINDOW + GT_LINK_MAX_RESERVE <= SECTION, "a section has a mark");
@@ -63,8 +64,8 @@ typedef struct ring_state {
 
 /* One mapping of the shared memory; the two ends of a pair use the same one. */
 typedef struct shared_memory {
-    ring_state *ring;  /* two of them: [0] is written by the connecting side */
-    gt_slot *slots[2]; /* RING_SLOTS, then the same again */
+    ring_state *ring;  /* two rings: [0] is written by the connecting side */
+    gt_slot *slots[2]; /* RING_SLOTS, then a second mapping of the same */
     _Atomic int references;
 } shared_memory;
 
@@ -74,19 +75,19 @@ typedef struct memory_link {
     ring_state *out, *in;
     gt_slot *out_slots, *in_slots;
     uint64_t out_tail; /* what we have published */
-    uint64_t out_head; /* what the peer had consumed when we last looked */
+    uint64_t out_head; /* the peer's head when we last read it */
     uint64_t in_end;   /* position of base.read_end */
-    uint64_t in_head;  /* what we have told the peer that we consumed */
-    unsigned wanted;   /* slots that the last reserve did not get; 0: it got them */
+    uint64_t in_head;  /* the head that we have published */
+    unsigned wanted;   /* slots that the last reserve failed to get; 0: it succeeded */
     unsigned idle;     /* empty refills in a row */
     unsigned crowded;  /* full refills in a row while we shared the origin's processor */
     bool armed;        /* our sleep flags may be set */
     int socket;
-    gt_liveness process; /* the peer's */
+    gt_liveness process; /* of the peer */
     int bell, peer_bell;
-    gt_segment **segments; /* that the peer shared, in no order */
+    gt_segment **segments; /* shared by the peer, in no order */
     unsigned segment_count;
-    uint64_t *shared_ids; /* of segments that we shared */
+    uint64_t *shared_ids; /* of the segments that we share */
     unsigned shared_count;
 } memory_link;
 
@@ -126,7 +127,7 @@ static gt_err shared_map(int fd, shared_memory **out)
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &info) || info.st_size != SHARED_BYTES)
-        return gt__fail(GT_ERR_PROTOCOL, "the server sent shared memory of another form");
+        return gt__fail(GT_ERR_PROTOCOL, "the server sent shared memory of an unexpected size");
     shared_memory *shared = calloc(1, sizeof *shared);
     if (!shared)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -176,7 +177,7 @@ static void wake(_Atomic uint32_t *sleeps, int bell)
     if (atomic_load(sleeps) && atomic_exchange(sleeps, 0)) {
         uint64_t one = 1;
         ssize_t written = write(bell, &one, sizeof one);
-        (void)written; /* it fails only when the bell is ringing already */
+        (void)written; /* it fails only when the bell rings already */
     }
 }
 
@@ -204,7 +205,7 @@ static void segment_put(memory_link *m, uint64_t id, int fd)
     m->segments[m->segment_count++] = segment;
 }
 
-/* Take what waits on the socket: descriptors, or its end. Bounded by what the socket holds. */
+/* Read what waits on the socket: descriptors, or end of file. Bounded by the socket's buffer. */
 static void socket_drain(memory_link *m)
 {
     while (!m->base.gone) {
@@ -216,17 +217,18 @@ static void socket_drain(memory_link *m)
         if (got == GT_MEMORY_GONE) {
             gt__link_lose(&m->base, "%s closed the connection", m->base.peer);
             epoll_ctl(m->base.fd, EPOLL_CTL_DEL, m->socket, NULL);
-        } else if (got == GT_MEMORY_RECEIVED && message.kind == GT_MEMORY_SEGMENT) { /* fd < 0: it got lost */
+        } else if (got == GT_MEMORY_RECEIVED &&
+                   message.kind == GT_MEMORY_SEGMENT) { /* fd < 0: the descriptor was lost */
             segment_put(m, message.value, fd);
         } else {
             if (fd >= 0)
                 close(fd);
-            gt__link_kill(&m->base, "protocol error: %s sent a message that makes no sense", m->base.peer);
+            gt__link_kill(&m->base, "protocol error: %s sent a malformed message", m->base.peer);
         }
     }
 }
 
-/* Silence our bell and look at the socket; one system call when neither has anything. */
+/* Reset our bell and check the socket; one system call when neither has anything. */
 static void attend(memory_link *m)
 {
     struct epoll_event events[2];
@@ -235,7 +237,7 @@ static void attend(memory_link *m)
         if (events[k].data.fd == m->bell) {
             uint64_t rings;
             ssize_t got = read(m->bell, &rings, sizeof rings);
-            (void)got; /* nothing to read: somebody rang and we had looked already */
+            (void)got; /* it may be reset already */
         } else {
             socket_drain(m);
         }
@@ -258,7 +260,7 @@ static void memory_flush(gt_link *link)
     wake(&m->out->reader_sleeps, m->peer_bell);
 }
 
-/* Slots free at out_tail; looks at the peer's head. */
+/* Slots free at out_tail; reads the peer's head. */
 static unsigned room(memory_link *m)
 {
     uint64_t head = atomic_load(&m->out->head);
@@ -293,8 +295,8 @@ static gt_slot *memory_reserve(gt_link *link, unsigned slots)
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
-/* Tell the peer how far we have read. It is woken once half the ring is free: waking it for a slot would make the
- * two of us take turns. */
+/* Tell the peer how far we have read. It is woken once half the ring is free: waking it for every slot would
+ * make the two sides alternate. */
 static void publish_head(memory_link *m)
 {
     uint64_t position = m->in_end - (uint64_t)(m->base.read_end - m->base.read_next);
@@ -314,7 +316,7 @@ static void disarm(memory_link *m)
     atomic_store_explicit(&m->out->writer_sleeps, 0, memory_order_relaxed);
 }
 
-/* Slots that wait to be read after in_end. */
+/* Slots that can be read after in_end. */
 static uint64_t readable(memory_link *m)
 {
     uint64_t available = atomic_load(&m->in->tail) - m->in_end;
@@ -324,8 +326,8 @@ static uint64_t readable(memory_link *m)
     return 0;
 }
 
-/* How much of `available` to take at once: about a section, so that the peer gets its slots back while we work on
- * them, and up to a mark, so that no record is cut. A false mark is the peer's loss: its records make no sense. */
+/* How much of `available` to take at once: about a section, so that the peer gets slots back while we process others,
+ * and up to a mark, so that no record is cut. A false mark only hurts the peer: its records become malformed. */
 static uint64_t next_window(const memory_link *m, uint64_t available)
 {
     if (available <= SECTION)
@@ -340,8 +342,8 @@ static uint64_t next_window(const memory_link *m, uint64_t available)
 }
 
 /*
- * We are a section behind, and share a processor with the party that the stream begins with: the two of us take turns
- * while another processor may have time to spare, and the scheduler, which sees us run all the time, leaves it so. Move away
+ * We are a section behind and share a processor with the party where the stream begins. The two alternate while another
+ * processor may be idle, and the scheduler does not move us because both always have work. Move to another processor
  * once; afterwards we may run anywhere again.
  */
 static void step_aside(memory_link *m)
@@ -371,7 +373,7 @@ static bool memory_refill(gt_link *link)
     if (!available && !link->gone && ++m->idle % IDLE_LOOKS == 0)
         attend(m);
     if (!available && link->gone) {
-        available = readable(m); /* what came between the look at the ring and the look at the socket */
+        available = readable(m); /* slots that arrived between the checks of ring and socket */
         if (!available)
             gt__link_kill(link, "closed");
     }
@@ -424,7 +426,7 @@ static bool memory_arm(gt_link *link)
     memory_link *m = (memory_link *)link;
     if (arm_for(link, m->wanted ? GT_WAIT_READ | GT_WAIT_WRITE : GT_WAIT_READ))
         return true;
-    m->wanted = 0; /* said once */
+    m->wanted = 0; /* reported once */
     return false;
 }
 
@@ -452,8 +454,8 @@ static gt_err memory_share(gt_link *link, gt_segment *segment)
     for (unsigned k = 0; k < m->shared_count; k++)
         if (m->shared_ids[k] == segment->id)
             return GT_OK;
-    if (m->shared_count >= MAX_SHARED) /* rather than have the peer end the link */
-        return gt__fail(GT_ERR_MEMORY, "%d segments are shared with %s already", MAX_SHARED, link->peer);
+    if (m->shared_count >= MAX_SHARED) /* or the peer would end the link */
+        return gt__fail(GT_ERR_MEMORY, "already sharing %d segments with %s", MAX_SHARED, link->peer);
     uint64_t *grown = realloc(m->shared_ids, (m->shared_count + 1) * sizeof *grown);
     if (!grown)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -501,7 +503,7 @@ static void memory_forget(gt_link *link, uint64_t id)
 
 /* ---- beginning and end -------------------------------------------------------------------------------------- */
 
-/* Our copies of everything. In a forked child this is all there is to do: the parent has its own. */
+/* Frees this process's copies. A forked child needs nothing more: the parent has its own. */
 static void memory_abandon(gt_link *link)
 {
     memory_link *m = (memory_link *)link;
@@ -520,7 +522,7 @@ static void memory_abandon(gt_link *link)
 static void memory_close(gt_link *link)
 {
     gt__link_flush(link);
-    memory_abandon(link); /* closing the socket tells the peer, which can still read what is in the ring */
+    memory_abandon(link); /* closing the socket tells the peer, which can still read the ring */
 }
 
 static const gt_link_ops memory_ops = {
@@ -598,10 +600,10 @@ gt_err gt__memory_link_new(int side, int socket, gt_memory_parts *parts, const c
     return link_new(side, socket, parts->bell[side], parts->bell[!side], shared, peer, out);
 }
 
-/* What a pair is made of besides its rings; nothing is left open on failure. */
+/* The descriptors of a pair, besides its rings; on failure all are closed. */
 static gt_err pair_descriptors(const gt_memory_parts *parts, int sockets[2], int bells[2])
 {
-    /* Each end closes its own copies of the bells: neither may ring a number that the other has given back. */
+    /* Each end has its own copies of the bells to close: neither may ring a descriptor that the other has closed. */
     for (int side = 0; side < 2; side++)
         bells[side] = fcntl(parts->bell[side], F_DUPFD_CLOEXEC, 0);
     if (bells[0] >= 0 && bells[1] >= 0 &&

@@ -1,5 +1,5 @@
 /*
- * link/memory.h: what the two halves of the memory transport share: link/memory_socket.c sets connections up and
+ * link/memory.h: shared by the two halves of the memory transport: link/memory_socket.c sets connections up and
  * passes descriptors, link/memory.c moves slots through the rings.
  */
 #ifndef GT_LINK_MEMORY_H
@@ -9,9 +9,9 @@
 
 /* Messages on the unix socket, one packet each. Slots never go there. */
 typedef enum gt_memory_kind {
-    GT_MEMORY_HELLO = 1,   /* connecting side: I speak this version */
-    GT_MEMORY_WELCOME = 2, /* accepting side, with the descriptors of a gt_memory_parts */
-    GT_MEMORY_SEGMENT = 3, /* either: one segment's descriptor; value: its id */
+    GT_MEMORY_HELLO = 1,   /* from the connecting side, with its version */
+    GT_MEMORY_WELCOME = 2, /* from the accepting side, with the descriptors of a gt_memory_parts */
+    GT_MEMORY_SEGMENT = 3, /* from either side: one segment's descriptor; value: its id */
 } gt_memory_kind;
 
 typedef struct gt_memory_message {
@@ -21,7 +21,7 @@ typedef struct gt_memory_message {
     uint64_t value;
 } gt_memory_message;
 
-/* What a connection is made of. The accepting side makes it: then the server maps and writes only what it made. */
+/* The descriptors of a connection. The accepting side creates them, so the server maps only memory of its own making. */
 enum { GT_MEMORY_PARTS = 3 };
 
 typedef struct gt_memory_parts {
@@ -37,9 +37,9 @@ gt_err gt__memory_link_new(int side, int socket, gt_memory_parts *parts, const c
 
 typedef enum gt_memory_received {
     GT_MEMORY_RECEIVED,
-    GT_MEMORY_NOTHING, /* none is waiting */
+    GT_MEMORY_NOTHING, /* no message waits */
     GT_MEMORY_GONE,    /* the peer closed, or died */
-    GT_MEMORY_GARBAGE, /* something that is not ours */
+    GT_MEMORY_GARBAGE, /* malformed message */
 } gt_memory_received;
 
 /* Neither blocks. `fds` holds `count` descriptors, -1 where none came. send: GT_ERR_TIMEOUT when the socket is

@@ -1,12 +1,12 @@
 /*
- * link/memory_socket.c: how a memory link comes to be: a unix socket at a private path, and descriptors over it.
+ * link/memory_socket.c: establishes memory links: a unix socket at a private path, and descriptors sent over it.
  *
  *     connecting side                  accepting side
- *     connect, hello          --->     checks who it is; makes the rings and the bells
+ *     connect, hello          --->     checks the user; makes the rings and the bells
  *     maps them               <---     welcome, with three descriptors
  *
- * The acceptor never blocks on a peer: connections that have not said hello wait in a small table. What happens
- * afterwards is in link/memory.c.
+ * The acceptor never blocks on a peer: connections that have not sent a hello wait in a small table. link/memory.c is the
+ * established link.
  */
 #include "link/memory.h"
 
@@ -32,7 +32,7 @@ enum { MESSAGE_VERSION = 1, MAX_PENDING = 64 };
 typedef struct memory_acceptor {
     gt_acceptor base; /* fd: an epoll over everything below */
     int listener;
-    int spare; /* a descriptor to give up when there are no more, so that a peer can be turned away */
+    int spare; /* a reserve descriptor: at the limit it is closed to accept and refuse a peer */
     int pending[MAX_PENDING];
     unsigned pending_count;
     gt_address_file file;
@@ -68,7 +68,7 @@ gt_err gt__memory_send(int socket, gt_memory_kind kind, uint64_t value, const in
     if (sent == (ssize_t)sizeof message)
         return GT_OK;
     if (errno == EAGAIN || errno == ETOOMANYREFS)
-        return gt__fail(GT_ERR_TIMEOUT, "the peer has not taken the descriptors sent before");
+        return gt__fail(GT_ERR_TIMEOUT, "the peer has not received the descriptors sent before");
     return gt__fail(GT_ERR_CONNECTION, "cannot send to the peer: %s", strerror(errno));
 }
 
@@ -111,13 +111,13 @@ gt_memory_received gt__memory_receive(int socket, gt_memory_message *message, in
     if (got <= 0)
         return GT_MEMORY_GONE;
     take_descriptors(&header, fds, count);
-    /* MSG_CTRUNC is no fault of the peer's: descriptors that we may not have any more of do not arrive. */
+    /* MSG_CTRUNC is not the peer's fault: descriptors beyond our limit are not delivered. */
     bool ours = got == (ssize_t)sizeof *message && !(header.msg_flags & MSG_TRUNC) &&
                 message->magic == MESSAGE_MAGIC && message->version == MESSAGE_VERSION;
     return ours ? GT_MEMORY_RECEIVED : GT_MEMORY_GARBAGE;
 }
 
-/* Is the process at the other end this user's? Its pid, too. */
+/* Does the process at the other end belong to this user? Returns its pid too. */
 static bool same_user(int socket, int *pid)
 {
     struct ucred who;
@@ -141,12 +141,12 @@ static gt_err open_socket(int port, uint64_t deadline, int *out)
     while (connect(fd, (struct sockaddr *)&address, length)) {
         int error = errno;
         if (address.sun_path[0] &&
-            (error == ENOENT || error == ECONNREFUSED)) { /* perhaps it is inside a program */
+            (error == ENOENT || error == ECONNREFUSED)) { /* perhaps a server inside a program */
             length = (socklen_t)offsetof(struct sockaddr_un, sun_path) + gt__address_hide(address.sun_path);
             continue;
         }
         if (error == EAGAIN && gt__remaining_ms(deadline)) {
-            poll(NULL, 0, 1); /* the server's queue is full, and nothing can be waited on for it */
+            poll(NULL, 0, 1); /* the server's queue is full, and there is nothing to poll for that */
             continue;
         }
         close(fd);
@@ -175,8 +175,7 @@ static gt_err handshake(int fd, int port, uint64_t deadline, gt_memory_parts *pa
         return GT_OK;
     gt__memory_parts_close(parts);
     if (got == GT_MEMORY_GARBAGE || got == GT_MEMORY_RECEIVED)
-        return gt__fail(GT_ERR_PROTOCOL, "whoever listens at port %d of this host is not this version of GT",
-                        port);
+        return gt__fail(GT_ERR_PROTOCOL, "the server at port %d of this host is not this version of GT", port);
     return gt__fail(GT_ERR_CONNECTION, "the server at port %d of this host closed the connection", port);
 }
 
@@ -186,7 +185,8 @@ static gt_err memory_connect(const char *host, int port, int timeout_ms, gt_link
     int fd = -1, pid = 0;
     gt_memory_parts parts;
     if (!gt__address_is_local(host))
-        return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: memory links stay on this one", host);
+        return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: the memory transport works only within one host",
+                        host);
     GT_TRY(open_socket(port, deadline, &fd));
     gt_err err = same_user(fd, &pid)
                      ? handshake(fd, port, deadline, &parts)
@@ -210,7 +210,7 @@ static void pending_drop(memory_acceptor *a, unsigned k)
 static void pending_add(memory_acceptor *a, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    if (a->pending_count == MAX_PENDING) { /* the one that has been silent longest makes room */
+    if (a->pending_count == MAX_PENDING) { /* drop the one that has been silent longest */
         close(a->pending[0]);
         pending_drop(a, 0);
     }
@@ -227,7 +227,7 @@ static void accept_all(memory_acceptor *a)
     for (int k = 0; k < MAX_PENDING; k++) {
         int fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE) && a->spare >= 0) {
-            /* Left in the queue it would keep the event loop awake for ever. */
+            /* Refuse it: left in the queue it would wake the event loop again and again. */
             close(a->spare);
             fd = accept4(a->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (fd >= 0)
@@ -244,7 +244,7 @@ static void accept_all(memory_acceptor *a)
     }
 }
 
-/* It said hello: answer with the parts of a connection. Takes fd. NULL: it is gone or there are no resources. */
+/* The peer sent a hello: answer with the parts of a connection. Takes fd. NULL: the peer is gone, or no resources. */
 static gt_link *welcome(memory_acceptor *a, int fd)
 {
     gt_memory_parts parts;
@@ -294,7 +294,7 @@ static gt_link *acceptor_poll(gt_acceptor *acceptor)
 
 static bool acceptor_arm(gt_acceptor *acceptor)
 {
-    (void)acceptor; /* the descriptor is readable for as long as there is something to do */
+    (void)acceptor; /* the descriptor stays readable while there is something to do */
     return true;
 }
 
@@ -325,7 +325,7 @@ static gt_err bind_port(memory_acceptor *a, int port)
     return GT_OK;
 }
 
-/* A socket that has no file. */
+/* A socket in the abstract namespace: no file. */
 static gt_err bind_hidden(memory_acceptor *a, int port)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -353,7 +353,7 @@ static gt_err bind_some_port(memory_acceptor *a, int port, int *bound)
 static gt_err memory_listen(const char *host, int port, gt_acceptor **acceptor, int *bound)
 {
     int lock;
-    (void)host; /* the sockets are reached from this host only */
+    (void)host; /* only this host can reach the sockets */
     GT_TRY(gt__address_lock(&lock));
     memory_acceptor *a = calloc(1, sizeof *a);
     if (!a) {

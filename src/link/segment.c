@@ -1,8 +1,8 @@
 /*
  * segment.c: shared memory for bulk data: memfds, mapped at most once in a process.
  *
- * The file is one header page, of which only the busy word is used, then the data. The size is taken from the file
- * and never from the memory, which the peer can write; the seal against shrinking is what makes reading safe.
+ * The file is one header page, of which only the busy word is used, then the data. The size is taken from the file, not
+ * from the memory, which the peer can write; the seal against shrinking makes reading safe.
  * Descriptors travel over the memory link (link/memory.c).
  */
 #include "link/segment.h"
@@ -21,8 +21,8 @@ enum { SEGMENT_HEADER = 4096 };
 
 #define SEGMENT_MAX_BYTES ((size_t)1 << 46)
 
-/* One per piece of memory in this process, however many segments name it: the client and the embedded worker have
- * a segment each. The inode cannot be reused while it is mapped. */
+/* One per file in this process, however many segments refer to it: the client and the embedded worker have a segment
+ * each. The inode cannot be reused while it is mapped. */
 typedef struct gt_mapping {
     dev_t device;
     ino_t inode;
@@ -57,7 +57,7 @@ static gt_err system_failure(const char *what, size_t bytes)
     return gt__fail(GT_ERR_MEMORY, "cannot %s a shared segment of %zu bytes: %s", what, bytes, strerror(errno));
 }
 
-/* A handle on fd, which it takes in any case. */
+/* A handle on fd; takes fd, also on failure. */
 static gt_err handle_new(uint64_t id, int fd, size_t bytes, gt_segment **out)
 {
     gt_segment *segment = calloc(1, sizeof *segment);
@@ -154,7 +154,7 @@ gt_err gt__segment_map(gt_segment *segment)
     if (segment->data)
         return GT_OK;
     if (segment->fd < 0)
-        return gt__fail(GT_ERR_MEMORY, "too many open files: a shared segment got lost (see ulimit -n)");
+        return gt__fail(GT_ERR_MEMORY, "too many open files: a shared segment was lost (raise ulimit -n)");
     if (fstat(segment->fd, &info))
         return system_failure("map", segment->bytes);
     table_lock();
@@ -205,7 +205,7 @@ void gt__segment_done(gt_segment *segment)
         return;
     }
     ssize_t written = pwrite(segment->fd, &idle, sizeof idle, 0);
-    (void)written; /* a creator that made this impossible does without the segment */
+    (void)written; /* if its creator made this fail, only that creator loses the segment */
 }
 
 gt_segment *gt__segment_retain(gt_segment *segment)
@@ -248,5 +248,5 @@ void gt__descriptors_raise(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
         return;
     limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit); /* if that is refused, what we have must do */
+    setrlimit(RLIMIT_NOFILE, &limit); /* if that fails, the present limit stays */
 }

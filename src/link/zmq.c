@@ -1,11 +1,10 @@
 /*
- * link/zmq.c: slots in ZeroMQ frames, with credit. The half of a ZeroMQ link that does not care which end it is.
+ * link/zmq.c: slots in ZeroMQ frames, with credit: the part of a ZeroMQ link that is the same at both ends.
  *
- * Writing fills a frame, which goes out when it is full or flushed. Reading hands out windows inside the received
- * messages. Flow control is by credit: a side may have GT_ZMQ_WINDOW slots under way, and gets them back in
- * quarters as the peer consumes them, so a peer that stops reading stops its sender and holds a bounded amount of
- * memory. ZeroMQ's own limit counts messages, not bytes, and tells nobody who hit it; it is switched off for
- * sending.
+ * Writing fills a frame, which is sent when it is full or flushed. Reading returns windows inside the received messages.
+ * Flow control is by credit: a side may have GT_ZMQ_WINDOW slots in flight, and gets them back in quarters as the peer
+ * consumes them, so a peer that stops reading stops its sender and holds a bounded amount of memory. ZeroMQ's own limit
+ * counts messages, not bytes, and does not report which peer hit it; it is switched off for sending.
  *
  * Read link.h first, then this, then link/zmq_dealer.c and link/zmq_router.c.
  */
@@ -25,7 +24,7 @@
 
 enum { FIRST_QUEUE = 16 };
 
-_Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame is no array of slots");
+_Static_assert(sizeof(gt_zmq_control) % sizeof(gt_slot) != 0, "a control frame is not an array of slots");
 
 /* ---- controls ----------------------------------------------------------------------------------------------- */
 
@@ -55,7 +54,8 @@ static void control_received(gt_zmq_link *link, const gt_zmq_control *control)
         break;
     case GT_ZMQ_CREDIT:
         if (control->value > GT_ZMQ_WINDOW - link->credit) {
-            gt__link_kill(&link->base, "protocol error: %s gave back more than it got", link->base.peer);
+            gt__link_kill(&link->base, "protocol error: %s returned more credit than it received slots",
+                          link->base.peer);
             break;
         }
         link->credit += (unsigned)control->value;
@@ -103,9 +103,9 @@ void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
     gt_zmq_control control;
     size_t bytes = zmq_msg_size(frame), slots = bytes / sizeof(gt_slot);
     if (link->base.dead) {
-        /* Nobody will read it. */
+        /* Drop it: a dead link is not read. */
     } else if (more || bytes > GT_ZMQ_FRAME_BYTES) {
-        gt__link_kill(&link->base, "protocol error: %s sent a frame of another form", link->base.peer);
+        gt__link_kill(&link->base, "protocol error: %s sent a malformed frame", link->base.peer);
     } else if (gt__zmq_control(frame, &control)) {
         control_received(link, &control);
     } else if (bytes % sizeof(gt_slot)) {
@@ -119,7 +119,7 @@ void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more)
     zmq_msg_close(frame);
 }
 
-/* The frame that was read is done with; give its slots back to the peer, a quarter of the window at a time. */
+/* The frame has been read: give credit for its slots back, a quarter of the window at a time. */
 static void retire(gt_zmq_link *link)
 {
     link->consumed += (unsigned)(zmq_msg_size(&link->reading) / sizeof(gt_slot));
@@ -132,8 +132,8 @@ static void retire(gt_zmq_link *link)
     }
 }
 
-/* The slots of the frame being read, at an address that suits them. ZeroMQ puts short messages anywhere in its
- * receive buffer. */
+/* The slots of the frame being read, at an aligned address. ZeroMQ puts short messages anywhere in its receive
+ * buffer. */
 static const gt_slot *straighten(gt_zmq_link *link)
 {
     void *data = zmq_msg_data(&link->reading);
@@ -207,7 +207,7 @@ gt_slot *gt__zmq_reserve(gt_link *base, unsigned slots)
     if (link->frame && base->unflushed + slots > GT_ZMQ_FRAME_SLOTS)
         gt__link_flush(base);
     if (link->credit - base->unflushed < slots) {
-        gt__link_flush(base); /* the peer gives credit for what it has seen */
+        gt__link_flush(base); /* the peer returns credit only for slots it has received */
         link->side->pump(link);
     }
     if (!link->frame)
@@ -267,8 +267,8 @@ void gt__zmq_link_clear(gt_zmq_link *link)
 void gt__zmq_socket_options(void *socket)
 {
     int64_t largest = GT_ZMQ_FRAME_BYTES;
-    /* Processes that end are noticed at once; this is for those that are stopped, and for hosts that vanish. A ping goes
-     * out every quarter of GT_TIMEOUT and may take half of it: both are ZeroMQ's thread's work, whatever ours does. */
+    /* The end of a process is noticed at once; heartbeats are for stopped processes and unreachable hosts. A ping goes
+     * out every quarter of GT_TIMEOUT and may take half of it. ZeroMQ's thread does both, even while ours computes. */
     int timeout_ms = gt__setting_ms(GT_SETTING_TIMEOUT);
     const struct {
         int option, value;

@@ -1,6 +1,6 @@
 /*
- * link/zmq.h: what the two ends of a ZeroMQ link share. link/zmq.c moves slots in and out of frames and keeps the
- * account of credit; link/zmq_dealer.c (clients, workers) and link/zmq_router.c (dispatcher) own the sockets.
+ * link/zmq.h: shared by the two ends of a ZeroMQ link. link/zmq.c moves slots in and out of frames and accounts for
+ * credit; link/zmq_dealer.c (clients, workers) and link/zmq_router.c (dispatcher) own the sockets.
  */
 #ifndef GT_LINK_ZMQ_H
 #define GT_LINK_ZMQ_H
@@ -12,19 +12,19 @@
 enum {
     GT_ZMQ_FRAME_SLOTS = GT_LINK_MAX_RESERVE, /* in one frame at most */
     GT_ZMQ_FRAME_BYTES = GT_ZMQ_FRAME_SLOTS * (int)sizeof(gt_slot),
-    GT_ZMQ_WINDOW = 64 * 1024, /* slots under way in one direction at most: 4 MiB */
-    GT_ZMQ_LINGER_MS = 500,    /* how long closing waits for a last goodbye to leave */
+    GT_ZMQ_WINDOW = 64 * 1024, /* slots in flight in one direction at most: 4 MiB */
+    GT_ZMQ_LINGER_MS = 500,    /* how long closing waits for a last goodbye to be sent */
     GT_ZMQ_VERSION = 1,
 };
 
 /*
- * A frame is an array of slots; or empty, a sign of life; or one of these, which no array of slots is as long as.
+ * A frame is an array of slots, or empty (a heartbeat), or one of these controls, whose size no array of slots has.
  */
 typedef enum gt_zmq_kind {
-    GT_ZMQ_OPEN = 1,   /* dealer -> router, first of all; value: version */
+    GT_ZMQ_OPEN = 1,   /* dealer -> router, the first frame; value: version */
     GT_ZMQ_ACCEPT = 2, /* the answer */
-    GT_ZMQ_CREDIT = 3, /* value: slots consumed, which may be sent again */
-    GT_ZMQ_CLOSE = 4,  /* nothing comes after this */
+    GT_ZMQ_CREDIT = 3, /* value: slots consumed: the sender may send as many more */
+    GT_ZMQ_CLOSE = 4,  /* the last frame */
 } gt_zmq_kind;
 
 typedef struct gt_zmq_control {
@@ -35,10 +35,10 @@ typedef struct gt_zmq_control {
 
 typedef struct gt_zmq_link gt_zmq_link;
 
-/* What an end brings. */
+/* What each end implements. */
 typedef struct gt_zmq_side {
     bool (*send)(gt_zmq_link *link, zmq_msg_t *frame); /* takes the frame; false: it could not be sent */
-    void (*pump)(gt_zmq_link *link);                   /* give all that has arrived to gt__zmq_receive */
+    void (*pump)(gt_zmq_link *link);                   /* pass all that has arrived to gt__zmq_receive */
     bool pump_on_refill;
 } gt_zmq_side;
 
@@ -46,14 +46,14 @@ struct gt_zmq_link {
     gt_link base;
     const gt_zmq_side *side;
     gt_slot *frame;    /* under construction; base.write_next is in it */
-    unsigned credit;   /* slots that we may send, those in the frame included */
-    unsigned wanted;   /* slots that the last reserve did not get; 0: it got them */
-    unsigned received; /* slots that the peer has sent and not got back as credit */
-    unsigned consumed; /* of them, those that we have read */
+    unsigned credit;   /* slots that we may send, including those in the frame */
+    unsigned wanted;   /* slots that the last reserve failed to get; 0: it succeeded */
+    unsigned received; /* slots received for which the peer has no credit back yet */
+    unsigned consumed; /* of those, slots that we have read */
     zmq_msg_t *queue;  /* frames to read: a ring, queue_size is a power of two */
     unsigned queue_size, queue_first, queue_count;
     zmq_msg_t reading; /* the frame of the read window */
-    gt_slot *straight; /* its slots, where ZeroMQ delivered them at an odd address */
+    gt_slot *straight; /* its slots, if ZeroMQ delivered them misaligned */
     bool accepted;     /* the peer has answered (or asked, on the router's side) */
 };
 
@@ -62,7 +62,7 @@ void gt__zmq_link_init(gt_zmq_link *link);
 /* Free what init and the link's life allocated, not the link. */
 void gt__zmq_link_clear(gt_zmq_link *link);
 
-/* One frame from the peer; takes it. `more`: it was not alone, which is an error. */
+/* One frame from the peer; takes it. `more`: other frames follow in the message, which is an error. */
 void gt__zmq_receive(gt_zmq_link *link, zmq_msg_t *frame, bool more);
 bool gt__zmq_send_control(gt_zmq_link *link, gt_zmq_kind kind, uint64_t value);
 /* The control in a frame of that size, or false. */
@@ -72,11 +72,11 @@ bool gt__zmq_control(zmq_msg_t *frame, gt_zmq_control *control);
 gt_slot *gt__zmq_reserve(gt_link *link, unsigned slots);
 void gt__zmq_flush(gt_link *link);
 bool gt__zmq_refill(gt_link *link);
-/* Looks at what was pumped, and does not pump. */
+/* Checks what was pumped; does not pump itself. */
 bool gt__zmq_has(gt_link *link, gt_wait what);
 gt_wait gt__zmq_interest(const gt_link *link);
 
-/* Options that both ends' sockets have. */
+/* The options of both ends' sockets. */
 void gt__zmq_socket_options(void *socket);
 
 /* The connect of each transport; the rest of the transports is in link/zmq_router.c. */

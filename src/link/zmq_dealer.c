@@ -1,9 +1,9 @@
 /*
  * link/zmq_dealer.c: the end of a ZeroMQ link that connects: clients and workers.
  *
- * A DEALER socket with a context of its own, so that a process which connects to nobody runs no ZeroMQ. A monitor
- * socket tells what a DEALER by itself does not: that nobody is there, or that the server is gone. There is no
- * reconnection: a lost connection is a dead link.
+ * A DEALER socket with a context of its own, so that a process without ZeroMQ links runs no ZeroMQ threads. A monitor
+ * socket reports what a DEALER does not: that no server listens, or that the server is gone. There is no reconnection: a
+ * lost connection is a dead link.
  *
  * The flow of slots is in link/zmq.c, the other end in link/zmq_router.c.
  */
@@ -22,7 +22,7 @@ enum { PUMP_FRAMES = 1000, IDLE_LOOKS = 1024 };
 typedef struct dealer_link {
     gt_zmq_link base;
     void *context, *socket, *monitor;
-    int connection; /* ZeroMQ's descriptor of the connection, -1 before there is one */
+    int connection; /* ZeroMQ's descriptor of the connection; -1: not connected */
     unsigned idle;  /* pumps in a row that found nothing */
 } dealer_link;
 
@@ -40,7 +40,7 @@ static void event_seen(dealer_link *dealer, unsigned event, int value)
     else
         gt__link_lose(link, "%s closed the connection, or was silent for too long", link->peer);
     if (event != ZMQ_EVENT_CONNECTED)
-        dealer->connection = -1; /* closed, and perhaps somebody else's by now */
+        dealer->connection = -1; /* closed; the number may be in use for another file by now */
 }
 
 /* An event is a frame of 16 bits of event and 32 bits of value, and a frame with the address. */
@@ -103,7 +103,7 @@ static const gt_zmq_side dealer_side = {.send = dealer_send, .pump = dealer_pump
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
-/* When in doubt (a signal came), yes: the caller looks. */
+/* On error (a signal arrived): true, and the caller checks. */
 static bool readable(void *socket)
 {
     int events = 0;
@@ -119,7 +119,7 @@ static bool dealer_ready(gt_link *link, gt_wait what)
     return gt__zmq_has(link, what);
 }
 
-/* Asking for the events is what makes a ZeroMQ descriptor trustworthy until the next use of its socket. */
+/* A ZeroMQ descriptor can be relied on only after ZMQ_EVENTS was read, and until the next use of its socket. */
 static bool quiet(dealer_link *dealer)
 {
     monitor_drain(dealer);
@@ -135,7 +135,7 @@ static bool dealer_arm(gt_link *link)
 {
     bool quiet_now = arm_for(link, gt__zmq_interest(link));
     if (!quiet_now)
-        ((gt_zmq_link *)link)->wanted = 0; /* said once */
+        ((gt_zmq_link *)link)->wanted = 0; /* reported once */
     return quiet_now;
 }
 
@@ -175,8 +175,8 @@ static void dealer_close(gt_link *link)
     dealer_free(dealer);
 }
 
-/* The threads of the context are in the parent: here it can only be left lying, less the connection, which the
- * server would otherwise see open for as long as this process lives. */
+/* The context's threads are in the parent, so the context cannot be freed here. Only the connection is closed, which the
+ * server would otherwise see open while this process lives. */
 static void dealer_abandon(gt_link *link)
 {
     dealer_link *dealer = (dealer_link *)link;
@@ -203,11 +203,11 @@ static bool watch(int epoll, void *socket)
     return !zmq_getsockopt(socket, ZMQ_FD, &fd, &size) && !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* Sockets and the beginning of a connection; false and errno on failure. */
+/* Open the sockets and start connecting; false and errno on failure. */
 static bool dealer_open(dealer_link *dealer, const char *endpoint)
 {
-    /* No bound on what waits to be read, beyond the credit we give: at a bound ZeroMQ would stop reading, heartbeats
-     * included, and a worker that is busy for long would be taken for dead. The timeout of connecting is ours. */
+    /* No limit on unread messages beyond the credit we give: at a limit ZeroMQ would stop reading, heartbeats included,
+     * and a worker that is busy for long would count as dead. The timeout of connecting is ours. */
     int unbounded = 0, no_limit = 0;
     int never = -1, watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
@@ -241,7 +241,7 @@ static bool accepted_arm(gt_link *link, gt_wait what)
     return !accepted_ready(link, what) && quiet((dealer_link *)link);
 }
 
-/* Wait until the server has said yes. */
+/* Wait until the server accepts. */
 static gt_err dealer_handshake(dealer_link *dealer, int timeout_ms)
 {
     gt_link *link = &dealer->base.base;
@@ -292,6 +292,6 @@ gt_err gt__zmq_connect_tcp(const char *host, int port, int timeout_ms, gt_link *
 gt_err gt__zmq_connect_ipc(const char *host, int port, int timeout_ms, gt_link **link)
 {
     if (!gt__address_is_local(host))
-        return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: ipc links stay on this one", host);
+        return gt__fail(GT_ERR_CONNECTION, "'%s' is another host: ipc works only within one host", host);
     return dealer_connect(&gt__transport_ipc, host, port, timeout_ms, link);
 }

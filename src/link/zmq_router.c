@@ -2,10 +2,9 @@
  * link/zmq_router.c: the end of ZeroMQ links that listens: the dispatcher, with one ROUTER socket for all its
  * peers.
  *
- * A ROUTER puts a peer's identity before each frame; frames are sorted into the links by it. A peer becomes a link
- * when its first frame is GT_ZMQ_OPEN; frames of anyone else are dropped, so what a closed or killed peer still
- * sends troubles nobody. A ROUTER does not tell that a peer is gone until something is sent to it: once a second
- * every peer gets an empty frame.
+ * A ROUTER puts a peer's identity before each frame, which selects the link. A peer becomes a link when its first frame is
+ * GT_ZMQ_OPEN; frames of unknown peers are dropped, also late frames of a peer that was closed or killed. A ROUTER
+ * reports that a peer is gone only when something is sent to it, so every peer gets an empty frame once a second.
  *
  * The flow of slots is in link/zmq.c, the other end in link/zmq_dealer.c.
  */
@@ -24,10 +23,11 @@
 enum {
     PUMP_FRAMES = 1000,
     BUCKETS = 256,
-    IDENTITY_BYTES = 5, /* a zero and 32 bits, when the ROUTER chooses it; peers that chose theirs are not ours */
+    IDENTITY_BYTES =
+        5, /* a zero byte and 32 bits, chosen by the ROUTER; peers that choose their own are refused */
     ALIVE_MS = 1000,
-    HANDSHAKE_MS = 3000, /* for a connection to turn out to be ZeroMQ; a living peer takes a moment */
-    MAX_UNREAD = 1000,   /* frames: a peer that ignores credit is held up by its own connection */
+    HANDSHAKE_MS = 3000, /* time for a connection to prove to be ZeroMQ */
+    MAX_UNREAD = 1000,   /* frames: then ZeroMQ stops reading from a peer that ignores credit */
 };
 
 typedef struct router_link router_link;
@@ -35,17 +35,17 @@ typedef struct router_link router_link;
 typedef struct router {
     gt_acceptor base; /* fd: an epoll over the socket's descriptor and the timer */
     void *context, *socket;
-    gt_address_file file;   /* of the ipc socket: ZeroMQ leaves it lying */
-    int timer;              /* runs while there are peers, so that a sleeping loop asks after them */
-    uint64_t alive_next_ns; /* when to ask; 0: no peers */
+    gt_address_file file;   /* of the ipc socket: ZeroMQ does not remove it */
+    int timer;              /* runs while there are peers, to wake a sleeping loop for heartbeats */
+    uint64_t alive_next_ns; /* time of the next heartbeats; 0: no peers */
     router_link *peers[BUCKETS];
     unsigned peer_count;
-    router_link *fresh; /* not yet handed out by poll, newest first */
+    router_link *fresh; /* not yet returned by poll, newest first */
 } router;
 
 struct router_link {
     gt_zmq_link base;
-    router *router; /* NULL once that is closed */
+    router *router; /* NULL once the acceptor is closed */
     uint8_t identity[IDENTITY_BYTES];
     router_link *next;       /* in its bucket */
     router_link *fresh_next; /* in router.fresh */
@@ -122,7 +122,7 @@ static const gt_zmq_side router_side = {.send = router_send, .pump = router_pump
 
 /* ---- waiting ------------------------------------------------------------------------------------------------ */
 
-/* When in doubt (a signal came), yes: the caller looks. */
+/* On error (a signal arrived): true, and the caller checks. */
 static bool readable(const router *r)
 {
     int events = 0;
@@ -148,7 +148,7 @@ static bool router_arm(gt_link *link)
     gt_zmq_link *base = (gt_zmq_link *)link;
     if (!gt__zmq_has(link, gt__zmq_interest(link)) && !link->gone)
         return true;
-    base->wanted = 0; /* said once */
+    base->wanted = 0; /* reported once */
     return false;
 }
 
@@ -188,13 +188,13 @@ static const gt_link_ops router_link_ops = {
     .abandon = router_link_abandon,
 };
 
-/* A peer asked to be let in. `address` is what ZeroMQ knows of it: 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
+/* A new peer. `address` is ZeroMQ's text for it: 127.0.0.1, ::ffff:127.0.0.1; for ipc none, or
  * localhost:UID:GID:PID. */
 static void peer_new(router *r, const uint8_t *identity, const char *address)
 {
     router_link *peer = calloc(1, sizeof *peer);
     if (!peer)
-        return; /* it will give up by itself */
+        return; /* the peer will time out */
     gt_link *link = &peer->base.base;
     gt__zmq_link_init(&peer->base);
     peer->base.side = &router_side;
@@ -235,13 +235,13 @@ static void deliver(router *r, zmq_msg_t *identity, zmq_msg_t *frame, bool more)
     zmq_msg_close(frame);
 }
 
-/* A sign of life to every peer: whoever is gone is found out. */
+/* A heartbeat to every peer; sending fails for those that are gone. */
 static void alive_all(router *r, uint64_t now)
 {
     uint64_t ticks;
     ssize_t got = read(r->timer, &ticks, sizeof ticks);
-    (void)got; /* only to silence it */
-    /* A little less than the timer's period: the tick that wakes us must find the time come. */
+    (void)got; /* read only to reset the timer */
+    /* A little less than the timer's period, so that the tick that wakes us is never too early. */
     r->alive_next_ns = now + ALIVE_MS * 900000ull;
     for (unsigned k = 0; k < BUCKETS; k++) {
         for (router_link *peer = r->peers[k]; peer; peer = peer->next) {
@@ -265,7 +265,7 @@ static int receive_part(void *socket, zmq_msg_t *part)
     return rc;
 }
 
-/* Sort what has arrived into the links. Bounded, so that peers cannot hold the loop here. */
+/* Move what has arrived into the links. Bounded, so that busy peers cannot block the event loop. */
 static void pump(router *r)
 {
     zmq_msg_t identity, frame;
@@ -391,7 +391,7 @@ static gt_err bind_ipc(router *r, int port)
     int lock;
     GT_TRY(gt__zmq_endpoint("ipc", NULL, port, endpoint, sizeof endpoint));
     GT_TRY(gt__address_lock(&lock));
-    /* ZeroMQ would remove a living server's socket file without asking. */
+    /* ZeroMQ would remove the socket file of a running server. */
     gt_err err = gt__address_clear(endpoint + strlen("ipc://"), SOCK_STREAM, port);
     if (err == GT_OK && zmq_bind(r->socket, endpoint))
         err = gt__fail(GT_ERR_CONNECTION, "cannot listen at %s: %s", endpoint, zmq_strerror(zmq_errno()));
@@ -423,7 +423,7 @@ static gt_err listen_tcp(const char *host, int port, gt_acceptor **acceptor, int
 static gt_err listen_ipc(const char *host, int port, gt_acceptor **acceptor, int *bound)
 {
     router *r = NULL;
-    (void)host; /* the socket is reached from this host only */
+    (void)host; /* only this host can reach the socket */
     GT_TRY(router_new(&r));
     *bound = port;
     gt_err err = port ? bind_ipc(r, port) : GT_ERR_CONNECTION;

@@ -42,7 +42,7 @@ static void send_failure(gt_worker *worker, uint64_t ticket, gt_err err, const c
         gt__link_commit(worker->link, 1u + answer->tail);
 }
 
-void gt__answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags)
+void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags)
 {
     gt_instruction *answer = reserve_text(worker, ticket, poison->err, poison->text);
     if (!answer)
@@ -168,7 +168,7 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
     if (worker->timing.watched)
         gt__timing_flush(worker); /* the log tells of what came before the answer, before it */
     if (poison)
-        gt__answer_poison(worker, a->ticket, poison, 0);
+        gt__worker_answer_poison(worker, a->ticket, poison, 0);
     else if (a->err != GT_OK)
         send_failure(worker, a->ticket, a->err, a->text ? a->text : "out of memory");
     else if (done && done->err != GT_OK && a->op == GT_OP_fetch)
@@ -302,7 +302,7 @@ static gt_err fetch_tensor(gt_worker *worker, const gt_instruction *ins, const g
 static void fetch_poison(gt_worker *worker, const gt_instruction *ins, gt_poison *poison)
 {
     if (!waits(worker)) {
-        gt__answer_poison(worker, ins->result, poison, 0);
+        gt__worker_answer_poison(worker, ins->result, poison, 0);
         return;
     }
     answer *a = answer_new(worker, ins);
@@ -313,7 +313,7 @@ static void fetch_poison(gt_worker *worker, const gt_instruction *ins, gt_poison
     answer_when(worker, 0, a);
 }
 
-void gt__answer_fetch(gt_worker *worker, const gt_instruction *ins)
+void gt__worker_answer_fetch(gt_worker *worker, const gt_instruction *ins)
 {
     gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
     if (entry)
@@ -334,7 +334,7 @@ void gt__answer_fetch(gt_worker *worker, const gt_instruction *ins)
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-void gt__answer_sync(gt_worker *worker, const gt_instruction *ins)
+void gt__worker_answer_sync(gt_worker *worker, const gt_instruction *ins)
 {
     if (!waits(worker))
         send_last(worker, ins->result, worker->timing.start_ticks);
@@ -346,7 +346,7 @@ void gt__answer_sync(gt_worker *worker, const gt_instruction *ins)
     gt__link_flush(worker->link);
 }
 
-void gt__answer_stats(gt_worker *worker, const gt_instruction *ins)
+void gt__worker_answer_stats(gt_worker *worker, const gt_instruction *ins)
 {
     if (!worker->late.answers)
         send_stats(worker, ins->result);

@@ -10,9 +10,9 @@
 /* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone, or we are to stop. */
 gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots);
 /* Say why a tensor does not exist: with GT_FLAG_UNASKED, to the log; else in answer to `ticket`. */
-void gt__answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags);
-void gt__answer_fetch(gt_worker *worker, const gt_instruction *ins);
-void gt__answer_sync(gt_worker *worker, const gt_instruction *ins);
-void gt__answer_stats(gt_worker *worker, const gt_instruction *ins);
+void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags);
+void gt__worker_answer_fetch(gt_worker *worker, const gt_instruction *ins);
+void gt__worker_answer_sync(gt_worker *worker, const gt_instruction *ins);
+void gt__worker_answer_stats(gt_worker *worker, const gt_instruction *ins);
 
 #endif

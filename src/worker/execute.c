@@ -2,7 +2,7 @@
  * execute.c: one computing record, from slot numbers to a result in the store: decode, plan, run.
  *
  * Whatever fails becomes poison in the result slot; operands that are poison pass theirs on. The bulk of every stream,
- * elementwise work on whole float tensors, takes a straight way through the same three steps.
+ * elementwise work on whole tensors of one kind, takes a straight way through the same three steps.
  */
 #include <stdio.h>
 #include <string.h>
@@ -87,13 +87,13 @@ static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_
 }
 
 /*
- * The straight way: elementwise on whole float tensors of one shape, or on one and a literal, into memory that was used
+ * The straight way: elementwise on whole tensors of one shape and dtype, or on one and a literal, into memory that was used
  * before. False: nothing was done, execute_fully will do it.
  */
 static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry *result)
 {
     const gt_op_row *row = &gt__op_table[ins->op];
-    if (!row->alike || ins->flags)
+    if (!row->keeps || ins->flags)
         return false;
     const gt_view *in[2] = {NULL, NULL};
     const gt_meta *meta[2] = {NULL, NULL};
@@ -113,7 +113,7 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
         in[k] = &entry->view;
         meta[k] = &entry->view.meta;
     }
-    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, row->operands, meta);
+    const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, ins->literals, meta[0], meta[1]);
     gt_buffer *buffer = like ? gt__store_reuse(worker->store, gt__store_class(gt__meta_bytes(like))) : NULL;
     if (!buffer || worker->engine->ops->asynchronous) {
         if (buffer)

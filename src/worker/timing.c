@@ -48,7 +48,7 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
 static void tell_failure(gt_worker *worker, const gt_poison *poison)
 {
     gt__timing_flush(worker);
-    gt__answer_poison(worker, 0, poison, GT_FLAG_UNASKED);
+    gt__worker_answer_poison(worker, 0, poison, GT_FLAG_UNASKED);
 }
 
 /* The result of a record that makes a tensor. NULL: it makes none. */

@@ -13,6 +13,7 @@
 
 #include "core/log.h"
 #include "core/record.h"
+#include "engines/host_memory.h"
 #include "link/hello.h"
 #include "worker/answer.h"
 #include "worker/upload.h"
@@ -70,13 +71,16 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
         gt__upload_append(worker, ins, tail);
         return true;
     case GT_OP_fetch:
-        gt__answer_fetch(worker, ins);
+        gt__worker_answer_fetch(worker, ins);
         return true;
     case GT_OP_sync:
-        gt__answer_sync(worker, ins);
+        gt__worker_answer_sync(worker, ins);
         return true;
     case GT_OP_stats:
-        gt__answer_stats(worker, ins);
+        gt__worker_answer_stats(worker, ins);
+        return true;
+    case GT_OP_share:
+        worker->store->limit = worker->engine->ops->memory_limit(worker->engine, (unsigned)ins->imm[0].u);
         return true;
     case GT_OP_watch:
         gt__timing_watch(worker, ins->imm[0].u != 0);
@@ -195,8 +199,9 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
 {
     gt_welcome welcome;
     const char *listens = worker->exchange->ops->address(worker->exchange);
-    GT_TRY(gt__hello_send_worker(worker->link, worker->name, worker->engine->ops->name, listens,
-                                 options->number - 1));
+    const gt_engine_ops *engine = worker->engine->ops;
+    uint64_t memory = engine->memory_identity ? engine->memory_identity(worker->engine) : gt__memory_identity();
+    GT_TRY(gt__hello_send_worker(worker->link, worker->name, engine->name, listens, options->number - 1, memory));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     gt_err err;
     do {

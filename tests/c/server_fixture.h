@@ -64,12 +64,17 @@ static inline void server_add_worker(server *s, bool connecting)
     CHECK_EQ(pthread_create(&w->thread, NULL, server_worker_thread, w), 0);
 }
 
-static inline void server_new(server *s, bool listening)
+static inline void server_new_with(server *s, bool listening, const char *modifiers)
 {
-    gt_dispatcher_options options = {.listen = listening, .modifiers = "identity,statistics"};
+    gt_dispatcher_options options = {.listen = listening, .modifiers = modifiers};
     memset(s, 0, sizeof *s);
     if (!CHECK_EQ(gt__dispatcher_new(&options, &s->dispatcher), GT_OK))
         abort();
+}
+
+static inline void server_new(server *s, bool listening)
+{
+    server_new_with(s, listening, "identity,statistics");
 }
 
 static inline void server_start(server *s)
@@ -130,7 +135,7 @@ static inline bool receive(gt_link *link, gt_slot *record)
             return false;
         memcpy(record, slots, length * sizeof *record);
         gt__link_consume(link, length);
-    } while (record->ins.op == GT_OP_peer); /* to a worker, of another one */
+    } while (record->ins.op == GT_OP_peer || record->ins.op == GT_OP_share); /* of other workers */
     return true;
 }
 

@@ -30,8 +30,9 @@ static gt_err keeper_step(gt_modifier *modifier, const gt_slot *record)
     return GT_OK;
 }
 
-static gt_err keeper_flush(gt_modifier *modifier)
+static gt_err keeper_flush(gt_modifier *modifier, gt_flush why)
 {
+    (void)why;
     ((keeper *)modifier)->flushes++;
     return GT_OK;
 }
@@ -173,8 +174,8 @@ static void test_statistics(const void *argument)
         CHECK_EQ(c.first->ops->step(c.first, &add), GT_OK);
     for (int k = 0; k < 3; k++)
         CHECK_EQ(c.first->ops->step(c.first, full), GT_OK);
-    CHECK_EQ(gt__chain_flush(c.first), GT_OK);
-    CHECK_EQ(gt__chain_flush(c.first), GT_OK);
+    CHECK_EQ(gt__chain_flush(c.first, GT_FLUSH_SYNC), GT_OK);
+    CHECK_EQ(gt__chain_flush(c.first, GT_FLUSH_SYNC), GT_OK);
     CHECK_EQ(c.end.flushes, 2);
     char *json = chain_stats(&c);
     CHECK(strcmp(json, "{\"statistics\": {\"records\": 10, \"bytes\": 832, \"syncs\": 2, \"ops\": {\"add\": 7, "
@@ -238,8 +239,9 @@ static gt_err rewriter_step(gt_modifier *modifier, const gt_slot *record)
     return gt__modifier_emit(modifier, record);
 }
 
-static gt_err rewriter_flush(gt_modifier *modifier)
+static gt_err rewriter_flush(gt_modifier *modifier, gt_flush why)
 {
+    (void)why;
     return rewriter_release((rewriter *)modifier);
 }
 
@@ -262,7 +264,7 @@ static void test_own_modifier(const void *argument)
     for (size_t k = 0; k < sizeof in / sizeof in[0]; k++) {
         gt_slot record = {.ins = {.op = (uint16_t)in[k]}};
         if (in[k] == GT_OP_sync)
-            CHECK_EQ(gt__chain_flush(first), GT_OK);
+            CHECK_EQ(gt__chain_flush(first, GT_FLUSH_SYNC), GT_OK);
         CHECK_EQ(first->ops->step(first, &record), GT_OK);
     }
     CHECK_EQ(c.end.records, sizeof out / sizeof out[0]);

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "random_numbers.h"
+#include "core/config.h"
 #include "server_fixture.h"
 
 /* ---- protocol violations ------------------------------------------------------------------------------------ */
@@ -513,7 +514,7 @@ static void test_worker_leaves_upload(const void *argument)
     gt_link *client = server_link(&s), *fragile = server_link(&s);
     server_start(&s);
     join_client(client); /* the real worker is number 0 now */
-    CHECK_EQ(gt__hello_send_worker(fragile, "fragile", "raw", "", 1), GT_OK);
+    CHECK_EQ(gt__hello_send_worker(fragile, "fragile", "raw", "", 1, 0), GT_OK);
     CHECK_EQ(gt__hello_wait(fragile, PATIENCE_MS, &welcome), GT_OK);
     CHECK(welcomed(client, 2));
     gt_signal_config rows = {
@@ -567,7 +568,7 @@ static void test_bad_worker(const void *argument)
         gt_instruction says;
         const char *reason;
     } cases[] = {
-        {{.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = 1}, "nobody asked for"},
+        {{.op = GT_OP_reply, .flags = GT_FLAG_LAST, .result = 1}, "an answer without a question"},
         {{.op = GT_OP_add, .result = 1}, "unexpected add"},
         {{.op = GT_OP_fetch, .result = 1}, "unexpected fetch"},
         {{.op = UINT16_MAX}, "unknown operation"},
@@ -613,7 +614,7 @@ static void test_bad_report(const void *argument)
         CHECK(receive(bad, record));
     while (record->ins.op != GT_OP_stats && !bad->dead);
     send_ins(bad, (gt_instruction){.op = GT_OP_reply, .flags = GT_FLAG_LAST});
-    expect_goodbye(bad, "a report that is none");
+    expect_goodbye(bad, "malformed report");
     CHECK_EQ(receive_answer(client, 7, json, sizeof json), GT_OK);
     CHECK(session_works(client, 1));
     gt__link_close(bad);

@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include "client_fixture.h"
-#include "dispatcher/dispatcher.h"
 #include "dispatcher/spread/layout.h"
 #include "shortage.h"
 #include "client/signals.h"
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 #include "worker/worker.h"
 
 enum { WORKERS = 4, ROWS = 10, COLUMNS = 6 };
@@ -370,8 +371,8 @@ static void streams_free(streams *s)
     for (int k = 0; k < WORKERS; k++) {
         gt__link_close(s->worker[k].link);
         gt__link_close(s->ends[k]);
-        free(s->worker[k].free_slots);
-        gt__slot_queue_free(&s->worker[k].outbox);
+        gt__slot_numbers_free(&s->worker[k].slots);
+        gt__slot_queue_free(&s->worker[k].backlog.outbox);
     }
     free(s);
 }
@@ -393,7 +394,7 @@ static unsigned written(streams *s, int worker, gt_opcode op)
 static uint32_t slots_in_use(gt_dispatch_worker *worker)
 {
     gt__worker_flush_frees(worker);
-    return worker->next_slot - worker->free_count - worker->parked_count;
+    return gt__slot_numbers_used(&worker->slots);
 }
 
 /* From one layout to another, with memory that runs out; true: it did. Every worker gets its record, or none does.
@@ -408,8 +409,8 @@ static bool arrange_short(gt_layout *(*before)(const streams *), gt_layout *(*af
     int started = from->count;
     for (int k = 0; k < WORKERS; k++)
         do /* until the next one needs memory */
-            slots[k] = gt__worker_slot_new(&s->worker[k]);
-        while (s->worker[k].next_slot < s->worker[k].free_capacity);
+            slots[k] = gt__slot_number_new(&s->worker[k].slots);
+        while (s->worker[k].slots.last < s->worker[k].slots.free_capacity);
     OK(gt__handles_insert(&s->session.handles, 1, &handle));
     *handle = (gt_handle){.id = 1, .worker = GT_NO_WORKER};
     OK(gt__meta_set(&handle->meta, GT_FLOAT32, 2, (int64_t[]){WORKERS, WORKERS}));

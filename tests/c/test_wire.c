@@ -420,6 +420,49 @@ static void test_types_column(const void *argument)
 
 /* ---- shapes ------------------------------------------------------------------------------------------------- */
 
+/* Where gt__op_result_like says what the result looks like, inference says the same, and computes in that dtype. */
+static void check_like(gt_opcode op, unsigned literals, const gt_meta *a, const gt_meta *b, long *said)
+{
+    gt_slot record = {.ins = {.op = (uint16_t)op, .literals = (uint8_t)literals}};
+    const gt_meta *like = gt__op_result_like(op, literals, a, b), *in[] = {a, b};
+    gt_meta out;
+    gt_dtype compute;
+    if (!like)
+        return;
+    ++*said;
+    if (!CHECK_EQ(gt__op_infer(&record.ins, NULL, in, &out, &compute), GT_OK))
+        fprintf(stderr, "%s: %s\n", gt__op_table[op].name, gt_error_text());
+    else if (out.dtype != like->dtype || compute != (gt_dtype)like->dtype || !gt__meta_same_shape(&out, like))
+        CHECK(!gt__op_table[op].name);
+}
+
+static void test_result_like(const void *argument)
+{
+    (void)argument;
+    long said = 0;
+    for (unsigned op = 1; op < GT_OP_FIRST_CONTROL; op++)
+        for (unsigned first = 0; first < GT_DTYPE_COUNT; first++) {
+            gt_meta a, b, wide;
+            META(&a, (gt_dtype)first, 2, 3);
+            META(&wide, (gt_dtype)first, 4, 2, 3);
+            if (gt__op_table[op].operands == 1)
+                check_like((gt_opcode)op, 0, &a, NULL, &said);
+            if (gt__op_table[op].operands != 2)
+                continue;
+            for (unsigned second = 0; second < GT_DTYPE_COUNT; second++) {
+                META(&b, (gt_dtype)second, 2, 3);
+                check_like((gt_opcode)op, 0, &a, &b, &said);
+                CHECK(first == second || !gt__op_result_like((gt_opcode)op, 0, &a, &b));
+            }
+            CHECK(!gt__op_result_like((gt_opcode)op, 0, &a, &wide));
+            for (unsigned kind = GT_LITERAL_BOOL; kind <= GT_LITERAL_FLOAT; kind++) {
+                check_like((gt_opcode)op, kind << 2, &a, NULL, &said);
+                check_like((gt_opcode)op, kind, NULL, &a, &said);
+            }
+        }
+    CHECK(said > 500);
+}
+
 static void test_broadcast(const void *argument)
 {
     (void)argument;
@@ -545,6 +588,7 @@ int main(int argc, char **argv)
     check_run("promotion", test_promotion, NULL);
     check_run("mixed promotion", test_mixed_promotion, NULL);
     check_run("types column", test_types_column, NULL);
+    check_run("result like", test_result_like, NULL);
     check_run("broadcast", test_broadcast, NULL);
     check_run("huge shapes", test_huge, NULL);
     check_run("slices", test_slices, NULL);

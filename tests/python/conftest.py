@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-# Before gt is imported: the embedded server of this process keeps its sockets here too, apart from the user's own.
+# Before gt is imported: keep the sockets of this process's embedded server apart from the user's.
 RUNTIME = tempfile.mkdtemp(prefix="gt-test-")
 os.environ["XDG_RUNTIME_DIR"] = RUNTIME
 
@@ -37,7 +37,7 @@ def programs():
 
 
 def pytest_configure(config):
-    # What is started in the background ignores Ctrl-C, and so would the programs that are sent one.
+    # A background job ignores Ctrl-C, and its children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # torch warns of variances of too few elements, which are tested.
     config.addinivalue_line("filterwarnings", "ignore:.*degrees of freedom is <= 0:UserWarning")

@@ -1,6 +1,6 @@
-"""Instruction logs of any size, as a dispatcher with these clients and workers would have written them.
+"""Generates instruction logs of any size, like those of a dispatcher with these clients and workers.
 
-What a log contains is known here without reading it: the tests of visualize compare pictures with `Log.lines`.
+The tests of visualize compare pictures with `Log.lines`.
 """
 
 import random

@@ -47,7 +47,7 @@ def compare_functions(ours, theirs, *arrays, constants=(), **tolerance):
 
 
 def compare_modules(ours, theirs, *arrays, constants=(), **tolerance):
-    """Give ours the weights of theirs; compare outputs and the gradients of inputs, parameters, then buffers."""
+    """Copy PyTorch's weights to GT's module; compare outputs, gradients of inputs and parameters, then buffers."""
     ours.load_state_dict(theirs.state_dict())
     compare_functions(ours, theirs, *arrays, constants=constants, **tolerance)
     expected = dict(theirs.named_parameters())

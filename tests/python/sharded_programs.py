@@ -3,11 +3,10 @@
 A program is Python text, so that a failing one can be printed and run by itself:
 
     python tests/python/sharded_programs.py SEED        run the program of a seed
-    python tests/python/sharded_programs.py FIRST LAST  run many; the first that fails is printed, a script that fails too
+    python tests/python/sharded_programs.py FIRST LAST  run many; print the first that fails, as a script
 
-The same text runs on one worker, where no signal means anything, and on several, where a random config spreads tensors.
-What follows from elementwise ops and movement alone must be the same bit for bit; what passed through a sum or a product,
-within rounding.
+The same text runs on one worker, without a config, and on several, where a random config spreads tensors. Results of
+elementwise ops and movement must be the same bit for bit; results of sums and products within rounding.
 """
 
 import inspect
@@ -21,14 +20,14 @@ from gt import _gt
 
 OPS = 55
 SIGNALS = 5
-# Ops that bend or jump: of a value that is only known within rounding they would show the rounding, or their gradients would.
+# Ops with kinks or jumps: they, or their gradients, would amplify the rounding of an inexact value.
 BENT = ["abs", "relu", "hardtanh", "leaky_relu", "relu6", "sin", "cos"]  # the last two: of large values
 STEPS = ["floor", "ceil", "round", "sign", "trunc"]
 SMOOTH = ["tanh", "sigmoid", "gelu", "silu", "neg", "softplus", "erf", "mish", "atan", "logsigmoid"]
 
 
 def differs(a, b, exact, single):
-    """How b differs from a, in words; None: it does not. single: the program computes in float32."""
+    """A text on how b differs from a, or None. single: the program computes in float32."""
     if (a is None) != (b is None):
         return f"{'is' if a is None else 'is not'} there"
     if a is None:
@@ -73,7 +72,7 @@ class Generator:
         self.dtype = "gt.float32" if self.single else "gt.float64"
 
     def signal(self):
-        """(axis, workers, replicated, backward signal); None for the first three: it says nothing of placement."""
+        """(axis, workers, replicated, backward signal); None for the first three: no shard entry."""
         roll, backward = self.rng.random(), self.rng.choice([None, None, f"s{self.rng.randrange(SIGNALS)}"])
         chosen = self.rng.sample(range(self.workers), self.rng.randint(1, self.workers))
         if roll < 0.1:
@@ -88,12 +87,12 @@ class Generator:
         return f"s{self.rng.randrange(SIGNALS)}"
 
     def allows(self, signal, rank):
-        """Whether a new tensor of that rank can be placed so: an axis that it does not have is an error."""
+        """Whether a new tensor of that rank can be placed this way: a missing axis is an error."""
         axis, workers, replicated, _ = self.config[signal]
         return rank == 0 or axis is None or replicated or len(workers) == 1 or -rank <= axis < rank
 
     def fits(self, rank):
-        """The same here: the innermost scope that says something decides."""
+        """The same for the current scopes: the innermost one with a shard entry decides."""
         deciding = [s for s in self.scopes if self.config[s][1] is not None]
         return not deciding or self.allows(deciding[-1], rank)
 
@@ -356,7 +355,7 @@ class Generator:
             self.new(f"{a.name}.{self.rng.choice(['contiguous()', 'clone()', f'chunk(1, dim={d})[0]'])}", a.shape, **same)
 
     def made(self, shape):
-        """A new tensor, placed anywhere; a leaf now and then."""
+        """A new tensor, placed anywhere; sometimes a leaf."""
         leaf, signal = self.backward and self.rng.random() < 0.5, self.name()
         value = self.new(f"gt.randn({tuple(shape)}, dtype={self.dtype})", shape, "f", True, leaf)
         if self.rng.random() < 0.6 and self.allows(signal, len(shape)):
@@ -366,7 +365,7 @@ class Generator:
         return value
 
     def layer(self):
-        """Something larger: images, an embedding, equations, attention, a loss."""
+        """A larger function: images, an embedding, equations, attention, a loss."""
         roll, n = self.rng.randrange(6), self.rng.randint(1, 9)
         if not all(self.fits(rank) for rank in (1, 2, 3, 4)):
             return
@@ -404,7 +403,7 @@ class Generator:
             self.new(text.format(a.name, b.name), np.broadcast_shapes(a.shape, b.shape), "f", a.exact, a.tracked or b.tracked)
 
     def sums(self):
-        """Sums that may be owed, added to each other, to something else, and scaled."""
+        """Sums that may be partial, added to each other and to other tensors, and scaled."""
         a = self.pick("f", rank=1, least=1)
         if a:
             d = self.rng.randrange(a.rank)
@@ -415,7 +414,7 @@ class Generator:
             self.new(text.format(a.name, d), shape, "f", False, a.tracked)
 
     def accumulate(self):
-        """What lies in parts is added to something that does not, at places that meet."""
+        """Add a split tensor to one that is not split, at repeated indices."""
         a, signal = self.pick("f", rank=1, least=1), self.name()
         if a and a.size <= 500 and self.fits(a.rank) and self.allows(signal, a.rank):
             d, n = self.rng.randrange(a.rank), self.rng.randint(1, 4)
@@ -481,7 +480,7 @@ def program_text(program):
 
 
 def register(config, meaningful):
-    """What the signals mean; nothing, where the program runs on one worker."""
+    """Register the config, unless the program runs on one worker."""
     for name, (axis, workers, replicated, backward) in config.items():
         shard = gt.ShardConfig(axis, workers, replicated) if meaningful and workers else None
         gt.register_config(name, gt.SignalConfig(shard, backward))
@@ -521,7 +520,7 @@ sys.exit(any(wrong.values()))
 
 
 def differences(program, connections):
-    """What differs between one worker and several, in words. connections: by number of workers."""
+    """A text on the differences between one worker and several. connections: by number of workers."""
     names = {"gt": gt, "np": np, "F": gt.nn.functional}
     exec(compile(program_text(program), f"<program {program.seed}>", "exec"), names)
     _gt.use(connections(1))

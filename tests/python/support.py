@@ -1,4 +1,4 @@
-"""What the Python tests share: values and comparison against PyTorch, and real processes that always end.
+"""Shared by the Python tests: values and comparison against PyTorch, and processes that always end.
 
 Read next: conftest.py (the fixtures made from this), then test_ops_table.py (the walk over the op table).
 """
@@ -20,7 +20,7 @@ import gt
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 GT_BINARY = os.environ.get("GT_BIN") or str(REPOSITORY / "build" / "gt")
 
-# Nothing a test waits for takes longer than this; every wait in the suite is bounded by it.
+# The limit of every wait in the suite.
 PATIENCE_S = float(os.environ.get("GT_TEST_PATIENCE", "30"))
 
 INTEGERS = ["uint8", "int8", "int32", "int64"]
@@ -61,7 +61,7 @@ def torch_promotion(*dtypes):
 
 
 def placed(t):
-    """Where tensors of the tests live: test_sharded_table.py has them spread."""
+    """The placement of test tensors; test_sharded_table.py replaces this to spread them."""
     return t
 
 
@@ -150,7 +150,7 @@ class Collector:
         self.cases += 1
         try:
             problem = difference(actual(), expected, **options)
-        except Exception as error:  # whatever it is, it belongs to this case
+        except Exception as error:  # any exception is a failure of this case
             problem = f"{type(error).__name__}: {error}"
         if problem:
             self.problems.append(f"{what}: {problem}")
@@ -206,7 +206,7 @@ def clean_environment(runtime=None, **extra):
 
 
 class Process:
-    """A child in its own process group whose output is kept in files; ends by its own pid, whatever happens."""
+    """A child in its own process group, with its output in files; always ended, by its own pid."""
 
     def __init__(self, arguments, directory, name, environment):
         self.name = name
@@ -249,7 +249,7 @@ class Process:
         self.popen.wait()
 
     def end(self):
-        """Ask, wait a little, insist."""
+        """Terminate, wait a little, then kill."""
         if self.alive:
             self.popen.terminate()
             try:
@@ -280,7 +280,7 @@ class Programs:
         return process
 
     def server(self, *options, python=False, **environment):
-        """A server that is ready; .port is where."""
+        """Start a server and wait until it is ready; .port is its port."""
         port_file = self.directory / f"port-{len(self.processes)}"
         program = [sys.executable, "-m", "gt.server"] if python else [GT_BINARY, "server"]
         server = self.start([*program, "-p", 0, "--port-file", port_file, *options], "server", **environment)
@@ -315,7 +315,7 @@ class Programs:
         return process.output.read_text()
 
     def runtime_entries(self):
-        """What is left in the runtime directory, directories apart."""
+        """Files left in the runtime directory."""
         return sorted(str(path.relative_to(self.runtime)) for path in self.runtime.rglob("*") if not path.is_dir())
 
     def end(self):
@@ -324,7 +324,7 @@ class Programs:
 
 
 def free_port():
-    """A port nobody listens on. Only for tests of refusal: another program may take it at any time."""
+    """A free port. Only for tests of refused connections: another program may take it at any time."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -338,7 +338,7 @@ def in_process_group(group):
             continue
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it ended while we looked
+        except OSError:  # it has just ended
             continue
         if int(fields[2]) == group and fields[0] not in "ZX":
             living.append(int(entry.name))

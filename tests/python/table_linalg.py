@@ -1,6 +1,6 @@
 """Checks of the op table's rows of linear algebra, called by test_ops_table.py like those of table_movement.py.
 
-They work in float32 and float64 and refuse the rest. Where a decomposition is not unique, what it must do is checked.
+They work in float32 and float64 and raise for other dtypes. If a decomposition is not unique, its properties are checked.
 """
 
 import torch
@@ -92,7 +92,7 @@ def check_qr(name, types, dtype, cases):
 
 
 def identity_error(t, dtype):
-    """How far t^T t is from the identity."""
+    """The distance of t^T t from the identity."""
     product = t.mT @ t
     return float((product - gt.eye(t.shape[-1], dtype=t.dtype)).abs().amax()) if product.numel() else 0.0
 

@@ -1,4 +1,4 @@
-"""Checks of the rows of the op table that work along lines, and of the views that only strides can tell.
+"""Checks of the rows of the op table that work along one axis, and of views that are only strides.
 
 Softmax, scans with indices, searches, scatter_reduce, diagonal, unfold. Called by test_ops_table.py, as table_movement.py.
 """
@@ -39,7 +39,7 @@ def check_softmax_backward(name, types, dtype, cases):
         cases.true("integers have no gradient", True)
         return
     forward = name.removesuffix("_backward")
-    # the result was rounded to 16 bits before the gradient is made of it
+    # the gradient is computed from the result after rounding to 16 bits
     rtol, atol = {"float16": (2e-2, 2e-2), "bfloat16": (1e-1, 2e-1)}.get(dtype, (2e-5, 2e-5))
     for what, t, x in operands(dtype, 1):
         x = x.double().requires_grad_(True)
@@ -74,7 +74,7 @@ def check_scatter_reduce(name, types, dtype, cases):
                 x, source = values((5, 6), dtype, 1), values((5, 9), dtype, 2)
                 index = torch.randint(0, x.shape[axis], shape, generator=generator)
                 if dtype == "bool" and reduce == "mean":
-                    continue  # torch has none
+                    continue  # torch does not have it
                 cases.same(
                     f"{reduce} along {axis}, include_self={include_self}",
                     lambda: to_gt(x).scatter_reduce(axis, to_gt(index), to_gt(source), reduce, include_self=include_self),

@@ -1,4 +1,4 @@
-"""Checks of the rows of the op table that are no elementwise ops or reductions: products, views, moves, creation.
+"""Checks of the other rows of the op table (not elementwise, not reductions): products, views, moves, creation.
 
 Each takes the row's name and types, a dtype and a Collector for its cases. Called by test_ops_table.py.
 """

@@ -1,4 +1,4 @@
-"""Operands for the walk over the op table, and what torch makes of them. Read next: test_ops_table.py."""
+"""Operands for the walk over the op table, and torch's results for them. Read next: test_ops_table.py."""
 
 import torch
 import torch.nn.functional
@@ -48,13 +48,13 @@ SUM_TOLERANCE = {
     "float64": (1e-11, 1e-11),
 }
 
-# Rows that PyTorch keeps elsewhere than torch.<name> and torch.nn.functional.<name>, or is not exact enough at:
-# its float32 gelu on x86-64 is off by a thousandth far out, and nan at infinity.
+# Rows that are not torch.<name> or torch.nn.functional.<name> in PyTorch, or where PyTorch is not exact enough: its
+# float32 gelu on x86-64 has errors of a thousandth for large inputs, and NaN at infinity.
 aten, INFINITY = torch.ops.aten, float("inf")
 
 
 def trunc_divide(x, y):
-    """torch rounds the quotient to the dtype before it cuts it, and so gets 3 out of 2.9998 in float16."""
+    """torch rounds the quotient to the dtype before truncating, so 2.9998 becomes 3 in float16."""
     kind = torch.result_type(x, y)
     if kind.is_floating_point:
         return torch.div(x.to(kind).double(), y.to(kind).double(), rounding_mode="trunc").to(kind)
@@ -62,7 +62,7 @@ def trunc_divide(x, y):
 
 
 def slope(function):
-    """One of aten's gradients, which want floats of one dtype and shape; computed in float32 at least."""
+    """A gradient function of aten. They need floats of one dtype and shape; computed in float32 at least."""
 
     def run(g, x, *numbers):
         kind = torch.result_type(g, x)
@@ -98,7 +98,7 @@ ELSEWHERE = {
 }
 
 
-# Where GT's result dtype is not PyTorch's, on purpose: (row, operand dtype): GT's. Besides these, GT has no int16:
+# Result dtypes that differ from PyTorch on purpose: (row, operand dtype): GT's dtype. Besides, GT has no int16:
 # uint8 with int8 gives int32 (torch_promotion in support.py).
 DIFFERENT_DTYPES = {
     ("square", "bool"): torch.bool,  # PyTorch computes it as a power of an integer; every other NUM row keeps bool
@@ -119,7 +119,7 @@ def torch_function(name):
 
 
 def torch_result(name, types, *operands, **options):
-    """What PyTorch gives; where it refuses a dtype that the row's types allow, what it gives after the row's rule.
+    """PyTorch's result. For a dtype that the row allows and PyTorch does not: its result after the row's conversion.
 
     FLT rows take integers and bool as float32 (gelu, mean, ...); NUM rows compute bool as integers, and any
     nonzero is True (floor, pow, remainder, ...).

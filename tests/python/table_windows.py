@@ -8,7 +8,7 @@ import gt
 import gt.nn.functional as G
 from support import FLOATS, raises, to_gt, values
 
-# Both sides round products and sums in their own order.
+# Both sides round products and sums in different orders.
 TOLERANCE = {"float16": (1e-2, 5e-2), "bfloat16": (5e-2, 4e-1), "float32": (1e-5, 1e-4), "float64": (1e-11, 1e-11)}
 
 
@@ -218,13 +218,13 @@ def conv(x, w, b=None):
 
 
 def fixed(function, *shape):
-    """The gradient of function at a place of its own, as a function of the gradient of its result alone."""
+    """The gradient of function at fixed inputs, as a function of the gradient of its result."""
     x = to_gt(values(shape, "float64", 7))
     return lambda g: gradient_of(function)(x, g)
 
 
-# For each row a function of float64 tensors that uses it, and their shapes; the *_input rows, and conv_weight, are what
-# gradients are made of.
+# For each row a function of float64 tensors that uses it, and their shapes. Gradients use the *_input rows and
+# conv_weight.
 DIFFERENTIATED = {
     "conv": (conv, (1, 2, 4, 5), (4, 1, 2, 2), (4,)),
     "conv_input": (

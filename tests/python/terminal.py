@@ -1,4 +1,4 @@
-"""A real terminal for a test: tmux with a server of its own: a program runs, keys are typed, the screen is read."""
+"""A real terminal for a test: a tmux server that runs a program, takes keys and returns the screen."""
 
 import os
 import shutil

@@ -13,7 +13,7 @@ from table_windows import DIFFERENTIATED
 
 ROWS = {name: (form, types) for name, form, types, grad in _gt.op_table() if grad == 'DIFF'}
 
-# Where a function is not smooth, or has a domain: inputs to differentiate at.
+# Inputs for functions that are not smooth everywhere or have a limited domain.
 DOMAINS = {
     'sqrt': (0.3, 3.0), 'rsqrt': (0.3, 3.0), 'log': (0.3, 3.0), 'reciprocal': (0.5, 3.0), 'log1p': (-0.5, 3.0),
     'pow': (0.4, 2.0), 'div': (0.5, 3.0), 'remainder': (1.1, 1.9), 'fmod': (1.1, 1.9), 'log2': (0.3, 3.0),
@@ -131,7 +131,7 @@ def first_derivative(function):
             return gt.grad((y * weights).sum(), x, create_graph=True)[0]
     return derivative
 def regular(x):
-    """Far from singular."""
+    """Matrices far from singular."""
     return x * 0.3 + gt.eye(x.shape[-1], dtype=gt.float64) * 2
 
 
@@ -140,7 +140,7 @@ def positive(x):
 
 
 def singular(x):
-    """Something of all factors, whatever signs the vectors have."""
+    """A function of all factors that does not depend on the signs of the vectors."""
     u, s, vh = gt.linalg.svd(x, full_matrices=False)
     return (u.abs() * s.unsqueeze(-2)) @ vh.abs()
 
@@ -532,7 +532,7 @@ def test_backward_inside_a_hook_over_the_same_graph():
     (y * 3 + x).sum().backward()
     assert inner[0].tolist() == [2.0, 4.0]
     assert x.grad.tolist() == [7.0, 13.0]
-    handle.remove()  # it keeps total, whose record keeps it
+    handle.remove()  # a cycle: it holds total, whose record holds it
 
 
 def test_backward_inside_a_hook_that_consumes_the_graph():
@@ -559,7 +559,7 @@ def test_backward_that_never_ends_is_a_recursion_error():
 
 
 def test_two_threads_walk_one_graph():
-    """Hooks that wait let the other thread in, with both passes in the middle of the same nodes."""
+    """Hooks that wait let the other thread run while both passes are at the same nodes."""
     x = gt.tensor([1.0, 2.0], requires_grad=True)
     y = x * x
     meet = threading.Barrier(2, timeout=20)

@@ -1,4 +1,4 @@
-"""Which part of a graph a backward pass walks, and when operations are recorded: as PyTorch does it."""
+"""Which part of a graph a backward pass walks, and when operations are recorded: as in PyTorch."""
 
 import gc
 
@@ -18,7 +18,7 @@ def leaf(library, values):
 
 
 def same(function):
-    """What function(library) returns, arrays or lists of them, is the same with both libraries."""
+    """Check that function(library) returns the same arrays, or lists of them, with both libraries."""
     ours, theirs = ([np.asarray(None if value is None else value.detach()) for value in function(library)]
                     for library in LIBRARIES)
     assert len(ours) == len(theirs)
@@ -48,7 +48,7 @@ def test_grad_twice_of_parts_that_have_nothing_in_common():
     def parts(library):
         x, y = leaf(library, [1.0, 2.0]), leaf(library, [3.0, 4.0])
         a, b = x.exp(), y.exp()
-        loss = (a + b).sum()  # a sum keeps nothing that could be used up
+        loss = (a + b).sum()  # a sum saves no values, so a second pass is allowed
         first = library.autograd.grad(a.sum(), x)
         second = library.autograd.grad(b.sum(), y)
         return [*first, *second, loss]
@@ -123,7 +123,7 @@ KEEPING = {
 
 @pytest.mark.parametrize('name', KEEPING)
 def test_only_what_was_kept_can_be_used_up(name):
-    """A second pass is refused where the first one dropped something, and there alone."""
+    """A second pass is an error only if the first one dropped saved values."""
     def twice(library):
         x, y = leaf(library, [[1.0, 2.0]]), leaf(library, [[3.0, 4.0]])
         total = KEEPING[name](x, y).sum()
@@ -137,7 +137,7 @@ def test_only_what_was_kept_can_be_used_up(name):
 
 
 def test_values_that_no_gradient_takes_are_not_kept():
-    """x is of no use where its product with a constant is differentiated: its memory is free at once."""
+    """The gradient of x times a constant does not need x: its memory is freed at once."""
     def tensors():
         gc.collect()
         gt.synchronize()
@@ -252,7 +252,7 @@ def test_a_decorated_generator_is_in_the_mode_while_it_runs(library):
 
 
 def test_the_tape_is_read_while_garbage_is_collected():
-    """Cycles that hold tensors, collected in the middle of the walk."""
+    """Reference cycles with tensors are collected in the middle of the walk."""
     class Cycle:
         def __init__(self, tensor):
             self.tensor, self.itself = tensor, self

@@ -189,7 +189,7 @@ def test_each_thread_has_its_current_client(programs):
 
 @pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
 def test_a_worker_can_be_stopped_while_nobody_greets_it(programs, transport):
-    """A server that listens and does not serve: stop() ends the wait long before the timeout."""
+    """The server accepts and never answers: stop() ends the worker's wait long before the timeout."""
     text = programs.run(
         """
         import sys, threading, time

@@ -1,4 +1,4 @@
-"""Functions put together from the table's ops, and in-place and renamed variants of its rows, against torch."""
+"""Functions composed of the table's ops, and in-place and renamed variants of its rows, against torch."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ CALLS = {
     "clip": [lambda n, c: n.clip(c(X), -1, 1)],
 }
 
-# Other names of rows: each must be what torch makes of it.
+# Aliases of rows: each must match torch's function of that name.
 ALIASES = {
     "subtract": 2, "multiply": 2, "divide": 2, "true_divide": 2, "not_equal": 2, "less": 2, "less_equal": 2,
     "greater": 2, "greater_equal": 2, "negative": 1, "absolute": 1,
@@ -117,7 +117,7 @@ def test_where_of_a_condition_alone():
 
 
 def test_every_function_is_one_of_torch_too():
-    """A name of GT's own needs a reason: NumPy's, and rows that torch keeps as aten operators or options of others."""
+    """GT has only names of torch, apart from some of NumPy's and rows that torch has as aten operators or options."""
     numpy_names = {"take_along_axis", "gelu_tanh", "trunc_divide"} | {n for n in FUNCTIONS if n.endswith("_backward")}
     own = {name for name in FUNCTIONS if not hasattr(torch, name) and not hasattr(torch.nn.functional, name)}
     own = {name for name in own if not hasattr(torch.Tensor, name)}
@@ -127,10 +127,10 @@ def test_every_function_is_one_of_torch_too():
 
 @pytest.mark.parametrize("name", [row[0] for row in op_table() if row[1] in ("UNARY", "BINARY")])
 def test_in_place_variant(name):
-    """t.name_() is t.name(), stored in t with t's dtype."""
+    """t.name_() stores t.name() in t, with t's dtype."""
     reference = getattr(torch.Tensor, f"{name}_", None)
     if reference is None:
-        assert hasattr(gt.Tensor, f"{name}_")  # GT has one for every row
+        assert hasattr(gt.Tensor, f"{name}_")  # GT has an in-place variant of every row
         return
     if not hasattr(gt.Tensor, f"{name}_"):
         assert name in ("logical_not",), f"gt has no {name}_"
@@ -228,7 +228,7 @@ def test_bad_arguments():
 
 
 def test_distances_of_many_points():
-    """From 26 on they come from a product; a point has no gradient of its distance to itself."""
+    """From 26 points on cdist uses a matrix product. The gradient of a point's distance to itself is zero."""
     points = np.random.default_rng(3).integers(-9, 9, (40, 3)).astype(np.float64)
     ours, theirs = gt.tensor(points, requires_grad=True), torch.tensor(points, requires_grad=True)
     distances, expected = gt.cdist(ours, ours), torch.cdist(theirs, theirs)

@@ -1,4 +1,4 @@
-"""Making tensors: from Python data, from NumPy, constant, ranges, random; and the dtypes inferred for them."""
+"""Creating tensors: from Python data, from NumPy, constant, ranges, random; and the inferred dtypes."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ DATA = [
 
 
 def fits(x, dtype):
-    """Whether every value keeps its meaning in this dtype."""
+    """Whether this dtype can represent every value."""
     return (
         bool(x.isfinite().all())
         and not x.numel()
@@ -128,7 +128,7 @@ def test_from_numpy_of_other_dtypes():
 
 
 def test_from_numpy_keeps_the_values_of_the_call():
-    """The upload is asynchronous; what the caller does to the array afterwards must not show."""
+    """The upload is asynchronous. A later change of the array must not change the tensor."""
     for size in (4, 100_000, 5_000_000):
         array = np.ones(size, np.float32)
         t = gt.from_numpy(array)
@@ -181,7 +181,7 @@ def test_like():
 
 
 def test_arange_too_long_to_count():
-    """-2**63 divided by -1 is no int64: on some machines that is the end of the process."""
+    """-2**63 / -1 overflows int64, which raises SIGFPE on some machines."""
     raises((MemoryError, RuntimeError), lambda: gt.arange(0, -2**63, -1))
 
 
@@ -374,7 +374,7 @@ def test_dtype_objects():
 
 
 def accepts_numpy_dtypes():
-    """NumPy's dtypes are a courtesy, not a promise."""
+    """Whether dtype= accepts a NumPy dtype."""
     try:
         gt.zeros(1, dtype=np.float64)
         gt.zeros(1, dtype=float)

@@ -1,16 +1,16 @@
-"""gt.debug: the tape of autograd, and statistics against what the program is known to have done."""
+"""gt.debug: the autograd tape, and statistics compared with what the program did."""
 
 import re
 
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, until
 
 import gt
 
 
 @pytest.fixture
 def facts(programs):
-    """facts(source): what a program in a process of its own printed with repr()."""
+    """facts(source): run a program in its own process; returns what it printed with repr()."""
 
     def run(source, *arguments, **environment):
         return eval(programs.run(source, *arguments, **environment).splitlines()[-1])
@@ -70,7 +70,7 @@ def test_worker_statistics_are_what_was_done(facts):
     assert worker["busy_seconds"] + worker["idle_seconds"] == pytest.approx(worker["up_seconds"], rel=0.02)
     assert worker["memory"]["used"] >= 3 * 40000 and worker["memory"]["limit"] > worker["memory"]["used"]
     for key in ("hot_instructions", "unique_sequences", "hot_sequences"):
-        assert worker[key] is None, "nobody has counted, which is not the same as none"
+        assert worker[key] is None, "not counted, which differs from 0"
 
 
 def test_statistics_are_by_worker_and_by_client(programs, facts):
@@ -104,3 +104,34 @@ def test_worker_statistics_are_printed(programs):
 def test_the_example_shows_them(programs):
     text = programs.run((REPOSITORY / "examples" / "show_stats.py").read_text())
     assert "= matmul(" in text and re.search(r"^  relu +11 x", text, re.M) and "modifier statistics" in text
+
+
+LIMITS = """
+    import gt
+    if {port}:
+        gt.connect('localhost:{port}')
+    else:
+        gt.gpu_workers({workers})
+    gt.ones(1).sum().item()
+    print([worker['memory']['limit'] for worker in gt.debug.get_worker_stats().values()])
+"""
+
+
+def test_workers_of_one_program_divide_the_memory(facts):
+    (alone,) = facts(LIMITS.format(port=0, workers=1))
+    assert facts(LIMITS.format(port=0, workers=3)) == [alone // 3] * 3
+
+
+def test_workers_on_one_host_divide_the_memory_while_both_are_there(facts, programs):
+    server = programs.server()
+    first = programs.worker(server.port)
+    (alone,) = facts(LIMITS.format(port=server.port, workers=0))
+    second = programs.worker(server.port)
+    until(lambda: facts(LIMITS.format(port=server.port, workers=0)) == [alone // 2] * 2, "two halves")
+    second.kill()
+    until(lambda: facts(LIMITS.format(port=server.port, workers=0)) == [alone], "the whole again")
+    assert first.alive
+
+
+def test_a_limit_that_the_user_set_is_not_divided(facts):
+    assert facts(LIMITS.format(port=0, workers=2), GT_WORKER_MEMORY="64M") == [64 << 20] * 2

@@ -1,4 +1,4 @@
-"""Environment variables: silence by default, status and debug lines when asked, the choice of engine."""
+"""Environment variables: no output by default, status and debug lines on request, the choice of engine."""
 
 import pytest
 from support import GT_BINARY
@@ -154,7 +154,7 @@ NONSENSE = {
 
 @pytest.mark.parametrize("which", range(3))
 def test_nonsense_in_the_environment_is_named_once(programs, which):
-    """A line each on standard error, with the variable and the value; the defaults are used."""
+    """One line each on standard error, with variable and value; the defaults are used."""
     values = {variable: nonsense[which % len(nonsense)] for variable, nonsense in NONSENSE.items()}
     server = programs.server(**values)
     worker = programs.worker(server.port, **values)

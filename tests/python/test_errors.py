@@ -1,7 +1,7 @@
-"""Bad input raises where it was written, by the right class, naming the shapes; the session goes on.
+"""Bad input raises at its line, with the right class and the shapes; the session goes on.
 
-What only the data can tell (an index out of range, memory that is not there) poisons the result and what is
-computed from it, and nothing else; whoever reads it gets the first failure.
+Errors that depend on the data (an index out of range, out of memory) poison the result and everything computed from it,
+and nothing else. Reading one of these raises the first error.
 """
 
 import numpy as np
@@ -72,7 +72,7 @@ def assigned(tensor, value):
 
 @pytest.mark.parametrize("how", WRITERS)
 def test_numbers_that_an_integer_dtype_does_not_hold(how):
-    """PyTorch refuses them where they become elements, and wraps them in arithmetic; so does GT."""
+    """As in PyTorch: an error when they become elements, wrapped in arithmetic."""
     cases = [("uint8", value) for value in (300, 256, 255, -255, -256, 300.5)]
     cases += [("int8", value) for value in (128, 127, -128, -129)]
     cases += [("int32", value) for value in (2**31, 2**31 - 1, -(2**31), -(2**31) - 1)]
@@ -203,7 +203,7 @@ def test_every_index_op_checks_its_data():
 
 
 def test_integer_division_by_zero():
-    """torch raises; NumPy warns and gives 0. Either is fine, a crash of the worker is not."""
+    """torch raises, NumPy warns and gives 0. Both are fine; the worker must not crash."""
     for run in (
         lambda: gt.tensor([1, 2]) // 0,
         lambda: gt.tensor([1, 2]) % 0,
@@ -272,7 +272,7 @@ def test_a_worker_with_little_memory_recovers(programs):
 
 @pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
 def test_what_is_too_large_is_its_owners_error_alone(programs, transport):
-    """Computed, uploaded or needed on the way: MemoryError each time; the worker lives, and another client works."""
+    """Too large as a result, an upload or a temporary: MemoryError each time. The worker and other clients go on."""
     server = programs.server()
     worker = programs.worker(server.port, GT_WORKER_MEMORY="64M")
     text = programs.run(
@@ -321,7 +321,7 @@ def test_recursion_and_long_chains():
 
 
 class Number:
-    """An int whose conversion does something first."""
+    """An int whose conversion runs `action` first."""
 
     def __init__(self, value, action):
         self.value, self.action = value, action
@@ -332,7 +332,7 @@ class Number:
 
 
 class Array:
-    """An array whose conversion does something first."""
+    """An array whose conversion runs `action` first."""
 
     def __init__(self, value, action):
         self.value, self.action = np.asarray(value, np.float32), action
@@ -342,7 +342,7 @@ class Array:
         return self.value
 
 
-# Each is given a (2, 3) tensor and what makes an argument that rebinds it.
+# Each takes a (2, 3) tensor and a function that makes an argument which rebinds the tensor.
 REBOUND = {
     "reshape": lambda t, n, a: t.reshape(n(3), 2),
     "flatten": lambda t, n, a: t.flatten(n(0), n(1)),
@@ -371,7 +371,7 @@ REBOUND = {
 
 
 def rebinder(t):
-    """Give `t` another value, as large as before, and let other tensors take the place of the old one."""
+    """Give `t` another value of the same size, and let new tensors reuse the memory of the old one."""
     kept = []
 
     def action():

@@ -1,4 +1,4 @@
-"""Every example runs to its end without a complaint, and the losses of those that train fall."""
+"""Every example ends without errors or warnings, and training examples reduce their loss."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from support import GT_BINARY, PATIENCE_S, REPOSITORY
 EXAMPLES = REPOSITORY / 'examples'
 BUILD = pathlib.Path(GT_BINARY).parent
 
-# Arguments that make it short, and what part of the first loss shown the last one is below; None: it shows no two.
+# Arguments for a short run; the last loss must be below this fraction of the first (None: not a training example).
 PYTHON = {
     'mlp.py': (['--steps', '500'], 0.3),
     'digits_mlp.py': (['--epochs', '2'], 0.5),

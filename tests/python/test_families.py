@@ -1,4 +1,4 @@
-"""The functions put together in Python, by family, against torch: values, and gradients where there are any.
+"""The functions written in Python, by family, against torch: values, and gradients if differentiable.
 
 Each call is a function of a namespace n (gt or torch) and of its operands; floats among these are differentiated too.
 """
@@ -146,7 +146,7 @@ FAMILIES = {
         (lambda n, x: n.nn.functional.normalize(x), X), (lambda n, x: n.nn.functional.normalize(x, 1, -1), X),
         (lambda n, x, y: n.cosine_similarity(x, y, 2), X, Y), (lambda n, x: n.all(x, 1), MASK), (lambda n, x: n.any(x, 0, True), MASK),
         (lambda n, x, i, s: n.scatter_reduce(x, 1, i, s, "prod"), ZEROS, WHOLE[:2] % 2, ZEROS.flip(1)),
-        # torch counts a tie with self that it does not include; there is none here
+        # without ties: torch counts a tie with an excluded self
         (lambda n, x, i, s: n.scatter_reduce(x, 1, i, s, "amax", include_self=False), ZEROS + 0.5, WHOLE[:2] % 2, ZEROS.flip(1)),
     ],
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Garbage on the wire: noise, half a greeting, other versions of the protocol; others do not notice."""
+"""Garbage on the wire: noise, truncated greetings, other protocol versions. Other clients are not affected."""
 
 import random
 import re
@@ -52,7 +52,7 @@ def test_garbage_hurts_nobody(programs, transport):
                     connection.shutdown(socket.SHUT_WR)
                     while connection.recv(1 << 16):
                         pass
-                except OSError:  # refused, or closed on us: as it should be
+                except OSError:  # refused or closed, as it should be
                     pass
     assert server.alive, server.text()
     stop.touch()
@@ -70,12 +70,12 @@ def closed_by_the_server(connection):
 
 
 def test_connections_that_are_not_zeromq_end(programs):
-    """All at once, held open from this side: the server ends each within seconds, and a client notices nothing."""
+    """Many connections, held open from this side: the server closes each within seconds; a client is unaffected."""
     server = programs.cluster()
     client, stop = steady_client(programs, f"tcp://localhost:{server.port}")
     generator = random.Random(2)
     beginnings = [
-        b"",  # half open: it never says anything
+        b"",  # half open: it never sends anything
         b"\xff",
         b"\xff" + b"\0" * 8,
         b"\xff" + b"\0" * 8 + b"\x7f\x03",
@@ -88,7 +88,7 @@ def test_connections_that_are_not_zeromq_end(programs):
     for connection, data in zip(held, beginnings):
         try:
             connection.sendall(data)
-        except ConnectionError:  # closed on us already
+        except ConnectionError:  # the server closed it already
             pass
     for connection in held:
         assert closed_by_the_server(connection)
@@ -100,7 +100,7 @@ def test_connections_that_are_not_zeromq_end(programs):
 
 
 def test_half_open_connections_do_not_block_others(programs):
-    """Connections that say nothing, many of them, kept open."""
+    """Many silent connections, kept open."""
     server = programs.cluster()
     held = []
     try:

@@ -1,7 +1,7 @@
-"""Values and gradients where functions have edges: infinities, zeros, rows without a number, against PyTorch.
+"""Values and gradients at the edges of functions (infinities, zeros, rows of NaN), against PyTorch.
 
-Left out is what PyTorch's own formulas make of an overflow (sinh(88.9) is finite, and here too), and of NaN in activations,
-where it depends on the place in the tensor.
+Not tested: overflow inside PyTorch's own formulas (sinh(88.9) is finite, and GT gives it), and NaN in activations, where
+PyTorch's result depends on the position in the tensor.
 """
 
 import itertools
@@ -43,7 +43,7 @@ def check(function, *arrays):
 
 UNARY = ('abs sign square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan tanh asinh acosh '
          'atanh sinc erf floor ceil round trunc frac sigmoid relu').split()
-# Not gelu: at -inf PyTorch has NaN or 0, by the processor.
+# Not gelu: at -inf PyTorch has NaN or 0, depending on the processor.
 ACTIVATIONS = ('logsigmoid relu6 softplus selu hardsigmoid hardswish hardtanh leaky_relu elu celu').split()
 BINARY = 'add sub mul div pow maximum minimum remainder fmod atan2 hypot copysign logaddexp'.split()
 
@@ -144,7 +144,7 @@ def test_attention_of_a_query_that_sees_nothing(mask):
 
 @pytest.mark.parametrize('dtype', ['float16', 'bfloat16'])
 def test_counts_that_halves_do_not_have(dtype):
-    """Gradients that are shared between more elements than a half can count."""
+    """Gradients divided among more elements than float16 can count."""
     def shared(library):
         x = library.ones(3000, dtype=getattr(library, dtype), requires_grad=True)
         src = library.ones(3000, dtype=getattr(library, dtype), requires_grad=True)

@@ -1,4 +1,4 @@
-"""Reading and writing by index: random expressions against NumPy, and the cases worth naming."""
+"""Reading and writing by index: random expressions against NumPy, and special cases."""
 
 import random
 
@@ -60,15 +60,15 @@ def random_index(rng, shape, arrays=True, negative_steps=True):
 
 
 def agreed(index):
-    """Whether NumPy and PyTorch mean the same.
+    """Whether NumPy and PyTorch agree on this expression.
 
-    An integer among index arrays is one of them in NumPy only, which shows in the order of the axes unless they
+    Only NumPy treats an integer among index arrays as an index array. That changes the order of the axes unless they
     are neighbours.
     """
     advanced = [k for k, part in enumerate(index) if isinstance(part, (int, np.ndarray))]
     scalars = [k for k in advanced if not isinstance(index[k], np.ndarray) or index[k].ndim == 0]
     if advanced and any(part is Ellipsis for part in index[advanced[0] : advanced[-1]]):
-        return False  # one that stands for no axis separates arrays in NumPy only
+        return False  # an ellipsis without axes separates index arrays in NumPy only
     neighbours = not advanced or advanced[-1] - advanced[0] == len(advanced) - 1
     return neighbours or not scalars or len(scalars) == len(advanced)
 
@@ -142,7 +142,7 @@ def test_random_set(seed):
             continue
         positions = np.arange(array.size).reshape(shape)[index]
         if np.unique(positions).size != np.asarray(positions).size:
-            continue  # written twice: the order is nobody's promise
+            continue  # written twice: the order is undefined
         form = rng.choice(["number", "whole", "broadcast", "scalar"])
         source = {
             "number": -1.5,
@@ -203,7 +203,7 @@ def test_negative_steps_follow_numpy():
 
 
 def test_views_share_a_base_with_no_effect_on_it():
-    """Tensors are values: writing to one never shows in another, whichever was sliced from which."""
+    """Tensors are values: writing to one never changes another, even if one is a slice of the other."""
     t = gt.zeros(4, 4)
     row = t[1]
     row[0] = 5
@@ -255,7 +255,7 @@ def test_masks():
 
 @pytest.mark.parametrize('flag', [True, False])
 def test_masks_of_no_dimensions(flag):
-    """True, False and 0-d masks stand for a new axis that has one element, or none."""
+    """True, False and 0-d masks add a new axis with one element or none."""
     def keys(library):
         return (flag, library.tensor(flag), (flag, 1), (slice(None), flag), (flag, library.tensor([0, 2])[:1], 1),
                 (None, flag), (Ellipsis, library.tensor(flag)))
@@ -319,7 +319,7 @@ def test_bad_indices_raise_here_and_now():
 
 
 def test_an_index_out_of_range_in_data_surfaces_at_the_read():
-    """The client cannot know what a tensor of indices holds; whoever reads the result learns of it."""
+    """The client does not know the elements of an index tensor; reading the result raises."""
     t = gt.arange(5)
     for run in (
         lambda: t[gt.tensor([0, 5])],

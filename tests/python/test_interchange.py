@@ -38,7 +38,7 @@ def test_bfloat16_is_float32_in_numpy():
 
 
 def test_an_array_is_its_own_value():
-    """It outlives the tensor, and what is written to it stays in it."""
+    """The array outlives the tensor, and writing to it does not change the tensor."""
     t = gt.ones(1000)
     array = t.numpy()
     other = t.numpy()

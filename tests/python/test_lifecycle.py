@@ -1,4 +1,4 @@
-"""Beginnings and ends: import, fork, threads, Ctrl-C, every way to exit; nothing is left behind, nothing hangs."""
+"""Start and end: import, fork, threads, Ctrl-C, all ways to exit. Nothing leaks, nothing hangs."""
 
 import signal
 import time
@@ -115,7 +115,7 @@ def test_ctrl_c_interrupts_a_wait(programs, transport):
 
 
 def test_ctrl_c_interrupts_an_embedded_wait(programs):
-    """A product that takes long; the wait ends at once, the product goes on in its thread."""
+    """During a long matrix product: the wait ends at once, the product continues in its thread."""
     waiting, caught = programs.directory / "waiting", programs.directory / "caught"
     slow = "gt.ones(600, 600)\n    for _ in range(150): x = (x @ x) * 1e-3"
     process = programs.python(INTERRUPTED.format(connect="", slow=slow), waiting, caught)
@@ -169,7 +169,7 @@ def greeted(server, process):
 
 @pytest.mark.parametrize("transport", ["memory", "ipc", "tcp"])
 def test_ctrl_c_interrupts_connecting(programs, transport):
-    """There is a server but no worker; signals that nobody minds come all the time."""
+    """There is a server but no worker, and harmless signals arrive all the time."""
     server = programs.server(GT_VERBOSE=1)
     process = programs.python(CONNECTS, f"{transport}://localhost:{server.port}")
     greeted(server, process)
@@ -288,7 +288,7 @@ def test_fork_connected(programs, child, transport):
 
 
 def test_fork_while_another_thread_waits(programs):
-    """In the child nobody waits any more: an old tensor is refused, not waited for."""
+    """The child has no waiting thread: using an old tensor raises instead of waiting."""
     server = programs.cluster()
     text = programs.run(
         """
@@ -371,7 +371,7 @@ def test_multiprocessing(programs):
 
 
 def test_import_and_start_are_quick(programs):
-    """Ten times the promise (100 ms, 50 ms): the benchmark measures, this only notices a disaster."""
+    """The limit is ten times the goal (100 ms, 50 ms). The benchmark measures; this only finds disasters."""
     text = programs.run("""
         import time
         import numpy
@@ -486,7 +486,7 @@ def test_threads_start_one_embedded_server(programs):
 
 
 def test_closing_lets_other_threads_run(programs):
-    """An embedded server ends when its worker is through with what it is at: a large product."""
+    """An embedded server ends only after its worker has finished the current operation, a large product."""
     text = programs.run("""
         import threading, time
         import gt
@@ -520,7 +520,7 @@ def test_closing_lets_other_threads_run(programs):
 
 
 def test_closing_while_others_wait_their_turn(programs):
-    """One thread waits for the server, others for it, and one of those closes the client: all of them end."""
+    """One thread waits for the server, others for that thread, and one of them closes the client: all of them end."""
     server = programs.cluster()
     text = programs.run(
         """

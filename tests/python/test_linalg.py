@@ -1,4 +1,4 @@
-"""gt.linalg against torch.linalg: what is put together in Python, gradients to the second derivative, and errors.
+"""gt.linalg against torch.linalg: functions written in Python, first and second derivatives, and errors.
 
 The rows themselves, in every shape and layout, are in table_linalg.py.
 """
@@ -22,7 +22,7 @@ def regular(*shape, seed=0):
 
 
 def both(function, *operands):
-    """function(gt, ...) must be what function(torch, ...) is; it may return several tensors."""
+    """Check that function(gt, ...) equals function(torch, ...); it may return several tensors."""
     ours, theirs = function(gt, *[to_gt(x) for x in operands]), function(torch, *operands)
     for k, (t, x) in enumerate(zip(*[r if isinstance(r, (tuple, list)) else [r] for r in (ours, theirs)])):
         check(t, x, f"result {k}", **TIGHT)
@@ -105,7 +105,7 @@ def test_older_names():
 
 
 def no_sign(u, s, vh):
-    """Something of all factors that does not depend on the vectors' signs."""
+    """A function of all factors that does not depend on the signs of the vectors."""
     k = s.shape[-1]
     return (u[..., :k].abs() * s.unsqueeze(-2)) @ vh[..., :k, :].abs()
 
@@ -161,14 +161,14 @@ def test_gradients_as_torch(name):
 
 
 def test_gradient_of_det_at_a_singular_matrix():
-    """The cofactors, where det * inverse is 0 * infinity."""
+    """The gradient is the cofactors; det * inverse would be 0 * infinity."""
     a = gt.tensor([[1.0, 2, 3], [2, 4, 6], [1, 1, 1]], dtype=gt.float64).requires_grad_()
     gt.det(a).backward()
     check(a.grad, torch.tensor([[-2.0, 4, -2], [1, -2, 1], [0, 0, 0]], dtype=torch.float64), **TIGHT)
 
 
 def test_equal_values_give_no_nan():
-    """Functions of the values alone, and others that do not depend on the choice of vectors."""
+    """Functions of the values alone, and functions that do not depend on the choice of vectors."""
     x = gt.eye(3, dtype=gt.float64).requires_grad_()
     gt.linalg.eigh(x).eigenvalues.sum().backward()
     check(x.grad, torch.eye(3, dtype=torch.float64), **TIGHT)
@@ -209,7 +209,7 @@ def test_refused_at_the_line():
 
 
 def test_matrices_without_a_result():
-    """Found by the worker: LinAlgError when read, also by what is computed from it; and the session goes on."""
+    """The worker finds the error: reading the result, or anything computed from it, raises. The session goes on."""
     batch = gt.stack([gt.eye(2), gt.ones(2, 2)])
     raises(gt.linalg.LinAlgError, gt.linalg.inv(batch).tolist, "Batch element 1", "diagonal element 2 is zero")
     raises(gt.linalg.LinAlgError, (gt.linalg.inv(gt.ones(2, 2)) + 1).tolist, "inverse", "singular")

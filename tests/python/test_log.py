@@ -1,4 +1,4 @@
-"""The instruction log: golden logs of small programs, its options, and that what fails says where it came from."""
+"""The instruction log: golden logs of small programs, options, and errors that name their line."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def details(line):
 
 
 def golden(lines):
-    """What does not depend on time: event, source, command, size, details."""
+    """The columns that do not depend on time: event, source, command, size, details."""
     untimed = [re.sub(r" start=\S+ duration=\S+", "", line["details"]) for line in lines]
     return "\n".join(
         f"{line['event']} {line['source']} {line['command']} {line['size']} {text}" for line, text in zip(lines, untimed)
@@ -108,7 +108,7 @@ def test_a_golden_log(programs):
         )
     )
     assert of("SEND") == "SEND CLIENT 1 GetData 8B success=True tensor_id=8"
-    assert of("DISCONNECT").startswith(  # whichever the dispatcher sees first: the goodbye, or the end of the program
+    assert of("DISCONNECT").startswith(  # what the dispatcher sees first: the goodbye or the end
         (
             'DISCONNECT CLIENT 1 Disconnect 192B reason="the client said goodbye"',
             'DISCONNECT CLIENT 1 Disconnect 192B reason="the server is stopping"',
@@ -230,7 +230,7 @@ def test_a_full_disk_stops_the_log_and_not_the_work(programs):
 
 
 def test_errors_do_not_name_lines_of_a_log_that_has_stopped(programs):
-    """Nor is the work told of any more, or timed."""
+    """And instructions are no longer observed or timed."""
     output = programs.run(
         """
         import time
@@ -252,7 +252,7 @@ def test_errors_do_not_name_lines_of_a_log_that_has_stopped(programs):
 
 
 def test_numbers_have_a_point_whatever_the_locale(programs):
-    """A program that speaks to its users with decimal commas has logs, statistics and settings like any other."""
+    """A program with a decimal-comma locale has the same logs, statistics and settings."""
     (programs.directory / "commas").write_text('LC_NUMERIC\ndecimal_point ","\nthousands_sep ""\ngrouping -1\nEND LC_NUMERIC\n')
     made = shutil.which("localedef") and subprocess.run(
         ["localedef", "-c", "-i", "commas", "./xx_XX"], cwd=programs.directory, capture_output=True
@@ -281,7 +281,7 @@ def test_numbers_have_a_point_whatever_the_locale(programs):
 @pytest.mark.parametrize("variable", ["GT_INSTRUCTION_LOG", "GT_TAPE"])
 @pytest.mark.parametrize("forked", [False, True], ids=["started", "forked"])
 def test_two_processes_do_not_write_to_one_file(programs, variable, forked):
-    """A program that starts others hands its environment on: each has its own log, and none is lost."""
+    """A program's children inherit its environment: each process writes its own log, and no log is lost."""
     path = programs.directory / "shared"
     process = programs.python(
         """
@@ -518,7 +518,7 @@ SPREAD_FAILURE = """
 
 @pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
 def test_an_error_of_another_worker_names_its_line_too(programs, processes):
-    """The index is wrong on the third worker only; its failure comes to the reader by way of an all-reduce."""
+    """The index is wrong on the third worker only; its failure reaches the reader through an all-reduce."""
     log = programs.directory / "instructions.log"
     config = programs.directory / "three.yaml"
     config.write_text("dp: {shard: {axis: 0, workers: [0, 1, 2]}}")
@@ -597,7 +597,7 @@ def test_what_workers_move_is_logged_with_its_bytes_where_it_arrives(programs):
 
 
 def test_a_client_is_known_by_its_program(programs):
-    """What `gt top` and the log call it: the script, the module, or the program; and the process."""
+    """Its name in `gt top` and the log: script, module or program, and the process id."""
     (programs.directory / "trainer.py").write_text("import gt; gt.ones(1).item()")
     for number, (arguments, name) in enumerate(
         [

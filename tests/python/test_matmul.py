@@ -93,7 +93,7 @@ def test_nan_and_infinity_pass_through():
 
 
 def test_mixed_dtypes_promote():
-    """torch refuses these; GT promotes, as it does everywhere else - or refuses them too, but clearly."""
+    """torch raises for these. GT promotes, as for other operations, or raises and names both dtypes."""
     x, y = values((3, 4), "int64", 1), values((4, 5), "float32", 2)
     try:
         result = to_gt(x) @ to_gt(y)

@@ -54,7 +54,7 @@ def test_embedding(padding):
 ])
 def test_normalisation(build, shape):
     mine, other = build(nn), build(torch.nn)
-    for step in range(3):  # batch normalisation remembers
+    for step in range(3):  # batch normalisation has running values
         mine.zero_grad()
         other.zero_grad()
         compare_modules(mine, other, numbers(*shape, seed=step) + 1, rtol=1e-3, atol=1e-4)
@@ -191,7 +191,7 @@ def test_transformer_encoder_layer(options):
     ours, theirs = (m.nn.TransformerEncoderLayer(6, 2, 12, 0.0, batch_first=True, **options) for m in (gt, torch))
     compare_modules(ours, theirs, numbers(2, 5, 6), rtol=1e-3, atol=1e-4)
     ours.eval()
-    theirs.train()  # its evaluation takes a shortcut
+    theirs.train()  # PyTorch uses a fast path in evaluation mode
     mask, padding = torch.tensor(CAUSAL), torch.tensor(PADDING)
     close(ours(gt.tensor(numbers(2, 5, 6)), gt.tensor(CAUSAL), gt.tensor(PADDING)),
           theirs(torch.tensor(numbers(2, 5, 6)), mask, padding), rtol=1e-3, atol=1e-4)

@@ -1,8 +1,8 @@
 """Every row of the op table, in every dtype, on every class of shape, against PyTorch.
 
-The table is the extension's own (built from ops.def), so a new elementwise row or reduction is tested the day it
-is written: its form says how to call it, and torch has a function of its name. A row with neither a counterpart in
-torch nor an entry here or in table_movement.py fails the suite.
+The table comes from the extension (built from ops.def), so a new elementwise row or reduction is tested automatically:
+its form says how to call it, and torch has a function of its name. A row without a counterpart in torch and without an
+entry here or in table_movement.py fails the suite.
 """
 
 import math
@@ -56,7 +56,7 @@ NUMBERS = {
     "elu_backward": (2.0, 0.5),
 }
 
-# Operands where the general values would leave an op's domain: integer division by zero is an error in PyTorch,
+# Operands for ops where the general values are outside the domain: integer division by zero is an error in PyTorch,
 # and so are negative integer powers with a number.
 SECOND_OPERAND = {
     "remainder": lambda y: torch.where(y == 0, torch.ones_like(y), y),
@@ -127,7 +127,7 @@ def check_unary(name, types, dtype, cases):
     for options in PARAMETERS.get(name, [{}]):
         for what, t, x in unary_operands(dtype, seed_of(name)):
             if dtype in ("bool", "uint8") and min(options.values(), default=0) < 0:
-                continue  # a negative bound does not fit; PyTorch wraps it, which nobody wants
+                continue  # a negative bound does not fit; PyTorch wraps it, GT does not
             expected = torch_result(name, types, x, **options)
             cases.same(f"gt.{name}({what}, {options})", lambda: function(t, **options), expected)
     x = values((4, 3), dtype, 5)
@@ -271,7 +271,7 @@ def check_reduce(name, types, dtype, cases):
 
 
 def refused(run):
-    """Whether it raised what a user can catch; reading the result counts as well."""
+    """Whether the call, or reading its result, raised a documented exception."""
     try:
         run().numpy()
     except (ValueError, IndexError, RuntimeError):
@@ -301,7 +301,7 @@ def check_scan(name, types, dtype, cases):
     rtol, atol = SUM_TOLERANCE.get(dtype, (None, None))
 
     def bounded(result):
-        """At the edge of what a float holds, rounding decides what is infinite."""
+        """Near the largest float, rounding decides whether a result is infinite."""
         if name != "cumprod" or dtype not in FLOATS:
             return result
         limit = 0.9 * torch.finfo(torch_dtype(dtype)).max
@@ -340,7 +340,7 @@ def test_row(name, dtype):
 
 
 def test_the_table_is_whole():
-    """Rows the issue asks for by name, so that a table that lost one is noticed."""
+    """Rows that must exist, so that a missing one is noticed."""
     wanted = """
         neg abs sign sqrt rsqrt exp log log1p expm1 sin cos tanh sigmoid relu gelu silu softplus erf floor ceil
         round reciprocal clamp add sub mul div pow maximum minimum eq ne lt le gt ge where sum prod mean var any
@@ -360,7 +360,7 @@ def test_row_is_function_and_method(name):
 
 
 def test_large_elementwise_chain():
-    """Four million elements: many cache sizes, several chunks of any kernel, on the way there and back."""
+    """Four million elements: much larger than caches, several chunks of every kernel, through upload and download."""
     x = values((2048, 2048), "float32", 1)
     t = to_gt(x)
     check((t * 2 + 1).relu() - t.T, torch.relu(x * 2 + 1) - x.T)

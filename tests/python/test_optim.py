@@ -72,7 +72,7 @@ def test_optimisers_go_on_from_each_others_state(name, options):
     mine, other = getattr(gt.optim, name)(ours, **options), getattr(torch.optim, name)(theirs, **options)
     steps(mine, our_loss, 3)
     steps(other, their_loss, 3)
-    # ours goes on in theirs, theirs in ours
+    # load GT's state in PyTorch and PyTorch's in GT
     state = mine.state_dict()
     for values in state['state'].values():
         values.update({k: torch.tensor(v.numpy()) for k, v in values.items() if isinstance(v, gt.Tensor)})

@@ -1,6 +1,5 @@
-"""What whole training scripts of PyTorch use besides feed-forward layers: recurrent layers, hooks of modules, lists of
-parameters, padding, losses of pairs, schedules, functions with their own gradients. Both libraries compute the same
-from the same weights."""
+"""Features of PyTorch training scripts besides feed-forward layers: recurrent layers, module hooks, parameter lists,
+padding, pair losses, schedules, custom autograd functions. Both libraries compute the same from the same weights."""
 
 import numpy as np
 import pytest

@@ -15,7 +15,7 @@ DIVISIONS = ("remainder", "floor_divide", "trunc_divide", "fmod", "pow")
 
 
 def refused(name, left, right):
-    """Pairs that a row refuses: what the types column says, and a minus with any bool."""
+    """Pairs that a row does not accept: by the types column, and subtraction with a bool."""
     kind = torch_promotion(torch_dtype(left), torch_dtype(right))
     if name == "sub" and "bool" in (left, right):
         return True

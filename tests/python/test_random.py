@@ -1,7 +1,7 @@
 """Random numbers: distributions by fixed seeds, the same numbers however they are computed, states and errors.
 
-Bounds are generous: a right generator passes them with any seed but one in millions. SciPy is not needed: the
-Kolmogorov-Smirnov and chi-square statistics are a line each.
+Bounds are generous: a correct generator fails with one seed in millions. SciPy is not needed: the Kolmogorov-Smirnov and
+chi-square statistics are one line each.
 """
 
 import math
@@ -194,7 +194,7 @@ def test_streams_are_independent():
 
 
 def test_generator():
-    """Its numbers are its own: neither disturbs the other."""
+    """A generator and the default numbers do not affect each other."""
     g = gt.Generator().manual_seed(5)
     gt.manual_seed(1)
     with_generator = [gt.randperm(50, generator=g).tolist(), gt.rand(3).tolist()]
@@ -251,7 +251,7 @@ def test_refused_at_the_line():
     ],
 )
 def test_refused_by_the_worker(weights, replacement, word):
-    """What only the data tells: the result is poisoned, and the session goes on."""
+    """Errors that depend on the data poison the result; the session goes on."""
     drawn = gt.tensor(weights).multinomial(2, replacement)
     raises(RuntimeError, drawn.tolist, word, "multinomial")
     raises(RuntimeError, lambda: gt.bernoulli(gt.tensor([0.5, 1.5])).tolist(), "p_in <= 1")

@@ -1,7 +1,7 @@
 """Random programs: chains of ops, views, in-place updates and deletions, against torch with value semantics.
 
-Operations are asynchronous, buffers are reused and updated in place where nobody else needs them: a value that
-changes behind somebody's back, or a read of a freed buffer, shows here.
+Operations are asynchronous, and buffers are reused and updated in place if they have no other user. This finds values
+that change unexpectedly and reads of freed buffers.
 """
 
 import random
@@ -75,7 +75,7 @@ def reduce(rng, t, x):
 
 
 def update(rng, live, k):
-    """Change live[k] in place; nobody else may notice."""
+    """Change live[k] in place; no other value may change."""
     t, x = live[k]
     x = x.clone()
     kind = rng.randrange(5)

@@ -1,4 +1,4 @@
-"""repr: character by character what torch prints, with gt in place of torch."""
+"""repr: the same characters as torch, with gt in place of torch."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
-"""Expressions that mean the same in both libraries: what scripts lean on besides the operations themselves.
+"""Expressions that give the same in both libraries: details that scripts rely on.
 
-`T` is the library, `F` its nn.functional; x, y (3, 4) are float32 and want gradients, j holds integers, b bools.
+`T` is the library, `F` its nn.functional; x, y (3, 4) are float32 and require gradients, j is int, b bool.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ EXPRESSIONS = [
     'F.scaled_dot_product_attention(x[None], y[None], y[None], T.zeros(3, 3, dtype=T.bool))',
 ]
 
-# Where PyTorch raises this type, so does GT; reading is part of it, where what is wrong is in the data.
+# GT raises the same type as PyTorch, in some cases only when the result is read.
 ERRORS = [
     ('float(x)', ValueError), ('int(x)', ValueError), ('float(x[:0])', ValueError), ('x.item()', RuntimeError),
     ('bool(x)', RuntimeError), ('T.cat([])', ValueError), ('T.stack([])', RuntimeError),
@@ -95,7 +95,7 @@ def names(library):
 
 
 def described(value, library):
-    """What can be compared: the dtype and elements of a tensor, the name of a dtype, anything else itself."""
+    """A comparable form: dtype and elements of a tensor, the name of a dtype, any other value itself."""
     if isinstance(value, (tuple, list)) and any(isinstance(item, library.Tensor) for item in value):
         return [described(item, library) for item in value]
     if isinstance(value, library.Tensor):

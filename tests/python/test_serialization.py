@@ -22,7 +22,7 @@ def safetensors():
 
 
 def model_file(header, data=b""):
-    """A file as the format's description has it, written without GT."""
+    """A file written by the format's specification, without GT."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
 
@@ -48,7 +48,7 @@ def test_both_ways_with_the_package(tmp_path, safetensors, dtype):
 
 
 def test_the_bytes(tmp_path):
-    """Against the description of the format: the length, the header, the elements, aligned."""
+    """Against the specification of the format: length, header, aligned elements."""
     path = tmp_path / "file"
     gt.save({"b": gt.tensor([1, 2, 3], dtype=gt.uint8), "w": gt.tensor([[1.5, -2.0]])}, path, {"who": "me"})
     content = path.read_bytes()
@@ -149,7 +149,7 @@ def test_strict_names_what_is_wrong(tmp_path):
 
 
 def test_checkpoint(tmp_path, safetensors):
-    """A model and its optimiser, resumed from a file, go on as if nothing had happened."""
+    """A model and its optimiser, resumed from a file, continue with the same losses."""
 
     def start():
         gt.manual_seed(3)

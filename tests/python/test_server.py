@@ -97,7 +97,7 @@ def test_a_killed_server_leaves_nothing_that_stops_the_next(programs):
 
 
 def test_sockets_of_killed_servers_are_swept(programs):
-    """By the next server that starts, whatever its port; those of living servers stay."""
+    """The next server that starts removes them, on any port; sockets of running servers stay."""
     killed, living = [programs.server() for _ in range(3)], programs.server()
     for server in killed:
         server.kill()
@@ -120,7 +120,7 @@ def test_two_servers_cannot_have_one_port(programs):
     assert server.alive
 
 
-# ---- nobody there ---------------------------------------------------------------------------------------------
+# ---- no server ------------------------------------------------------------------------------------------------
 
 CONNECT = """
     import sys, time
@@ -159,7 +159,7 @@ def test_a_host_that_does_not_exist(programs):
 
 
 def test_something_else_listens_on_the_port(programs):
-    """A port that accepts and never answers, as another program's would."""
+    """A port that accepts and never answers, like that of another program."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -263,7 +263,7 @@ STEADY = """
 
 
 def steady_client(programs, address, seconds=60):
-    """Works for so long, or until `stop` exists."""
+    """Works for a time, or until the file `stop` exists."""
     started, stop = programs.directory / "started", programs.directory / "stop"
     client = programs.python(STEADY, address, started, stop, seconds)
     until(lambda: started.exists() or not client.alive, "the steady client")
@@ -273,8 +273,7 @@ def steady_client(programs, address, seconds=60):
 
 # ---- peers that die -------------------------------------------------------------------------------------------
 
-# Connects, touches argv[2], when argv[3] exists touches argv[4] and reads a sum; prints what came of it and how
-# long it took.
+# Connects and touches argv[2]. When argv[3] exists, touches argv[4] and reads a sum; prints the outcome and the time.
 WAITER = """
     import pathlib, sys, time
     import gt
@@ -322,7 +321,7 @@ def waiter(programs, server, transport, **environment):
 def test_the_server_is_killed_while_a_client_waits(programs, transport):
     server = programs.cluster()
     client, go = waiter(programs, server, transport)
-    os.kill(server.workers[0].pid, signal.SIGSTOP)  # so that the client waits for sure
+    os.kill(server.workers[0].pid, signal.SIGSTOP)  # so that the client certainly waits
     try:
         go.touch()
         until(client.waits, "the client to wait")
@@ -377,7 +376,7 @@ def test_a_worker_is_killed_while_a_client_waits(programs):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_the_server_is_stopped_while_a_client_waits(programs, transport):
-    """It keeps its connections open and says nothing: an exception after GT_TIMEOUT, and the worker ends too."""
+    """A stopped server keeps its connections open: an exception after GT_TIMEOUT, and the worker ends too."""
     server = programs.server()
     worker = programs.worker(server.port, host=f"{transport}://localhost", GT_TIMEOUT=2)
     client, go = waiter(programs, server, transport, GT_TIMEOUT=2)
@@ -414,7 +413,7 @@ def test_a_worker_is_stopped_while_a_client_waits(programs, transport):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_busy_worker_is_not_given_up(programs, transport):
-    """One instruction of several times GT_TIMEOUT, with more frames behind it than ZeroMQ likes to hold."""
+    """One instruction takes several times GT_TIMEOUT, with more frames queued behind it than ZeroMQ's default limit."""
     server = programs.server(GT_TIMEOUT=2)
     worker = programs.worker(
         server.port, "--backend", "reference", host=f"{transport}://localhost", GT_TIMEOUT=2
@@ -447,7 +446,7 @@ def test_a_busy_worker_is_not_given_up(programs, transport):
 
 
 def test_a_stopped_client_is_not_given_up(programs):
-    """Ctrl-Z is the user's business where it costs nobody anything: on the memory link."""
+    """A client stopped with Ctrl-Z keeps its session on the memory link, where it costs nothing."""
     server = programs.cluster(GT_TIMEOUT=1)
     client, go = waiter(programs, server, "memory")
     os.kill(client.pid, signal.SIGSTOP)
@@ -460,7 +459,7 @@ def test_a_stopped_client_is_not_given_up(programs):
 
 
 def test_a_client_goes_on_with_a_new_worker(programs):
-    """Its tensors are lost with the worker, and say so; new ones live on the next worker."""
+    """Tensors are lost with the worker, and reading one says so; new ones live on the next worker."""
     server = programs.cluster()
     lost, go = programs.directory / "lost", programs.directory / "go"
     client = programs.python(

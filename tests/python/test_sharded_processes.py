@@ -1,5 +1,5 @@
-"""Spread tensors where workers are processes of their own, on this host by each transport, and on two hosts (network
-namespaces): they pass data to each other directly."""
+"""Spread tensors on worker processes, on this host with each transport and on two hosts (network namespaces). Workers
+pass data to each other directly."""
 
 import os
 import shutil
@@ -149,7 +149,7 @@ def test_a_worker_that_joins_late_and_one_that_leaves(programs):
 
 
 def test_a_worker_without_memory_fails_what_all_take_part_in(programs):
-    """Everybody who needs its part gets MemoryError, nobody waits for it, and what is there stays of use."""
+    """All readers of the result get MemoryError, no worker hangs, and existing tensors stay usable."""
     server = programs.server()
     programs.worker(server.port)
     programs.worker(server.port, GT_WORKER_MEMORY="20M")
@@ -176,7 +176,7 @@ def test_a_worker_without_memory_fails_what_all_take_part_in(programs):
 
 
 def test_a_worker_that_is_stopped_in_the_middle(programs):
-    """It says nothing and closes nothing; who waits for its part is told when GT_TIMEOUT is over, and goes on."""
+    """It keeps its connections open. Workers that wait for its part fail after GT_TIMEOUT and go on."""
     patience = {"GT_TIMEOUT": "2"}
     server = programs.server(**patience)
     programs.worker(server.port, "--name", "first", **patience)

@@ -23,7 +23,7 @@ SIGNALS = {
     "whole": gt.ShardConfig(None, [1, 0], True),
     "there": gt.ShardConfig(None, [1]),
 }
-# What fits a tensor, by its dimensions. Seven each: turns and the patterns of operands in the checks do not fall into step.
+# Signals by rank of the tensor. Seven each, a prime, so that they combine differently with the checks' operands.
 ONE = ["first", "last", "whole", "first", "there", "first", "last"]
 TWO = ["first", "second", "last", "whole", "first", "second", "there"]
 MORE = ["first", "second", "third", "last", "whole", "second", "third"]

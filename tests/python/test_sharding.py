@@ -54,7 +54,7 @@ def test_random_programs_agree_with_one_worker(first):
 
 
 def test_a_program_that_differs_is_printed_as_a_script_that_does(programs):
-    """The program looks at a placement, which is what a mistake of the placement's would amount to."""
+    """The program's result depends on a placement, as it would after a placement error."""
     program = next(p for p in map(sharded_programs.Generator, range(99)) if p.workers > 1).write()
     assert program.count >= 50
     program.config["s0"] = (0, [1, 0], False, None)
@@ -172,7 +172,7 @@ A, B = np.random.default_rng(0).standard_normal((2, 12, 12))
 @pytest.mark.parametrize("left, right, result, collectives", [
     ("rows", "whole", "split(axis=0", 0),      # no communication
     ("whole", "columns", "split(axis=1", 0),
-    ("columns", "rows", "partial(", 0),        # each has its share of the contraction
+    ("columns", "rows", "partial(", 0),        # each worker has a part of the contraction
     ("rows", "rows", "split(axis=0", 4),       # the right operand is gathered
     ("columns", "whole", "partial(", 0),
     ("whole", "rows", "partial(", 0),
@@ -291,7 +291,7 @@ def test_a_mean_of_many_halves_fits_where_their_sum_does_not(workers, dtype):
 
 
 def test_parts_move_to_the_workers_of_the_next_stage(workers):
-    """Each op of a stage may be its first: parts come over as parts, nothing is gathered."""
+    """Any op may be the first of a stage: parts move as parts, without a gather."""
     workers(5)
     shard("first", 0, [0, 1])
     shard("second", 0, [4, 2, 3])
@@ -512,7 +512,7 @@ def test_a_worker_that_is_not_there(workers):
 
 
 def test_gradients_on_a_worker_that_is_not_there(workers):
-    """An error where the scope is entered, whoever names the backward signal."""
+    """An error when the scope is entered, whether the config or the program names the backward signal."""
     workers(2)
     shard("too many", 0, [0, 7])
     shard("stage", 0, [0, 1], backward="too many")
@@ -520,7 +520,7 @@ def test_gradients_on_a_worker_that_is_not_there(workers):
                   lambda: gt.signal.tensor(gt.zeros(4), name="stage")):
         with pytest.raises(gt.GtError, match="too many: worker 7 is not there: the server has 2 workers"):
             enter()
-    gt.signal.enter("stage", backward="stage")  # this one is asked instead
+    gt.signal.enter("stage", backward="stage")  # this one is used instead
     gt.signal.exit("stage")
 
 
@@ -564,7 +564,7 @@ MISSING_AXIS = {
 
 @pytest.mark.parametrize("name", MISSING_AXIS)
 def test_functions_work_under_an_axis_that_their_tensors_do_not_have(workers, name):
-    """The scope splits columns, and these vectors have none: neither what the function makes on the way nor gradients fail."""
+    """The scope splits columns, and vectors have none: neither temporaries of the function nor gradients fail."""
     workers(3)
     shard("columns", 1)
     results = []
@@ -595,7 +595,7 @@ def test_scopes_that_contradict_each_other():
 
 
 def test_poison_travels(workers):
-    """A failure on one worker is what every reader of the spread result gets; the session goes on."""
+    """Every reader of the spread result gets the failure of the one worker; the session goes on."""
     workers(3)
     shard("rows", 0)
     index = gt.signal.tensor(gt.tensor([0, 1, 99, 2, 1, 0]), name="rows")

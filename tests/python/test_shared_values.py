@@ -1,5 +1,5 @@
-"""Objects that stand for one value: x.data and x.detach() with x, x.grad with what autograd keeps. As in PyTorch, a
-change of one in place is a change of the others. Each program runs in both libraries."""
+"""Objects that share a value: x.data and x.detach() with x, x.grad with the gradient that autograd keeps. As in PyTorch,
+an in-place change of one changes the others. Each program runs in both libraries."""
 
 import gc
 import weakref

@@ -1,5 +1,5 @@
-"""Convolutions, pooling, interpolation, fold and unfold against PyTorch: functions over a wide grid of parameters, their
-gradients and second derivatives, the modules, and what is refused."""
+"""Convolutions, pooling, interpolation, fold and unfold against PyTorch: functions over a wide grid of parameters, first
+and second derivatives, modules, and errors."""
 
 import itertools
 import random
@@ -80,7 +80,7 @@ def test_conv_transpose_grid(dimensions):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_conv_at_random(seed):
-    """Each axis with parameters of its own, channels that fill tiles and that do not."""
+    """Different parameters for each axis; channel counts that fill tiles and that do not."""
     rng = random.Random(seed)
     dimensions, groups = rng.choice([1, 2, 2, 3]), rng.choice([1, 1, 2, 3])
     kernel, stride, padding, dilation = (
@@ -218,7 +218,7 @@ def test_max_pool_grid(dimensions):
 
 
 def test_max_pool_of_special_values():
-    """NaN wins, the first of equals is taken, and a window of minus infinities has an index."""
+    """NaN wins, the first of equal elements is taken, and a window of minus infinities has an index."""
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[-inf, -inf, 1, 1, nan, 0, 2, nan, nan, 3], [0.0, -0.0, 5, 5, 5, 5, -inf, -1, inf, nan]])
     values, index = F.max_pool1d(x, 2, 1, return_indices=True)

@@ -112,7 +112,7 @@ def test_in_place_methods():
 
 
 def test_in_place_does_not_touch_results_computed_before():
-    """Operations are asynchronous: what was read from the old value must keep it."""
+    """Operations are asynchronous: results computed from the old value must keep it."""
     t = gt.ones(1000)
     before = t + 1
     view = t[:10]

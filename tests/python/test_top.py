@@ -12,7 +12,7 @@ import pytest
 from support import GT_BINARY, PATIENCE_S, clean_environment, free_port, until
 from terminal import Terminal
 
-# Works until it is told to end (its standard input is nothing, so: until a file appears), and checks its results.
+# Works until a file appears, and checks its results.
 LOAD = """
     import os, sys, time
     import gt
@@ -39,7 +39,7 @@ class Busy:
         self.clients = [programs.python(LOAD, self.flag, self.port, name="load") for _ in range(clients)]
 
     def finish(self):
-        """End the clients; all of them must have got right results."""
+        """End the clients; all of them must have correct results."""
         self.flag.touch()
         for client in self.clients:
             assert client.wait() == 0, client.text()
@@ -79,7 +79,7 @@ def top(programs, *arguments, status=0, python=False):
 
 
 def settled(programs, *arguments, condition, what):
-    """What `gt top --once --json` says once it satisfies a condition: programs take their time to start."""
+    """Run `gt top --once --json` until the output satisfies a condition; programs take time to start."""
     said = None
 
     def look():
@@ -289,7 +289,7 @@ def test_views_help_pause_and_quit(busy, terminal):
 
 @pytest.mark.parametrize("how", ["QUIT", "HUP", "SEGV"])
 def test_however_it_ends_the_terminal_is_as_it_was(busy, programs, how):
-    """Ctrl-\\, a terminal that closes, a crash: what is typed then is seen again, line by line."""
+    """After Ctrl-\\, a closed terminal or a crash, the terminal echoes input line by line again."""
     pid = programs.directory / "top.pid"
     command = f"sh -c 'echo $$ > {pid}; exec {GT_BINARY} top'; stty -a"
     shown = Terminal(command, programs.directory, programs.runtime)
@@ -356,7 +356,7 @@ def test_a_dumb_terminal_is_told(programs):
     programs.server()
     shown = Terminal(f"env TERM=nothing-known {GT_BINARY} top", programs.directory, programs.runtime)
     try:
-        assert "not known; try --once" in shown.shows("ended:1", "the end")
+        assert "unknown terminal 'nothing-known'; try --once" in shown.shows("ended:1", "the end")
     finally:
         shown.end()
 
@@ -365,7 +365,7 @@ def test_a_dumb_terminal_is_told(programs):
 
 
 def test_attaching_and_detaching_under_load(programs, busy):
-    """Monitors come, go politely and are killed, while clients work: nobody gets a wrong result or waits for them."""
+    """Monitors connect, leave and are killed while clients work: no wrong result, and no client waits for them."""
     for round in range(6):
         watchers = [programs.start([GT_BINARY, "top", "--json", "--interval", "0.05"], "top") for _ in range(2)]
         watchers.append(
@@ -386,7 +386,7 @@ def test_attaching_and_detaching_under_load(programs, busy):
 
 
 def test_a_stopped_monitor_holds_nobody_up(programs, busy):
-    """It does not take what it asked for; the dispatcher drops it and goes on."""
+    """A monitor that does not read is dropped by the dispatcher, which goes on."""
     watcher = programs.start([GT_BINARY, "trace", "-s", "60", "--dir", programs.directory / "traces"], "trace")
     until(lambda: list((programs.directory / "traces").glob("trace_*.log")), "the trace's file")
     watcher.signal(signal.SIGSTOP)

@@ -1,7 +1,7 @@
 """gt visualize: what the pictures show, compared with what the log says.
 
---dump-layout tells what is drawn and where; the PNG's pixels and the SVG's shapes are checked against that, so that
-the picture itself is tested and not only its plan. log_maker.py writes the logs.
+--dump-layout prints what is drawn and where. The PNG's pixels and the SVG's shapes are compared with that, so the
+picture itself is tested. log_maker.py writes the logs.
 """
 
 import collections
@@ -19,7 +19,7 @@ import pytest
 from log_maker import Log, simulate
 from support import GT_BINARY, PATIENCE_S, clean_environment
 
-# The seeds' legend, and the shapes of a log's events.
+# The colours of the legend, and the shapes of events.
 LEGEND = {
     "MatMul": "red",
     "BinaryOp": "blue",
@@ -433,7 +433,7 @@ SEED_LINES = """\
 
 
 def test_the_seeds_own_examples(tmp_path):
-    """They tell no durations: an operation then takes from its request to its answer."""
+    """Without durations in the log, an operation lasts from its request to its answer."""
     layout = draw(SEED_LINES, tmp_path)
     assert [lane["name"] for lane in layout["lanes"]] == [
         "Client 006b8b4568",
@@ -491,11 +491,11 @@ def test_long_names_are_cut_between_characters(tmp_path):
 
 
 def test_times_without_end(tmp_path):
-    """Times that no dispatcher can have are no times; those that it can, however far apart or close, are drawn."""
+    """Impossible times are malformed lines; possible ones are drawn, however far apart or close."""
     line = "{} | #{} | RECV | CLIENT 1 | GetData | 64B | tensor_id=1\n"
     for one, other in (("1e15s", "1e15s"), ("1e308s", "1.7e308s"), ("-1s", "infs")):
         (tmp_path / "log.txt").write_text(line.format(one, 1) + line.format(other, 2))
-        assert "is no time" in visualize(tmp_path / "log.txt", "--output", tmp_path / "p.png", status=1).stderr
+        assert "is not a time" in visualize(tmp_path / "log.txt", "--output", tmp_path / "p.png", status=1).stderr
     for one, other in (("9e8s", "900000000.0000002s"), ("1e9s", "1e9s"), ("0s", "1e9s"), ("0s", "1e-300s")):
         layout = draw(line.format(one, 1) + line.format(other, 2), tmp_path)
         assert 1 <= len(layout["ticks"]) < 50
@@ -700,7 +700,7 @@ def test_help_and_mistakes(tmp_path):
 
 
 def test_a_real_log_with_signals(programs, tmp_path):
-    """Marks and scopes of a program are red lines where they happened; everything in the log is understood."""
+    """Marks and scopes of a program are red lines at their time; every line of the log is parsed."""
     path = tmp_path / "run.log"
     programs.run(
         """
@@ -745,7 +745,7 @@ def test_a_real_log_with_signals(programs, tmp_path):
 
 
 def test_operations_too_short_for_their_names_are_named_behind_them(tmp_path):
-    """Three short operations after a long one, nothing, and a short one whose name the next would cover."""
+    """Three short operations after a long one, a gap, and a short one whose name the next bar would cover."""
     log = Log()
     times = [(0.001, 0.004, "matmul"), (0.005, 1e-5, "relu"), (0.00501, 1e-5, "add"), (0.00502, 1e-5, "add")]
     times += [(0.0079, 1e-5, "sum"), (0.008, 0.002, "exp")]

@@ -1,6 +1,6 @@
-"""Tensor methods that rearrange: pieces and joins, repetitions, dimensions moved and split, diagonals, padding.
+"""Tensor methods that rearrange: split, join, repeat, move and split dimensions, diagonals, padding.
 
-Most of them are views, which cost the worker nothing; the others are one copy.
+Most of them are views, which cost the worker nothing; the others copy once.
 """
 
 import math
@@ -94,7 +94,7 @@ def chunk(self, chunks, dim=0, *, axis=None):
 
 @method
 def unbind(self, dim=0, *, axis=None):
-    """unbind(dim=0): the slices along a dimension, which goes."""
+    """unbind(dim=0): the slices along a dimension, without that dimension."""
     dim = axis_of(self, dim if axis is None else axis)
     if self.ndim == 0:
         raise RuntimeError('Dimension specified as 0 but tensor has no dimensions')
@@ -318,7 +318,7 @@ def repeat(self, *sizes):
 
 
 def _repeat_axis(self, dim, times):
-    """One dimension, without exceeding the ranks and operand counts of the ops: views, then one copy."""
+    """Repeat one dimension within the limits of rank and operand count: views, then one copy."""
     before, size, after = self.shape[:dim], self.shape[dim], self.shape[dim + 1:]
     outer, inner = math.prod(before), size * math.prod(after)
     return self.reshape(outer, 1, inner).expand(outer, times, inner).reshape(*before, times * size, *after)
@@ -333,8 +333,8 @@ def tile(self, *repetitions, dims=None):
 
 @method
 def repeat_interleave(self, repeats=None, dim=None, *, output_size=None):
-    """repeat_interleave(repeats, dim=None): each element `repeats` times in a row; without dim, flattened. A tensor says
-    how often for each; then it waits for their sum, unless output_size tells it. Of repeats alone: their positions."""
+    """repeat_interleave(repeats, dim=None): each element `repeats` times in a row; without dim, flattened. A tensor
+    gives a count per element; then it waits for their sum unless output_size is given. Repeats alone: positions."""
     if repeats is None:
         return arange(self.numel()).repeat_interleave(self, 0, output_size=output_size)
     if dim is None:
@@ -429,7 +429,7 @@ def _pad_constant(input, sides, value):
 
 
 def _pad_axis(input, dim, before, after, mode):
-    """By the index of the element that each place repeats."""
+    """Pad one dimension by gathering the element that each new position repeats."""
     size = input.shape[dim]
     place = arange(-before, size + after)
     if mode == 'reflect':

@@ -1,4 +1,4 @@
-"""Connections to a server. A thread that connects has its own client; the others share the embedded server."""
+"""Connections to a server. A thread that connects has its own client; all others share the embedded server."""
 
 from gt import _gt
 
@@ -50,7 +50,7 @@ def connect(address, timeout=None):
 
 
 def disconnect():
-    """Close the calling thread's client, else the embedded server; a new tensor starts a fresh one."""
+    """Close the calling thread's client, or the embedded server if it has none; a new tensor starts a new one."""
     connection = _gt.current()
     if connection is not None:
         _gt.use(None)

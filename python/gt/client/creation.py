@@ -1,4 +1,4 @@
-"""New tensors like another one, and what is made from arange and linspace."""
+"""New tensors like another one, and functions built on arange and linspace."""
 
 from gt import _gt
 from gt.client.registry import function, method, sizes_of
@@ -56,7 +56,7 @@ def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
 
 @function
 def unravel_index(indices, shape):
-    """unravel_index(indices, shape): the index along each dimension of places in a flattened tensor."""
+    """unravel_index(indices, shape): the index along each dimension of positions in a flattened tensor."""
     found = []
     for size in reversed([shape] if hasattr(shape, '__index__') else tuple(shape)):
         found.append(indices % size)

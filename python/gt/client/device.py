@@ -1,4 +1,4 @@
-"""device: what scripts say about where tensors live. GT accepts it everywhere and decides for itself."""
+"""device: accepted wherever PyTorch takes one, and ignored. The dispatcher decides where tensors live."""
 
 _KINDS = ('gt', 'cpu', 'cuda', 'mps', 'xpu', 'meta')
 

@@ -25,7 +25,7 @@ def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search):
 
 
 def _reduced(kind, values, indices, dim, keepdim):
-    """A result of size 1 along a dimension, or without that."""
+    """A result with size 1 along a dimension, or without that dimension."""
     return kind(values, indices) if keepdim else kind(values.squeeze(dim), indices.squeeze(dim))
 
 
@@ -113,7 +113,7 @@ def median(self, dim=None, keepdim=False):
     dim = axis_of(self, dim)
     indices = self._topk_indices((_size(self, dim) + 1) // 2, dim, False)
     indices = indices.narrow(dim, indices.shape[dim] - 1, 1) if self.ndim else indices
-    if self.is_floating_point():  # NaN is the largest to argmax too
+    if self.is_floating_point():  # argmax treats NaN as the largest, too
         indices = where(self.isnan().any(dim, True), self.argmax(dim, True), indices)
     return _reduced(return_types.median, self.gather(dim, indices), indices, dim, keepdim)
 
@@ -134,7 +134,7 @@ def nanmedian(self, dim=None, keepdim=False):
 
 @method
 def quantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
-    """quantile(q, dim=None, keepdim=False, interpolation='linear'): what a fraction q of the elements is below."""
+    """quantile(q, dim=None, keepdim=False, interpolation='linear'): a fraction q of the elements is below it."""
     if dim is None:
         flat = self.flatten().quantile(q, 0, interpolation=interpolation)
         return flat.reshape(flat.shape + (1,) * self.ndim) if keepdim else flat
@@ -169,7 +169,7 @@ def mode(self, dim=-1, keepdim=False):
     places = arange(size).reshape(shape).expand(self.shape)
     starts = cat([full([1 if d == dim else s for d, s in enumerate(self.shape)], True, dtype=_gt.bool),
                   ordered.narrow(dim, 1, size - 1) != ordered.narrow(dim, 0, size - 1)], dim)
-    run = places - where(starts, places, 0).cummax(dim).values  # how many equals come before
+    run = places - where(starts, places, 0).cummax(dim).values  # how many equal elements come before
     indices = order.gather(dim, run.argmax(dim, True))
     return _reduced(return_types.mode, self.gather(dim, indices), indices, dim, keepdim)
 
@@ -178,7 +178,7 @@ def mode(self, dim=-1, keepdim=False):
 
 
 def _runs(items, differs, order, return_inverse, return_counts):
-    """Runs of equal items: [the first of each], and where asked, the run of every item and the lengths of the runs."""
+    """Runs of equal items: [the first of each], and if requested the run of every item and the length of each run."""
     count = items.shape[0]
     starts = cat([full((1,), True, dtype=_gt.bool), differs]) if count else differs
     firsts = starts._positions()
@@ -193,7 +193,7 @@ def _runs(items, differs, order, return_inverse, return_counts):
 
 
 def _lexicographic(rows):
-    """The order that sorts rows (n, k): by the last column, then, keeping that order among equals, the one before."""
+    """The order that sorts rows (n, k): stable sorts by each column, from the last to the first."""
     order = arange(rows.shape[0])
     for column in reversed(range(rows.shape[1])):
         order = order.gather(0, rows.select(1, column).gather(0, order).argsort(0))
@@ -229,13 +229,13 @@ def _distinct(self, sort, return_inverse, return_counts, dim):
 @method
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """unique(sorted=True, return_inverse=False, return_counts=False, dim=None): the distinct elements, or slices along
-    a dimension, in order; where each element went, and how many there were of each. Waits for their number."""
+    a dimension, sorted; on request the position of each element and the counts. Waits for their number."""
     return _distinct(self, True, return_inverse, return_counts, dim)
 
 
 @method
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
-    """unique_consecutive(...): as unique, but of equal neighbours only; nothing is sorted."""
+    """unique_consecutive(...): like unique, but only merges equal neighbours, without sorting."""
     return _distinct(self, False, return_inverse, return_counts, dim)
 
 

@@ -1,4 +1,4 @@
-"""Tensor methods that pick elements by index or mask, write at indices, and count by value.
+"""Tensor methods that select elements by index or mask, write at indices, and count values.
 
 Results whose size depends on the elements (masked_select, nonzero, bincount) wait once, for that size.
 """
@@ -111,7 +111,7 @@ def count_nonzero(self, dim=None):
 
 
 def _spread(self, dim, index, shape):
-    """A one-dimensional index along a dimension, as an index of every element of a tensor of this shape."""
+    """Expand a one-dimensional index along a dimension to an index for every element of this shape."""
     if index.ndim > 1:
         raise IndexError('Index is supposed to be a vector, but got dim: %d' % index.ndim)
     lines = [index.numel() if d == dim else 1 for d in range(len(shape))]
@@ -147,19 +147,19 @@ def _indexed(name, self, dim, index, source, write):
 
 @_writes
 def index_add(self, rows, dim, index, source, *, alpha=1):
-    """index_add(dim, index, source, alpha=1): alpha times the slices of source, added to those the index names."""
+    """index_add(dim, index, source, alpha=1): add alpha times the slices of source to the slices at index."""
     return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, rows.scatter_add)
 
 
 @_writes
 def index_copy(self, rows, dim, index, source):
-    """index_copy(dim, index, source): the slices that the index names become those of source."""
+    """index_copy(dim, index, source): replace the slices at index by those of source."""
     return _indexed('index_copy', self, dim, index, source, rows.scatter)
 
 
 @_writes
 def index_reduce(self, rows, dim, index, source, reduce, *, include_self=True):
-    """index_reduce(dim, index, source, reduce, include_self=True): prod, mean, amax or amin of the slices that meet."""
+    """index_reduce(dim, index, source, reduce, include_self=True): prod, mean, amax or amin by index."""
     def write(a, d, i, s):
         return rows.scatter_reduce(a, d, i, s, reduce, include_self=include_self)
     return _indexed('index_reduce', self, dim, index, source, write)
@@ -167,7 +167,7 @@ def index_reduce(self, rows, dim, index, source, reduce, *, include_self=True):
 
 @_writes
 def index_fill(self, rows, dim, index, value):
-    """index_fill(dim, index, value): the slices that the index names become one value."""
+    """index_fill(dim, index, value): set the slices at index to one value."""
     dim = axis_of(self, dim)
     shape = [index.numel() if d == dim else s for d, s in enumerate(self.shape or (1,))]
     if isinstance(value, Tensor):
@@ -180,14 +180,14 @@ def index_fill(self, rows, dim, index, value):
 
 @_writes
 def index_put(self, rows, indices, values, accumulate=False):
-    """index_put(indices, values, accumulate=False): what self would be after self[indices] = values, or +=, where
-    elements that are named twice are added twice."""
+    """index_put(indices, values, accumulate=False): self after self[indices] = values, or +=, where repeated
+    indices add repeatedly."""
     return rows._index_put(self, tuple(indices), values, accumulate)
 
 
 @_writes
 def scatter(self, rows, dim, index, src=None, *, value=None, reduce=None):
-    """scatter(dim, index, src): src, a tensor or a number, written at index; reduce: 'add' or 'multiply' what was there."""
+    """scatter(dim, index, src): write src, a tensor or a number, at index; reduce: 'add' or 'multiply'."""
     src = value if src is None else src
     if reduce is None:
         return rows.scatter(self, dim, index, src)
@@ -201,7 +201,7 @@ def scatter(self, rows, dim, index, src=None, *, value=None, reduce=None):
 
 @method
 def put(self, index, source, accumulate=False):
-    """put(index, source, accumulate=False): elements of the flattened tensor replaced, or added to."""
+    """put(index, source, accumulate=False): replace elements of the flattened tensor, or add to them."""
     write = Tensor.scatter_add if accumulate else Tensor.scatter
     return write(self.flatten(), 0, index.flatten(), source.flatten()).reshape(self.shape)
 
@@ -236,7 +236,7 @@ def bincount(self, weights=None, minlength=0):
 @method
 def histc(self, bins=100, min=0, max=0):
     """histc(bins=100, min=0, max=0): how many elements lie in each of `bins` equal parts of [min, max]; with equal
-    bounds, of the elements' own range, for which it waits."""
+    bounds, of the range of the elements, for which it waits."""
     flat = self.flatten().detach()
     if bins <= 0:
         raise RuntimeError('bins must be > 0')

@@ -1,4 +1,4 @@
-"""Products of tensors: einsum, tensordot, and the named ones. All of them end in matmul, or in one multiplication."""
+"""Products of tensors: einsum, tensordot and others. All of them end in matmul or in one multiplication."""
 
 import math
 import string
@@ -40,13 +40,13 @@ def vdot(self, other):
 
 def _scaled_sum(self, product, beta, alpha):
     product = product if alpha == 1 else product * alpha
-    if beta == 0:  # nothing of self counts, not even NaN
+    if beta == 0:  # beta 0 ignores self, even NaN
         return product
     return (self if beta == 1 else self * beta) + product
 
 
 def _checked(name, product, self):
-    """self must broadcast to the product's shape, and no further."""
+    """Check that self broadcasts to the product's shape and does not extend it."""
     sizes = self.shape[::-1]
     if self.ndim > product.ndim or any(s not in (1, p) for s, p in zip(sizes, product.shape[::-1])):
         raise RuntimeError(f'{name}: a tensor of shape {tuple(self.shape)} cannot be expanded to '
@@ -151,7 +151,7 @@ def cdist(self, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'):
     if p != 2 or not by_product[compute_mode]:
         return (self.unsqueeze(-2) - x2.unsqueeze(-3))._vector_norm(p, -1)
     squares = (self * self).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2 * (self @ x2.mT)
-    none = squares <= 0  # rounding may say less; and sqrt has no gradient there
+    none = squares <= 0  # rounding may give less than 0, where sqrt has no gradient
     return squares.masked_fill(none, 1).sqrt().masked_fill(none, 0)
 
 
@@ -202,7 +202,7 @@ def _letters(text, position):
 
 
 def _parse(arguments):
-    """(labels of each operand, labels of the result or None, operands), from either way of writing them."""
+    """(labels of each operand, labels of the result or None, operands), from either notation."""
     if isinstance(arguments[0], str):
         equation, operands = arguments[0].replace(' ', ''), arguments[1:]
         if len(operands) == 1 and not isinstance(operands[0], Tensor):
@@ -255,7 +255,7 @@ def _check_result(result, terms):
 
 
 def _take_diagonals(operand, labels, position):
-    """A label that an operand has twice is the diagonal of both dimensions."""
+    """Replace a label that an operand has twice by the diagonal of both dimensions."""
     labels = list(labels)
     for label in {n for n in labels if labels.count(n) > 1}:
         while labels.count(label) > 1:
@@ -270,7 +270,7 @@ def _take_diagonals(operand, labels, position):
 
 
 def _summed(operand, labels, kept):
-    """Without the labels that nobody else has."""
+    """Sum over the labels that only this operand has."""
     gone = [d for d, n in enumerate(labels) if n not in kept]
     return (operand.sum(gone) if gone else operand), [n for n in labels if n in kept]
 
@@ -280,14 +280,14 @@ def _ordered(operand, labels, order):
 
 
 def _aligned(operand, labels, order):
-    """Its dimensions in an order in which some are missing: those have size 1."""
+    """Permute dimensions into an order; missing ones get size 1."""
     operand = _ordered(operand, labels, [n for n in order if n in labels])
     sizes = iter(operand.shape)
     return operand.reshape([next(sizes) if n in labels else 1 for n in order])
 
 
 def _contract(a, a_labels, b, b_labels, kept):
-    """The product of two, summed over what is not kept: (result, its labels)."""
+    """The product of two operands, summed over the labels that are not kept: (result, its labels)."""
     a, a_labels = _drop_ones(a, a_labels, b, b_labels)
     b, b_labels = _drop_ones(b, b_labels, a, a_labels)
     a, a_labels = _summed(a, a_labels, kept | set(b_labels))
@@ -309,7 +309,7 @@ def _contract(a, a_labels, b, b_labels, kept):
 
 
 def _drop_ones(a, a_labels, b, b_labels):
-    """A size of 1 against a longer one is broadcast: it need not be there."""
+    """Drop dimensions of size 1 that broadcast against a longer one."""
     dropped = [d for d, n in enumerate(a_labels) if a.shape[d] == 1 and n in b_labels]
     if not dropped:
         return a, a_labels
@@ -317,7 +317,7 @@ def _drop_ones(a, a_labels, b, b_labels):
 
 
 def _cheapest_pair(items, kept):
-    """The two whose product grows the least over what they take up themselves."""
+    """The pair with the least growth: size of the product minus the sizes of both operands."""
     def growth(i, j):
         (a, x), (b, y) = items[i], items[j]
         others = kept.union(*(labels for k, (_, labels) in enumerate(items) if k not in (i, j)))

@@ -1,7 +1,7 @@
 """Random numbers: permutations, draws with given probabilities, in-place fills, and the generator's state.
 
-Every number is a function of the seed, of how many random tensors came before it, and of its position (Philox): the
-same on any number of workers and threads. A Generator has a seed and a count of its own.
+Every number is a function of the seed, of the number of random tensors before it, and of its position (Philox). So it
+is the same on any number of workers and threads. A Generator has its own seed and count.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from gt.client.registry import function, method
 
 @function
 def initial_seed():
-    """initial_seed(): the seed of the numbers now drawn."""
+    """initial_seed(): the current seed."""
     return _gt._random_state()[0]
 
 
 @function
 def seed():
-    """seed(): start from a seed of the system's choosing, and return it."""
+    """seed(): choose a random seed, set it and return it."""
     chosen = int.from_bytes(os.urandom(8), 'little')
     _gt.manual_seed(chosen)
     return chosen
@@ -42,19 +42,19 @@ def _from_bytes(state):
 
 @function
 def get_rng_state():
-    """get_rng_state(): where the random numbers stand, a uint8 tensor."""
+    """get_rng_state(): the state of the generator, a uint8 tensor."""
     return _as_bytes(_gt._random_state())
 
 
 @function
 def set_rng_state(new_state):
-    """set_rng_state(new_state): go back to where get_rng_state() was called."""
+    """set_rng_state(new_state): restore a state from get_rng_state()."""
     _gt._set_random_state(*_from_bytes(new_state))
 
 
 @function
 class Generator:
-    """Random numbers of its own: pass it as generator= to the functions that take one."""
+    """An independent source of random numbers: pass it as generator=."""
 
     def __init__(self, device=None):
         self._state = (67280421310721, 0)
@@ -69,22 +69,22 @@ class Generator:
         return self._state[0]
 
     def seed(self):
-        """Start from a seed of the system's choosing, and return it."""
+        """Choose a random seed, set it and return it."""
         return self.manual_seed(int.from_bytes(os.urandom(8), 'little')).initial_seed()
 
     def get_state(self):
-        """Where its numbers stand, a uint8 tensor."""
+        """The state, a uint8 tensor."""
         return _as_bytes(self._state)
 
     def set_state(self, new_state):
-        """Go back to where get_state() was called."""
+        """Restore a state from get_state()."""
         self._state = _from_bytes(new_state)
         return self
 
 
 @contextlib.contextmanager
 def drawing(generator):
-    """Within this the random numbers are the generator's; None leaves them."""
+    """A context in which random numbers come from the generator; None changes nothing."""
     if generator is None:
         yield
         return
@@ -126,7 +126,7 @@ def bernoulli(self, p=None, *, generator=None):
 
 @method
 def multinomial(self, num_samples, replacement=False, *, generator=None):
-    """multinomial(num_samples, replacement=False): positions drawn by their weights, for each row."""
+    """multinomial(num_samples, replacement=False): positions drawn with the given weights, for each row."""
     with drawing(generator):
         return _gt.multinomial(self, num_samples, replacement)
 
@@ -149,7 +149,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires
 
 
 def _uniform(self, generator):
-    """Uniform in [0, 1), in a dtype that has the numbers: half precision is rounded at the end."""
+    """Uniform in [0, 1), at least in float32: half precision is rounded at the end."""
     wide = _gt.float64 if self.dtype == _gt.float64 else _gt.float32
     with drawing(generator):
         return _gt.rand(self.shape, dtype=wide)
@@ -186,7 +186,7 @@ def uniform_(self, low=0, high=1, *, generator=None, **bounds):
     return _take(self, _uniform(self, generator) * (high - low) + low)
 
 
-# One more than the largest integer up to which all are elements of the dtype.
+# The exclusive end of random_(): the dtype has all integers below it.
 _INTEGER_ENDS = {_gt.bool: 2, _gt.uint8: 1 << 8, _gt.int8: 1 << 7, _gt.int32: 1 << 31, _gt.int64: (1 << 63) - 1,
                  _gt.float16: (1 << 11) + 1, _gt.bfloat16: (1 << 8) + 1, _gt.float32: (1 << 24) + 1,
                  _gt.float64: (1 << 53) + 1}
@@ -194,7 +194,7 @@ _INTEGER_ENDS = {_gt.bool: 2, _gt.uint8: 1 << 8, _gt.int8: 1 << 7, _gt.int32: 1 
 
 @method
 def random_(self, low=None, high=None, *, generator=None):
-    """random_(): integers from 0 to the dtype's last; random_(to): in [0, to); random_(from, to): in [from, to)."""
+    """random_(): integers from 0 to the dtype's largest; random_(to): in [0, to); random_(from, to): in [from, to)."""
     if high is None:
         low, high = 0, _INTEGER_ENDS[self.dtype] if low is None else low
     with drawing(generator):

@@ -1,13 +1,13 @@
-"""How functions written in Python become methods of Tensor and functions of the package.
+"""Decorators that make Python functions methods of Tensor and functions of the package.
 
-The families (ordering, picking, arrangement, products, linalg, statistics, random, creation, dtypes) and tensor.py
-mark theirs with these.
+Used by the families (ordering, picking, arrangement, products, linalg, statistics, random, creation, dtypes) and
+tensor.py.
 """
 
 from gt._gt import Tensor
 
 methods = []  # names of methods written in Python; those without a trailing _ are functions of the package too
-functions = {}  # functions that are no methods
+functions = {}  # functions that are not methods
 
 
 def method(function):
@@ -18,13 +18,13 @@ def method(function):
 
 
 def function(function):
-    """Make a function one of the package, but no method."""
+    """Make a function one of the package, not a method."""
     functions[function.__name__] = function
     return function
 
 
 def in_place(*names):
-    """Give each method a variant name_() that stores its result in the tensor itself."""
+    """Give each method an in-place variant name_()."""
     for name in names:
         def stored(self, *arguments, _name=name, **options):
             return self._become(getattr(self, _name)(*arguments, **options))
@@ -42,7 +42,7 @@ def reshaped_in_place(*names):
 
 
 def axis_of(self, dim):
-    """A dimension, counted from the start; PyTorch's error where there is no such one."""
+    """A dimension counted from the start; raises PyTorch's error if it does not exist."""
     limit = self.ndim or 1
     if not -limit <= dim < limit:
         raise IndexError(
@@ -58,10 +58,10 @@ def axes_of(self, dims):
 
 
 def sizes_of(sizes):
-    """Sizes that were given one by one, or as one sequence."""
+    """Sizes given one by one or as one sequence."""
     return tuple(sizes[0]) if len(sizes) == 1 and not hasattr(sizes[0], '__index__') else sizes
 
 
 def tensors_of(tensors):
-    """Tensors that were given one by one, or as one sequence."""
+    """Tensors given one by one or as one sequence."""
     return tuple(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else tensors

@@ -1,4 +1,4 @@
-"""Tensor methods that sum up: norms, moments, reductions that skip NaN, differences, covariances."""
+"""Statistics: norms, moments, reductions that skip NaN, differences, covariances."""
 
 from gt import linalg
 from gt._gt import cat, where
@@ -31,7 +31,7 @@ def dist(self, other, p=2):
 
 @method
 def renorm(self, p, dim, maxnorm):
-    """renorm(p, dim, maxnorm): slices along a dimension, scaled down where their p-norm exceeds maxnorm."""
+    """renorm(p, dim, maxnorm): scale slices along a dimension down if their p-norm exceeds maxnorm."""
     dim = axis_of(self, dim)
     others = [d for d in range(self.ndim) if d != dim]
     norms = self._vector_norm(float(p), others, True)
@@ -71,8 +71,8 @@ def nanmean(self, dim=None, keepdim=False, *, dtype=None):
 
 @method
 def cov(self, *, correction=1, fweights=None, aweights=None):
-    """cov(correction=1, fweights=None, aweights=None): covariances of variables, a row each; a column is one
-    observation, that fweights counts often and aweights weighs."""
+    """cov(correction=1, fweights=None, aweights=None): covariances of variables, a row each. A column is one
+    observation; fweights are repetition counts, aweights weights of observations."""
     if self.ndim > 2:
         raise RuntimeError(f'cov(): expected input to have two or fewer dimensions but got an input with {self.ndim} '
                            f'dimensions')

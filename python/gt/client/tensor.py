@@ -1,8 +1,8 @@
-"""Tensor: the methods that are put together from the C extension's, and PyTorch's names for them.
+"""Tensor: the methods that are written in Python, on top of the C extension.
 
-The C extension (gt._gt) has every operation of the op table, indexing and shapes. What is written in Python needs no speed
-of its own: it calls those. Each function marked @method becomes a method of Tensor. They are in files by family: ordering,
-picking, arrangement, products, linalg, statistics, random, creation, dtypes, and here what is left.
+The C extension (gt._gt) has every operation of the op table, indexing and shapes. A function marked @method becomes a
+method of Tensor. The methods are in files by family (ordering, picking, arrangement, products, linalg, statistics,
+random, creation, dtypes). The rest is here.
 """
 
 import math
@@ -58,7 +58,7 @@ _whole = Tensor.round
 
 @method
 def round(self, *, decimals=0):
-    """round(decimals=0): to the nearest number with so many decimals, halves to the even one."""
+    """round(decimals=0): to the nearest number with that many decimals, halves to even."""
     if not decimals:
         return _whole(self)
     if not self.is_floating_point():
@@ -69,14 +69,14 @@ def round(self, *, decimals=0):
 
 @method
 def logit(self, eps=None):
-    """logit(eps=None): log(x / (1 - x)), of x kept between eps and 1 - eps."""
+    """logit(eps=None): log(x / (1 - x)), with x clamped to [eps, 1 - eps]."""
     x = self if eps is None else self.clamp(eps, 1 - eps)
     return x.log() - (-x).log1p()
 
 
 @method
 def xlogy(self, other):
-    """xlogy(other): self * log(other), and 0 where self is 0 and that is no number."""
+    """xlogy(other): self * log(other), and 0 where self is 0, unless other is NaN."""
     other = other if isinstance(other, Tensor) else _gt.tensor(float(other))
     outside = (self == 0) & ((other <= 0) | other.isinf())
     return self * where(outside, 1.0, other).log()
@@ -90,13 +90,13 @@ def float_power(self, exponent):
 
 @method
 def fmax(self, other):
-    """fmax(other): the larger one; a number rather than NaN."""
+    """fmax(other): the larger one; NaN only if both are NaN."""
     return where(other.isnan(), self, where(self.isnan(), other, self.maximum(other)))
 
 
 @method
 def fmin(self, other):
-    """fmin(other): the smaller one; a number rather than NaN."""
+    """fmin(other): the smaller one; NaN only if both are NaN."""
     return where(other.isnan(), self, where(self.isnan(), other, self.minimum(other)))
 
 
@@ -177,7 +177,7 @@ def fill_(self, value):
 
 @method
 def fill_diagonal_(self, fill_value, wrap=False):
-    """fill_diagonal_(fill_value, wrap=False): set the diagonal; wrap: of a tall matrix again and again."""
+    """fill_diagonal_(fill_value, wrap=False): set the diagonal; wrap: repeat it down a tall matrix."""
     if self.ndim < 2:
         raise RuntimeError('dimensions must larger than 1')
     if self.ndim > 2 and len(set(self.shape)) > 1:
@@ -192,7 +192,7 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 @method
 def copy_(self, src, non_blocking=False):
-    """copy_(src): take the elements of src, broadcast and converted."""
+    """copy_(src): copy the elements of src, broadcast and converted."""
     self[...] = src
     return self
 
@@ -202,7 +202,7 @@ def copy_(self, src, non_blocking=False):
 
 @method
 def is_signed(self):
-    """is_signed(): whether the dtype has negative numbers."""
+    """is_signed(): whether the dtype is signed."""
     return self.dtype not in (_gt.uint8, _gt.bool)
 
 
@@ -220,14 +220,14 @@ def is_nonzero(self):
 
 @method
 def stride(self, dim=None):
-    """stride(dim=None): how many elements one step along each dimension passes; a tensor is a value without gaps."""
+    """stride(dim=None): the distance of neighbours along each dimension, in elements; tensors are always contiguous."""
     strides = tuple(math.prod(self.shape[k + 1:]) for k in range(self.ndim))
     return strides if dim is None else strides[dim]
 
 
 @method
 def sum_to_size(self, *size):
-    """sum_to_size(*size): summed over dimensions so that it has that size, which must broadcast to self's."""
+    """sum_to_size(*size): sum over dimensions to get this size, which must broadcast to self's."""
     size = sizes_of(size)
     lead = self.ndim - len(size)
     if lead < 0 or any(want not in (1, have) for want, have in zip(size, self.shape[lead:])):
@@ -255,7 +255,7 @@ Tensor.sgn, Tensor.sgn_ = Tensor.sign, Tensor.sign_
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
-# NumPy's functions of two operands that Python's operators stand for: these stay GT's operations.
+# NumPy functions behind Python's operators: these become GT operations.
 _OPERATORS = {
     'add': 'add', 'subtract': 'sub', 'multiply': 'mul', 'divide': 'truediv', 'true_divide': 'truediv',
     'floor_divide': 'floordiv', 'remainder': 'mod', 'power': 'pow', 'matmul': 'matmul', 'bitwise_and': 'and',
@@ -265,9 +265,9 @@ _COMPARISONS = {'equal': ('eq', 'eq'), 'not_equal': ('ne', 'ne'), 'less': ('lt',
 
 
 def _array_ufunc(self, ufunc, method, *inputs, **options):
-    """NumPy's functions on tensors: `array + tensor` is a GT operation; others are computed by NumPy, on copies.
+    """NumPy functions on tensors: `array + tensor` is a GT operation; NumPy computes the others on copies.
 
-    As with PyTorch, np.exp(tensor) gives a tensor, and arrays where out= asks for them.
+    As in PyTorch, np.exp(tensor) returns a tensor, or arrays if out= is given.
     """
     name = ufunc.__name__
     if method == '__call__' and not options and len(inputs) == 2 and (name in _OPERATORS or name in _COMPARISONS):
@@ -285,7 +285,7 @@ def _array_ufunc(self, ufunc, method, *inputs, **options):
 
 Tensor.__array_ufunc__ = _array_ufunc
 
-functions.update(_gt.either_order)  # those that take a number first too
+functions.update(_gt.either_order)  # functions whose first operand may be a number
 
 # Methods of Tensor that the package offers as functions.
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))

@@ -7,8 +7,8 @@ from gt._blocking import run_until_done
 class Dispatcher:
     """Serves clients and workers on host:port.
 
-    log_file is where its instruction log goes (default: GT_INSTRUCTION_LOG); console_log=True prints it. A host that
-    other machines can reach needs insecure=True, since anyone there may connect.
+    log_file is the file of the instruction log (default: GT_INSTRUCTION_LOG); console_log=True prints it. A host that
+    other machines can reach needs insecure=True, because anyone there may connect.
     """
 
     def __init__(self, host='localhost', port=12345, log_file=None, console_log=False, insecure=False):

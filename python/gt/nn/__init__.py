@@ -1,6 +1,6 @@
-"""Neural networks, with PyTorch's names: modules, losses (also as functions), initialisation, optimisers.
+"""Neural networks with PyTorch's names: modules, losses (also as functions), initialisation, optimisers.
 
-Read module.py first. The layers are thin: each calls its function in functional.py, which says what it computes.
+Read module.py first. The layers are thin: each calls its function in functional.py.
 """
 
 from gt.nn import functional, init, utils  # noqa: F401
@@ -34,4 +34,4 @@ from gt.nn.pooling import (  # noqa: F401
 from gt.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell  # noqa: F401
 from gt.optim import SGD, Adagrad, Adam, AdamW, RMSprop  # noqa: F401
 
-cross_entropy_loss = cross_entropy  # the prototype's name
+cross_entropy_loss = cross_entropy  # its name in the prototype

@@ -7,7 +7,7 @@ from gt.nn.parameter import Parameter
 
 
 class Activation(Module):
-    """Calls `function` with the input and the values of `options`, which are given to the constructor."""
+    """Calls `function` with the input and the options given to the constructor."""
 
     function, options = None, {}
 
@@ -100,7 +100,7 @@ class CELU(Activation):
 
 
 class SELU(Activation):
-    """elu, scaled so that networks of it keep mean 0 and variance 1."""
+    """elu, scaled so that activations keep mean 0 and variance 1."""
 
     function, options = staticmethod(F.selu), {'inplace': False}
 
@@ -184,7 +184,7 @@ class Softmin(Activation):
 
 
 class PReLU(Module):
-    """LeakyReLU with a slope that is trained, or one for each channel."""
+    """LeakyReLU with a trained slope, one for all channels or one for each."""
 
     def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
         super().__init__()

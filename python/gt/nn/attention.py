@@ -22,7 +22,7 @@ def _additive(mask, like):
 
 
 class MultiheadAttention(Module):
-    """Attention in several heads, each of embed_dim / num_heads of the projected features."""
+    """Attention in several heads, each with embed_dim / num_heads of the projected features."""
 
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None,
                  vdim=None, batch_first=False, device=None, dtype=None):
@@ -94,7 +94,7 @@ class MultiheadAttention(Module):
         q, k, v = (part.reshape(shape).transpose(1, 2) for part in (q, k, v))
         mask = self._mask((*q.shape[:3], given), attn_mask, key_padding_mask, is_causal, q)
         if mask is not None and k.shape[2] > given:
-            mask = F.pad(mask, (0, k.shape[2] - given))  # what was added is always seen
+            mask = F.pad(mask, (0, k.shape[2] - given))  # added keys are never masked
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
@@ -111,14 +111,14 @@ class MultiheadAttention(Module):
         return output if self.batch_first else output.transpose(0, 1), weights
 
     def _arranged(self, tensor, batched):
-        """(N, L, features), however it came."""
+        """The input as (N, L, features)."""
         if not batched:
             return tensor.unsqueeze(0)
         return tensor if self.batch_first else tensor.transpose(0, 1)
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and a two-layer network, each added to its input and normalised: before it if norm_first."""
+    """Self-attention and a two-layer network, each with a residual connection and normalisation (first if norm_first)."""
 
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation=F.relu, layer_norm_eps=1e-5,
                  batch_first=False, norm_first=False, bias=True, device=None, dtype=None):

@@ -1,4 +1,4 @@
-"""Modules that hold modules, or parameters: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
+"""Modules that contain modules or parameters: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
 
 from collections import OrderedDict
 
@@ -56,7 +56,7 @@ class _Numbered(Module):
         return self
 
     def pop(self, key):
-        """Take the module at a position away."""
+        """Remove and return the module at a position."""
         module = self[key]
         del self[key]
         return module
@@ -86,7 +86,7 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules, whose parameters are found."""
+    """A list of modules; parameters() finds theirs."""
 
     def __init__(self, modules=()):
         super().__init__()
@@ -133,13 +133,13 @@ class ModuleDict(Module):
         return dict(self._own(Module)).items()
 
     def pop(self, key):
-        """Take a module away."""
+        """Remove and return a module."""
         module = self[key]
         del self[key]
         return module
 
     def clear(self):
-        """Take all modules away."""
+        """Remove all modules."""
         for name in list(self):
             del self[name]
 
@@ -172,7 +172,7 @@ def _shown(pairs):
 
 
 class ParameterList(Module):
-    """A list of parameters, which are found; tensors become parameters."""
+    """A list of parameters; tensors become parameters."""
 
     def __init__(self, values=()):
         super().__init__()
@@ -244,7 +244,7 @@ class ParameterDict(Module):
         return getattr(self, key) if key in self else default
 
     def pop(self, key):
-        """Take a parameter away."""
+        """Remove and return a parameter."""
         value = self[key]
         del self[key]
         return value

@@ -18,7 +18,7 @@ def per_dimension(value, dimensions):
 
 
 class _Conv(Module):
-    """What all convolutions share: sizes, weight and bias, their initial values, the text."""
+    """Common to all convolutions: sizes, weight and bias, initial values, repr."""
 
     dimensions, transposed = None, False
 
@@ -52,7 +52,7 @@ class _Conv(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Uniform between ±1 / sqrt(inputs of an output)."""
+        """Uniform between ±1 / sqrt(number of inputs of an output)."""
         inputs = math.prod(self.weight.shape[1:])
         bound = 1 / math.sqrt(inputs) if inputs else 0.0
         init.uniform_(self.weight, -bound, bound)
@@ -87,7 +87,7 @@ class _Forward(_Conv):
                          padding_mode, dtype)
 
     def _around(self):
-        """What to pad before and behind each dimension, the last one first, as pad wants it."""
+        """Padding before and after each dimension, the last one first, as the argument of pad."""
         if isinstance(self.padding, str):
             zeros = (0,) * self.dimensions
             pads = same_padding(self.kernel_size, self.dilation) if self.padding == 'same' else (zeros, zeros)
@@ -133,7 +133,7 @@ class _Transposed(_Conv):
                          padding_mode, dtype)
 
     def _output_padding(self, input, output_size):
-        """The output_padding that leads to this size."""
+        """The output_padding that gives this size."""
         if output_size is None:
             return self.output_padding
         size = tuple(output_size)[-self.dimensions:]

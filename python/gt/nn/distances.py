@@ -14,7 +14,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, reduction='mean'):
-    """How far the positive is not nearer than the negative by a margin."""
+    """max(distance to the positive - distance to the negative + margin, 0)."""
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = far.minimum(pairwise_distance(positive, negative, p, eps))
@@ -22,18 +22,18 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
 
 
 def margin_ranking_loss(input1, input2, target, margin=0.0, reduction='mean'):
-    """How far input1 is not above input2 by a margin, where the target is 1; below, where it is -1."""
+    """max(-target * (input1 - input2) + margin, 0), with targets 1 and -1."""
     return _reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
 def hinge_embedding_loss(input, target, margin=1.0, reduction='mean'):
-    """A distance where the target is 1, and what it lacks of a margin where it is -1."""
+    """The input where the target is 1, and max(margin - input, 0) where it is -1."""
     lacking = where(target == -1, (margin - input).clamp(min=0), 0.0)
     return _reduced(where(target == 1, input, 0.0) + lacking, reduction)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction='mean'):
-    """1 - cosine where the target is 1, and by how much it exceeds a margin where it is -1."""
+    """1 - cosine where the target is 1, and max(cosine - margin, 0) where it is -1."""
     cosine = cosine_similarity(input1, input2, -1)
     excess = where(target == -1, (cosine - margin).clamp(min=0), 0.0)
     return _reduced(where(target == 1, 1.0 - cosine, 0.0) + excess, reduction)
@@ -41,7 +41,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction='mean'):
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction='mean'):
     """-log of the normal density with mean input and variance var, at the target."""
-    value = var.detach().clamp(min=eps) - var.detach() + var  # bounded below, with the gradient of var
+    value = var.detach().clamp(min=eps) - var.detach() + var  # clamped, but with the gradient of var
     loss = (value.log() + (input - target).square() / value) * 0.5
     return _reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 

@@ -21,7 +21,7 @@ sigmoid, tanh = Tensor.sigmoid, Tensor.tanh
 
 
 def _stored(input, result, inplace):
-    """The result, as the new value of `input` where the caller asked for that."""
+    """The result, or `input` with the result as its new value if inplace."""
     return input.copy_(result) if inplace else result
 
 
@@ -61,7 +61,7 @@ def celu(input, alpha=1.0, inplace=False):
 
 
 def selu(input, inplace=False):
-    """elu, scaled so that networks of it keep mean 0 and variance 1."""
+    """elu, scaled so that activations keep mean 0 and variance 1."""
     return input.selu_() if inplace else input.selu()
 
 
@@ -180,7 +180,7 @@ def bilinear(input1, input2, weight, bias=None):
 
 @gt.no_grad()
 def _shorten(weight, index, max_norm, norm_type):
-    """Make those rows that the index names no longer than max_norm."""
+    """Scale the rows at the index down to at most max_norm."""
     named = gt.zeros(weight.shape[0], dtype=_gt.bool).scatter(0, index.flatten(), True)
     length = weight.norm(norm_type, 1)
     scale = where(named & (length > max_norm), max_norm / (length + 1e-7), 1.0)
@@ -188,7 +188,7 @@ def _shorten(weight, index, max_norm, norm_type):
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0):
-    """Rows of weight by index; the row at padding_idx gets no gradient. max_norm: longer ones are shortened first."""
+    """Rows of weight by index; the row at padding_idx gets no gradient. max_norm: longer rows are scaled down first."""
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
     rows = weight._pick_rows(0, input.long() if not input.is_floating_point() else input)
@@ -199,7 +199,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0):
 
 
 def one_hot(input, num_classes=-1):
-    """1 at the index, 0 elsewhere, along a new last dimension; without num_classes it waits for the largest."""
+    """1 at the index, 0 elsewhere, along a new last dimension; without num_classes it waits for the largest index."""
     if input.is_floating_point() or input.dtype == _gt.bool:
         raise RuntimeError('one_hot is only applicable to index tensor of type LongTensor.')
     if num_classes < 0:
@@ -229,7 +229,7 @@ def dropout(input, p=0.5, training=True, inplace=False):
 
 
 def _dropout_channels(spatial, input, p, training, inplace):
-    """dropout of whole channels: one choice for what the last `spatial` dimensions hold."""
+    """dropout of whole channels: one random choice for the last `spatial` dimensions."""
     if input.ndim not in (spatial + 1, spatial + 2):
         raise RuntimeError(f'dropout{spatial}d: Expected {spatial + 1}D or {spatial + 2}D input, but received a '
                            f'{input.ndim}D input')
@@ -280,7 +280,7 @@ def pixel_unshuffle(input, downscale_factor):
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    """A sample of the Gumbel-softmax distribution; hard: one 1 in each, with the gradient of the soft one."""
+    """A sample of the Gumbel-softmax distribution; hard: one-hot, with the gradient of the soft sample."""
     noise = -(-gt.rand(logits.shape).clamp(min=1e-38).log()).log()
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
@@ -334,7 +334,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    """Mean 0 and variance 1 over all but the channels: of this batch in training, else as running values say."""
+    """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
     weight, bias = _per_channel(weight, input), _per_channel(bias, input)
     if not training:
         centered = input - _per_channel(running_mean, input)
@@ -357,14 +357,14 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 
 def masked(scores, mask):
-    """Scores with a mask added; of a bool mask, those that are False are excluded."""
+    """Scores plus a mask; a bool mask excludes the scores where it is False."""
     if mask.dtype == _gt.bool:
         return scores.masked_fill(~mask, -math.inf)
     return scores + mask
 
 
 def _query_groups(query, key, value):
-    """How many query heads share a head of keys and values."""
+    """The number of query heads per head of keys and values."""
     heads, shared = query.shape[-3], key.shape[-3]
     if shared != value.shape[-3] or heads % shared:
         raise RuntimeError(f'scaled_dot_product_attention: with enable_gqa the number of heads of key and value must be '
@@ -373,7 +373,7 @@ def _query_groups(query, key, value):
 
 
 def _grouped(x, groups):
-    """(..., H, L, D) as (..., H / groups, groups * L, D): the heads of a group follow each other, so nothing moves."""
+    """(..., H, L, D) as (..., H / groups, groups * L, D): the heads of a group are neighbours, so this is a view."""
     if groups == 1:
         return x
     return x.reshape(*x.shape[:-3], x.shape[-3] // groups, groups * x.shape[-2], x.shape[-1])
@@ -392,7 +392,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     seeing = None
     if is_causal:
         attn_mask = gt.ones(query.shape[-2], key.shape[-2], dtype=_gt.bool).tril()
-    elif attn_mask is not None:  # a query that may see nothing gets zeros
+    elif attn_mask is not None:  # a fully masked query gets zeros
         seeing = (attn_mask if attn_mask.dtype == _gt.bool else attn_mask > -math.inf).any(-1, True)
         attn_mask = where(seeing, attn_mask, attn_mask.dtype == _gt.bool)
     if attn_mask is not None:

@@ -1,4 +1,4 @@
-"""Fill tensors with starting values, by PyTorch's formulas. Each function changes its tensor and returns it."""
+"""Fill tensors with initial values, by PyTorch's formulas. Each function changes its tensor and returns it."""
 
 import math
 
@@ -7,7 +7,7 @@ from gt.client.random import drawing
 
 
 def calculate_gain(nonlinearity, param=None):
-    """By how much to scale weights before a nonlinearity."""
+    """The recommended scale of weights before a nonlinearity."""
     gains = {'tanh': 5 / 3, 'relu': math.sqrt(2), 'selu': 3 / 4}
     if nonlinearity == 'leaky_relu':
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
@@ -81,7 +81,7 @@ def _erfinv(x):
 
 @no_grad()
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Normally distributed numbers, only those between a and b."""
+    """Normally distributed numbers, truncated to [a, b]."""
     low, high = (math.erf((bound - mean) / std / math.sqrt(2)) for bound in (a, b))
     with drawing(generator):
         places = _gt.rand_like(tensor, dtype=_gt.float64) * (high - low) + low
@@ -113,7 +113,7 @@ def kaiming_normal_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu', gener
 
 @no_grad()
 def orthogonal_(tensor, gain=1, generator=None):
-    """Orthogonal rows or columns, whichever are fewer. Made in this process, by NumPy."""
+    """Orthogonal rows if there are fewer rows than columns, else orthogonal columns. Computed by NumPy in this process."""
     import numpy
     if tensor.ndim < 2:
         raise ValueError('Only tensors with 2 or more dimensions are supported')

@@ -1,4 +1,4 @@
-"""Layers: Linear, Bilinear, Embedding, Dropout, and those that only reshape."""
+"""Layers: Linear, Bilinear, Embedding, Dropout, and layers that only reshape."""
 
 import math
 
@@ -10,7 +10,7 @@ from gt.nn.parameter import Parameter
 
 
 class Identity(Module):
-    """What goes in comes out; arguments are ignored."""
+    """Returns its input; constructor arguments are ignored."""
 
     def __init__(self, *args, **keywords):
         super().__init__()
@@ -183,7 +183,7 @@ class PixelUnshuffle(Module):
 
 
 class Flatten(Module):
-    """One dimension instead of those from start_dim to end_dim."""
+    """Merge the dimensions from start_dim to end_dim into one."""
 
     def __init__(self, start_dim=1, end_dim=-1):
         super().__init__()
@@ -197,7 +197,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Several dimensions instead of one."""
+    """Split one dimension into several."""
 
     def __init__(self, dim, unflattened_size):
         super().__init__()

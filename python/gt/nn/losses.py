@@ -18,7 +18,7 @@ def _reduced(loss, reduction):
 
 
 def mse_loss(input, target, reduction='mean', weight=None):
-    """(x - y)², times weight; their mean is then divided by the weights' sum."""
+    """(x - y)², times weight; with weights, the mean divides by their sum."""
     squares = (input - target).square()
     if weight is None:
         return _reduced(squares, reduction)
@@ -107,7 +107,7 @@ def _picked(scores, target, weight, ignore_index):
 
 
 def _where_counted(counted, losses):
-    """0 for what is ignored: a choice, not a product, so that no gradient passes even where all are ignored."""
+    """0 for ignored targets. Selected, not multiplied, so that no NaN gradient passes even if all are ignored."""
     return gt.where(counted, losses, 0.0)
 
 
@@ -158,7 +158,7 @@ def kl_div(input, target, reduction='mean', log_target=False):
 
 
 class _Loss(Module):
-    """A loss with its options: the reduction, and what the function takes besides."""
+    """A loss with its reduction and the other options of its function."""
 
     function = None
 

@@ -1,8 +1,8 @@
-"""Module: what every layer and model derives from.
+"""Module: the base class of layers and models.
 
-A module has no registry beside itself: attributes that are Parameters or Modules are its parameters and
-children, in the order in which they were first assigned, so reading one costs no more than reading any attribute.
-Buffers are attributes whose names register_buffer() has noted.
+A module has no separate registry. Attributes that are Parameters or Modules are its parameters and children, in the
+order of their first assignment, so reading one costs no more than any attribute. Buffers are attributes whose names
+register_buffer() has noted.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from gt.nn.parameter import Parameter
 
 
 class Parameters(list):
-    """What parameters() returns: a list, and next() takes from it, as from PyTorch's generator."""
+    """The result of parameters(): a list that also supports next(), like PyTorch's generator."""
 
     def __next__(self):
         self._iterator = iterator = getattr(self, '_iterator', None) or iter(self)
@@ -20,7 +20,7 @@ class Parameters(list):
 
 
 class IncompatibleKeys(tuple):
-    """What load_state_dict() returns: (missing_keys, unexpected_keys)."""
+    """The result of load_state_dict(): (missing_keys, unexpected_keys)."""
 
     missing_keys = property(lambda self: self[0])
     unexpected_keys = property(lambda self: self[1])
@@ -32,13 +32,13 @@ class IncompatibleKeys(tuple):
 
 
 class HookHandle:
-    """What register_forward_hook() returns: remove() takes the hook away."""
+    """The result of register_forward_hook(): remove() removes the hook."""
 
     def __init__(self, module, entry):
         self.module, self.entry = module, entry
 
     def remove(self):
-        """Call it no more."""
+        """Remove the hook."""
         self.module._hooks = [entry for entry in self.module._hooks if entry is not self.entry]
 
     def __enter__(self):
@@ -49,14 +49,14 @@ class HookHandle:
 
 
 def as_tensor(value):
-    """A GT tensor of a tensor of any kind: ours, PyTorch's or NumPy's."""
+    """A GT tensor from a tensor of GT, PyTorch or NumPy."""
     if isinstance(value, Tensor):
         return value
     return _gt.as_tensor(value.detach().cpu() if hasattr(value, 'detach') else value)
 
 
 def indented(text):
-    """The text with every line but the first moved two columns to the right."""
+    """The text with every line but the first indented by two columns."""
     return text.replace('\n', '\n  ')
 
 
@@ -64,15 +64,15 @@ class Module:
     """The base of layers and models: assign parameters and other modules in __init__, write forward()."""
 
     training = True
-    _parameters = ()  # what a user lists by hand; parameters that are attributes need not be here
-    _persistent = {}  # the names of buffers, and whether they belong to the state
-    _hooks = ()  # [before it, function, whether it takes keywords] for each that is to be called with forward()
+    _parameters = ()  # parameters that the user adds by hand; attributes need not be here
+    _persistent = {}  # names of buffers, and whether they are persistent
+    _hooks = ()  # hooks of forward(): [whether before it, function, whether it takes keywords]
 
     def __init__(self):
         self._parameters = []
 
     def forward(self, *inputs):
-        """What the module computes."""
+        """Compute the output; subclasses implement it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args, **keywords):
@@ -99,11 +99,11 @@ class Module:
         return HookHandle(self, entry)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Call hook(module, args, output) after forward(); what it returns, if anything, is the output."""
+        """Call hook(module, args, output) after forward(). If it returns a value, that is the output."""
         return self._register_hook([False, hook, with_kwargs], prepend)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """Call hook(module, args) before forward(); what it returns, if anything, are its arguments."""
+        """Call hook(module, args) before forward(). If it returns a value, those are the arguments."""
         return self._register_hook([True, hook, with_kwargs], prepend)
 
     def __setattr__(self, name, value):
@@ -112,7 +112,7 @@ class Module:
                             '(gt.nn.Parameter or None expected)')
         object.__setattr__(self, name, value)
 
-    # ---- what belongs to it --------------------------------------------------------------------------------
+    # ---- members -------------------------------------------------------------------------------------------
 
     def register_parameter(self, name, param):
         """Add a parameter, or None, under a name."""
@@ -123,7 +123,7 @@ class Module:
         setattr(self, name, param)
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Add a tensor that is not trained; it belongs to the state where persistent."""
+        """Add a tensor that is not trained. It is part of the state if persistent."""
         if name not in self._persistent:
             self._check_name(name)
         if not (tensor is None or isinstance(tensor, Tensor)):
@@ -204,7 +204,7 @@ class Module:
         return getattr(module, name)
 
     def _listed(self):
-        """The tensors of a user's own list, under the name of the attribute they are, else their position."""
+        """Parameters that the user added by hand, named by their attribute or else their position."""
         for k, tensor in enumerate(self._parameters):
             names = (name for name, value in self.__dict__.items() if value is tensor)
             yield next(names, f'_parameters.{k}'), tensor
@@ -242,7 +242,7 @@ class Module:
         """Each buffer, once."""
         return (tensor for _, tensor in self.named_buffers('', recurse))
 
-    # ---- what is done to all of it -------------------------------------------------------------------------
+    # ---- applied to all members ----------------------------------------------------------------------------
 
     def apply(self, fn):
         """Call fn(module) for all modules below this one, and this one last."""
@@ -252,7 +252,7 @@ class Module:
         return self
 
     def train(self, mode=True):
-        """Set training, which dropout and batch normalisation look at, in all modules."""
+        """Set training mode, which dropout and batch normalisation read, in all modules."""
         for module in self.modules():
             module.training = mode
         return self
@@ -262,7 +262,7 @@ class Module:
         return self.train(False)
 
     def zero_grad(self, set_to_none=True):
-        """Forget the gradients of all parameters, or set them to zero."""
+        """Drop the gradients of all parameters, or set them to zero."""
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
@@ -286,7 +286,7 @@ class Module:
         return self
 
     def to(self, *args, **keywords):
-        """Convert to a dtype, or another tensor's; a device is accepted: where tensors live is not said here."""
+        """Convert to a dtype, or another tensor's; a device is accepted and ignored."""
         for value in (*args, *keywords.values()):
             if isinstance(value, (_gt.dtype, Tensor)):
                 return self.type(value.dtype if isinstance(value, Tensor) else value)
@@ -338,8 +338,8 @@ class Module:
 
     @no_grad()
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Take values by path: tensors of GT, PyTorch or NumPy. strict: no path may be missing or left over; assign: with
-        their dtypes."""
+        """Load values by path: tensors of GT, PyTorch or NumPy. strict: no path may be missing or unknown; assign: take
+        their dtypes too."""
         if not hasattr(state_dict, 'keys'):
             raise TypeError(f'Expected state_dict to be dict-like, got {type(state_dict)}.')
         own, errors = self._state(), []

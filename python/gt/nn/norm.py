@@ -8,7 +8,7 @@ from gt.nn.parameter import Parameter
 
 
 def _weight_and_bias(module, shape, weight, bias, dtype):
-    """Ones and zeros, or None where not wanted."""
+    """Ones and zeros, or None."""
     module.weight = Parameter(gt.ones(shape, dtype=dtype)) if weight else None
     module.bias = Parameter(gt.zeros(shape, dtype=dtype)) if bias else None
 
@@ -63,7 +63,7 @@ class GroupNorm(Module):
 
 
 class _BatchNorm(Module):
-    """Mean 0 and variance 1 over all but the channels; in evaluation by the running values of training."""
+    """Mean 0 and variance 1 over all but the channels; in evaluation mode by the running values of training."""
 
     ranks = ()
 
@@ -79,14 +79,14 @@ class _BatchNorm(Module):
         self.register_buffer('num_batches_tracked', gt.tensor(0) if tracked else None)
 
     def reset_running_stats(self):
-        """Forget the batches seen."""
+        """Reset the running mean and variance."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self):
-        """Forget the batches seen, and start with weight 1 and bias 0."""
+        """Reset the running values, weight to 1 and bias to 0."""
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)

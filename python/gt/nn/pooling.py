@@ -92,7 +92,7 @@ class AvgPool3d(_AvgPool):
 
 
 class _Adaptive(Module):
-    """As many windows as the output is to have."""
+    """Pooling with one window per element of the output size."""
 
     function = None
 
@@ -126,7 +126,7 @@ class AdaptiveAvgPool3d(_Adaptive):
 
 
 class _AdaptiveMax(_Adaptive):
-    """Maxima, and where they are if asked."""
+    """Maxima, and their indices if return_indices."""
 
     def __init__(self, output_size, return_indices=False):
         super().__init__(output_size)

@@ -1,7 +1,7 @@
 """Recurrent networks: the cells, one step each, and RNN, LSTM and GRU, which run over sequences.
 
-A step is a function of two projections, of the input and of the hidden state; the layers project the inputs of all
-steps at once, the cells one.
+A step is a function of two projections: of the input and of the hidden state. Layers project the inputs of all steps at
+once, cells those of one step.
 """
 
 import math
@@ -37,7 +37,7 @@ def _gru(of_input, of_state, state):
 
 
 class _Recurrent(Module):
-    """What cells and layers have in common: sizes, and weights for `gates` gates."""
+    """Common to cells and layers: sizes, and weights for `gates` gates."""
 
     gates, states, step = 1, 1, None
 
@@ -148,7 +148,7 @@ class _Layers(_Recurrent):
         return [f'_l{layer}', f'_l{layer}_reverse'] if self.bidirectional else [f'_l{layer}']
 
     def flatten_parameters(self):
-        """Nothing: PyTorch packs weights here."""
+        """Does nothing. PyTorch packs weights here."""
 
     def _run(self, input, suffix, state):
         """One direction of one layer: outputs (L, N, hidden_size) and the last state."""

@@ -1,6 +1,6 @@
 """Convolutions, pooling, interpolation, fold and unfold as functions, with torch.nn.functional's arguments and results.
 
-Each spells out its arguments for every spatial dimension and calls one function of the extension. Read next: conv.py and
+Each expands its arguments to all spatial dimensions and calls one function of the extension. Read next: conv.py and
 pooling.py, the modules.
 """
 
@@ -36,7 +36,7 @@ def _batched(input, dimensions, name):
 
 
 def same_padding(kernel, dilation):
-    """What 'same' pads before and behind, so that a convolution of stride 1 keeps its size."""
+    """Padding before and after with which a convolution of stride 1 keeps the size."""
     total = [d * (k - 1) for k, d in zip(kernel, dilation)]
     return tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
 
@@ -208,13 +208,13 @@ def adaptive_max_pool3d(input, output_size, return_indices=False):
 
 # ---- interpolation -------------------------------------------------------------------------------------------
 
-# The number of _gt.resample's mode, and the spatial dimensions an input may have.
+# The mode of _gt.resample, and the allowed numbers of spatial dimensions.
 _MODES = {'nearest': (0, (1, 2, 3)), 'nearest-exact': (1, (1, 2, 3)), 'linear': (2, (1,)), 'bilinear': (2, (2,)),
           'trilinear': (2, (3,)), 'bicubic': (3, (2,))}
 
 
 def _interpolated_sizes(input, size, scale_factor, recompute):
-    """For each spatial dimension its new size, and the factor to find positions with (0: that of the sizes)."""
+    """For each spatial dimension the new size and the scale factor (0: the ratio of the sizes)."""
     old = input.shape[2:]
     if (size is None) == (scale_factor is None):
         raise ValueError('only one of size or scale_factor should be defined' if size is not None else

@@ -1,4 +1,4 @@
-"""What is done with parameters between backward() and step(). Nothing here waits for the server."""
+"""Functions for gradients and parameters between backward() and step(). None of them waits for the server."""
 
 import math
 
@@ -28,7 +28,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
 
 @autograd.no_grad()
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
-    """Scale the gradients so that the norm of all of them together is at most max_norm; returns what it was."""
+    """Scale the gradients so that their total norm is at most max_norm; returns the norm before."""
     parameters = _with_gradients(parameters)
     norm = get_total_norm([parameter.grad for parameter in parameters], norm_type, error_if_nonfinite)
     scale = (float(max_norm) / (norm + 1e-6)).clamp(max=1.0)
@@ -52,7 +52,7 @@ def parameters_to_vector(parameters):
 
 
 def vector_to_parameters(vec, parameters):
-    """Give parameters the elements of one vector."""
+    """Copy the elements of one vector into parameters."""
     start = 0
     for parameter in parameters:
         count = parameter.numel()

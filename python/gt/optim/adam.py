@@ -1,4 +1,4 @@
-"""Adam, and AdamW, whose weight decay is apart from the gradient."""
+"""Adam, and AdamW with decoupled weight decay."""
 
 import math
 
@@ -6,7 +6,7 @@ from gt.optim.optimizer import Optimizer, require, require_common
 
 
 class Adam(Optimizer):
-    """p -= lr * mean / (sqrt(mean of squares) + eps), of running means of gradients, corrected for their start."""
+    """p -= lr * mean / (sqrt(mean of squares) + eps), with running means of gradients, bias-corrected."""
 
     decoupled = False
 
@@ -36,7 +36,7 @@ class Adam(Optimizer):
             if amsgrad:
                 before = state.get('max_exp_avg_sq')
                 squares = state['max_exp_avg_sq'] = squares if before is None else before.maximum(squares)
-            # lr * (mean / c1) / (sqrt(squares / c2) + eps), with c1 and c2 out of the tensors' way
+            # lr * (mean / c1) / (sqrt(squares / c2) + eps), with c1 and c2 folded into scalars
             c1, c2 = 1 - beta1 ** step, math.sqrt(1 - beta2 ** step)
             change = mean * (lr * c2 / c1) / (squares.sqrt() + eps * c2)
             if weight_decay and decoupled:
@@ -45,7 +45,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with p *= 1 - lr * weight_decay besides."""
+    """Adam, and p *= 1 - lr * weight_decay."""
 
     decoupled = True
 

@@ -1,7 +1,7 @@
 """Learning rate schedules: call scheduler.step() after each epoch, or each optimizer.step().
 
-Most multiply the rate that is set by what changes from one epoch to the next, as PyTorch's do, so that several of
-them work together.
+Most multiply the current rate by the change from one epoch to the next, as in PyTorch, so several schedules can be
+combined.
 """
 
 import math
@@ -12,7 +12,7 @@ from gt.optim.optimizer import Optimizer
 
 
 class LRScheduler:
-    """The base of schedules: get_lr() says the rates, one for each parameter group, at `last_epoch`."""
+    """The base of schedules. get_lr() returns the rates at `last_epoch`, one per parameter group."""
 
     def __init__(self, optimizer, last_epoch=-1):
         if not isinstance(optimizer, Optimizer):
@@ -32,7 +32,7 @@ class LRScheduler:
         raise NotImplementedError
 
     def get_last_lr(self):
-        """The rates that were set last."""
+        """The current rates."""
         return self._last_lr
 
     def _rates(self, factor=1.0):
@@ -49,7 +49,7 @@ class LRScheduler:
         self._last_lr = list(rates)
 
     def state_dict(self):
-        """All that is needed to go on, but for the optimizer and functions."""
+        """The state, without the optimizer and functions."""
         return {key: value for key, value in self.__dict__.items() if key not in ('optimizer', 'lr_lambdas')}
 
     def load_state_dict(self, state_dict):
@@ -164,7 +164,7 @@ class MultiplicativeLR(LambdaLR):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Down to eta_min along half a cosine, and at once up again: after T_0 epochs, then T_mult times as many."""
+    """Down to eta_min along half a cosine, then restart: after T_0 epochs, then after T_mult times as many."""
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -200,7 +200,7 @@ class SequentialLR(LRScheduler):
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
         for group in optimizer.param_groups:
             group['lr'] = group['initial_lr']
-        for scheduler in self._schedulers:  # each made its first step: only the first one's counts
+        for scheduler in self._schedulers:  # each schedule made its first step; only that of the first one counts
             scheduler.last_epoch -= 1
         self._schedulers[0].step()
         self._last_lr = self._schedulers[0].get_last_lr()
@@ -218,7 +218,7 @@ class SequentialLR(LRScheduler):
         self._last_lr = current.get_last_lr()
 
     def state_dict(self):
-        """All that is needed to go on, each schedule's state with it."""
+        """The state, with the state of each schedule."""
         state = super().state_dict()
         return {**state, '_schedulers': [scheduler.state_dict() for scheduler in self._schedulers]}
 
@@ -248,7 +248,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to max_lr and down to far below where it started, once; momentum, if cycled, goes the other way."""
+    """Up to max_lr, then down to far below the initial rate. Momentum, if cycled, goes the other way."""
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
                  anneal_strategy='cos', cycle_momentum=True, base_momentum=0.85, max_momentum=0.95,
@@ -340,7 +340,7 @@ class ReduceLROnPlateau(LRScheduler):
         return metric * sign > bound * sign
 
     def step(self, metrics):
-        """Look at the metric of an epoch."""
+        """Take the metric of an epoch."""
         metric = float(metrics)
         self.last_epoch += 1
         self.num_bad_epochs += 1

@@ -1,8 +1,8 @@
-"""Optimizer: parameter groups, state, and one step. The optimisers say only how a group is updated.
+"""Optimizer: parameter groups, state, and step(). Subclasses implement update() for one group.
 
-Updates are ordinary operations that are not recorded. They are written for few instructions, as each parameter
-pays for each of them at every step. What PyTorch's optimisers take to choose among their implementations (foreach, fused,
-capturable, differentiable) is accepted and changes nothing.
+Updates are ordinary operations that are not recorded. They use few instructions, because every parameter costs each of
+them at every step. Options by which PyTorch chooses an implementation (foreach, fused, capturable, differentiable) are
+accepted and ignored.
 """
 
 from collections import defaultdict
@@ -13,20 +13,20 @@ _set_grad_enabled = _gt._set_grad_enabled
 
 
 def require(valid, what, value):
-    """Refuse an option that makes no sense, in PyTorch's words."""
+    """Raise PyTorch's error for an invalid option."""
     if not valid:
         raise ValueError(f'Invalid {what}: {value}')
 
 
 def require_common(lr, weight_decay, eps=0.0):
-    """The options that all optimisers have."""
+    """Check the options that all optimisers have."""
     require(lr >= 0, 'learning rate', lr)
     require(eps >= 0, 'epsilon value', eps)
     require(weight_decay >= 0, 'weight_decay value', weight_decay)
 
 
 def _loaded(key, value, parameter):
-    """A value of a loaded state as this optimiser keeps it; step is a number here."""
+    """Convert a value of a loaded state; step is a plain number here."""
     if key == 'step':
         return float(value)
     if not hasattr(value, 'shape'):
@@ -35,7 +35,7 @@ def _loaded(key, value, parameter):
 
 
 class Optimizer:
-    """The base of optimisers: params are tensors, or dicts of tensors and of options other than `defaults`."""
+    """The base of optimisers: params are tensors, or dicts of tensors with options that override `defaults`."""
 
     def __init__(self, params, defaults):
         if isinstance(params, Tensor):
@@ -65,7 +65,7 @@ class Optimizer:
         self.param_groups.append({**self.defaults, **param_group, 'params': params})
 
     def zero_grad(self, set_to_none=True):
-        """Forget all gradients, or set them to zero."""
+        """Drop all gradients, or set them to zero."""
         for group in self.param_groups:
             for p in group['params']:
                 if set_to_none:
@@ -93,7 +93,7 @@ class Optimizer:
 
     @staticmethod
     def gradients(group, decays=True):
-        """(parameter, gradient) for each parameter that has one: turned around to maximize, weight decay added."""
+        """(parameter, gradient) for each parameter with a gradient: negated to maximize, with weight decay added."""
         maximize, weight_decay = group['maximize'], group['weight_decay'] if decays else 0
         for p in group['params']:
             g = p.grad
@@ -115,7 +115,7 @@ class Optimizer:
         return {'state': {positions[p]: dict(state) for p, state in self.state.items()}, 'param_groups': groups}
 
     def load_state_dict(self, state_dict):
-        """Take options and state from state_dict(), of GT or of PyTorch."""
+        """Load options and state from a state_dict() of GT or PyTorch."""
         groups = state_dict['param_groups']
         if len(groups) != len(self.param_groups):
             raise ValueError('loaded state dict has a different number of parameter groups')

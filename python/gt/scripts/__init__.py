@@ -1,1 +1,1 @@
-"""The monitoring tools as programs: python -m gt.scripts.visualize, .top and .trace."""
+"""The monitoring tools as programs: python -m gt.scripts.visualize, .top, .trace and .replay."""

@@ -5,7 +5,7 @@ from gt._blocking import run_until_done
 
 
 class Worker:
-    """Executes a dispatcher's instructions on an engine: 'cpu' by default, or what GT_BACKEND names."""
+    """Executes a dispatcher's instructions on an engine: 'cpu', or the one that GT_BACKEND names."""
 
     def __init__(self, worker_id=None, backend=None):
         self.worker_id = None if worker_id is None else str(worker_id)

@@ -1,4 +1,4 @@
-/* cli/replay/look.c: looks at the elements of replayed tensors: for NaN, for differences, to print and to save them. */
+/* cli/replay/look.c: inspects the elements of replayed tensors: finds NaN and differences, prints and saves. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ unsigned gt__look_nonfinite(const gt_meta *meta, const void *data, int64_t *firs
     return found;
 }
 
-/* What two engines may differ by: a few roundings, grown through a program. */
+/* The difference allowed between two engines: a few roundings, amplified by the program. */
 static double default_tolerance(gt_dtype dtype)
 {
     return dtype == GT_FLOAT64 ? 1e-9 : dtype == GT_FLOAT32 ? 1e-4 : gt__dtype_is_float(dtype) ? 3e-2 : 0;

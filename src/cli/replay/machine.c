@@ -1,6 +1,6 @@
 /*
  * cli/replay/machine.c: executes a tape's records one after another, without a dispatcher or links: ids become slots, and the
- * worker's own code does the rest. Everything comes from a file: ids are looked up, and the worker checks the records.
+ * worker's own code executes them. The file is not trusted: unknown ids are errors, and the worker checks the records.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static gt_machine_client *find_client(const gt_machine *machine, uint64_t sessio
 static gt_err client_open(gt_machine *machine, uint64_t session)
 {
     if (find_client(machine, session))
-        return gt__fail(GT_ERR_PROTOCOL, "client %llu comes twice", (unsigned long long)session);
+        return gt__fail(GT_ERR_PROTOCOL, "client %llu connects twice", (unsigned long long)session);
     gt_machine_client *client = calloc(1, sizeof *client);
     if (!client)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -51,7 +51,7 @@ static void slot_free(gt_machine *machine, uint64_t slot)
         size_t capacity = machine->free_capacity ? 2 * machine->free_capacity : 256;
         uint64_t *slots = realloc(machine->free_slots, capacity * sizeof *slots);
         if (!slots)
-            return; /* the number is not used again */
+            return; /* slot numbers are not reused */
         machine->free_slots = slots;
         machine->free_capacity = capacity;
     }
@@ -110,7 +110,7 @@ static gt_err compute(gt_machine *machine, gt_machine_client *client, gt_entry *
     gt_instruction *ins = &machine->record->ins;
     uint64_t consumed = gt__record_consumed(ins);
     if (ins->op == GT_OP_upload && ins->imm[1].u)
-        return gt__fail(GT_ERR_PROTOCOL, "an upload without its bytes");
+        return gt__fail(GT_ERR_PROTOCOL, "upload: the data is missing");
     GT_TRY(resolve_operands(client, machine->record));
     gt_handle *handle;
     GT_TRY(gt__handles_insert(&client->handles, ins->result, &handle));
@@ -136,7 +136,7 @@ static gt_err learn_site(gt_machine_client *client, const gt_slot *record)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     for (char *at = place; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 127)
-            *at = '?'; /* it will be printed, and came from a file */
+            *at = '?'; /* the text comes from a file and will be printed */
     sites[client->site_count++] = place;
     return GT_OK;
 }
@@ -162,7 +162,7 @@ static gt_err control(gt_machine *machine, gt_machine_client *client, gt_entry *
     case GT_OP_site:
         return learn_site(client, machine->record);
     default:
-        return GT_OK; /* questions, and what concerns placement */
+        return GT_OK; /* requests for values, and records about placement */
     }
 }
 
@@ -173,7 +173,7 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
         return client_open(machine, entry->session);
     gt_machine_client *client = find_client(machine, entry->session);
     if (!client)
-        return gt__fail(GT_ERR_PROTOCOL, "client %llu never came", (unsigned long long)entry->session);
+        return gt__fail(GT_ERR_PROTOCOL, "client %llu never connected", (unsigned long long)entry->session);
     if (entry->kind == GT_TAPE_CLOSE) {
         client_close(machine, client);
         return GT_OK;
@@ -183,7 +183,7 @@ gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const g
     gt_err err =
         slots->ins.op < GT_OP_FIRST_CONTROL ? compute(machine, client, result) : control(machine, client, result);
     if (*result && (*result)->state == GT_ENTRY_FILLING)
-        *result = NULL; /* its bytes are still to come */
+        *result = NULL; /* its bytes follow */
     return err;
 }
 

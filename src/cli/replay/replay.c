@@ -1,8 +1,8 @@
 /*
- * replay.c: `gt replay`: executes a tape (tape.h) again, on any engine, and looks at what comes out.
+ * cli/replay/replay.c: `gt replay`: executes a tape (core/tape.h) again, on any engine, and inspects the results.
  *
- * One walk over the tape: execute an entry, look at its result as the options say. With --diff a second side walks along: the
- * same tape on another engine, or another tape.
+ * One pass over the tape: execute an entry, inspect its result as the options say. With --diff a second side runs in
+ * parallel: the same tape on another engine, or another tape.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,17 +21,17 @@ enum { MOST_NAMES = 64 }; /* of --print and --save */
 
 typedef struct wanted {
     const char *name;
-    uint64_t session, id; /* session 0: the only one */
+    uint64_t session, id; /* session 0: the only client */
     bool save, done;
 } wanted;
 
-/* One walk over a tape. */
+/* One pass over a tape. */
 typedef struct side {
     gt_tape *tape;
     gt_machine *machine;
     const gt_tape_entry *entry;
     const gt_slot *slots;
-    gt_entry *result; /* what the entry made; NULL: nothing */
+    gt_entry *result; /* the tensor that the entry made; NULL: none */
 } side;
 
 typedef struct replay {
@@ -42,14 +42,14 @@ typedef struct replay {
     wanted names[MOST_NAMES];
     unsigned name_count;
     side first, second;
-    uint8_t *flags; /* --find-nan: what each slot's tensor has */
+    uint8_t *flags; /* --find-nan: of each slot's tensor: has NaN, has infinity */
     uint64_t flag_count;
     uint64_t instructions, failures;
 } replay;
 
 /* ---- options ------------------------------------------------------------------------------------------------ */
 
-/* Digits up to `end`, which is set; 0: there are none, or too many. */
+/* Parse digits and set *end behind them; 0: no digits, or too many. */
 static uint64_t parse_digits(const char *text, char **end)
 {
     errno = 0;
@@ -70,7 +70,7 @@ static const char *take_name(void *target, const char *text, bool save)
     if (!name.id || *end)
         return "a tensor";
     if (r->name_count == MOST_NAMES)
-        return "shown: it is one too many";
+        return "possible: at most 64 tensors can be shown";
     r->names[r->name_count++] = name;
     return NULL;
 }
@@ -116,21 +116,21 @@ static int parse(int argc, char **argv, replay *r)
          .target = r,
          .take = take_print,
          .value = "NAME",
-         .help = "print a tensor: 5 is tensor 5 of the only client, 2_5 that of client 2 (also in the log)"},
+         .help = "print a tensor: 5 is tensor 5 of the only client, 2_5 tensor 5 of client 2, as in the log"},
         {.name = "save",
          .kind = GT_OPTION_OWN,
          .target = r,
          .take = take_save,
          .value = "NAME",
-         .help = "write it to NAME.npy in --dir; both may be given more than once"},
+         .help = "write a tensor to NAME.npy in --dir; --print and --save may be repeated"},
         {.name = "dir",
          .kind = GT_OPTION_TEXT,
          .target = &r->directory,
          .value = "D",
-         .help = "where --save writes (default: here)"},
+         .help = "directory of --save (default: the current one)"},
         {.name = "find-nan",
          .target = &r->find_nan,
-         .help = "find the first instruction whose result has a NaN or an infinity that its operands had not"},
+         .help = "find the first instruction whose result has a NaN or an infinity that its operands do not have"},
         {.name = "diff",
          .kind = GT_OPTION_TEXT,
          .target = &r->other,
@@ -141,23 +141,24 @@ static int parse(int argc, char **argv, replay *r)
          .target = &r->tolerance,
          .most = 1,
          .value = "T",
-         .help = "what --diff lets pass, relative to the values (default: by dtype, 1e-4 for float32)"},
+         .help = "the relative tolerance of --diff (default: by dtype, 1e-4 for float32)"},
         {0},
     };
     const gt_usage usage = {
         .command = "gt replay",
         .line = "TAPE [OPTIONS]",
-        .about = "Executes a tape (GT_TAPE=file, gt server --tape file) again and says what happens.\n",
-        .after = "Exit status: 0; 1 if something was found, or the tape is damaged; 2 for wrong arguments.\n",
+        .about = "Executes a tape (GT_TAPE=file, gt server --tape file) again and reports the results.\n",
+        .after = "Exit status: 0; 1 if --find-nan or --diff found something, or the tape is damaged; 2 for wrong "
+                 "arguments.\n",
         .options = options,
         .operands = &operands,
         .operand_count = &count,
     };
     int status = gt__options_parse(&usage, argc, argv);
     if (status < 0 && count == 0)
-        return gt__options_wrong(&usage, "say which tape");
+        return gt__options_wrong(&usage, "a tape is required");
     if (status < 0 && count > 1)
-        return gt__options_wrong(&usage, "one tape at a time: '%s'", operands[1]);
+        return gt__options_wrong(&usage, "unexpected '%s': only one tape at a time", operands[1]);
     if (status < 0)
         r->path = operands[0];
     return status;
@@ -186,7 +187,7 @@ static bool is_tensor(const side *s)
     return s->result && s->result->state == GT_ENTRY_TENSOR;
 }
 
-/* The tensor that the entry is about: what it made, or what it gave the last bytes of. */
+/* The tensor that the entry made or completed. */
 static uint64_t made(const side *s)
 {
     return gt__record_subject(&s->slots->ins);
@@ -229,7 +230,7 @@ static uint8_t *flags_of(replay *r, uint64_t slot)
     return &r->flags[slot];
 }
 
-/* What the operands of the record just executed have of NaN and infinity; the machine's copy of it names slots. */
+/* Whether the operands of the record just executed have NaN or infinity; the machine's copy of the record has slots. */
 static unsigned operand_flags(replay *r)
 {
     const gt_slot *record = r->first.machine->record;
@@ -244,7 +245,7 @@ static unsigned operand_flags(replay *r)
     return flags;
 }
 
-/* *found: a NaN or infinity begins here. One that somebody asked for (full of infinities) is none. */
+/* *found: a NaN or infinity first appears here. One that the program asked for (full of infinities) does not count. */
 static gt_err look_for_nan(replay *r, bool *found)
 {
     const side *s = &r->first;
@@ -322,14 +323,14 @@ static gt_err advance(side *s)
     return s->entry ? gt__machine_step(s->machine, s->entry, s->slots, &s->result) : GT_OK;
 }
 
-/* Whether the entry makes a tensor, or goes on with one. */
+/* Whether the entry makes or continues a tensor. */
 static bool computes(const side *s)
 {
     return s->entry->kind == GT_TAPE_RECORD &&
            (s->slots->ins.op < GT_OP_FIRST_CONTROL || s->slots->ins.op == GT_OP_data);
 }
 
-/* On to the next entry that both sides must have. */
+/* Advance to the next entry that both sides must have. */
 static gt_err advance_to_computing(side *s)
 {
     do
@@ -356,13 +357,13 @@ static void note_failure(replay *r)
     const side *s = &r->first;
     const gt_poison *poison = s->result->poison;
     r->failures++;
-    if (poison->origin.number == s->machine->worker.timing.records) { /* it began here */
+    if (poison->origin.number == s->machine->worker.timing.records) { /* the failure began here */
         printf("failed: %s\n", poison->text);
         print_instruction(s);
     }
 }
 
-/* After one entry of the first side: whatever was asked for. *found ends the walk. */
+/* After one entry of the first side: do what the options ask. *found ends the pass. */
 static gt_err look(replay *r, bool *found)
 {
     side *s = &r->first;
@@ -390,7 +391,7 @@ static bool is_last(const replay *r)
     return r->stop && entry->kind == GT_TAPE_RECORD && (r->stop_at_line ? entry->line : entry->number) >= r->stop;
 }
 
-/* The first side has ended: has the other one? */
+/* The first side has ended: check that the other one has too. */
 static gt_err look_for_more(replay *r, bool *found)
 {
     GT_TRY(advance_to_computing(&r->second));
@@ -455,7 +456,7 @@ static int summary(const replay *r, bool found)
     printf("replayed %llu instruction%s on %s", (unsigned long long)r->instructions,
            r->instructions == 1 ? "" : "s", r->first.machine->worker.engine->ops->name);
     if (r->failures)
-        printf(", %llu results do not exist", (unsigned long long)r->failures);
+        printf(", %llu results failed", (unsigned long long)r->failures);
     if (r->find_nan && !found)
         printf(", every result is finite");
     if (r->differ && !found)

@@ -1,6 +1,6 @@
 /*
- * replay.h: what the files of `gt replay` share. replay.c has the options and walks the tape, cli/replay/machine.c executes,
- * cli/replay/look.c looks at results.
+ * cli/replay/replay.h: shared by the files of `gt replay`. replay.c has the options and reads the tape, machine.c executes,
+ * look.c inspects results.
  */
 #ifndef GT_CLI_REPLAY_REPLAY_H
 #define GT_CLI_REPLAY_REPLAY_H
@@ -31,8 +31,8 @@ typedef struct gt_machine {
 gt_err gt__machine_new(const char *engine, gt_machine **machine);
 void gt__machine_free(gt_machine **machine);
 /*
- * Execute one entry. *result: the tensor that it made or completed, NULL: none; valid until the next call. What fails as it
- * did for the client is poison in *result; GT_ERR_PROTOCOL: the tape makes no sense here.
+ * Execute one entry. *result: the tensor that it made or completed, or NULL; valid until the next call. An instruction that
+ * fails poisons *result, as it did for the client. GT_ERR_PROTOCOL: the tape is malformed here.
  */
 gt_err gt__machine_step(gt_machine *machine, const gt_tape_entry *entry, const gt_slot *slots, gt_entry **result);
 /* The tensor's elements in host memory, row-major, malloc'ed. */
@@ -44,10 +44,10 @@ const char *gt__machine_site(const gt_machine *machine, uint64_t session, uint32
 
 double gt__element(gt_dtype dtype, const void *data, int64_t index);
 enum { GT_HAS_NAN = 1, GT_HAS_INFINITY = 2 };
-/* What a tensor has of these; *first: where. */
+/* Which of these a tensor has; *first: the first position. */
 unsigned gt__look_nonfinite(const gt_meta *meta, const void *data, int64_t *first);
-/* The first element in which two tensors of one shape and dtype differ by more than the tolerance (0: the dtype's own);
- * -1: none. */
+/* The first element in which two tensors of one shape and dtype differ by more than the tolerance (0: the dtype's
+ * default); -1: they do not differ. */
 int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, double tolerance);
 /* "[1, 2, 3, ...] (2,3) float32" on standard output. */
 void gt__look_print(const gt_meta *meta, const void *data);

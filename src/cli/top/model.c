@@ -1,7 +1,7 @@
 /*
- * cli/top/model.c: from statistics that only count to what is going on now: rates and shares, smoothed.
+ * cli/top/model.c: turns statistics, which are totals, into smoothed rates and shares.
  *
- * Smoothing is an exponential moving average: what happened SMOOTHING seconds ago weighs 1/e. See top.h.
+ * Smoothing is an exponential moving average: a measurement SMOOTHING seconds ago has the weight 1/e. See top.h.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,13 +24,13 @@ static void smooth(double *value, double now, double seconds, bool first)
     *value += (now - *value) * (first ? 1 : 1 - exp(-seconds / SMOOTHING));
 }
 
-/* Never negative: a worker that left and came back counts from zero again. */
+/* Never negative: a worker that rejoins counts from zero again. */
 static double increase(double now, double before)
 {
     return now > before ? now - before : 0;
 }
 
-/* As much as there is room for, and nothing that would speak to a terminal. */
+/* Truncated to the buffer, without control characters, which a terminal would interpret. */
 static void copy_text(char *to, size_t size, const char *text)
 {
     snprintf(to, size, "%s", text);
@@ -54,7 +54,7 @@ static gt_top_worker *find_worker(gt_top *top, double index, const char *name)
     return worker;
 }
 
-/* What each op took since the last report, and by category; returns the seconds in all. */
+/* The time of each op and each category since the last report; returns the total in seconds. */
 static double take_ops(gt_top_worker *worker, const gt_json *ops, double elapsed,
                        double seconds[GT_CATEGORY_COUNT])
 {
@@ -81,8 +81,8 @@ static double take_ops(gt_top_worker *worker, const gt_json *ops, double elapsed
 }
 
 /*
- * The time between two reports is idle or busy, which is exact, and busy with this or that, which is partly
- * estimated: so the shares are scaled to what was busy.
+ * Idle and busy time between two reports are exact; the times of the ops are partly estimated. So the shares of the ops
+ * are scaled to the busy time.
  */
 static void take_worker(gt_top *top, const gt_json *from)
 {
@@ -139,7 +139,7 @@ static void take_client(gt_top *top, const gt_json *from, double elapsed)
     client->instructions = instructions;
 }
 
-/* Forget who left, and work out the clients' shares. */
+/* Drop parties that left, and compute the clients' shares. */
 static void drop_absent(gt_top *top)
 {
     size_t kept = 0;
@@ -169,7 +169,7 @@ bool gt__top_update(gt_top *top, const char *text)
     double seconds = gt__json_number(json, "seconds"), cpu = gt__json_number(json, "cpu_seconds");
     double instructions = gt__json_number(json, "instructions");
     if (seconds < top->seconds)
-        gt__top_clear(top); /* another dispatcher, on the same port */
+        gt__top_clear(top); /* another dispatcher on the same port */
     double elapsed = top->samples ? seconds - top->seconds : 0;
     if (elapsed > 0) {
         smooth(&top->cpu, increase(cpu, top->cpu_seconds) / elapsed, elapsed, top->samples == 1);
@@ -211,7 +211,7 @@ void gt__top_clear(gt_top *top)
 
 /* ---- in order, and in short --------------------------------------------------------------------------------- */
 
-/* What to sort by; the address of this is qsort_r's argument. */
+/* The sort order; qsort_r's argument. */
 typedef struct sort_key {
     gt_top_order order;
     int sign;

@@ -1,4 +1,4 @@
-/* cli/top/print.c: `gt top --once` and `--json`: the model as text, for scripts and for those without a terminal. */
+/* cli/top/print.c: `gt top --once` and `--json`: the model as text, for scripts and without a terminal. */
 #include <string.h>
 
 #include "cli/json.h"

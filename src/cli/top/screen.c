@@ -2,7 +2,7 @@
  * cli/top/screen.c: `gt top` in a terminal, with ncurses.
  *
  * With 256 colours a worker's activity is a coloured bar, with fewer or none the bar is made of letters.
- * Everything is drawn anew each time; ncurses sends only what changed.
+ * Everything is redrawn each time; ncurses sends only what changed.
  */
 #include <math.h>
 #include <ncurses.h>
@@ -21,7 +21,7 @@ static struct {
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
-/* However this process ends, the terminal is left as it was. */
+/* Restore the terminal however this process ends. */
 static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 enum { FATAL = sizeof fatal / sizeof fatal[0] };
 static struct sigaction before_fatal[FATAL];
@@ -32,7 +32,7 @@ static void leave(void)
         endwin();
 }
 
-static void on_fatal(int number) /* once: the next one is the system's */
+static void on_fatal(int number) /* once: the second signal has its default effect */
 {
     leave();
     raise(number);
@@ -42,12 +42,11 @@ gt_err gt__screen_open(bool plain)
 {
     state.screen = newterm(NULL, stdout, stdin);
     if (!state.screen)
-        return gt__fail(GT_ERR_VALUE, "the terminal '%s' is not known; try --once",
-                        getenv("TERM") ? getenv("TERM") : "");
+        return gt__fail(GT_ERR_VALUE, "unknown terminal '%s'; try --once", getenv("TERM") ? getenv("TERM") : "");
     set_term(state.screen);
     static bool registered;
     if (!registered)
-        atexit(leave); /* memory that runs out is such an end */
+        atexit(leave); /* cli/array.c exits when memory runs out */
     registered = true;
     struct sigaction action = {.sa_handler = on_fatal, .sa_flags = (int)SA_RESETHAND};
     for (int k = 0; k < FATAL; k++)
@@ -83,7 +82,7 @@ void gt__screen_close(void)
 
 /* ---- pieces ------------------------------------------------------------------------------------------------- */
 
-/* A line of text over the whole width, in reverse where there are no colours. */
+/* A line of text over the whole width, in reverse video without colours. */
 static void put_band(int y, int pair, const char *text)
 {
     int look = state.colours ? COLOR_PAIR(pair) : A_REVERSE;
@@ -93,7 +92,7 @@ static void put_band(int y, int pair, const char *text)
     attroff(look);
 }
 
-/* Some of a text, on a band that is there (pair; 0: on the plain ground). */
+/* Part of a text, in a band's colours (pair; 0: plain). */
 static void put_part(int y, int x, int pair, const char *text, int length)
 {
     int look = !pair ? A_NORMAL : state.colours ? COLOR_PAIR(pair) : A_REVERSE;
@@ -103,7 +102,7 @@ static void put_part(int y, int x, int pair, const char *text, int length)
     attroff(look);
 }
 
-/* A run of cells of one category: its colour with its name if there is room, or its letter. */
+/* A run of cells of one category: its colour, with its name if that fits, or its letter. */
 static void put_run(int y, int x, int length, int category)
 {
     const gt_category_row *row = &gt__category_table[category];
@@ -151,7 +150,7 @@ static void put_legend(int y, const bool used[GT_CATEGORY_COUNT])
 
 /* ---- pages -------------------------------------------------------------------------------------------------- */
 
-/* Of columns that end at ends[], the width of those that a line has room for beside `others` and the shortest bar. */
+/* Columns end at ends[]: the width of those that fit into a line beside `others` and the shortest bar. */
 static int fitting(const int *ends, int count, int others)
 {
     while (count > 1 && others + LEAST_BAR + ends[count - 1] > COLS)
@@ -159,7 +158,7 @@ static int fitting(const int *ends, int count, int others)
     return ends[count - 1];
 }
 
-/* Returns the line after the last worker. Where the terminal is narrow the bar is short, and the last columns go. */
+/* Returns the line after the last worker. On a narrow terminal the bar is short and the last columns are dropped. */
 static int draw_workers(const gt_top *top, int y, int last, bool used[GT_CATEGORY_COUNT])
 {
     enum { NAME = 18 };
@@ -244,13 +243,13 @@ static void draw_help(int y)
         "s        sort by the next column: name, activity, ops/s, bytes, memory",
         "r        reverse the order",
         "v, Tab   switch views: workers and clients, operations, clients",
-        "p, Space pause, and go on",
-        "n        the next dispatcher, where several run here",
+        "p, Space pause and continue",
+        "n        the next dispatcher, if several run here",
         "h, ?     this help",
         "q        quit",
         "",
-        "ACTIVITY is what a worker spends its time on, smoothed over two seconds; blank is idle.",
-        "QUEUE: instructions sent to it that it has not done yet. SHARE: of all instructions.",
+        "ACTIVITY: how a worker spends its time, smoothed over two seconds; blank is idle.",
+        "QUEUE: instructions sent but not executed yet. SHARE: of all instructions.",
     };
     for (size_t k = 0; k < sizeof lines / sizeof lines[0]; k++)
         mvaddnstr(y + (int)k, 2, lines[k], COLS > 2 ? COLS - 2 : 0);
@@ -276,7 +275,7 @@ void gt__screen_draw(gt_top *top, const gt_top_view *view)
 {
     bool used[GT_CATEGORY_COUNT] = {false};
     char line[128];
-    int last = LINES - 3; /* the legend and the keys are below */
+    int last = LINES - 3; /* below are the legend and the keys */
     erase();
     draw_header(top, view);
     gt__top_sort(top, view->order, view->reversed);

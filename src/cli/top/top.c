@@ -1,5 +1,5 @@
 /*
- * top.c: `gt top`: what workers and clients are doing, live. The command and its loop; top.h names the other
+ * cli/top/top.c: `gt top`: what workers and clients are doing, live. The command and its loop; top.h lists the other
  * parts.
  */
 #include "cli/top/top.h"
@@ -13,7 +13,7 @@
 #include "cli/options.h"
 #include "cli/watcher.h"
 
-enum { KEYS_MS = 50, RETRY_MS = 500 }; /* between looks at the keys; between attempts to connect */
+enum { KEYS_MS = 50, RETRY_MS = 500 }; /* between polls of the keyboard; between attempts to connect */
 
 typedef struct top_arguments {
     gt_watch_options watch;
@@ -35,7 +35,7 @@ static int parse(int argc, char **argv, top_arguments *arguments)
          .kind = GT_OPTION_PORT,
          .target = &arguments->watch.port,
          .value = "PORT",
-         .help = "the dispatcher's port (default: of the one that runs here; 12345 on another host)"},
+         .help = "the dispatcher's port (default: the dispatcher on this host; 12345 on another host)"},
         {.name = "interval",
          .letter = 'i',
          .kind = GT_OPTION_NUMBER,
@@ -43,12 +43,12 @@ static int parse(int argc, char **argv, top_arguments *arguments)
          .least = 0.05,
          .most = 3600,
          .value = "S",
-         .help = "seconds between two looks (default %)"},
-        {.name = "once", .target = &arguments->once, .help = "print it once and end"},
+         .help = "seconds between updates (default %)"},
+        {.name = "once", .target = &arguments->once, .help = "print once and exit"},
         {.name = "json",
          .target = &arguments->json,
-         .help = "print it as JSON, a line for each look; with --once, one line"},
-        {.name = "plain", .target = &arguments->plain, .help = "no colours (also where NO_COLOR is set)"},
+         .help = "print JSON, one line per update; with --once, one line"},
+        {.name = "plain", .target = &arguments->plain, .help = "no colours (also NO_COLOR)"},
         {0},
     };
     const gt_usage usage = {
@@ -111,7 +111,7 @@ static gt_err run_printing(viewer *session)
 
 /* ---- in a terminal ------------------------------------------------------------------------------------------ */
 
-/* Say why there is nothing to see, and try again soon. */
+/* Show the error, and retry soon. */
 static void lose(viewer *session)
 {
     snprintf(session->view.message, sizeof session->view.message, "%s: %s", session->view.address,
@@ -158,7 +158,7 @@ static gt_err run_screen(viewer *session)
             break;
         if (action == GT_TOP_NEXT_SERVER && session->view.servers > 1) {
             session->view.which++;
-            session->view.paused = false; /* or nothing of it would be seen */
+            session->view.paused = false; /* show the message at once */
             gt__watcher_close(&session->watcher);
             session->retry_ns = 0;
         } else if (action == GT_TOP_REDRAW)

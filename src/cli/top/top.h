@@ -1,11 +1,11 @@
 /*
- * top.h: what the parts of `gt top` share.
+ * cli/top/top.h: shared by the parts of `gt top`.
  *
  *     dispatcher --statistics--> gt_top (cli/top/model.c: rates and smoothed shares)
  *                                   |--> cli/top/screen.c: ncurses, keys
  *                                   '--> cli/top/print.c: --once, --json
  *
- * top.c is the command and its loop.
+ * cli/top/top.c is the command and its loop.
  */
 #ifndef GT_CLI_TOP_TOP_H
 #define GT_CLI_TOP_TOP_H
@@ -18,7 +18,7 @@
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
 
-/* What one op took, or took since the statistics before; smoothed where it is a rate. */
+/* One op's totals, or its smoothed rates. */
 typedef struct gt_top_op {
     double count, seconds, bytes;
 } gt_top_op;
@@ -26,37 +26,37 @@ typedef struct gt_top_op {
 typedef struct gt_top_worker {
     char name[64], engine[32], link[16];
     double index;
-    bool present, measured;          /* in the last statistics; measured: it has been there for two reports */
-    double share[GT_CATEGORY_COUNT]; /* of its time, by what it did; smoothed. The rest is idle */
+    bool present, measured;          /* present: in the last statistics; measured: in two reports */
+    double share[GT_CATEGORY_COUNT]; /* of its time, by category; smoothed. The rest is idle */
     double idle;                     /* share of its time */
-    double ops, bytes;               /* a second; smoothed */
+    double ops, bytes;               /* per second; smoothed */
     double memory, limit;            /* bytes */
-    double tensors, queue;           /* records that it has not done yet */
+    double tensors, queue;           /* queue: records not executed yet */
     double up, idle_seconds;         /* of the last report */
     gt_top_op total[GT_OP_COUNT];    /* of the last report */
-    gt_top_op rate[GT_OP_COUNT];     /* a second; smoothed. seconds: the share of its time */
+    gt_top_op rate[GT_OP_COUNT];     /* per second; smoothed. seconds: the share of its time */
 } gt_top_worker;
 
 typedef struct gt_top_client {
     char name[64], link[16];
-    double number; /* what the dispatcher calls it */
+    double number; /* its number at the dispatcher */
     bool present;
     double share; /* of all instructions */
     double tensors, bytes, instructions;
-    double rate; /* instructions a second; smoothed */
+    double rate; /* instructions per second; smoothed */
 } gt_top_client;
 
 typedef struct gt_top {
     gt_top_worker *workers;
     gt_top_client *clients;
     size_t worker_count, worker_capacity, client_count, client_capacity;
-    size_t samples;            /* statistics taken */
+    size_t samples;            /* statistics received */
     double seconds;            /* since the dispatcher started */
-    double cpu_seconds, cpu;   /* of its thread: in all, share now */
-    double instructions, rate; /* in all, a second */
+    double cpu_seconds, cpu;   /* of its thread: total, current share */
+    double instructions, rate; /* total, per second */
 } gt_top;
 
-/* Take the dispatcher's statistics (JSON); false: they make no sense. */
+/* Take the dispatcher's statistics (JSON); false: malformed. */
 bool gt__top_update(gt_top *top, const char *json);
 /* Whether rates are known: every worker has reported twice. */
 bool gt__top_measured(const gt_top *top);
@@ -72,17 +72,16 @@ typedef enum gt_top_order {
 } gt_top_order;
 extern const char *const gt__top_orders[GT_TOP_ORDERS];
 
-/* Names ascend, all else descends; `reversed`: the other way round. */
+/* Names in ascending order, everything else descending; `reversed`: the opposite. */
 void gt__top_sort(gt_top *top, gt_top_order order, bool reversed);
 
-/* The ops that took time, the most of it first; returns how many of `ops` are filled. */
+/* The ops that took time, longest first; returns how many of `ops` are filled. */
 size_t gt__top_ops(const gt_top *top, gt_opcode ops[GT_OP_COUNT], gt_top_op rates[GT_OP_COUNT]);
 
-/* Cut a bar of `width` cells by the shares of a worker: cells[k] gets a category, or GT_CATEGORY_COUNT where it is
- * idle. */
+/* Divide a bar of `width` cells by a worker's shares: cells[k] gets a category, or GT_CATEGORY_COUNT for idle. */
 void gt__top_bar(const gt_top_worker *worker, int width, unsigned char *cells);
 
-/* "1.2k", "34M", "5.6G": at most five characters for what there is; "?" is no amount. binary: 1024 to a K. */
+/* "1.2k", "34M", "5.6G": at most five characters; "?": not a number. binary: 1K is 1024. */
 char *gt__short_number(double value, bool binary, char text[16]);
 
 /* ---- showing it --------------------------------------------------------------------------------------------- */
@@ -92,8 +91,8 @@ typedef struct gt_top_view {
     bool reversed, paused, help;
     int page; /* 0: workers and clients, 1: operations, 2: clients */
     const char *address;
-    unsigned servers, which; /* dispatchers that run here, and which of them this is */
-    char message[160];       /* in place of the data: why there is none */
+    unsigned servers, which; /* dispatchers on this host, and the index of this one */
+    char message[160];       /* shown instead of data: why there is none */
 } gt_top_view;
 enum { GT_TOP_PAGES = 3 };
 
@@ -106,7 +105,7 @@ typedef enum gt_top_action { GT_TOP_NOTHING, GT_TOP_REDRAW, GT_TOP_NEXT_SERVER, 
 gt_err gt__screen_open(bool plain);
 void gt__screen_close(void);
 void gt__screen_draw(gt_top *top, const gt_top_view *view);
-/* Take what was typed, without waiting. */
+/* Handle typed keys, without waiting. */
 gt_top_action gt__screen_keys(gt_top_view *view);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * cli/visualize/axis.c: where a moment is on the page.
+ * cli/visualize/axis.c: maps time to positions on the page.
  *
- * The axis is linear, with breaks: a long time in which nothing happens (the program was reading its data, or
- * thinking) would squeeze all that does happen into a corner. Part of the layout (cli/visualize/layout.c).
+ * The axis is linear, with breaks: a long time without events (the program was reading its data, say) would squeeze the
+ * events into a corner. Part of the layout (cli/visualize/layout.c).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 
 #include "cli/visualize/visualize.h"
 
-/* Gaps are left out if each is longer than this share of all that is shown, and this many times longer than any
- * gap that stays. */
+/* Gaps are cut if each is longer than this share of the shown time, and this many times longer than any gap that
+ * stays. */
 static const double LONG = 0.35, LONGER = 8;
 
-enum { MOST_TICKS = 1000 }; /* of a stretch; there is never room for so many */
+enum { MOST_TICKS = 1000 }; /* of a stretch; a bound that a page never reaches */
 
 typedef struct gap {
     double begin, end;
@@ -33,7 +33,7 @@ static int earliest_first(const void *left, const void *right)
     return (difference > 0) - (difference < 0);
 }
 
-/* From when on something was going on, of what this event ends. */
+/* The start of the activity that this event ends. */
 static double activity_start(const gt_timeline *timeline, const gt_timeline_event *event)
 {
     if (event->partner >= 0 && (event->event == GT_EVENT_SEND || event->event == GT_EVENT_WORKER_RECV))
@@ -41,14 +41,13 @@ static double activity_start(const gt_timeline *timeline, const gt_timeline_even
     return event->event == GT_EVENT_WORKER_RECV ? fmin(event->time, event->start) : event->time;
 }
 
-/* The times in which nothing happens, longest first. The latest start of what is under way is found from behind.
- * */
+/* The times without activity, longest first. Walks from the end, to know the earliest start of all that comes later. */
 static gap *find_gaps(const gt_timeline *timeline, size_t *count)
 {
     gap *gaps = NULL;
     size_t capacity = 0;
     *count = 0;
-    double quiet_after = INFINITY; /* the start of all that comes later */
+    double quiet_after = INFINITY; /* the earliest start of all later activity */
     for (size_t k = timeline->count; k-- > 0;) {
         const gt_timeline_event *event = &timeline->events[k];
         if (event->time < quiet_after && quiet_after < INFINITY)
@@ -60,7 +59,7 @@ static gap *find_gaps(const gt_timeline *timeline, size_t *count)
     return gaps;
 }
 
-/* How many of the longest to leave out; *shown, the time there is, loses them. */
+/* How many of the longest gaps to cut; subtracts them from *shown. */
 static size_t choose_cuts(const gap *gaps, size_t count, double *shown)
 {
     size_t cuts = 0;
@@ -86,7 +85,7 @@ void gt__picture_axis(gt_picture *picture, const gt_timeline *timeline)
     size_t cuts = choose_cuts(gaps, count, &shown);
     if (cuts)
         qsort(gaps, cuts, sizeof *gaps, earliest_first);
-    /* A little air on both sides of each stretch. */
+    /* A margin on both sides of each stretch. */
     double air = 0.02 * shown, total = fmax(shown, 1e-7) + 2 * air * (double)(cuts + 1);
     picture->seconds_per_point = total / (width - GT_BREAK_WIDTH * f * (double)cuts);
     picture->begin = begin - air;
@@ -129,7 +128,7 @@ static double round_step(double about)
     return 10 * power;
 }
 
-/* A tick, unless it would touch the one before, which ends at *last. */
+/* Add a tick, unless it would touch the previous one, which ends at *last. */
 static bool add_tick(gt_picture *picture, double time, double shown, int decimals, double *last)
 {
     gt_tick tick = {.x = gt__picture_x(picture, time)};
@@ -159,10 +158,10 @@ void gt__picture_ticks(gt_picture *picture)
         bool any = false;
         first = fmax(first, 0);
         for (double tick = 0; tick <= fmin(number - first, MOST_TICKS);
-             tick++) /* counted where doubles can count */
+             tick++) /* within the range where doubles count exactly */
             any |= add_tick(picture, (first + tick) * step / factor, (first + tick) * step, decimals, &last);
         double middle = 0.5 * (stretch->begin + stretch->end);
-        if (!any) /* a short one between two round times */
+        if (!any) /* a short stretch between two round times */
             add_tick(picture, middle, middle * factor, decimals, &last);
     }
 }

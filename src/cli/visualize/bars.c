@@ -1,9 +1,9 @@
 /*
- * cli/visualize/bars.c: what lies in the lanes: a bar for each operation, a marker for each event.
+ * cli/visualize/bars.c: the contents of the lanes: a bar for each operation, a marker for each event.
  *
- * What there is room for is drawn one by one. What is narrower than a hair, or lies on top of others, is added up
- * in columns: of bars, the share of time that each kind of work took; of markers, how many there were. So 100,000
- * events are as readable as 10. Part of the layout (cli/visualize/layout.c).
+ * Items that fit are drawn one by one. Items that are too narrow, or that would overlap, are added up in columns: of bars,
+ * the share of time of each kind of work; of markers, their number. So 100,000 events are as readable as 10. Part of
+ * the layout (cli/visualize/layout.c).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void label_bar(gt_box *box, const gt_timeline_event *event, double font)
     gt__text_whole(box->label);
     snprintf(box->id, sizeof box->id, "#%llu", (unsigned long long)event->sequence);
     if (box->waiting || gt__text_width(box->id, 0.75 * font) > box->width - 0.2 * font)
-        box->id[0] = 0; /* the request of a wait has it */
+        box->id[0] = 0; /* of a wait, the request shows it */
 }
 
 static void add_bar(gt_picture *picture, const gt_timeline_event *event, const span *bar)
@@ -86,7 +86,7 @@ static void add_bar(gt_picture *picture, const gt_timeline_event *event, const s
         label_bar(box, event, picture->font);
 }
 
-/* The column as boxes, the largest kinds of work at the bottom; its height is the share of time that was busy. */
+/* The column as boxes, the largest kind of work at the bottom; its height is the share of busy time. */
 static void add_column(gt_picture *picture, int32_t lane_index, double x, double width, const sums *column)
 {
     const gt_lane *lane = &picture->lanes[lane_index];
@@ -97,7 +97,7 @@ static void add_column(gt_picture *picture, int32_t lane_index, double x, double
     double visible = lane->bar_height * fmax(share, 0.08);
     for (int k = 0; k < GT_CATEGORY_COUNT; k++) {
         if (!column->count[k] && column->seconds[k] <= 0)
-            continue; /* seconds without a count: of what began in the column before */
+            continue; /* time without a count: the bar began in an earlier column */
         double part = busy > 0 ? column->seconds[k] / busy : (double)column->count[k] / (double)column->total;
         gt_box *box = GT_PUSH(picture->boxes, picture->box_count, picture->box_capacity);
         *box = (gt_box){
@@ -116,7 +116,7 @@ static void add_column(gt_picture *picture, int32_t lane_index, double x, double
     }
 }
 
-/* Spread the bar over the columns it touches. */
+/* Distribute the bar over the columns it touches. */
 static void add_to_columns(const gt_picture *picture, const span *bar, unsigned category, double width, sums *lane,
                            size_t count)
 {
@@ -135,7 +135,7 @@ void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
     size_t count;
     sums *columns = columns_new(picture, width, &count);
     span bar;
-    for (int pass = 0; pass < 2; pass++) /* count what is narrow, then draw it or add it up */
+    for (int pass = 0; pass < 2; pass++) /* first count narrow bars, then draw them or add them up */
         for (size_t k = 0; k < timeline->count; k++) {
             const gt_timeline_event *event = &timeline->events[k];
             if (!bar_of(picture, timeline, event, &bar))
@@ -161,10 +161,10 @@ void gt__picture_bars(gt_picture *picture, const gt_timeline *timeline)
 /* ---- markers ------------------------------------------------------------------------------------------------ */
 
 enum {
-    FEW_EVENTS = 150,
-    SWARM = 9,
-    HEAP = 3
-}; /* in a picture; markers in one place drawn one by one, there and else */
+    FEW_EVENTS = 150, /* the most events of a small picture */
+    SWARM = 9,        /* markers in one place drawn one by one, in a small picture */
+    HEAP = 3,         /* the same in a larger one */
+};
 
 double gt__marker_time(const gt_timeline *timeline, const gt_timeline_event *event)
 {
@@ -191,7 +191,7 @@ static bool is_worker_side(const gt_timeline_event *event)
     return event->event == GT_EVENT_WORKER_SEND || event->event == GT_EVENT_WORKER_RECV;
 }
 
-/* Both sides of an event: in its party's lane, and as an echo in the dispatcher's; false: it has none here. */
+/* Place the marker of an event in its party's lane, or (echo) in the dispatcher's; false: there is no such marker. */
 static bool place(const gt_picture *picture, const gt_timeline *timeline, const gt_timeline_event *event,
                   bool echo, gt_marker *marker)
 {
@@ -216,7 +216,7 @@ static bool place(const gt_picture *picture, const gt_timeline *timeline, const 
     return true;
 }
 
-/* Columns on a base line whose heights tell the numbers, as square roots: small ones stay visible. */
+/* Columns on a base line. The height is the square root of the number, so that small ones stay visible. */
 static void add_heaps(gt_picture *picture, int32_t lane_index, double base, double room, double width,
                       size_t limit, const sums *columns, size_t count)
 {
@@ -250,7 +250,7 @@ static void add_heaps(gt_picture *picture, int32_t lane_index, double base, doub
     }
 }
 
-/* Number what clients asked, and errors, where the numbers do not touch; nobody asks for a free by its number. */
+/* Number client requests and errors where the numbers do not touch; not frees, which are of no interest. */
 static bool wants_id(const gt_picture *picture, const gt_marker *marker)
 {
     const gt_lane *lane = &picture->lanes[marker->lane];
@@ -289,8 +289,8 @@ static void add_ids(gt_picture *picture)
     free(last);
 }
 
-/* Neighbours that would hide each other step aside: three above each other, the next three beside them. `last` is
- * the one before, where it really was. */
+/* Neighbours that would hide each other are moved: three above each other, the next three beside them. `last` is the
+ * previous one, at its original place. */
 static void step_aside(const gt_picture *picture, gt_marker *marker, gt_marker *last)
 {
     static const double rows[] = {0, -1, 1};
@@ -298,14 +298,14 @@ static void step_aside(const gt_picture *picture, gt_marker *marker, gt_marker *
     double distance = marker->x - last->x;
     last->count = distance >= marker->radius + last->radius ? 0 : last->count + 1;
     if (distance > 0.5 * marker->radius)
-        last->count %= 3; /* not the same moment: it stays where it is */
+        last->count %= 3; /* another moment: it stays in place */
     last->x = marker->x;
     last->radius = marker->radius;
     marker->y += step * rows[last->count % 3];
     marker->x += 2.1 * marker->radius * (double)(last->count / 3 % 3);
 }
 
-/* The two sides of a lane: the dispatcher's towards clients and towards workers, else events and nothing. */
+/* The two sides of a lane: the dispatcher's have clients and workers, other lanes use one side only. */
 static void lane_side(const gt_picture *picture, size_t lane_index, int side, double *base, double *room)
 {
     const gt_lane *lane = &picture->lanes[lane_index];
@@ -328,7 +328,7 @@ void gt__picture_markers(gt_picture *picture, const gt_timeline *timeline)
                 continue;
             int side = picture->lanes[marker.lane].kind == GT_PARTY_DISPATCHER && is_worker_side(event);
             sums *at = &columns[side][(size_t)marker.lane * count + column_at(picture, marker.x, width, count)];
-            bool alone = event->event >= GT_EVENT_CONNECT; /* comings, goings and errors are always shown */
+            bool alone = event->event >= GT_EVENT_CONNECT; /* connects, disconnects and errors are always shown */
             if (pass == 0 && !alone) {
                 at->count[event->category]++;
                 at->first = at->total++ ? at->first : event->sequence;

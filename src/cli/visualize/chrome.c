@@ -12,7 +12,7 @@
 
 enum { MICROSECONDS = 1000000 };
 
-/* The part that all events have, up to and including "ts". */
+/* The fields common to all events, up to and including "ts". */
 static void begin(FILE *json, const char *name, const char *phase, int32_t process, int32_t thread, double seconds)
 {
     fputs(",\n{\"name\": ", json);
@@ -86,7 +86,7 @@ static void write_event(FILE *json, const gt_timeline *timeline, size_t index)
                    event->time);
         break;
     case GT_EVENT_WORKER_SEND:
-        if (request) /* for a request, the partner is its answer, which knows when it began */
+        if (request) /* a request's partner is its answer, which has the start time */
             write_flow(json, event, index, DISPATCHER_PROCESS, DISPATCHER_THREAD, event->time, process, thread,
                        request->start);
         break;

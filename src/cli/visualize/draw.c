@@ -1,7 +1,7 @@
 /*
- * cli/visualize/draw.c: a gt_picture on paper, with Cairo: PNG, SVG or PDF. Last stage of `gt visualize`.
+ * cli/visualize/draw.c: draws a gt_picture with Cairo: PNG, SVG or PDF. Last stage of `gt visualize`.
  *
- * Nothing is decided here; where things are is cli/visualize/layout.c.
+ * cli/visualize/layout.c decides all positions.
  */
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
@@ -26,7 +26,7 @@ static uint32_t colour(unsigned category)
     return gt__category_table[category].rgb;
 }
 
-/* `anchor`: 0 begins at x, 0.5 is centred there, 1 ends there. y: the middle of the letters. */
+/* `anchor`: 0: the text begins at x, 0.5: is centred there, 1: ends there. y: the middle of the letters. */
 static void write_text(cairo_t *cairo, const char *text, double x, double y, double size, double anchor, bool bold)
 {
     cairo_text_extents_t extents;
@@ -38,7 +38,7 @@ static void write_text(cairo_t *cairo, const char *text, double x, double y, dou
     cairo_show_text(cairo, text);
 }
 
-/* The same on whatever is there: a pale rim keeps lines behind it away from the letters. */
+/* The same over other drawing: a pale outline separates the letters from lines behind them. */
 static void write_over(cairo_t *cairo, const char *text, double x, double y, double size, double anchor,
                        uint32_t rgb)
 {
@@ -235,7 +235,7 @@ static void draw_marker(cairo_t *cairo, const gt_picture *picture, const gt_mark
     const gt_lane *lane = &picture->lanes[marker->lane];
     double f = picture->font;
     if (marker->height > 0) {
-        /* Beside a worker's bars, whose colours say it all, the number alone is left to tell. */
+        /* A worker's bars already show the category by colour: draw the number in a neutral one. */
         ink(cairo, lane->kind == GT_PARTY_WORKER ? NUMBER : colour(marker->category), 1);
         cairo_rectangle(cairo, marker->x - 0.9 * marker->radius, marker->y - marker->height, 1.8 * marker->radius,
                         marker->height);
@@ -333,8 +333,8 @@ gt_err gt__picture_draw(const gt_picture *picture, gt_picture_format format, dou
     double scale = format == GT_PICTURE_PNG ? dpi / 72 : 1;
     double across = ceil(picture->width * scale), down = ceil(picture->height * scale);
     if (across > MAX_PIXELS || down > MAX_PIXELS)
-        return gt__fail(GT_ERR_VALUE, "%.0f x %.0f pixels are more than a picture can have; use a lower --dpi",
-                        across, down);
+        return gt__fail(GT_ERR_VALUE, "%.0f x %.0f pixels exceed the limit of %d a side; use a lower --dpi",
+                        across, down, MAX_PIXELS);
     *width = (int)across;
     *height = (int)down;
     cairo_surface_t *surface =

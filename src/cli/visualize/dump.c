@@ -1,4 +1,4 @@
-/* cli/visualize/dump.c: what a picture shows, as JSON, for tests and for those who draw with something else. */
+/* cli/visualize/dump.c: the contents of a picture as JSON, for tests and for other drawing programs. */
 #include "cli/visualize/visualize.h"
 
 static void text(FILE *json, const char *key, const char *value)

@@ -1,9 +1,8 @@
 /*
- * cli/visualize/flow.c: what crosses the lanes: arrows from lane to lane, and the user's signals as lines through all
- * of them.
+ * cli/visualize/flow.c: drawing across lanes: arrows from lane to lane, and the user's signals as lines through all lanes.
  *
- * An arrow of its own for each message where there is room; where many go the same way at about the same time, one
- * that is as thick as they are many. Part of the layout (cli/visualize/layout.c).
+ * Each message has an arrow if there is room. Many messages between the same lanes at about the same time become one arrow
+ * whose width shows their number. Part of the layout (cli/visualize/layout.c).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,15 +11,15 @@
 #include "cli/visualize/visualize.h"
 
 enum {
-    FEW_ARROWS = 240,    /* in the whole picture: each is drawn */
-    MANY_ARROWS = 160,   /* to aim for where there are more */
-    ARROWS_TOGETHER = 3, /* of one way in one place that are drawn one by one */
+    FEW_ARROWS = 240,    /* in the whole picture: up to here each is drawn */
+    MANY_ARROWS = 160,   /* the target number if there are more */
+    ARROWS_TOGETHER = 3, /* between the same lanes in one place, drawn one by one */
     FEWEST_COLUMNS = 8,
 };
 
 /* ---- arrows ------------------------------------------------------------------------------------------------- */
 
-/* The arrow of an event; false: it has none. `move`: the one to the other worker that takes part. */
+/* The arrow of an event; false: it has none. `move`: the arrow to the other worker of a move. */
 static bool arrow_of(const gt_picture *picture, const gt_timeline *timeline, const gt_timeline_event *event,
                      bool move, gt_arrow *arrow)
 {
@@ -59,7 +58,7 @@ static bool arrow_of(const gt_picture *picture, const gt_timeline *timeline, con
     return true;
 }
 
-/* Many arrows of one way. */
+/* Many arrows between the same lanes. */
 typedef struct bundle {
     size_t count;
     double x0, x1, first, last; /* sums of x0 and x1; the least and the greatest x0 */
@@ -67,7 +66,7 @@ typedef struct bundle {
     size_t category[GT_CATEGORY_COUNT];
 } bundle;
 
-/* Bundles of different ways stand side by side, where there is room: `shift`, from 0 to 1, is this one's place. */
+/* Bundles between different lanes stand side by side if there is room: `shift`, from 0 to 1, is this one's place. */
 static void add_bundle(gt_picture *picture, const bundle *many, double width, double shift)
 {
     gt_arrow *arrow = GT_PUSH(picture->arrows, picture->arrow_count, picture->arrow_capacity);
@@ -82,8 +81,8 @@ static void add_bundle(gt_picture *picture, const bundle *many, double width, do
             arrow->category = (uint8_t)k;
 }
 
-/* Columns for the bundles: wider where there are more arrows than can be told apart. *together: how many of one
- * way in one column are still drawn one by one. */
+/* Columns for the bundles: wider if there are too many arrows to distinguish. *together: how many arrows between the
+ * same lanes in one column are still drawn one by one. */
 static size_t count_columns(const gt_picture *picture, const gt_timeline *timeline, size_t *together)
 {
     size_t lanes = picture->lane_count, arrows = 0, ways = 0;
@@ -138,7 +137,7 @@ void gt__picture_arrows(gt_picture *picture, const gt_timeline *timeline)
 
 /* ---- signals ------------------------------------------------------------------------------------------------ */
 
-/* What the user called it: name=NAME or name="NAME" in the details, else the details, else the command. */
+/* The signal's name: name=NAME or name="NAME" in the details, else the details, else the command. */
 static void signal_name(const gt_timeline_event *event, char *name, size_t size)
 {
     const char *found = strstr(event->details, "name=");
@@ -153,7 +152,7 @@ static void signal_name(const gt_timeline_event *event, char *name, size_t size)
     gt__text_whole(name);
 }
 
-/* Several at one moment: all their names where they fit, else the number of them. */
+/* Several signals at one moment: all their names if they fit, else their number. */
 static void join_signal(gt_signal_line *line, const gt_timeline_event *event)
 {
     char name[sizeof line->name];

@@ -1,9 +1,8 @@
 /*
- * cli/visualize/layout.c: how large the picture is, where its lanes and its legend are.
+ * cli/visualize/layout.c: the size of the picture, and the positions of its lanes and its legend.
  *
- * Second stage of `gt visualize`. Time is cli/visualize/axis.c, what lies in the lanes cli/visualize/bars.c, what crosses
- * them cli/visualize/flow.c; cli/visualize/draw.c is next. Lengths are in points; everything is a multiple of the font's
- * size.
+ * Second stage of `gt visualize`. axis.c maps time, bars.c and notes.c fill the lanes, flow.c draws across them; draw.c is
+ * next. Lengths are in points; everything is a multiple of the font size.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 
 enum { MAX_CLIENTS = 24, MAX_WORKERS = 64 }; /* lanes; further parties share the last one */
 
-/* As in DejaVu Sans, about; the exact width is known only when drawing. */
+/* An estimate for DejaVu Sans; the exact width is known only when drawing. */
 double gt__text_width(const char *text, double font)
 {
     double width = 0;
@@ -80,7 +79,7 @@ static void make_lanes(gt_picture *picture, const gt_timeline *timeline)
     free(order);
 }
 
-/* Many lanes are lower lanes. */
+/* The more lanes, the lower each. */
 static void place_lanes(gt_picture *picture, double top)
 {
     double f = picture->font, scale = picture->lane_count <= 12 ? 1 : picture->lane_count <= 24 ? 0.75 : 0.5;
@@ -116,7 +115,7 @@ static void add_item(gt_picture *picture, gt_legend_kind kind, unsigned which, c
     *x += width;
 }
 
-/* Only what the picture has. */
+/* Only entries that the picture uses. */
 static void make_legend(gt_picture *picture)
 {
     static const char *const meanings[] = {

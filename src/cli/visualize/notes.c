@@ -1,7 +1,7 @@
 /*
- * cli/visualize/notes.c: names of operations too short to carry them. Bars that follow each other closely and are all too
- * narrow for text get one note, "relu, sum, GetData", in the empty lane behind them, if there is room before the next.
- * Part of the layout (cli/visualize/layout.c), after the bars.
+ * cli/visualize/notes.c: names of operations whose bars are too narrow for text. Such bars that follow each other closely
+ * get one note, "relu, sum, GetData", in the empty lane after them, if it fits before the next bar. Part of the layout
+ * (cli/visualize/layout.c), after the bars.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 
 enum { FEW_EVENTS = 1000, MOST_NAMES = 5 }; /* in a picture; in a note */
 
-/* What a lane has since the last bar that could carry its name. */
+/* The narrow bars of a lane since the last bar with a name. */
 typedef struct cluster {
     const char *names[MOST_NAMES];
     unsigned counts[MOST_NAMES];
-    unsigned runs; /* more than MOST_NAMES: too many to tell */
+    unsigned runs; /* more than MOST_NAMES: no note */
     double end;    /* x */
 } cluster;
 
@@ -30,7 +30,7 @@ static void write_names(const cluster *c, char *text, size_t size)
     gt__text_whole(text);
 }
 
-/* The next bar of the lane begins at `next`: write what was before it. */
+/* The next bar of the lane begins at `next`: write the note before it. */
 static void finish(gt_picture *picture, int32_t lane, cluster *c, double next)
 {
     double f = picture->font;
@@ -76,7 +76,7 @@ void gt__picture_notes(gt_picture *picture, const gt_timeline *timeline)
         if (x - c->end > f)
             finish(picture, lane, c, x);
         if (gt__text_width(event->label, 0.9 * f) < end - x - 0.4 * f)
-            c->runs = 0; /* it has its name, and ends what could be told behind it */
+            c->runs = 0; /* this bar shows its name and ends the cluster */
         else
             add_name(c, event->label);
         c->end = end > c->end ? end : c->end;

@@ -1,11 +1,10 @@
 /*
- * cli/visualize/parse.c: a log's lines become a gt_timeline. First stage of `gt visualize`; cli/visualize/layout.c is
- * next.
+ * cli/visualize/parse.c: parses the lines of a log into a gt_timeline. First stage of `gt visualize`; layout.c is next.
  *
  *     1.608s | #0012 | WORKER_SEND  | WORKER auto_worker | WorkerBinaryOp |  152B | op=add result=006b8b4568_2
  *
- * Logs come from anywhere: a line that is none is reported with its number and skipped, and bytes that are not
- * text become question marks, so that no later stage meets them.
+ * Logs are not trusted: a malformed line is reported with its number and skipped, and bytes that are not text become
+ * question marks, so that later stages need not care.
  */
 #include <errno.h>
 #include <math.h>
@@ -23,11 +22,11 @@ const char *gt__event_name(gt_event event)
 }
 
 enum { COLUMNS = 7, COMPLAINTS = 10, LOOK = 4096 };
-static const double LONGEST = 1e9; /* seconds that a dispatcher may have run: 30 years */
+static const double LONGEST = 1e9; /* the longest time of a log, in seconds: 30 years */
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `text`; 0: it is none. */
+/* Bytes of the UTF-8 character at `text`; 0: not UTF-8. */
 static unsigned utf8_length(const unsigned char *text)
 {
     unsigned length = *text < 0x80 ? 1 : *text >> 5 == 6 ? 2 : *text >> 4 == 14 ? 3 : *text >> 3 == 30 ? 4 : 0;
@@ -63,7 +62,7 @@ void gt__text_whole(char *text)
         text[last - 1] = 0;
 }
 
-/* Cut blanks at both ends, in place. */
+/* Remove blanks at both ends, in place. */
 static char *trim(char *text)
 {
     text += strspn(text, " ");
@@ -73,8 +72,8 @@ static char *trim(char *text)
     return text;
 }
 
-/* The value of `key=` in the details, copied into `value`; NULL if there is none. Quoted text, which comes last,
- * is not looked into. */
+/* The value of `key=` in the details, copied into `value`; NULL: no such key. Quoted text, which comes last,
+ * is not searched. */
 static const char *detail(const char *details, const char *key, char *value, size_t size)
 {
     size_t length = strlen(key);
@@ -88,7 +87,7 @@ static const char *detail(const char *details, const char *key, char *value, siz
     return NULL;
 }
 
-/* A number with a unit out of `units`, whose k-th entry is worth factor[k]. */
+/* A number with one of `units`; units[k] means factor[k]. */
 static bool parse_quantity(const char *text, const char *const *units, const double *factors, double *value)
 {
     char *unit;
@@ -123,7 +122,7 @@ static bool parse_bytes(const char *text, uint64_t *bytes)
 
 /* ---- lines -------------------------------------------------------------------------------------------------- */
 
-/* Where a party is in the index, or would be. */
+/* The place of a party in the index, or its free place. */
 static int32_t *party_place(const gt_timeline *timeline, gt_party_kind kind, const char *name)
 {
     uint64_t hash = 14695981039346656037u ^ kind;
@@ -137,7 +136,7 @@ static int32_t *party_place(const gt_timeline *timeline, gt_party_kind kind, con
     }
 }
 
-/* Twice as much room, when half is in use: a server that ran for long has had many clients. */
+/* Double the index when it is half full: a long-running server has many clients. */
 static void grow_index(gt_timeline *timeline)
 {
     if (2 * timeline->party_count < timeline->index_size)
@@ -173,7 +172,7 @@ static int32_t parse_party(gt_timeline *timeline, char *source)
     return -1;
 }
 
-/* What is wrong with the line; NULL: nothing, and it is in the timeline. The line is cut into pieces. */
+/* Add the line to the timeline and return NULL, or return what is wrong with it. The line is cut into pieces. */
 static const char *parse_line(gt_timeline *timeline, char *line)
 {
     char *column[COLUMNS] = {trim(line)};
@@ -183,23 +182,23 @@ static const char *parse_line(gt_timeline *timeline, char *line)
         column[columns] = at += 2;
     }
     if (columns < COLUMNS - 1)
-        return "it has fewer than six columns";
+        return "fewer than six columns";
     for (int k = 0; k < columns; k++)
         column[k] = trim(column[k]);
     gt_timeline_event event = {.partner = -1, .peer = -1, .duration = -1};
     char *end, value[64], *source = column[3];
     if (!parse_seconds(column[0], &event.time))
-        return "the first column is no time";
+        return "the first column is not a time";
     if (column[1][0] != '#' || (event.sequence = strtoull(column[1] + 1, &end, 10), *end || end == column[1] + 1))
-        return "the second column is no #number";
+        return "the second column is not a #number";
     while (event.event < GT_EVENT_COUNT && strcmp(column[2], gt__event_name(event.event)) != 0)
         event.event++;
     if (event.event == GT_EVENT_COUNT)
-        return "the third column is no event";
+        return "the third column is not an event";
     if (!parse_bytes(column[5], &event.bytes))
-        return "the sixth column is no size";
+        return "the sixth column is not a size";
     if ((event.party = parse_party(timeline, source)) < 0)
-        return "the fourth column names no CLIENT, WORKER or DISPATCHER";
+        return "the fourth column is not a CLIENT, WORKER or DISPATCHER";
     event.command = column[4];
     event.details = columns == COLUMNS ? column[6] : "";
     event.failed = event.event == GT_EVENT_ERROR || strstr(event.details, "success=False") != NULL;
@@ -209,11 +208,11 @@ static const char *parse_line(gt_timeline *timeline, char *line)
     event.label = row ? row->name : event.command + (strncmp(event.command, "Worker", 6) == 0 ? 6 : 0);
     if (event.event == GT_EVENT_WORKER_RECV && detail(event.details, "duration", value, sizeof value) &&
         !parse_seconds(value, &event.duration))
-        return "its duration is no time";
+        return "the duration is not a time";
     event.start = event.duration >= 0 ? event.time - event.duration : event.time;
     if (event.duration >= 0 && detail(event.details, "start", value, sizeof value) &&
         !parse_seconds(value, &event.start))
-        return "its start is no time";
+        return "the start is not a time";
     timeline->parties[event.party].events++;
     *GT_PUSH(timeline->events, timeline->count, timeline->capacity) = event;
     return NULL;
@@ -261,20 +260,21 @@ gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complain
             fprintf(complaints, "%s:%zu: not a log line: %s\n", path, number, problem);
     }
     if (timeline->malformed - before > COMPLAINTS)
-        fprintf(complaints, "%s: and %zu more lines like that\n", path, timeline->malformed - before - COMPLAINTS);
+        fprintf(complaints, "%s: and %zu more lines that are not log lines\n", path,
+                timeline->malformed - before - COMPLAINTS);
     return GT_OK;
 }
 
 /* ---- partners ----------------------------------------------------------------------------------------------- */
 
-/* What is still unanswered of one party, oldest first. */
+/* The unanswered requests of one party, oldest first. */
 typedef struct open_requests {
     int32_t *events;
     size_t first, count, capacity;
-    double last_end; /* when the operation before ended */
+    double last_end; /* end of the previous operation */
 } open_requests;
 
-/* Whether two events are about the same tensor, as far as they tell. */
+/* Whether two events concern the same tensor, as far as their details say. */
 static bool same_tensor(const gt_timeline_event *a, const gt_timeline_event *b)
 {
     static const char *const keys[] = {"result", "tensor_id"};
@@ -291,8 +291,7 @@ static bool answers(const gt_timeline_event *request, const gt_timeline_event *a
     return same && same_tensor(request, answer);
 }
 
-/* A log without measured durations: the worker was at it since it was asked, or since it had done what came
- * before. */
+/* For a log without measured durations: the operation began when it was requested, or when the previous one ended. */
 static void find_duration(gt_timeline_event *event, const gt_timeline_event *request, double *last_end)
 {
     if (event->duration < 0) {
@@ -302,7 +301,7 @@ static void find_duration(gt_timeline_event *event, const gt_timeline_event *req
     *last_end = event->start + event->duration;
 }
 
-/* An answer that does not say what it is about is about what was asked. */
+/* An answer without details takes those of its request. */
 static void pair(gt_timeline *timeline, int32_t request, int32_t answer)
 {
     gt_timeline_event *asked = &timeline->events[request], *told = &timeline->events[answer];
@@ -316,9 +315,9 @@ static void pair(gt_timeline *timeline, int32_t request, int32_t answer)
 }
 
 /*
- * The oldest request that an answer fits, as index into the queue; queue->count: none. It is near the beginning of
- * what is open where everything is answered (workers), and near the end where much is not: a client emits thousands
- * of operations and then asks for one value.
+ * The oldest request that matches an answer, as index into the queue; queue->count: none. It is near the beginning of the
+ * queue if everything is answered (workers), and near the end if most is not: a client emits thousands of operations
+ * and then asks for one value.
  */
 static size_t find_request(const gt_timeline *timeline, const open_requests *queue,
                            const gt_timeline_event *answer)
@@ -335,7 +334,7 @@ static size_t find_request(const gt_timeline *timeline, const open_requests *que
 
 /*
  * Workers answer in order and clients are answered in order, but not everything is answered. So an answer belongs
- * to the oldest request that fits, and what was asked before that will get none.
+ * to the oldest request that matches, and older requests will not be answered.
  */
 static void find_partners(gt_timeline *timeline)
 {
@@ -360,7 +359,7 @@ static void find_partners(gt_timeline *timeline)
     free(open);
 }
 
-/* Whether two requests in a row are the same collective's, or a send and its recv: the same tensor, another
+/* Whether two successive requests belong to the same collective, or are a send and its recv: the same tensor, another
  * worker. */
 static bool together(const gt_timeline_event *before, const gt_timeline_event *event)
 {
@@ -370,8 +369,8 @@ static bool together(const gt_timeline_event *before, const gt_timeline_event *e
            before->party != event->party && same_tensor(before, event);
 }
 
-/* The other worker of an instruction that moves data: named in its details as to= or from=, or its neighbour in a
- * collective. What a send sends goes to the one that receives it. */
+/* The other worker of an instruction that moves data: from to= or from= in its details, or its neighbour in a
+ * collective. A send's peer is the worker of its recv. */
 static void find_peers(gt_timeline *timeline)
 {
     for (size_t k = 0; k < timeline->count; k++) {

@@ -1,5 +1,5 @@
 /*
- * visualize.c: `gt visualize`: a picture of an instruction log. visualize.h names the stages; this file is the
+ * cli/visualize/visualize.c: `gt visualize`: a picture of an instruction log. visualize.h lists the stages; this file is the
  * command.
  */
 #include "cli/visualize/visualize.h"
@@ -31,7 +31,7 @@ static int format_named(const char *name)
     return FORMAT_NONE;
 }
 
-/* By what the output's name ends in; a PNG where that says nothing. */
+/* By the suffix of the output's name; otherwise PNG. */
 static int format_of(const char *output)
 {
     const char *dot = strrchr(output, '.');
@@ -57,7 +57,7 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
          .kind = GT_OPTION_TEXT,
          .target = &arguments->output,
          .value = "FILE",
-         .help = "what to write (default tape_timeline.png); .png, .svg, .pdf and .json tell the format"},
+         .help = "output file (default tape_timeline.png); the suffix .png, .svg, .pdf or .json sets the format"},
         {.name = "dpi",
          .kind = GT_OPTION_NUMBER,
          .target = &arguments->dpi,
@@ -76,14 +76,14 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
          .target = &arguments->from,
          .most = 1e9,
          .value = "S",
-         .help = "leave out what happened before S seconds"},
+         .help = "leave out events before S seconds"},
         {.name = "to",
          .kind = GT_OPTION_NUMBER,
          .target = &arguments->to,
          .most = 1e9,
          .value = "S",
-         .help = "leave out what happened after S seconds"},
-        {.name = "dump-layout", .target = &arguments->dump, .help = "print what is drawn, and where, as JSON"},
+         .help = "leave out events after S seconds"},
+        {.name = "dump-layout", .target = &arguments->dump, .help = "print the layout as JSON"},
         {0},
     };
     const gt_usage usage = {
@@ -101,7 +101,8 @@ static int parse(int argc, char **argv, visualize_arguments *arguments)
         .operand_count = &arguments->log_count,
     };
     int status = gt__options_parse(&usage, argc, argv);
-    return status < 0 && !arguments->log_count ? gt__options_wrong(&usage, "which log?") : status;
+    return status < 0 && !arguments->log_count ? gt__options_wrong(&usage, "which log? name at least one")
+                                               : status;
 }
 
 static void choose_output(visualize_arguments *arguments)
@@ -117,7 +118,7 @@ static void choose_output(visualize_arguments *arguments)
 static void print_summary(const visualize_arguments *arguments, const gt_timeline *timeline, int width, int height)
 {
     bool png = arguments->format == GT_PICTURE_PNG;
-    FILE *out = arguments->dump ? stderr : stdout; /* the layout has standard output for itself */
+    FILE *out = arguments->dump ? stderr : stdout; /* --dump-layout uses standard output */
     fprintf(out, "✓ Visualization saved to: %s\n", arguments->output);
     if (arguments->format != FORMAT_CHROME)
         fprintf(out, "  Resolution: %d x %d %s\n", width, height, png ? "pixels" : "points");

@@ -1,12 +1,11 @@
 /*
- * visualize.h: what the stages of `gt visualize` hand to each other.
+ * cli/visualize/visualize.h: the data that the stages of `gt visualize` pass on.
  *
  *     log file --parse--> gt_timeline --layout--> gt_picture --draw--> PNG, SVG, PDF
  *                              |                       '--dump--> JSON (--dump-layout)
  *                              '--chrome--> Chrome trace JSON
  *
- * visualize.c is the command. Only cli/visualize/draw.c knows Cairo; only cli/visualize/parse.c knows how a log is
- * written.
+ * visualize.c is the command. Only draw.c depends on Cairo, only parse.c on the format of a log.
  */
 #ifndef GT_CLI_VISUALIZE_VISUALIZE_H
 #define GT_CLI_VISUALIZE_VISUALIZE_H
@@ -32,33 +31,32 @@ typedef struct gt_party {
     size_t events;
 } gt_party;
 
-/* One line. The texts are the timeline's. */
+/* One line. The timeline owns the texts. */
 typedef struct gt_timeline_event {
     double time;            /* seconds since the dispatcher started */
-    double start, duration; /* WORKER_RECV: when the worker ran it; measured by it, or between the log's lines */
+    double start, duration; /* WORKER_RECV: when the worker ran it; measured, or estimated from the log's lines */
     uint64_t sequence, bytes;
     const char *command, *details, *label; /* label: the op's name, else the command without "Worker" */
     int32_t party;                         /* of timeline->parties */
-    int32_t partner;                       /* the request that this answers, or the answer to this; -1: none */
+    int32_t partner;                       /* the matching request or answer; -1: none */
     int32_t peer;                          /* the other worker of a move; -1: none */
     uint8_t event, category;               /* gt_event, gt_category */
     bool failed;
 } gt_timeline_event;
 
 typedef struct gt_timeline {
-    gt_timeline_event *events; /* in the order of time */
+    gt_timeline_event *events; /* sorted by time */
     size_t count, capacity;
     gt_party *parties; /* in the order of appearance; [0] is the dispatcher */
     size_t party_count, party_capacity;
-    int32_t *party_index; /* hash table of them by kind and name, plus one; 0: free */
+    int32_t *party_index; /* hash table by kind and name: index in parties plus one; 0: free */
     size_t index_size;
     char **texts; /* the files' contents, cut into pieces */
     size_t text_count, text_capacity;
     size_t malformed; /* lines that could not be read */
 } gt_timeline;
 
-/* Read a log into the timeline; lines that make no sense are reported on `complaints` with their number and
- * skipped. */
+/* Read a log into the timeline; malformed lines are reported on `complaints` with their number and skipped. */
 gt_err gt__timeline_read(gt_timeline *timeline, const char *path, FILE *complaints);
 /* After the last read: sort, keep from <= time <= to, find the partners. */
 void gt__timeline_finish(gt_timeline *timeline, double from, double to);
@@ -79,7 +77,7 @@ typedef struct gt_lane {
     size_t events;
 } gt_lane;
 
-/* A bar of one operation, or (count > 1, or aggregated) a part of a column that stands for many. */
+/* A bar of one operation, or (count > 1, or aggregated) a part of a column that represents many. */
 typedef struct gt_box {
     int32_t lane;
     double x, y, width, height;
@@ -88,10 +86,10 @@ typedef struct gt_box {
     size_t count;
     uint8_t category;
     bool aggregated, waiting, failed;
-    char label[24], id[16]; /* empty: there is no room for it */
+    char label[24], id[16]; /* empty: no room */
 } gt_box;
 
-/* The names of operations whose bars are too narrow for them, behind the last. */
+/* The names of operations whose bars are too narrow for text, after the last one. */
 typedef struct gt_note {
     int32_t lane;
     double x, y; /* where it begins, and its middle */
@@ -106,7 +104,7 @@ typedef struct gt_marker {
     size_t count;
     uint8_t event, category;
     bool failed;
-    bool echo;   /* the dispatcher's side of an event that another lane has */
+    bool echo;   /* the dispatcher's side of an event in another lane */
     char id[32]; /* "#7"; "#7–#19" of a heap, at its foot */
 } gt_marker;
 
@@ -121,14 +119,14 @@ typedef struct gt_signal_line {
     double x, label_x, label_y;
     int row; /* of the labels, from below */
     size_t count;
-    bool joined;   /* the name is of all `count` signals */
-    char name[64]; /* empty: there is no room for it */
+    bool joined;   /* the name stands for all `count` signals */
+    char name[64]; /* empty: no room */
 } gt_signal_line;
 
-/* A piece of the time axis in which something happens. Between two of them the axis is broken. */
+/* A part of the time axis with events. Between two stretches the axis is broken. */
 typedef struct gt_stretch {
     double begin, end; /* seconds */
-    double x;          /* of its begin */
+    double x;          /* where it begins */
 } gt_stretch;
 enum { GT_MAX_STRETCHES = 12, GT_BREAK_WIDTH = 2 }; /* the width is in font sizes */
 
@@ -152,7 +150,7 @@ typedef struct gt_legend_item {
 } gt_legend_item;
 
 typedef struct gt_picture {
-    double width, height, font;      /* font: the size of text, and the unit of all else */
+    double width, height, font;      /* font: the size of text, and the unit of all lengths */
     double left, right, top, bottom; /* of the plot */
     double begin, end;               /* seconds at left and right */
     double seconds_per_point;
@@ -170,14 +168,13 @@ typedef struct gt_picture {
     size_t lane_count, box_count, note_count, marker_count, arrow_count, signal_count, tick_count, legend_count;
     size_t lane_capacity, box_capacity, note_capacity, marker_capacity, arrow_capacity, signal_capacity,
         tick_capacity, legend_capacity;
-    int32_t *lane_of; /* by party; -1: it has no events */
+    int32_t *lane_of; /* by party; -1: a party without events */
 } gt_picture;
 
 void gt__picture_layout(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_free(gt_picture *picture);
 
-/* Steps of gt__picture_layout. cli/visualize/axis.c: time; cli/visualize/bars.c and cli/visualize/notes.c: what lies in the lanes;
- * cli/visualize/flow.c: what crosses them. */
+/* Steps of gt__picture_layout. axis.c: time; bars.c and notes.c: the contents of the lanes; flow.c: drawing across them. */
 void gt__picture_axis(gt_picture *picture, const gt_timeline *timeline);
 void gt__picture_ticks(gt_picture *picture);
 double gt__picture_x(const gt_picture *picture, double time);
@@ -189,14 +186,14 @@ void gt__picture_arrows(gt_picture *picture, const gt_timeline *timeline);
 /* Returns the rows of labels that they take above the plot. */
 int gt__picture_signals(gt_picture *picture, const gt_timeline *timeline);
 
-/* Where an event's marker is in its lane: where it happened, which for an operation is its end. */
+/* The time of an event's marker: that of the event, which for an operation is its end. */
 double gt__marker_time(const gt_timeline *timeline, const gt_timeline_event *event);
 /* y of the dispatcher's side of an event. */
 double gt__dispatcher_y(const gt_picture *picture, bool worker_side);
 
-/* Drop the last character of a text if only a part of it had room. */
+/* Drop the last character of a text if it was cut in the middle of its bytes. */
 void gt__text_whole(char *text);
-/* About how wide a text is in a font of this size. */
+/* The estimated width of a text in a font of this size. */
 double gt__text_width(const char *text, double font);
 
 typedef enum gt_picture_format { GT_PICTURE_PNG, GT_PICTURE_SVG, GT_PICTURE_PDF } gt_picture_format;

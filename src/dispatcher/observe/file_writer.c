@@ -1,5 +1,5 @@
-/* file_writer.c: see file_writer.h. The buffers go round between the filling side and the thread; the lock is taken once a
- * buffer. */
+/* file_writer.c: see file_writer.h. The buffers circulate between the side that fills them and the thread; the lock is taken
+ * once a buffer. */
 #include "dispatcher/observe/file_writer.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ struct gt_file_writer {
     size_t (*translate)(void *context, const char **from, const char *end, char *to, size_t room);
     void *context;
     char *text;               /* text_bytes, if it translates */
-    size_t text_bytes;        /* TEXT_BYTES, or a file's: what is written at once goes to one */
+    size_t text_bytes;        /* TEXT_BYTES, or the size of a file: one write goes to one file */
     unsigned buffers, enough; /* so many waiting wake the thread, if nothing else does */
     buffer *ring;
     unsigned filling;        /* index; the filling side's own */
@@ -110,7 +110,7 @@ static bool rotate(gt_file_writer *writer)
     for (unsigned k = writer->keep; from && to && k > 0; k--) {
         snprintf(from, size, k > 1 ? "%s.%u" : "%s", writer->path, k - 1);
         snprintf(to, size, "%s.%u", writer->path, k);
-        rename(from, to); /* the first times there is none yet */
+        rename(from, to); /* fails at first: there are no old files yet */
     }
     free(from);
     free(to);
@@ -160,7 +160,7 @@ static void *writer_main(void *argument)
 {
     gt_file_writer *writer = argument;
     pthread_setname_np(pthread_self(), "gt log");
-    uselocale(gt__plain_locale()); /* for what translates */
+    uselocale(gt__plain_locale()); /* for writers that translate */
     pthread_mutex_lock(&writer->mutex);
     for (;;) {
         while (!writer->waiting && !writer->closing)
@@ -250,7 +250,7 @@ static void writer_free(gt_file_writer *writer)
     free(writer);
 }
 
-/* The file, or, where that is somebody else's, one beside it. */
+/* The file, or, where another process writes to that, one beside it. */
 static bool open_somewhere(gt_file_writer *writer, const gt_file_options *options)
 {
     bool others = false;

@@ -1,7 +1,7 @@
 /*
- * log_text.c: turns events into lines of the instruction log, by hand: three of them go with every instruction while there
- * is a log, and printf would take longer than the instruction. Text that came before is kept and copied: the columns
- * between the number and the details, and the numbers of tensors.
+ * log_text.c: turns events into lines of the instruction log, without printf: a log has three lines for every instruction,
+ * and printf would take longer than the instruction. Text that repeats is kept and copied: the columns between the number
+ * and the details, and the numbers of tensors.
  */
 #include "dispatcher/observe/log_text.h"
 
@@ -25,7 +25,7 @@ static inline char *put(char *at, const char *text, size_t length)
 
 #define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
 
-/* "000" to "999", made once: what numbers are put together from. */
+/* "000" to "999", made once: numbers are put together from these. */
 static char three_digits[1000][4];
 
 static inline unsigned digits_of(uint64_t value)
@@ -101,7 +101,7 @@ struct gt_log_format {
     uint32_t source_count;
 };
 
-/* The number of a tensor: one that a line told of lately, as often as not. */
+/* The number of a tensor, often one of a recent line. */
 static inline char *put_id(gt_log_format *format, char *at, uint64_t value)
 {
     if (!format)
@@ -141,7 +141,7 @@ static char *put_shape(char *at, unsigned rank, const int64_t *shape)
     return at;
 }
 
-/* "64B", "1.5KB", "123KB", right-aligned. Records say what they like: beyond a million TB all are alike. */
+/* "64B", "1.5KB", "123KB", right-aligned. Peers may send any size: all above a million TB look the same. */
 static char *put_size(char *at, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
@@ -208,7 +208,7 @@ const char *gt__log_command(gt_opcode op, bool worker)
         name = "WorkerGetStats";
         break;
     case GT_OP_placement:
-        name = "WorkerGetPlacement"; /* nobody's but the dispatcher's: only clients ask */
+        name = "WorkerGetPlacement"; /* never sent to workers */
         break;
     case GT_OP_forget:
         name = "WorkerForgetSegment";
@@ -237,7 +237,7 @@ const char *gt__log_command(gt_opcode op, bool worker)
     case GT_OP_goodbye:
         return "Disconnect";
     case GT_OP_INVALID:
-        return "Connection"; /* no instruction in particular */
+        return "Connection"; /* not an instruction */
     default:
         name = op > 0 && op < GT_OP_FIRST_CONTROL ? compute_command(&gt__op_table[op]) : NULL;
     }
@@ -409,7 +409,7 @@ static char *put_ids(gt_log_format *format, char *at, const uint64_t *ids, size_
     return count > MOST_IDS ? PUT(at, ",...") : at;
 }
 
-/* What the form adds: shapes, axes, dtypes. */
+/* Details of the op's form: shapes, axes, dtypes. */
 static char *put_form(gt_log_format *format, char *at, const gt_slot *record, const gt_op_row *row)
 {
     const gt_instruction *ins = &record->ins;
@@ -474,12 +474,12 @@ char *gt__log_received(gt_log_format *format, char *at, const gt_slot *record)
     const gt_op_row *row = &gt__op_table[ins->op];
     at = row->operands || row->form == GT_FORM_CAT ? PUT(at, "result=") : PUT(at, "tensor_id=");
     at = put_id(format, at, ins->result);
-    memcpy(at, op_details[ins->op].text, sizeof op_details[0].text); /* copies of fixed length need no call */
+    memcpy(at, op_details[ins->op].text, sizeof op_details[0].text); /* copies of fixed length are inlined */
     at = put_operands(format, at + op_details[ins->op].length, ins, row);
     return row->form <= GT_FORM_BINARY ? at : put_form(format, at, record, row);
 }
 
-/* What a record is about, as workers know it: "op=add result=1_2"; without a session, by the worker's own slots. */
+/* The subject of a record to a worker: "op=add result=1_2"; without a session, the worker's slot. */
 static char *put_subject(gt_log_format *format, char *at, const gt_log_event *event)
 {
     bool computes = event->op < GT_OP_FIRST_CONTROL || (event->op >= GT_OP_send && event->op <= GT_OP_all_to_all);
@@ -536,7 +536,7 @@ static void name_source(gt_log_format *format, const gt_log_event *event, const 
     memcpy(source->text, text, source->length);
     while (source->length < SOURCE_WIDTH)
         source->text[source->length++] = ' ';
-    memset(format->middles, 0, sizeof format->middles); /* the number may have been another's */
+    memset(format->middles, 0, sizeof format->middles); /* another peer may have had the number */
 }
 
 static void make_middle(gt_log_format *format, const gt_log_event *event, middle_text *middle)

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/observe/reports.h"
+#include "dispatcher/state.h"
+#include "dispatcher/stats.h"
 #include "core/log.h"
 
 enum {
     LEAST_INTERVAL_MS = 20,
-    LINES_MS = 50, /* a line waits at most so long for others */
+    LINES_MS = 50, /* a line waits at most this long for more lines */
     A_TURN = 16,   /* records that a monitor may send in a turn of the loop */
 };
 
@@ -56,7 +58,7 @@ static void send_lines(gt_monitor *monitor)
     monitor->filled = 0;
 }
 
-/* Whole, or not at all from the first piece on that has no room: the next text begins at offset 0 again. */
+/* In pieces; from the first that has no room on, the rest is dropped: the next text begins at offset 0 again. */
 static void send_stats(gt_monitor *monitor)
 {
     char *json = gt__dispatcher_stats(monitor->peer->dispatcher);

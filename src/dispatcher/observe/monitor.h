@@ -1,7 +1,7 @@
 /*
- * monitor.h: peers that only look: `gt top` and `gt trace`.
+ * monitor.h: peers that only observe: `gt top` and `gt trace`.
  *
- * A monitor connects like anybody else, by any transport, to the dispatcher's one port (gt__address_connect), says hello
+ * A monitor connects like any peer, by any transport, to the dispatcher's one port (gt__address_connect), says hello
  * as GT_ROLE_MONITOR (gt__hello_send, gt__hello_wait) and asks for topics with a `watch` record; a later one replaces it:
  *
  *     watch    imm[0] topics (GT_TOPIC_..., added up), imm[1] milliseconds between two statistics
@@ -13,12 +13,12 @@
  *     result = GT_TOPIC_LINES   lines of the instruction log (log_text.h), always whole ones: imm[1] bytes in the tail;
  *                               operand[0]: lines that were lost so far because the monitor did not keep up
  *
- * Counters in the statistics only grow: who wants rates subtracts. An embedded server listens too, for monitors only, at
- * PORT.memory in the socket directory (address.h): gt__address_servers lists who is there.
+ * Counters in the statistics only grow: rates are differences. An embedded server listens too, for monitors only, at
+ * PORT.memory in the socket directory (address.h): gt__address_servers lists the servers.
  *
- * Nobody waits for a monitor: what there is no room for is dropped, and counted. While there is none, nothing is done.
- * While one asks for statistics, workers are asked for reports (reports.c) at that interval, which costs them nothing else
- * (they keep the sums anyway); only GT_TOPIC_LINES makes them time every instruction.
+ * The dispatcher does not wait for monitors: lines that a link has no room for are dropped and counted. Without monitors
+ * nothing is done. While one asks for statistics, workers are asked for reports (reports.c) at that interval, which costs
+ * them little (they keep the sums anyway); only GT_TOPIC_LINES makes them time every instruction.
  */
 #ifndef GT_DISPATCHER_OBSERVE_MONITOR_H
 #define GT_DISPATCHER_OBSERVE_MONITOR_H
@@ -33,14 +33,14 @@ enum { GT_TOPIC_STATS = 1, GT_TOPIC_LINES = 2 };
 
 gt_err gt__monitor_new(gt_peer *peer);
 void gt__monitor_free(gt_monitor *monitor);
-/* Take what the monitor asks for. */
+/* Read the topics that the monitor asks for. */
 gt_err gt__monitor_serve(gt_monitor *monitor, bool *progress);
 
-/* Every turn, while there are monitors: send what is due. */
+/* Every turn, while there are monitors: send statistics and lines that are due. */
 void gt__monitors_turn(gt_dispatcher *dispatcher);
-/* Milliseconds until something is due; -1: nothing will be. */
+/* Milliseconds until something is due; -1: nothing is. */
 int gt__monitors_timeout_ms(const gt_dispatcher *dispatcher);
-/* A line of the log, for those who want them. */
+/* A line of the log, for the monitors that asked for lines. */
 void gt__monitors_line(gt_dispatcher *dispatcher, const char *line, size_t length);
 
 #endif

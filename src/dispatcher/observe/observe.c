@@ -1,5 +1,5 @@
 /*
- * observe.c: turns what passes through the dispatcher into events. See observe.h; log_text.c makes lines of them.
+ * observe.c: turns the records that pass through the dispatcher into events. See observe.h; log_text.c makes lines of them.
  */
 #include "dispatcher/observe/observe.h"
 
@@ -7,26 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
 #include "dispatcher/observe/file_writer.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "dispatcher/observe/monitor.h"
 #include "core/settings.h"
+#include "dispatcher/session.h"
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 #include "dispatcher/observe/tape_writer.h"
 
 enum {
-    CLOCK_EVERY = 64,   /* lines between two looks at the clock */
+    CLOCK_EVERY = 64,   /* lines between two readings of the clock */
     KEEP_LOGS = 4,      /* rotated ones */
     LOG_BUFFERS = 128,  /* of GT_FILE_BUFFER: how many events may wait */
-    MOST_SENT = 1 << 20 /* records kept of a worker that does not tell of them */
+    MOST_SENT = 1 << 20 /* records kept of a worker that does not send their timing */
 };
 
 /* A record in a worker's stream. */
 typedef struct gt_sent {
     uint64_t number;   /* in that stream */
-    uint64_t sequence; /* of the line that told of its arrival; 0: it came from no client */
+    uint64_t sequence; /* of the line of its arrival; 0: it did not come from a client */
     uint64_t session, tensor;
     uint16_t op;
 } gt_sent;
@@ -34,14 +36,14 @@ typedef struct gt_sent {
 struct gt_observer {
     gt_file_writer *log;
     gt_log_format *log_format; /* its thread's */
-    gt_log_format *format;     /* for lines that are wanted here and now */
+    gt_log_format *format;     /* for lines made in this thread: console and monitors */
     gt_tape_writer *tape;
     bool console, traced;
     uint64_t sequence;
     uint64_t now_ns; /* since the start */
     unsigned until_clock;
-    bool handling;                      /* a client's record: what is sent comes from it */
-    uint64_t session, tensor, received; /* its client, what it is about, its line */
+    bool handling;                      /* a client's record: it is the cause of records sent now */
+    uint64_t session, tensor, received; /* its client, its tensor, its line */
     uint32_t *free_sources;             /* numbers of peers that left */
     uint32_t free_count, source_count;
     _Alignas(gt_log_event) char spare[GT_LOG_LINE];
@@ -50,7 +52,7 @@ struct gt_observer {
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
 
-/* An event, its head written; at most GT_LOG_LINE bytes with what is put behind it before event_end. */
+/* Begin an event and write its head; with the payload, until event_end, it has at most GT_LOG_LINE bytes. */
 static inline gt_log_event *event_begin(gt_dispatcher *dispatcher, gt_event kind, uint32_t source, gt_opcode op,
                                         uint64_t bytes)
 {
@@ -72,7 +74,7 @@ static inline gt_log_event *event_begin(gt_dispatcher *dispatcher, gt_event kind
     return event;
 }
 
-/* `end`: of what was put into it. */
+/* `end`: of the payload. */
 static inline void event_end(gt_dispatcher *dispatcher, gt_log_event *event, const void *end)
 {
     gt_observer *observer = dispatcher->observer;
@@ -88,14 +90,14 @@ static inline void event_end(gt_dispatcher *dispatcher, gt_log_event *event, con
         gt__file_commit(observer->log, event->length);
 }
 
-/* Of one whose text ends the details. */
+/* The same for an event that ends with text. */
 static inline void event_end_text(gt_dispatcher *dispatcher, gt_log_event *event, const char *end)
 {
     event->text = (uint16_t)((size_t)(end - gt__log_event_payload(event)) - event->slots * sizeof(gt_slot));
     event_end(dispatcher, event, end);
 }
 
-/* The log's thread: events into text. Returns the bytes of text; *from goes on to the first event that had no room. */
+/* The log's thread: events into text. Returns the bytes of text; *from moves to the first event that had no room. */
 static size_t write_lines(void *argument, const char **from, const char *end, char *to, size_t room)
 {
     char *at = to;
@@ -143,13 +145,13 @@ static uint64_t record_bytes(const gt_instruction *ins)
 
 /* ---- clients ------------------------------------------------------------------------------------------------ */
 
-/* What only gives names to things. */
+/* Records that only define names. */
 static bool is_note(gt_opcode op)
 {
     return op == GT_OP_site || op == GT_OP_scope || op == GT_OP_config;
 }
 
-/* What comes now is issued under another signal; or the program put a mark there. */
+/* The next records have another signal; or the program placed a mark. */
 static void log_signal(gt_session *session, uint32_t scope, bool backward)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
@@ -162,7 +164,7 @@ static void log_signal(gt_session *session, uint32_t scope, bool backward)
         snprintf(gradient, sizeof gradient, *other ? "%s" : "%s (backward)", *other ? other : name);
         name = gradient;
     }
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->source, GT_OP_INVALID, 0);
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SIGNAL, session->watched.source, GT_OP_INVALID, 0);
     event_end_text(dispatcher, event, gt__log_quoted(gt__log_event_payload(event), "name=", name, strlen(name)));
 }
 
@@ -170,8 +172,8 @@ static void log_received(gt_session *session, const gt_slot *record)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
     gt_observer *observer = dispatcher->observer;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_RECV, session->source, (gt_opcode)record->ins.op,
-                                      record_bytes(&record->ins));
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_RECV, session->watched.source,
+                                      (gt_opcode)record->ins.op, record_bytes(&record->ins));
     observer->received = observer->sequence;
     event->slots = record->ins.tail < GT_LOG_RECORD ? 1 + (uint8_t)record->ins.tail : GT_LOG_RECORD;
     char *at = gt__log_event_payload(event);
@@ -200,9 +202,9 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     observer->tensor = gt__record_subject(&record->ins);
     bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
     if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
-        (record->ins.scope != session->last_scope || backward != session->last_backward)) {
-        session->last_scope = record->ins.scope;
-        session->last_backward = backward;
+        (record->ins.scope != session->watched.last_scope || backward != session->watched.last_backward)) {
+        session->watched.last_scope = record->ins.scope;
+        session->watched.last_backward = backward;
         log_signal(session, record->ins.scope, backward);
     }
     if (dispatcher->watching && record->ins.op == GT_OP_mark)
@@ -211,6 +213,22 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
         log_received(session, record);
     if (observer->tape)
         gt__tape_writer_record(observer->tape, session, dispatcher->watching ? observer->received : 0, record);
+}
+
+void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor)
+{
+    const gt_observer *observer = dispatcher->observer;
+    *line = observer->handling ? observer->received : 0;
+    *tensor = observer->handling ? observer->tensor : 0;
+}
+
+void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tensor)
+{
+    gt_observer *observer = session->dispatcher->observer;
+    observer->handling = true;
+    observer->session = session->number;
+    observer->received = line;
+    observer->tensor = tensor;
 }
 
 void gt__observe_handled(gt_dispatcher *dispatcher)
@@ -222,7 +240,7 @@ void gt__observe_handled(gt_dispatcher *dispatcher)
 void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, uint64_t bytes, bool failed)
 {
     gt_dispatcher *dispatcher = session->dispatcher;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SEND, session->source, op, bytes);
+    gt_log_event *event = event_begin(dispatcher, GT_EVENT_SEND, session->watched.source, op, bytes);
     event->failed = failed;
     event->tensor = tensor;
     event_end(dispatcher, event, &event->start_ns);
@@ -233,12 +251,13 @@ void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text)
     gt_dispatcher *dispatcher = session->dispatcher;
     if (!dispatcher->watching)
         return;
-    gt_log_event *event = event_begin(dispatcher, GT_EVENT_ERROR, session->source, GT_OP_INVALID, strlen(text));
+    gt_log_event *event =
+        event_begin(dispatcher, GT_EVENT_ERROR, session->watched.source, GT_OP_INVALID, strlen(text));
     char *at = gt__log_number(gt__log_event_payload(event), "ticket=", ticket);
     event_end_text(dispatcher, event, gt__log_quoted(at, " error=", text, strlen(text)));
 }
 
-/* A peer came or left; of one that came, its link, and what `key` says of it. */
+/* A peer joined or left; of one that joined, its link and `key` with its value. */
 static void log_presence(gt_dispatcher *dispatcher, uint32_t source, const char *left, const char *link,
                          const char *key, const char *text)
 {
@@ -261,16 +280,16 @@ void gt__observe_client(gt_session *session, const char *left)
     if (!left) {
         char number[24];
         snprintf(number, sizeof number, "%llu", (unsigned long long)session->number);
-        session->source = source_new(dispatcher, "CLIENT", number);
+        session->watched.source = source_new(dispatcher, "CLIENT", number);
     } else
         dispatcher->observer->handling = false;
     if (dispatcher->observer->tape)
         gt__tape_writer_client(dispatcher->observer->tape, session, left);
     if (dispatcher->watching)
-        log_presence(dispatcher, session->source, left, gt__link_name(session->link),
+        log_presence(dispatcher, session->watched.source, left, gt__link_name(session->link),
                      session->name[0] ? " name=" : NULL, session->name);
     if (left)
-        source_free(dispatcher->observer, session->source);
+        source_free(dispatcher->observer, session->watched.source);
 }
 
 /* ---- workers ------------------------------------------------------------------------------------------------ */
@@ -296,7 +315,7 @@ static void remember_sent(gt_watched *watched, const gt_sent *sent)
     watched->sent[(watched->sent_first + watched->sent_count++) & (watched->sent_capacity - 1)] = *sent;
 }
 
-/* What was sent under this number; what was sent before it will not be asked for again. NULL: nothing. */
+/* The record sent under this number; those before it are dropped. NULL: there is none. */
 static const gt_sent *recall_sent(gt_watched *watched, uint64_t number)
 {
     while (watched->sent_count) {
@@ -311,7 +330,7 @@ static const gt_sent *recall_sent(gt_watched *watched, uint64_t number)
     return NULL;
 }
 
-/* What travels because of a record: itself, or, between workers, the tensor, which is counted where it arrives. */
+/* The bytes sent because of a record: the record, or, between workers, the tensor, counted where it arrives. */
 static uint64_t travelling(const gt_slot *record)
 {
     const gt_instruction *ins = &record->ins;
@@ -326,8 +345,9 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     gt_dispatcher *dispatcher = worker->peer->dispatcher;
     gt_observer *observer = dispatcher->observer;
     gt_sent sent = {.number = worker->records, .op = record->ins.op};
-    if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer)
-        return; /* our own business */
+    if (record->ins.op == GT_OP_watch || record->ins.op == GT_OP_stats || record->ins.op == GT_OP_peer ||
+        record->ins.op == GT_OP_share)
+        return; /* between the dispatcher and the worker only */
     if (observer->handling) {
         sent.sequence = observer->received;
         sent.session = observer->session;
@@ -342,7 +362,7 @@ void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record)
     event_end(dispatcher, event, &event->start_ns);
 }
 
-/* On our clock, as time since the start. */
+/* From the worker's clock to the time since the dispatcher started. */
 static uint64_t since_start(const gt_dispatch_worker *worker, uint64_t worker_ns)
 {
     uint64_t started = worker->peer->dispatcher->started_ns,
@@ -366,7 +386,7 @@ static void worker_received(gt_dispatch_worker *worker, const gt_sent *sent, uin
 
 void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record)
 {
-    worker->peer->dispatcher->observer->until_clock = 0; /* told of after it happened */
+    worker->peer->dispatcher->observer->until_clock = 0; /* it happened some time ago: read the clock */
     for (uint64_t k = 0; k < record->ins.imm[1].u; k++) {
         gt_timing_entry entry;
         memcpy(&entry, record[1].bytes + k * sizeof entry, sizeof entry);
@@ -400,7 +420,8 @@ uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instr
     for (unsigned k = 0; k < GT_WATCHED_FAILURES; k++)
         if (watched->failures[k].number == number)
             return watched->failures[k].sequence;
-    for (uint32_t k = 0; k < watched->sent_count; k++) { /* another worker's, which has not been listened to yet */
+    for (uint32_t k = 0; k < watched->sent_count;
+         k++) { /* another worker's, whose records have not been read yet */
         const gt_sent *sent = &watched->sent[(watched->sent_first + k) & (watched->sent_capacity - 1)];
         if (sent->number == number)
             return sent->sequence;
@@ -415,7 +436,7 @@ void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record)
         return;
     gt_watched *watched = &worker->watched;
     uint64_t op = record->ins.operand[0], number = 0;
-    if (watched->last_failed.number == record->ins.operand[1]) { /* told just before */
+    if (watched->last_failed.number == record->ins.operand[1]) { /* its failure was logged just before */
         watched->failures[watched->failure_next++ % GT_WATCHED_FAILURES] = watched->last_failed;
         number = watched->last_failed.sequence;
     }
@@ -485,7 +506,7 @@ void gt__observer_flush(gt_dispatcher *dispatcher)
     if (observer->tape)
         gt__tape_writer_flush(observer->tape);
     observer->until_clock = 0;
-    /* What cannot be written any more need not be told. */
+    /* A log that cannot be written any more is switched off. */
     if (observer->log && gt__file_failed(observer->log))
         gt__file_close(&observer->log);
     else if (observer->tape && gt__tape_writer_failed(observer->tape))

@@ -1,16 +1,16 @@
 /*
- * observe.h: how the dispatcher tells what passes through it: the instruction log (log_text.h), the lines that monitors
- * trace (monitor.h) and the tape (tape.h).
+ * observe.h: the dispatcher's observer: the instruction log (log_text.h), the lines that monitors trace (monitor.h) and the
+ * tape (tape.h).
  *
- * The streams are not changed by being observed, and nobody waits for the observer, unless for a disk that stays
- * slower than the work (file_writer.h); one that fails ends the observing. While nothing is wanted it costs one
- * branch a record on a flag that lies beside what the record needs anyway. While lines are wanted, workers are told to
- * `watch`: they send how long each record took (the worker's timing.h), and the observer keeps, for each worker, what was
- * sent and not told of yet, to put the two together. A record is known by its number in that worker's stream.
+ * Observing does not change the streams, and no stream waits for it, except for a disk that stays slower than the work
+ * (file_writer.h); a failing log is switched off. While neither log, tape nor monitor is wanted it costs one branch a
+ * record, on a flag in a cache line that the record needs anyway. While lines are wanted, workers get a `watch`: they
+ * send how long each record took (the worker's timing.h), and the observer keeps, for each worker, the records sent whose
+ * timing has not come yet, to put the two together. A record is known by its number in that worker's stream.
  *
- * What is told is an event (log_text.h) of a hundred bytes; the log's own thread turns events into text when the
- * dispatcher has nothing to do, or when 28 MiB of them wait: a burst of 100,000 small instructions does not share its
- * processors with its log.
+ * A line begins as an event (log_text.h) of a hundred bytes; the log's own thread turns events into text when the
+ * dispatcher is idle, or when 28 MiB of them wait: a burst of 100,000 small instructions does not share its processors
+ * with its log.
  */
 #ifndef GT_DISPATCHER_OBSERVE_OBSERVE_H
 #define GT_DISPATCHER_OBSERVE_OBSERVE_H
@@ -29,32 +29,44 @@ typedef struct gt_observer_options {
     bool console;       /* the same lines on standard output */
 } gt_observer_options;
 
+/* The observer's state of a client. */
+typedef struct gt_watched_client {
+    uint32_t source;     /* its number in the log's events */
+    uint32_t last_scope; /* of the last record in the log; and whether it was a gradient */
+    bool last_backward;
+} gt_watched_client;
+
 enum { GT_WATCHED_FAILURES = 64 };
 
-/* What the observer keeps of a worker. */
+/* The observer's state of a worker. */
 typedef struct gt_watched {
     uint32_t source;      /* its number in the log's events */
-    struct gt_sent *sent; /* ring: in its stream, not told of yet */
+    struct gt_sent *sent; /* ring: records in its stream whose timing has not come yet */
     uint32_t sent_first, sent_count, sent_capacity;
     int64_t clock_offset_ns; /* the worker's clock minus ours */
     struct gt_failed {
-        uint64_t number, sequence;                /* of a record that failed: in its stream, in the log */
-    } last_failed, failures[GT_WATCHED_FAILURES]; /* any; those that began with it, the latest */
+        uint64_t number, sequence; /* of a record that failed: in its stream, in the log */
+    } last_failed,
+        failures[GT_WATCHED_FAILURES]; /* the last of all; the last ones that this worker caused itself */
     unsigned failure_next;
 } gt_watched;
 
 gt_err gt__observer_new(gt_dispatcher *dispatcher, const gt_observer_options *options);
 void gt__observer_free(gt_dispatcher *dispatcher);
 
-/* Lines begin or end to be wanted by a monitor: once a change. */
+/* Monitors begin or cease to want lines: called once for each change. */
 void gt__observer_trace(gt_dispatcher *dispatcher, bool wanted);
-/* Before the loop sleeps: what was written becomes visible. */
+/* Before the loop sleeps: make the log and the tape readable up to here. */
 void gt__observer_flush(gt_dispatcher *dispatcher);
 
-/* ---- what is told; only while dispatcher->observing (received) or ->watching (the others) -------------------- */
+/* ---- events; only while dispatcher->observing (received) or ->watching (the others) -------------------------- */
 
 void gt__observe_received(gt_session *session, const gt_slot *record);
-/* What is sent from now on comes from no client's record. */
+/* The record being handled, as its line in the log and its tensor (0: none is): kept with records that wait, and given
+ * back when they are placed. */
+void gt__observe_cause(const gt_dispatcher *dispatcher, uint64_t *line, uint64_t *tensor);
+void gt__observe_resume(const gt_session *session, uint64_t line, uint64_t tensor);
+/* Records sent from now on are not caused by a client's record. */
 void gt__observe_handled(gt_dispatcher *dispatcher);
 /* A record that was just committed to a worker's link. */
 void gt__observe_sent(gt_dispatch_worker *worker, const gt_slot *record);
@@ -62,13 +74,13 @@ void gt__observe_answered(gt_session *session, gt_opcode op, uint64_t tensor, ui
 /* A worker's answer, complete: `answer` is its last piece. */
 void gt__observe_worker_answer(gt_dispatch_worker *worker, gt_opcode op, const gt_session *session,
                                uint64_t tensor, uint64_t bytes, const gt_slot *answer);
-/* Worker records of its own accord: timing, and failures with GT_FLAG_UNASKED. */
+/* Records that a worker sends without a question: timing, and failures with GT_FLAG_UNASKED. */
 void gt__observe_timing(gt_dispatch_worker *worker, const gt_slot *record);
 void gt__observe_failure(gt_dispatch_worker *worker, const gt_slot *record);
-/* For a worker's failure on its way to the client: the log's number of the instruction it began with. 0: there is none. */
+/* For a worker's failure on its way to the client: the log's number of the instruction that failed first. 0: unknown. */
 uint64_t gt__observe_log_number(const gt_dispatch_worker *worker, const gt_instruction *failure);
 
-/* These look by themselves whether anybody wants to know. */
+/* These may be called at any time. */
 void gt__observe_refused(gt_session *session, uint64_t ticket, const char *text); /* no worker could be asked */
 void gt__observe_client(gt_session *session, const char *left); /* NULL: it connected; else why it left */
 void gt__observe_worker(gt_dispatch_worker *worker, const char *left);

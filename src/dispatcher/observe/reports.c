@@ -1,13 +1,17 @@
 /*
- * reports.c: what workers know of themselves (report.h): asked for by monitors, and by clients that want statistics.
+ * reports.c: workers' reports (core/report.h), for monitors and for clients that ask for statistics.
  *
- * A question travels in the worker's stream, behind what the client asked before, so the answer counts all of that. A worker
- * that has no room in its link is not asked: what it said last is told again.
+ * The question is a record in the worker's stream, behind the client's earlier records, so the report counts all of them.
+ * A worker whose link has no room is not asked: its last report is used again.
  */
+#include "dispatcher/observe/reports.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
 
 /* A client's question, until every worker that was asked has answered. */
 struct gt_inquiry {
@@ -18,14 +22,14 @@ struct gt_inquiry {
 
 static bool ask(gt_dispatch_worker *worker, gt_inquiry *inquiry)
 {
-    gt_slot *out = gt__worker_room(worker, 1); /* answers come in the order of the questions: no overtaking */
+    gt_slot *out = gt__worker_room(worker, 1); /* not the outbox: answers come in the order of the questions */
     gt_pending pending = {.op = GT_OP_stats, .asked_ns = gt__now_ns(), .inquiry = inquiry};
-    if (!out || gt__worker_expect(worker, &pending) != GT_OK)
+    if (!out || gt__pendings_add(&worker->pendings, &pending) != GT_OK)
         return false;
     out->ins = (gt_instruction){.op = GT_OP_stats};
     gt__worker_commit(worker, 1);
     gt__link_flush(worker->link);
-    worker->reports_due++;
+    worker->reported.due++;
     return true;
 }
 
@@ -33,7 +37,7 @@ void gt__reports_ask(gt_dispatcher *dispatcher)
 {
     for (int32_t index = 0; index < dispatcher->worker_count; index++) {
         gt_dispatch_worker *worker = dispatcher->workers[index];
-        if (worker->peer && !worker->reports_due)
+        if (worker->peer && !worker->reported.due)
             ask(worker, NULL);
     }
 }
@@ -51,7 +55,7 @@ gt_err gt__reports_inquire(gt_session *session, uint64_t ticket)
     if (inquiry->outstanding)
         return GT_OK;
     free(inquiry);
-    gt__session_answer_stats(session, ticket);
+    gt__answer_stats(session, ticket);
     return GT_OK;
 }
 
@@ -60,7 +64,7 @@ void gt__inquiry_settle(gt_inquiry *inquiry)
     if (!inquiry || --inquiry->outstanding)
         return;
     if (inquiry->session)
-        gt__session_answer_stats(inquiry->session, inquiry->ticket);
+        gt__answer_stats(inquiry->session, inquiry->ticket);
     free(inquiry);
 }
 
@@ -70,36 +74,37 @@ void gt__inquiry_forget_session(gt_inquiry *inquiry, const gt_session *session)
         inquiry->session = NULL;
 }
 
-/* The worker's clock minus ours: 0 on this host, which has one; else from the quickest exchange so far. */
+/* The worker's clock minus ours: 0 on the same host; else estimated from the quickest exchange so far. */
 static void set_clock(gt_dispatch_worker *worker, const gt_pending *asked, uint64_t worker_ns)
 {
     uint64_t now = gt__now_ns(), took = now - asked->asked_ns;
-    if (worker->link->transport != &gt__transport_tcp || (worker->clock_error_ns && took > worker->clock_error_ns))
+    if (worker->link->transport != &gt__transport_tcp ||
+        (worker->reported.clock_error_ns && took > worker->reported.clock_error_ns))
         return;
-    worker->clock_error_ns = took;
+    worker->reported.clock_error_ns = took;
     worker->watched.clock_offset_ns = (int64_t)(worker_ns - (asked->asked_ns + took / 2));
 }
 
 gt_err gt__report_take(gt_dispatch_worker *worker, const gt_pending *asked, const gt_slot *record)
 {
     uint64_t bytes = record->ins.imm[1].u, rows = (bytes - sizeof(gt_report)) / sizeof(gt_report_row);
-    worker->reports_due--;
+    worker->reported.due--;
     if (record->ins.op != GT_OP_reply || !(record->ins.flags & GT_FLAG_LAST) || bytes < sizeof(gt_report) ||
         rows > GT_OP_COUNT) {
-        gt__inquiry_settle(asked->inquiry); /* who asked does without it */
-        return gt__fail(GT_ERR_PROTOCOL, "a report that is none");
+        gt__inquiry_settle(asked->inquiry); /* the client gets its answer without it */
+        return gt__fail(GT_ERR_PROTOCOL, "malformed report");
     }
     const uint8_t *from = record[1].bytes;
-    memcpy(&worker->report, from, sizeof worker->report);
-    worker->queue = worker->records - worker->report.records;
-    worker->row_count = 0;
+    memcpy(&worker->reported.report, from, sizeof worker->reported.report);
+    worker->reported.queue = worker->records - worker->reported.report.records;
+    worker->reported.row_count = 0;
     for (uint64_t k = 0; k < rows; k++) {
         gt_report_row row;
         memcpy(&row, from + sizeof(gt_report) + k * sizeof row, sizeof row);
         if (row.op && row.op < GT_OP_COUNT)
-            worker->rows[worker->row_count++] = row;
+            worker->reported.rows[worker->reported.row_count++] = row;
     }
-    set_clock(worker, asked, worker->report.now_ns);
+    set_clock(worker, asked, worker->reported.report.now_ns);
     gt__inquiry_settle(asked->inquiry);
     return GT_OK;
 }

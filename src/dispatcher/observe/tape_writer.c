@@ -1,12 +1,12 @@
-/* tape_writer.c: see tape_writer.h. Entries collect in a block; a full block, and one that the loop goes to sleep over, is
- * written. */
+/* tape_writer.c: see tape_writer.h. Entries collect in a block, which is written when it is full and when the loop goes to
+ * sleep. */
 #include "dispatcher/observe/tape_writer.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/session.h"
 #include "dispatcher/observe/file_writer.h"
 
 struct gt_tape_writer {
@@ -44,7 +44,7 @@ static gt_slot *entry_new(gt_tape_writer *writer, gt_tape_kind kind, uint64_t se
     return (gt_slot *)(void *)at; /* only copied to */
 }
 
-/* An upload whose bytes lie in a segment of the client's: with its bytes, and `data` for what one record cannot carry. */
+/* An upload from a segment of the client: recorded with its bytes, and `data` entries for those that do not fit. */
 static void record_segment(gt_tape_writer *writer, const gt_session *session, uint64_t line, const gt_slot *record)
 {
     uint64_t bytes = record->ins.imm[0].u;
@@ -87,7 +87,7 @@ void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, u
     gt_opcode op = (gt_opcode)record->ins.op;
     unsigned length = 1u + record->ins.tail;
     if (op == GT_OP_stats || op == GT_OP_forget || op == GT_OP_goodbye)
-        return; /* nothing to execute */
+        return; /* not needed for a replay */
     if (op == GT_OP_upload && record->ins.imm[1].u)
         record_segment(writer, session, line, record);
     else

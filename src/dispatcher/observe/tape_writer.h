@@ -1,4 +1,4 @@
-/* tape_writer.h: records what clients send on a tape (tape.h), from the observer. Never waits but for a slow disk. */
+/* tape_writer.h: writes the records of clients on a tape (tape.h), for the observer. Waits only for a slow disk. */
 #ifndef GT_DISPATCHER_OBSERVE_TAPE_WRITER_H
 #define GT_DISPATCHER_OBSERVE_TAPE_WRITER_H
 
@@ -12,9 +12,9 @@ gt_err gt__tape_writer_new(const char *path, gt_tape_writer **writer);
 void gt__tape_writer_record(gt_tape_writer *writer, const gt_session *session, uint64_t line,
                             const gt_slot *record);
 void gt__tape_writer_client(gt_tape_writer *writer, const gt_session *session, bool left);
-/* What was recorded so far becomes readable. */
+/* Make everything recorded so far readable. */
 void gt__tape_writer_flush(gt_tape_writer *writer);
-/* Whether nothing more will be written. */
+/* Whether writing has failed: nothing more will be written. */
 bool gt__tape_writer_failed(const gt_tape_writer *writer);
 void gt__tape_writer_free(gt_tape_writer **writer);
 

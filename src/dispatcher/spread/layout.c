@@ -1,4 +1,4 @@
-/* dispatcher/spread/layout.c: layouts: making, comparing and printing them. See dispatcher/spread/layout.h. */
+/* layout.c: layouts: making, comparing and printing them. See layout.h. */
 #include "dispatcher/spread/layout.h"
 
 #include <stdio.h>

@@ -1,16 +1,16 @@
 /*
- * dispatcher/spread/layout.h: where a tensor lives, as an algebra.
+ * layout.h: where a tensor lives, as an algebra.
  *
  * A layout says which workers hold a tensor, and what each of them holds:
  *
  *     replicated  every member has the whole tensor; with one member, the tensor is simply on that worker
- *     split       member k has the elements start..start+count along one axis; parts may differ in size, none is
- *                 empty
- *     partial     every member has a tensor of the whole shape, and the tensor is their sum: a sum still owed
+ *     split       member k has the elements start..start+count along one axis; parts may differ in size and are
+ *                 never empty
+ *     partial     every member has a tensor of the whole shape, and the tensor is their sum, not added up yet
  *
  * Layouts are immutable and shared: the tensors of a stream use a handful of them, and one pointer comparison
- * tells most of them apart. spread.h says how a tensor has one; dispatcher/spread/rules.c what each op does to them;
- * docs/sharding.md what for.
+ * tells most of them apart. See spread.h for the tensors that have one, rules.c for what each op does
+ * to them, docs/sharding.md for the user's view.
  */
 #ifndef GT_DISPATCHER_SPREAD_LAYOUT_H
 #define GT_DISPATCHER_SPREAD_LAYOUT_H
@@ -39,8 +39,8 @@ void gt__layout_release(gt_layout *layout); /* NULL is fine */
 
 /* Replicated over these workers. */
 gt_layout *gt__layout_replicated(const int32_t *workers, unsigned count);
-/* An axis of `extent` in parts as equal as can be, the larger ones first; fewer workers than given where there are
- * fewer elements. What is too small to be split is on the first. */
+/* An axis of `extent` in parts as equal as possible, the larger ones first; over fewer workers where there are fewer
+ * elements. A tensor too small to be split is on the first worker. */
 gt_layout *gt__layout_even(unsigned axis, int64_t extent, const int32_t *workers, unsigned count);
 /* The same workers in the same order, of another kind; split: with the parts of `like`, which is split too. */
 gt_layout *gt__layout_like(const gt_layout *like, gt_layout_kind kind, unsigned axis);
@@ -52,7 +52,7 @@ bool gt__layout_same_workers(const gt_layout *a, const gt_layout *b);
 bool gt__layout_same_set(const gt_layout *a, const gt_layout *b);
 /* The member on a worker; -1: none. */
 int gt__layout_find(const gt_layout *layout, int32_t worker);
-/* What a member holds of a tensor like `whole`. */
+/* The part of a tensor like `whole` that a member holds. */
 void gt__layout_part(const gt_layout *layout, unsigned member, const gt_meta *whole, gt_meta *part);
 
 /* "split(axis=0, workers=[0,1])": writes at most `size` bytes and returns `text`. */

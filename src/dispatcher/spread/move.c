@@ -1,17 +1,18 @@
 /*
- * dispatcher/spread/move.c: brings tensors from one layout to another, by instructions to their workers.
+ * move.c: brings tensors from one layout to another, by instructions to their workers.
  *
- * Between the same workers a change of layout is one collective: a sum that is owed becomes whole (all_reduce) or
- * parts (reduce_scatter), parts become whole (all_gather) or other parts (all_to_all), and one whole becomes many
- * (broadcast). Everything else is made of moves: slices where the data is, a send and a recv for each, and a cat
- * where they arrive. Whole copies stay with the tensor: what was needed on a worker once tends to be needed there
- * again, and tensors do not change. Read spread.h first.
+ * Between the same workers a change of layout is one collective: a partial tensor becomes whole (all_reduce) or split
+ * (reduce_scatter), a split one whole (all_gather) or split along another axis (all_to_all), and a tensor on one worker is
+ * copied to several (broadcast). Everything else is made of moves: slices on the workers that have the data, a send and
+ * a recv for each, and a cat on the worker where they arrive. Whole copies stay with the tensor: one that was needed on a
+ * worker once tends to be needed there again, and tensors do not change. Read spread.h first.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/record.h"
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/worker_stream.h"
 
 /* ---- records ----------------------------------------------------------------------------------------------- */
 
@@ -42,7 +43,7 @@ gt_err gt__spread_reserve(gt_session *session, int32_t index, unsigned slots, gt
 
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot)
 {
-    *slot = gt__worker_slot_new(gt__spread_worker(session, worker));
+    *slot = gt__slot_number_new(&gt__spread_worker(session, worker)->slots);
     return *slot ? GT_OK
                  : gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s",
                             gt__spread_worker(session, worker)->name);
@@ -77,7 +78,7 @@ void gt__spread_free_temporaries(gt_session *session)
     s->temporary_count = 0;
 }
 
-/* A record that is written because of the client's record at hand: should it fail, that is where it came from. */
+/* A record caused by the client's record that is being placed: a failure is reported with that record's scope and site. */
 static gt_instruction caused(const gt_session *session, gt_opcode op)
 {
     return (gt_instruction){.op = op, .scope = session->spreading->scope, .site = session->spreading->site};
@@ -105,8 +106,8 @@ static gt_err slice(gt_session *session, int32_t worker, uint32_t from, const gt
     return GT_OK;
 }
 
-/* A tensor like `meta` from one worker to another; the new slot is the caller's. There is room for both records
- * before one of them is written: half a move would leave data that nobody takes. */
+/* A tensor like `meta` from one worker to another; the new slot is the caller's. Both records are reserved
+ * before one of them is written: a send without its recv would leave its data in memory. */
 static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_t to, const gt_meta *meta,
                    uint32_t *slot)
 {
@@ -131,8 +132,8 @@ static gt_err move(gt_session *session, int32_t from, uint32_t from_slot, int32_
     recv[1] = (gt_slot){0};
     memcpy(recv[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
     gt__worker_put(receiver, 2);
-    receiver->moves++;
-    receiver->bytes_moved += gt__meta_bytes(meta);
+    receiver->traffic.moves++;
+    receiver->traffic.bytes += gt__meta_bytes(meta);
     return GT_OK;
 }
 
@@ -157,7 +158,7 @@ static gt_err cat(gt_session *session, int32_t worker, const uint32_t *slots, un
     return GT_OK;
 }
 
-/* Room in the stream of every member, and slots for the results: all, or nothing is taken. */
+/* Room in the stream of every member, and slots for the results: for all of them, or for none. */
 static gt_err reserve_all(gt_session *session, const gt_layout *members, unsigned slots, gt_slot **records,
                           uint32_t *results)
 {
@@ -171,7 +172,7 @@ static gt_err reserve_all(gt_session *session, const gt_layout *members, unsigne
         done += err == GT_OK;
     }
     while (err != GT_OK && done-- > 0)
-        gt__worker_slot_free(gt__spread_worker(session, members->member[done].worker), results[done]);
+        gt__slot_number_free(&gt__spread_worker(session, members->member[done].worker)->slots, results[done]);
     return err;
 }
 
@@ -192,20 +193,20 @@ static uint64_t arriving(gt_opcode op, const gt_layout *from, const gt_layout *t
     case GT_OP_broadcast:
         times = member ? 1 : 0;
         break;
-    case GT_OP_all_reduce: /* a share of everybody's, and everybody's sums */
+    case GT_OP_all_reduce: /* its share of every other part, then the sums of the others' shares */
         times = 2 * others / from->count;
         break;
     case GT_OP_reduce_scatter:
         times = others * after;
         break;
-    default: /* all_gather, all_to_all: what it wants and has not */
+    default: /* all_gather, all_to_all: the elements that it needs and does not have */
         times = after * (1 - before);
     }
     return (uint64_t)(times * (double)gt__meta_bytes(meta) + 0.5);
 }
 
-/* One collective: to every member of `from`, whose slots are in[] (0: it has none); the results' are new, in
- * out[]. To all of them or to none: a member that it did not get to would be waited for. */
+/* One collective: to every member of `from`, whose slots are in[] (0: the member has no part); the results get new slots,
+ * in out[]. It goes to all members or to none: the others would wait for a member that does not get it. */
 static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *from, const gt_layout *to,
                          const gt_meta *meta, const uint32_t *in, uint32_t *out)
 {
@@ -237,8 +238,8 @@ static gt_err collective(gt_session *session, gt_opcode op, const gt_layout *fro
         memcpy(record[1].i64, meta->shape, meta->rank * sizeof meta->shape[0]);
         memcpy(record + 2, parties, (tail - 1) * sizeof *record);
         gt__worker_put(worker, 1 + tail);
-        worker->collectives++;
-        worker->bytes_moved += arriving(op, from, to, meta, k);
+        worker->traffic.collectives++;
+        worker->traffic.bytes += arriving(op, from, to, meta, k);
     }
     return GT_OK;
 }
@@ -257,7 +258,7 @@ static uint32_t whole_on(const gt_source *source, int32_t worker)
     return 0;
 }
 
-/* Keep a copy with the tensor, which becomes a spread one if it was not; on failure it goes. */
+/* Keep a copy with the tensor, which becomes a spread one if it was not; on failure the copy is freed. */
 static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, uint32_t slot)
 {
     gt_whole_copy *copy = malloc(sizeof *copy);
@@ -278,7 +279,7 @@ static gt_err keep_copy(gt_session *session, gt_source *source, int32_t worker, 
     return GT_OK;
 }
 
-/* A whole tensor to workers that have none: one move, or a broadcast to several. */
+/* Copy a whole tensor to workers that do not have it: one move, or a broadcast to several. */
 static gt_err spread_whole(gt_session *session, gt_source *source, const int32_t *missing, unsigned count)
 {
     int32_t root = source->layout->member[0].worker;
@@ -369,7 +370,7 @@ static gt_err fetch_piece(gt_session *session, const gt_source *source, unsigned
     return gt__spread_temporary(session, to, *slot);
 }
 
-/* What member t of `wanted` needs of a split tensor, put together. */
+/* Put together the part of a split tensor that member t of `wanted` needs. */
 static gt_err assemble(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t,
                        uint32_t *slot)
 {
@@ -390,7 +391,7 @@ static gt_err assemble(gt_session *session, const gt_source *source, const gt_la
     return cat(session, to, pieces, count, source->layout->axis, slot);
 }
 
-/* A part of a tensor that some worker has whole: sliced where it is needed, or sent there. */
+/* A part of a tensor that some worker has whole: sliced on the worker that needs it, or sent to it. */
 static gt_err cut(gt_session *session, const gt_source *source, const gt_layout *wanted, unsigned t,
                   uint32_t *slot)
 {
@@ -422,7 +423,7 @@ static gt_err exchange(gt_session *session, gt_opcode op, const gt_layout *from,
     return err;
 }
 
-/* The whole for everybody, by a collective from the layout in which it is. */
+/* The whole tensor on every member, by one collective. */
 static gt_err exchange_all(gt_session *session, gt_opcode op, const gt_layout *from, const gt_meta *meta,
                            const uint32_t *in, uint32_t *out)
 {

@@ -1,14 +1,16 @@
 /*
- * dispatcher/spread/reduce.c: reductions over the split axis: what follows once each member has reduced its own part (gt_combine).
+ * reduce.c: reductions over the split axis: the instructions that follow once each member has reduced its own part
+ * (gt_combine).
  *
  *     sum                 nothing: the members' sums are the result, which is partial
- *     mean                each counts by its share of the axis: partial
- *     var                 each varies around its own mean, and that around everybody's: partial
+ *     mean                weighted by the member's share of the axis: partial
+ *     var                 variance around the member's mean, plus that mean's distance from the overall mean: partial
  *     amax, norm, ...     gathered and reduced again, by every member
  *
- * dispatcher/spread/rules.c chooses, spread.c calls. Read spread.h first.
+ * rules.c chooses, spread.c calls. Read spread.h first.
  */
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/worker_stream.h"
 
 /* One more instruction for a worker; the result's slot is the caller's. */
 static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint32_t *slot)
@@ -24,7 +26,7 @@ static gt_err emit(gt_session *session, int32_t worker, gt_instruction ins, uint
     return GT_OK;
 }
 
-/* The same with what is in *slot as the first operand, which nobody needs afterwards. */
+/* The same with the tensor in *slot as the first operand; it is freed afterwards. */
 static gt_err apply(gt_session *session, int32_t worker, gt_instruction ins, uint32_t *slot)
 {
     GT_TRY(gt__spread_temporary(session, worker, *slot));
@@ -39,7 +41,7 @@ static gt_instruction times(double factor)
     return multiply;
 }
 
-/* Of the elements along the split axis, how many a member has. */
+/* The fraction of the split axis that a member has. */
 static double share(const gt_task *task, const gt_layout *layout, unsigned member)
 {
     return (double)layout->member[member].count / (double)task->source[0].meta->shape[layout->axis];

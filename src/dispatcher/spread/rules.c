@@ -1,14 +1,14 @@
 /*
- * dispatcher/spread/rules.c: what each form of op does to layouts: the algebra's table.
+ * rules.c: what each form of op does to layouts: the table of sharding rules.
  *
- * A rule looks at the op and where its operands are, and says in which layout each operand is wanted and which one
- * the result gets (gt_plan). All layouts of a plan are over the same workers in the same order, so that the record
+ * A rule looks at the op and the layouts of its operands, and chooses the layout that each operand must have and the one
+ * that the result gets (gt_plan). All layouts of a plan are over the same workers in the same order, so that the record
  * runs once for each member, on that member's parts. There are few rules:
  *
- *     elementwise   operands and result are split alike; what is broadcast along the split axis is wanted whole
+ *     elementwise   operands and result are split alike; an operand broadcast along the split axis must be whole
  *     along, alike  ops along one axis (argmax, cumsum, sort, softmax, cat): split along any other
- *     reduce        split along an axis that stays: stays split; along one that goes: sum, mean and var are partial,
- *                   the others reduce twice (dispatcher/spread/reduce.c)
+ *     reduce        split along an axis that is kept: stays split; along a reduced one: sum, mean and var are partial,
+ *                   the others reduce twice (reduce.c)
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
  *     window        convolutions and pooling: the batch is split, gradients of weights are partial
  *     matrix, solve split along the axes before the matrices
@@ -16,12 +16,13 @@
  *     tril, take, gather, scatter, assign, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
  *
- * A combination without a rule is gathered and computed whole, on every worker that had a part: always right, and
- * counted.
+ * Without a rule for a combination the operands are gathered and the op is computed whole, on every worker that had a
+ * part: always right, and counted in the statistics.
  */
 #include <string.h>
 
 #include "dispatcher/spread/rules.h"
+#include "dispatcher/workers.h"
 
 /* ---- choosing workers -------------------------------------------------------------------------------------- */
 
@@ -44,7 +45,7 @@ bool gt__rule_within(const gt_task *task, const gt_layout *layout)
     return true;
 }
 
-/* The worker with most of the operands' bytes, of those asked for. */
+/* The worker of the target with most of the operands' bytes. */
 static int32_t heaviest_worker(const gt_task *task)
 {
     int32_t best = task->target && !task->target->automatic ? task->target->worker[0] : task->session->home->index;
@@ -62,7 +63,7 @@ static int32_t heaviest_worker(const gt_task *task)
     return best;
 }
 
-/* Where to compute with whole operands: on all that have parts or copies already, else on one worker. */
+/* Where to compute with whole operands: on all workers that have parts or copies already, else on one. */
 static gt_layout *whole_layout(const gt_task *task)
 {
     const gt_layout *best = NULL;
@@ -90,7 +91,7 @@ gt_err gt__rule_whole(gt_task *task, gt_plan *plan)
         gathers |= gt__rule_is_split(&task->source[k]);
     }
     for (unsigned k = 0; gathers && k < plan->result->count; k++)
-        task->session->dispatcher->workers[plan->result->member[k].worker]->gathers++;
+        task->session->dispatcher->workers[plan->result->member[k].worker]->traffic.gathers++;
     return GT_OK;
 }
 
@@ -123,7 +124,7 @@ int gt__rule_lead(const gt_task *task)
     return best;
 }
 
-/* Whether the scope wants the result of an op on tensors that nobody has split yet in parts. */
+/* Whether the scope wants the result split, though no operand is. */
 static bool wants_parts(const gt_task *task)
 {
     const gt_target *target = task->target;
@@ -132,11 +133,11 @@ static bool wants_parts(const gt_task *task)
     for (unsigned k = 0; k < task->count; k++)
         if (task->source[k].meta && task->source[k].layout->count > 1 &&
             gt__rule_within(task, task->source[k].layout))
-            return false; /* replicated there: it stays that */
+            return false; /* replicated on the target's workers: it stays so */
     return true;
 }
 
-/* The split that the scope wants of a result; NULL: it has no such axis, or too small a one. */
+/* The split that the scope asks for, of this result; NULL: the result has no such axis, or it is too short. */
 static gt_layout *wanted_parts(const gt_task *task)
 {
     const gt_target *target = task->target;
@@ -148,7 +149,7 @@ static gt_layout *wanted_parts(const gt_task *task)
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
 
-/* Sums that are owed add up without being paid: partial + partial, and in the backward pass a factor. */
+/* Partial tensors need not be added up first: partial + partial is partial, and so is partial times a number. */
 static bool stays_partial(const gt_task *task)
 {
     const gt_source *a = &task->source[0], *b = task->count > 1 ? &task->source[1] : NULL;
@@ -196,7 +197,7 @@ gt_err gt__plan_elementwise(gt_task *task, gt_plan *plan)
     if (lead >= 0) {
         like = gt__layout_retain(task->source[lead].layout);
         d = like->axis + task->out.rank - task->source[lead].meta->rank;
-        if (task->out.shape[d] != task->source[lead].meta->shape[like->axis]) { /* one row, stretched */
+        if (task->out.shape[d] != task->source[lead].meta->shape[like->axis]) { /* size 1, broadcast */
             gt__layout_release(like);
             return gt__rule_whole(task, plan);
         }
@@ -231,7 +232,7 @@ bool gt__rule_has_parts(const gt_task *task, unsigned k)
     return gt__rule_is_split(&task->source[k]) && gt__rule_within(task, task->source[k].layout);
 }
 
-/* Where axis `axis` of the operand is in the result once the axes of the mask are gone. */
+/* The result's axis that `axis` of the operand becomes once the axes of the mask are removed. */
 static unsigned reduced_axis(const gt_task *task, uint64_t mask, unsigned axis)
 {
     if (task->ins->flags & GT_FLAG_KEEPDIM)
@@ -252,7 +253,7 @@ static gt_err plan_along(gt_task *task, gt_plan *plan)
     return gt__rule_keep(task, plan, argreduce ? reduced_axis(task, (uint64_t)1 << along, axis) : axis);
 }
 
-/* The two axes of a matrix, or of its diagonal, are wanted whole; the others, the batch, are split freely. */
+/* The two axes of a matrix, or of its diagonal, must be whole; the others, the batch, may be split. */
 static gt_err plan_matrix(gt_task *task, gt_plan *plan)
 {
     const gt_source *a = &task->source[0];
@@ -292,7 +293,7 @@ static gt_err plan_alike(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* Lines that are normalised stay whole; weights are whole, and their gradients sums over the lines. */
+/* Normalised lines stay whole. Weights are whole, and their gradients are partial: sums over the lines. */
 static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
 {
     unsigned lines =
@@ -307,7 +308,8 @@ static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
                          like->axis);
 }
 
-/* Windows slide over the last axes; what is before them, the batch, is split freely. Gradients of weights add up over it. */
+/* Windows slide over the last axes; the batch axes before them may be split. Gradients of weights are sums over the
+ * batch: partial. */
 static gt_err plan_window(gt_task *task, gt_plan *plan)
 {
     gt_form form = (gt_form)gt__op_table[task->ins->op].form;
@@ -322,7 +324,7 @@ static gt_err plan_window(gt_task *task, gt_plan *plan)
     return gt__rule_give(plan, like, form == GT_FORM_CONV_WEIGHT ? GT_PARTIAL : GT_SPLIT, 0);
 }
 
-/* Whether the reduction of what parts were reduced to is that of the whole. */
+/* Whether reducing the reduced parts once more gives the reduction of the whole. */
 static bool reduces_again(const gt_instruction *ins)
 {
     switch ((gt_opcode)ins->op) {
@@ -368,7 +370,7 @@ static gt_err plan_reduce(gt_task *task, gt_plan *plan)
 
 /* ---- matmul ------------------------------------------------------------------------------------------------ */
 
-/* Which role an axis of operand k plays, and which axis of the result it becomes. */
+/* The role of an axis of operand k, and the axis of the result that it becomes. */
 typedef enum role { CONTRACTED, OWN, BATCH } role;
 
 static role matmul_role(const gt_task *task, unsigned k, unsigned axis, unsigned *result_axis)
@@ -423,7 +425,7 @@ static gt_err plan_product(gt_task *task, gt_plan *plan, unsigned k, const gt_la
     return gt__rule_whole(task, plan);
 }
 
-/* Nobody has split the operands: split the result as the scope wants it, or where that pays. */
+/* No operand is split: split the result as the scope asks for, or where that pays. */
 static gt_err plan_new_product(gt_task *task, gt_plan *plan)
 {
     const gt_meta *a = task->source[0].meta, *b = task->source[1].meta;
@@ -462,7 +464,8 @@ static gt_err plan_matmul(gt_task *task, gt_plan *plan)
     if (!a && !b)
         return plan_new_product(task, plan);
     unsigned k = b && (!a || task->source[1].meta->numel > task->source[0].meta->numel), unused;
-    if (a && b) { /* both contracted is the one case in which neither has to move; otherwise gather the smaller */
+    if (a &&
+        b) { /* only if both are split along the contracted axis can both stay; otherwise gather the smaller */
         unsigned axis_a = task->source[0].layout->axis, axis_b = task->source[1].layout->axis;
         bool contracted_a = matmul_role(task, 0, axis_a, &unused) == CONTRACTED;
         bool contracted_b = matmul_role(task, 1, axis_b, &unused) == CONTRACTED;
@@ -518,7 +521,7 @@ static gt_rule *const rules[] = {
     [GT_FORM_CONTROL] = NULL,
 };
 
-/* Parts on workers other than those asked for will come from there: to the rules they are where they will be. */
+/* Parts on workers outside the target will be moved to it: the rules see them as already moved. */
 static gt_err relocate(gt_task *task)
 {
     const gt_target *target = task->target;

@@ -1,6 +1,6 @@
 /*
- * dispatcher/spread/rules.h: what the rules share. dispatcher/spread/rules.c has them and the table of rules; dispatcher/spread/rules_move.c the rules of views, of
- * movement and of creation. Read spread.h (gt_task, gt_plan) first.
+ * rules.h: helpers that the rules share. rules.c has the table and most rules, rules_move.c those of views, indexing and
+ * creation. Read spread.h (gt_task, gt_plan) first.
  */
 #ifndef GT_DISPATCHER_SPREAD_RULES_H
 #define GT_DISPATCHER_SPREAD_RULES_H
@@ -19,16 +19,16 @@ static inline bool gt__rule_is_split(const gt_source *source)
     return source->meta && source->layout->kind == GT_SPLIT;
 }
 
-/* Whether a layout uses none but the workers that the scope asks for. */
+/* Whether all workers of a layout are in the target of the scope. */
 bool gt__rule_within(const gt_task *task, const gt_layout *layout);
-/* Operand k is split, over such workers. */
+/* Operand k is split, over workers of the target. */
 bool gt__rule_has_parts(const gt_task *task, unsigned k);
-/* The split operand with most elements, of those on the workers asked for; -1: none. */
+/* The split operand with most elements, of those on workers of the target; -1: there is none. */
 int gt__rule_lead(const gt_task *task);
 
-/* Everything whole: for what has no rule. */
+/* All operands whole: where there is no rule. */
 gt_err gt__rule_whole(gt_task *task, gt_plan *plan);
-/* All operands and the result as operand 0 is. */
+/* All operands and the result have the layout of operand 0. */
 gt_err gt__rule_as_is(const gt_task *task, gt_plan *plan);
 /* The result is split along `axis` as operand 0 is along its own; no other operand. */
 gt_err gt__rule_keep(gt_task *task, gt_plan *plan, unsigned axis);

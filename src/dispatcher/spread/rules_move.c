@@ -1,4 +1,4 @@
-/* dispatcher/spread/rules_move.c: the rules of ops that move or make data: views, indexing, creation. See dispatcher/spread/rules.c. */
+/* rules_move.c: the rules of ops that move or make data: views, indexing, creation. See rules.c. */
 #include "dispatcher/spread/rules.h"
 
 /* ---- views ------------------------------------------------------------------------------------------------- */
@@ -41,8 +41,8 @@ gt_err gt__plan_expand(gt_task *task, gt_plan *plan)
     return gt__rule_keep(task, plan, d);
 }
 
-/* Where the parts start in a reshaped tensor: an axis of it begins where the split one does, and no part ends
- * inside one of its rows. */
+/* The starts of the parts in a reshaped tensor: one of its axes begins where the split one does, and no part ends inside
+ * a row of it. */
 static gt_layout *reshaped(const gt_layout *from, const gt_meta *a, const gt_meta *out)
 {
     int64_t before = 1, inner = 1, outer = 1;
@@ -81,7 +81,7 @@ gt_err gt__plan_reshape(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* The elements start, start + step, ... that lie in a part, step > 0: how many, and the first one's place in the
+/* The elements start, start + step, ... (step > 0) that lie in a part: how many, and the position of the first one in the
  * slice. */
 static int64_t taken(const gt_member *part, int64_t start, int64_t step, int64_t count, int64_t *first)
 {
@@ -102,7 +102,7 @@ static void localize_slice(const gt_task *task, const gt_plan *plan, unsigned me
     record[3].i64[axis] = count;
 }
 
-/* Parts of which nothing is taken drop out. */
+/* Members that have no element of the slice are left out. */
 gt_err gt__plan_slice(gt_task *task, gt_plan *plan)
 {
     if (partial_here(task))
@@ -132,7 +132,7 @@ gt_err gt__plan_slice(gt_task *task, gt_plan *plan)
 
 /* ---- movement ---------------------------------------------------------------------------------------------- */
 
-/* A part that starts later sees the diagonal elsewhere. */
+/* In a part that starts later the diagonal is elsewhere. */
 static void localize_triangle(const gt_task *task, const gt_plan *plan, unsigned member, gt_slot *record)
 {
     unsigned axis = plan->result->axis;
@@ -189,7 +189,8 @@ gt_err gt__plan_indexed(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
-/* What is added from parts adds up to a partial sum; only the first member starts from the tensor that is added to. */
+/* Each member adds its own part of the source, so the result is partial; only the first member adds to the tensor, the
+ * others to zeros. */
 gt_err gt__plan_scatter(gt_task *task, gt_plan *plan)
 {
     const gt_source *index = &task->source[1], *src = &task->source[2];
@@ -215,8 +216,8 @@ static void localize_assign(const gt_task *task, const gt_plan *plan, unsigned m
         record[3].i64[plan->result->axis] = plan->result->member[member].count;
 }
 
-/* Whole rows of the split axis are assigned to: each member assigns to its own. What is assigned to may be whole as yet: the
- * gradient of a slice is parts in zeros. */
+/* Whole rows of the split axis are assigned to: each member assigns to its own. The tensor assigned to may still be whole:
+ * the gradient of a slice is the parts in a tensor of zeros. */
 gt_err gt__plan_assign(gt_task *task, gt_plan *plan)
 {
     const gt_meta *a = task->source[0].meta, *src = task->source[1].meta;

@@ -1,14 +1,15 @@
 /*
- * dispatcher/spread/scope.c: from the scope of a record to what is asked for: which workers, split along which axis.
+ * scope.c: from the scope of a record to its target: which workers, split along which axis.
  *
- * The innermost scope that has a shard entry decides, in the client's config or, by default, in the server's. A
- * gradient is asked under the backward signal of its forward scope: the one the scope was entered with, the
- * config's, or the same.
+ * The innermost scope with a shard entry decides, in the client's config or, by default, in the server's. A gradient has
+ * the backward signal of its forward scope: the one that the scope was entered with, else the config's, else the same
+ * signal.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "dispatcher/spread/spread.h"
+#include "dispatcher/workers.h"
 
 enum { MAX_SCOPES = 1 << 16 };
 
@@ -47,7 +48,7 @@ gt_err gt__spread_config(gt_session *session, const gt_slot *record)
     gt_spreading *s = session->spreading;
     gt_signal_config signal;
     if (gt__config_read(record, &signal) != GT_OK)
-        return gt__fail(GT_ERR_PROTOCOL, "a config that makes no sense");
+        return gt__fail(GT_ERR_PROTOCOL, "malformed config record");
     s->target_valid = false;
     if (signal.flags & GT_CONFIG_AUTOMATIC) {
         s->automatic = true;
@@ -62,7 +63,7 @@ static const gt_signal_config *find_signal(const gt_session *session, const char
     return signal ? signal : gt__config_find(&session->dispatcher->config, name);
 }
 
-/* The signal of a scope's gradients: the one it was entered with, or the config's; "": none of their own. */
+/* The signal of a scope's gradients: the one it was entered with, or the config's; "": the scope's own. */
 static const char *backward_name(const gt_scope *scope, const gt_signal_config *signal)
 {
     return *scope->backward ? scope->backward : signal ? signal->backward : "";

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "core/record.h"
+#include "dispatcher/answers.h"
+#include "dispatcher/download.h"
+#include "dispatcher/worker_stream.h"
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
@@ -37,7 +40,7 @@ gt_source gt__spread_source(gt_session *session, gt_handle *handle)
     return source;
 }
 
-/* Frees what a spread tensor has on its workers, with the temporaries or, if there is no memory for that, at once. */
+/* Frees the parts and copies of a spread tensor, with the temporaries or, if there is no memory for that, at once. */
 static void spread_free(gt_session *session, gt_spread *spread)
 {
     for (unsigned k = 0; k < spread->layout->count; k++)
@@ -161,7 +164,7 @@ bool gt__spread_has_room(const gt_session *session)
 {
     const gt_spreading *s = session->spreading;
     for (int32_t worker = 0; worker < s->reached_capacity; worker++)
-        if (s->reached[worker] && !gt__slot_queue_empty(&session->dispatcher->workers[worker]->outbox))
+        if (s->reached[worker] && !gt__slot_queue_empty(&session->dispatcher->workers[worker]->backlog.outbox))
             return false;
     return true;
 }
@@ -231,7 +234,7 @@ static gt_err emit_member(const gt_task *task, const gt_plan *plan, unsigned mem
     if (plan->combine == GT_COMBINE_AGAIN)
         out->ins.flags |= GT_FLAG_KEEPDIM;
     if (plan->combine == GT_COMBINE_VARYING)
-        out->ins.imm[1].f = 0; /* what is left out of the count is left out of the whole one */
+        out->ins.imm[1].f = 0; /* the correction is applied once, to the whole: reduce.c */
     if (plan->localize)
         plan->localize(task, plan, member, out);
     out->ins.result = *result;
@@ -271,7 +274,7 @@ static gt_err arrange_operands(gt_task *task, const gt_plan *plan, uint32_t *slo
     for (unsigned k = 0; k < task->count; k++) {
         if (!task->source[k].meta)
             continue;
-        /* The same tensor twice: what happened to it for the first operand counts for the second. */
+        /* The same tensor twice: arranging it as the first operand may have changed it. */
         if (task->source[k].handle->worker == GT_SPREAD)
             task->source[k] = gt__spread_source(task->session, task->source[k].handle);
         GT_TRY(gt__spread_arrange(task->session, &task->source[k], plan->operand[k], slots + k * members));
@@ -294,7 +297,7 @@ static gt_err run_plan(gt_task *task, gt_plan *plan, gt_handle *result)
         emitted += err == GT_OK;
     }
     if (err == GT_OK && plan->combine != GT_COMBINE_NOTHING) {
-        emitted = 0; /* combining has them */
+        emitted = 0; /* gt__spread_combine owns them now */
         err = gt__spread_combine(task, plan, slots, out);
     }
     if (slots != few)
@@ -313,7 +316,7 @@ static void plan_release(const gt_task *task, gt_plan *plan)
     gt__layout_release(plan->result);
 }
 
-/* Fill the task's operands. *lost: the reason of one that is lost; -1: none is. */
+/* Fill the task's operands. *lost: why one of them is lost (gt__session_reason); -1: all are there. */
 static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
 {
     gt_operands operands = gt__record_operands(task->ins, task->record + 1);
@@ -339,7 +342,7 @@ static gt_err find_sources(gt_task *task, const gt_meta **metas, int64_t *lost)
     return GT_OK;
 }
 
-/* What is known of an upload under way, off the list, the caller's; NULL: it is complete, or not to be placed. */
+/* Take the entry of an upload under way off the list; the caller frees it. NULL: it is complete, or is not to be placed. */
 static gt_unplaced *take_unplaced(gt_spreading *s, uint64_t id)
 {
     gt_unplaced **where = &s->unplaced;
@@ -351,7 +354,7 @@ static gt_unplaced *take_unplaced(gt_spreading *s, uint64_t id)
     return found;
 }
 
-/* The tensor goes; its slots are freed with the next records. False: there was none. */
+/* Drop a tensor; its slots are freed with the next records. False: there is no such tensor. */
 static bool drop_tensor(gt_session *session, uint64_t id)
 {
     int32_t worker;
@@ -413,7 +416,7 @@ static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_targ
     gt_err err = run_plan(&task, &plan, &placed);
     gt__layout_release(layout);
     GT_TRY(err);
-    if (handle->worker == GT_SPREAD) /* copies of it were made on the way */
+    if (handle->worker == GT_SPREAD) /* copies of it were made while it was placed */
         gt__spread_drop(session, handle->slot);
     else
         GT_TRY(gt__spread_temporary(session, handle->worker, handle->slot));
@@ -422,7 +425,7 @@ static gt_err place_upload(gt_session *session, gt_handle *handle, const gt_targ
     return GT_OK;
 }
 
-/* Whether the target wants this tensor placed: what nobody asked for must pay. */
+/* Whether to place this tensor as the target says: an automatic target must pay. */
 static bool wants_placed(const gt_target *target, const gt_meta *meta)
 {
     return target && (!target->automatic || gt__meta_bytes(meta) >= GT_AUTOMATIC_BYTES);
@@ -436,8 +439,8 @@ static gt_err upload(gt_session *session, const gt_slot *record, const gt_target
     uint64_t segment = ins->imm[1].u;
     gt_slot *out;
     uint32_t slot;
-    if (segment && !gt__session_name_segment(session, &segment)) {
-        gt__session_unused(session, ins->imm[1].u);
+    if (segment && !gt__relay_name(session, &segment)) {
+        gt__relay_unused(session, ins->imm[1].u);
         return GT_OK;
     }
     GT_TRY(gt__spread_slot(session, home, &slot));
@@ -509,7 +512,8 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
         err = gt__spread_target(session, ins, &task.target);
         if (err == GT_OK)
             err = ins->op == GT_OP_upload ? upload(session, record, task.target, result) : compute(&task, result);
-        if (err == GT_ERR_VALUE && result->worker != GT_SPREAD) { /* what the scope asks for cannot be had */
+        if (err == GT_ERR_VALUE &&
+            result->worker != GT_SPREAD) { /* the target is impossible: the tensor is lost, with that reason */
             if (result->worker != GT_NO_WORKER)
                 gt__worker_free_tensor(gt__spread_worker(session, result->worker), result->slot);
             result->worker = GT_NO_WORKER;
@@ -517,7 +521,7 @@ static gt_err compute_record(gt_session *session, const gt_slot *record)
             err = GT_OK;
         }
     } else if (err == GT_OK && ins->op == GT_OP_upload && ins->imm[1].u)
-        gt__session_unused(session, ins->imm[1].u);
+        gt__relay_unused(session, ins->imm[1].u);
     if (sources != few)
         free(sources);
     if (metas != metas_few)
@@ -552,9 +556,9 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     gt_err err = GT_OK;
     if (!segment && gt__meta_bytes(&whole.meta) > GT_DOWNLOAD_PART)
         err = gt__download_start(session, &whole, record->ins.result);
-    else if (segment && !gt__session_name_segment(session, &segment))
-        gt__session_answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
-                                   "fetch: the worker that is there now has no shared memory");
+    else if (segment && !gt__relay_name(session, &segment))
+        gt__answer_failure(session, record->ins.result, GT_ERR_UNSUPPORTED,
+                           "fetch: the worker that is there now has no shared memory");
     else {
         gt_slot *out;
         err = gt__spread_reserve(session, home->index, 1, &out);
@@ -572,7 +576,7 @@ gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *r
     return err;
 }
 
-/* Everybody sends the home worker a number when they get here; then it is home's turn to answer. */
+/* Every other worker sends the home worker a token when it gets here; the home worker answers after the last. */
 gt_err gt__spread_sync(gt_session *session, const gt_slot *record)
 {
     gt_spreading *s = session->spreading;

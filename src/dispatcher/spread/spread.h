@@ -2,36 +2,36 @@
  * spread.h: tensors spread over workers, and the instructions on them.
  *
  * Ordinary sessions never come here: their tensors are on one worker, and place.c serves them. A session that
- * names a signal gets a gt_spreading, and from then on what place.c's straight way does not take comes to
- * gt__spread_compute:
+ * names a signal gets a gt_spreading. This is a road of placement, not a modifier: place.c says why. From then on the
+ * records that place.c's straight way does not take come to gt__spread_compute:
  *
- *     dispatcher/spread/scope.c  which workers and which axis the signal of the record asks for      -> gt_target
- *     dispatcher/spread/rules.c  from the op and the operands' layouts: what each operand must be    -> gt_plan
- *     dispatcher/spread/move.c   bring the operands there: slices, moves and collectives
- *     spread.c        the record itself, once for each member, with local shapes and slots
- *     dispatcher/spread/reduce.c and what follows where it reduces the split axis
+ *     scope.c   which workers and which axis the signal of the record asks for    -> gt_target
+ *     rules.c   from the op and the operands' layouts: the layout of each operand -> gt_plan
+ *     move.c    bring the operands there: slices, moves and collectives
+ *     spread.c  the record itself, once for each member, with local shapes and slots
+ *     reduce.c  the instructions that follow where it reduces the split axis
  *
- * One client record becomes records for several workers, written as one: every stream sees moves and collectives
- * in the same order, and a send comes before its recv. So whatever is first in that order and not yet done can be
- * done: streams cannot deadlock, as sends do not wait. What a worker's link has no room for waits in the worker's
- * outbox (workers.c), and the session with it.
+ * One client record becomes records for several workers, written together: every worker's stream has moves and
+ * collectives in the same order, and a send comes before its recv. Sends do not wait, so the first of them that is not
+ * done can always be done: the order is deadlock-free. Records that a worker's link has no room for wait in the worker's
+ * outbox (worker_stream.h), and the session waits with them.
  */
 #ifndef GT_DISPATCHER_SPREAD_SPREAD_H
 #define GT_DISPATCHER_SPREAD_SPREAD_H
 
 #include "core/config.h"
-#include "dispatcher/dispatcher.h"
+#include "dispatcher/session.h"
 #include "dispatcher/spread/layout.h"
+#include "dispatcher/state.h"
 
-/* A whole copy of the tensor besides what its layout says, kept because it was needed there once. */
+/* A whole copy of the tensor on a worker that its layout does not name, kept because it was needed there once. */
 typedef struct gt_whole_copy {
     struct gt_whole_copy *next;
     int32_t worker;
     uint32_t slot;
 } gt_whole_copy;
 
-/* A tensor that is not simply on one worker; handle->worker is GT_SPREAD, handle->slot its number in the session's
- * table. */
+/* A tensor on several workers; handle->worker is GT_SPREAD, handle->slot its number in the session's table. */
 typedef struct gt_spread {
     gt_layout *layout;
     gt_whole_copy *copies;
@@ -44,7 +44,7 @@ typedef struct gt_target {
     unsigned count;
     bool split;     /* along `axis`; else replicated */
     int64_t axis;   /* may be negative: from the end */
-    bool automatic; /* nobody asked: only where it pays */
+    bool automatic; /* by GT_AUTO_SHARD, not by a signal: only where it pays */
 } gt_target;
 
 typedef struct gt_scope {
@@ -52,8 +52,8 @@ typedef struct gt_scope {
     uint32_t parent;
 } gt_scope;
 
-/* An upload of which pieces are still to come, and the scope that will place it: which workers that means is asked
- * then, as some may have left meanwhile. */
+/* An upload that is not complete, and the scope that will place it. The scope's workers are looked up then: some may have
+ * left meanwhile. */
 typedef struct gt_unplaced {
     struct gt_unplaced *next;
     uint64_t id;
@@ -66,7 +66,7 @@ typedef struct gt_temporary {
     uint32_t slot;
 } gt_temporary;
 
-typedef struct gt_spreading {
+struct gt_spreading {
     gt_spread **table;
     uint32_t count, capacity, *free_numbers, free_count;
     gt_scope *scopes; /* number minus one */
@@ -78,13 +78,13 @@ typedef struct gt_spreading {
     bool automatic;
     bool *reached; /* by worker: this session has written to it */
     int32_t reached_capacity;
-    gt_layout **alone; /* by worker: the layout of what is there only */
+    gt_layout **alone; /* by worker: the layout of tensors on that worker only */
     int32_t alone_capacity;
     gt_temporary *temporaries; /* freed after the record */
     size_t temporary_count, temporary_capacity;
     gt_unplaced *unplaced;
-    uint32_t scope, site; /* of the record at hand: what is moved for it is issued from there, too */
-} gt_spreading;
+    uint32_t scope, site; /* of the record being placed; moves made for it get the same */
+};
 
 /* An operand. */
 typedef struct gt_source {
@@ -99,13 +99,13 @@ typedef struct gt_task {
     gt_session *session;
     const gt_slot *record;
     const gt_instruction *ins;
-    const gt_target *target; /* NULL: nothing is asked for */
+    const gt_target *target; /* NULL: the record has no target */
     gt_meta out;
     unsigned count;
     gt_source *source; /* count operands */
 } gt_task;
 
-/* How the reductions of parts become that of the whole. */
+/* How the reductions of the parts become the reduction of the whole. */
 typedef enum gt_combine {
     GT_COMBINE_NOTHING,
     GT_COMBINE_WEIGHED,
@@ -113,12 +113,12 @@ typedef enum gt_combine {
     GT_COMBINE_AGAIN
 } gt_combine;
 
-/* What to do with it: each operand in a layout, all over the same workers in the same order, and the record on
- * each. */
+/* How to execute it: each operand in a layout, all over the same workers in the same order; the record runs on each of
+ * them. */
 typedef struct gt_plan {
     gt_layout *result;
     gt_layout **operand; /* NULL: a literal */
-    /* Make the copy of the record for one member a local one: shapes, starts. NULL: it is as it is. */
+    /* Adapt the copy of the record for one member: shapes, starts. NULL: all copies are equal. */
     void (*localize)(const gt_task *task, const struct gt_plan *plan, unsigned member, gt_slot *record);
     gt_combine combine; /* a reduction over the split axis: what follows */
     bool only_first;    /* scatter_add to a partial sum: the others start from zeros */
@@ -129,7 +129,7 @@ gt_err gt__spreading_new(gt_session *session);
 void gt__spreading_free(gt_session *session); /* frees its tensors on the workers too */
 gt_err gt__spread_compute(gt_session *session, const gt_slot *record);
 gt_err gt__spread_free(gt_session *session, const gt_slot *record);
-/* The session's turn is over: what is left to free is. */
+/* The session's turn is over: send the frees that are left. */
 void gt__spread_turn_over(gt_session *session);
 gt_err gt__spread_fetch(gt_session *session, gt_handle *handle, const gt_slot *record);
 gt_err gt__spread_sync(gt_session *session, const gt_slot *record);
@@ -160,45 +160,46 @@ static inline gt_err gt__spread_no_memory(void)
     return gt__fail(GT_ERR_MEMORY, "out of memory");
 }
 
-/* dispatcher/spread/scope.c */
-/* The name of a scope of the session's; NULL: there is none. */
+/* scope.c */
+/* The name of one of the session's scopes; NULL: there is no such scope. */
 const char *gt__spread_scope_name(const gt_session *session, uint32_t scope);
-/* The signal that the gradients of a named scope have; "": none of their own. */
+/* The signal of a scope's gradients; "": the same as its own. */
 const char *gt__spread_backward_name(const gt_session *session, uint32_t scope);
 gt_err gt__spread_scope(gt_session *session, const gt_slot *record);
 gt_err gt__spread_config(gt_session *session, const gt_slot *record);
-/* What the record's scope asks for. *target is NULL: nothing. GT_ERR_VALUE: a worker it names is not there. */
+/* The target of the record's scope; NULL: it has none. GT_ERR_VALUE: it names a worker that is not connected. */
 gt_err gt__spread_target(gt_session *session, const gt_instruction *ins, const gt_target **target);
-/* The layout of a new tensor made by an instruction with these flags. NULL and an error: the axis is out of range (gradients and
- * GT_FLAG_INNER: it is replicated), or there is no memory. */
+/* The layout of a new tensor made by an instruction with these flags. NULL and an error: the axis is out of range (of
+ * gradients and with GT_FLAG_INNER the tensor is replicated instead), or out of memory. */
 gt_layout *gt__target_layout(const gt_target *target, uint8_t flags, const gt_meta *meta);
 
-/* dispatcher/spread/rules.c: releases nothing on failure; plan->operand has room for task->count. */
+/* rules.c: releases nothing on failure; plan->operand has room for task->count. */
 gt_err gt__spread_plan(gt_task *task, gt_plan *plan);
 
-/* dispatcher/spread/reduce.c */
-/* Each member has reduced its part of operand 0, parts[member], to slots[member]: to the result. */
+/* reduce.c */
+/* Each member has reduced its part of operand 0, parts[member], to slots[member]: make the result of them. */
 gt_err gt__spread_combine(const gt_task *task, const gt_plan *plan, const uint32_t *parts, uint32_t *slots);
-/* How many elements of operand 0 a reduction takes together. */
+/* How many elements of operand 0 become one element of the result. */
 double gt__reduced_elements(const gt_task *task);
 
-/* dispatcher/spread/move.c */
+/* move.c */
 /* Write `slots` slots into a worker's stream; gt__worker_commit follows. */
 gt_err gt__spread_reserve(gt_session *session, int32_t worker, unsigned slots, gt_slot **out);
 gt_err gt__spread_slot(gt_session *session, int32_t worker, uint32_t *slot);
-/* A tensor that nobody needs after the record at hand. No memory: it goes at once, as what would use it is not written. */
+/* Free a tensor after the record being placed. Out of memory: it is freed at once, and the record that would use it is
+ * not written. */
 gt_err gt__spread_temporary(gt_session *session, int32_t worker, uint32_t slot);
 void gt__spread_free_temporaries(gt_session *session);
 /* The slots of a tensor in another layout, by its members: the tensor's own, copies that stay with it, or
  * temporaries. */
 gt_err gt__spread_arrange(gt_session *session, gt_source *source, gt_layout *wanted, uint32_t *slots);
-/* Pay the sum that a partial tensor owes, here and for good. `wanted` is split over the same workers: leave it in
+/* Add up a partial tensor, which is not partial afterwards. `wanted` is split over the same workers: leave the sum in
  * parts. */
 gt_err gt__spread_settle(gt_session *session, gt_source *source, gt_layout *wanted);
 /* Slots that the caller owns (temporaries or kept) from one layout to another; `meta` is the whole tensor. */
 gt_err gt__spread_gather_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                              uint32_t *out);
-/* The sums of what the members of a partial layout have; out[] are temporaries. */
+/* The sum of the tensors of a partial layout, on every member; out[] are temporaries. */
 gt_err gt__spread_sum_all(gt_session *session, const gt_layout *from, const gt_meta *meta, const uint32_t *in,
                           uint32_t *out);
 

@@ -1,10 +1,10 @@
 /*
- * argreduce.c: runs argmax and argmin: where along an axis (or in the whole tensor) the extreme element is.
+ * argreduce.c: runs argmax and argmin: the position of the extreme element along an axis (or in the whole tensor).
  *
  * The first of equals wins, and NaN counts as the extreme, as in PyTorch. Each result is one line of elements; a
  * line is searched tile by tile, in place where it is contiguous and of the compute type; lines that lie side by side
- * are searched together, row by row. A long single line is split over the threads. reduce.c is the sibling for everything
- * that yields values.
+ * are searched together, row by row. A long single line is split over the threads. reduce.c has the reductions that
+ * yield values.
  */
 #include <stdlib.h>
 
@@ -103,7 +103,8 @@ static void search_lines(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Lines side by side: the best of each so far, and where it was. `place` is as wide as the values, for the compiler's sake. */
+/* Lines side by side: the best of each so far, and its position. `place` has the width of the values, so that the loop
+ * vectorises. */
 enum { COLUMNS = 64 };
 
 #define SEARCH_COLUMNS(name, type, place)                                                                         \

@@ -15,8 +15,8 @@
 enum {
     PLANES_BYTES = 256 * 1024, /* of a box: with weights and results they stay in the L2 cache */
     TAPS_AT_ONCE = 512,        /* their weights, and as many lines of the planes, stay in the L1 cache */
-    SMALL_WORK = 64 * 1024,    /* multiplications not worth waking a thread for */
-    LEAST_VECTORS = 16,        /* along a row, when rows are cut */
+    SMALL_WORK = 64 * 1024,    /* multiplications: up to here one thread is faster */
+    LEAST_VECTORS = 16,        /* along a row, if rows are cut */
 };
 
 typedef struct convolution {
@@ -43,7 +43,7 @@ static int64_t taps_of(const convolution *c)
     return c->pass.channels * c->pass.taps;
 }
 
-/* What is computed twice is stored twice: it must not be added to what is there. */
+/* Overlapping vectors store an output twice, which is wrong if they add to it. */
 static bool may_overlap(const convolution *c)
 {
     return taps_of(c) <= TAPS_AT_ONCE;
@@ -110,10 +110,10 @@ static gt_err pack_weights(convolution *c)
 
 /* ---- one box of one image and group ------------------------------------------------------------------------- */
 
-/* What one thread works with: the box it is at, and memory for it. */
+/* The state of one thread: its current box, and memory for it. */
 typedef struct bench {
     gt_conv_box box;
-    int64_t number; /* of the box; -1: none yet */
+    int64_t number; /* of the box; -1: no box yet */
     char *planes;
     gt_conv_place *places;
     int64_t *offsets;
@@ -129,7 +129,7 @@ static void box_limits(const convolution *c, int64_t number, gt_conv_box *box)
     }
 }
 
-/* The first box is as large as any. One that is smaller may need planes where the first needs none. */
+/* No box is larger than the first. A smaller one may need planes even if the first does not. */
 static gt_err bench_start(const convolution *c, bench *w)
 {
     gt_conv_box *box = &w->box;
@@ -153,7 +153,8 @@ static void bench_set_box(const convolution *c, bench *w, int64_t number)
         return;
     w->number = number;
     box_limits(c, number, &w->box);
-    gt__conv_box_measure(&c->pass, c->lanes, may_overlap(c), &w->box); /* of a box in the first: it cannot fail */
+    gt__conv_box_measure(&c->pass, c->lanes, may_overlap(c),
+                         &w->box); /* cannot fail: it is no larger than the first */
     gt__conv_offsets(&c->pass, &w->box, c->size, w->offsets);
     gt__conv_places(&c->pass, &w->box, c->lanes, w->places);
 }
@@ -208,7 +209,7 @@ static void run_tasks(void *context, int64_t begin, int64_t end)
 
 /* ---- passes ------------------------------------------------------------------------------------------------- */
 
-/* Halve the box along its first long axis; false: it is as small as it gets. */
+/* Halve the box along its first long axis; false: it cannot get smaller. */
 static bool shrink(convolution *c)
 {
     int64_t *width = &c->box[GT_MAX_SPATIAL - 1];

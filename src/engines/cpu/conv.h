@@ -1,12 +1,11 @@
 /*
- * conv.h: convolutions as the CPU engine computes them: what conv.c, conv_pack.c and conv_weight.c share. The
- * inner loops are in kernels_conv_template.h.
+ * conv.h: convolutions on the CPU engine: shared by conv.c, conv_pack.c and conv_weight.c. The inner loops are in
+ * kernels_conv_template.h.
  *
- * Nothing is multiplied out into columns. A tensor is copied once, per image and group, into planes with its
- * padding around it, and taken apart by stride: plane f holds every stride-th element from f on. Then, for
- * every tap of the kernel, neighbouring windows read neighbouring elements, at a constant distance from where
- * their neighbours' other taps are: an output vector is the sum over (channel, tap) of a weight times the
- * vector at source + offset[tap]. A transposed convolution is the same, with a pass for each phase of its
+ * There is no im2col. A tensor is copied once, per image and group, into planes with its padding around it, divided by
+ * stride: plane f holds every stride-th element from f on. Then, for every tap of the kernel, neighbouring windows
+ * read neighbouring elements, and each tap is at a constant offset: an output vector is the sum over (channel, tap) of
+ * a weight times the vector at source + offset[tap]. A transposed convolution is the same, with a pass for each phase of its
  * stride; a gradient of weights is the inner product of such vectors.
  */
 #ifndef GT_ENGINES_CPU_CONV_H
@@ -34,7 +33,7 @@ typedef struct gt_conv_axis {
     int64_t stride, padding;
     int64_t planes, reach; /* the largest shift */
     int64_t taps;
-    int64_t *tap, *plane, *shift; /* of each tap used: which of the kernel, its plane, its shift in it */
+    int64_t *tap, *plane, *shift; /* of each used tap: its number in the kernel, its plane, its shift there */
     int64_t *phases;              /* of each plane */
     int64_t count;                /* outputs of this pass; output t reads from index origin + t on ... */
     int64_t origin;
@@ -60,14 +59,14 @@ typedef struct gt_conv_box {
     int64_t lo[GT_MAX_SPATIAL], hi[GT_MAX_SPATIAL];
     int64_t length[GT_MAX_SPATIAL]; /* of a plane */
     int64_t plane, channel;         /* sizes: of one plane, of all planes of a channel */
-    int64_t elements;               /* of all channels of a group, and room for a vector to reach over the end */
-    int64_t touched;                /* of them, by this box */
+    int64_t elements; /* of all channels of a group, and padding so that a vector may read over the end */
+    int64_t touched;  /* elements that this box uses */
     int64_t vectors;
     bool overlap;  /* the last vector of a row begins earlier instead of being shorter */
-    bool in_place; /* the source is the planes already */
+    bool in_place; /* the source can be used as the planes */
 } gt_conv_box;
 
-/* From lo and hi to the rest. Vectors may overlap where outputs may be computed twice. */
+/* Computes the other fields from lo and hi. may_overlap: an output may be computed twice. */
 gt_err gt__conv_box_measure(const gt_conv_pass *pass, int lanes, bool may_overlap, gt_conv_box *box);
 /* Copy channels [first, end) of a group's source to its planes. */
 void gt__conv_pack(const gt_conv_pass *pass, const gt_conv_box *box, size_t size, const void *source,
@@ -79,7 +78,7 @@ void gt__conv_places(const gt_conv_pass *pass, const gt_conv_box *box, int lanes
 /* The tap of the kernel, row-major, that is number `tap` of the pass. */
 int64_t gt__conv_tap(const gt_conv_pass *pass, const gt_conv_shape *shape, int64_t tap);
 
-/* ---- channels of the result, as many at a time as an inner loop takes --------------------------------------- */
+/* ---- channels of the result, in tiles that an inner loop computes at once --------------------------------------- */
 
 typedef struct gt_conv_tile {
     int64_t first;

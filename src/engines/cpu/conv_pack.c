@@ -1,7 +1,7 @@
 /*
  * conv_pack.c: the geometry of a convolution on this engine: which planes a pass has, where its taps are in
- * them, and how a tensor is copied into them. Nothing here knows dtypes but by their size. Read conv.h first;
- * conv.c next.
+ * them, and how a tensor is copied into them. Of dtypes only the size matters here. Read conv.h first; conv.c
+ * next.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ void gt__conv_pass_free(gt_conv_pass *pass)
     free(pass->memory);
 }
 
-/* The plane of a phase, a new one if need be. */
+/* The plane of a phase; adds it if it is new. */
 static int64_t plane_of(gt_conv_axis *a, int64_t phase)
 {
     int64_t plane = 0;
@@ -148,7 +148,7 @@ int64_t gt__conv_tap(const gt_conv_pass *pass, const gt_conv_shape *shape, int64
 
 /* ---- boxes ------------------------------------------------------------------------------------------------- */
 
-/* Without padding and stride the source looks like its planes, if no vector reaches over the end of a row. */
+/* Without padding and stride the source has the layout of the planes, if no vector reads over the end of a row. */
 static bool fits_in_place(const gt_conv_pass *pass, const gt_conv_box *box, int64_t width, int lanes)
 {
     for (int axis = 0; axis < GT_MAX_SPATIAL; axis++) {
@@ -198,8 +198,7 @@ static void copy_row(char *to, const char *from, int64_t count, int64_t stride, 
             ((uint64_t *)to)[k] = ((const uint64_t *)from)[k * stride];
 }
 
-/* Which source elements plane `plane` of an axis holds: index u is element start + u * stride, for those inside:
- * begin <= u < end. */
+/* The source elements in a plane of an axis: index u is element start + u * stride; begin <= u < end are inside. */
 typedef struct run {
     int64_t start, begin, end;
 } run;

@@ -4,7 +4,7 @@
  * weight (M, C, taps): each element is the inner product of one channel of y with one channel of x's planes,
  * shifted to the tap, over all images. Some images at a time, both are packed: x into planes, y into rows of
  * whole vectors (the rest zero), a tile's channels innermost. Then tiles of (channels, taps) are added up, each
- * by one thread: the result does not depend on how many there are. Read conv.h and conv.c first.
+ * by one thread: the result does not depend on the number of threads. Read conv.h and conv.c first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 
 enum {
     CHUNK_BYTES = 1536 * 1024, /* of packed images at a time */
-    VECTORS_AT_ONCE = 256,     /* of y, for which a tile's channels stay in the L1 cache */
-    SMALL_WORK = 64 * 1024,    /* multiplications not worth waking a thread for */
-    WHOLE_TILE = 8,            /* channels, on most machines: a loop of its own */
+    VECTORS_AT_ONCE = 256,     /* of y: so many vectors of a tile's channels fit the L1 cache */
+    SMALL_WORK = 64 * 1024,    /* multiplications: up to here one thread is faster */
+    WHOLE_TILE = 8,            /* channels, on most machines: it has its own loop */
     FEW_CHANNELS = 2,          /* of y, in a group: a depthwise convolution */
 };
 
@@ -30,9 +30,9 @@ typedef struct weighting {
     int64_t images, groups, channels; /* of y, in a group */
     const char *x, *y;
     int64_t x_plane, y_plane, y_row; /* elements: of a channel, of a row as packed */
-    bool one;                        /* channel of y at a time: too few for tiles */
+    bool one;                        /* one channel of y at a time: too few for tiles */
     int64_t tiles, y_tile;           /* of a group; elements of one, packed */
-    int64_t chunk, first, count;     /* images at a time; those under way */
+    int64_t chunk, first, count;     /* images at a time; the current ones */
     char *planes, *rows;             /* packed x and y of the chunk */
     gt_conv_place *places;           /* of `joined` images */
     int64_t joined;
@@ -58,8 +58,7 @@ static void pack_x(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Channels of y side by side, at_once of them; those that are not there, and what is behind a row's end, are
- * zero. */
+/* Channels of y side by side, at_once of them; missing channels and the padding of a row are zero. */
 #define PACK_TILE(suffix, T)                                                                                      \
     static void pack_tile_##suffix(const weighting *s, const void *from, int64_t channels, void *to)              \
     {                                                                                                             \
@@ -141,7 +140,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end)
 
 /* ---- the whole ---------------------------------------------------------------------------------------------- */
 
-/* Where the vectors are, in `joined` images one after another: short loops would spend their time beginning. */
+/* The places of the vectors, in `joined` images one after another: short loops would have too much overhead. */
 static gt_err plan_places(weighting *s)
 {
     int64_t vectors = s->box.vectors, row = s->y_row / s->lanes, step = y_image(s) / (s->one ? 1 : s->at_once);

@@ -1,10 +1,10 @@
 /*
- * cpu.h: what the files of the CPU engine share.
+ * engines/cpu/cpu.h: shared by the files of the CPU engine.
  *
- * cpu.c holds the vtable and hands each call to one function below by its form. Every one of them works the same
- * way: collapse the dimensions it walks (loop.c), take a direct path when memory is contiguous and already of the
- * compute type, and otherwise go through tiles in the L1 cache: load (gather and convert), compute, store.
- * Kernels (kernels.h) exist only for the compute types. parallel.h splits big calls over threads.
+ * cpu.c holds the vtable and passes each call to one function below, by its form. All of them work the same way:
+ * collapse the dimensions (loop.c), take a direct path when memory is contiguous and already of the compute type, and
+ * otherwise go through tiles in the L1 cache: load (gather and convert), compute, store. Kernels
+ * (kernels.h) exist only for the compute types. parallel.h splits big calls over threads.
  */
 #ifndef GT_ENGINES_CPU_CPU_H
 #define GT_ENGINES_CPU_CPU_H
@@ -29,8 +29,8 @@ static inline gt_cpu *gt__cpu(gt_engine *engine)
 enum { GT_CPU_GRAIN = 32 * 1024 };
 
 /*
- * Memory for the time of one call, 64-byte aligned; free() it. An operand that is broadcast can have any number of
- * elements, so this can be asked for any size: GT_ERR_MEMORY beyond the worker's limit, whatever the system would give.
+ * Memory for the time of one call, 64-byte aligned; free() it. A broadcast operand can have any number of
+ * elements, so `bytes` can be any size: GT_ERR_MEMORY beyond the worker's limit, even if the system would allocate it.
  */
 gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch);
 
@@ -79,7 +79,7 @@ typedef struct gt_loop {
 void gt__loop_start(gt_loop *loop, const gt_meta *meta);
 /* Add a view, broadcast to the loop's shape (its axes are the trailing ones); returns its number. */
 int gt__loop_add(gt_loop *loop, const gt_view *view);
-/* Drop axes of size 1 and merge neighbours that every view walks as one. Order of elements is kept. */
+/* Drop axes of size 1 and merge neighbours that are one axis in every view. The order of elements is kept. */
 void gt__loop_collapse(gt_loop *loop);
 /* Offsets (in elements) of every view at row-major position `position` of the first `rank` axes. */
 void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *offset);

@@ -1,9 +1,9 @@
 /*
- * create.c: tensors from nothing: full, arange, eye and random numbers.
+ * create.c: new tensors: full, arange, eye and random numbers.
  *
  * Each fills chunks that fit the L1 cache, in a type that holds the numbers (float, double or int64_t), and lets a
  * row mover (convert.c) round them to the dtype. Random numbers come from core/random.c: they depend on seed,
- * stream and position only, so threads share the positions as they like.
+ * stream and position only, so threads may divide the positions in any way.
  */
 #include <string.h>
 
@@ -108,7 +108,7 @@ static gt_random random_key(const creation *c)
     return (gt_random){.seed = c->call->ins->imm[0].u, .stream = c->call->ins->imm[1].u};
 }
 
-/* The number of the element at a position, and of how many that follow it the numbers follow, too: op.h, RANDOM. */
+/* The element number at a position, and the count of positions from there with consecutive numbers: core/op.h, RANDOM. */
 static int64_t element_at(const creation *c, int64_t position, int64_t *count)
 {
     const int64_t *runs = c->call->tail[1].i64 + 2, first = runs[0], run = runs[1], step = runs[2];

@@ -11,7 +11,7 @@
 #include "engines/cpu/cpu.h"
 
 enum {
-    SHORT_ROW = 32,                     /* rows shorter than this are not worth a kernel call each */
+    SHORT_ROW = 32,                     /* rows shorter than this: a kernel call each would cost too much */
     COSTLY_GRAIN = GT_CPU_GRAIN / 4,    /* of rows that compute more than they move */
     LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
 };
@@ -26,7 +26,7 @@ typedef union scalar {
     uint8_t u8;
 } scalar;
 
-/* Whether a row makes 0 or 1 out of nothing but 0 and 1. */
+/* Whether a row's result is 0 or 1 if its operands are. */
 static bool keeps_truth(gt_opcode op)
 {
     return gt__op_table[op].types == GT_TYPES_BOOL || op == GT_OP_bitwise_and || op == GT_OP_bitwise_or ||
@@ -34,9 +34,8 @@ static bool keeps_truth(gt_opcode op)
            op == GT_OP_where;
 }
 
-/* 32 bits are enough for the narrow integers: what a row makes of their low bits, it makes of them in any width. Bools
- * are bytes to rows that keep them 0 or 1; to others they have no memory type: any number but 0 is stored as 1, which takes
- * a tile. */
+/* 32 bits suffice for the narrow integers: a row's low bits depend only on its operands' low bits. Bools are bytes for rows
+ * that keep them 0 or 1. Other rows need a tile: their results are stored as 1 if they are not 0. */
 static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
 {
     if (dtype == GT_BOOL && keeps_truth(op))
@@ -68,7 +67,7 @@ static inline bool reads_as(gt_dtype dtype, gt_dtype native)
     return dtype == native || (dtype == GT_BOOL && native == GT_UINT8);
 }
 
-/* Whether what a row writes are bools. */
+/* Whether a row writes bools. */
 static inline bool writes_bools(const gt_call *call, gt_compute compute)
 {
     return gt__op_table[call->op].types == GT_TYPES_BOOL ||
@@ -101,10 +100,10 @@ static gt_elementwise_kernel choose_power(const gt_kernels *kernels, gt_compute 
         return kernels->cube[compute];
     if (y != 2.0 && y != 0.5 && y != -0.5 && y != -1.0)
         return NULL;
-    return kernels->elementwise[op][compute][0]; /* none for roots and inverses of integers */
+    return kernels->elementwise[op][compute][0]; /* NULL for roots and inverses of integers */
 }
 
-/* `y`: the second operand if it is one number for all; NULL if not. */
+/* `y`: the second operand if it is a single number, else NULL. */
 static gt_elementwise_kernel choose_kernel(const gt_kernels *kernels, gt_opcode op, gt_compute compute,
                                            unsigned constants, const void *y)
 {
@@ -116,7 +115,7 @@ static gt_elementwise_kernel choose_kernel(const gt_kernels *kernels, gt_opcode 
     return special ? special : kernels->elementwise[op][compute][constants];
 }
 
-/* A kernel needs something to run along, and a condition is always a run. */
+/* A kernel needs at least one operand that is not constant, and a condition never is. */
 static unsigned usable_constants(unsigned constants, unsigned operands)
 {
     unsigned all = (1u << operands) - 1;
@@ -128,7 +127,7 @@ static int64_t grain_of(gt_opcode op)
     return gt__op_table[op].types == GT_TYPES_FLT ? COSTLY_GRAIN : GT_CPU_GRAIN;
 }
 
-/* Integer kernels do not trap on a zero divisor, so somebody has to look. */
+/* Integer kernels do not trap on a zero divisor, so divisors are checked first. */
 static bool divides(gt_opcode op, gt_compute compute)
 {
     return compute != GT_COMPUTE_F32 && compute != GT_COMPUTE_F64 &&
@@ -179,7 +178,7 @@ static void run_direct(void *context, int64_t begin, int64_t end)
     d->kernel(d->out + (size_t)begin * d->out_size, in[0], in[1], in[2], d->pq, end - begin);
 }
 
-/* Fill `in` with where each operand's elements are; false if one needs converting or gathering. */
+/* Fill `in` with the addresses of the operands' elements; false: one needs converting or gathering. */
 static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compute, const void **in, scalar *value,
                         unsigned *constants)
 {
@@ -238,7 +237,7 @@ typedef struct operand {
     int64_t stride; /* along a row */
     bool in_place;  /* the kernel reads (writes) it where it is */
     bool constant;  /* along a row */
-    bool rounds;    /* integers that a half does not have: they become halves first */
+    bool rounds;    /* integers that a half cannot hold: rounded to halves first */
 } operand;
 
 typedef struct general {
@@ -285,7 +284,8 @@ static void run_segment(general *g, const int64_t *offset, int64_t start, int64_
     }
     if (g->checks_zero && has_zero(in[1], g->compute, g->in[1].constant ? 1 : count))
         atomic_store_explicit(&g->zero, true, memory_order_relaxed);
-    const void *number = g->one_number ? in[1] : NULL; /* what is constant along this row may differ in the next */
+    const void *number =
+        g->one_number ? in[1] : NULL; /* an operand that is constant in this row may differ in the next */
     gt_elementwise_kernel kernel = choose_kernel(g->cpu->kernels, g->op, g->compute, g->constants, number);
     char *to = g->out.data + (offset[g->operands] + start * g->out.stride) * (int64_t)g->out.size;
     if (g->out.in_place) {
@@ -318,10 +318,7 @@ static void run_segments(void *context, int64_t begin, int64_t end)
     }
 }
 
-/*
- * Rows run along the last axis, unless it is short: then along the longest. The order of elements is ours to
- * choose.
- */
+/* Rows run along the last axis, unless it is short: then along the longest. The order of elements does not matter. */
 static void choose_row_axis(gt_loop *loop)
 {
     int last = loop->rank - 1, longest = last;
@@ -339,7 +336,7 @@ static void choose_row_axis(gt_loop *loop)
     }
 }
 
-/* How the kernel will get at each operand along a row, and so whether rows must be cut into tiles. */
+/* How the kernel accesses each operand along a row, and whether rows must be cut into tiles. */
 static void plan_operands(general *g, const gt_call *call)
 {
     int last = g->loop.rank - 1;
@@ -396,7 +393,7 @@ static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute c
 
 /* ---- both -------------------------------------------------------------------------------------------------- */
 
-/* Small float32 tensors of one shape: where a call costs more than its arithmetic. False: go the long way. */
+/* Small float32 tensors of one shape, for which a call costs more than its arithmetic. False: use the general path. */
 static bool elementwise_small(const gt_cpu *cpu, const gt_call *call)
 {
     int64_t count = call->out->meta.numel;

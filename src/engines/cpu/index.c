@@ -2,8 +2,8 @@
  * index.c: take, gather, scatter, scatter_add, scatter_reduce, and the two ops that make indices.
  *
  * Indices are read as int64_t and checked before anything else happens, so a bad one never reaches memory. Gather
- * and scatter work on lines along the indexed axis: two lines never touch the same element, so threads share lines
- * out and a scatter_add gives the same sum, in the same order, whatever their number. Read movement.h first.
+ * and scatter work on lines along the indexed axis: two lines never touch the same element, so threads divide the
+ * lines, and a scatter_add adds in the same order with any number of threads. Read movement.h first.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -68,7 +68,7 @@ gt_err gt__cpu_read_index(gt_cpu *cpu, const gt_view *index, int64_t low, int64_
 
 /*
  * Two nested loops over elements; strides are {outer, inner}. `axis` is the stride, on the indexed side, of the
- * axis that the numbers count along.
+ * indexed axis.
  */
 typedef struct span {
     int64_t count[2];
@@ -101,7 +101,7 @@ MOVE_KERNELS(uint16_t)
 MOVE_KERNELS(uint32_t)
 MOVE_KERNELS(uint64_t)
 
-/* Integers add modulo their width, which only unsigned arithmetic may do. */
+/* Integers wrap, which only unsigned arithmetic may do. */
 static inline int64_t add_integers(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -121,7 +121,7 @@ static inline int64_t multiply_integers(int64_t a, int64_t b)
 
 #define MULTIPLY(a, b)                                                                                            \
     _Generic((a), float : (a) * (b), double : (a) * (b), default : multiply_integers((int64_t)(a), (int64_t)(b)))
-#define GREATEST(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* NaN wins, and stays */
+#define GREATEST(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* NaN if either is NaN */
 #define LEAST(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #define COMBINE_KERNELS(name, dtype, type)                                                                        \
     SPAN_KERNEL(multiply_##name, type,                                                                            \
@@ -171,7 +171,7 @@ typedef struct indexing {
     int64_t axis_from;
     int64_t axis_number;
     int64_t axis_indexed;
-    bool side_by_side; /* neighbouring lines are neighbours in memory: walk across them */
+    bool side_by_side; /* neighbouring lines are neighbours in memory: the inner loop crosses lines */
     gt_dtype dtype;
     char *to;
     const char *from;
@@ -179,13 +179,13 @@ typedef struct indexing {
     span_kernel kernel;
 } indexing;
 
-/* Positions are lines; as many as lie side by side go together. */
+/* Positions are lines; lines that lie side by side are processed together. */
 static void index_lines(void *context, int64_t begin, int64_t end)
 {
     const indexing *x = context;
     int last = x->lines.rank - 1;
     int64_t width = x->lines.shape[last], size = (int64_t)gt__dtype_size(x->dtype);
-    int along = x->side_by_side ? 0 : 1, across = 1 - along; /* which of the two loops is the inner one */
+    int along = x->side_by_side ? 0 : 1, across = 1 - along; /* the index of the inner loop */
     span s = {.axis = x->axis_indexed};
     s.count[along] = x->axis_count;
     s.to[along] = x->axis_to;
@@ -268,7 +268,7 @@ gt_err gt__cpu_gather(gt_engine *engine, const gt_call *call)
                       choose_kernel(call->op, (gt_dtype)call->out->meta.dtype));
 }
 
-/* What combining starts from: 0, 1, or the least or greatest number of a dtype. */
+/* The start value: 0, 1, or the least or greatest number of a dtype. */
 static void first_of_kind(gt_scatter_kind kind, gt_dtype dtype, void *to)
 {
     static const int64_t least[] = {[GT_INT8] = INT8_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
@@ -286,7 +286,7 @@ static void first_of_kind(gt_scatter_kind kind, gt_dtype dtype, void *to)
     gt__cpu_row_mover(dtype, real ? GT_FLOAT64 : GT_INT64)(to, 1, real ? (void *)&number : (void *)&integer, 1, 1);
 }
 
-/* A mean is the sum divided by how many there were: floats exactly, integers rounded down. */
+/* A mean is the sum divided by the count; integers round down. */
 static gt_err divide_by_count(gt_cpu *cpu, const gt_call *call, bool with_self)
 {
     int64_t one = 1, numel = call->out->meta.numel;
@@ -395,7 +395,7 @@ static void take_blocks(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* The same where a block is one element. */
+/* The same for blocks of one element. */
 #define TAKE_ELEMENTS(type)                                                                                       \
     static void take_##type(void *context, int64_t begin, int64_t end)                                            \
     {                                                                                                             \
@@ -504,7 +504,7 @@ static void count_mask(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Every position is written to a small buffer, and overwritten unless it counts: no branch to mispredict. */
+/* Every position is written to a small buffer and overwritten by the next unless its mask is true: no branches. */
 static void list_mask(void *context, int64_t begin, int64_t end)
 {
     enum { PART = 256 };

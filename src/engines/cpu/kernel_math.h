@@ -1,8 +1,8 @@
 /*
- * kernel_math.h: the functions that kernel expressions in ops.def may call: EXP(x), SELECT(c, a, b), ...
+ * kernel_math.h: the functions that kernel expressions in core/ops.def may call: EXP(x), SELECT(c, a, b), ...
  *
- * Each works on float, double and (where it makes sense) int32_t and int64_t and is picked by the type of its first
- * argument.
+ * Each works on float, double and, where that is meaningful, int32_t and int64_t; the type of its first argument selects
+ * the version.
  * The float versions are branch-free arithmetic on 32-bit lanes, so that a plain loop around them becomes vector
  * code on every instruction set; their errors stay below 2 or 3 units in the last place (with fused multiply-add), and
  * infinities, NaN, denormals and signed zeros come out as in C's <math.h>. The double versions call <math.h>.
@@ -17,7 +17,7 @@
 
 #define GT_MATH static inline __attribute__((always_inline, unused))
 
-/* Fused where the hardware fuses; a call into the C library would be far slower than the lost half bit. */
+/* Fused only in hardware: a call into the C library costs far more than the lost half bit. */
 #if defined(__aarch64__) || defined(__FMA__)
 #define GT_FUSED 1
 #define GT_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
@@ -28,7 +28,7 @@
 #define GT_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* SIN, COS and TAN of a float beyond this (or any, without fused multiply-add) are for the C library to answer. */
+/* SIN, COS and TAN of a float beyond this (or any, without fused multiply-add) call the C library. */
 #define GT_SIN_LIMIT_F32 (GT_FUSED ? 65536.0f : -1.0f)
 
 GT_MATH uint32_t gt__bits_f32(float x)
@@ -67,7 +67,7 @@ GT_MATH double gt__from_bits_f64(uint64_t u)
         .f;
 }
 
-/* condition ? a : b by bits: compilers make worse code of two or more selects in a row on the same number. */
+/* condition ? a : b by bits: compilers generate worse code for two or more successive selects on the same number. */
 GT_MATH float gt__select_f32(int condition, float a, float b)
 {
     uint32_t mask = -(uint32_t)condition;
@@ -80,7 +80,7 @@ GT_MATH double gt__select_f64(int condition, double a, double b)
     return gt__from_bits_f64((gt__bits_f64(a) & mask) | (gt__bits_f64(b) & ~mask));
 }
 
-/* 2^n for -126 <= n <= 127; any other n gives some number, no undefined behaviour. */
+/* 2^n for -126 <= n <= 127; other n give an arbitrary number, without undefined behaviour. */
 GT_MATH float gt__exp2i_f32(int32_t n)
 {
     return gt__from_bits_f32((uint32_t)(n + 127) << 23);
@@ -112,8 +112,8 @@ GT_MATH float gt__exp_tail_f32(float r)
 }
 
 /*
- * Scaled in two steps, so that results in the denormal range are rounded once. Beyond both ends the arithmetic
- * gives some number or other, and a select at the end is cheaper than limits at the beginning.
+ * Scaled in two steps, so that results in the denormal range are rounded once. Out of range the arithmetic
+ * gives arbitrary numbers: a select at the end is cheaper than clamping at the start.
  */
 GT_MATH float gt__exp_f32(float x)
 {
@@ -126,7 +126,7 @@ GT_MATH float gt__exp_f32(float x)
     return gt__select_f32(x < -104.0f, 0.0f, y);
 }
 
-/* 2^x: x is split into a whole number and the rest exactly. */
+/* 2^x: x is split exactly into an integer and a fraction. */
 GT_MATH float gt__exp2_f32(float x)
 {
     const float magic = 12583166.0f;
@@ -165,7 +165,7 @@ GT_MATH float gt__log_tail_f32(float f, float k)
     return GT_FMA_F32(k, 0.693359375f, f + y);
 }
 
-/* Exponent of x once its significand is brought to [sqrt(1/2), sqrt(2)), which *f + 1 is. */
+/* The exponent of x with its significand, *f + 1, in [sqrt(1/2), sqrt(2)). */
 GT_MATH int32_t gt__log_reduce_f32(float x, float *f)
 {
     const uint32_t root_half = 0x3f3504f3u;
@@ -174,7 +174,7 @@ GT_MATH int32_t gt__log_reduce_f32(float x, float *f)
     return (int32_t)shifted >> 23;
 }
 
-/* y for a finite x > least; the special values of a logarithm whose pole is at `least` otherwise. */
+/* y for a finite x > least; otherwise the special values of a logarithm with its pole at `least`. */
 GT_MATH float gt__log_special_f32(float x, float least, float y)
 {
     float below = gt__select_f32(x == least, -HUGE_VALF, NAN);
@@ -182,7 +182,7 @@ GT_MATH float gt__log_special_f32(float x, float least, float y)
     return gt__select_f32(x < HUGE_VALF, finite, x);
 }
 
-/* The exponent of x and, in *f, its significand less 1; denormals are brought into the normal range first. */
+/* The exponent of x and, in *f, its significand minus 1; denormals are scaled into the normal range first. */
 GT_MATH float gt__log_split_f32(float x, float *f)
 {
     int tiny = x < 1.17549435e-38f;
@@ -233,7 +233,7 @@ GT_MATH float gt__log1p_f32(float x)
 GT_MATH float gt__erf_f32(float x)
 {
     float a = __builtin_fabsf(x);
-    float s = x * x, s2 = s * s; /* each half is meaningless where the other is used */
+    float s = x * x, s2 = s * s; /* each polynomial is valid only in its own range */
     float p0 = GT_FMA_F32(s, -0.37612626f, 0.128379166f);
     float p2 = GT_FMA_F32(s, -0.0268542115f, 0.112835944f);
     float p4 = GT_FMA_F32(s, -0.00080168643f, 0.00518908724f);
@@ -298,7 +298,7 @@ GT_MATH double gt__pow_log2(float x)
     return gt__select_f64(a != a, a, y);
 }
 
-/* 2^t, rounded once to float: beyond float's range in either direction that gives infinity or zero. */
+/* 2^t, rounded once to float: infinity or zero beyond float's range. */
 GT_MATH float gt__pow_exp2(double t)
 {
     const double magic = 6755399441055744.0; /* 1.5 * 2^52 */
@@ -317,7 +317,7 @@ GT_MATH float gt__pow_exp2(double t)
     return (float)(p * gt__from_bits_f64((exponent + 1023) << 52));
 }
 
-/* |x|^y in double, then the sign and the special values that C's pow lays down. */
+/* |x|^y in double, then the sign and the special values of C's pow. */
 GT_MATH float gt__pow_f32(float x, float y)
 {
     float magnitude = gt__pow_exp2((double)y * gt__pow_log2(x));
@@ -390,8 +390,8 @@ GT_MATH double gt__trunc_divide_f64(double x, double y)
 
 /*
  * Integers of T's width (U: unsigned), wrapping around. The power is PyTorch's: a negative exponent gives 0 except for
- * the bases 1 and -1. Division by zero gives 0, without a trap: whoever runs integer kernels looks for zero divisors
- * first. Shifts by a negative number or by the whole width and more leave nothing but the sign.
+ * the bases 1 and -1. Division by zero gives 0, without a trap: callers of integer kernels check the divisors first.
+ * Shifts by a negative number, or by the width or more, leave only the sign.
  */
 #define GT_MATH_INTEGER(suffix, T, U)                                                                             \
     GT_MATH T gt__select_##suffix(int condition, T a, T b)                                                        \
@@ -456,7 +456,7 @@ GT_MATH_INTEGER(i32, int32_t, uint32_t)
 GT_MATH_INTEGER(i64, int64_t, uint64_t)
 #undef GT_MATH_INTEGER
 
-/* NaN wins over everything in maximum and minimum; a clamp keeps it. */
+/* maximum and minimum of NaN and anything are NaN; a clamp keeps NaN. */
 #define GT_MATH_ORDER(suffix, T)                                                                                  \
     GT_MATH T gt__maximum_##suffix(T x, T y)                                                                      \
     {                                                                                                             \

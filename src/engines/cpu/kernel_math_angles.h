@@ -1,16 +1,16 @@
 /*
- * kernel_math_angles.h: the part of kernel_math.h on circular and hyperbolic functions of a float, and their inverses.
- * Included there, after the exponentials and logarithms; the same rules hold.
+ * kernel_math_angles.h: the part of kernel_math.h with circular and hyperbolic functions of a float, and their inverses.
+ * kernel_math.h includes it after the exponentials and logarithms; the same rules hold.
  */
 #ifndef GT_ENGINES_CPU_KERNEL_MATH_ANGLES_H
 #define GT_ENGINES_CPU_KERNEL_MATH_ANGLES_H
 
 #define GT_HALF_PI 1.57079637f
-#define GT_HALF_PI_LOW -4.37113883e-8f /* pi/2 less its float */
+#define GT_HALF_PI_LOW -4.37113883e-8f /* pi/2 minus its float */
 
 /* ---- sine, cosine, tangent --------------------------------------------------------------------------------- */
 
-/* x = n pi/2 + r; pi/2 in three parts, each product fused, so r keeps its relative accuracy near its zeros. */
+/* x = n pi/2 + r; pi/2 in three parts, each product fused, so r is accurate even near zero. */
 GT_MATH float gt__sin_reduce_f32(float x, uint32_t *n)
 {
     const float magic = 12582912.0f;
@@ -120,7 +120,7 @@ GT_MATH float gt__atan_f32(float x)
     return __builtin_copysignf(y, x);
 }
 
-/* The angle of the point (x, y): from the smaller over the larger, then by the octant. */
+/* The angle of the point (x, y): atan of the smaller over the larger, then corrected by the octant. */
 GT_MATH float gt__atan2_f32(float y, float x)
 {
     float a = __builtin_fabsf(y), b = __builtin_fabsf(x);
@@ -137,7 +137,7 @@ GT_MATH float gt__atan2_f32(float y, float x)
     return __builtin_copysignf(angle, y);
 }
 
-/* The root of x^2 + y^2, with no square that could overflow. */
+/* The root of x^2 + y^2, scaled so that no square overflows. */
 GT_MATH float gt__hypot_f32(float x, float y)
 {
     float a = __builtin_fabsf(x), b = __builtin_fabsf(y);
@@ -178,7 +178,7 @@ GT_MATH float gt__cosh_f32(float x)
     return h + 0.25f / h;
 }
 
-/* Below 1 the difference would cancel: an odd polynomial. */
+/* Below 1 the difference would cancel, so an odd polynomial is used. */
 GT_MATH float gt__sinh_f32(float x)
 {
     float a = __builtin_fabsf(x), z = a * a;
@@ -189,7 +189,7 @@ GT_MATH float gt__sinh_f32(float x)
     return __builtin_copysignf(y, x);
 }
 
-/* log(a + sqrt(a^2 + 1)), less the 1 that log1p adds; far out the root is a itself. */
+/* log1p of a + sqrt(a^2 + 1) - 1; for large a the root is a itself. */
 GT_MATH float gt__asinh_f32(float x)
 {
     float a = __builtin_fabsf(x);

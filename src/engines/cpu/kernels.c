@@ -1,8 +1,8 @@
 /*
  * kernels.c: every inner loop of the CPU engine, compiled once per instruction set into one table each.
  *
- * The elementwise loops are the expressions of ops.def, pasted; the conversions are those of convert.h; nothing
- * here names a vector instruction, but for one conversion. The build compiles this file as
+ * The elementwise loops are the expressions of core/ops.def, pasted; the conversions are those of core/convert.h; there
+ * are no vector intrinsics, except for one conversion. The build compiles this file as
  *     -DGT_KERNELS=baseline                                                                      everywhere
  *     -DGT_KERNELS=avx2   -mavx2 -mfma -mf16c                                                    on x86-64
  *     -DGT_KERNELS=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
@@ -11,9 +11,9 @@
  * loops scalar, and integer arithmetic is meant to wrap. cpu.c picks the table. Read kernels_template.h next.
  */
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* loops around libm calls stay scalar, and may */
+#pragma clang diagnostic ignored "-Wpass-failed" /* loops around libm calls stay scalar, which is fine */
 #endif
-#pragma GCC diagnostic ignored "-Wtautological-compare" /* x != x asks for NaN, which integers never are */
+#pragma GCC diagnostic ignored "-Wtautological-compare" /* x != x tests for NaN, which an integer never is */
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -53,13 +53,13 @@
 #define VECTOR_BYTES 16
 #endif
 
-/* Channels that an inner loop of a convolution computes at once: with three vectors each, as many as there are registers. */
+/* Channels that an inner loop of a convolution computes at once: three vectors each, as many as the registers hold. */
 #if defined(__aarch64__) || defined(__AVX512F__)
 #define GT_CONV_CHANNELS 8
 #else
 #define GT_CONV_CHANNELS 4
 #endif
-/* The same where channels are the lanes. */
+/* The same if channels are the lanes. */
 #define DOT_CHANNELS(type)                                                                                        \
     ((int)(VECTOR_BYTES / sizeof(type) > GT_CONV_CHANNELS ? VECTOR_BYTES / sizeof(type) : GT_CONV_CHANNELS))
 
@@ -172,8 +172,8 @@ typedef uint32_t wide_bits __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t wide_ints __attribute__((vector_size(VECTOR_BYTES)));
 
 /*
- * gt__exp_f32 for |x| <= 87, where the result is an ordinary number: no care at the ends, and the power of two is added
- * to the exponent's bits.
+ * gt__exp_f32 for |x| <= 87, where the result is a normal number: no special cases, and the power of two is added to the
+ * exponent's bits.
  */
 static inline wide wide_exp(wide x)
 {
@@ -198,7 +198,7 @@ static inline wide wide_exp(wide x)
         float *to = out;                                                                                          \
         const float *from = xs;                                                                                   \
         int64_t i = 0;                                                                                            \
-        /* Two at a time: the chains of dependent steps are long, and side by side they fill the pipelines. */    \
+        /* Two at a time: the chains of dependent steps are long, and two chains fill the pipelines. */           \
         for (; i + 2 * WIDE <= count; i += 2 * WIDE) {                                                            \
             wide a = *(const wide *)(from + i), b = *(const wide *)(from + i + WIDE);                             \
             *(wide *)(to + i) = moderate_##name(a);                                                               \
@@ -210,7 +210,7 @@ MODERATE(exp, wide_exp(x))
 MODERATE(sigmoid, 1.0f / (1.0f + wide_exp(-x)))
 MODERATE(silu, x / (1.0f + wide_exp(-x)))
 
-/* Whether |x| <= limit everywhere. As integers, floats without their sign are ordered, and NaN is the largest. */
+/* Whether |x| <= limit everywhere. Without the sign bit floats are ordered like integers, with NaN the largest. */
 static bool all_within(const float *x, int64_t count, float limit)
 {
     int32_t limit_bits = (int32_t)gt__bits_f32(limit), any = 0;
@@ -227,7 +227,7 @@ static bool all_within(const float *x, int64_t count, float limit)
     return !any;
 }
 
-/* The fast loop where every argument of a tile is within its limit, the slow one where not. */
+/* The fast loop for tiles whose arguments are all within the limit, the slow one for others. */
 static void by_tiles(gt_elementwise_kernel fast, gt_elementwise_kernel slow, float limit, float *out,
                      const float *x, int64_t count)
 {
@@ -273,7 +273,7 @@ GUARDED(silu, silu_moderate, silu_f32, EXP_LIMIT)
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */
 
-/* The elements of a tile that wide_exp is not for: what is too small becomes 0, NaN stays NaN. */
+/* The elements of a tile that wide_exp cannot compute: too small ones become 0, NaN stays NaN. */
 static void repair_exps(float *out, const float *x, int64_t count, float shift)
 {
     INDEPENDENT for (int64_t i = 0; i < count; i++)
@@ -324,7 +324,7 @@ static double exps_below_f64(double *out, const double *x, int64_t count, double
 /* ---- halves ------------------------------------------------------------------------------------------------ */
 
 #if defined(__aarch64__)
-/* The one place that names a vector instruction: gcc 12 narrows floats to halves one at a time otherwise. */
+/* The only vector intrinsics: without them gcc 12 narrows floats to halves one at a time. */
 static void store_halves(void *to, int64_t stride, const void *tile, int64_t count)
 {
     const float *source = tile;

@@ -2,8 +2,8 @@
  * kernels.h: the table of inner loops, one table per instruction set, chosen once when the engine opens.
  *
  * A kernel works on contiguous memory of one compute type: f32 (for float32, float16, bfloat16), f64, i64 (for every
- * integer and bool) or, elementwise and faster, i32 (for int32 and bool), i8 and u8 (whose memory is of 8 bits, and whose
- * arithmetic of 32). kernels.c is compiled once per table; read it next.
+ * integer and bool) or, for faster elementwise ops, i32 (for int32 and bool), i8 and u8 (8 bits in memory, 32-bit
+ * arithmetic). kernels.c is compiled once per table; read it next.
  */
 #ifndef GT_ENGINES_CPU_KERNELS_H
 #define GT_ENGINES_CPU_KERNELS_H
@@ -32,7 +32,7 @@ typedef void (*gt_elementwise_kernel)(void *out, const void *x, const void *y, c
 typedef void (*gt_load_kernel)(void *tile, const void *from, int64_t stride, int64_t count);
 typedef void (*gt_store_kernel)(void *to, int64_t stride, const void *tile, int64_t count);
 
-/* What a reduction accumulates. Accumulators are double (f32, f64) or int64_t (i64), whatever is reduced. */
+/* What a reduction accumulates. Accumulators are double (f32, f64) or int64_t (i64). */
 typedef enum gt_fold {
     GT_FOLD_SUM,
     GT_FOLD_PROD,
@@ -45,7 +45,7 @@ typedef enum gt_fold {
     GT_FOLD_ABS, /* the sum of |x| */
     GT_FOLD_ABS_MAX,
     GT_FOLD_ABS_MIN,
-    GT_FOLD_NONZERO, /* how many are not 0 */
+    GT_FOLD_NONZERO, /* the number of elements that are not 0 */
     GT_FOLD_POWERS,  /* the sum of |x|^center */
     GT_FOLD_EXPS,    /* the sum of exp(x - center) */
     GT_FOLD_COUNT
@@ -67,11 +67,12 @@ typedef void (*gt_softmax_column_kernel)(void *out, int64_t out_stride, const vo
 typedef void (*gt_softmax_backward_row_kernel)(void *out, const void *g, const void *y, int64_t count,
                                                bool logarithm);
 enum { GT_SOFTMAX_COLUMNS = 64 };
-/* Convolutions (conv.h). One vector of neighbouring elements: where it is in the planes (tap 0) and in the result, or in the other factor. */
+/* Convolutions (conv.h). One vector of neighbouring elements: its place in the planes (tap 0), and in the result or in the
+ * other factor. */
 typedef struct gt_conv_place {
     int64_t source;
     int64_t out;
-    int32_t lanes; /* of them, so many are elements */
+    int32_t lanes; /* lanes in use */
 } gt_conv_place;
 
 /* out[channel][place] = start[channel] + sum over taps of weights[tap][channel] * source[offsets[tap] + place] */
@@ -86,12 +87,12 @@ typedef struct gt_conv_panel {
     void *out;
     int64_t channel_stride, step; /* of out: between channels, and between the elements of a vector */
     int channels;                 /* to store */
-    bool add;                     /* to what is in out */
+    bool add;                     /* add to out */
 } gt_conv_panel;
 
 /*
  * out[channel][tap] += the sum over places and their lanes of gradient * source[offsets[tap] + place.source + lane], where the
- * gradient is at (place.out + lane, channel) of (positions, conv_dot_channels); positions that are none are zero.
+ * gradient is at (place.out + lane, channel) of (positions, conv_dot_channels); unused positions are zero.
  */
 typedef struct gt_conv_dot {
     const void *gradient;
@@ -111,7 +112,7 @@ typedef void (*gt_conv_dot_kernel)(const gt_conv_dot *dot);
 
 /*
  * Pooling (pool.c). Windows of one axis: window o has the positions begin[o], begin[o] + step, ... before end[o], all inside.
- * Where they are evenly spaced, position o * step_between + start[k] belongs to tap k of window o, for low[k] <= o < high[k].
+ * If they are evenly spaced, position o * step_between + start[k] belongs to tap k of window o, for low[k] <= o < high[k].
  */
 typedef struct gt_pool_axis {
     int64_t in, out;
@@ -125,17 +126,16 @@ typedef struct gt_pool_axis {
 /* One plane x (in[0], in[1], in[2]) and its windows y (out[0], out[1], out[2]). */
 /* best[o] = the largest of the window, arg[o] its flat position; -1, and the least number, for an empty one. arg may be NULL. */
 typedef void (*gt_pool_max_kernel)(const gt_pool_axis *axes, const void *x, void *best, int32_t *arg);
-/* y[o] = the sum of the window; or, the other way, x[i] += y[o] for every window o that i is in. */
+/* y[o] = the sum of the window; or, backward, x[i] += y[o] for every window o that contains i. */
 typedef void (*gt_pool_sum_kernel)(const gt_pool_axis *axes, const void *x, void *y);
 typedef void (*gt_pool_spread_kernel)(const gt_pool_axis *axes, void *x, const void *y);
 
 typedef struct gt_kernels {
     const char *name;
-    /* [opcode][compute][constants]; at least one operand is no constant, and a condition never is one */
+    /* [opcode][compute][constants]; at least one operand is not constant, and a condition never is */
     gt_elementwise_kernel elementwise[GT_OP_COUNT][GT_COMPUTE_COUNT][GT_CONSTANT_COUNT];
     gt_elementwise_kernel cube[GT_COMPUTE_COUNT];
-    gt_elementwise_kernel
-        guarded[GT_OP_COUNT]; /* f32: a faster loop for moderate arguments inside; NULL: there is none */
+    gt_elementwise_kernel guarded[GT_OP_COUNT]; /* f32: with a faster loop for moderate arguments; may be NULL */
     gt_load_kernel load[GT_DTYPE_COUNT][GT_COMPUTE_COUNT];
     gt_store_kernel store[GT_DTYPE_COUNT][GT_COMPUTE_COUNT];
     gt_fold_row_kernel fold_row[GT_FOLD_COUNT][GT_COMPUTE_COUNT];

@@ -7,7 +7,7 @@
  * one channel are for depthwise convolutions and for the channels that are left over.
  */
 
-/* Store the first `count` lanes, `step` elements apart; the sum with what is there if `add`. */
+/* Store the first `count` lanes, `step` elements apart; add: add them to the elements there. */
 static inline void KERNEL(put_lanes)(T *to, VECTOR value, int count, int64_t step, bool add)
 {
     if (count == LANES && step == 1) {
@@ -20,7 +20,7 @@ static inline void KERNEL(put_lanes)(T *to, VECTOR value, int count, int64_t ste
         to[lane * step] = add ? to[lane * step] + value[lane] : value[lane];
 }
 
-/* A vector `bytes` from a pointer: one instruction where the address is a sum of two registers. */
+/* A vector `bytes` from a pointer: one instruction on machines that address by the sum of two registers. */
 static inline VECTOR KERNEL(vector_at)(const T *pointer, int64_t bytes)
 {
     return *(const VECTOR *)((const char *)pointer + bytes);
@@ -94,8 +94,8 @@ CONV_PANEL(conv_panel_one, 1, 8)
 #undef CONV_PANEL
 
 /*
- * For many channels: their vectors of one position after another times the taps' elements there, as lanes. The
- * taps are as many as leave registers for the rest.
+ * For many channels, which are the lanes: at each position, the channels' vector times the taps' elements. As many taps as
+ * the registers allow.
  */
 #if defined(__aarch64__)
 #define SOURCE_LANE(j, lane) x[j][lane]
@@ -135,7 +135,7 @@ static void KERNEL(conv_dot)(const gt_conv_dot *d)
     }
 }
 
-/* For one channel: vectors of positions of both sides, as many taps side by side as a 3x3 kernel has. */
+/* For one channel: vectors of positions of both factors, with as many taps at once as a 3x3 kernel has. */
 static void KERNEL(conv_dot_one)(const gt_conv_dot *d)
 {
     enum { N = 9 };

@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_
             KERNEL(max_tap)(x + row + i, 1, 1, (int32_t)(row + i), best + o, arg ? arg + o : NULL);
 }
 
-/* Rows of x that belong to each row of windows, whatever is done with them. */
+/* Run `statement` for each row of x in each row of windows. */
 #define EACH_ROW(axes, statement)                                                                                 \
     do {                                                                                                          \
         const gt_pool_axis *depth_ = &(axes)[0], *height_ = &(axes)[1];                                           \
@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void KERNEL(max_row)(const gt_pool_
             }                                                                                                     \
     } while (0)
 
-/* Windows of 2, two apart, without padding: what most networks have. */
+/* Windows of size 2 and stride 2 without padding, the most common case. */
 static bool KERNEL(pairs)(const gt_pool_axis *a)
 {
     return a->even && a->stride == 2 && a->taps == 2 && a->start[0] == 0 && a->start[1] == 1 &&

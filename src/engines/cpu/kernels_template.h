@@ -103,7 +103,7 @@ GT_STORED_TYPES(TILES)
 #if FOLDS
 /* ---- reductions -------------------------------------------------------------------------------------------- */
 
-/* step_<fold>(a, x, c): a with one more element x (c: the center); works on T and, but for any/all, on vectors. */
+/* step_<fold>(a, x, c): a with one more element x (c: the center); works on T and, except any and all, on vectors. */
 #if defined(NATIVE_MAX)
 static inline VECTOR KERNEL(vector_max)(VECTOR a, VECTOR x)
 {
@@ -186,7 +186,7 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
 #define MERGE_powers(a, b) ((a) + (b))
 #define MERGE_exps(a, b) ((a) + (b))
 
-/* What a loop over a row in steps of ROW_VECTORS will want soon. */
+/* Prefetch for a loop over a row in steps of ROW_VECTORS. */
 #define PREFETCH_ROW(x)                                                                                           \
     do                                                                                                            \
         for (int line = 0; line < ROW_VECTORS * VECTOR_BYTES; line += 64)                                         \
@@ -247,8 +247,8 @@ FOLD_ROW(nan_max, LEAST)
 FOLD_ROW(nan_min, MOST)
 
 /*
- * The extreme of a block, quickly: without a thought for NaN, which the sum of the block tells of: it is no number either.
- * (Nor is that of two infinities, or of too large numbers: then the careful loop finds none.)
+ * The extreme of a block by a fast loop that ignores NaN. The sum of the block is NaN if an element is; then the careful
+ * loop runs. (The sum may also be NaN from infinities or overflow; then the careful loop finds no NaN.)
  */
 #define EXTREME_ROW(fold, first, compare)                                                                         \
     static T KERNEL(block_##fold)(const T *x, int64_t count, T c)                                                 \
@@ -300,7 +300,7 @@ BLOCKS(abs)
 BLOCKS(abs_max)
 BLOCKS(abs_min)
 
-/* The sum of a function: of a tile of its values. */
+/* The sum of a function, by tiles of its values. */
 #define SUM_ROW(name, value)                                                                                      \
     static void KERNEL(row_##name)(void *accumulator, const void *xs, int64_t count, const double *center)        \
     {                                                                                                             \
@@ -337,7 +337,7 @@ static void KERNEL(row_all)(void *accumulator, const void *xs, int64_t count, co
     *(ACCUMULATOR *)accumulator = MERGE_all(*(ACCUMULATOR *)accumulator, !missing);
 }
 
-/* Columns: rows stream through a tile of partial results, four at a time; the accumulators see one row in 64. */
+/* Columns: rows are added to a tile of partial results, four at a time, and that to the accumulators every 64 rows. */
 #define FOLD_COLUMN(fold, first)                                                                                  \
     static void KERNEL(column_##fold)(void *accumulator, const void *xs, int64_t stride, int64_t rows,            \
                                       int64_t count, const double *center)                                        \
@@ -383,7 +383,7 @@ FOLD_COLUMN(powers, 0)
 FOLD_COLUMN(exps, 0)
 #endif
 
-/* Blocks are searched whole, without a way out in the middle, so that the search is vector code too. */
+/* Blocks are searched whole, without an early exit, so that the search vectorises. */
 static int64_t KERNEL(find)(const T *x, int64_t count, T value)
 {
     enum { SEARCH_BLOCK = 64 };

@@ -1,7 +1,7 @@
 /*
  * lapack.h: the LAPACK routines that linalg.c calls, by their Fortran names: OpenBLAS exports those everywhere, and its
- * C wrappers and headers only on some systems. Arguments are pointers; a character is followed by its length at the end of
- * the list. Matrices are column-major, with the distance of two columns after each. info: 0, or what went wrong.
+ * C wrappers and headers only on some systems. Arguments are pointers; the lengths of character arguments follow at the
+ * end of the list. Matrices are column-major, each followed by the distance between its columns. info: 0, or the error.
  */
 #ifndef GT_ENGINES_CPU_LAPACK_H
 #define GT_ENGINES_CPU_LAPACK_H

@@ -1,10 +1,10 @@
 /*
- * linalg.c: linear algebra on batches of matrices, by the LAPACK that OpenBLAS carries.
+ * engines/cpu/linalg.c: linear algebra on batches of matrices, with OpenBLAS's LAPACK.
  *
- * A call is planned once (sizes, LAPACK's own wishes for workspace), then each thread takes matrices of the batch: copies one
+ * A call is planned once (sizes, LAPACK's workspace), then each thread takes matrices of the batch: copies one
  * in, calls LAPACK, writes the results out in the packed layout of core/linalg.h. linalg_template.h has the work on one
- * matrix, in float and in double. LAPACK's matrices are column-major: where a row-major matrix can be handed over as
- * its own transpose, it is. A matrix without a result (singular, not finite) fails the call; of several the first counts.
+ * matrix, in float and in double. LAPACK's matrices are column-major: a row-major matrix is passed as its own
+ * transpose where possible. A matrix without a result (singular, not finite) fails the call; the first one is reported.
  */
 #include "core/linalg.h"
 
@@ -35,7 +35,7 @@ typedef struct linalg {
     /* Elements of workspace for one matrix: copies, LAPACK's own, integers. */
     size_t area[3], work, integers;
     _Atomic uint64_t
-        failure; /* of the first matrix that failed: number << 32 | info << 3 | reason; all ones: none */
+        failure; /* of the first matrix that failed: number << 32 | info << 3 | reason; all ones: no failure */
 } linalg;
 
 /* One thread's workspace, cut up. */
@@ -51,7 +51,7 @@ static uint64_t failure(int reason, int info)
     return (uint64_t)(info < 0 ? -info : info) << 3 | (unsigned)reason;
 }
 
-/* Keep the failure of the first matrix, whichever thread comes first. */
+/* Keep the failure of the first matrix, in whatever order threads report. */
 static void keep_failure(linalg *s, int64_t matrix, uint64_t what)
 {
     uint64_t mine = (uint64_t)matrix << 32 | what, known = s->failure;
@@ -228,7 +228,7 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
         return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
                         (long long)n);
     share all = {.s = &s, .wide = wide};
-    int64_t cost = gt__min((int64_t)1 << 40, m * n) * (k + 1); /* about as many multiplications */
+    int64_t cost = gt__min((int64_t)1 << 40, m * n) * (k + 1); /* an estimate of the multiplications */
     gt__parallel_for(s.cpu->parallel, matrices, gt__grain(cost), run_matrices, &all);
     return all.no_memory ? gt__fail(GT_ERR_MEMORY, "the worker has no memory for the workspace of %s",
                                     gt__op_table[call->op].name)

@@ -12,7 +12,7 @@
 static void NAME(move)(const T *from, int64_t row_stride, int64_t column_stride, int64_t rows, int64_t columns,
                        T *to, int64_t distance)
 {
-    enum { BLOCK = 16 }; /* transposing goes by squares that stay in the cache */
+    enum { BLOCK = 16 }; /* transpose in squares that stay in the cache */
     if (column_stride == 1) {
         for (int64_t r = 0; r < rows; r++)
             memcpy(to + r * distance, from + r * row_stride, (size_t)columns * sizeof(T));
@@ -47,7 +47,7 @@ static void NAME(identity)(T *to, int64_t n, int64_t distance)
 
 /* ---- planning ----------------------------------------------------------------------------------------------- */
 
-/* LAPACK tells its wish for workspace as a number of type T: rounded up to be safe. false: an int does not hold it. */
+/* LAPACK returns the size of its workspace as a number of type T: rounded up to be safe. false: too large for an int. */
 static bool NAME(wish)(linalg *s, T told)
 {
     double elements = (double)told * (1 + 4 * (double)FLT_EPSILON) + 1;
@@ -143,7 +143,7 @@ static bool NAME(plan)(linalg *s)
 
 /* ---- by elimination ----------------------------------------------------------------------------------------- */
 
-/* Transposing changes neither pivots' product nor what is singular: a^T serves as well as a. */
+/* Transposing changes neither the determinant nor singularity: a^T serves as well as a. */
 static uint64_t NAME(inverse)(const linalg *s, workspace *w, const T *a, T *out)
 {
     int info, work = (int)s->work;
@@ -260,7 +260,7 @@ static uint64_t NAME(svd)(const linalg *s, workspace *w, const T *a, T *out)
     if (s->vectors == GT_VECTORS_NONE)
         return NAME(decompose)(s, w, a, out, w->area[2], s->k);
     T *values = out + s->m * c, *v = values + c;
-    if (c > s->k) /* full: columns that u or v has not */
+    if (c > s->k) /* full: zero the columns that u or v does not have */
         memset(out, 0, (size_t)s->result * sizeof(T));
     uint64_t failed = NAME(decompose)(s, w, a, values, out, (int)c);
     NAME(move)(w->area[1], 1, s->n, s->n, columns, v, c);
@@ -312,7 +312,7 @@ static T NAME(orientation)(T *q, int n, int *pivots)
     return NAME(lu_sign)(q, pivots, n, &logarithm);
 }
 
-/* det(u) det(v) u diag(the product of the other singular values) v^T: right for singular matrices, too. */
+/* det(u) det(v) u diag(the product of the other singular values) v^T: also right for singular matrices. */
 static uint64_t NAME(cofactor)(const linalg *s, workspace *w, const T *a, T *out)
 {
     int64_t n = s->n;
@@ -341,7 +341,7 @@ static uint64_t NAME(cofactor)(const linalg *s, workspace *w, const T *a, T *out
 
 /* ---- the choice --------------------------------------------------------------------------------------------- */
 
-/* Of matrices without rows or columns: the empty product, and orthogonal bases of the rest. */
+/* Matrices without rows or columns: determinants are 1, orthogonal factors the identity. */
 static uint64_t NAME(run_empty)(const linalg *s, T *out)
 {
     memset(out, 0, (size_t)s->result * sizeof(T));

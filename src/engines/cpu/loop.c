@@ -1,8 +1,8 @@
 /*
- * loop.c: how the CPU engine walks several strided views at once: broadcast, collapse, and find positions.
+ * engines/cpu/loop.c: iterates over several strided views at once: broadcast, collapse, and find positions.
  *
- * Collapsing is what makes the common cases fast: a contiguous operand becomes one axis, a row bias or a column
- * two, whatever the rank they were written with. Read cpu.h first; elementwise.c is the main user.
+ * Collapsing makes the common cases fast: a contiguous operand becomes one axis, a row bias or a column two, whatever
+ * their rank. Read cpu.h first; elementwise.c is the main user.
  */
 #include "engines/cpu/cpu.h"
 
@@ -47,7 +47,7 @@ void gt__loop_collapse(gt_loop *loop)
     for (int axis = 0; axis < loop->rank; axis++) {
         if (loop->shape[axis] == 1)
             continue;
-        /* Place it, and if the axis before it runs into it, let the two be one. */
+        /* Place the axis, and merge it with the one before if the two are contiguous. */
         move_axis(loop, rank, axis);
         if (rank > 0 && walks_as_one(loop, rank - 1, rank)) {
             int64_t outer = loop->shape[rank - 1];

@@ -3,8 +3,8 @@
  *
  * Every product is out (batch, m, n) = a (batch, m, k) @ b (batch, k, n); a 1-d operand is a single row or column.
  * A matrix that BLAS can read (unit stride one way, any leading dimension the other) is used where it is, any
- * other is copied first; half precision is computed in float32. OpenBLAS is told to stay on the calling thread:
- * our threads divide batches, or the rows or columns of one product, between them. Read cpu.h first.
+ * other is copied first; half precision is computed in float32. OpenBLAS is limited to the calling thread: our
+ * threads divide batches, or the rows or columns of one product. Read cpu.h first.
  */
 #include <cblas.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "engines/cpu/movement.h"
 
 enum {
-    SMALL_PRODUCT = 128 * 1024, /* multiplications not worth waking a thread for */
+    SMALL_PRODUCT = 128 * 1024, /* multiplications: up to here one thread is faster */
     TINY_PRODUCT = 8 * 8 * 8,   /* multiplications below which a BLAS call costs more than a plain loop */
-    PIECE_ALIGNMENT = 8,        /* rows or columns: what BLAS kernels are built of */
+    PIECE_ALIGNMENT = 8,        /* rows or columns: the unit of BLAS kernels */
 };
 
 /* One operand: its matrices lie `loop`'s offsets from data; element (i, j) is at i * row + j * column. */
@@ -36,7 +36,7 @@ typedef struct product {
     char *out;     /* contiguous (batch, m, n) */
     gt_loop batch; /* views: a, b */
     int64_t batches;
-    bool plain;     /* integers, and sizes beyond what BLAS counts to */
+    bool plain;     /* integers, and sizes beyond BLAS's int */
     bool by_rows;   /* pieces are rows of the result, else columns */
     int64_t piece;  /* rows or columns */
     int64_t pieces; /* of each product */
@@ -56,7 +56,7 @@ static int64_t at_least_one(int64_t value)
     return value > 1 ? value : 1;
 }
 
-/* An axis of size 1 is never walked: give it the stride that makes the matrix look regular. */
+/* The stride of an axis of size 1 is unused: set it so that BLAS can read the matrix. */
 static void settle_strides(matrix *x)
 {
     if (x->columns == 1)
@@ -262,7 +262,7 @@ static void plan_pieces(product *p)
     p->pieces = (longer + p->piece - 1) / p->piece;
 }
 
-/* The batch axes of the result, walked through both operands. */
+/* The batch axes of the result, for both operands. */
 static void plan_batch(product *p, const gt_call *call)
 {
     const gt_view *view[2] = {call->in[0], call->in[1]};

@@ -1,9 +1,9 @@
 /*
  * movement.c: copies, casts, concatenation, triangles and slice assignment: data moves, nothing is computed.
  *
- * All of it is gt__cpu_move: one strided view written into another, any dtypes. It collapses the axes both walk
- * alike and then takes one of two ways: rows (runs along the last axis) or, where the source runs along another
- * axis, square tiles that keep both sides in the cache. convert.c has the inner loops; index.c moves by index.
+ * All of it is gt__cpu_move: one strided view written into another, any dtypes. It collapses the axes and
+ * then takes one of two paths: rows (runs along the last axis) or, if the source runs along another axis, square tiles
+ * that keep both sides in the cache. convert.c has the inner loops; index.c moves by index.
  */
 #include "engines/cpu/movement.h"
 
@@ -134,7 +134,7 @@ static void move_tiles(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Worth it where the source runs along an axis that is not the last, and both are long enough. */
+/* Tiles pay if the source runs along an axis that is not the last, and both axes are long enough. */
 static bool wants_tiles(move *m)
 {
     enum { WORTH = 8 };
@@ -315,7 +315,7 @@ typedef struct triangle {
     gt_row_mover row;
 } triangle;
 
-/* Positions are rows of all the matrices: copy what is kept, clear the rest. */
+/* Positions are rows of all the matrices: copy the triangle, clear the rest. */
 static void triangle_rows(void *context, int64_t begin, int64_t end)
 {
     const triangle *t = context;
@@ -346,7 +346,8 @@ gt_err gt__cpu_triangle(gt_engine *engine, const gt_call *call)
     const gt_meta *meta = &call->out->meta;
     if (meta->numel == 0)
         return GT_OK;
-    int64_t limit = meta->shape[meta->rank - 1] + meta->shape[meta->rank - 2]; /* beyond it nothing changes */
+    int64_t limit =
+        meta->shape[meta->rank - 1] + meta->shape[meta->rank - 2]; /* a larger diagonal changes nothing */
     int64_t diagonal = call->ins->imm[0].i;
     triangle t = {
         .in = call->in[0],

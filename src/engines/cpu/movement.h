@@ -9,7 +9,7 @@
 
 #include "engines/cpu/cpu.h"
 
-/* to[k * to_stride] = from[k * from_stride] for k < count, converted as convert.h says; the two do not overlap. */
+/* to[k * to_stride] = from[k * from_stride] for k < count, converted as core/convert.h says; the two do not overlap. */
 typedef void (*gt_row_mover)(void *to, int64_t to_stride, const void *from, int64_t from_stride, int64_t count);
 
 gt_row_mover gt__cpu_row_mover(gt_dtype to, gt_dtype from);
@@ -21,8 +21,9 @@ void gt__cpu_move(gt_cpu *cpu, const gt_view *to, const gt_view *from);
 void gt__cpu_copy_view(gt_cpu *cpu, const gt_view *view, gt_dtype dtype, void *to);
 
 /*
- * For ops that work on contiguous memory of their compute type: operands as that (their own memory, or a copy in scratch), and
- * a result to be computed as that. gt__dense_finish converts it where it is not in place. The caller frees scratch (or NULL).
+ * For ops that work on contiguous memory of their compute type: operands in that form (their own memory, or a copy in
+ * scratch), and a result in that form, which gt__dense_finish converts if it is not in place. The caller frees scratch,
+ * which may be NULL.
  */
 typedef struct gt_dense {
     void *data;
@@ -34,9 +35,9 @@ gt_err gt__dense_result(gt_cpu *cpu, const gt_view *out, gt_compute compute, gt_
 void gt__dense_finish(gt_cpu *cpu, const gt_view *out, gt_compute compute, const gt_dense *dense);
 
 /*
- * The numbers of an index tensor, row-major, as an int64_t array: its own memory if that is what it is, or a copy
- * in *scratch, to be freed by the caller (NULL otherwise). Fails if one lies outside [low, size); negative ones
- * stay. `axis` is for the message.
+ * The numbers of an index tensor, row-major, as an int64_t array: its own memory if possible, or a copy in
+ * *scratch, which the caller frees (NULL otherwise). Fails if one lies outside [low, size); negative ones stay.
+ * `axis` is for the message.
  */
 gt_err gt__cpu_read_index(gt_cpu *cpu, const gt_view *index, int64_t low, int64_t axis, int64_t size,
                           const int64_t **numbers, void **scratch);
@@ -70,17 +71,18 @@ static inline int64_t gt__min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Lines to hand a thread at once when it walks across them: fewer would tear cache lines apart. */
+/* Lines per chunk for a thread that crosses them: fewer would make threads share cache lines. */
 static inline int64_t gt__lines_across(const gt_cpu *cpu, int64_t lines, int64_t elements_per_line)
 {
     enum { APART = 64 };
     int64_t threads = gt__parallel_threads(cpu->parallel), share = (lines + threads - 1) / threads;
-    int64_t enough = lines * elements_per_line < GT_CPU_GRAIN ? lines : 1; /* too little to share */
+    int64_t enough =
+        lines * elements_per_line < GT_CPU_GRAIN ? lines : 1; /* too little work for several threads */
     share = (share + APART - 1) / APART * APART;
     return share > enough ? share : enough;
 }
 
-/* Positions to hand a thread at once, so that it gets about GT_CPU_GRAIN elements of work. */
+/* Positions per chunk, for about GT_CPU_GRAIN elements of work. */
 static inline int64_t gt__grain(int64_t elements_per_position)
 {
     int64_t grain = GT_CPU_GRAIN / (elements_per_position ? elements_per_position : 1);

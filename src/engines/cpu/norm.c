@@ -1,12 +1,12 @@
 /*
- * norm.c: layer normalisation and its two halves going back, each one walk over the lines.
+ * norm.c: layer normalisation and its two gradients, each in one pass over the lines.
  *
- * A line is what is normalised together: the last axes. With m its mean, r = 1 / sqrt(variance + eps) and
+ * A line is the unit of normalisation: the last axes. With m its mean, r = 1 / sqrt(variance + eps) and
  * h = (x - m) r:
  *     forward           out = h w + b
  *     backward          out = r (g w - mean(g w) - h mean(g w h))
  *     backward_weight   out = the sum of g h over all lines
- * m and r are computed again going back: a walk over x costs less than keeping them for every line.
+ * The gradients compute m and r again: a pass over x costs less than keeping them for every line.
  */
 #include <math.h>
 #include <stdlib.h>

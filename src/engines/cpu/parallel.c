@@ -1,12 +1,11 @@
 /*
  * parallel.c: the CPU engine's threads: one call at a time is cut into chunks that threads claim in turn.
  *
- * `unclaimed` is the heart: it is non-zero only while a call has chunks on offer, and whoever lowers it by one
- * has a right to one of them. The call's fields are written before it is raised and read only after a claim, and the
- * call cannot end before every claimed chunk has: so a thread that was held up, however long, claims a chunk of
- * whatever call is current and never sees half of one. Which chunk: a thread begins with its own stretch of them, the
- * same in every call, whose data may still be in its cache; then it takes what others have not come to yet, from their
- * ends. Read parallel.h first.
+ * `unclaimed` is non-zero only while a call has unclaimed chunks, and a thread that decrements it owns one of them. The
+ * call's fields are written before it is raised and read only after a claim, and the call cannot end before every
+ * claimed chunk is done. So a thread that was delayed, however long, claims a chunk of the current call and never sees
+ * a half-written one. A thread starts with its own range of chunks, the same in every call, whose data may still be in
+ * its cache; then it takes the unclaimed chunks of other threads, from the ends of their ranges. Read parallel.h first.
  */
 #include "engines/cpu/parallel.h"
 
@@ -19,14 +18,14 @@
 
 enum {
     SPIN_NS = 20 * 1000,
-    CHUNKS_PER_THREAD = 4, /* enough to even out a thread that the system holds up, few enough to stay cheap */
+    CHUNKS_PER_THREAD = 4, /* enough to make up for a delayed thread, few enough to stay cheap */
 };
 
 struct gt_parallel {
     int threads; /* the caller included */
     pthread_t *handles;
 
-    /* the call on offer */
+    /* the current call */
     gt_parallel_body body;
     void *context;
     int64_t count;
@@ -51,7 +50,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* With a claim: one of the chunks that nobody has taken, of which there is at least one. */
+/* After a claim: take one of the free chunks; at least one is free. */
 static int64_t take_chunk(gt_parallel *parallel, int self)
 {
     int64_t chunks = parallel->chunks, first = chunks * self / parallel->threads;
@@ -183,7 +182,7 @@ gt_err gt__parallel_new(int threads, gt_parallel **out)
     parallel->taken = calloc((size_t)threads * CHUNKS_PER_THREAD, sizeof *parallel->taken);
     for (int i = 1; parallel->handles && parallel->taken && i < threads; i++) {
         member *m = malloc(sizeof *m);
-        /* Fewer threads than asked for is slower, not wrong. */
+        /* Fewer threads than requested is slower, not wrong. */
         if (!m)
             break;
         *m = (member){.parallel = parallel, .self = i};

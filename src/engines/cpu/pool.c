@@ -1,9 +1,9 @@
 /*
  * pool.c: runs MAX_POOL, MAX_INDEX and POOL: maxima and averages of windows, and their gradients.
  *
- * The windows of each axis are worked out once; then threads take whole planes, and the kernels of
- * kernels_pool_template.h do one plane each. What is picked by a maximum is found again for the gradient, from x: that
- * is cheaper than to keep it.
+ * The windows of each axis are computed once; then threads take whole planes, and the kernels of
+ * kernels_pool_template.h do one plane each. The gradient finds the position of each maximum again, from x: that is
+ * cheaper than to keep it.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,13 +17,13 @@ typedef struct pooling {
     gt_opcode op;
     gt_compute compute;
     gt_pool_axis axis[GT_MAX_SPATIAL];
-    double *divisors[GT_MAX_SPATIAL]; /* of each window, along each axis; their product counts */
-    double divisor;                   /* given: they do not; 0: not given */
+    double *divisors[GT_MAX_SPATIAL]; /* of each window, along each axis; a window's divisor is their product */
+    double divisor;                   /* replaces the divisors if not 0 */
     void *memory;                     /* of the arrays above */
     int64_t planes, x_plane, y_plane; /* elements of x and y in a plane */
     const char *a, *x;
     char *out;
-    bool empty;         /* there is a window without elements */
+    bool empty;         /* some window has no elements */
     atomic_bool failed; /* no memory for a plane */
 } pooling;
 
@@ -42,8 +42,8 @@ static void clip(const gt_window *w, int axis, int64_t o, int64_t in, int64_t ou
     *begin = first < 0 ? first + (-first + step - 1) / step * step : first;
 }
 
-/* What an average divides by, along one axis: as PyTorch has it, padding further behind than `padding` never
- * counts. */
+/* The divisor of an average, along one axis. As in PyTorch, positions further behind the end than `padding` never
+ * count. */
 static double count_along(const gt_window *w, int axis, int64_t o, int64_t in, int64_t begin, int64_t end)
 {
     if (w->kernel[axis] == 0 || !w->count_padding)
@@ -73,7 +73,7 @@ static void set_taps(gt_pool_axis *a, const gt_window *w, int axis, int64_t *sta
     }
 }
 
-/* How many those can be. */
+/* The most taps that set_taps can find. */
 static int64_t tap_room(const gt_window *w, int axis, int64_t in, int64_t out)
 {
     int64_t reach = in + (out > 0 ? (out - 1) * w->stride[axis] : 0);
@@ -152,7 +152,7 @@ static gt_err plan(pooling *p, const gt_call *call, const gt_meta *x, const gt_m
 
 /* ---- maxima ------------------------------------------------------------------------------------------------ */
 
-/* What is done with the places that were found, plane by plane; nothing is picked from an empty window. */
+/* Use the positions of the maxima, plane by plane; an empty window has none. */
 #define MAX_PLANES(suffix, T)                                                                                     \
     static void pick_##suffix(const pooling *p, int64_t plane, const int32_t *arg)                                \
     {                                                                                                             \
@@ -212,7 +212,7 @@ static void max_planes(void *context, int64_t begin, int64_t end)
 
 /* ---- averages ---------------------------------------------------------------------------------------------- */
 
-/* to[o] = from[o] divided by what counts for window o. */
+/* to[o] = from[o] / the divisor of window o. */
 #define DIVIDE(suffix, T)                                                                                         \
     static void divide_##suffix(const pooling *p, const void *from, void *to)                                     \
     {                                                                                                             \

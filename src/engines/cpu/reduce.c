@@ -5,7 +5,7 @@
  * Results are made in tiles, each with its accumulators in the L1 cache, in one of two ways: by row (each result
  * folds the elements of its own run) or by column (rows of elements are folded into a whole tile of results),
  * whichever walks memory forwards. Few results of many elements are also split along the reduced axes into parts,
- * merged at the end. argreduce.c is the sibling for argmax and argmin.
+ * merged at the end. argreduce.c has argmax and argmin.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ typedef struct reduction {
     const gt_cpu *cpu;
     gt_opcode op;
     gt_fold fold;
-    gt_fold second; /* of those that look twice */
+    gt_fold second; /* of reductions in two passes */
     gt_compute compute;
     const char *data;
     gt_dtype dtype;
@@ -38,7 +38,7 @@ typedef struct reduction {
     gt_loop kept;    /* one view: the input */
     gt_loop reduced; /* one view: the input */
     int64_t results;
-    int64_t elements; /* to each result */
+    int64_t elements; /* of each result */
     double divisor;   /* mean, var */
     double parameter; /* norm: p */
     bool by_column;
@@ -159,13 +159,14 @@ static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t r
 
 /* ---- results ----------------------------------------------------------------------------------------------- */
 
-/* var and logsumexp look twice: at the distances from the mean, at the exponentials below the maximum. */
+/* var and logsumexp take two passes: the second adds squared differences from the mean, or exponentials relative to the
+ * maximum. */
 static bool looks_twice(const reduction *r)
 {
     return r->op == GT_OP_var || r->op == GT_OP_logsumexp;
 }
 
-/* What the second look is relative to. An infinite maximum would leave nothing but NaN. */
+/* The center of the second pass. An infinite maximum would make everything NaN. */
 static double center_from(const reduction *r, double total)
 {
     if (r->op == GT_OP_logsumexp)
@@ -350,8 +351,8 @@ static bool better_by_column(const reduction *r)
 }
 
 /*
- * Tiles for locality, parts so that every thread has something to do. The number of threads has no say: where sums
- * are cut decides how they are rounded, and the same program should give the same numbers on any machine.
+ * Tiles for locality, parts so that every thread has work. The plan does not depend on the number of threads: where sums
+ * are cut decides how they round, and a program should give the same numbers on any machine.
  */
 static void plan_tasks(reduction *r)
 {

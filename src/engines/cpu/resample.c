@@ -2,7 +2,7 @@
  * resample.c: runs RESAMPLE (one axis stretched or shrunk, and the gradient of that) and IM2COL (im2col and
  * col2im).
  *
- * Both only say where elements come from; the gradient adds what the other direction copies. A resampled tensor is
+ * Both compute where elements come from; the gradient adds where the other direction copies. A resampled tensor is
  * (outer, axis, inner): threads take pieces of outer and inner, and rows of inner are vectors.
  */
 #include <math.h>
@@ -65,8 +65,8 @@ static void set_sources(const resampling *r, gt_resample_mode mode, bool aligned
 }
 
 /*
- * Forward, an element is a sum of `sources` others; where neighbours lie side by side (inner 1), or rows of inner do.
- * The gradient adds each to its sources.
+ * Forward, an element is a weighted sum of `sources` others, computed for single elements (inner 1) or for rows of inner.
+ * The gradient adds each element to its sources.
  */
 #define RESAMPLE(suffix, T)                                                                                       \
     static void gather_##suffix(const resampling *r, const T *in, T *out)                                         \
@@ -164,7 +164,7 @@ static gt_err resample_plan(gt_cpu *cpu, resampling *r, const gt_call *call)
     return GT_OK;
 }
 
-/* Run over dense memory, with the tables of `r` freed in the end. */
+/* Run over dense memory; frees the tables of `r` at the end. */
 static gt_err run_dense(gt_cpu *cpu, const gt_call *call, gt_compute compute, int64_t tasks, int64_t grain,
                         const gt_parallel_body *bodies, const void **in, void **out, void *context)
 {
@@ -239,7 +239,7 @@ typedef struct unfolding {
         }                                                                                                         \
     }
 
-/* The row of the image that tap k of the windows from `column` on meets; -1: padding. */
+/* The row of the image under tap k of the windows from `column` on; -1: padding. */
 static int64_t row_of(const unfolding *u, int64_t k, int64_t column)
 {
     int64_t row = 0, unit = 1;

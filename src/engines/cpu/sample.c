@@ -1,8 +1,8 @@
 /*
- * sample.c: draws with given probabilities: bernoulli and multinomial. core/random.h says which numbers they are.
+ * engines/cpu/sample.c: draws with given probabilities: bernoulli and multinomial. core/random.h specifies the numbers.
  *
- * bernoulli goes through tiles of probabilities and of uniform numbers. multinomial makes each row's running sums once and
- * searches them by halves, or, without replacement, orders the row by how long each category waits.
+ * bernoulli works on tiles of probabilities and of uniform numbers. multinomial computes each row's running sums once and
+ * searches them by bisection, or, without replacement, sorts the row by each category's key.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ typedef struct sampling {
     const double *weights; /* multinomial: (rows, n) */
     int64_t n, samples;
     bool replacement;
-    _Atomic int failure; /* what went wrong in some row; 0: nothing */
+    _Atomic int failure; /* the error of some row; 0: none */
 } sampling;
 
 enum { NOT_A_PROBABILITY = 1, NOT_A_WEIGHT, NO_WEIGHT, TOO_FEW, NO_MEMORY };
@@ -43,7 +43,7 @@ static gt_err failed(int failure)
 enum { TILE = 1024 };
 
 #define COMPARE(name, type)                                                                                       \
-    /* Replaces probabilities by 0 and 1; false: one is no probability. */                                        \
+    /* Replaces probabilities by 0 and 1; false: one is not a probability. */                                     \
     static bool name(type *restrict p, const type *restrict drawn, int64_t count)                                 \
     {                                                                                                             \
         bool fine = true;                                                                                         \
@@ -210,7 +210,7 @@ static gt_err multinomial(sampling *s)
     GT_TRY(gt__cpu_scratch(s->cpu, (size_t)a->meta.numel * sizeof(double), &weights));
     gt__cpu_copy_view(s->cpu, a, GT_FLOAT64, weights);
     s->weights = weights;
-    enum { DRAW_COST = 16 }; /* elements copied in the time of one drawn */
+    enum { DRAW_COST = 16 }; /* of a drawn element, in copied ones */
     gt__parallel_for(s->cpu->parallel, a->meta.numel / s->n, gt__grain(DRAW_COST * (s->n + s->samples)),
                      multinomial_rows, s);
     free(weights);

@@ -51,7 +51,7 @@ struct scanning {
         }                                                                                                         \
     }
 
-/* log(exp(a) + exp(x)); equal infinities have no difference, and are their own sum. */
+/* log(exp(a) + exp(x)); the difference of equal infinities is NaN, but their result is the infinity. */
 static inline double log_add_exp(double a, double x)
 {
     double most = a > x || a != a ? a : x, least = a > x || a != a ? x : a;
@@ -71,7 +71,8 @@ static inline double log_add_exp(double a, double x)
     SCAN_KERNEL(scan, float32, float, float32, float, double, first, STEP)                                        \
     SCAN_KERNEL(scan, float64, double, float64, double, double, first, STEP)
 ACCUMULATE(cumsum, float, 0, ADD)
-ACCUMULATE(cumprod, double, 1, MULTIPLY) /* a product may leave bfloat16's range, which is float's, and return */
+ACCUMULATE(cumprod, double, 1,
+           MULTIPLY) /* in double: a product may leave float's (and bfloat16's) range and come back */
 SCAN_KERNEL(logcumsumexp, boolean, uint8_t, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, uint8, uint8_t, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, int8, int8_t, float32, float, double, -HUGE_VAL, log_add_exp)
@@ -82,7 +83,7 @@ SCAN_KERNEL(logcumsumexp, bfloat16, uint16_t, bfloat16, uint16_t, double, -HUGE_
 SCAN_KERNEL(logcumsumexp, float32, float, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, float64, double, float64, double, double, -HUGE_VAL, log_add_exp)
 
-/* cummax, cummin: where the extreme so far is. A later equal takes its place, and NaN is the extreme. */
+/* cummax, cummin: the position of the extreme so far; the last of equals, and NaN is the extreme. */
 #define EXTREME_KERNEL(scan, name, type, beats)                                                                   \
     static void scan##_##name(const scanning *s, void *to, int64_t to_step, const void *from, int64_t from_step,  \
                               int64_t width)                                                                      \

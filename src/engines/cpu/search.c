@@ -1,7 +1,7 @@
 /*
  * search.c: runs searchsorted: the place of each value in a sorted line, by bisection.
  *
- * The sorted lines are copied into contiguous memory of the compute type, unless that is what they are; values go through
+ * The sorted lines are copied into contiguous memory of the compute type, unless they are already; values go through
  * tiles. Comparisons are PyTorch's, so NaN goes to the end. Threads share the values.
  */
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * softmax.c: runs softmax, log_softmax and their gradients, each in one pass over memory: a line along the axis stays in the
  * cache between finding its maximum, summing its exponentials and scaling.
  *
- * Where the axis is the last in memory a line is worked on in place; where it is not, neighbouring lines go side by side
- * (forward), or a line is gathered, computed and stored, as lines of other dtypes are. Threads share the lines. The inner
+ * If the axis is the last in memory, a line is processed in place. If not, neighbouring lines are processed side by side
+ * (forward), or a line is gathered, computed and stored, as are lines of other dtypes. Threads share the lines. The inner
  * loops are in kernels_softmax_template.h.
  */
 #include <stdatomic.h>

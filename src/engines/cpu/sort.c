@@ -206,7 +206,7 @@ static inline int64_t wide_index(wide record)
 typedef struct sorting {
     gt_loop lines; /* views: out, in */
     int64_t n;
-    int64_t k;         /* of them wanted: n for argsort */
+    int64_t k;         /* results wanted: n for argsort */
     int64_t to_stride; /* along the axis */
     int64_t from_stride;
     gt_dtype dtype;
@@ -221,8 +221,8 @@ enum { PART = 64 };
 
 /*
  * To select, keep the records below the k-th least seen so far, and cut them back to k when there is no room for
- * another part: most parts of a long line then add next to nothing. Cutting leaves records in their order, because
- * the radix sort that follows is stable but looks at keys only. Positions of the body are lines.
+ * another part: most parts of a long line then add very few. Cutting keeps the order of records, because the
+ * radix sort that follows is stable and compares only keys. Positions of the body are lines.
  */
 #define SORT_LINES(record)                                                                                        \
     static record record##_cut(record *records, record *spare, int64_t n, int64_t k)                              \

@@ -1,7 +1,7 @@
 /*
- * engines/reference/compute.c: what the arithmetic ops mean: elementwise, reductions, products.
+ * engines/reference/compute.c: defines the arithmetic ops: elementwise, reductions, products.
  *
- * The expressions of ops.def are pasted with T = double and with T = int64_t, on libm; compiled with -fwrapv, since sums
+ * The expressions of core/ops.def are pasted with T = double and with T = int64_t, on libm; compiled with -fwrapv, since sums
  * of integers wrap. Reductions accumulate in double or, modulo 2^64, in integers.
  */
 #include <math.h>
@@ -32,7 +32,7 @@
 #define REAL_BITS(name, expr)
 #define REAL_INT(name, expr)
 
-/* A NaN on either side wins. */
+/* NaN if either operand is NaN. */
 static double real_maximum(double x, double y)
 {
     return isnan(x) || x > y ? x : y;
@@ -187,7 +187,7 @@ static int64_t integer_fmod(int64_t x, int64_t y)
     return y == -1 ? 0 : x % y;
 }
 
-/* All bits leave on the left; on the right the sign stays. */
+/* A shift by the width or more, or by a negative number, leaves 0 (left) or the sign (right). */
 static int64_t integer_shift_left(int64_t x, int64_t y)
 {
     return y < 0 || y > 63 ? 0 : (int64_t)((uint64_t)x << y);
@@ -261,7 +261,7 @@ static int64_t operand_integer(const gt_call *call, const gt_view *from, int64_t
     return gt__reference_integer(&rounded, 0);
 }
 
-/* A number of the row as an integer of the compute dtype: an infinity is its end. */
+/* A _PQ row's number as an integer of the compute dtype; saturates. */
 static int64_t saturated(gt_dtype compute, double number)
 {
     return compute == GT_INT64 ? gt__double_to_int64(number) : gt__double_to_int32(number);
@@ -323,7 +323,7 @@ static double sum_real(const gt_view *in, int64_t first, int64_t count)
     return sum;
 }
 
-/* Two passes: the mean, then the squared distances from it. */
+/* Two passes: the mean, then the squared differences from it. */
 static double variance(const gt_view *in, int64_t first, int64_t count, double correction)
 {
     double mean = sum_real(in, first, count) / (double)count, sum = 0;
@@ -395,7 +395,7 @@ static double log_sum_exp(const gt_view *in, int64_t first, int64_t count)
     return most + log(sum);
 }
 
-/* (sum |x|^p)^(1/p), and its limits: the number of nonzeros, the greatest, the least. */
+/* (sum |x|^p)^(1/p), and its limits for p = 0, inf and -inf: the number of nonzeros, the greatest, the least. */
 static double norm(const gt_view *in, int64_t first, int64_t count, double p)
 {
     double total = p == -INFINITY ? INFINITY : 0;
@@ -530,7 +530,7 @@ gt_err gt__reference_matmul(const gt_call *call)
 
 /* ---- normalisation ------------------------------------------------------------------------------------------ */
 
-/* A line of n elements from `first` on: (x - mean) * scale is what layer_norm calls h. */
+/* A line of n elements from `first` on. (x - mean) * scale is the normalised element h. */
 typedef struct line {
     int64_t first, n;
     double mean, scale;
@@ -563,7 +563,7 @@ static void layer_norm_line(const gt_call *call, const line *l)
                                    along_line(call->in[2], j));
 }
 
-/* Each element's own share less what the mean and the variance of its line take. */
+/* The element's direct gradient, minus the parts through the mean and the variance of its line. */
 static void layer_norm_backward_line(const gt_call *call, const line *l)
 {
     const gt_view *g = call->in[0], *x = call->in[1], *weight = call->in[2];

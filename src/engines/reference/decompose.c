@@ -1,6 +1,6 @@
 /*
- * engines/reference/decompose.c: the reference engine's decompositions of one matrix, by the oldest and plainest methods:
- * Householder's reflections and Jacobi's rotations. For engines/reference/linalg.c; matrices are row-major doubles.
+ * engines/reference/decompose.c: the reference engine's decompositions of one matrix, by the simplest methods:
+ * Householder reflections and Jacobi rotations. For engines/reference/linalg.c; matrices are row-major doubles.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void set_identity(double *a, int64_t n)
 
 /* ---- QR by reflections -------------------------------------------------------------------------------------- */
 
-/* The vector of the reflection that clears a column below its diagonal; false: it is clear already. */
+/* The vector of the reflection that zeroes a column below its diagonal; false: the column is zero there already. */
 static bool reflection(const double *r, int64_t m, int64_t n, int64_t column, double *v)
 {
     double below = 0;
@@ -83,7 +83,7 @@ static void rotation(double a, double b, double d, double *cosine, double *sine)
     *sine = tangent * *cosine;
 }
 
-/* Two vectors turned in their plane; each has `count` elements, `stride` apart. */
+/* Rotate two vectors in their plane; each has `count` elements, `stride` apart. */
 static void rotate(double *x, double *y, int64_t stride, int64_t count, double cosine, double sine)
 {
     for (int64_t k = 0; k < count; k++) {
@@ -138,7 +138,7 @@ void gt__reference_eigh(double *a, int64_t n, double *w, double *v)
     }
 }
 
-/* ---- singular values: columns turned until they are orthogonal ------------------------------------------------ */
+/* ---- singular values: columns rotated until they are orthogonal ------------------------------------------------ */
 
 static double dot_columns(const double *a, int64_t m, int64_t n, int64_t i, int64_t j)
 {
@@ -148,7 +148,7 @@ static double dot_columns(const double *a, int64_t m, int64_t n, int64_t i, int6
     return sum;
 }
 
-/* a (m, n) v: until no two columns of a have a product worth mentioning. */
+/* Rotate the columns of a (m, n), and of v with them, until all pairs are orthogonal to rounding. */
 static void make_orthogonal(double *a, int64_t m, int64_t n, double *v)
 {
     bool turned = true;
@@ -170,13 +170,13 @@ static void make_orthogonal(double *a, int64_t m, int64_t n, double *v)
     }
 }
 
-/* Column `at` of u (m, m): a unit vector orthogonal to the columns before it, from the first axis that leaves one. */
+/* Column `at` of u (m, m): a unit vector orthogonal to the columns before it, from the first axis not in their span. */
 static void complete_column(double *u, int64_t m, int64_t at)
 {
     for (int64_t axis = 0; axis < m; axis++) {
         for (int64_t i = 0; i < m; i++)
             u[i * m + at] = i == axis;
-        for (int twice = 0; twice < 2; twice++) /* once more against rounding */
+        for (int twice = 0; twice < 2; twice++) /* twice, against rounding */
             for (int64_t j = 0; j < at; j++) {
                 double along = dot_columns(u, m, m, j, at);
                 for (int64_t i = 0; i < m; i++)

@@ -1,6 +1,6 @@
 /*
- * engines/reference/linalg.c: the reference engine's linear algebra: Gauss's elimination, and what follows from the
- * decompositions of engines/reference/decompose.c. One matrix of the batch at a time, in double, rounded when written.
+ * engines/reference/linalg.c: the reference engine's linear algebra: Gaussian elimination, and the decompositions of
+ * engines/reference/decompose.c. One matrix of the batch at a time, in double, rounded when written.
  * core/linalg.h says how results are packed.
  */
 #include "core/linalg.h"
@@ -11,7 +11,7 @@
 
 #include "engines/reference/reference.h"
 
-/* One matrix of a call: a (m, n) and its result, and where that goes. */
+/* One matrix of a call: a (m, n), its result, and the result's place in the output. */
 typedef struct matrix {
     const gt_call *call;
     int64_t m, n, k, c; /* k = min(m, n); c: columns of a packed result */
@@ -37,7 +37,7 @@ static void swap_rows(double *a, int64_t columns, int64_t i, int64_t j)
 
 /*
  * Make a (n, n) upper triangular by subtracting rows from those below, the largest pivot first, and do the same to b (n, k).
- * *sign changes with each exchange of rows. Returns the number of the first zero on the diagonal, from 1; 0: none.
+ * *sign changes with each exchange of rows. Returns the position of the first zero on the diagonal, from 1; 0: no zero.
  */
 static int64_t eliminate(double *a, int64_t n, double *b, int64_t k, double *sign)
 {
@@ -80,7 +80,7 @@ static void substitute(const double *a, int64_t n, double *b, int64_t k, bool up
     }
 }
 
-/* The determinant's sign, and the logarithm of its size; the product of the diagonal if product is wanted. a is destroyed. */
+/* The determinant's sign, the logarithm of its absolute value, and in *product itself. a is destroyed. */
 static double determinant(double *a, int64_t n, double *logarithm, double *product)
 {
     double sign = 1;
@@ -128,7 +128,7 @@ static gt_err run_inverse(const matrix *x)
                 : GT_OK;
 }
 
-/* Each cofactor is the determinant of what is left without its row and column. */
+/* Each cofactor is the determinant of the matrix without its row and column. */
 static gt_err run_cofactor(const matrix *x)
 {
     int64_t n = x->n;
@@ -191,7 +191,7 @@ static gt_err run_qr(const matrix *x)
     return fine ? GT_OK : no_memory();
 }
 
-/* The first columns of a square matrix, `columns` of them at most, as rows of the result. */
+/* The first `columns` columns of a square matrix; the other columns of the result, c in all, are zero. */
 static void put_vectors(const double *square, int64_t n, int64_t columns, double *out, int64_t c)
 {
     for (int64_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /*
- * engines/reference/lines.c: what the ops along one axis mean: scans, softmax and its gradient, searches in sorted lines.
+ * engines/reference/lines.c: defines the ops along one axis: scans, softmax and its gradient, searches in sorted lines.
  *
- * With the axis moved behind the others, a line is `count` elements in a row.
+ * With the axis moved to the end, a line is `count` consecutive elements.
  */
 #include <math.h>
 
@@ -114,7 +114,7 @@ gt_err gt__reference_softmax_backward(const gt_call *call)
 
 /* ---- searches ----------------------------------------------------------------------------------------------- */
 
-/* How many elements of its sorted line a value comes after, or, from the right, at most at. Nothing is before NaN. */
+/* The number of elements of its sorted line that are less than a value, or (right) less or equal. NaN is the largest. */
 gt_err gt__reference_search(const gt_call *call)
 {
     const gt_view *sorted = call->in[0], *values = call->in[1];

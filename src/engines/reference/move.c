@@ -1,5 +1,5 @@
 /*
- * engines/reference/move.c: what the other ops mean: movement, indexing, sorting, creation and random numbers.
+ * engines/reference/move.c: defines the other ops: movement, indexing, sorting, creation and random numbers.
  *
  * Each function says where element `flat` of the result comes from. Indices are checked before anything is
  * written.
@@ -76,7 +76,7 @@ gt_err gt__reference_assign(const gt_call *call)
 
 /* ---- indexing ----------------------------------------------------------------------------------------------- */
 
-/* All of them lie in [low, size). */
+/* All indices must lie in [low, size). */
 static gt_err check_indices(const gt_view *index, int64_t low, int64_t axis, int64_t size)
 {
     for (int64_t flat = 0; flat < index->meta.numel; flat++) {
@@ -133,7 +133,7 @@ gt_err gt__reference_take(const gt_call *call)
     return GT_OK;
 }
 
-/* The flat index in `meta` of the element that index[flat] names: its own coordinates, but for `axis`. */
+/* The flat index in `meta` of the element that index[flat] selects: the coordinates of flat, with index[flat] at `axis`. */
 static int64_t named_element(const gt_meta *meta, const gt_view *index, int64_t flat, int64_t axis)
 {
     int64_t position[GT_MAX_RANK];
@@ -154,7 +154,7 @@ gt_err gt__reference_gather(const gt_call *call)
 
 /* ---- scatter ------------------------------------------------------------------------------------------------ */
 
-/* What an element becomes when src meets it. */
+/* Combine an element of src into an element of the result. */
 static void combine(const gt_view *out, int64_t to, const gt_view *src, int64_t from, gt_scatter_kind kind)
 {
     bool real = gt__dtype_is_float(out->meta.dtype);
@@ -173,7 +173,7 @@ static void combine(const gt_view *out, int64_t to, const gt_view *src, int64_t 
     }
 }
 
-/* Before the first of them meets it, where the old value does not count. */
+/* The start value, if the old value does not count. */
 static void start_afresh(const gt_view *out, int64_t to, gt_scatter_kind kind)
 {
     static const int64_t least[] = {[GT_INT8] = INT8_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
@@ -351,7 +351,7 @@ gt_err gt__reference_random(const gt_call *call)
     for (int64_t flat = 0; flat < out->meta.numel; flat++) {
         float number;
         double wide_number;
-        int64_t integer, element = range[2] + flat; /* of a part: runs of the whole tensor's elements */
+        int64_t integer, element = range[2] + flat; /* a part is made of runs of the whole tensor's elements */
         if (range[3])
             element = range[2] + flat / range[3] * range[4] + flat % range[3];
         if (call->op == GT_OP_randint) {

@@ -1,8 +1,8 @@
 /*
- * reference.h: the reference engine's own view of a tensor: a list of numbers in row-major order.
+ * engines/reference/reference.h: the reference engine's view of a tensor: a list of numbers in row-major order.
  *
  * Elements are named by their flat index in the view's shape, whatever the strides; they are read as a double or
- * as an int64_t and rounded to the view's dtype when written. Private to the files reference*.c.
+ * as an int64_t and rounded to the view's dtype when written. Private to engines/reference.
  */
 #ifndef GT_ENGINES_REFERENCE_REFERENCE_H
 #define GT_ENGINES_REFERENCE_REFERENCE_H
@@ -39,7 +39,7 @@ gt_err gt__reference_argreduce(const gt_call *call);
 gt_err gt__reference_matmul(const gt_call *call);
 gt_err gt__reference_layer_norm(const gt_call *call);
 
-/* engines/reference/lines.c: what runs along an axis */
+/* engines/reference/lines.c: ops along one axis */
 gt_err gt__reference_scan(const gt_call *call);
 gt_err gt__reference_softmax(const gt_call *call);
 gt_err gt__reference_softmax_backward(const gt_call *call);
@@ -82,7 +82,7 @@ bool gt__reference_qr(const double *a, int64_t m, int64_t n, int64_t c, double *
 void gt__reference_eigh(double *a, int64_t n, double *w, double *v);
 bool gt__reference_svd(const double *a, int64_t m, int64_t n, double *u, double *s, double *v);
 
-/* engines/reference/sample.c: random numbers that depend on others */
+/* engines/reference/sample.c: bernoulli and multinomial */
 gt_err gt__reference_sample(const gt_call *call);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * engines/reference/sample.c: the reference engine's draws with given probabilities, element by element. random.h says
- * which numbers they are; read reference.h for how elements are named.
+ * engines/reference/sample.c: the reference engine's draws with given probabilities, element by element. core/random.h
+ * specifies the numbers; reference.h says how elements are addressed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static gt_err bernoulli(const gt_call *call)
     return GT_OK;
 }
 
-/* The sum of n weights from `first` on, once they are known to be weights. */
+/* Check n weights from `first` on, and add them up. */
 static gt_err sum_weights(const gt_view *a, int64_t first, int64_t n, double *sum)
 {
     *sum = 0;
@@ -64,10 +64,10 @@ static int64_t draw_replaced(const gt_view *a, int64_t first, int64_t n, double 
             return k;
         last = weight > 0 ? k : last;
     }
-    return last; /* the threshold was rounded up to the whole sum */
+    return last; /* rounding: the threshold equals the whole sum */
 }
 
-/* The category that waits shortest of those not taken yet; -1: there is none. */
+/* The category with the smallest key among those not taken yet; -1: all are taken. */
 static int64_t draw_next(const double *wait, int64_t n)
 {
     int64_t best = -1;
@@ -79,7 +79,7 @@ static int64_t draw_next(const double *wait, int64_t n)
 
 static gt_err draw_distinct(const gt_call *call, int64_t row, int64_t n, int64_t samples)
 {
-    double *wait = malloc((size_t)n * sizeof *wait); /* NAN: cannot be taken any more */
+    double *wait = malloc((size_t)n * sizeof *wait); /* NAN: taken already */
     if (!wait)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     for (int64_t k = 0; k < n; k++) {

@@ -1,9 +1,8 @@
 /*
- * engines/reference/window.c: what convolutions, pooling, im2col and resample mean.
+ * engines/reference/window.c: defines convolutions, pooling, im2col and resample.
  *
- * Each is a list of pairs: which element of one tensor meets which of the other (and which of the weight). The
- * row says which of them is the result, and every pair adds its product there. So an op and its gradients share
- * one loop.
+ * Each is a list of pairs of elements of two tensors (and an element of the weight). The row says which tensor is the
+ * result, and every pair adds its product there. So an op and its gradients share one loop.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +55,7 @@ typedef struct convolution {
     const gt_view *x, *weight, *y;
 } convolution;
 
-/* The element of x that window y_index meets at weight_index; false: padding. */
+/* The element of x under weight_index in window y_index; false: padding. */
 static bool meets(const convolution *c, const int64_t *y_index, const int64_t *weight_index, int64_t *x_index)
 {
     int64_t group = y_index[1] / (c->weight->meta.shape[0] / c->w.groups);
@@ -148,8 +147,7 @@ static void window_along(const pooling *p, int axis, int64_t o, int64_t *first, 
     *end = *first + (kernel - 1) * *step + 1;
 }
 
-/* The next element of x in the window of y's element; x_index is -1 everywhere at first. False: there is no
- * more. */
+/* The next element of x in the window of y's element; x_index starts as -1 everywhere. False: no more elements. */
 typedef struct walk {
     int64_t first[GT_MAX_SPATIAL], end[GT_MAX_SPATIAL], step[GT_MAX_SPATIAL], at[GT_MAX_SPATIAL];
     int64_t index[GT_MAX_RANK];
@@ -198,7 +196,7 @@ static bool walk_next(const pooling *p, walk *w, int64_t *x_flat)
     }
 }
 
-/* PyTorch's: the padding before and behind the tensor counts, what lies further behind does not. */
+/* As in PyTorch: `padding` elements on both sides count, positions further behind the end do not. */
 static double divisor(const pooling *p, int64_t y_flat)
 {
     walk w;
@@ -229,7 +227,7 @@ gt_err gt__reference_average(const gt_call *call)
     return GT_OK;
 }
 
-/* The first largest element of the window; of NaNs the last. -1: all is padding. */
+/* The first largest element of the window; the last NaN, if there is one. -1: only padding. */
 static int64_t largest(const pooling *p, const gt_view *x, int64_t y)
 {
     walk w;
@@ -317,8 +315,7 @@ static int64_t clamped(int64_t at, int64_t size)
     return at < 0 ? 0 : at >= size ? size - 1 : at;
 }
 
-/* Where element o comes from, and with which weights. Nearest neighbours are found in single precision, as in
- * PyTorch. */
+/* The sources of element o and their weights. Nearest neighbours are computed in single precision, as in PyTorch. */
 static int sources(gt_resample_mode mode, bool aligned, double step, int64_t o, int64_t size, int64_t *at,
                    double *weight)
 {

@@ -1,0 +1,98 @@
+/* answers.c: see answers.h. Place in the flow: workers.c, place.c -> here -> the client's link. */
+#include "dispatcher/answers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/stats.h"
+
+enum { MOST_UNREAD = (64 << 20) / (int)sizeof(gt_slot) }; /* slots of answers that a client may leave unread */
+
+void gt__answers_init(gt_session *session)
+{
+    session->unread.most = MOST_UNREAD;
+}
+
+bool gt__answers_flush(gt_session *session)
+{
+    const gt_slot *record;
+    bool progress = false;
+    while ((record = gt__slot_queue_first(&session->unread))) {
+        unsigned length = 1u + record->ins.tail;
+        gt_slot *out = gt__link_reserve(session->link, length);
+        if (!out)
+            break;
+        memcpy(out, record, length * sizeof *out);
+        gt__link_commit(session->link, length);
+        gt__slot_queue_pop(&session->unread);
+        progress = true;
+    }
+    return progress;
+}
+
+void gt__answer_send(gt_session *session, const gt_slot *record)
+{
+    unsigned length = 1u + record->ins.tail;
+    gt_slot *out = gt__slot_queue_empty(&session->unread) ? gt__link_reserve(session->link, length) : NULL;
+    if (out) {
+        memcpy(out, record, length * sizeof *out);
+        gt__link_commit(session->link, length);
+    } else if (!session->link->dead && !gt__slot_queue_append(&session->unread, record))
+        gt__link_kill(session->link, "the client does not read its answers");
+    session->peer->active = true;
+}
+
+void gt__answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text)
+{
+    gt__observe_refused(session, ticket, text);
+    gt_slot record[1 + 32] = {0};
+    size_t bytes = strlen(text), most = sizeof record - sizeof record[0];
+    bytes = bytes < most ? bytes : most;
+    record->ins.op = GT_OP_failure;
+    record->ins.tail = (uint16_t)gt__slots_for(bytes);
+    record->ins.result = ticket;
+    record->ins.imm[0].i = err;
+    record->ins.imm[1].u = bytes;
+    memcpy(record + 1, text, bytes);
+    gt__answer_send(session, record);
+}
+
+static void answer_text(gt_session *session, uint64_t ticket, const char *text)
+{
+    size_t bytes = strlen(text), offset = 0;
+    do {
+        gt_slot record[1 + GT_MAX_TAIL];
+        size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
+        record->ins =
+            (gt_instruction){.op = GT_OP_reply, .tail = (uint16_t)gt__slots_for(piece), .result = ticket};
+        record->ins.flags = offset + piece == bytes ? GT_FLAG_LAST : 0;
+        record->ins.imm[0].u = offset;
+        record->ins.imm[1].u = piece;
+        if (piece)
+            memcpy(record + 1, text + offset, piece);
+        gt__slots_pad(record + 1, piece);
+        gt__answer_send(session, record);
+        offset += piece;
+    } while (offset < bytes);
+}
+
+void gt__answer_stats(gt_session *session, uint64_t ticket)
+{
+    char *json = gt__dispatcher_stats(session->dispatcher);
+    answer_text(session, ticket, json ? json : "");
+    if (session->dispatcher->watching)
+        gt__observe_answered(session, GT_OP_stats, 0, json ? strlen(json) : 0, false);
+    free(json);
+}
+
+gt_err gt__answer_placement(gt_session *session, const gt_instruction *ins)
+{
+    const gt_handle *handle = gt__handles_find(&session->handles, ins->operand[0]);
+    char text[4096];
+    if (!handle)
+        return gt__session_unknown(ins, ins->operand[0]);
+    answer_text(session, ins->result, gt__spread_text(session, handle, text, sizeof text));
+    return GT_OK;
+}

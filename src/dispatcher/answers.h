@@ -1,0 +1,24 @@
+/*
+ * answers.h: the records that a client is sent: answers of workers passed on, and those that the dispatcher makes itself.
+ *
+ * Nothing here waits for the client. Answers that its link has no room for are kept in session->unread, up to a bound; a
+ * client that leaves more than that unread is disconnected.
+ */
+#ifndef GT_DISPATCHER_ANSWERS_H
+#define GT_DISPATCHER_ANSWERS_H
+
+#include "dispatcher/session.h"
+
+void gt__answers_init(gt_session *session);
+/* Send one answer record, behind those that wait. */
+void gt__answer_send(gt_session *session, const gt_slot *record);
+/* Send the answers that wait, as far as there is room; true if some were sent. */
+bool gt__answers_flush(gt_session *session);
+
+void gt__answer_failure(gt_session *session, uint64_t ticket, gt_err err, const char *text);
+/* The dispatcher's statistics. */
+void gt__answer_stats(gt_session *session, uint64_t ticket);
+/* The placement of the tensor that the record asks about. */
+gt_err gt__answer_placement(gt_session *session, const gt_instruction *ins);
+
+#endif

@@ -1,0 +1,132 @@
+/* output.c: see output.h. Place in the flow: session.c -> modifiers -> here, if there is no room -> place.c. */
+#include "dispatcher/output.h"
+
+#include "dispatcher/download.h"
+#include "dispatcher/place.h"
+#include "dispatcher/session.h"
+#include "dispatcher/spread/spread.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
+
+enum {
+    MOST_SLOTS = (64 << 20) / (int)sizeof(gt_slot), /* that the modifiers may make of one record */
+    KEPT_SLOTS = 4096,                              /* memory that an empty queue keeps */
+};
+
+void gt__output_init(gt_output *output)
+{
+    *output = (gt_output){.waiting.most = MOST_SLOTS};
+}
+
+void gt__output_free(gt_output *output)
+{
+    gt__slot_queue_free(&output->waiting);
+}
+
+/* ---- room --------------------------------------------------------------------------------------------------- */
+
+/* Records that the dispatcher answers itself, or that only change what it knows. */
+static bool needs_worker(const gt_instruction *ins)
+{
+    return ins->op != GT_OP_stats && ins->op != GT_OP_forget && ins->op != GT_OP_placement &&
+           ins->op != GT_OP_config;
+}
+
+static bool has_room(gt_session *session, const gt_instruction *ins)
+{
+    unsigned slots = ins->op == GT_OP_fetch ? GT_DOWNLOAD_ROOM : 1u + ins->tail;
+    if (!needs_worker(ins))
+        return true;
+    if (session->spreading && !gt__spread_has_room(session))
+        return false;
+    return !session->home || gt__worker_room(session->home, slots);
+}
+
+/* Whether a record can be placed now: there is room, and the worker knows the segment that the record names. */
+static gt_err is_ready(gt_session *session, const gt_instruction *ins, bool *ready)
+{
+    uint64_t segment = ins->op == GT_OP_upload ? ins->imm[1].u : ins->op == GT_OP_fetch ? ins->imm[0].u : 0;
+    bool shared = true;
+    if (segment)
+        GT_TRY(gt__relay_share(session, segment, &shared));
+    session->output.retry = !shared;
+    *ready = shared && has_room(session, ins); /* room last: sharing may find that the link is lost */
+    return GT_OK;
+}
+
+/* The session is served again when there is room: the link of its worker must be armed for that before the loop
+ * sleeps. */
+static void wait_for_room(gt_session *session)
+{
+    session->peer->blocked = !session->output.retry;
+    session->dispatcher->retry |= session->output.retry;
+    if (session->home)
+        session->home->peer->active = true;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
+
+/* A record that waits is the tail of one of our own, which keeps its cause for the log. */
+static bool append(gt_session *session, const gt_slot *record)
+{
+    unsigned length = 1u + record->ins.tail;
+    gt_slot *out = gt__slot_queue_reserve(&session->output.waiting, 1 + length);
+    if (!out)
+        return false;
+    out->ins = (gt_instruction){.tail = (uint16_t)length};
+    gt__observe_cause(session->dispatcher, &out->ins.imm[0].u, &out->ins.imm[1].u);
+    memcpy(out + 1, record, length * sizeof *record);
+    gt__slot_queue_commit(&session->output.waiting, 1 + length);
+    return true;
+}
+
+gt_err gt__output_put(gt_session *session, const gt_slot *record)
+{
+    bool ready = false;
+    if (!gt__output_waits(&session->output))
+        GT_TRY(is_ready(session, &record->ins, &ready));
+    if (ready)
+        return gt__place(session, record);
+    if (!gt__output_waits(&session->output))
+        wait_for_room(session);
+    if (append(session, record))
+        return GT_OK;
+    if (gt__slot_queue_slots(&session->output.waiting) + record->ins.tail + 2 <= MOST_SLOTS)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    return gt__fail(GT_ERR_MEMORY, "the stream modifiers made more than 64 MiB of records out of one");
+}
+
+gt_err gt__output_drain(gt_session *session, size_t *left)
+{
+    gt_slot_queue *waiting = &session->output.waiting;
+    const gt_slot *entry;
+    while (*left && (entry = gt__slot_queue_first(waiting))) {
+        const gt_slot *record = entry + 1;
+        bool ready;
+        GT_TRY(is_ready(session, &record->ins, &ready));
+        if (!ready) {
+            wait_for_room(session);
+            return GT_OK;
+        }
+        if (session->dispatcher->observing)
+            gt__observe_resume(session, entry->ins.imm[0].u, entry->ins.imm[1].u);
+        gt_err err = gt__place(session, record);
+        *left -= entry->ins.tail < *left ? entry->ins.tail : *left;
+        gt__slot_queue_pop(waiting);
+        GT_TRY(err);
+        if (session->home)
+            gt__worker_flush_batch(session->home);
+    }
+    if (!gt__output_waits(&session->output) && waiting->capacity > KEPT_SLOTS)
+        gt__slot_queue_free(waiting);
+    return GT_OK;
+}
+
+bool gt__output_has_room(gt_session *session)
+{
+    const gt_slot *entry = gt__slot_queue_first(&session->output.waiting);
+    if (!entry || has_room(session, &entry[1].ins))
+        return true;
+    wait_for_room(session);
+    return false;
+}

@@ -1,0 +1,24 @@
+/* peer.h: one connection to the dispatcher, from its greeting to its end. The loop owns peers (loop.c). */
+#ifndef GT_DISPATCHER_PEER_H
+#define GT_DISPATCHER_PEER_H
+
+#include "link/link.h"
+
+typedef struct gt_dispatcher gt_dispatcher;
+typedef struct gt_session gt_session;
+typedef struct gt_dispatch_worker gt_dispatch_worker;
+typedef struct gt_monitor gt_monitor;
+
+typedef struct gt_peer {
+    gt_dispatcher *dispatcher;
+    gt_link *link;
+    gt_session *session; /* at most one of these three; none before its hello */
+    gt_dispatch_worker *worker;
+    gt_monitor *monitor;
+    struct gt_peer *previous, *next; /* all peers */
+    bool stranger;                   /* it connected; it was not adopted */
+    bool active;                     /* looked at every turn; otherwise its doorbell wakes the loop */
+    bool blocked;                    /* a session that waits for room in its worker's link (output.h) */
+} gt_peer;
+
+#endif

@@ -1,0 +1,37 @@
+/* pending.h: the answers that a worker owes, in the order of the questions. */
+#ifndef GT_DISPATCHER_PENDING_H
+#define GT_DISPATCHER_PENDING_H
+
+#include "core/op.h"
+
+typedef struct gt_session gt_session;
+typedef struct gt_download gt_download;
+typedef struct gt_inquiry gt_inquiry;
+
+typedef struct gt_pending {
+    gt_session *session;   /* NULL: it left meanwhile */
+    uint64_t ticket;       /* the client's */
+    gt_download *download; /* the answer is a part of this; NULL: it is whole */
+    gt_opcode op;          /* the question: fetch, sync, or stats (ours: the answer is a report) */
+    uint64_t tensor;       /* the client's id, of a fetch */
+    uint64_t bytes;        /* of the answer, so far */
+    uint64_t asked_ns;     /* of a report */
+    gt_inquiry *inquiry;   /* of a report that a client waits for */
+} gt_pending;
+
+typedef struct gt_pendings {
+    gt_pending *ring;
+    uint32_t first, count, capacity;
+} gt_pendings;
+
+gt_err gt__pendings_add(gt_pendings *pendings, const gt_pending *pending);
+/* The k-th of `count`, oldest first. */
+static inline gt_pending *gt__pendings_at(const gt_pendings *pendings, uint32_t k)
+{
+    return &pendings->ring[(pendings->first + k) % pendings->capacity];
+}
+/* Remove the oldest; there is one. */
+gt_pending gt__pendings_take(gt_pendings *pendings);
+void gt__pendings_free(gt_pendings *pendings);
+
+#endif

@@ -1,0 +1,137 @@
+/* relays.c: see relays.h. Place in the flow: output.c and place.c -> here -> the worker's link. */
+#include "dispatcher/relays.h"
+
+#include <stdlib.h>
+
+#include "dispatcher/session.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
+
+enum { MOST_RELAYS = 1024 }; /* segments of one client: its worker's link has a limit for all clients together */
+
+static gt_relay *relay_find(const gt_session *session, uint64_t client_id)
+{
+    for (gt_relay *relay = session->relays.first; relay; relay = relay->next)
+        if (relay->client_id == client_id)
+            return relay;
+    return NULL;
+}
+
+bool gt__relay_name(const gt_session *session, uint64_t *segment)
+{
+    const gt_relay *relay = relay_find(session, *segment); /* made just before: gt__relay_share */
+    *segment = relay->id;
+    return relay->shared_with == session->home;
+}
+
+static gt_segment *clients_segment(gt_session *session, uint64_t client_id)
+{
+    return session->link->ops->segment ? session->link->ops->segment(session->link, client_id) : NULL;
+}
+
+void gt__relay_unused(gt_session *session, uint64_t client_id)
+{
+    gt_segment *segment = clients_segment(session, client_id);
+    if (segment)
+        gt__segment_done(segment);
+}
+
+static gt_err relay_new(gt_session *session, uint64_t client_id, gt_relay **out)
+{
+    if (!clients_segment(session, client_id))
+        return gt__fail(GT_ERR_PROTOCOL, "segment %llu was never shared", (unsigned long long)client_id);
+    unsigned count = 0;
+    for (const gt_relay *other = session->relays.first; other; other = other->next)
+        count++;
+    if (count >= MOST_RELAYS)
+        return gt__fail(GT_ERR_PROTOCOL, "more than %d segments at a time", MOST_RELAYS);
+    gt_relay *relay = calloc(1, sizeof *relay);
+    if (!relay)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    relay->client_id = client_id;
+    relay->id = session->dispatcher->next_segment++;
+    relay->next = session->relays.first;
+    session->relays.first = relay;
+    *out = relay;
+    return GT_OK;
+}
+
+gt_err gt__relay_share(gt_session *session, uint64_t client_id, bool *shared)
+{
+    gt_dispatch_worker *worker = session->home;
+    gt_relay *relay = relay_find(session, client_id);
+    *shared = true;
+    if (!relay)
+        GT_TRY(relay_new(session, client_id, &relay));
+    if (!worker || relay->shared_with == worker)
+        return GT_OK;
+    const gt_segment *segment = clients_segment(session, client_id);
+    if (!segment)
+        return gt__fail(GT_ERR_PROTOCOL, "segment %llu is gone", (unsigned long long)client_id);
+    if (!worker->link->ops->share)
+        return GT_OK; /* the client does not know yet that its worker was replaced by one without segments; see place.c */
+    gt_segment renamed = *segment;
+    renamed.id = relay->id;
+    gt_err err = worker->link->ops->share(worker->link, &renamed);
+    if (err == GT_OK) {
+        relay->shared_with = worker;
+        relay->orphaned = false;
+        return GT_OK;
+    }
+    *shared = false;
+    /* A worker that is gone will be removed in a moment; the session goes on. */
+    return err == GT_ERR_TIMEOUT || err == GT_ERR_CONNECTION || worker->link->gone ? GT_OK : err;
+}
+
+void gt__relays_release_orphans(gt_session *session)
+{
+    session->relays.orphans = false;
+    for (gt_relay *relay = session->relays.first; relay; relay = relay->next)
+        if (relay->orphaned) {
+            relay->orphaned = false;
+            gt__relay_unused(session, relay->client_id);
+        }
+}
+
+static void relay_free(gt_relay *relay)
+{
+    gt_dispatch_worker *worker = relay->shared_with;
+    if (worker && worker->peer) {
+        gt_instruction forget = {.op = GT_OP_forget};
+        forget.imm[0].u = relay->id;
+        gt__worker_tell(worker, &forget);
+        worker->link->ops->forget(worker->link, relay->id);
+    }
+    free(relay);
+}
+
+void gt__relay_forget(gt_session *session, uint64_t client_id)
+{
+    for (gt_relay **where = &session->relays.first; *where; where = &(*where)->next)
+        if ((*where)->client_id == client_id) {
+            gt_relay *relay = *where;
+            *where = relay->next;
+            relay_free(relay);
+            break;
+        }
+    if (session->link->ops->forget)
+        session->link->ops->forget(session->link, client_id);
+}
+
+void gt__relays_lose_worker(gt_session *session, const gt_dispatch_worker *worker)
+{
+    for (gt_relay *relay = session->relays.first; relay; relay = relay->next)
+        if (relay->shared_with == worker) {
+            relay->shared_with = NULL;
+            relay->orphaned = session->relays.orphans = true;
+        }
+}
+
+void gt__relays_free(gt_session *session)
+{
+    while (session->relays.first) {
+        gt_relay *next = session->relays.first->next;
+        relay_free(session->relays.first);
+        session->relays.first = next;
+    }
+}

@@ -1,0 +1,64 @@
+/*
+ * session.h: one client: its tensors, its chain of modifiers, and the worker that its tensors live on.
+ *
+ * The parts have files of their own: handles.h its tensors, output.h records that wait, answers.h its answers,
+ * relays.h its shared segments, download.h its long fetches, spread/spread.h tensors on several workers.
+ */
+#ifndef GT_DISPATCHER_SESSION_H
+#define GT_DISPATCHER_SESSION_H
+
+#include "dispatcher/handles.h"
+#include "dispatcher/modifier.h"
+#include "dispatcher/observe/observe.h"
+#include "dispatcher/output.h"
+#include "dispatcher/peer.h"
+#include "dispatcher/relays.h"
+#include "dispatcher/texts.h"
+
+typedef struct gt_download gt_download;
+typedef struct gt_spreading gt_spreading;
+
+struct gt_session {
+    gt_dispatcher *dispatcher;
+    gt_peer *peer;
+    gt_link *link;
+    gt_modifier *chain;
+    gt_output output;         /* records that wait between the modifiers and placement */
+    gt_dispatch_worker *home; /* where this session's tensors live; NULL: there is no worker */
+    gt_spreading *spreading;  /* NULL: all its tensors are at home */
+    gt_handles handles;
+    bool settled; /* the modifiers were told that the client is idle */
+    uint64_t instructions;
+    uint64_t number;
+    char name[64];
+    gt_watched_client watched;
+    gt_texts reasons; /* why tensors are lost, by handle->slot; 0: `lost` */
+    char lost[160];   /* why tensors without a worker are lost */
+    gt_texts sites;   /* places in the client's code, by number */
+    gt_relays relays;
+    gt_download *downloads; /* in the order asked for; the first gets its parts */
+    gt_slot_queue unread;   /* answers the client has not made room for yet: answers.h */
+};
+
+gt_err gt__session_new(gt_peer *peer, const gt_slot *hello);
+/* Frees its tensors on the workers. `reason`: why it ends. */
+void gt__session_free(gt_session *session, const char *reason);
+/* Handle at most `budget` slots of the client's records. *progress is set if any. An error ends the session. */
+gt_err gt__session_serve(gt_session *session, size_t budget, bool *progress);
+
+/* "train.py:12": a place in the client's code; NULL: unknown. */
+const char *gt__session_site(const gt_session *session, uint32_t site);
+/* A worker has joined. */
+void gt__session_new_worker(gt_session *session);
+/* `worker` is gone: its tensors are lost. */
+void gt__session_lose_worker(gt_session *session, gt_dispatch_worker *worker, const char *reason);
+/* Why a handle without a worker is lost. */
+const char *gt__session_lost(const gt_session *session, const gt_handle *handle);
+/* A number for such a reason, for handle->slot. */
+uint32_t gt__session_reason(gt_session *session, const char *text);
+/* The error of a record that names a tensor that the session does not have. */
+gt_err gt__session_unknown(const gt_instruction *ins, uint64_t id);
+/* The home worker owes an answer to this record. */
+gt_err gt__session_expect(gt_session *session, const gt_slot *record);
+
+#endif

@@ -1,0 +1,45 @@
+/* state.h: the state of one dispatcher, grouped by the file that owns it. */
+#ifndef GT_DISPATCHER_STATE_H
+#define GT_DISPATCHER_STATE_H
+
+#include "core/config.h"
+#include "dispatcher/dispatcher.h"
+#include "dispatcher/peer.h"
+
+struct gt_dispatcher {
+    /* loop.c */
+    gt_acceptor *acceptors[2];
+    unsigned acceptor_count;
+    int port;
+    int epoll, stop_fd;
+    gt_peer *peers;
+    bool monitors_only; /* peers that connect may only monitor: this server belongs to one program */
+    bool retry;         /* a session waits for something that rings no bell (output.h) */
+    uint64_t turns, sleeps, started_ns;
+
+    /* workers.c */
+    gt_dispatch_worker **workers;
+    int32_t worker_count;  /* entries, present or not */
+    uint64_t worker_key;   /* by which workers know each other */
+    uint64_t lives;        /* workers that ever joined */
+    unsigned worker_batch; /* slots to collect for a worker before flushing within a turn; 0: the link's own */
+
+    /* session.c */
+    const char *modifiers;
+    uint64_t next_session, next_segment;
+    uint64_t past_instructions;       /* of sessions that have left */
+    gt_slot record[1 + GT_MAX_TAIL];  /* the one being handled, copied out of its link */
+    gt_slot scratch[1 + GT_MAX_TAIL]; /* where records are written that have no worker */
+
+    /* spread/ */
+    gt_config config;  /* of the server; sessions have their own besides */
+    uint64_t next_tag; /* of moves and collectives */
+
+    /* observe/ */
+    gt_observer *observer;
+    gt_monitor *monitors;
+    bool observing; /* clients' records are reported to the observer */
+    bool watching;  /* and everything else too: a log or a monitor wants lines */
+};
+
+#endif

@@ -1,0 +1,61 @@
+/* workers.h: the dispatcher's side of each worker: the table of workers, from joining to leaving, and their answers.
+ * worker_stream.h writes to them. */
+#ifndef GT_DISPATCHER_WORKERS_H
+#define GT_DISPATCHER_WORKERS_H
+
+#include "core/slot_queue.h"
+#include "dispatcher/observe/observe.h"
+#include "dispatcher/observe/reports.h"
+#include "dispatcher/peer.h"
+#include "dispatcher/pending.h"
+#include "dispatcher/slot_numbers.h"
+
+/* Records and frees that wait to be written to a worker: worker_stream.c. */
+typedef struct gt_backlog {
+    gt_slot_queue outbox; /* records that its link had no room for */
+    bool into_outbox;     /* where the last reserve was */
+    bool behind;          /* something waits for room in its link: gt__worker_catch_up */
+    gt_instruction frees; /* slots to be freed in one record */
+    unsigned free_count;
+} gt_backlog;
+
+struct gt_dispatch_worker {
+    int32_t index;
+    bool observed; /* each of its records is reported to the observer */
+    gt_peer *peer; /* NULL: gone; the entry may be reused */
+    gt_link *link;
+    uint64_t instructions, sessions;
+    uint64_t records; /* in its stream since it joined: the number of the last one */
+    gt_backlog backlog;
+    gt_slot_numbers slots;
+    gt_pendings pendings;
+    uint64_t life; /* its generation: no worker before it, of any index, had this number */
+    char name[64], engine[64], listens[64];
+    uint64_t memory;  /* which memory it draws on */
+    unsigned sharers; /* how many workers do: it was told so */
+    struct {
+        uint64_t moves, collectives, gathers, bytes; /* to it; gathers: ops without a sharding rule */
+    } traffic;
+    gt_watched watched;
+    gt_reported reported;
+};
+
+gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello);
+/* Tell a worker that has been welcomed the addresses of the others, and the others its own. */
+void gt__worker_introduce(gt_dispatch_worker *worker);
+void gt__worker_leave(gt_dispatch_worker *worker, const char *reason);
+/* Workers that draw on the same memory divide it: tell those whose share has changed. */
+void gt__workers_divide_memory(gt_dispatcher *dispatcher);
+/* Pass on its answers, at most `budget` slots. *progress is set if any. An error ends the worker's connection. */
+gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progress);
+/* The session is leaving: answers that it is owed are dropped when they come. */
+void gt__worker_forget_session(gt_dispatch_worker *worker, gt_session *session);
+
+/* The worker with the fewest sessions; NULL: none. */
+gt_dispatch_worker *gt__worker_choose(gt_dispatcher *dispatcher);
+int gt__worker_present_count(const gt_dispatcher *dispatcher);
+/* Called now and then: a worker that does not respond is lost after GT_TIMEOUT. Clients may be stopped for any time. */
+void gt__workers_look(gt_dispatcher *dispatcher);
+void gt__workers_free(gt_dispatcher *dispatcher);
+
+#endif

@@ -1,0 +1,181 @@
+"""The documentation is true: paths and links exist, environment variables are those that the source reads, and the
+programs in README.md run."""
+
+import re
+
+import pytest
+
+from support import GT_BINARY, REPOSITORY
+
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "benchmarks" / "README.md",
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+]
+FOLDERS = ["src", "include", "python", "tests", "benchmarks", "examples", "docs", "tools"]
+SUFFIXES = "c|h|def|py|md|yaml|toml|build"
+
+# Files of the reader, in examples.
+EXAMPLE_FILES = {"first.py", "train.py", "evaluate.py", "your_script.py", "rows.yaml", "sharding.yaml"}
+# Reserved names that the source does not read.
+RESERVED = {"GT_DEBUG_COMPILE"}
+
+
+def page_id(page):
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
+
+
+def prose(text):
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
+def code_blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.M | re.S)
+
+
+def source_files():
+    return [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if "__pycache__" not in path.parts]
+
+
+def sections(text):
+    """(the folder that a heading names, or None; the text below the heading)"""
+    parts = re.split(r"^#+ (.*)$", prose(text), flags=re.M)
+    yield None, parts[0]
+    for heading, below in zip(parts[1::2], parts[2::2]):
+        yield REPOSITORY / heading if (REPOSITORY / heading).is_dir() else None, below
+
+
+def is_there(name, page, folder=None):
+    """Whether a path exists, from the root or beside the page. A bare name must be in `folder`; without one, anywhere."""
+    if name in EXAMPLE_FILES:
+        return True
+    if "/" in name:
+        return any(next(root.glob(name.rstrip("/")), None) for root in (REPOSITORY, page.parent))
+    if folder:
+        return next(folder.rglob(name), None) is not None
+    return (REPOSITORY / name).exists() or name in {path.name for path in source_files()}
+
+
+@each_page
+def test_paths_exist(page):
+    text = page.read_text()
+    named = re.findall(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w.*/-]*[\w*/])", text)  # src/core/ops.def, src/link/
+    missing = {name for name in named if not is_there(name, page)} - {"benchmarks/results.json"}  # a benchmark's output
+    for folder, below in sections(text):
+        names = re.findall(rf"`([\w.*/-]+\.(?:{SUFFIXES}))`", below)  # `emit.c`, `examples/mlp.py`
+        missing |= {name for name in names if not is_there(name, page, folder)}
+    assert not missing, f"not in the tree: {' '.join(sorted(missing))}"
+
+
+def anchors(page):
+    """The names that GitHub and others give to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", prose(page.read_text()), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_page
+def test_links_work(page):
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        if path.startswith("https://"):
+            continue
+        other = (page.parent / path).resolve() if path else page
+        if not other.exists() or (anchor and anchor not in anchors(other)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_page_is_reachable_from_the_readme():
+    found, waiting = set(), [REPOSITORY / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in found or page.suffix != ".md" or not page.exists():
+            continue
+        found.add(page)
+        targets = re.findall(r"\]\(([^)\s#]+)", page.read_text())
+        waiting += [(page.parent / target).resolve() for target in targets if "://" not in target]
+    assert sorted(map(page_id, set(PAGES) - found)) == []
+
+
+# ---- environment variables ------------------------------------------------------------------------------------
+
+
+def variables_read():
+    """Names that stand alone in quotes: getenv("GT_..."), the tables of settings and of log topics, os.environ."""
+    files = [path for path in source_files() if path.suffix in (".c", ".h", ".py") and path.name != "test_docs.py"]
+    in_source = {
+        name
+        for path in files
+        if path.is_relative_to(REPOSITORY / "src") or path.is_relative_to(REPOSITORY / "python")
+        for name in re.findall(r'"(GT_[A-Z_]+)"', path.read_text())
+    }
+    in_tests = {
+        name
+        for path in files
+        for name in re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()["'](GT_[A-Z_]+)["']""", path.read_text())
+    }
+    return in_source | in_tests
+
+
+def documented():
+    """The default of each variable: the first two columns of the tables."""
+    text = (REPOSITORY / "docs" / "environment.md").read_text()
+    rows = re.findall(r"^\| `(GT_\w+)` \| ([^|]*) \|", text, flags=re.M)
+    return {name: default.strip().strip("`") for name, default in rows}
+
+
+def test_the_environment_is_documented():
+    assert sorted(variables_read() - documented().keys()) == [], "missing in docs/environment.md"
+    assert sorted(documented().keys() - variables_read()) == [], "not read by the source"
+
+
+def test_the_defaults_of_numbers_are_documented():
+    settings = (REPOSITORY / "src" / "core" / "settings.h").read_text()
+    rows = re.findall(r'X\(\w+, "(GT_\w+)", \w+, [^,]+, [^,]+, ([^)]+)\)', settings)
+    assert len(rows) == settings.count('"GT_') > 0
+    for name, default in rows:
+        told = documented()[name]
+        assert told == default or (default == "0" and not told.isdigit()), f"{name}: {told}, but it is {default}"
+
+
+@each_page
+def test_variables_on_other_pages_are_in_the_list(page):
+    named = set(re.findall(r"\b(GT_[A-Z_]+)(?==|`)", page.read_text()))
+    assert sorted(named - documented().keys() - RESERVED) == []
+
+
+# ---- the programs of the README -------------------------------------------------------------------------------
+
+
+def test_the_first_program_of_the_readme(programs):
+    program, *_ = code_blocks((REPOSITORY / "README.md").read_text(), "python")
+    expected = re.search(r"waits for the value: (.*)", program).group(1)
+    first, loss = programs.run(program).splitlines()
+    assert first == expected
+    assert float(loss) < 1
+
+
+def test_the_sharded_program_of_the_readme(programs, tmp_path):
+    program = code_blocks((REPOSITORY / "README.md").read_text(), "python")[1]
+    config = tmp_path / "rows.yaml"
+    config.write_text(re.search(r"rows\.yaml: `(.*)`", program).group(1))
+    expected = re.search(r"GT_CONFIG=rows\.yaml: (.*)", program).group(1)
+    assert programs.run("import gt\n" + program, GT_CONFIG=config).strip() == expected
+
+
+def test_commands_have_the_options_shown(programs):
+    """`gt COMMAND --OPTION` on any page: the command's --help lists the option."""
+    used = {}
+    for page in PAGES:
+        commands = re.findall(r"\bgt (server|worker|visualize|top|trace|replay)\b([^\n`|#]*)", page.read_text())
+        for command, rest in commands:
+            used.setdefault(command, set()).update(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest))
+    for command, options in used.items():
+        process = programs.start([GT_BINARY, command, "--help"], command)
+        assert process.wait() == 0
+        known = set(re.findall(r"--?[a-z][a-z-]*", process.output.read_text()))
+        assert sorted(options - known) == [], command
