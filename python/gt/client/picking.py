@@ -134,15 +134,15 @@ def _writes(make):
         method(written)
 
 
-def _indexed(name, self, dim, index, source, write, *options):
+def _indexed(name, self, dim, index, source, write):
     dim = axis_of(self, dim)
-    wanted = [index.numel() if d == dim else s for d, s in enumerate(self.shape)]
     if self.ndim == 0:
-        return write(self, 0, index.reshape(-1), source.reshape(-1), *options)
+        index, source = index.reshape(-1), source.reshape(-1)
+    wanted = [index.numel() if d == dim else s for d, s in enumerate(self.shape or (1,))]
     if list(source.shape) != wanted:
         raise RuntimeError(f'{name}(): expected source of shape {tuple(wanted)} for an index of {index.numel()} elements, '
                            f'but got {tuple(source.shape)}')
-    return write(self, dim, _spread(self, dim, index, source.shape), source, *options)
+    return write(self, dim, _spread(self, dim, index, source.shape), source)
 
 
 @_writes
