@@ -3,6 +3,7 @@
 #   make run            set up, build, and train a small network on the embedded server
 #   make test           set up, build, and run every test, C and Python
 #
+#   make test-engines   the suites that show an engine right, on the test engines far and late: every dtype
 #   make                build into build/: libgt.so, the gt command, the Python package
 #   make test-long      the random programs on spread tensors, 20,000 of them
 #   make bench          measure against PyTorch and NumPy
@@ -15,7 +16,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-long bench test-sanitize lint format clean distclean setup setup-test
+.PHONY: build run test test-engines test-long bench test-sanitize lint format clean distclean setup setup-test
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -27,12 +28,24 @@ build: build/build.ninja
 run: build
 	@$(python) examples/mlp.py
 
-# Both halves run, so that one failure does not hide another.
+# All parts run, so that one failure does not hide another. The last two are test-engines with fewer dtypes.
 test: setup-test build
 	@status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest tests/python || status=1; \
+	$(call on_engines,-k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int32)') \
 	exit $$status
+
+test-engines: setup-test build
+	@status=0; \
+	$(call on_engines) \
+	exit $$status
+
+engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.py sharding.py server.py)
+on_engines = for engine in far late; do \
+		echo "on the engine $$engine:"; \
+		GT_BACKEND=$$engine $(python) -m pytest -q $(engine_suites) $(1) || status=1; \
+	done;
 
 # Random programs on spread tensors, many more of them.
 test-long: setup-test build

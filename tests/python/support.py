@@ -194,8 +194,9 @@ def until(condition, what, patience_s=PATIENCE_S):
 
 
 def clean_environment(runtime=None, **extra):
-    """This process's environment without GT_ settings, able to import the gt under test."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GT_")}
+    """This process's environment without GT_ settings, able to import the gt under test. The engine under test stays."""
+    kept = ("GT_BACKEND", "GT_ENGINE_PATH")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GT_") or key in kept}
     package = str(pathlib.Path(gt.__file__).absolute().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join([package, *filter(None, [environment.get("PYTHONPATH")])])
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")
