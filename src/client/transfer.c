@@ -323,12 +323,14 @@ static bool through_segment(const gt_client *client, size_t bytes)
 
 static gt_err send_pieces(gt_client *client, const gt_tensor *tensor, const uint8_t *data, size_t bytes)
 {
+    uint32_t site = gt__site_hooks.current ? gt__site_hooks.current() : 0; /* told with the upload */
     for (size_t offset = GT_MAX_CHUNK; offset < bytes;) {
         size_t piece = bytes - offset < GT_MAX_CHUNK ? bytes - offset : GT_MAX_CHUNK;
         unsigned tail = gt__slots_for(piece);
         gt_slot *slots;
         GT_TRY(gt__client_reserve(client, 1 + tail, &slots));
-        slots->ins = (gt_instruction){.op = GT_OP_data, .tail = (uint16_t)tail, .operand = {tensor->id}};
+        slots->ins =
+            (gt_instruction){.op = GT_OP_data, .tail = (uint16_t)tail, .operand = {tensor->id}, .site = site};
         slots->ins.imm[0].u = offset;
         slots->ins.imm[1].u = piece;
         memcpy(slots + 1, data + offset, piece);

@@ -163,6 +163,7 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
     answer *a = object;
     const gt_poison *poison = a->whole.flight ? a->whole.flight->poison : a->poison;
     worker->late.answers--;
+    worker->late.host_bytes -= a->host ? a->bytes : 0;
     if (a->segment)
         gt__segment_done(a->segment);
     if (worker->timing.watched)
@@ -206,7 +207,8 @@ static answer *answer_new(gt_worker *worker, const gt_instruction *ins)
 static void answer_when(gt_worker *worker, gt_token token, answer *a)
 {
     worker->late.answers++;
-    gt__late_when(worker, token, give, a);
+    worker->late.host_bytes += a->host ? a->bytes : 0;
+    worker->late.last_owed = gt__late_when(worker, token, give, a);
 }
 
 static void answer_failure(gt_worker *worker, const gt_instruction *ins, gt_err err, const char *text)
@@ -246,16 +248,18 @@ static gt_err fetch_now(gt_worker *worker, const gt_instruction *ins, const gt_v
     if (!ins->imm[0].u)
         return send_tensor(worker, ins, view);
     GT_TRY(find_segment(worker, ins, bytes, &segment));
-    GT_TRY(engine->ops->read(engine, view->data, segment->data + ins->imm[1].u, bytes, &(gt_token){0}));
+    gt_err err = engine->ops->read(engine, view->data, segment->data + ins->imm[1].u, bytes, &(gt_token){0});
     gt__segment_done(segment);
-    send_last(worker, ins->result, worker->timing.start_ticks);
-    return GT_OK;
+    if (err == GT_OK)
+        send_last(worker, ins->result, worker->timing.start_ticks);
+    return err;
 }
 
 /* Queue the read; the answer follows when it is done. Takes `whole`. */
 static gt_err fetch_later(gt_worker *worker, const gt_instruction *ins, gt_whole *whole)
 {
     gt_engine *engine = worker->engine;
+    gt__late_make_room(worker, ins->imm[0].u ? 0 : gt__meta_bytes(&whole->view.meta));
     answer *a = answer_new(worker, ins);
     if (!a) {
         gt__whole_release(worker, whole);
@@ -279,6 +283,8 @@ static gt_err fetch_later(gt_worker *worker, const gt_instruction *ins, gt_whole
         err = engine->ops->read(engine, whole->view.data, to, a->bytes, &token);
     gt__late_given(&worker->late, token);
     if (err != GT_OK) {
+        if (a->segment)
+            gt__segment_done(a->segment);
         answer_free(worker, a);
         return err;
     }

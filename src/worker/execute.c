@@ -93,7 +93,7 @@ static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_
 static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry *result)
 {
     const gt_op_row *row = &gt__op_table[ins->op];
-    if (!row->keeps || ins->flags)
+    if (!row->keeps || ins->flags || worker->store->worker) /* an asynchronous engine needs flights */
         return false;
     const gt_view *in[2] = {NULL, NULL};
     const gt_meta *meta[2] = {NULL, NULL};
@@ -115,11 +115,8 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
     }
     const gt_meta *like = gt__op_result_like((gt_opcode)ins->op, ins->literals, meta[0], meta[1]);
     gt_buffer *buffer = like ? gt__store_reuse(worker->store, gt__store_class(gt__meta_bytes(like))) : NULL;
-    if (!buffer || worker->engine->ops->asynchronous) {
-        if (buffer)
-            gt__buffer_release(worker->store, buffer);
+    if (!buffer)
         return false;
-    }
     const int64_t *stride = in[like == meta[0] ? 0 : 1]->stride;
     gt__meta_copy(&result->view.meta, like);
     memcpy(result->view.stride, stride, (like->rank <= 2 ? 2 : GT_MAX_RANK) * sizeof *stride);

@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
+#include "engines/plan.h"
 #include "worker/worker.h"
+
+enum { MOST_HOST_BYTES = 64 << 20 }; /* of answers and messages on their way; one may be larger */
 
 /* ---- flights ------------------------------------------------------------------------------------------------ */
 
@@ -74,8 +78,13 @@ static void settle(gt_worker *worker, void *object, const gt_completion *done)
     if (poison) {
         poison->references++;
         flight->poison = poison;
-    } else if (done && done->err != GT_OK)
-        flight->poison = gt__worker_failure(worker, &flight->origin, done->err, done->text);
+    } else if (done && done->err != GT_OK) {
+        gt_origin origin = flight->origin;
+        if (flight->plan && done->step < flight->plan->step_count)
+            origin = gt__worker_origin(worker, &flight->plan->steps[done->step].record->ins);
+        origin.number = flight->origin.number;
+        flight->poison = gt__worker_failure(worker, &origin, done->err, done->text);
+    }
     gt__timing_settle(worker, flight, done);
     drop_operands(&worker->late, flight);
     gt__flight_release(&worker->late, flight);
@@ -90,8 +99,11 @@ gt_flight *gt__late_fly(gt_worker *worker, gt_token token, const gt_origin *orig
         gt__flight_release(late, flight);
         flight = NULL;
     }
-    if (!flight) {
+    if (!flight) { /* all that is left to do is to wait, and to pass on the first failure */
         *err = gt__late_wait(worker, token);
+        for (unsigned k = 0; k < count; k++)
+            if (operands[k] && operands[k]->poison)
+                *err = gt__fail(operands[k]->poison->err, "%s", operands[k]->poison->text);
         return NULL;
     }
     flight->token = token;
@@ -122,6 +134,7 @@ static bool grow(gt_late *late)
 gt_token gt__late_when(gt_worker *worker, gt_token token, gt_late_action action, void *object)
 {
     gt_late *late = &worker->late;
+    gt_token own = token;
     if (late->count) { /* behind what came before */
         gt_token before = late->items[(late->first + late->count - 1) & (late->capacity - 1)].token;
         token = before > token ? before : token;
@@ -131,13 +144,13 @@ gt_token gt__late_when(gt_worker *worker, gt_token token, gt_late_action action,
         return token;
     }
     if (late->count == late->capacity && !grow(late)) {
-        gt_err err = gt__late_wait(worker, token);
-        gt_completion done = {.token = token, .err = err, .text = gt_error_text()};
+        gt_err err = gt__late_wait(worker, own);
+        gt_completion done = {.token = own, .err = err, .text = gt_error_text()};
         action(worker, object, err == GT_OK ? NULL : &done);
         return token;
     }
     late->items[(late->first + late->count++) & (late->capacity - 1)] =
-        (gt_late_item){.token = token, .action = action, .object = object};
+        (gt_late_item){.token = token, .own = own, .action = action, .object = object};
     return token;
 }
 
@@ -150,7 +163,7 @@ static void take(gt_worker *worker, const gt_completion *completion)
         late->first = (late->first + 1) & (late->capacity - 1);
         late->count--;
         late->done = item.token > late->done ? item.token : late->done;
-        item.action(worker, item.object, item.token == completion->token ? completion : NULL);
+        item.action(worker, item.object, item.own == completion->token ? completion : NULL);
     }
     late->done = completion->token > late->done ? completion->token : late->done;
 }
@@ -169,7 +182,8 @@ static bool step(gt_worker *worker, gt_completion *completion)
     if (engine->ops->flush)
         engine->ops->flush(engine);
     if (!engine->ops->completed(engine, true, completion)) {
-        *completion = (gt_completion){.token = worker->late.last}; /* nothing is queued: it forgot a token */
+        gt__log_error("worker %s: the engine %s lost a token", worker->name, engine->ops->name);
+        *completion = (gt_completion){.token = worker->late.last};
         take(worker, completion);
         return false;
     }
@@ -199,16 +213,26 @@ void gt__late_drain(gt_worker *worker)
         continue;
 }
 
-void gt__late_return_window(gt_worker *worker)
+void gt__late_pay(gt_worker *worker)
 {
-    if (worker->late.host_in_use > worker->late.done)
-        gt__late_wait(worker, worker->late.host_in_use);
+    if (worker->late.last_owed > worker->late.done)
+        gt__late_wait(worker, worker->late.last_owed);
 }
 
-void gt__late_finish_posts(gt_worker *worker)
+void gt__late_make_room(gt_worker *worker, size_t bytes)
 {
-    if (worker->late.last_post > worker->late.done)
-        gt__late_wait(worker, worker->late.last_post);
+    gt_late *late = &worker->late;
+    while (late->host_bytes && late->host_bytes + bytes > MOST_HOST_BYTES && gt__late_busy(late))
+        gt__late_step(worker);
+}
+
+gt_token gt__late_latest(gt_flight *const *flights, unsigned count)
+{
+    gt_token latest = 0;
+    for (unsigned k = 0; k < count; k++)
+        if (flights[k] && flights[k]->token > latest)
+            latest = flights[k]->token;
+    return latest;
 }
 
 void gt__late_free(gt_late *late)

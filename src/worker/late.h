@@ -29,8 +29,9 @@ typedef struct gt_flight {
     uint8_t operands; /* in operand[] */
     uint32_t weight;
     gt_token token;
-    gt_poison *poison; /* settled: why the result does not exist; NULL: it does */
-    gt_origin origin;  /* the instruction */
+    gt_poison *poison;   /* settled: why the result does not exist; NULL: it does */
+    gt_origin origin;    /* the instruction */
+    const gt_plan *plan; /* of a program: its completion says which step failed. NULL: one instruction */
     struct gt_flight *operand[GT_MAX_OPERANDS];
     struct gt_flight
         *more; /* of a long list of operands: a flight that stands for the rest; also the spare list */
@@ -41,18 +42,21 @@ typedef struct gt_flight {
 typedef void (*gt_late_action)(gt_worker *worker, void *object, const gt_completion *done);
 
 typedef struct gt_late_item {
-    gt_token token;
+    gt_token token; /* when it is completed; not before items that came earlier */
+    gt_token own;   /* the token that it was added for */
     gt_late_action action;
     void *object;
 } gt_late_item;
 
 typedef struct gt_late {
-    gt_token last, done;  /* the last token that was given, and completed */
-    gt_token host_in_use; /* the last write that reads memory of the record window */
-    gt_token last_post;   /* the last message to another worker that waits here */
-    unsigned answers;     /* items that are answers: those that come later go behind them */
-    gt_flight *record;    /* of the record being executed; NULL: it has none. Borrowed */
-    gt_late_item *items;  /* ring */
+    gt_token last, done; /* the last token that was given, and completed */
+    gt_token last_owed;  /* of the last answer, or message to another worker, that waits here */
+    unsigned answers;    /* items that are answers: those that come later go behind them */
+    unsigned posts;      /* items that are messages to other workers */
+    size_t host_bytes;   /* of answers and messages on their way through host memory */
+    bool record_is_late; /* the record being executed is not done when this returns */
+    bool record_is_told; /* and the engine will say how long it took */
+    gt_late_item *items; /* ring */
     size_t first, count, capacity;
     gt_flight *spare;
 } gt_late;
@@ -88,10 +92,13 @@ void gt__late_step(gt_worker *worker);
 gt_err gt__late_wait(gt_worker *worker, gt_token token);
 /* Wait for everything. */
 void gt__late_drain(gt_worker *worker);
-/* The records of the window are about to be given back: wait for writes that still read them. */
-void gt__late_return_window(gt_worker *worker);
-/* Before the worker waits for another one: messages that wait here are sent, or both could wait for each other. */
-void gt__late_finish_posts(gt_worker *worker);
+/* Before the worker waits for another one: what it owes (answers, messages) goes out. Else both could wait for each
+ * other, and clients for a worker that is not theirs. */
+void gt__late_pay(gt_worker *worker);
+/* Before `bytes` of host memory are taken for an answer or a message: wait while too many are on their way. */
+void gt__late_make_room(gt_worker *worker, size_t bytes);
+/* The largest token among flights, NULL ones left out; 0: there is none. */
+gt_token gt__late_latest(gt_flight *const *flights, unsigned count);
 void gt__late_free(gt_late *late);
 
 #endif

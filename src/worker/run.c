@@ -8,20 +8,21 @@
 
 /* ---- one record --------------------------------------------------------------------------------------------- */
 
-/* The engine has queued the work: `entry` is late. False: no memory to remember that, and it failed. */
-static gt_err keep_late(gt_worker *worker, gt_token token, const gt_instruction *ins, gt_flight *const *operands,
-                        unsigned count, gt_entry *entry)
+/* The engine has queued the work, or its operands are late: so is `entry`. An error: there was no memory to remember
+ * that, and it failed. */
+static gt_err keep_late(gt_worker *worker, gt_token token, const gt_decoded *d, gt_entry *entry)
 {
-    gt_origin origin = gt__worker_origin(worker, ins);
+    gt_origin origin = gt__worker_origin(worker, d->ins);
+    gt_token latest = token ? token : gt__late_latest(d->flight, d->flights);
     gt_err err;
-    gt_flight *flight = gt__late_fly(worker, token, &origin, operands, count, &err);
+    gt_flight *flight = gt__late_fly(worker, latest, &origin, d->flight, d->flights, &err);
     GT_TRY(err);
     entry->flight = flight;
     entry->state = flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
-    if (flight) {
+    if (flight && token) {
         flight->timed = worker->timing.start_ticks != 0;
         flight->weight = gt__timing_weight(&worker->timing);
-        worker->late.record = flight;
+        worker->late.record_is_late = worker->late.record_is_told = true;
     }
     return GT_OK;
 }
@@ -49,8 +50,8 @@ gt_err gt__step_run(gt_worker *worker, const gt_decoded *d, const gt_step *step,
     gt_err err = engine->ops->run(engine, &call, &token);
     gt__late_given(&worker->late, token);
     entry->state = GT_ENTRY_TENSOR;
-    if (err == GT_OK && __builtin_expect(token != 0, 0))
-        err = keep_late(worker, token, d->ins, d->flight, d->flights, entry);
+    if (err == GT_OK && __builtin_expect(token || d->flights, 0))
+        err = keep_late(worker, token, d, entry);
     if (err != GT_OK)
         gt__buffer_release(worker->store, entry->buffer);
     return err;
@@ -83,6 +84,7 @@ struct gt_sequence {
     gt_buffer **buffers;  /* by the plan's buffers: what a run uses; inputs and outputs for that run only */
     void **address;       /* the same */
     fate *fates;          /* by value */
+    gt_token last;        /* of the program's last run */
 };
 
 bool gt__sequence_compiled(const gt_sequence *sequence)
@@ -95,6 +97,7 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
     gt_sequence *s = *where;
     if (!s)
         return;
+    gt__late_wait(worker, s->last); /* its flights know the plan */
     if (s->program)
         worker->engine->ops->free_program(worker->engine, s->program);
     for (uint32_t k = 0; s->memories && k < s->plan->memory_count; k++)
@@ -224,7 +227,7 @@ static void set_poison(fate *f, gt_poison *poison)
     poison->references++;
 }
 
-/* One step on the engine; *flights gets those of its operands. */
+/* One step on the engine. */
 static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_step *step, gt_token *token)
 {
     gt_view view[GT_MAX_CAT], literal[GT_MAX_OPERANDS], out = value_view(s, step->result);
@@ -275,8 +278,9 @@ static void run_step(gt_worker *worker, gt_sequence *s, const gt_plan_step *step
     gt_token token = 0;
     gt_origin origin = gt__worker_origin(worker, &step->record->ins);
     gt_err err = run_on_engine(worker, s, step, &token);
-    if (err == GT_OK && token)
-        result->flight = gt__late_fly(worker, token, &origin, flights, count, &err);
+    if (err == GT_OK && (token || count))
+        result->flight =
+            gt__late_fly(worker, token ? token : gt__late_latest(flights, count), &origin, flights, count, &err);
     if (err != GT_OK)
         result->poison = gt__worker_failure(worker, &origin, err, gt_error_text());
 }
@@ -298,10 +302,14 @@ static bool run_program(gt_worker *worker, gt_sequence *s)
     gt_token token = 0;
     gt_err err = worker->engine->ops->run_program(worker->engine, s->program, s->address, &failed, &token);
     gt__late_given(&worker->late, token);
-    if (err != GT_OK || !token || !plan->step_count)
+    if (err != GT_OK || (!token && !count) || !plan->step_count)
         return err == GT_OK;
+    token = token ? token : gt__late_latest(flights, count);
     gt_origin origin = gt__worker_origin(worker, &plan->steps[plan->step_count - 1].record->ins);
     gt_flight *flight = gt__late_fly(worker, token, &origin, flights, count, &err);
+    if (flight)
+        flight->plan = plan;
+    s->last = token;
     for (uint32_t k = 0; k < plan->output_count && flight; k++) {
         s->fates[plan->outputs[k]].flight = flight;
         flight->references++;
@@ -313,6 +321,7 @@ static bool run_program(gt_worker *worker, gt_sequence *s)
 static void keep_output(gt_worker *worker, gt_sequence *s, uint32_t value, gt_entry *entry)
 {
     fate *f = &s->fates[value];
+    gt__store_clear(worker->store, entry);
     if (f->poison) {
         entry->poison = f->poison;
         f->poison = NULL;
@@ -352,7 +361,6 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *input
         gt_entry *entry = gt__store_entry(worker->store, outputs[k]);
         if (!entry)
             return gt__fail(GT_ERR_INTERNAL, "slot %llu is out of range", (unsigned long long)outputs[k]);
-        gt__store_clear(worker->store, entry);
     }
     err = bind_inputs(worker, s, inputs);
     if (err == GT_OK)

@@ -36,7 +36,7 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
 {
     gt_timing *timing = &worker->timing;
     timing->sampled = sampled;
-    worker->late.record = NULL;
+    worker->late.record_is_late = worker->late.record_is_told = false;
     if (sampled)
         timing->until = next_distance(timing);
     if (timing->watched && is_answered(ins->op))
@@ -66,7 +66,7 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
         gt__late_wait(worker, timing->entry_token[0]);
     if (timing->entry_count == GT_MAX_TIMINGS)
         gt__timing_flush(worker);
-    bool waits = late->record || (late->answers && is_answered(ins->op));
+    bool waits = late->record_is_late || (late->answers && is_answered(ins->op));
     timing->entry_token[timing->entry_count] = waits ? late->last : 0;
     const gt_poison *poison = result && result->state == GT_ENTRY_POISON ? result->poison : NULL;
     timing->entries[timing->entry_count++] = (gt_timing_entry){.start_ns = timing->start_ticks,
@@ -95,7 +95,7 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
     uint64_t bytes = result && gt__entry_is_tensor(result) ? gt__meta_bytes(&result->view.meta) : 0;
     uint64_t weight = gt__timing_weight(timing);
     uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
-    if (!worker->late.record) /* else its time is told by the engine */
+    if (!worker->late.record_is_told) /* else the engine says how long it takes */
         row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
     row->bytes += bytes * weight;
     if (!timing->watched)
@@ -150,6 +150,7 @@ void gt__timing_watch(gt_worker *worker, bool watched)
 {
     gt_timing *timing = &worker->timing;
     gt__timing_flush(worker);
+    timing->entry_count = 0; /* what is not complete yet is not reported */
     timing->watched = watched;
     timing->last_ticks = 0;
     timing->start_ticks = 0; /* the record that says so is told of by nobody */

@@ -3,9 +3,12 @@
  *
  * What lies in the stream is written to the engine's memory piece by piece. What lies in a segment is used in place
  * where the engine works on host memory and it is worth it, and copied otherwise. An asynchronous engine may still read
- * its source when `write` returns: the worker then keeps the stream's window (late.h), or the segment, until it has.
+ * its source when `write` returns: pieces of the stream are copied for it, and a segment is kept until it has.
  */
 #include "worker/upload.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #include "worker/worker.h"
 
@@ -22,6 +25,14 @@ static gt_err upload_adopt(gt_worker *worker, gt_segment *segment, gt_entry *ent
     return GT_OK;
 }
 
+/* Where the failure of an upload begins: with its own name, whichever of its records is at hand. */
+static gt_origin upload_origin(const gt_worker *worker, const gt_instruction *ins)
+{
+    gt_origin origin = gt__worker_origin(worker, ins);
+    origin.op = GT_OP_upload;
+    return origin;
+}
+
 static void segment_copied(gt_worker *worker, void *object, const gt_completion *done)
 {
     (void)worker;
@@ -30,33 +41,59 @@ static void segment_copied(gt_worker *worker, void *object, const gt_completion 
     gt__segment_release(object);
 }
 
-/* Queue a write of `bytes` to the entry's memory, behind what was written before. */
+static void copy_read(gt_worker *worker, void *object, const gt_completion *done)
+{
+    (void)worker;
+    (void)done;
+    free(object);
+}
+
+/* A copy of bytes that do not stay, for an engine that reads them later; *copy is NULL where it reads them at once. */
+static gt_err copy_for_engine(const gt_worker *worker, const void *from, size_t bytes, void **copy)
+{
+    *copy = NULL;
+    if (!worker->engine->ops->asynchronous)
+        return GT_OK;
+    *copy = malloc(bytes);
+    return *copy ? memcpy(*copy, from, bytes), GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+}
+
+/* Queue a write of `bytes` to the entry's memory, behind what was written before. `stays`: they are there until it is done;
+ * *token says when. */
 static gt_err write_piece(gt_worker *worker, const gt_instruction *ins, gt_entry *entry, uint64_t offset,
-                          const void *from, size_t bytes, gt_token *token)
+                          const void *from, size_t bytes, bool stays, gt_token *token)
 {
     gt_engine *engine = worker->engine;
+    void *copy = NULL;
     *token = 0;
     if (!bytes)
         return GT_OK;
-    GT_TRY(engine->ops->write(engine, (uint8_t *)entry->view.data + offset, from, bytes, token));
+    if (!stays)
+        GT_TRY(copy_for_engine(worker, from, bytes, &copy));
+    gt_err err =
+        engine->ops->write(engine, (uint8_t *)entry->view.data + offset, copy ? copy : from, bytes, token);
     gt__late_given(&worker->late, *token);
-    if (!*token)
-        return GT_OK;
-    gt_origin origin = gt__worker_origin(worker, ins);
+    if (err != GT_OK || !*token) {
+        free(copy);
+        return err;
+    }
+    gt_origin origin = upload_origin(worker, ins);
     gt_flight *before = entry->flight;
-    gt_err err;
     entry->flight = gt__late_fly(worker, *token, &origin, &before, 1, &err);
     gt__flight_release(&worker->late, before);
+    worker->late.record_is_late = true;
+    if (copy)
+        gt__late_when(worker, *token, copy_read, copy);
     return err;
 }
 
 /* Memory for the entry's tensor, and its first bytes. */
 static gt_err upload_copy(gt_worker *worker, const gt_instruction *ins, gt_entry *entry, const void *from,
-                          size_t bytes, gt_token *token)
+                          size_t bytes, bool stays, gt_token *token)
 {
     GT_TRY(gt__store_allocate(worker->store, &entry->view, &entry->buffer));
     entry->flight = NULL;
-    gt_err err = write_piece(worker, ins, entry, 0, from, bytes, token);
+    gt_err err = write_piece(worker, ins, entry, 0, from, bytes, stays, token);
     if (err != GT_OK)
         gt__buffer_release(worker->store, entry->buffer);
     return err;
@@ -79,7 +116,7 @@ static gt_err upload_from_segment(gt_worker *worker, const gt_instruction *ins, 
     if (err == GT_OK) {
         gt__segment_busy(segment); /* the client wrote the data before it set the word */
         err = adopt ? upload_adopt(worker, segment, entry)
-                    : upload_copy(worker, ins, entry, segment->data, bytes, &token);
+                    : upload_copy(worker, ins, entry, segment->data, bytes, true, &token);
     }
     if (err == GT_OK && token)
         gt__late_when(worker, token, segment_copied, gt__segment_retain(segment));
@@ -105,8 +142,7 @@ gt_err gt__upload_start(gt_worker *worker, const gt_instruction *ins, const gt_s
     else {
         gt_token token;
         bytes = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
-        GT_TRY(upload_copy(worker, ins, entry, tail + 1, bytes, &token));
-        worker->late.host_in_use = token ? token : worker->late.host_in_use;
+        GT_TRY(upload_copy(worker, ins, entry, tail + 1, bytes, false, &token));
     }
     set_filled(entry, bytes);
     return GT_OK;
@@ -120,14 +156,15 @@ void gt__upload_append(gt_worker *worker, const gt_instruction *ins, const gt_sl
     uint64_t bytes = ins->imm[1].u, whole = gt__meta_bytes(&entry->view.meta);
     bool fits = ins->imm[0].u == entry->filled && bytes <= whole - entry->filled;
     gt_token token = 0;
-    gt_err err = fits ? write_piece(worker, ins, entry, entry->filled, tail, bytes, &token)
+    gt_err err = fits ? write_piece(worker, ins, entry, entry->filled, tail, bytes, false, &token)
                       : gt__fail(GT_ERR_PROTOCOL, "upload: pieces out of order");
     if (err != GT_OK) {
+        gt_origin origin = upload_origin(worker, ins);
+        gt_poison *poison = gt__worker_failure(worker, &origin, err, gt_error_text());
         gt__store_clear(worker->store, entry);
-        entry->poison = gt__poison_new(err, gt_error_text());
+        entry->poison = poison;
         entry->state = GT_ENTRY_POISON;
         return;
     }
-    worker->late.host_in_use = token ? token : worker->late.host_in_use;
     set_filled(entry, entry->filled + bytes);
 }

@@ -140,14 +140,14 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
     return GT_OK;
 }
 
-/* The stream is empty and the engine works. With answers to give, its next completion comes first: that is what its
- * clients wait for. Otherwise records do. */
+/* The stream is empty and the engine works. With answers or messages to send, its next completion comes first: others
+ * wait for that. Otherwise records do. */
 static void await_engine(gt_worker *worker)
 {
     gt_engine *engine = worker->engine;
     gt__timing_flush(worker);
     gt__link_flush(worker->link);
-    if (worker->late.answers) {
+    if (worker->late.answers || worker->late.posts) {
         gt__late_step(worker);
         return;
     }
@@ -161,17 +161,16 @@ static gt_err run_stream(gt_worker *worker, const gt_worker_options *options)
     bool more = true;
     while (more && !stopping(options)) {
         size_t available;
-        if (__builtin_expect(gt__late_busy(&worker->late), 0)) {
+        if (__builtin_expect(gt__late_busy(&worker->late), 0))
             gt__late_poll(worker);
-            if (worker->link->read_next == worker->link->read_end)
-                gt__late_return_window(worker);
-        }
         const gt_slot *slots = gt__link_peek(worker->link, &available);
         if (slots)
             GT_TRY(run_window(worker, slots, available, &more));
-        else if (worker->deferred.count && !worker->link->gone)
+        else if (worker->deferred.count && !worker->link->gone) {
+            if (worker->engine->ops->flush)
+                worker->engine->ops->flush(worker->engine);
             gt__deferred_run(worker, DEFERRED_WAIT_MS);
-        else if (worker->link->dead)
+        } else if (worker->link->dead)
             return gt__fail(GT_ERR_CONNECTION, "%s", worker->link->reason);
         else if (gt__late_busy(&worker->late))
             await_engine(worker);

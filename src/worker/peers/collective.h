@@ -27,6 +27,7 @@ typedef struct gt_collective_call {
     const gt_poison *poison;   /* why there is no `in`; the others are told */
     const gt_view *out;        /* allocated, contiguous, distinct from `in`; NULL with `poison`, too */
     gt_buffer *out_buffer;
+    gt_token *token; /* set where `out` is complete only with that token; NULL: it must be on return */
 } gt_collective_call;
 
 typedef struct gt_collective_ops {

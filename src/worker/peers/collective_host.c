@@ -481,15 +481,40 @@ static gt_err finish(const host *h, gt_token token)
 
 /* Memory that only the engine can touch, or that its queue still uses, goes through the host, and nothing of it is
  * lent. */
+static void memory_read(gt_worker *worker, void *object, const gt_completion *done)
+{
+    (void)worker;
+    (void)done;
+    free(object);
+}
+
+/* The result goes to the engine's memory, now or when its queue gets there. Takes `memory`, in which `from` lies. */
+static gt_err write_result(const host *h, const gt_collective_call *call, uint8_t *memory, const uint8_t *from)
+{
+    gt_token token = 0;
+    gt_err err = h->engine->ops->write(h->engine, call->out->data, from, gt__meta_bytes(&call->out->meta), &token);
+    if (err == GT_OK && token && call->token) {
+        gt__late_given(&h->store->worker->late, token);
+        gt__late_when(h->store->worker, token, memory_read, memory);
+        *call->token = token;
+        return GT_OK;
+    }
+    if (err == GT_OK)
+        err = finish(h, token);
+    free(memory);
+    return err;
+}
+
 static void take_part_staged(passage *p)
 {
     const gt_collective_call *call = p->call;
     gt_engine *engine = p->h->engine;
-    size_t in_bytes = call->in ? gt__meta_bytes(&call->in->meta) : 0, out_bytes = gt__meta_bytes(&call->out->meta);
-    uint8_t *memory = malloc(in_bytes + out_bytes + 1);
+    bool readable = engine->ops->host_memory; /* and complete: peers.c has waited for it */
+    size_t in_bytes = call->in && !readable ? gt__meta_bytes(&call->in->meta) : 0;
+    uint8_t *memory = malloc(in_bytes + gt__meta_bytes(&call->out->meta) + 1);
     gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     gt_token token = 0;
-    if (err == GT_OK && call->in)
+    if (err == GT_OK && in_bytes)
         err = engine->ops->read(engine, call->in->data, memory, in_bytes, &token);
     if (err == GT_OK)
         err = finish(p->h, token);
@@ -498,15 +523,11 @@ static void take_part_staged(passage *p)
     gt_collective_call staged = *call;
     staged.buffer = staged.out_buffer = NULL;
     p->call = &staged;
-    take_part(p, memory, memory ? memory + in_bytes : NULL);
-    token = 0;
-    if (p->err == GT_OK)
-        err = engine->ops->write(engine, call->out->data, memory + in_bytes, out_bytes, &token);
-    if (p->err == GT_OK && err == GT_OK)
-        err = finish(p->h, token);
-    if (err != GT_OK)
+    take_part(p, readable && call->in ? call->in->data : memory, memory ? memory + in_bytes : NULL);
+    if (p->err != GT_OK)
+        free(memory);
+    else if ((err = write_result(p->h, call, memory, memory + in_bytes)) != GT_OK)
         fail(p, err);
-    free(memory);
 }
 
 static gt_err run(gt_collective *collective, const gt_collective_call *call)

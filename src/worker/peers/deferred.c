@@ -83,8 +83,8 @@ static bool put_aside(gt_deferred *d, const gt_slot *record)
 static bool arrived(gt_worker *worker, const gt_instruction *recv, int wait_ms)
 {
     gt_exchange *exchange = worker->exchange;
-    if (wait_ms) /* a peer may wait for what we have posted since */
-        gt__late_finish_posts(worker);
+    if (wait_ms) /* a peer may wait for what we owe it */
+        gt__late_pay(worker);
     return gt__exchange_ready(exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, wait_ms);
 }
 
@@ -103,8 +103,7 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     if (worker->timing.watched) /* logs tell of records in their order */
         gt__deferred_run(worker, -1);
     if (!is_movable(record->ins.op)) {
-        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget &&
-            record->ins.op != GT_OP_share)
+        if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget && record->ins.op != GT_OP_share)
             gt__deferred_run(worker, -1);
         return false;
     }
@@ -130,7 +129,6 @@ void gt__deferred_run(gt_worker *worker, int wait_ms)
         if (record->ins.op == GT_OP_recv && !arrived(worker, &record->ins, wait_ms))
             return;
         gt__worker_run_record(worker, record);
-        gt__late_return_window(worker); /* the engine may still read the record's bytes */
         count(d, record, -1);
         gt__slot_queue_pop(&d->records);
         d->count--;

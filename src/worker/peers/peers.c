@@ -53,6 +53,8 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
     const gt_poison *poison = p->whole.flight ? p->whole.flight->poison : NULL;
     gt_err err = poison ? poison->err : done ? done->err : GT_OK;
     const char *why = poison ? poison->text : done ? done->text : "";
+    worker->late.posts--;
+    worker->late.host_bytes -= p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
     gt_origin before = exchange->failed; /* of the record at hand, which may be another */
     exchange->failed = poison ? poison->origin : p->origin;
     if (err == GT_OK) {
@@ -84,6 +86,7 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
     gt_err err = gt__worker_whole(worker, entry, &p->whole);
     if (err == GT_OK && !engine->ops->host_memory) {
         size_t bytes = gt__meta_bytes(&p->whole.view.meta);
+        gt__late_make_room(worker, bytes);
         p->host = malloc(bytes + 1);
         err = p->host ? engine->ops->read(engine, p->whole.view.data, p->host, bytes, &token)
                       : gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -97,7 +100,9 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
     }
     if (!token && p->whole.flight)
         token = p->whole.flight->token;
-    worker->late.last_post = gt__late_when(worker, token, post, p);
+    worker->late.posts++;
+    worker->late.host_bytes += p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
+    worker->late.last_owed = gt__late_when(worker, token, post, p);
     return GT_OK;
 }
 
@@ -128,6 +133,17 @@ static void message_read(gt_worker *worker, void *object, const gt_completion *d
     worker->exchange->ops->done(worker->exchange, object);
 }
 
+/* The entry has memory, and its bytes are there with this token. */
+static gt_err keep_result(gt_worker *worker, const gt_instruction *ins, gt_token token, gt_entry *entry)
+{
+    gt_origin origin = gt__worker_origin(worker, ins);
+    gt_err err = GT_OK;
+    entry->flight = token ? gt__late_fly(worker, token, &origin, NULL, 0, &err) : NULL;
+    entry->state = entry->flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
+    worker->late.record_is_late |= token != 0;
+    return err;
+}
+
 /* The message's bytes to the entry's memory; the message is given back when they are there. */
 static gt_err take_bytes(gt_worker *worker, const gt_instruction *ins, gt_message *message, gt_entry *entry)
 {
@@ -139,15 +155,12 @@ static gt_err take_bytes(gt_worker *worker, const gt_instruction *ins, gt_messag
                      ? engine->ops->write(engine, entry->view.data, message->data, message->bytes, &token)
                      : GT_OK;
     gt__late_given(&worker->late, token);
-    if (err == GT_OK && token) {
-        gt_origin origin = gt__worker_origin(worker, ins);
-        entry->flight = gt__late_fly(worker, token, &origin, NULL, 0, &err);
-    }
+    if (err == GT_OK)
+        err = keep_result(worker, ins, token, entry);
     if (err != GT_OK) {
         gt__buffer_release(worker->store, entry->buffer);
         return err;
     }
-    entry->state = entry->flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
     gt__late_when(worker, token, message_read, message);
     return GT_OK;
 }
@@ -158,7 +171,7 @@ static gt_err receive_tensor(gt_worker *worker, const gt_instruction *ins, const
     gt_message *message;
     gt_view *view = &entry->view;
     GT_TRY(gt__meta_set(&view->meta, (gt_dtype)ins->dtype, ins->rank, tail[0].i64));
-    gt__late_finish_posts(worker);
+    gt__late_pay(worker);
     GT_TRY(gt__exchange_take(exchange, (int32_t)ins->imm[0].i, ins->imm[1].u, 0, &message));
     gt_err err = message->err != GT_OK ? gt__exchange_failure(exchange, message) : GT_OK;
     if (err == GT_OK && message->bytes != gt__meta_bytes(&view->meta))
@@ -240,6 +253,8 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
                                .axis_after = ins->operand[2] >> 8 & 0xff,
                                .whole = &whole};
     GT_TRY(check_call(&call));
+    gt_token token = 0;
+    call.token = &token;
     gt_poison *poison = NULL;
     gt_err err = entry ? take_operand(worker, ins, &call, &in)
                        : gt__fail(GT_ERR_MEMORY, "the worker has no room for another tensor");
@@ -252,8 +267,10 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
         call.out_buffer = entry->buffer;
     } else
         call.poison = poison = gt__poison_new(err, gt_error_text());
-    gt__late_finish_posts(worker);
+    gt__late_pay(worker);
     err = worker->collective->ops->run(worker->collective, &call);
+    if (err == GT_OK)
+        err = keep_result(worker, ins, token, entry);
     if (err != GT_OK && call.out)
         gt__buffer_release(worker->store, entry->buffer);
     if (poison)
@@ -299,8 +316,6 @@ bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slo
     case GT_OP_all_to_all:
         entry = result_entry(worker, ins);
         err = run_collective(worker, ins, tail, entry);
-        if (err == GT_OK)
-            entry->state = GT_ENTRY_TENSOR;
         break;
     default:
         return false;

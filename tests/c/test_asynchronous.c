@@ -1,0 +1,320 @@
+/*
+ * test_asynchronous.c: a worker whose engine finishes later (`late`): failures belong to their own instruction and client,
+ * answers and messages wait for their own tensor, and bytes that the engine has yet to read stay as they are.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "link/hello.h"
+#include "worker/answer.h"
+#include "worker_fixture.h"
+
+static const gt_worker_options no_options;
+
+/* Slot + 1 is poison, when the engine gets there: an index is out of range in slot 1. */
+static void execute_failure(gt_worker *worker, uint64_t slot)
+{
+    gt_slot index[8] = {{.ins = {.op = GT_OP_full, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = slot}}};
+    index->ins.imm[0].i = 99;
+    index[1].i64[0] = 2;
+    execute(worker, index);
+    gt_slot take[8] = {{.ins = {.op = GT_OP_take, .result = slot + 1, .operand = {1, slot}}}};
+    execute(worker, take);
+}
+
+/* `hold`: the engine starts nothing before it is waited for. */
+static bool open_late(gt_worker *worker, bool hold)
+{
+    setenv("GT_LATE_HOLD", hold ? "1" : "0", 1);
+    worker->options = NULL;
+    if (!worker_open(worker, "late"))
+        return false;
+    worker->options = &no_options;
+    return true;
+}
+
+/* ---- failures ------------------------------------------------------------------------------------------------- */
+
+static void test_fetch_beside_a_failure(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    gt_link *other;
+    size_t available;
+    if (!open_late(&worker, true) || !CHECK_EQ(gt__link_memory_pair(&worker.link, &other), GT_OK))
+        return;
+    execute_arange(&worker, 1, 5);
+    execute_arange(&worker, 2, 0);
+    gt__late_drain(&worker);
+    execute_failure(&worker, 10);
+    gt_instruction good = {.op = GT_OP_fetch, .result = 7, .operand = {2}};
+    gt_instruction bad = {.op = GT_OP_fetch, .result = 8, .operand = {11}};
+    gt__worker_answer_fetch(&worker,
+                            &good); /* an empty tensor: there is nothing to read, so it has no token of its own */
+    gt__worker_answer_fetch(&worker, &bad);
+    gt__late_drain(&worker);
+    const gt_slot *answer = gt__link_peek(other, &available);
+    if (CHECK(answer != NULL)) {
+        CHECK_EQ(answer->ins.op, GT_OP_reply);
+        CHECK_EQ(answer->ins.result, 7);
+        answer += 1u + answer->ins.tail;
+        CHECK_EQ(answer->ins.op, GT_OP_failure);
+        CHECK_EQ(answer->ins.result, 8);
+        CHECK_EQ(answer->ins.operand[0], GT_OP_take);
+    }
+    worker_close(&worker);
+    gt__link_close(worker.link);
+    gt__link_close(other);
+}
+
+/* A good tensor, complete or late, is sent while an unrelated failure is the last work in the queue. */
+static void test_send_beside_a_failure(const void *argument)
+{
+    bool complete = argument != NULL;
+    gt_worker worker;
+    gt_exchange *other;
+    gt_message *message = NULL;
+    if (!open_late(&worker, true))
+        return;
+    gt_board *board = gt__board_new();
+    CHECK_EQ(gt__exchange_local(board, NULL, &worker.exchange), GT_OK);
+    CHECK_EQ(gt__exchange_local(board, NULL, &other), GT_OK);
+    worker.exchange->ops->join(worker.exchange, 0, 1, 1);
+    other->ops->join(other, 1, 2, 1);
+    execute_arange(&worker, 1, 5);
+    if (complete)
+        gt__late_drain(&worker);
+    execute_failure(&worker, 10);
+    gt_instruction send = {.op = GT_OP_send, .operand = {1}};
+    send.imm[0].i = 1;
+    send.imm[1].u = 55;
+    gt__peers_handle(&worker, &send, NULL);
+    gt__late_pay(&worker);
+    if (CHECK_EQ(gt__exchange_take(other, 0, 55, 0, &message), GT_OK)) {
+        CHECK_EQ(message->err, GT_OK);
+        CHECK_EQ(((const int64_t *)message->data)[4], 4);
+        other->ops->done(other, message);
+    }
+    gt__late_drain(&worker);
+    gt__peers_reclaim(&worker);
+    other->ops->close(other);
+    worker.exchange->ops->close(worker.exchange);
+    worker.exchange = NULL;
+    gt__board_free(board);
+    worker_close(&worker);
+}
+
+/* Views, updates in place and what is computed from a failure fail with it; the rest is there. */
+static void test_failure_spreads(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    if (!open_late(&worker, true))
+        return;
+    execute_arange(&worker, 1, 2);
+    execute_failure(&worker, 10);
+    gt_slot turned[8] = {{.ins = {.op = GT_OP_permute, .result = 12, .operand = {11}}}};
+    gt_slot sum[8] = {{.ins = {.op = GT_OP_add, .result = 13, .operand = {12, 1}}}};
+    gt_slot assign[8] = {
+        {.ins = {.op = GT_OP_assign, .tail = 3, .flags = GT_FLAG_CONSUMES, .result = 14, .operand = {13, 1}}}};
+    assign[2].i64[0] = 1;
+    assign[3].i64[0] = 2;
+    gt_slot good[8] = {{.ins = {.op = GT_OP_neg, .result = 15, .operand = {1}}}};
+    execute(&worker, turned);
+    execute(&worker, sum);
+    execute(&worker, assign);
+    execute(&worker, good);
+    gt__late_drain(&worker);
+    for (uint64_t slot = 11; slot <= 15; slot++) {
+        gt_entry *entry = gt__store_find(worker.store, slot);
+        if (slot == 13) /* consumed */
+            continue;
+        gt__store_settle(worker.store, entry);
+        CHECK_EQ(entry->state, slot == 15 ? GT_ENTRY_TENSOR : GT_ENTRY_POISON);
+        if (slot != 15)
+            CHECK_EQ(entry->poison->origin.op, GT_OP_take);
+    }
+    worker_close(&worker);
+}
+
+/* An engine may answer at once (token 0) although an operand is late: its failure still counts. */
+static gt_err (*late_run)(gt_engine *engine, const gt_call *call, gt_token *token);
+
+static gt_err skip_neg(gt_engine *engine, const gt_call *call, gt_token *token)
+{
+    return call->op == GT_OP_neg ? GT_OK : late_run(engine, call, token);
+}
+
+static void test_done_at_once_on_late_operands(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    if (!open_late(&worker, true))
+        return;
+    gt_engine_ops ops = *worker.engine->ops;
+    late_run = ops.run;
+    ops.run = skip_neg;
+    worker.engine->ops = &ops;
+    execute_arange(&worker, 1, 5);
+    execute_failure(&worker, 10);
+    gt_slot neg[8] = {{.ins = {.op = GT_OP_neg, .result = 12, .operand = {11}}}};
+    execute(&worker, neg);
+    gt__late_drain(&worker);
+    gt_entry *entry = gt__store_find(worker.store, 12);
+    gt__store_settle(worker.store, entry);
+    CHECK_EQ(entry->state, GT_ENTRY_POISON);
+    worker_close(&worker);
+}
+
+/* ---- uploads --------------------------------------------------------------------------------------------------- */
+
+static gt_err (*engine_write)(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token);
+static int writes;
+
+static gt_err second_write_fails(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+{
+    return ++writes == 2 ? gt__fail(GT_ERR_MEMORY, "device error") : engine_write(engine, to, host, bytes, token);
+}
+
+static void test_failed_piece(const void *engine)
+{
+    gt_worker worker;
+    static gt_slot upload[1 + GT_MAX_TAIL];
+    int64_t bytes = GT_MAX_CHUNK + 64;
+    setenv("GT_LATE_HOLD", "0", 1);
+    if (!worker_open(&worker, engine))
+        return;
+    gt_engine_ops ops = *worker.engine->ops;
+    engine_write = ops.write;
+    writes = 0;
+    ops.write = second_write_fails;
+    worker.engine->ops = &ops;
+    upload->ins = (gt_instruction){.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .result = 5};
+    upload->ins.tail = (uint16_t)(1 + gt__slots_for(GT_MAX_CHUNK));
+    upload->ins.imm[0].u = (uint64_t)bytes;
+    upload[1].i64[0] = bytes;
+    gt__worker_execute(&worker, &upload->ins, upload + 1);
+    CHECK_EQ(gt__store_find(worker.store, 5)->state, GT_ENTRY_FILLING);
+    gt_slot data[2] = {{.ins = {.op = GT_OP_data, .tail = 1, .operand = {5}, .site = 9}}};
+    data->ins.imm[0].u = GT_MAX_CHUNK;
+    data->ins.imm[1].u = 64;
+    gt__upload_append(&worker, &data->ins, data + 1);
+    const gt_entry *entry = gt__store_find(worker.store, 5);
+    if (CHECK_EQ(entry->state, GT_ENTRY_POISON)) {
+        CHECK_EQ(entry->poison->origin.op, GT_OP_upload);
+        CHECK_EQ(entry->poison->origin.site, 9);
+        CHECK(strcmp(entry->poison->text, "upload: device error (on test)") == 0);
+    }
+    worker_close(&worker);
+}
+
+enum { UPLOAD_BYTES = 16384, UPLOADS = CHECK_SANITIZED ? 500 : 4000 };
+
+typedef struct stream {
+    gt_link *link;
+    long sent, received, wrong;
+} stream;
+
+/* Take at most `most` answers: each tensor holds its own number. */
+static void take_answers(stream *s, int most)
+{
+    size_t available;
+    const gt_slot *answer;
+    while (most-- && (answer = gt__link_peek(s->link, &available))) {
+        const uint32_t *words = (const uint32_t *)(const void *)(answer + 1);
+        CHECK_EQ(answer->ins.op, GT_OP_reply);
+        bool right = answer->ins.imm[1].u == UPLOAD_BYTES;
+        for (unsigned k = 0; right && k < UPLOAD_BYTES / 4; k++)
+            right = words[k] == (uint32_t)answer->ins.result;
+        s->wrong += !right;
+        s->received++;
+        gt__link_consume(s->link, 1u + answer->ins.tail);
+    }
+}
+
+/* An upload and its fetch. False: there is no room now. */
+static bool send_upload(stream *s)
+{
+    unsigned data = UPLOAD_BYTES / sizeof(gt_slot);
+    gt_slot *record = gt__link_reserve(s->link, 3 + data);
+    if (!record)
+        return false;
+    uint64_t number = (uint64_t)++s->sent, slot = 1 + number % 64;
+    memset(record, 0, (3 + data) * sizeof *record);
+    record->ins = (gt_instruction){.op = GT_OP_upload, .dtype = GT_INT32, .rank = 1, .result = slot};
+    record->ins.tail = (uint16_t)(1 + data);
+    record->ins.imm[0].u = UPLOAD_BYTES;
+    record[1].i64[0] = UPLOAD_BYTES / 4;
+    for (unsigned k = 0; k < UPLOAD_BYTES / 4; k++)
+        ((uint32_t *)(void *)(record + 2))[k] = (uint32_t)number;
+    record[2 + data].ins = (gt_instruction){.op = GT_OP_fetch, .result = number, .operand = {slot}};
+    gt__link_commit(s->link, 2 + data);
+    gt__link_commit(s->link, 1);
+    gt__link_flush(s->link);
+    return true;
+}
+
+typedef struct running {
+    gt_worker_options options;
+    gt_link *link;
+    gt_err err;
+} running;
+
+static void *run_worker(void *argument)
+{
+    running *r = argument;
+    r->err = gt__worker_run(&r->options, r->link);
+    return NULL;
+}
+
+/* The client reads its answers only when it cannot write: the worker waits for room while the engine works. */
+static void test_uploads_with_a_slow_reader(const void *engine)
+{
+    stream s = {0};
+    running r = {.options = {.backend = engine, .board = gt__board_new(), .threads = 1}};
+    pthread_t thread;
+    size_t available;
+    setenv("GT_LATE_HOLD", "0", 1);
+    if (!CHECK_EQ(gt__link_memory_pair(&s.link, &r.link), GT_OK))
+        return;
+    pthread_create(&thread, NULL, run_worker, &r);
+    const gt_slot *hello;
+    while (!(hello = gt__link_peek(s.link, &available)))
+        gt__link_wait(s.link, GT_WAIT_READ, -1);
+    gt__link_consume(s.link, 1u + hello->ins.tail);
+    gt_slot *welcome = gt__link_reserve(s.link, 1);
+    welcome->ins = (gt_instruction){.op = GT_OP_welcome, .operand = {0, 1, 1}};
+    welcome->ins.imm[0].i = GT_PROTOCOL_VERSION;
+    gt__link_commit(s.link, 1);
+    while (s.sent < UPLOADS)
+        if (!send_upload(&s)) {
+            gt__link_flush(s.link);
+            if (gt__link_wait(s.link, GT_WAIT_WRITE, 1) != GT_OK)
+                take_answers(&s, 1);
+        }
+    while (s.received < UPLOADS && !s.link->dead) {
+        gt__link_wait(s.link, GT_WAIT_READ, -1);
+        take_answers(&s, 1000);
+    }
+    CHECK_EQ(s.wrong, 0);
+    gt__goodbye_send(s.link, "");
+    pthread_join(thread, NULL);
+    CHECK_EQ(r.err, GT_OK);
+    gt__link_close(s.link);
+    gt__board_free(r.options.board);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("fetch beside a failure", test_fetch_beside_a_failure, NULL);
+    check_run("send of a late tensor beside a failure", test_send_beside_a_failure, NULL);
+    check_run("send of a complete tensor beside a failure", test_send_beside_a_failure, "complete");
+    check_run("a failure spreads", test_failure_spreads, NULL);
+    check_run("done at once on late operands", test_done_at_once_on_late_operands, NULL);
+    check_run("failed piece, cpu", test_failed_piece, "cpu");
+    check_run("failed piece, late", test_failed_piece, "late");
+    check_run("uploads with a slow reader, cpu", test_uploads_with_a_slow_reader, "cpu");
+    check_run("uploads with a slow reader, late", test_uploads_with_a_slow_reader, "late");
+    return check_end();
+}
