@@ -240,9 +240,18 @@ static bool is_complete(const gt_engine_ops *ops)
            ops->run && (ops->completed || !ops->asynchronous) && (program_parts == 0 || program_parts == 3);
 }
 
-/* The handshake. `path` and `name` are for messages. Whatever is wrong, it is the user's choice of a backend that is. */
-static gt_err check_plugin(const gt_plugin *plugin, const char *name, const char *path, const gt_engine_ops **ops)
+/* The handshake, before any code of the plug-in runs. `path` and `name` are for messages. Whatever is wrong, it is the
+ * user's choice of a backend that is. */
+static gt_err check_plugin(const gt_plugin *plugin, const char *name, const char *path)
 {
+    static const struct {
+        const char *name;
+        uint32_t size;
+    } types[] = {
+#define GT_PLUGIN_TYPE_ROW(type) {.name = #type, .size = sizeof(type)},
+        GT_PLUGIN_TYPES(GT_PLUGIN_TYPE_ROW)
+#undef GT_PLUGIN_TYPE_ROW
+    };
     if (!plugin)
         return gt__fail(GT_ERR_VALUE, "backend '%s': %s is not an engine: it has no symbol " GT_PLUGIN_SYMBOL,
                         name, path);
@@ -250,20 +259,70 @@ static gt_err check_plugin(const gt_plugin *plugin, const char *name, const char
         return gt__fail(GT_ERR_VALUE,
                         "backend '%s': %s is built for version %u of the engine interface, this is version %d",
                         name, path, (unsigned)plugin->version, GT_ENGINE_VERSION);
+    for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
+        if (plugin->sizes[k] != types[k].size)
+            return gt__fail(GT_ERR_VALUE, "backend '%s': %s is built with another %s: %u bytes instead of %u",
+                            name, path, types[k].name, (unsigned)plugin->sizes[k], (unsigned)types[k].size);
+    if (!plugin->table_hash || !plugin->init)
+        return gt__fail(GT_ERR_VALUE, "backend '%s': %s is not an engine: it has no %s function", name, path,
+                        plugin->init ? "table_hash" : "init");
     if (plugin->table_hash() != gt__op_table_hash())
         return gt__fail(GT_ERR_VALUE, "backend '%s': %s is built with another op table", name, path);
-    const gt_engine_ops *found = NULL;
+    return GT_OK;
+}
+
+/* A library whose init was called. It is never unloaded, whatever came of it: threads that init started, engines and
+ * their programs have code in it. */
+typedef struct image {
+    struct image *next;
+    void *library;
+    enum { IMAGE_STARTING, IMAGE_STARTED, IMAGE_FAILED } state;
+    bool accepted; /* `ops` can be used */
+    const gt_engine_ops *ops;
+    char why[512]; /* FAILED: what init said */
+} image;
+
+static image *images;
+/* Recursive: an engine that wraps another plug-in may look for it in its init. So an image that is STARTING while this
+ * is locked is being started by this thread. */
+static pthread_mutex_t loading = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* Check the plug-in and call its init. An error: init was not called. */
+static gt_err start(void *library, const char *name, const char *path, image **started)
+{
+    const gt_plugin *plugin = dlsym(library, GT_PLUGIN_SYMBOL);
+    GT_TRY(check_plugin(plugin, name, path));
+    image *i = calloc(1, sizeof *i);
+    if (!i)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    i->library = library;
+    i->next = images;
+    images = i; /* before init, which may come back here */
     gt__log_init();
-    if (plugin->init(&host, &found) != GT_OK) {
-        char why[512];
-        snprintf(why, sizeof why, "%s", gt_error_text());
-        return gt__fail(GT_ERR_VALUE, "backend '%s': %s cannot start: %s", name, path, why);
+    if (plugin->init(&host, &i->ops) == GT_OK) {
+        i->state = IMAGE_STARTED;
+    } else {
+        i->state = IMAGE_FAILED;
+        snprintf(i->why, sizeof i->why, "%s", gt_error_text());
     }
-    if (!found || !found->name || strcmp(found->name, name) != 0)
+    *started = i;
+    return GT_OK;
+}
+
+/* Whether the engine of a library can be used under this name. One file may have several names. */
+static gt_err accept_engine(image *i, const char *name, const char *path)
+{
+    if (i->state == IMAGE_STARTING)
+        return gt__fail(GT_ERR_VALUE, "backend '%s' is being loaded: it is not there before its init returns",
+                        name);
+    if (i->state == IMAGE_FAILED)
+        return gt__fail(GT_ERR_VALUE, "backend '%s': %s cannot start: %s", name, path, i->why);
+    if (!i->ops || !i->ops->name || strcmp(i->ops->name, name) != 0)
         return gt__fail(GT_ERR_VALUE, "backend '%s': the engine in %s has another name", name, path);
-    if (!is_complete(found))
+    if (!is_complete(i->ops))
         return gt__fail(GT_ERR_VALUE, "backend '%s': the engine in %s lacks functions", name, path);
-    *ops = found;
+    i->accepted = true;
+    gt__log(GT_LOG_STATUS, "backend %s is the plug-in %s", name, path);
     return GT_OK;
 }
 
@@ -272,46 +331,28 @@ static gt_err load(const char *name, const char *path, const gt_engine_ops **ops
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return gt__fail(GT_ERR_VALUE, "backend '%s' cannot be loaded: %s", name, dlerror());
-    gt_err err = check_plugin(dlsym(library, GT_PLUGIN_SYMBOL), name, path, ops);
+    image *i = images;
+    while (i && i->library != library)
+        i = i->next;
+    gt_err err = i ? GT_OK : start(library, name, path, &i);
     if (err)
         dlclose(library);
     else
-        gt__log(GT_LOG_STATUS, "backend %s is the plug-in %s", name, path);
+        err = accept_engine(i, name, path);
+    if (!err)
+        *ops = i->ops;
     return err;
 }
 
-/* What was loaded stays: engines, their threads and their programs have code in it. */
-typedef struct loaded {
-    struct loaded *next;
-    const gt_engine_ops *ops;
-} loaded;
-
-static loaded *all_loaded;
-/* Recursive: an engine that wraps another plug-in may look for it in its init. */
-static pthread_mutex_t loading = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-
 static gt_err find_or_load(const char *name, const gt_engine_ops **ops)
 {
-    for (loaded *l = all_loaded; l; l = l->next)
-        if (strcmp(l->ops->name, name) == 0) {
-            *ops = l->ops;
+    for (const image *i = images; i; i = i->next)
+        if (i->accepted && strcmp(i->ops->name, name) == 0) {
+            *ops = i->ops;
             return GT_OK;
         }
     search s = {.name = name};
-    if (!each_folder(look_for, &s))
-        return GT_OK;
-    loaded *entry = malloc(sizeof *entry);
-    if (!entry)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt_err err = load(name, s.path, &entry->ops);
-    if (err) {
-        free(entry);
-        return err;
-    }
-    entry->next = all_loaded;
-    all_loaded = entry;
-    *ops = entry->ops;
-    return GT_OK;
+    return each_folder(look_for, &s) ? load(name, s.path, ops) : GT_OK;
 }
 
 gt_err gt__plugin_find(const char *name, const gt_engine_ops **ops)

@@ -8,7 +8,8 @@
 bool gt__plugin_name_valid(const char *name);
 
 /* The engine of the plug-in with this valid name, loaded on first use and for good. *ops is NULL, without an error,
- * where there is no such file; GT_ERR_VALUE where it cannot be used. Threads may call it at once. */
+ * where there is no such file; GT_ERR_VALUE where it cannot be used. Threads may call it at once. An init that looks for
+ * an engine whose init has not returned, such as its own, gets an error. */
 gt_err gt__plugin_find(const char *name, const gt_engine_ops **ops);
 
 /* "far, late": the plug-ins that are there; returns `text`, which is empty where there is none. */

@@ -31,12 +31,23 @@ typedef struct gt_host {
     gt_err (*engine_find)(const char *name, const gt_engine_ops **ops); /* for engines that wrap others */
 } gt_host;
 
-/* What a plug-in exports as gt_engine_plugin. The host looks at `version` first and, if it differs, at nothing else. */
+/* Types that the host and a plug-in share. Their layout depends on headers of src/core, which GT_ENGINE_VERSION does not
+ * cover. */
+#define GT_PLUGIN_TYPES(X) X(gt_meta) X(gt_instruction) X(gt_slot) X(gt_view) X(gt_call)
+
+#define GT_PLUGIN_TYPE_SIZE(type) sizeof(type),
+#define GT_PLUGIN_TYPE_COUNT(type) +1
+#define GT_PLUGIN_SIZES GT_PLUGIN_TYPES(GT_PLUGIN_TYPE_SIZE)
+
+/* What a plug-in exports as gt_engine_plugin. The host looks at `version` first, then at `sizes`, and if one differs, at
+ * nothing else. */
 typedef struct gt_plugin {
-    uint32_t version;             /* GT_ENGINE_VERSION */
-    uint64_t (*table_hash)(void); /* gt__op_table_hash */
-    /* Called once, before anything else. The host's table stays valid for ever. An error has its text set by
-     * host->error_set, and the engine cannot be used. */
+    uint32_t version;                                      /* GT_ENGINE_VERSION */
+    uint32_t sizes[GT_PLUGIN_TYPES(GT_PLUGIN_TYPE_COUNT)]; /* GT_PLUGIN_SIZES */
+    uint64_t (*table_hash)(void);                          /* gt__op_table_hash */
+    /* Called once by a host, before anything else. The host's table stays valid for ever. An error has its text set
+     * by host->error_set, and the engine cannot be used. The plug-in stays loaded either way. A look-up of an engine
+     * whose own init has not returned fails. */
     gt_err (*init)(const gt_host *host, const gt_engine_ops **ops);
 } gt_plugin;
 
@@ -44,6 +55,13 @@ typedef struct gt_plugin {
 
 /* For init functions: from here on gt__fail, gt__setting, ... reach the host. */
 gt_err gt__plugin_begin(const gt_host *host);
+
+/* For an engine with an init function of its own. */
+#define GT_ENGINE_PLUGIN_INIT(function)                                                                           \
+    GT_PLUGIN_EXPORT const gt_plugin gt_engine_plugin = {.version = GT_ENGINE_VERSION,                            \
+                                                         .sizes = {GT_PLUGIN_SIZES},                              \
+                                                         .table_hash = gt__op_table_hash,                         \
+                                                         .init = function}
 
 /* One line makes an engine a plug-in: GT_ENGINE_PLUGIN(gt__engine_far) */
 #define GT_ENGINE_PLUGIN(engine)                                                                                  \
@@ -53,8 +71,7 @@ gt_err gt__plugin_begin(const gt_host *host);
         *ops = &(engine);                                                                                         \
         return GT_OK;                                                                                             \
     }                                                                                                             \
-    GT_PLUGIN_EXPORT const gt_plugin gt_engine_plugin = {                                                         \
-        .version = GT_ENGINE_VERSION, .table_hash = gt__op_table_hash, .init = plugin_init_}
+    GT_ENGINE_PLUGIN_INIT(plugin_init_)
 
 #define GT_PLUGIN_EXPORT __attribute__((visibility("default")))
 extern GT_PLUGIN_EXPORT const gt_plugin gt_engine_plugin;

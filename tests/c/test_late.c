@@ -448,6 +448,35 @@ static void test_programs(const void *argument)
     engine->ops->close(engine);
 }
 
+/* A literal in a program is what it is in a call: a bool that is not 0 is true, in whichever byte it has its bits. */
+static void test_program_bools(const void *argument)
+{
+    (void)argument;
+    static const int64_t bools[] = {0, 1, 256, INT64_MIN};
+    static float a[SIZE], t[SIZE], t2[SIZE], out[2];
+    static int64_t index[] = {0, 10};
+    void *buffer[] = {a, index, t, t2, out};
+    gt_engine *engine = open_late(false, "256");
+    if (!engine)
+        return;
+    for (int k = 0; k < SIZE; k++)
+        a[k] = (float)k;
+    for (size_t k = 0; k < sizeof bools / sizeof *bools; k++) {
+        example_plan e;
+        gt_program *program = NULL;
+        gt_token token = 0;
+        example_plan_make(&e);
+        e.records[0].ins.literals = GT_LITERAL_BOOL << 2;
+        e.records[0].ins.literal[1].i = bools[k];
+        CHECK_EQ(engine->ops->compile(engine, &e.plan, &program), GT_OK);
+        CHECK_EQ(engine->ops->run_program(engine, program, buffer, &(unsigned){0}, &token), GT_OK);
+        wait_for(engine, token);
+        CHECK_EQ(out[1], 10 * (SIZE - 1 - 10 + (bools[k] != 0)));
+        engine->ops->free_program(engine, program);
+    }
+    engine->ops->close(engine);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -461,5 +490,6 @@ int main(int argc, char **argv)
     check_run("a full queue", test_full_queue, NULL);
     check_run("many operands", test_many_operands, NULL);
     check_run("programs", test_programs, NULL);
+    check_run("bools in programs", test_program_bools, NULL);
     return check_end();
 }

@@ -110,6 +110,9 @@ static void test_faults(const void *argument)
     for (int times = 0; times < 2; times++) { /* again: a failure is not remembered wrongly */
         check_refusal("no_symbol", "is not an engine: it has no symbol gt_engine_plugin");
         check_refusal("other_version", "is built for version 1 of the engine interface, this is version 2");
+        check_refusal("no_hash", "is not an engine: it has no table_hash function");
+        check_refusal("no_init", "is not an engine: it has no init function");
+        check_refusal("other_sizes", "is built with another gt_view: ");
         check_refusal("other_table", "is built with another op table");
         check_refusal("failing", "cannot start: there is no device of this kind");
         check_refusal("misnamed", "has another name");
@@ -118,6 +121,77 @@ static void test_faults(const void *argument)
         CHECK(strstr(gt_error_text(), "function_that_is_nowhere") != NULL);
         CHECK(strstr(gt_error_text(), getenv("GT_TEST_PLUGINS")) != NULL);
     }
+    unsetenv("GT_ENGINE_PATH");
+}
+
+/* How often the init of a plug-in in GT_TEST_PLUGINS was called; -1: the plug-in is not loaded. */
+static int init_calls(const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/gt-engine-%s.so", getenv("GT_TEST_PLUGINS"), name);
+    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    if (!library)
+        return -1;
+    const int *calls = dlsym(library, "init_calls");
+    int count = CHECK(calls != NULL) ? *calls : -1;
+    dlclose(library);
+    return count;
+}
+
+/* Code of which init may have started a thread stays, and an init that was called is not called again. A plug-in that is
+ * refused before goes. */
+static void test_refused_after_init(const void *argument)
+{
+    (void)argument;
+    static const char *const after[] = {"failing", "misnamed", "incomplete"};
+    static const char *const before[] = {"no_hash", "no_init", "other_version", "other_sizes", "other_table"};
+    setenv("GT_ENGINE_PATH", getenv("GT_TEST_PLUGINS"), true);
+    for (int times = 0; times < 2; times++) {
+        for (size_t k = 0; k < sizeof after / sizeof *after; k++) {
+            refusal(after[k]);
+            CHECK_EQ(init_calls(after[k]), 1);
+        }
+        for (size_t k = 0; k < sizeof before / sizeof *before; k++) {
+            refusal(before[k]);
+            CHECK_EQ(init_calls(before[k]), -1);
+        }
+        check_refusal("another", "unknown backend 'another'"); /* the engine in misnamed calls itself so */
+    }
+    unsetenv("GT_ENGINE_PATH");
+}
+
+/* Two engines that look for each other in their inits. */
+static void test_a_ring(const void *argument)
+{
+    (void)argument;
+    setenv("GT_ENGINE_PATH", getenv("GT_TEST_PLUGINS"), true);
+    for (int times = 0; times < 2; times++) {
+        check_refusal("ring_a", "cannot start: backend 'ring_a' is being loaded");
+        check_refusal("ring_b", "cannot start: backend 'ring_a' is being loaded");
+        CHECK_EQ(init_calls("ring_a"), 1);
+        CHECK_EQ(init_calls("ring_b"), 1);
+    }
+    unsetenv("GT_ENGINE_PATH");
+}
+
+/* One file may have two names, and the wrong one may be used first. On late, which nothing has loaded yet. */
+static void test_a_second_name(const void *argument)
+{
+    (void)argument;
+    char folder[] = "/tmp/gt-plugins-XXXXXX", file[64], path[4096];
+    if (!CHECK(mkdtemp(folder) != NULL))
+        return;
+    snprintf(file, sizeof file, "%s/gt-engine-second.so", folder);
+    snprintf(path, sizeof path, "%s/../../gt-engine-late.so", getenv("GT_TEST_PLUGINS"));
+    CHECK_EQ(symlink(path, file), 0);
+    setenv("GT_ENGINE_PATH", folder, true);
+    const gt_engine_ops *ops;
+    for (int times = 0; times < 2; times++) {
+        check_refusal("second", "has another name");
+        CHECK_EQ(gt__engine_find("late", &ops), GT_OK);
+    }
+    unlink(file);
+    rmdir(folder);
     unsetenv("GT_ENGINE_PATH");
 }
 
@@ -211,6 +285,9 @@ int main(int argc, char **argv)
     check_run("unknown names", test_unknown_names, NULL);
     check_run("names are not paths", test_names_are_not_paths, NULL);
     check_run("faults", test_faults, NULL);
+    check_run("refused after init", test_refused_after_init, NULL);
+    check_run("a ring", test_a_ring, NULL);
+    check_run("a second name", test_a_second_name, NULL);
     check_run("the first file counts", test_the_first_file_counts, NULL);
     check_run("the host answers", test_the_host_answers, NULL);
     check_run("two hosts", test_two_hosts, NULL);

@@ -8,7 +8,8 @@
 
 gt_err function_that_is_nowhere(void);
 
-static uint64_t table_hash(void)
+/* Unused where the fault is that it is missing; so is init. */
+__attribute__((unused)) static uint64_t table_hash(void)
 {
 #ifdef OTHER_TABLE
     return gt__op_table_hash() + 1;
@@ -19,10 +20,19 @@ static uint64_t table_hash(void)
 
 static gt_engine_ops engine;
 
-static gt_err init(const gt_host *host, const gt_engine_ops **ops)
+GT_PLUGIN_EXPORT int init_calls; /* for the test to read */
+
+__attribute__((unused)) static gt_err init(const gt_host *host, const gt_engine_ops **ops)
 {
     const gt_engine_ops *cpu;
+    init_calls++;
     GT_TRY(gt__plugin_begin(host));
+#ifdef RING_A
+    GT_TRY(gt__engine_find("ring_b", &cpu));
+#endif
+#ifdef RING_B
+    GT_TRY(gt__engine_find("ring_a", &cpu));
+#endif
     GT_TRY(gt__engine_find("cpu", &cpu));
     engine = *cpu;
     engine.name = "another";
@@ -46,6 +56,21 @@ enum { VERSION = 1 };
 enum { VERSION = GT_ENGINE_VERSION };
 #endif
 
-GT_PLUGIN_EXPORT const gt_plugin gt_engine_plugin = {.version = VERSION, .table_hash = table_hash, .init = init};
+#ifdef OTHER_SIZES
+#define SIZES sizeof(gt_meta), sizeof(gt_instruction), sizeof(gt_slot), sizeof(gt_view) + 8, sizeof(gt_call)
+#else
+#define SIZES GT_PLUGIN_SIZES
+#endif
+
+GT_PLUGIN_EXPORT const gt_plugin gt_engine_plugin = {
+    .version = VERSION,
+    .sizes = {SIZES},
+#ifndef NO_HASH
+    .table_hash = table_hash,
+#endif
+#ifndef NO_INIT
+    .init = init,
+#endif
+};
 
 #endif

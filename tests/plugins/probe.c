@@ -39,5 +39,4 @@ static gt_err init(const gt_host *host, const gt_engine_ops **ops)
     return GT_OK;
 }
 
-GT_PLUGIN_EXPORT const gt_plugin gt_engine_plugin = {
-    .version = GT_ENGINE_VERSION, .table_hash = gt__op_table_hash, .init = init};
+GT_ENGINE_PLUGIN_INIT(init);

@@ -59,6 +59,9 @@ def test_a_name_is_not_a_path(programs, backend):
     [
         ("no_symbol", "is not an engine: it has no symbol gt_engine_plugin"),
         ("other_version", "is built for version 1 of the engine interface"),
+        ("no_init", "is not an engine: it has no init function"),
+        ("other_sizes", "is built with another gt_view: "),
+        ("ring_a", "cannot start: backend 'ring_a' is being loaded"),
         ("other_table", "is built with another op table"),
         ("failing", "cannot start: there is no device of this kind"),
         ("misnamed", "has another name"),

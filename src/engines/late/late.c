@@ -188,6 +188,8 @@ static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step
                         .meta = {.numel = 1, .dtype = (uint8_t)literal_dtypes[gt__literal(ins, k)]}};
         call.literals |= (uint8_t)(1 << k);
         call.value[k] = ins->literal[k];
+        if (gt__literal(ins, k) == GT_LITERAL_BOOL) /* any bit is true; an engine reads the first byte, 0 or 1 */
+            *(uint8_t *)&call.value[k] = ins->literal[k].i != 0;
     }
     return late->cpu->ops->run(late->cpu, &call, &(gt_token){0});
 }
