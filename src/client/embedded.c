@@ -3,7 +3,9 @@
  *
  * They are connected by pairs of memory links. Other processes cannot connect.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,9 @@ typedef struct embedded_worker {
     gt_worker_options options;
     gt_link *link;
     char name[32];
+    sem_t opened; /* posted when its engine is open, or failed: */
+    gt_err err;
+    char why[1024];
 } embedded_worker;
 
 struct gt_embedded {
@@ -39,12 +44,21 @@ static void *dispatcher_main(void *argument)
     return NULL;
 }
 
+static void engine_opened(void *context, gt_err err)
+{
+    embedded_worker *worker = context;
+    worker->err = err;
+    if (err != GT_OK)
+        snprintf(worker->why, sizeof worker->why, "%s", gt_error_text());
+    sem_post(&worker->opened);
+}
+
 static void *worker_main(void *argument)
 {
     embedded_worker *worker = argument;
     pthread_setname_np(pthread_self(), "gt worker");
     gt_err err = gt__worker_run(&worker->options, worker->link);
-    if (err != GT_OK && err != GT_ERR_CONNECTION)
+    if (err != GT_OK && err != GT_ERR_CONNECTION && worker->err == GT_OK)
         gt__log_error("worker %s: %s", worker->name, gt_error_text());
     return NULL;
 }
@@ -91,13 +105,32 @@ static gt_err start_worker(gt_embedded *embedded, const char *backend, int threa
                                           .backend = backend,
                                           .threads = threads,
                                           .stop = &embedded->stop,
-                                          .board = embedded->board};
+                                          .board = embedded->board,
+                                          .opened = engine_opened,
+                                          .context = worker};
     GT_TRY(join_dispatcher(embedded, &worker->link));
+    sem_init(&worker->opened, 0, 0);
     gt_err err = start_thread(&worker->thread, worker_main, worker);
     if (err == GT_OK)
         embedded->workers++;
-    else
+    else {
         gt__link_close(worker->link);
+        sem_destroy(&worker->opened);
+    }
+    return err;
+}
+
+/* An engine that cannot be opened (a device that is missing, or full) is an error here, and not a worker that never comes. */
+static gt_err await_engines(gt_embedded *embedded)
+{
+    gt_err err = GT_OK;
+    for (int k = 0; k < embedded->workers; k++) {
+        embedded_worker *worker = &embedded->worker[k];
+        while (sem_wait(&worker->opened) < 0 && errno == EINTR)
+            continue;
+        if (worker->err != GT_OK && err == GT_OK)
+            err = gt__fail(worker->err, "%s", worker->why);
+    }
     return err;
 }
 
@@ -125,6 +158,8 @@ gt_err gt__embedded_start(int workers, const char *backend, gt_embedded **out, g
     for (int k = 0; k < workers && err == GT_OK; k++)
         err = start_worker(embedded, backend, threads_per_worker(workers));
     if (err == GT_OK)
+        err = await_engines(embedded);
+    if (err == GT_OK)
         err = join_dispatcher(embedded, link);
     if (err == GT_OK)
         err = start_thread(&embedded->thread, dispatcher_main, embedded->dispatcher);
@@ -151,8 +186,10 @@ void gt__embedded_stop(gt_embedded **where)
         pthread_join(embedded->thread, NULL);
     }
     gt__dispatcher_free(&embedded->dispatcher); /* closes its ends of the links; the workers then stop */
-    for (int k = 0; k < embedded->workers; k++)
+    for (int k = 0; k < embedded->workers; k++) {
         pthread_join(embedded->worker[k].thread, NULL);
+        sem_destroy(&embedded->worker[k].opened);
+    }
     gt__board_free(embedded->board);
     free(embedded);
 }

@@ -279,7 +279,9 @@ static gt_err fetch_later(gt_worker *worker, const gt_instruction *ins, gt_whole
     } else if (!(to = a->host = malloc(a->bytes + 1)))
         err = gt__fail(GT_ERR_MEMORY, "out of memory");
     gt_token token = 0;
-    if (err == GT_OK && a->bytes)
+    if (err == GT_OK && a->bytes && !whole->flight && engine->ops->host_memory)
+        memcpy(to, whole->view.data, a->bytes); /* complete: it does not wait for what is queued */
+    else if (err == GT_OK && a->bytes)
         err = engine->ops->read(engine, whole->view.data, to, a->bytes, &token);
     gt__late_given(&worker->late, token);
     if (err != GT_OK) {
@@ -290,7 +292,12 @@ static gt_err fetch_later(gt_worker *worker, const gt_instruction *ins, gt_whole
     }
     if (!token && whole->flight) /* the engine read at once what it works on: then it is done */
         token = whole->flight->token;
-    answer_when(worker, token, a);
+    if (!token && !worker->late.answers) {
+        worker->late.answers++;
+        worker->late.host_bytes += a->host ? a->bytes : 0;
+        give(worker, a, NULL);
+    } else
+        answer_when(worker, token, a);
     return GT_OK;
 }
 

@@ -270,6 +270,8 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
         snprintf(name, sizeof name, "worker_%d", (int)getpid());
     gt_worker worker = {.link = link, .name = name, .options = options};
     gt_err err = open_engine(options, &worker.engine);
+    if (options->opened)
+        options->opened(options->context, err);
     if (err == GT_OK)
         err = gt__store_new(worker.engine, &worker.store);
     if (err == GT_OK && worker.engine->ops->asynchronous)

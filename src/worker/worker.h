@@ -24,6 +24,9 @@ typedef struct gt_worker_options {
     int number;          /* the worker's, plus one, if it may choose; 0: any */
     gt_board *board;     /* where it meets the other workers of this process; NULL: it meets them by links */
     int stop_poll_ms;    /* how often an idle worker looks at *stop; 0: what sets it also ends the link */
+    /* Called in the worker's thread when its engine is open, or could not be opened. NULL: not called. */
+    void (*opened)(void *context, gt_err err);
+    void *context;
 } gt_worker_options;
 
 /*

@@ -67,6 +67,31 @@ static void test_fetch_beside_a_failure(const void *argument)
     gt__link_close(other);
 }
 
+/* A tensor that is complete is fetched at once, whatever is queued. */
+static void test_fetch_of_a_complete_tensor(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    gt_link *other;
+    size_t available;
+    if (!open_late(&worker, true) || !CHECK_EQ(gt__link_memory_pair(&worker.link, &other), GT_OK))
+        return;
+    execute_arange(&worker, 1, 5);
+    gt__late_drain(&worker);
+    execute_arange(&worker, 2, 5); /* held back: the engine does not start it */
+    gt_instruction fetch = {.op = GT_OP_fetch, .result = 7, .operand = {1}};
+    gt__worker_answer_fetch(&worker, &fetch);
+    CHECK(gt__late_busy(&worker.late));
+    const gt_slot *answer = gt__link_peek(other, &available);
+    if (CHECK(answer != NULL)) {
+        CHECK_EQ(answer->ins.result, 7);
+        CHECK_EQ(answer[1].i64[4], 4);
+    }
+    worker_close(&worker);
+    gt__link_close(worker.link);
+    gt__link_close(other);
+}
+
 /* A good tensor, complete or late, is sent while an unrelated failure is the last work in the queue. */
 static void test_send_beside_a_failure(const void *argument)
 {
@@ -308,6 +333,7 @@ int main(int argc, char **argv)
 {
     check_begin(argc, argv);
     check_run("fetch beside a failure", test_fetch_beside_a_failure, NULL);
+    check_run("fetch of a complete tensor", test_fetch_of_a_complete_tensor, NULL);
     check_run("send of a late tensor beside a failure", test_send_beside_a_failure, NULL);
     check_run("send of a complete tensor beside a failure", test_send_beside_a_failure, "complete");
     check_run("a failure spreads", test_failure_spreads, NULL);
