@@ -271,5 +271,6 @@ def test_replay_says_why_not(programs):
 
 def test_an_engine_that_does_not_open_is_an_error_at_once(programs):
     """The probe's open fails with what it found: an embedded server says so instead of waiting for a worker."""
-    text = programs.run("import gt; gt.ones(3)", status=1, GT_BACKEND="probe", GT_ENGINE_PATH=FAULTY, GT_CONNECT_TIMEOUT=1000)
-    assert "engine cpu" in text.splitlines()[-1] and "has no worker" not in text
+    program = programs.python("import gt; gt.ones(3)", GT_BACKEND="probe", GT_ENGINE_PATH=FAULTY, GT_CONNECT_TIMEOUT=1000)
+    assert program.wait() == 1
+    assert "engine cpu" in program.text() and "has no worker" not in program.text()
