@@ -108,7 +108,7 @@ enum {
  *                                tail: a slot each with the peer's name, a worker's engine, and where that worker
  *                                listens for others ("host:port"); NUL-ended text. operand[0]: the number a worker
  *                                would like, plus one; operand[1]: which memory it draws on, the same number for the
- *                                same memory
+ *                                same memory; operand[2]: the group of its engine's collectives (engine.h), 0: none
  *   welcome  dispatcher -> peer  imm[0] version, imm[1] number of workers now, result: the peer's number;
  *                                operand[0]: entries in the table of workers; to workers: operand[1] the key by
  *                                which they know each other, operand[2] a number that no other worker ever had, and
@@ -145,7 +145,8 @@ enum {
  *
  * Between workers. A tag is a number that no other transfer has.
  *
- *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had, tail: a slot
+ *   peer     disp. -> worker     result: a worker's index, operand[0] the number that only it ever had,
+ *                                operand[1] the group of its engine's collectives, tail: a slot
  *                                with its name, one with where it listens. Whoever had that index before is gone
  *   share    disp. -> worker     imm[0] how many workers draw on the memory that this one does, itself included
  *   send     disp. -> worker     operand[0] the tensor, imm[0] the worker to send it to, imm[1] tag. Never waits

@@ -149,6 +149,7 @@ gt_err gt__worker_join(gt_peer *peer, const gt_slot *hello)
     snprintf(worker->engine, sizeof worker->engine, "%.63s", (const char *)hello[2].bytes);
     snprintf(worker->listens, sizeof worker->listens, "%.63s", (const char *)hello[3].bytes);
     worker->memory = hello->ins.operand[1];
+    worker->group = hello->ins.operand[2];
     worker->sharers = 1; /* what it assumes by itself */
     peer->worker = worker;
     gt__log(GT_LOG_STATUS, "worker %s (%s, %s) joined by %s", worker->name, worker->engine, peer->link->peer,
@@ -168,6 +169,7 @@ static void introduce_peer(gt_dispatch_worker *worker, const gt_dispatch_worker 
     memset(out, 0, 3 * sizeof *out);
     out->ins = (gt_instruction){.op = GT_OP_peer, .tail = 2, .result = (uint64_t)other->index};
     out->ins.operand[0] = other->life;
+    out->ins.operand[1] = other->group;
     memcpy(out + 1, other->name, sizeof other->name);
     memcpy(out + 2, other->listens, sizeof other->listens);
     gt__worker_put(worker, 3);

@@ -32,6 +32,7 @@ struct gt_dispatch_worker {
     uint64_t life; /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
     uint64_t memory;  /* which memory it draws on */
+    uint64_t group;   /* of its engine's collectives; 0: none */
     unsigned sharers; /* how many workers do: it was told so */
     struct {
         uint64_t moves, collectives, gathers, bytes; /* to it; gathers: ops without a sharding rule */

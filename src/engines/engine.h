@@ -61,6 +61,23 @@ typedef struct gt_completion {
     uint64_t start_ns, end_ns; /* of `token` itself, CLOCK_MONOTONIC; 0: not measured */
 } gt_completion;
 
+/*
+ * A collective that engines hold among themselves (NCCL), one call at each party. Parts and parties are those of the
+ * record (core/instruction.h). Every party has its operand: what fails before is told without the engines.
+ */
+typedef struct gt_group_call {
+    gt_opcode op;
+    uint64_t tag; /* the same at all parties; no other collective has it */
+    unsigned self, count;
+    const gt_partner *party;
+    unsigned axis, axis_after; /* of the parts before and after, where there are any */
+    const gt_meta *whole;
+    const gt_view *in, *out; /* contiguous; `in` is NULL where a party gives nothing (broadcast) */
+    /* Party 0's bytes to all. All parties call it equally often; for what they need to find each other. */
+    gt_err (*share)(const struct gt_group_call *call, void *bytes, size_t size);
+    void *context; /* share's */
+} gt_group_call;
+
 typedef struct gt_engine gt_engine;
 typedef struct gt_plan gt_plan;       /* plan.h */
 typedef struct gt_program gt_program; /* what an engine made of a plan; its own */
@@ -99,6 +116,10 @@ typedef struct gt_engine_ops {
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, unsigned *step,
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);
+    /* Optional, together: collectives of its own, among engines that answer the same number to `group` (not 0). The call is
+     * queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's own collective serves. */
+    uint64_t (*group)(gt_engine *engine);
+    gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
 } gt_engine_ops;
 
 struct gt_engine {

@@ -88,7 +88,7 @@ static void copy_text(char *to, size_t size, const char *from)
 }
 
 static gt_err send_hello(gt_link *link, gt_role role, const char *name, const char *engine, const char *listens,
-                         int number, uint64_t memory)
+                         int number, uint64_t memory, uint64_t group)
 {
     gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
     if (!hello)
@@ -100,6 +100,7 @@ static gt_err send_hello(gt_link *link, gt_role role, const char *name, const ch
     hello->ins.result = (uint64_t)getpid();
     hello->ins.operand[0] = (uint64_t)(number + 1);
     hello->ins.operand[1] = memory;
+    hello->ins.operand[2] = group;
     hello->ins.imm[0].i = GT_PROTOCOL_VERSION;
     hello->ins.imm[1].u = gt__op_table_hash();
     copy_text((char *)hello[1].bytes, sizeof hello[1].bytes, name);
@@ -112,13 +113,13 @@ static gt_err send_hello(gt_link *link, gt_role role, const char *name, const ch
 
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine)
 {
-    return send_hello(link, role, name, engine, "", -1, 0);
+    return send_hello(link, role, name, engine, "", -1, 0, 0);
 }
 
 gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number,
-                             uint64_t memory)
+                             uint64_t memory, uint64_t group)
 {
-    return send_hello(link, GT_ROLE_WORKER, name, engine, listens, number, memory);
+    return send_hello(link, GT_ROLE_WORKER, name, engine, listens, number, memory, group);
 }
 
 void gt__goodbye_send(gt_link *link, const char *reason)

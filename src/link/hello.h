@@ -24,9 +24,10 @@ gt_err gt__address_connect(const char *address, int timeout_ms, gt_link **link);
 /* Introduce ourselves. `name` and `engine` are cut at 63 bytes; NULL is "". */
 gt_err gt__hello_send(gt_link *link, gt_role role, const char *name, const char *engine);
 /* The same for a worker that other workers reach at `listens`, "host:port" ("": they cannot). `number`: the worker number it
- * asks for, -1: any. `memory`: which memory it draws on (engine.h). */
+ * asks for, -1: any. `memory`, `group`: which memory it draws on, and with
+ * whose engines its own holds collectives (engine.h). */
 gt_err gt__hello_send_worker(gt_link *link, const char *name, const char *engine, const char *listens, int number,
-                             uint64_t memory);
+                             uint64_t memory, uint64_t group);
 /* Wait for the answer: a welcome, or a refusal whose reason becomes the error. GT_ERR_INTERRUPTED: a signal
  * arrived; call it again to go on waiting. */
 gt_err gt__hello_wait(gt_link *link, int timeout_ms, gt_welcome *welcome);

@@ -200,7 +200,8 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     const char *listens = worker->exchange->ops->address(worker->exchange);
     const gt_engine_ops *engine = worker->engine->ops;
     uint64_t memory = engine->memory_identity ? engine->memory_identity(worker->engine) : gt__memory_identity();
-    GT_TRY(gt__hello_send_worker(worker->link, worker->name, engine->name, listens, options->number - 1, memory));
+    GT_TRY(gt__hello_send_worker(worker->link, worker->name, engine->name, listens, options->number - 1, memory,
+                                 engine->group ? engine->group(worker->engine) : 0));
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
     gt_err err;
     do {
@@ -246,7 +247,8 @@ static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
 {
     GT_TRY(options->board ? gt__exchange_local(options->board, options->stop, &worker->exchange)
                           : gt__exchange_mesh(options->address, options->stop, &worker->exchange));
-    return gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective);
+    GT_TRY(gt__collective_host(worker->exchange, worker->engine, worker->store, &worker->collective));
+    return worker->engine->ops->collective ? gt__collective_engine(worker, &worker->collective) : GT_OK;
 }
 
 /* While the store is there: what others still read lies in it. */

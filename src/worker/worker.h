@@ -42,6 +42,7 @@ struct gt_worker {
     gt_store *store;
     gt_exchange *exchange; /* with other workers */
     gt_collective *collective;
+    uint64_t group_of[GT_MAX_PARTIES]; /* by worker: the group of its engine's collectives; 0: none */
     gt_deferred deferred;
     gt_late late; /* what waits for the engine */
     const char *name;

@@ -15,10 +15,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "engines/late/meeting.h"
 #include "engines/plan.h"
 #include "engines/plugin.h"
 
-typedef enum job_kind { JOB_RUN, JOB_WRITE, JOB_READ, JOB_RELEASE, JOB_PROGRAM, JOB_FREE } job_kind;
+typedef enum job_kind { JOB_RUN, JOB_WRITE, JOB_READ, JOB_RELEASE, JOB_PROGRAM, JOB_FREE, JOB_GROUP } job_kind;
 
 /* A call, copied. The views and pointers that it needs follow the job in the same memory. */
 typedef struct job {
@@ -47,6 +48,11 @@ typedef struct job {
             gt_view *in; /* room for the operands of a step */
             const gt_view **views;
         } program; /* FREE: `program` */
+        struct {
+            uint64_t tag;
+            unsigned self, count;
+            gt_view in, out;
+        } group;
     };
 } job;
 
@@ -246,6 +252,8 @@ static gt_err execute(late_engine *late, job *j)
         return GT_OK;
     case JOB_PROGRAM:
         return run_steps(late, j);
+    case JOB_GROUP:
+        return gt__meeting_add(cpu, j->group.tag, j->group.self, j->group.count, &j->group.in, &j->group.out);
     case JOB_FREE:
         program_free(j->program.program);
         return GT_OK;
@@ -420,6 +428,28 @@ static gt_err late_run(gt_engine *engine, const gt_call *call, gt_token *token)
         j->run.call.tail = slots;
         j->run.call.in = in_pointers;
         j->run.call.out = &j->run.out;
+    }
+    return enqueue(late_of(engine), j, token);
+}
+
+static uint64_t late_group(gt_engine *engine)
+{
+    (void)engine;
+    return gt__meeting_group();
+}
+
+/* Sums only: the worker's own collectives serve for the rest. */
+static gt_err late_collective(gt_engine *engine, const gt_group_call *call, gt_token *token)
+{
+    if (call->op != GT_OP_all_reduce)
+        return gt__fail(GT_ERR_UNSUPPORTED, "the late engine only adds");
+    job *j = job_new(JOB_GROUP, 0);
+    if (j) {
+        j->group.tag = call->tag;
+        j->group.self = call->self;
+        j->group.count = call->count;
+        j->group.in = *call->in;
+        j->group.out = *call->out;
     }
     return enqueue(late_of(engine), j, token);
 }
@@ -608,6 +638,8 @@ static const gt_engine_ops engine_late = {
     .compile = late_compile,
     .run_program = late_run_program,
     .free_program = late_free_program,
+    .group = late_group,
+    .collective = late_collective,
 };
 
 GT_ENGINE_PLUGIN(engine_late);

@@ -44,6 +44,9 @@ struct gt_collective {
 
 gt_err gt__collective_host(gt_exchange *exchange, gt_engine *engine, gt_store *store, gt_collective **collective);
 
+/* The engine's own collectives where all parties have them, *collective otherwise: it is replaced by one that takes it. */
+gt_err gt__collective_engine(gt_worker *worker, gt_collective **collective);
+
 /* What party k holds of the whole: along `axis`, by its start before or after. */
 void gt__party_part(const gt_collective_call *call, unsigned k, bool after, unsigned axis, int64_t *start,
                     int64_t *count);
