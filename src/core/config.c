@@ -379,5 +379,5 @@ void gt__config_use(gt_config *config, const char *name)
     for (char *at = shown; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 127)
             *at = '?';
-    gt__log_warning("signal '%s' is not in the config (%s): it places nothing", shown, config->file);
+    gt__log_warning("signal '%s' is not in the config (%s) and has no effect", shown, config->file);
 }

@@ -1,13 +1,13 @@
 /*
  * place.c: the last stage of every chain: decides where a record runs and writes it into that worker's link.
  *
- * Two roads lead from here. Most sessions have all their tensors on one worker, their home: client ids become that
- * worker's slots, results get a handle with the inferred shape, and a record on a tensor that was lost with a worker makes
- * another lost tensor. A session that spreads tensors over several workers takes the other road, spread/spread.c, for all
- * records that the straight way (place_alike) does not take. Records for which there is no room wait in front of this
- * stage (output.h).
+ * There is a fast path and a slow path. Most sessions have all their tensors on one worker, their home: client ids
+ * become that worker's slots, results get a handle with the inferred shape, and a record on a tensor that was lost with
+ * a worker makes another lost tensor. A session that spreads tensors over several workers takes the slow path, spread/spread.c,
+ * for all records that the fast path (place_alike) does not take. Records for which there is no room wait in front of
+ * this stage (output.h).
  *
- * Sharding is a road of this stage and not a modifier. Modifiers rewrite a stream of client ids, which says nothing of
+ * Sharding is a path of this stage and not a modifier. Modifiers rewrite a stream of client ids, which says nothing of
  * workers, so that they can be combined in any order. Sharding decides on which workers a record runs, from where the
  * parts of its operands are: that is in the handles, which are made here and nowhere else. As a modifier it would need
  * handles of its own for the parts, and every operand of every record would be looked up twice.
@@ -82,7 +82,7 @@ static bool drop_tensor(gt_session *session, uint64_t id, uint32_t *slot)
 }
 
 /*
- * The straight way for the most common records: one slot, elementwise, all operands on the home worker, the result like an
+ * The fast path for the most common records: one slot, elementwise, all operands on the home worker, the result like an
  * operand. There is room for a slot. False: nothing was done, place_compute will.
  */
 static inline __attribute__((always_inline)) bool place_alike(gt_session *session, const gt_slot *record)
@@ -280,7 +280,7 @@ static inline bool is_open(const gt_session *session)
            gt__slot_queue_empty(&home->backlog.outbox) && home->link->write_end > home->link->write_next;
 }
 
-/* The straight way first, for the bulk of every stream; the other records take the long way. */
+/* Most records take the fast path, the others the slow path. */
 static gt_err step(gt_modifier *modifier, const gt_slot *record)
 {
     gt_session *session = modifier->session;

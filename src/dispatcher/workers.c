@@ -89,7 +89,7 @@ gt_err gt__worker_serve(gt_dispatch_worker *worker, size_t budget, bool *progres
         record[0] = slots[0];
         GT_TRY(gt__instruction_check(record, available, &length));
         if (record->ins.op == GT_OP_goodbye)
-            return gt__fail(GT_ERR_CONNECTION, "it said goodbye");
+            return gt__fail(GT_ERR_CONNECTION, "it shut down");
         memcpy(record + 1, slots + 1, (length - 1) * sizeof *record);
         gt__link_consume(worker->link, length);
         GT_TRY(pass_answer(worker, record));

@@ -12,7 +12,7 @@ static const gt_engine_ops *const engines[] = {
     &gt__engine_null,
 };
 
-/* Names that earlier programs use for engines that are not here: what answers to them instead. */
+/* Engine names of earlier programs, and the engines that replace them. */
 static const struct {
     const char *alias, *name;
 } aliases[] = {

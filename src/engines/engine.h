@@ -1,13 +1,13 @@
 /*
- * engine.h: what executes instructions: one small vtable per kind of device.
+ * engine.h: executes instructions: one small vtable per kind of device.
  *
  * The worker owns tensors, views, poison and the pool; an engine owns raw memory and arithmetic. The worker checks
  * and infers before it calls: an engine never sees a bad shape, and its output is always allocated, contiguous and
  * distinct from its inputs (except ops marked GT_FLAG_CONSUMES, where out may be in[0] itself).
  *
  * An engine is one queue. It may be asynchronous: run, write and read then return a token before the work is done,
- * and `completed` reports tokens in the order in which they were given. Work takes effect in that order, too: memory
- * that is released, or reused, may still be used by work that was queued before. The addresses an engine hands out
+ * and `completed` reports tokens in the order in which they were given. Work takes effect in that order, too: work that
+ * was queued before a release or a reuse of memory may still use that memory. The addresses an engine hands out
  * need not be readable by the host; nothing outside the engine touches them unless `host_memory` says so.
  *
  * One engine, one folder, one symbol: engines/cpu, engines/reference. An engine may also be a plug-in: plugin.h.
@@ -51,8 +51,8 @@ typedef struct gt_call {
     gt_imm value[GT_MAX_OPERANDS];
 } gt_call;
 
-/* What an asynchronous engine tells of its work. Failures and timed calls have completions of their own; the rest may
- * be reported many at a time, by the last of them. */
+/* What an asynchronous engine reports of its work. Failures and timed calls have completions of their own; one
+ * completion may report many other tokens, by the last of them. */
 typedef struct gt_completion {
     gt_token token;            /* it and everything before it is done */
     gt_err err;                /* of `token` itself: its result does not exist */
@@ -80,7 +80,7 @@ typedef struct gt_group_call {
 
 typedef struct gt_engine gt_engine;
 typedef struct gt_plan gt_plan;       /* plan.h */
-typedef struct gt_program gt_program; /* what an engine made of a plan; its own */
+typedef struct gt_program gt_program; /* a plan that an engine compiled; opaque */
 
 typedef struct gt_engine_options {
     int threads; /* 0: decide from GT_NUM_THREADS, OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, then the cores */
@@ -89,29 +89,29 @@ typedef struct gt_engine_options {
 typedef struct gt_engine_ops {
     const char *name;
     bool host_memory;  /* the host may read what is complete, and segments of shared memory may be used in place */
-    bool asynchronous; /* tokens may be other than 0; `completed` is there */
+    bool asynchronous; /* tokens may be other than 0; `completed` is implemented */
     gt_err (*open)(const gt_engine_options *options, gt_engine **engine);
     void (*close)(gt_engine *engine); /* waits for queued work */
-    /* Bytes that tensors may take from now on, where so many workers share the device's memory, this one included. */
+    /* Bytes that tensors may take from now on. `sharers`: workers that share the device's memory, this one included. */
     uint64_t (*memory_limit)(gt_engine *engine, unsigned sharers);
     /* Which memory that is: engines that draw on the same memory answer the same number. Optional: the host's. */
     uint64_t (*memory_identity)(gt_engine *engine);
-    void *(*alloc)(gt_engine *engine, size_t bytes); /* 64-byte aligned; NULL when there is none */
+    void *(*alloc)(gt_engine *engine, size_t bytes); /* 64-byte aligned; NULL if out of memory */
     void (*release)(gt_engine *engine, void *memory, size_t bytes);
-    /* *token is 0 before each of these. An error: nothing was queued. The host's memory stays as it is (write), or is
-     * not looked at (read), until the token is completed. */
+    /* *token is 0 before each of these. An error: nothing was queued. Until the token is completed, the host's
+     * memory must not change (write), or is undefined (read). */
     gt_err (*write)(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token);
     gt_err (*read)(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token);
     gt_err (*run)(gt_engine *engine, const gt_call *call, gt_token *token);
-    /* Asynchronous engines: the next completion; `wait`: not before there is one. False: there is none (`wait`:
-     * nothing is queued). */
+    /* Asynchronous engines: the next completion. `wait`: wait for it. False: none now, or, with `wait`, nothing is
+     * queued. */
     bool (*completed)(gt_engine *engine, bool wait, gt_completion *completion);
 
-    /* Optional. No more work comes for now: start what was held back to be started together. */
+    /* Optional. No more work comes for now: start work that was held back to be batched. */
     void (*flush)(gt_engine *engine);
-    /* Optional, together: a planned sequence as one. compile answers GT_ERR_UNSUPPORTED to decline. buffer[] has the
-     * address of each of the plan's buffers. A failure is that of the first step that failed: *step says which, or,
-     * when it comes later, the completion. */
+    /* Optional, together: run a plan as one program. compile returns GT_ERR_UNSUPPORTED to decline. buffer[] has the
+     * address of each of the plan's buffers. A failure is that of the first step that failed: *step is its number,
+     * or the completion's `step` if the failure comes later. */
     gt_err (*compile)(gt_engine *engine, const gt_plan *plan, gt_program **program);
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, unsigned *step,
                           gt_token *token);

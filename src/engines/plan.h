@@ -3,8 +3,8 @@
  * worker/run.c executes them step by step, and an engine may compile one (engine.h).
  *
  * Values are tensors; a value lies in a buffer at an offset, with strides. Inputs are read and not made by the
- * sequence; outputs are made and live on after it; everything else is inner: its last use is known, and inner buffers
- * whose lives do not overlap have the same memory.
+ * sequence; outputs are made and live on after it; all other values are inner: their last use is known, and inner
+ * buffers whose lives do not overlap share memory.
  */
 #ifndef GT_ENGINES_PLAN_H
 #define GT_ENGINES_PLAN_H
@@ -15,10 +15,10 @@
 #define GT_PLAN_LIVES UINT32_MAX   /* instead of a step: it outlives the sequence */
 
 typedef struct gt_plan_value {
-    uint64_t id;       /* by which the records name it */
-    uint32_t buffer;   /* it lies in */
+    uint64_t id;       /* its name in the records */
+    uint32_t buffer;   /* that holds it */
     int64_t offset;    /* bytes: of element (0,...,0) in the buffer */
-    uint32_t last_use; /* the last step that reads it, or makes it if none reads it; or GT_PLAN_LIVES */
+    uint32_t last_use; /* the last step that reads it, else the step that makes it; or GT_PLAN_LIVES */
     gt_view view;      /* without data */
 } gt_plan_value;
 
@@ -34,7 +34,7 @@ typedef struct gt_plan_buffer {
 typedef enum gt_step_kind {
     GT_STEP_RUN,      /* the engine computes it into memory of its own */
     GT_STEP_IN_PLACE, /* the engine computes it into the memory of operand 0, which dies with it */
-    GT_STEP_VIEW,     /* other strides on operand 0's memory: there is nothing to compute */
+    GT_STEP_VIEW,     /* other strides on operand 0's memory; no computation */
     GT_STEP_UPLOAD,   /* data from the client; not in plans */
 } gt_step_kind;
 

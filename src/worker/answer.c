@@ -56,7 +56,7 @@ void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poiso
     gt__link_commit(worker->link, 1u + answer->tail);
 }
 
-/* A piece of a reply; its bytes are to be filled in, then it is committed. NULL: the dispatcher is gone. */
+/* A piece of a reply: the caller fills in its bytes and commits it. NULL: the dispatcher is gone. */
 static gt_slot *reserve_piece(gt_worker *worker, uint64_t ticket, uint64_t offset, uint64_t bytes, bool last,
                               uint64_t start_ticks)
 {
@@ -116,15 +116,15 @@ static gt_err send_tensor(gt_worker *worker, const gt_instruction *ins, const gt
 
 /* ---- answers that wait --------------------------------------------------------------------------------------- */
 
-/* An answer that is not given yet. */
+/* A pending answer. */
 typedef struct answer {
     gt_opcode op; /* fetch, sync or stats */
     uint64_t ticket;
     uint64_t start_ticks; /* of the question */
-    gt_err err;           /* what is known to have failed; then `text` */
+    gt_err err;           /* a failure that is known already, with `text` */
     char *text;
     gt_poison *poison; /* a reference */
-    gt_whole whole;    /* fetch: what is read */
+    gt_whole whole;    /* fetch: the tensor */
     uint8_t *host;     /* fetch: its bytes; NULL: they go into `segment` */
     uint64_t bytes;
     gt_segment *segment; /* a reference */
@@ -167,7 +167,7 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
     if (a->segment)
         gt__segment_done(a->segment);
     if (worker->timing.watched)
-        gt__timing_flush(worker); /* the log tells of what came before the answer, before it */
+        gt__timing_flush(worker); /* the log shows earlier records before the answer */
     if (poison)
         gt__worker_answer_poison(worker, a->ticket, poison, 0);
     else if (a->err != GT_OK)
@@ -190,7 +190,7 @@ static bool waits(const gt_worker *worker)
     return worker->late.answers || gt__late_busy(&worker->late);
 }
 
-/* NULL: no memory, even for that; the link ends, as the order of answers is lost. */
+/* NULL: out of memory. The answer is lost, so the link ends. */
 static answer *answer_new(gt_worker *worker, const gt_instruction *ins)
 {
     answer *a = calloc(1, sizeof *a);
@@ -290,7 +290,7 @@ static gt_err fetch_later(gt_worker *worker, const gt_instruction *ins, gt_whole
         answer_free(worker, a);
         return err;
     }
-    if (!token && whole->flight) /* the engine read at once what it works on: then it is done */
+    if (!token && whole->flight) /* the engine read at once: the flight's work is done */
         token = whole->flight->token;
     if (!token && !worker->late.answers) {
         worker->late.answers++;

@@ -1,13 +1,13 @@
 /*
- * answer.h: what the worker says on its way back to the dispatcher: fetched tensors, syncs, reports and failures, in the
- * order of the questions. An answer that waits for the engine (late.h) holds those after it back, and nothing else.
+ * answer.h: the worker's answers to the dispatcher: fetched tensors, syncs, reports and failures, in the order of the
+ * questions. An answer that waits for the engine (late.h) delays later answers, but not the execution of records.
  */
 #ifndef GT_WORKER_ANSWER_H
 #define GT_WORKER_ANSWER_H
 
 #include "worker/store.h"
 
-/* Room for a record on the way back; waits for the dispatcher if it lags. NULL: it is gone, or we are to stop. */
+/* Room for an answer; waits while the link is full. NULL: the dispatcher is gone, or the worker should end. */
 gt_slot *gt__worker_reserve_answer(gt_worker *worker, unsigned slots);
 /* Say why a tensor does not exist: with GT_FLAG_UNASKED, to the log; else in answer to `ticket`. */
 void gt__worker_answer_poison(gt_worker *worker, uint64_t ticket, const gt_poison *poison, uint8_t flags);

@@ -1,5 +1,5 @@
 /*
- * decode.h: the first step of executing a record: its operands, looked up.
+ * decode.h: the first step of executing a record: look up its operands.
  *
  * A record comes in with slot numbers; a gt_decoded has views and metadata. plan.h is next, run.h after that.
  */
@@ -13,10 +13,10 @@ typedef struct gt_decoded {
     const gt_slot *tail;
     unsigned count;                  /* operands */
     const gt_view *view[GT_MAX_CAT]; /* a literal's has no data */
-    const gt_meta *meta[GT_MAX_CAT]; /* NULL: a literal */
+    const gt_meta *meta[GT_MAX_CAT]; /* NULL for a literal */
     gt_flight *flight[GT_MAX_CAT];   /* of operands that are late; borrowed */
     unsigned flights;                /* in flight[] */
-    gt_entry *first;                 /* operand 0's; NULL: there is none, or it is a literal */
+    gt_entry *first;                 /* operand 0's; NULL if none or a literal */
     uint8_t literals;                /* as in gt_call */
     gt_imm value[GT_MAX_OPERANDS];
     gt_view literal[GT_MAX_OPERANDS]; /* the views of literals */

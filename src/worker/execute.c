@@ -1,8 +1,8 @@
 /*
  * execute.c: one computing record, from slot numbers to a result in the store: decode, plan, run.
  *
- * Whatever fails becomes poison in the result slot; operands that are poison pass theirs on. The bulk of every stream,
- * elementwise work on whole tensors of one kind, takes a straight way through the same three steps.
+ * A failure becomes poison in the result slot; poisoned operands pass their poison on. Most records, elementwise ops on
+ * whole tensors of one shape and dtype, take a fast path through the same three steps.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err
     return poison;
 }
 
-/* The first failure: says which operation it was, and where. */
+/* The first failure: its text names the operation and the worker. */
 static void keep_failure(gt_worker *worker, const gt_instruction *ins, gt_err err, gt_entry *entry)
 {
     gt_origin origin = gt__worker_origin(worker, ins);
@@ -68,7 +68,7 @@ static gt_err decoded_run(gt_worker *worker, const gt_decoded *d, gt_entry *resu
     }
 }
 
-/* Apart, so that the straight way does without the room that the operands of the longest record take. */
+/* Not inlined: a gt_decoded has room for the longest operand list, and the fast path must not pay for that frame. */
 static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_instruction *ins,
                                                     const gt_slot *tail, gt_entry *result)
 {
@@ -87,8 +87,8 @@ static __attribute__((noinline)) void execute_fully(gt_worker *worker, const gt_
 }
 
 /*
- * The straight way: elementwise on whole tensors of one shape and dtype, or on one and a literal, into memory that was used
- * before. False: nothing was done, execute_fully will do it.
+ * The fast path: elementwise on whole tensors of one shape and dtype, or on one and a literal, into recycled memory.
+ * False: it did nothing, and the caller takes the slow path, execute_fully.
  */
 static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry *result)
 {

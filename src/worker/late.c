@@ -1,4 +1,4 @@
-/* late.c: flights, and the queue of what waits for tokens. See late.h. */
+/* late.c: flights (pending operations), and the queue of items that wait for tokens. See late.h. */
 #include "worker/late.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "engines/plan.h"
 #include "worker/worker.h"
 
-enum { MOST_HOST_BYTES = 64 << 20 }; /* of answers and messages on their way; one may be larger */
+enum { MOST_HOST_BYTES = 64 << 20 }; /* of pending answers and messages; a single one may be larger */
 
 /* ---- flights ------------------------------------------------------------------------------------------------ */
 
@@ -61,7 +61,7 @@ static bool hold_operands(gt_late *late, gt_flight *flight, gt_flight *const *op
     return true;
 }
 
-/* Why the operands do not exist; NULL: they do. All of them are settled. */
+/* The first failure of the operands, which are all settled; NULL if none failed. */
 static gt_poison *operands_poison(const gt_flight *flight)
 {
     for (unsigned k = 0; k < flight->operands; k++)
@@ -99,7 +99,7 @@ gt_flight *gt__late_fly(gt_worker *worker, gt_token token, const gt_origin *orig
         gt__flight_release(late, flight);
         flight = NULL;
     }
-    if (!flight) { /* all that is left to do is to wait, and to pass on the first failure */
+    if (!flight) { /* without a flight: wait, and return the first failure */
         *err = gt__late_wait(worker, token);
         for (unsigned k = 0; k < count; k++)
             if (operands[k] && operands[k]->poison)
@@ -135,7 +135,7 @@ gt_token gt__late_when(gt_worker *worker, gt_token token, gt_late_action action,
 {
     gt_late *late = &worker->late;
     gt_token own = token;
-    if (late->count) { /* behind what came before */
+    if (late->count) { /* behind earlier items */
         gt_token before = late->items[(late->first + late->count - 1) & (late->capacity - 1)].token;
         token = before > token ? before : token;
     }
@@ -154,7 +154,7 @@ gt_token gt__late_when(gt_worker *worker, gt_token token, gt_late_action action,
     return token;
 }
 
-/* Everything up to the completion's token is done: `done` moves item by item, so that an action sees what is. */
+/* All work up to the completion's token is done. `done` advances item by item, so that an action sees its own token. */
 static void take(gt_worker *worker, const gt_completion *completion)
 {
     gt_late *late = &worker->late;

@@ -61,7 +61,7 @@ typedef struct planning {
     uint32_t operand_next;
 } planning;
 
-/* The place of an id in the index, or where it would be. */
+/* The place in the index for an id, whether it is there or not. */
 static uint32_t *place_of(const planning *p, uint64_t id)
 {
     uint32_t at = (uint32_t)(id * 0x9E3779B97F4A7C15u >> 32) & p->mask;
@@ -121,7 +121,7 @@ static void value_free(planning *p, uint64_t id)
 
 /* ---- sequences: steps ---------------------------------------------------------------------------------------- */
 
-/* Views are planned at an address that is only a number: what comes out is an offset. */
+/* Views are planned at a dummy address; the difference to it is the view's offset. */
 #define ORIGIN ((uintptr_t)1 << 46)
 
 static gt_err step_add(planning *p, const gt_slot *record)
@@ -196,7 +196,7 @@ static gt_err record_add(planning *p, const gt_slot *record)
 
 /* ---- sequences: memory --------------------------------------------------------------------------------------- */
 
-/* What is made and not freed lives on, and so does the buffer it lies in. */
+/* Values that are made and not freed are outputs, and so are their buffers. */
 static void find_outputs(planning *p)
 {
     gt_plan *plan = p->plan;
@@ -266,7 +266,7 @@ void gt__plan_free(gt_plan **where)
     *where = NULL;
 }
 
-/* Steps, and ids that they name, are at most as many as these. */
+/* Upper bounds for the number of steps and of the ids that they name. */
 static gt_err count_records(const gt_slot *records, size_t slots, size_t *steps, size_t *operands)
 {
     *steps = *operands = 0;

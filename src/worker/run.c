@@ -8,8 +8,8 @@
 
 /* ---- one record --------------------------------------------------------------------------------------------- */
 
-/* The engine has queued the work, or its operands are late: so is `entry`. An error: there was no memory to remember
- * that, and it failed. */
+/* If the engine has queued the work, or an operand is late, `entry` becomes late. An error: without memory for a
+ * flight this waited for the work, and the work failed. */
 static gt_err keep_late(gt_worker *worker, gt_token token, const gt_decoded *d, gt_entry *entry)
 {
     gt_origin origin = gt__worker_origin(worker, d->ins);
@@ -71,15 +71,15 @@ void gt__step_view(gt_worker *worker, const gt_decoded *d, gt_entry *entry)
 
 /* ---- sequences ---------------------------------------------------------------------------------------------- */
 
-/* What a run knows of a value: neither is set if it is simply there. */
+/* What a run knows of a value. A complete value has neither. */
 typedef struct fate {
     gt_poison *poison; /* a reference */
-    gt_flight *flight; /* a reference; not settled when it was looked at */
+    gt_flight *flight; /* a reference; was not settled when checked */
 } fate;
 
 struct gt_sequence {
     gt_plan *plan;
-    gt_program *program;  /* NULL: the engine has none */
+    gt_program *program;  /* NULL if the engine did not compile the plan */
     gt_buffer **memories; /* of inner buffers */
     gt_buffer **buffers;  /* by the plan's buffers: what a run uses; inputs and outputs for that run only */
     void **address;       /* the same */
@@ -97,7 +97,7 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
     gt_sequence *s = *where;
     if (!s)
         return;
-    gt__late_wait(worker, s->last); /* its flights know the plan */
+    gt__late_wait(worker, s->last); /* its flights point to the plan */
     if (s->program)
         worker->engine->ops->free_program(worker->engine, s->program);
     for (uint32_t k = 0; s->memories && k < s->plan->memory_count; k++)
@@ -285,8 +285,8 @@ static void run_step(gt_worker *worker, gt_sequence *s, const gt_plan_step *step
         result->poison = gt__worker_failure(worker, &origin, err, gt_error_text());
 }
 
-/* The engine's program. A failure that is known at once is told by running the steps, which says whose it is; one
- * that comes later is that of all outputs. */
+/* Run the engine's program. After an immediate failure, running the steps one by one finds the outputs that fail. A
+ * later failure fails all outputs. */
 static bool run_program(gt_worker *worker, gt_sequence *s)
 {
     const gt_plan *plan = s->plan;
@@ -337,7 +337,7 @@ static void keep_output(gt_worker *worker, gt_sequence *s, uint32_t value, gt_en
     gt__store_settle(worker->store, entry);
 }
 
-/* Let go of what this run used. */
+/* Release the buffers and fates of this run. */
 static void unbind(gt_worker *worker, gt_sequence *s)
 {
     for (uint32_t k = 0; k < s->plan->buffer_count; k++)

@@ -1,8 +1,8 @@
 /*
  * run.h: the third step of executing a record: memory for the result, and the engine.
  *
- * run.c runs one planned step, and whole plans (engines/plan.h): step by step, or as the program that the engine made of
- * one. A result is a tensor, late (late.h), or poison.
+ * run.c runs one planned step, and whole plans (engines/plan.h): step by step, or as the program that the engine
+ * compiled. A result is a tensor, late (late.h), or poison.
  */
 #ifndef GT_WORKER_RUN_H
 #define GT_WORKER_RUN_H
@@ -22,11 +22,11 @@ typedef struct gt_sequence gt_sequence;
 gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **sequence);
 /*
  * Run it: inputs[k] and outputs[k] are the store's slots for the plan's inputs and outputs. Inputs must look as planned
- * (GT_ERR_VALUE: nothing was done). An output that fails, or comes from a failed step or input, is poison, and the
- * others are not.
+ * (GT_ERR_VALUE: nothing was done). An output that depends on a failed step or input is poison. The other outputs
+ * are not affected.
  */
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t *inputs, const uint64_t *outputs);
-/* The engine compiled it. */
+/* Whether the engine compiled it. */
 bool gt__sequence_compiled(const gt_sequence *sequence);
 void gt__sequence_free(gt_worker *worker, gt_sequence **sequence);
 

@@ -110,7 +110,7 @@ void gt__buffer_release(gt_store *store, gt_buffer *buffer)
     if (--buffer->references)
         return;
     if (buffer->segment) {
-        if (store->worker) /* work that is queued may read it */
+        if (store->worker) /* queued work may read it */
             gt__late_when(store->worker, store->worker->late.last, segment_unused, buffer);
         else
             give_segment_back(store, buffer);
@@ -123,7 +123,8 @@ void gt__buffer_release(gt_store *store, gt_buffer *buffer)
 
 /* ---- poison ------------------------------------------------------------------------------------------------ */
 
-/* For when there is no memory for another; never freed, since one reference is its own. A thread's, as stores are. */
+/* Used when there is no memory for a new one. Never freed: it holds a reference to itself. One per thread, as stores
+ * are. */
 static gt_poison *last_words(void)
 {
     static const char text[] = "the worker is out of memory";
@@ -145,7 +146,7 @@ gt_poison *gt__poison_new(gt_err err, const char *text)
     size_t length = strlen(text);
     gt_poison *poison = malloc(sizeof *poison + length + 1);
     if (!poison)
-        return last_words(); /* not even a sentence fits */
+        return last_words(); /* no memory even for the text */
     *poison = (gt_poison){.references = 1, .err = err};
     memcpy(poison->text, text, length + 1);
     return poison;

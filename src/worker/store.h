@@ -22,7 +22,7 @@ typedef struct gt_buffer {
     struct gt_buffer *next; /* in its class's free list */
 } gt_buffer;
 
-/* Why a tensor does not exist. Shared by everything computed from it. */
+/* Why a tensor does not exist. Shared by all tensors computed from it. */
 struct gt_poison {
     uint32_t references;
     gt_err err;
@@ -34,8 +34,8 @@ typedef enum gt_entry_state {
     GT_ENTRY_EMPTY = 0,
     GT_ENTRY_TENSOR,
     GT_ENTRY_POISON,
-    GT_ENTRY_FILLING, /* an upload of which pieces are still to come: what the memory held before must not be read */
-    GT_ENTRY_LATE,    /* a tensor that the engine still works on: late.h */
+    GT_ENTRY_FILLING, /* an incomplete upload: the old contents of its memory must not be read */
+    GT_ENTRY_LATE,    /* a tensor that the engine still computes: late.h */
 } gt_entry_state;
 
 typedef struct gt_entry {
@@ -44,8 +44,7 @@ typedef struct gt_entry {
     gt_buffer *buffer;
     union {
         gt_poison *poison; /* GT_ENTRY_POISON */
-        gt_flight
-            *flight; /* GT_ENTRY_LATE, and GT_ENTRY_FILLING while a piece is being written; else NULL there */
+        gt_flight *flight; /* GT_ENTRY_LATE; GT_ENTRY_FILLING: the write of a piece, NULL if none is pending */
     };
     uint64_t filled; /* bytes that have arrived, while an upload is under way */
 } gt_entry;
@@ -59,7 +58,7 @@ enum {
 
 typedef struct gt_store {
     gt_engine *engine;
-    gt_worker *worker; /* whose late.h orders what the engine still uses; NULL: the engine is synchronous */
+    gt_worker *worker; /* for its pending operations (late.h); NULL if the engine is synchronous */
     gt_entry *entries; /* by slot */
     size_t capacity;
     gt_buffer *free[GT_STORE_CLASSES];
@@ -69,7 +68,7 @@ typedef struct gt_store {
 } gt_store;
 
 gt_err gt__store_new(gt_engine *engine, gt_store **store);
-/* The engine is asynchronous: memory that the host gives back waits for the worker's flights. */
+/* The engine is asynchronous: segments return to their clients when the worker's flights have settled. */
 void gt__store_set_late(gt_store *store, gt_worker *worker);
 void gt__store_free(gt_store **store);
 
@@ -89,7 +88,7 @@ static inline gt_entry *gt__store_find(gt_store *store, uint64_t slot)
 }
 
 void gt__store_clear_fully(gt_store *store, gt_entry *entry);
-/* Nothing is in the entry any more. */
+/* Make the entry empty. */
 static inline void gt__store_clear(gt_store *store, gt_entry *entry)
 {
     gt_buffer *buffer = entry->buffer;
@@ -103,14 +102,14 @@ static inline void gt__store_clear(gt_store *store, gt_entry *entry)
 }
 
 void gt__store_settle_fully(gt_store *store, gt_entry *entry);
-/* An entry whose flight is over becomes a tensor or poison. Before every look at its state. */
+/* An entry whose flight has settled becomes a tensor or poison. Call this before reading its state. */
 static inline void gt__store_settle(gt_store *store, gt_entry *entry)
 {
     if (__builtin_expect(entry->state == GT_ENTRY_LATE && entry->flight->settled, 0))
         gt__store_settle_fully(store, entry);
 }
 
-/* A tensor, complete or not: its view may be used by what the engine does next. */
+/* A tensor, complete or late: calls to the engine may use its view. */
 static inline bool gt__entry_is_tensor(const gt_entry *entry)
 {
     return entry->state == GT_ENTRY_TENSOR || entry->state == GT_ENTRY_LATE;
@@ -126,7 +125,7 @@ static inline unsigned gt__store_class(size_t bytes)
     return 4 * (power - 6) + quarter + 1;
 }
 
-/* Memory of a class that was used before, with one reference for the caller; NULL: there is none. */
+/* A recycled buffer of a class, with one reference for the caller; NULL if none. */
 static inline gt_buffer *gt__store_reuse(gt_store *store, unsigned size_class)
 {
     gt_buffer *buffer = store->free[size_class];

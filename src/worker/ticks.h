@@ -1,6 +1,6 @@
 /*
- * ticks.h: the processor's own counter, for what takes less time than asking the system for the time, and how to get
- * from its ticks to nanoseconds: by looking at both clocks now and then.
+ * ticks.h: the processor's own counter, for durations shorter than a system clock reading. Its ticks are converted to
+ * nanoseconds by reading both clocks now and then.
  */
 #ifndef GT_WORKER_TICKS_H
 #define GT_WORKER_TICKS_H
@@ -22,11 +22,11 @@ static inline uint64_t gt__ticks(void)
 
 typedef struct gt_tick_clock {
     uint64_t first_ticks, first_ns; /* the two clocks at the beginning */
-    uint64_t ticks, ns;             /* and lately */
+    uint64_t ticks, ns;             /* and at the last reading */
     double ns_per_tick;
 } gt_tick_clock;
 
-/* Look at both clocks: times near to now come out right. */
+/* Read both clocks: conversions of times near to now become exact. */
 static inline void gt__tick_clock_set(gt_tick_clock *clock)
 {
     clock->ticks = gt__ticks();

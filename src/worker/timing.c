@@ -1,4 +1,4 @@
-/* timing.c: measures and tells how long instructions take. See timing.h. */
+/* timing.c: measures and reports how long instructions take. See timing.h. */
 #include "worker/timing.h"
 
 #include <string.h>
@@ -40,18 +40,18 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
     if (sampled)
         timing->until = next_distance(timing);
     if (timing->watched && is_answered(ins->op))
-        gt__timing_flush(worker); /* the log tells of what came before the answer, before it */
+        gt__timing_flush(worker); /* the log shows earlier records before the answer */
     timing->start_ticks = timing->watched && timing->last_ticks ? timing->last_ticks : gt__ticks();
 }
 
-/* The first failure of a chain, told at once. */
+/* Report the first failure of a chain at once. */
 static void tell_failure(gt_worker *worker, const gt_poison *poison)
 {
     gt__timing_flush(worker);
     gt__worker_answer_poison(worker, 0, poison, GT_FLAG_UNASKED);
 }
 
-/* The result of a record that makes a tensor. NULL: it makes none. */
+/* The result of a record; NULL if the record makes no tensor. */
 static const gt_entry *result_of(const gt_worker *worker, const gt_instruction *ins)
 {
     bool makes = ins->op < GT_OP_FIRST_CONTROL || (ins->op >= GT_OP_recv && ins->op <= GT_OP_all_to_all);
@@ -95,7 +95,7 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
     uint64_t bytes = result && gt__entry_is_tensor(result) ? gt__meta_bytes(&result->view.meta) : 0;
     uint64_t weight = gt__timing_weight(timing);
     uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
-    if (!worker->late.record_is_told) /* else the engine says how long it takes */
+    if (!worker->late.record_is_told) /* else the engine reports its duration */
         row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
     row->bytes += bytes * weight;
     if (!timing->watched)
@@ -120,7 +120,7 @@ void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_
     tell_span(timing, start_ticks, timing->clock.ticks, start_ns, duration_ns);
 }
 
-/* The entry of a record; NULL: it was sent, or is not kept. */
+/* The entry of a record; NULL if it was sent or was not recorded. */
 static gt_timing_entry *find_entry(gt_timing *timing, uint64_t number)
 {
     uint64_t first = timing->entry_last - timing->entry_count + 1;
@@ -150,10 +150,10 @@ void gt__timing_watch(gt_worker *worker, bool watched)
 {
     gt_timing *timing = &worker->timing;
     gt__timing_flush(worker);
-    timing->entry_count = 0; /* what is not complete yet is not reported */
+    timing->entry_count = 0; /* entries that are not complete are dropped */
     timing->watched = watched;
     timing->last_ticks = 0;
-    timing->start_ticks = 0; /* the record that says so is told of by nobody */
+    timing->start_ticks = 0; /* the `watch` record itself is not timed */
     timing->until = next_distance(timing);
 }
 
@@ -194,7 +194,7 @@ void gt__timing_flush(gt_worker *worker)
     gt_slot *record = count ? gt__worker_reserve_answer(worker, 1 + tail) : NULL;
     if (record)
         send_entries(worker, record, count, tail);
-    timing->entry_count -= count; /* those that could not be sent: the dispatcher is gone */
+    timing->entry_count -= count; /* also if sending failed: the dispatcher is gone then */
     memmove(timing->entries, timing->entries + count, timing->entry_count * sizeof timing->entries[0]);
     memmove(timing->entry_token, timing->entry_token + count, timing->entry_count * sizeof timing->entry_token[0]);
 }

@@ -1,10 +1,11 @@
 /*
- * timing.h: how long a worker's instructions take: the sums that its reports give, and, while the dispatcher watches (an
- * instruction log, a trace), each record's start and duration.
+ * timing.h: how long a worker's instructions take: the sums in its reports, and, while the dispatcher watches (for an
+ * instruction log or a trace), each record's start and duration.
  *
- * Even the processor's counter (ticks.h) costs something beside a small instruction, so unless somebody watches, small instructions are
- * timed one in GT_TIMING_SAMPLE on average, at random distances, and count for all of them; everything else, and the
- * first few of each op, are timed each time. While somebody watches, one instruction's end is the next one's start: one reading each.
+ * Even reading the processor's counter (ticks.h) is expensive compared with a small instruction. So, while the
+ * dispatcher does not watch, the worker times a random sample of small instructions, one in GT_TIMING_SAMPLE on
+ * average, and each counts for the whole interval. It always times large instructions and the first few of each op.
+ * While the dispatcher watches, the end of one instruction is the start of the next: one reading per instruction.
  */
 #ifndef GT_WORKER_TIMING_H
 #define GT_WORKER_TIMING_H
@@ -16,9 +17,9 @@
 typedef struct gt_worker gt_worker;
 
 enum {
-    GT_TIMING_SAMPLE = 64,  /* small instructions to one that is timed */
+    GT_TIMING_SAMPLE = 64,  /* small instructions per timed one */
     GT_TIMING_SMALL = 4096, /* elements */
-    GT_TIMING_FIRST = 16,   /* so many of each op are timed in any case */
+    GT_TIMING_FIRST = 16,   /* of each op: always timed */
 };
 
 typedef struct gt_timing {
@@ -28,30 +29,30 @@ typedef struct gt_timing {
     uint64_t records; /* taken from the stream: the number of the one being executed */
     gt_tick_clock clock;
     uint64_t joined_ns, idle_ns;
-    uint64_t reading_ticks; /* what a reading takes */
-    uint64_t last_ticks;    /* watched: when the record before ended; 0: there was a wait since */
-    uint64_t start_ticks;   /* of the record being executed; 0: it is not timed */
+    uint64_t reading_ticks; /* the cost of a reading */
+    uint64_t last_ticks;    /* watched: the end of the previous record; 0 after a wait */
+    uint64_t start_ticks;   /* of the current record; 0: it is not timed */
     bool sampled;
     gt_report_row by_op[GT_OP_COUNT];
-    uint64_t entry_last; /* the number of the record that the last entry tells of */
+    uint64_t entry_last; /* number of the last entry's record */
     unsigned entry_count;
     gt_timing_entry entries[GT_MAX_TIMINGS]; /* in ticks, until they are sent */
     gt_token entry_token[GT_MAX_TIMINGS];    /* of work that completes the entry */
-    uint64_t told_ns;                        /* where the last span that was told of ended */
+    uint64_t told_ns;                        /* the end of the last reported span */
 } gt_timing;
 
 void gt__timing_init(gt_timing *timing);
 void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled);
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins);
-/* Of a record that began then: when that was, and how long ago it is. */
+/* The start and the duration until now of a record that began at `start_ticks`. */
 void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_ns, uint64_t *duration_ns);
-/* How many instructions the one being executed counts for. */
+/* How many instructions the current one counts for. */
 unsigned gt__timing_weight(const gt_timing *timing);
-/* A flight is over: its duration counts now, and `done` has it. NULL: it was not measured. */
+/* A flight has settled: add its duration, which `done` has. `done` NULL: it was not measured. */
 void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_completion *done);
-/* The `watch` of the dispatcher. */
+/* The dispatcher sent `watch`. */
 void gt__timing_watch(gt_worker *worker, bool watched);
-/* Send what was measured and is complete; before every wait and every answer. */
+/* Send the measurements that are complete. Called before every wait and every answer. */
 void gt__timing_flush(gt_worker *worker);
 /* Around a wait for work. */
 uint64_t gt__timing_wait_begin(gt_worker *worker);
@@ -59,7 +60,7 @@ void gt__timing_wait_end(gt_worker *worker, uint64_t began_ns);
 /* Fill a report; returns its bytes. `to` has room for GT_MAX_CHUNK. */
 size_t gt__timing_report(gt_worker *worker, void *to);
 
-/* Whether a record may be done sooner than the clock is read: a pass over few elements, a view, a free. */
+/* Whether a record may take less time than reading the clock: a pass over few elements, a view, a free. */
 static inline bool gt__timing_small(const gt_store *store, const gt_instruction *ins)
 {
     unsigned form = gt__op_table[ins->op].form;

@@ -1,9 +1,9 @@
 /*
  * upload.c: see upload.h.
  *
- * What lies in the stream is written to the engine's memory piece by piece. What lies in a segment is used in place
- * where the engine works on host memory and it is worth it, and copied otherwise. An asynchronous engine may still read
- * its source when `write` returns: pieces of the stream are copied for it, and a segment is kept until it has.
+ * Data in the stream is written to the engine's memory piece by piece. Data in a segment is used in place if the engine
+ * works on host memory and the segment is large enough, and copied otherwise. An asynchronous engine may read its
+ * source after `write` returns: pieces of the stream are copied for it, and a segment is kept until the write is done.
  */
 #include "worker/upload.h"
 
@@ -12,9 +12,9 @@
 
 #include "worker/worker.h"
 
-/* Small uploads are copied out of the segment at once, and so are all beyond a number, so that a few segments serve any
- * number of tensors: each one in use costs its client and the dispatcher a descriptor. So are integers and masks: the
- * client could still change them, and an index must stay what it was when it was checked. */
+/* Small uploads are copied out of the segment at once. So are all uploads while a certain number of segments are in
+ * use, because each costs its client and the dispatcher a descriptor. So are integers and masks: the client could still
+ * change them, and an index must not change after it was checked. */
 enum { ADOPT_BYTES = 1 << 20, MAX_ADOPTED = 128 };
 
 static gt_err upload_adopt(gt_worker *worker, gt_segment *segment, gt_entry *entry)
@@ -25,7 +25,7 @@ static gt_err upload_adopt(gt_worker *worker, gt_segment *segment, gt_entry *ent
     return GT_OK;
 }
 
-/* Where the failure of an upload begins: with its own name, whichever of its records is at hand. */
+/* The origin of an upload's failure: it names the upload, also when a later piece fails. */
 static gt_origin upload_origin(const gt_worker *worker, const gt_instruction *ins)
 {
     gt_origin origin = gt__worker_origin(worker, ins);
@@ -48,7 +48,7 @@ static void copy_read(gt_worker *worker, void *object, const gt_completion *done
     free(object);
 }
 
-/* A copy of bytes that do not stay, for an engine that reads them later; *copy is NULL where it reads them at once. */
+/* A copy of temporary bytes for an asynchronous engine. *copy is NULL if the engine is synchronous. */
 static gt_err copy_for_engine(const gt_worker *worker, const void *from, size_t bytes, void **copy)
 {
     *copy = NULL;
@@ -58,8 +58,8 @@ static gt_err copy_for_engine(const gt_worker *worker, const void *from, size_t 
     return *copy ? memcpy(*copy, from, bytes), GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
 }
 
-/* Queue a write of `bytes` to the entry's memory, behind what was written before. `stays`: they are there until it is done;
- * *token says when. */
+/* Queue a write of `bytes` to the entry's memory, behind what was written before. `stays`: the bytes stay valid until
+ * *token is completed. */
 static gt_err write_piece(gt_worker *worker, const gt_instruction *ins, gt_entry *entry, uint64_t offset,
                           const void *from, size_t bytes, bool stays, gt_token *token)
 {
@@ -125,7 +125,7 @@ static gt_err upload_from_segment(gt_worker *worker, const gt_instruction *ins, 
     return err;
 }
 
-/* The entry's state when so many of its bytes are there, or on their way. */
+/* The entry's state after so many of its bytes were written or queued. */
 static void set_filled(gt_entry *entry, uint64_t filled)
 {
     entry->filled = filled;
@@ -152,7 +152,7 @@ void gt__upload_append(gt_worker *worker, const gt_instruction *ins, const gt_sl
 {
     gt_entry *entry = gt__store_find(worker->store, ins->operand[0]);
     if (!entry || entry->state != GT_ENTRY_FILLING)
-        return; /* poisoned at its start: the reader will hear of that. Or complete: what is there stays */
+        return; /* poisoned at its start, which the reader sees, or complete already */
     uint64_t bytes = ins->imm[1].u, whole = gt__meta_bytes(&entry->view.meta);
     bool fits = ins->imm[0].u == entry->filled && bytes <= whole - entry->filled;
     gt_token token = 0;

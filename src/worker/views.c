@@ -63,7 +63,7 @@ static void slice_strides(const gt_view *from, const gt_slot *tail, gt_view *out
 {
     int64_t offset = 0;
     for (unsigned axis = 0; axis < from->meta.rank; axis++) {
-        /* Where at most one is taken the step can be anything, even too large to multiply. */
+        /* With at most one element the step does not matter, and may be too large to multiply. */
         int64_t step = out->meta.shape[axis] > 1 ? tail[1].i64[axis] : 1;
         offset += tail[0].i64[axis] * from->stride[axis];
         out->stride[axis] = step * from->stride[axis];

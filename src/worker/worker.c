@@ -28,7 +28,7 @@ bool gt__worker_stopping(const gt_worker *worker)
     return stopping(worker->options);
 }
 
-/* Milliseconds that a wait may go without a look at *stop; -1: any number. */
+/* Milliseconds that a wait may take before the next check of *stop; -1: no limit. */
 static int patience_ms(const gt_worker_options *options)
 {
     return options->stop_poll_ms ? options->stop_poll_ms : -1;
@@ -40,11 +40,11 @@ int gt__worker_patience_ms(const gt_worker *worker)
 }
 
 enum {
-    RETRY_MS = 50,        /* between attempts to reach a server that is not there yet */
-    DEFERRED_WAIT_MS = 1, /* for another worker's data, before the stream is looked at again */
-    LATE_WAIT_MS = 1,     /* for records, before the engine is looked at again */
-    LATE_EVERY = 16,      /* records between looks at the engine */
-    ATTEMPT_MS = 1000,    /* of one that does not answer: as long as nobody looks at *stop */
+    RETRY_MS = 50,        /* between attempts to reach a server that is not up yet */
+    DEFERRED_WAIT_MS = 1, /* for another worker's data, before the next check of the stream */
+    LATE_WAIT_MS = 1,     /* for records, before the next poll of the engine */
+    LATE_EVERY = 16,      /* records between polls of the engine */
+    ATTEMPT_MS = 1000,    /* timeout of one attempt: *stop is not checked meanwhile */
 };
 
 /* ---- the stream -------------------------------------------------------------------------------------------- */
@@ -140,8 +140,8 @@ static gt_err run_window(gt_worker *worker, const gt_slot *slots, size_t availab
     return GT_OK;
 }
 
-/* The stream is empty and the engine works. With answers or messages to send, its next completion comes first: others
- * wait for that. Otherwise records do. */
+/* The stream is empty and the engine is busy. With pending answers or messages, wait for the engine's next completion,
+ * since other processes wait for them. Otherwise wait for records. */
 static void await_engine(gt_worker *worker)
 {
     gt_engine *engine = worker->engine;
@@ -225,7 +225,7 @@ static gt_err serve(gt_worker *worker, const gt_worker_options *options)
     return err;
 }
 
-/* Workers and servers are started side by side: whoever is first waits for the other. */
+/* A worker may be started before its server: it tries until the server is up. */
 static gt_err connect_patiently(const gt_worker_options *options, gt_link **link)
 {
     uint64_t deadline = gt__deadline_ns(gt__connect_timeout_ms(options->timeout_ms));
@@ -251,7 +251,7 @@ static gt_err meet_peers(gt_worker *worker, const gt_worker_options *options)
     return worker->engine->ops->collective ? gt__collective_engine(worker, &worker->collective) : GT_OK;
 }
 
-/* While the store is there: what others still read lies in it. */
+/* Before the store is freed: other workers may still read its memory. */
 static void leave_peers(gt_worker *worker)
 {
     if (worker->collective)

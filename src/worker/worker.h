@@ -21,9 +21,9 @@ typedef struct gt_worker_options {
     int timeout_ms;      /* for the server to appear; 0: the default */
     int threads;         /* 0: let the engine decide */
     atomic_bool *stop;   /* set from anywhere to end the worker after the running instruction; may be NULL */
-    int number;          /* the worker's, plus one, if it may choose; 0: any */
-    gt_board *board;     /* where it meets the other workers of this process; NULL: it meets them by links */
-    int stop_poll_ms;    /* how often an idle worker looks at *stop; 0: what sets it also ends the link */
+    int number;          /* the worker index it asks for, plus one; 0: any */
+    gt_board *board;     /* where it finds the other workers of this process; NULL: it uses links */
+    int stop_poll_ms;    /* how often an idle worker checks *stop; 0: never, setting *stop also ends the link */
     /* Called in the worker's thread when its engine is open, or could not be opened. NULL: not called. */
     void (*opened)(void *context, gt_err err);
     void *context;
@@ -44,18 +44,18 @@ struct gt_worker {
     gt_collective *collective;
     uint64_t group_of[GT_MAX_PARTIES]; /* by worker: the group of its engine's collectives; 0: none */
     gt_deferred deferred;
-    gt_late late; /* what waits for the engine */
+    gt_late late; /* pending operations */
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;
 };
 
-/* Whether it is to end. */
+/* Whether the worker should end. */
 bool gt__worker_stopping(const gt_worker *worker);
-/* Milliseconds that a wait may go without a look at that; -1: any number. */
+/* Milliseconds that a wait may take before the next check of gt__worker_stopping; -1: no limit. */
 int gt__worker_patience_ms(const gt_worker *worker);
 
-/* Where the failure of the record that is being executed would begin. */
+/* The origin of a failure of the current record. */
 static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_instruction *ins)
 {
     return (gt_origin){.number = worker->timing.records, .scope = ins->scope, .site = ins->site, .op = ins->op};
@@ -63,23 +63,23 @@ static inline gt_origin gt__worker_origin(const gt_worker *worker, const gt_inst
 
 /* Execute one checked computing record: stores a tensor or poison in its result slot. execute.c */
 void gt__worker_execute(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
-/* A failure that began at `origin`, with the operation's name and the worker's; one reference. */
+/* A failure with origin `origin`; its text names the operation and the worker. One reference for the caller. */
 gt_poison *gt__worker_failure(gt_worker *worker, const gt_origin *origin, gt_err err, const char *why);
-/* Execute one record, whatever it is. False: the dispatcher said goodbye. worker.c */
+/* Execute one record of any kind. False: the dispatcher said goodbye. worker.c */
 bool gt__worker_run_record(gt_worker *worker, const gt_slot *record);
-/* An instruction that involves other workers; false: it does not. peers.c */
+/* Execute an instruction that involves other workers. False: it is of another kind. peers.c */
 bool gt__peers_handle(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail);
 /* Take back memory that other workers are done with. */
 void gt__peers_reclaim(gt_worker *worker);
-/* A tensor's elements in a row: its own memory or a copy. It may be late. */
+/* A contiguous tensor: the tensor's own memory or a copy. It may be late. */
 typedef struct gt_whole {
     gt_view view; /* contiguous */
     gt_buffer *buffer;
-    gt_flight *flight; /* NULL: it is complete */
+    gt_flight *flight; /* NULL if complete */
 } gt_whole;
 gt_err gt__worker_whole(gt_worker *worker, const gt_entry *entry, gt_whole *whole);
 void gt__whole_release(gt_worker *worker, gt_whole *whole);
-/* Wait until it is complete; an error is why it does not exist. */
+/* Wait until it is complete. Returns the failure of the work that makes it. */
 gt_err gt__whole_wait(gt_worker *worker, const gt_whole *whole);
 
 #endif

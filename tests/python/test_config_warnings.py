@@ -25,7 +25,7 @@ print(y[0].tolist())
 """
 BACKWARD = "[gt warning] {}:2: layer1: its backward signal 'layer1_bakward' is not in the config; its gradients are " \
            "placed as 'layer1' says"
-SIGNAL = "[gt warning] signal '{}' is not in the config ({}): it places nothing"
+SIGNAL = "[gt warning] signal '{}' is not in the config ({}) and has no effect"
 
 
 @pytest.fixture

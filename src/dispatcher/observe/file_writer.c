@@ -30,7 +30,7 @@ typedef struct buffer {
 } buffer;
 
 struct gt_file_writer {
-    gt_file_room room; /* in the buffer `filling`; nowhere: there is none */
+    gt_file_room room; /* in the buffer `filling`; empty if no buffer is free */
     int fd;
     char *path;
     const char *what;

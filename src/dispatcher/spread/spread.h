@@ -2,8 +2,8 @@
  * spread.h: tensors spread over workers, and the instructions on them.
  *
  * Ordinary sessions never come here: their tensors are on one worker, and place.c serves them. A session that
- * names a signal gets a gt_spreading. This is a road of placement, not a modifier: place.c says why. From then on the
- * records that place.c's straight way does not take come to gt__spread_compute:
+ * names a signal gets a gt_spreading. This is a path of placement, not a modifier: place.c says why. From then on the
+ * records that place.c's fast path does not take come to gt__spread_compute:
  *
  *     scope.c   which workers and which axis the signal of the record asks for    -> gt_target
  *     rules.c   from the op and the operands' layouts: the layout of each operand -> gt_plan

@@ -21,7 +21,7 @@ enum {
     MAX_THREADS = 1024,
 };
 
-/* Other libraries' variables, which may hold what only they understand. */
+/* Variables of other libraries: values that we cannot parse are ignored. */
 static int threads_from(const char *variable)
 {
     const char *text = getenv(variable);

@@ -1,9 +1,9 @@
 /*
  * late.c: an engine for tests: a queue with a thread of its own, which executes on the cpu engine and finishes later, as
- * a device does. What works on it waits for the tokens it needs, and finds failures by them.
+ * a device does. Its caller waits for the tokens it needs, and gets failures by token.
  *
  * Every call is copied into a job, since all of it is borrowed. Jobs are executed in order; so is `release`, because the
- * jobs before it may use the memory. The thread dawdles at random. Variables for tests:
+ * jobs before it may use the memory. The thread pauses at random. Variables for tests:
  *
  *   GT_LATE_DELAY   the longest pause before a job, in microseconds (20; 0: none)
  *   GT_LATE_SEED    of the pauses (1)
@@ -26,7 +26,7 @@ typedef struct job {
     struct job *next;
     job_kind kind;
     bool timed;
-    gt_token token; /* 0: the caller has none for it */
+    gt_token token; /* 0 if the caller has no token for it */
     gt_err err;
     char *text;    /* err: why */
     unsigned step; /* err of a program: which */
@@ -221,7 +221,7 @@ static uint64_t now_ns(void)
 }
 
 /* Mostly go on, at times let others run, now and then sleep. */
-static void dawdle(late_engine *late)
+static void pause_at_random(late_engine *late)
 {
     late->random ^= late->random << 13;
     late->random ^= late->random >> 7;
@@ -263,7 +263,7 @@ static gt_err execute(late_engine *late, job *j)
 
 static void execute_and_measure(late_engine *late, job *j)
 {
-    dawdle(late);
+    pause_at_random(late);
     j->start_ns = j->timed ? now_ns() : 0;
     j->err = execute(late, j);
     j->end_ns = j->timed ? now_ns() : 0;

@@ -1,6 +1,6 @@
 /*
- * null.c: an engine that computes nothing: memory is a pretence, and everything reads as zero. What is left is the
- * cost of the stream itself, which benchmarks/ measures with it.
+ * null.c: an engine that computes nothing: memory is a placeholder, and all reads return zeros. benchmarks/ measures
+ * the cost of the stream itself with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void close_null(gt_engine *engine)
     free(engine);
 }
 
-/* As much as the machine has: what is counted here takes no memory. */
+/* The machine's memory: tensors of this engine take none. */
 static uint64_t memory_limit(gt_engine *engine, unsigned sharers)
 {
     (void)engine;

@@ -1,10 +1,10 @@
 /*
- * collective.h: operations in which several workers take part at once: one small vtable, so that a device's own
- * library (NCCL) can take the place of ours.
+ * collective.h: operations that several workers execute together. A small vtable, so that a device's own library
+ * (NCCL) can replace ours.
  *
  * The dispatcher writes a collective into the streams of all its parties, in the same order everywhere; each party
- * calls `run` when its stream gets there, and `run` returns when its own result is complete. What the parts are is
- * in instruction.h (gt_partner). Implementations: collective_host.c over an exchange.
+ * calls `run` when its stream gets there, and `run` returns when its own result is complete. gt_partner in
+ * instruction.h defines the parts. Implementations: collective_host.c over an exchange.
  */
 #ifndef GT_WORKER_PEERS_COLLECTIVE_H
 #define GT_WORKER_PEERS_COLLECTIVE_H
@@ -18,22 +18,22 @@ typedef struct gt_collective gt_collective;
 typedef struct gt_collective_call {
     gt_opcode op;
     uint64_t tag;
-    unsigned self, count; /* which party we are, of how many */
+    unsigned self, count; /* our party number; the number of parties */
     const gt_partner *party;
-    unsigned axis, axis_after; /* of the parts before and after, where there are any */
+    unsigned axis, axis_after; /* the split axis before and after, if split */
     const gt_meta *whole;      /* the whole tensor */
-    const gt_view *in;         /* contiguous; NULL: we have nothing to give (broadcast), or it failed: */
+    const gt_view *in;         /* contiguous; NULL for a receiver of a broadcast, or with `poison` */
     gt_buffer *buffer;         /* in's */
-    const gt_poison *poison;   /* why there is no `in`; the others are told */
-    const gt_view *out;        /* allocated, contiguous, distinct from `in`; NULL with `poison`, too */
+    const gt_poison *poison;   /* why `in` or `out` is missing; sent to the other parties */
+    const gt_view *out;        /* allocated, contiguous, distinct from `in`; NULL with `poison` */
     gt_buffer *out_buffer;
-    gt_token *token; /* set where `out` is complete only with that token; NULL: it must be on return */
+    gt_token *token; /* set if `out` is complete only with that token; NULL: must be complete on return */
 } gt_collective_call;
 
 typedef struct gt_collective_ops {
     const char *name;
-    /* An error is a party's failure, or that it is gone. Who needs what a failed party was to give gets one; nobody
-     * waits for ever. */
+    /* An error: a party failed or is gone. Every party that needs data of a failed party gets the error; no party
+     * blocks. */
     gt_err (*run)(gt_collective *collective, const gt_collective_call *call);
     void (*close)(gt_collective *collective);
 } gt_collective_ops;

@@ -1,18 +1,18 @@
 /*
  * collective_host.c: collectives over an exchange, for engines of all kinds.
  *
- * Everything is made of two exchanges of parts, each party with each other, directly:
+ * All collectives are made of two steps, in which each party sends to each other party directly:
  *
- *     scatter   everybody gives party k part k, and party k adds up what it gets: reduce_scatter
- *     gather    everybody gives everybody its own part: all_gather; all_to_all gives a part of it
+ *     scatter   each party gives party k part k, and party k adds them up: reduce_scatter
+ *     gather    each party gives all others its own part: all_gather; all_to_all gives a part of it
  *
- * and all_reduce is one after the other: every element crosses to another worker 2 (n-1)/n times, which is the
- * least there is, and in two steps where a ring takes 2 (n-1). Sums run in the order of the parties: all workers
+ * and all_reduce is one after the other: every element crosses to another worker 2 (n-1)/n times, which is
+ * optimal, and in two steps where a ring takes 2 (n-1). Sums run in the order of the parties: all workers
  * get the same bits. Between threads (an exchange by reference) the others read a party's memory where it is, and
  * nothing is packed or sent.
  *
- * Nobody waits for what never comes: in each step every party gets one message of each other, which is data or a
- * failure. A party that has failed, or heard of a failure, goes through the remaining steps and tells it on.
+ * The steps are deadlock-free, also after a failure: in each step every party gets one message of each other party,
+ * data or a failure. A party that has failed, or received a failure, sends that failure in the remaining steps.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #include "worker/worker.h"
 
 enum {
-    SMALL = 16 << 10,         /* bytes: below, everybody adds up everything, which saves a step */
+    SMALL = 16 << 10,         /* bytes: below, each party adds up everything, which saves a step */
     BLOCK = 32 << 10,         /* elements added up at a time: they stay in the cache */
     LARGE_BROADCAST = 1 << 20 /* bytes: from here on a broadcast is a scatter and a gather */
 };
@@ -30,12 +30,12 @@ enum {
 typedef struct host {
     gt_collective base;
     gt_exchange *exchange;
-    gt_engine *engine, *adder; /* the adder works on host memory, at once: the engine itself, or a cpu engine */
+    gt_engine *engine, *adder; /* the adder is synchronous, on host memory: the engine itself, or a cpu engine */
     gt_store *store;
     bool direct; /* the engine's memory may be read and written here */
 } host;
 
-/* A window on some party's part: element (0,...,0) and strides, host memory. */
+/* A window on a party's part: element (0,...,0) and strides, host memory. */
 typedef struct window {
     const uint8_t *data;
     int64_t stride[GT_MAX_RANK];
@@ -111,11 +111,11 @@ static window window_at(const gt_meta *meta, const void *data, unsigned axis, in
 typedef struct passage {
     host *h;
     const gt_collective_call *call;
-    gt_err err; /* the first failure, ours or one that we heard of: from then on we tell it, and give no data */
+    gt_err err; /* the first failure, ours or received: from then on we send it instead of data */
     char why[1024];
 } passage;
 
-/* The thread's error is the passage's, unless it has one. */
+/* Set the passage's failure from the thread's error, if it is the first. */
 static void fail(passage *p, gt_err err)
 {
     if (p->err != GT_OK)
@@ -124,7 +124,7 @@ static void fail(passage *p, gt_err err)
     snprintf(p->why, sizeof p->why, "%s", gt_error_text());
 }
 
-/* Party k gets these bytes in this step, or hears why there are none. */
+/* Send party k these bytes in this step, or our failure. */
 static void lend(passage *p, unsigned k, uint32_t number, const void *data, size_t bytes, gt_buffer *buffer)
 {
     gt_exchange *exchange = p->h->exchange;
@@ -142,8 +142,8 @@ static void lend(passage *p, unsigned k, uint32_t number, const void *data, size
     gt__exchange_post_failure(exchange, to, p->call->tag, number, p->err, p->why);
 }
 
-/* Give party k the elements start..start+count along an axis of a contiguous tensor: the tensor itself, if that is
- * read where it is, else a packed copy. */
+/* Give party k the elements start..start+count along an axis of a contiguous tensor: the tensor itself, if the
+ * receiver reads it in place, else a packed copy. */
 static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, const void *data, gt_buffer *buffer,
                  unsigned axis, int64_t start, int64_t count)
 {
@@ -169,8 +169,8 @@ static void give(passage *p, unsigned k, uint32_t number, const gt_meta *meta, c
     free(bytes);
 }
 
-/* What party k gave of its tensor `meta`: those elements, wherever they are. False: none, and the passage has
- * failed. *message is to be given back if there is one. */
+/* Take the elements that party k gave of its tensor `meta`. False: the passage has failed. The caller returns
+ * *message if it is not NULL. */
 static bool get(passage *p, unsigned k, uint32_t number, const gt_meta *meta, unsigned axis, int64_t start,
                 int64_t count, gt_message **message, window *w)
 {
@@ -283,7 +283,7 @@ typedef struct range {
     int64_t start, count;
 } range;
 
-/* Add up our own range of everybody's tensors into `to`, contiguous. */
+/* Add up our own range of all parties' tensors into `to`, contiguous. */
 static void scatter_step(passage *p, const gt_meta *meta, const void *data, unsigned axis, const range *ranges,
                          uint8_t *to)
 {
@@ -309,8 +309,7 @@ static void scatter_step(passage *p, const gt_meta *meta, const void *data, unsi
     give_back(p, messages, call->count);
 }
 
-/* Copy everybody's range along an axis of `meta` into the whole at `to`; ours, at `data`, is a tensor of its own.
- * */
+/* Copy the ranges of all parties along an axis of `meta` into the whole at `to`. Ours is a tensor at `data`. */
 static void gather_step(passage *p, const gt_meta *meta, const void *data, gt_buffer *buffer, unsigned axis,
                         const range *ranges, uint32_t number, uint8_t *to)
 {
@@ -354,7 +353,7 @@ static void party_ranges(const gt_collective_call *call, bool after, unsigned ax
         gt__party_part(call, k, after, axis, &ranges[k].start, &ranges[k].count);
 }
 
-/* A place in a result; NULL where there is none, as we have failed. */
+/* A place in a result; NULL if the passage has failed. */
 static uint8_t *place_in(uint8_t *out, const gt_meta *flat, int64_t element)
 {
     return out ? out + (size_t)element * gt__dtype_size((gt_dtype)flat->dtype) : NULL;
@@ -385,7 +384,7 @@ static void all_reduce(passage *p, const uint8_t *in, uint8_t *out)
     gather_step(p, &flat, own, call->out_buffer, 0, ranges, 1, out);
 }
 
-/* Ours is split along one axis, and the result along another: of each party's part, our range. */
+/* The operand is split along one axis and the result along another: take our range of each party's part. */
 static void all_to_all(passage *p, const uint8_t *in, uint8_t *out)
 {
     const gt_collective_call *call = p->call;
@@ -416,8 +415,7 @@ static void all_to_all(passage *p, const uint8_t *in, uint8_t *out)
     }
 }
 
-/* Party 0 gives its tensor to all: as it is, or, if it is large, a part to each, which they then give each other.
- * */
+/* Party 0 sends its tensor to all: whole, or, if it is large, by a scatter and a gather. */
 static void broadcast(passage *p, const uint8_t *in, uint8_t *out)
 {
     const gt_collective_call *call = p->call;
@@ -445,7 +443,7 @@ static void broadcast(passage *p, const uint8_t *in, uint8_t *out)
         gather_step(p, &flat, place, call->out_buffer, 0, ranges, 1, out);
 }
 
-/* All its steps, with memory of the host; a passage that has failed already has none. */
+/* All steps, on host memory. A passage that has failed needs no memory. */
 static void take_part(passage *p, const uint8_t *in, uint8_t *out)
 {
     const gt_collective_call *call = p->call;
@@ -479,8 +477,7 @@ static gt_err finish(const host *h, gt_token token)
     return gt__late_wait(h->store->worker, token);
 }
 
-/* Memory that only the engine can touch, or that its queue still uses, goes through the host, and nothing of it is
- * lent. */
+/* Memory that only the engine can touch, or that its queue still uses, is copied through the host and not lent. */
 static void memory_read(gt_worker *worker, void *object, const gt_completion *done)
 {
     (void)worker;
@@ -488,7 +485,7 @@ static void memory_read(gt_worker *worker, void *object, const gt_completion *do
     free(object);
 }
 
-/* The result goes to the engine's memory, now or when its queue gets there. Takes `memory`, in which `from` lies. */
+/* Write the result to the engine's memory, at once or by its queue. Takes `memory`, in which `from` lies. */
 static gt_err write_result(const host *h, const gt_collective_call *call, uint8_t *memory, const uint8_t *from)
 {
     gt_token token = 0;

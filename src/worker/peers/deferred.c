@@ -8,13 +8,13 @@
 #include "worker/worker.h"
 
 enum {
-    MOST_SLOTS = 64 << 10,  /* of records put aside: 4 MiB; then the first of them is waited for */
+    MOST_SLOTS = 64 << 10,  /* of records put aside: 4 MiB; then the worker waits for the first */
     MOST_TENSORS = 1 << 27, /* more than a store has slots */
 };
 
 /* ---- which tensors a record touches ------------------------------------------------------------------------ */
 
-/* A record may come after those put aside unless it touches what they do: reads of the same tensor go together. */
+/* Two records conflict if both use a tensor and one of them writes or frees it. Two reads do not conflict. */
 static bool is_write(unsigned use)
 {
     return use & (GT_ID_WRITTEN | GT_ID_FREED);
@@ -25,7 +25,7 @@ static uint32_t uses(const gt_deferred *d, const uint32_t *counts, uint64_t slot
     return slot < d->tensor_capacity ? counts[slot] : 0;
 }
 
-/* Whether a record has to come after one that was put aside. */
+/* Whether a record must wait for one that was put aside. */
 static bool conflicts(const gt_deferred *d, const gt_slot *record)
 {
     for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
@@ -45,7 +45,7 @@ static bool make_room(gt_deferred *d, const gt_slot *record)
     while (capacity <= last && capacity < MOST_TENSORS)
         capacity *= 2;
     if (capacity <= last)
-        return false; /* an absurd number: it is executed, and refused, in its turn */
+        return false; /* out of range: its execution refuses it */
     uint32_t *reads = realloc(d->reads, capacity * sizeof *reads);
     if (reads)
         d->reads = reads;
@@ -83,7 +83,7 @@ static bool put_aside(gt_deferred *d, const gt_slot *record)
 static bool arrived(gt_worker *worker, const gt_instruction *recv, int wait_ms)
 {
     gt_exchange *exchange = worker->exchange;
-    if (wait_ms) /* a peer may wait for what we owe it */
+    if (wait_ms) /* a peer may wait for our messages */
         gt__late_pay(worker);
     return gt__exchange_ready(exchange, (int32_t)recv->imm[0].i, recv->imm[1].u, 0, wait_ms);
 }
@@ -100,7 +100,7 @@ bool gt__deferred_takes(gt_worker *worker, const gt_slot *record)
     gt_deferred *d = &worker->deferred;
     if (d->count)
         gt__deferred_run(worker, 0);
-    if (worker->timing.watched) /* logs tell of records in their order */
+    if (worker->timing.watched) /* logs show records in order */
         gt__deferred_run(worker, -1);
     if (!is_movable(record->ins.op)) {
         if (record->ins.op != GT_OP_stats && record->ins.op != GT_OP_forget && record->ins.op != GT_OP_share)

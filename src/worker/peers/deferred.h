@@ -1,13 +1,12 @@
 /*
- * deferred.h: what a worker cannot do yet, because data of another worker is still under way.
+ * deferred.h: records that wait for data of another worker.
  *
  * A recv whose data has not arrived is put aside, and so is every later record that needs its result, or would
- * overwrite or free what a record put aside still reads. Everything else goes on: this is how the stages of a
- * pipeline overlap. Records put aside run in their order, as soon as the first of them can. What involves others
- * at once (collectives) or answers in order waits for all of them, so that the workers' streams keep their
- * deadlock-free order.
+ * overwrite or free a tensor that a record put aside still reads. All other records run: this is how the stages of
+ * a pipeline overlap. Records put aside run in their order, as soon as the first of them can. Collectives and
+ * answers wait for all of them, so that the workers' streams keep their deadlock-free order.
  *
- * Place in the flow: worker.c asks before every record, if there is something put aside or the record is a recv.
+ * Place in the flow: worker.c asks before every record, if records are put aside or the record is a recv.
  */
 #ifndef GT_WORKER_PEERS_DEFERRED_H
 #define GT_WORKER_PEERS_DEFERRED_H
@@ -27,8 +26,7 @@ typedef struct gt_deferred {
 
 /* True: the record was put aside. False: execute it now. */
 bool gt__deferred_takes(gt_worker *worker, const gt_slot *record);
-/* Execute what can be; wait_ms > 0: wait so long for the first of them, -1: execute all, however long that takes.
- * */
+/* Execute the deferred records that can run. wait_ms > 0: wait that long for the first one; -1: execute all of them. */
 void gt__deferred_run(gt_worker *worker, int wait_ms);
 void gt__deferred_free(gt_deferred *deferred);
 

@@ -1,7 +1,6 @@
 /*
- * exchange.c: what all exchanges do alike: making messages, telling failures, and waiting for what others send. A
- * failure's message has as its bytes the origin, then the text, NUL-ended; or nothing. See exchange.h; next:
- * peers.c.
+ * exchange.c: the common code of all exchanges: making messages, reporting failures, and waiting for messages. The
+ * bytes of a failure's message are its origin and its NUL-terminated text, or empty. See exchange.h; next: peers.c.
  */
 #include "worker/peers/exchange.h"
 
@@ -15,7 +14,7 @@
 
 enum {
     LONGEST = 1024,                  /* bytes of a failure's text */
-    LOOK_UP_MS = 100,                /* how long a wait may go without a look at *stop */
+    LOOK_UP_MS = 100,                /* between checks of *stop during a wait */
     STOCK = 2 * (int)GT_MAX_PARTIES, /* messages: a party's failures in both steps of the largest collective */
 };
 
@@ -141,7 +140,7 @@ static void wait_a_moment(gt_exchange *exchange, int milliseconds)
     pthread_cond_timedwait(exchange->arrived, exchange->mutex, &until);
 }
 
-/* With the mutex: wait until the message is there (not NULL), or nothing will come, or the time is over. */
+/* With the mutex: wait until the message is there (not NULL), its sender is gone, or the time is over. */
 static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms,
                           gt_err *err)
 {
@@ -152,7 +151,7 @@ static gt_message **await(gt_exchange *exchange, int32_t from, uint64_t tag, uin
         bool stops = exchange->stop && atomic_load_explicit(exchange->stop, memory_order_relaxed);
         if (!found && *err == GT_OK && stops)
             *err = gt__fail(GT_ERR_CONNECTION, "the worker is stopping");
-        int left = timeout_ms ? gt__remaining_ms(deadline) : 0; /* -1: any number */
+        int left = timeout_ms ? gt__remaining_ms(deadline) : 0; /* -1: no limit */
         if (found || *err != GT_OK || left == 0)
             return found;
         wait_a_moment(exchange, left < 0 || left > LOOK_UP_MS ? LOOK_UP_MS : left);

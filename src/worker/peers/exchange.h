@@ -1,9 +1,9 @@
 /*
  * exchange.h: how workers pass data to each other, directly.
  *
- * A message is bytes under a key: who sent it, the tag of its transfer and a number within that. To post one never
- * waits; to take one waits until it is there. Messages are found by their keys, so they may arrive in any order.
- * exchange.c has what all exchanges do alike. Two implementations: exchange_local.c between the threads of one
+ * A message is bytes under a key: who sent it, the tag of its transfer and a number within that. Posting never
+ * waits; taking waits for the message. Messages are found by their keys, so they may arrive in any order.
+ * exchange.c has the common code. Two implementations: exchange_local.c between the threads of one
  * process, where bytes are passed by reference, and exchange_mesh.c between processes and hosts, over links.
  *
  * Threads: an exchange belongs to its worker's thread.
@@ -22,7 +22,7 @@
 
 typedef struct gt_exchange gt_exchange;
 
-/* Which of the workers that have had a number one is: the dispatcher counts all that ever joined, from 1. */
+/* The generation of a worker index: the dispatcher counts all workers that ever joined, from 1. */
 typedef uint64_t gt_life;
 
 typedef struct gt_message_key {
@@ -46,34 +46,34 @@ typedef struct gt_message {
 typedef struct gt_exchange_ops {
     const char *name;
     bool by_reference; /* the receiver reads the sender's memory: posting the same bytes to many costs nothing */
-    /* Take a message to where its receiver finds it, or back, if nobody wants it. Never waits or fails. */
+    /* Deliver a message, or return it if its receiver is gone. Never waits or fails. */
     void (*put)(gt_exchange *exchange, int32_t to, gt_message *message);
-    /* With the mutex: we wait for something of that worker. GT_ERR_CONNECTION: it is gone, nothing will come. */
+    /* With the mutex: we wait for a message of that worker. GT_ERR_CONNECTION: it is gone. */
     gt_err (*expect)(gt_exchange *exchange, int32_t from);
     /* The receiver is done with a message that it took. */
     void (*done)(gt_exchange *exchange, gt_message *message);
-    /* Something that was lent and is not needed any more; NULL: nothing. Never waits. */
+    /* Something lent that its receiver is done with; NULL if none. Never waits. */
     void *(*reclaim)(gt_exchange *exchange);
-    /* Where another worker is to be found. `life`: see gt_life; the same worker may be introduced again. */
+    /* The address of another worker. The same worker may be introduced again. */
     void (*introduce)(gt_exchange *exchange, int32_t worker, gt_life life, const char *name, const char *address);
-    /* What other workers are to be told about where we are; "": nothing. */
+    /* Our address for other workers; "" if none. */
     const char *(*address)(gt_exchange *exchange);
-    /* The dispatcher has given us a number, a life, and a key that others have too. */
+    /* The dispatcher has given us an index, a generation, and the key that all its workers share. */
     gt_err (*join)(gt_exchange *exchange, int32_t self, gt_life life, uint64_t key);
-    void (*close)(
-        gt_exchange *exchange); /* after the last reclaim: what is still lent stays valid until this returns */
+    /* After the last reclaim. Memory that is still lent must stay valid until this returns. */
+    void (*close)(gt_exchange *exchange);
 } gt_exchange_ops;
 
 struct gt_exchange {
     const gt_exchange_ops *ops;
     int32_t self;
     const atomic_bool *stop; /* may be NULL */
-    gt_origin failed;        /* where the failure of the present instruction began, should it fail */
-    /* Where messages for us arrive, from join on; `arrived` is signalled when one does, or none will any more. */
+    gt_origin failed;        /* the origin of a failure of the current instruction */
+    /* Messages for us, from join on. `arrived` is signalled when one arrives or its sender is gone. */
     pthread_mutex_t *mutex;
     pthread_cond_t *arrived;
     gt_message **messages;
-    gt_message *stock, *spare; /* for failures that there is no memory to tell of otherwise: all, and the unused */
+    gt_message *stock, *spare; /* preallocated messages, to report failures when out of memory; the unused ones */
 };
 
 /* ---- using one ---------------------------------------------------------------------------------------------- */
@@ -84,26 +84,26 @@ struct gt_exchange {
  */
 gt_err gt__exchange_post(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, const void *data,
                          size_t bytes, void *lent);
-/* Tell a worker that there is nothing for it: the failure `failed`, and why. It is told even if there is no
- * memory, then without the text: the receiver waits for one or the other. */
+/* Send a failure, with its origin `failed` and its text, instead of data: the receiver waits for one of the two. If
+ * out of memory it goes without the text. */
 void gt__exchange_post_failure(gt_exchange *exchange, int32_t to, uint64_t tag, uint32_t number, gt_err err,
                                const char *text);
-/* Fail as a message says; its origin is in `failed` then. */
+/* The failure in a message, as our error; sets `failed` to its origin. */
 gt_err gt__exchange_failure(gt_exchange *exchange, const gt_message *message);
-/* Wait for a message; GT_ERR_CONNECTION: its sender is gone, or this worker is to stop. */
+/* Wait for a message; GT_ERR_CONNECTION: its sender is gone, or this worker should end. */
 gt_err gt__exchange_take(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, gt_message **message);
-/* Whether take would return at once, or does so within timeout_ms (-1: as long as it takes). */
+/* Whether take would return at once, or does so within timeout_ms (-1: no limit). */
 bool gt__exchange_ready(gt_exchange *exchange, int32_t from, uint64_t tag, uint32_t number, int timeout_ms);
 
 /* ---- implementing one --------------------------------------------------------------------------------------- */
 
-/* What all have in common, in a zeroed exchange. */
+/* Initialise the common part. */
 gt_err gt__exchange_init(gt_exchange *exchange, const gt_exchange_ops *ops, const atomic_bool *stop);
 /* After the last message; frees the exchange, which was malloc'ed. */
 void gt__exchange_free(gt_exchange *exchange);
-/* A message that this exchange posted is back. */
+/* Free a message that this exchange posted, when it is returned. */
 void gt__message_free(gt_exchange *exchange, gt_message *message);
-/* A condition whose waits do not mind the clock being set. */
+/* A condition on the monotonic clock. */
 void gt__condition_init(pthread_cond_t *condition);
 
 /* The place where the workers of one process meet. */

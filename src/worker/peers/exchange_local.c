@@ -11,20 +11,20 @@
 #include "core/instruction.h"
 
 typedef struct box {
-    gt_message *messages; /* that nobody has taken */
+    gt_message *messages; /* not taken yet */
     pthread_cond_t arrived;
     bool gone; /* its worker has left */
 } box;
 
 struct gt_board {
     pthread_mutex_t mutex;     /* guards the boxes */
-    box boxes[GT_MAX_PARTIES]; /* by worker: there before it is, so that who is faster can post to it */
+    box boxes[GT_MAX_PARTIES]; /* by worker; a box exists before its worker joins, so that others can post to it */
 };
 
 typedef struct local {
     gt_exchange base;
     gt_board *board;
-    void *sent; /* gt_messages of which the receiver may not be done */
+    void *sent; /* gt_messages that the receiver may still use */
 } local;
 
 gt_board *gt__board_new(void)
@@ -79,7 +79,7 @@ static void put(gt_exchange *exchange, int32_t to, gt_message *message)
     l->sent = message;
     pthread_mutex_lock(&l->board->mutex);
     box *theirs = box_of(l->board, to);
-    if (!theirs || theirs->gone) /* nobody will want it */
+    if (!theirs || theirs->gone) /* the receiver is gone */
         atomic_store_explicit(&message->returned, true, memory_order_release);
     else {
         message->next = theirs->messages;
@@ -133,8 +133,8 @@ static const char *address(gt_exchange *exchange)
     return "";
 }
 
-/* With the mutex: the messages in a box that are of one sender, or all of them (-1), go back. A message that is
- * back is its sender's, who may free it at once. */
+/* With the mutex: return the messages in a box of one sender, or of all (-1). The sender may free a returned message at
+ * once. */
 static void send_back(box *one, int32_t from)
 {
     for (gt_message **where = &one->messages; *where;) {
@@ -148,7 +148,7 @@ static void send_back(box *one, int32_t from)
     }
 }
 
-/* What nobody will come for goes back, ours as well as others'. */
+/* Return all messages that will not be taken: those in our box, and ours in other boxes. */
 static void close_local(gt_exchange *exchange)
 {
     local *l = (local *)exchange;
@@ -161,7 +161,7 @@ static void close_local(gt_exchange *exchange)
         pthread_cond_broadcast(&one->arrived);
     }
     pthread_mutex_unlock(&l->board->mutex);
-    while (l->sent) { /* a receiver that is reading is done in a moment */
+    while (l->sent) { /* a receiver may still read one: wait for it */
         gt_message *message = l->sent;
         while (!atomic_load_explicit(&message->returned, memory_order_acquire))
             poll(NULL, 0, 1);

@@ -2,16 +2,16 @@
  * exchange_mesh.c: the exchange between workers of different processes and hosts: links, and a thread that serves
  * them.
  *
- * Every worker listens, and tells the dispatcher where; the dispatcher tells the others. Two workers that have
- * something for each other get a link: whoever comes first connects (the one that waits for data, too, so that it
- * is enough if one of them can reach the other), and by memory on one host, ZeroMQ elsewhere. A thread of its own
- * moves messages, so that a worker never waits to send, and data travels while it computes. On a link a message is
+ * Every worker listens, and tells the dispatcher where; the dispatcher tells the others. Two workers that
+ * exchange data get a link, over shared memory on one host and ZeroMQ otherwise. Either side may connect, the receiver
+ * too, so it is enough if one of them can reach the other. A thread of its own moves messages: a worker never waits to
+ * send, and data travels while it computes. On a link a message is
  *
  *     send   result: tag, operand[0] number, operand[1] bytes, imm[0] a failure's gt_err, imm[1] a segment with
  *            the bytes
  *     data   imm[1] the next bytes, until all are there (none if a segment has them)
  *
- * A link starts with a hello that carries the key which the dispatcher gave its workers, and nobody else has.
+ * A link starts with a hello that carries the key which the dispatcher gave only to its workers.
  * Read exchange.h first; mesh_link.c has the two ends of a message on a link.
  */
 #include "worker/peers/exchange_mesh.h"
@@ -34,8 +34,8 @@
 #include "core/log.h"
 
 enum {
-    IDLE_MS = GT_LIVENESS_MS, /* how long the thread sleeps at most: peers are watched by looking */
-    ATTEMPT_MS = 2000,        /* to connect, before we look at things again */
+    IDLE_MS = GT_LIVENESS_MS, /* longest sleep of the thread: it polls whether peers live */
+    ATTEMPT_MS = 2000,        /* timeout of one attempt to connect */
     AGAIN_MS = 200,           /* between attempts */
     MAX_MESH_WORKERS = 4096,
 };
@@ -46,7 +46,7 @@ static void wake(gt_mesh *mesh)
 {
     uint64_t one = 1;
     ssize_t written = write(mesh->bell, &one, sizeof one);
-    (void)written; /* it can only fail when the bell rings already */
+    (void)written; /* it can only fail if the bell is set already */
 }
 
 gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker)
@@ -66,7 +66,7 @@ gt_mesh_peer *gt__mesh_peer(gt_mesh *mesh, int32_t worker)
     return mesh->peers[worker];
 }
 
-/* Our stream means a worker that is gone: it, or, as its number belongs to another by now, all before that one. */
+/* Whether the generation that our stream refers to is gone: it left, or a later one has its index. */
 static bool is_gone(const gt_mesh_peer *peer)
 {
     return *peer->gone || (peer->life && peer->newest > peer->life);
@@ -80,7 +80,7 @@ static void put(gt_exchange *exchange, int32_t to, gt_message *message)
     if (peer && !is_gone(peer)) {
         *peer->last = message;
         peer->last = &message->next;
-    } else /* nobody wants it */
+    } else /* the receiver is gone */
         gt__mesh_return(mesh, message);
     pthread_mutex_unlock(&mesh->mutex);
     wake(mesh);
@@ -95,7 +95,7 @@ static gt_err expect(gt_exchange *exchange, int32_t from)
     if (is_gone(peer))
         return gt__fail(GT_ERR_CONNECTION, "worker %s is gone: %s", peer->name,
                         *peer->gone ? peer->gone : "another has taken its place");
-    if (!peer->wanted) { /* whoever waits for data may be the only one who can reach the other */
+    if (!peer->wanted) { /* the receiver connects too: perhaps only it can reach the sender */
         peer->wanted = true;
         wake(mesh);
     }
@@ -131,7 +131,7 @@ static void *reclaim(gt_exchange *exchange)
     return lent;
 }
 
-/* With the mutex: nobody will come for what waits to be sent to this worker. */
+/* With the mutex: drop the messages queued for this worker. */
 static void return_queue(gt_mesh *mesh, gt_mesh_peer *peer)
 {
     while (peer->queue) {
@@ -151,12 +151,12 @@ static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const
     gt_mesh_peer *peer = gt__mesh_peer(mesh, worker);
     if (peer) {
         snprintf(peer->name, sizeof peer->name, "%s", name);
-        /* Whoever listens on the dispatcher's own host says so by this name, and only that host may mean itself by
-         * it. */
+        /* A worker on the dispatcher's own host announces this name. Workers elsewhere replace it by the server's
+         * host. */
         bool beside = port && strncmp(address, "localhost:", strlen("localhost:")) == 0;
         snprintf(peer->address, sizeof peer->address, "%s%s", beside ? mesh->server_host : address,
                  beside ? port : "");
-        if (peer->life && peer->life != life) { /* what was for its predecessor */
+        if (peer->life && peer->life != life) { /* messages for its predecessor */
             return_queue(mesh, peer);
             stale = peer->fresh;
             peer->fresh = NULL;
@@ -166,7 +166,7 @@ static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const
         if (life > peer->newest)
             peer->newest = life;
         if (peer->gone_life < life)
-            *peer->gone = 0; /* it may have come and gone by itself since: then it stays gone */
+            *peer->gone = 0; /* not if this generation has connected and gone since */
     }
     pthread_mutex_unlock(&mesh->mutex);
     if (stale)
@@ -175,7 +175,7 @@ static void introduce(gt_exchange *exchange, int32_t worker, gt_life life, const
 
 /* ---- connecting -------------------------------------------------------------------------------------------- */
 
-/* Connecting waits for the other side's thread, which may be waiting for us: it is done on the side. */
+/* Connecting waits for the peer's thread, which may wait for ours: it gets a thread of its own. */
 typedef struct attempt {
     gt_mesh *mesh;
     int32_t worker;
@@ -206,7 +206,7 @@ static void *connect_main(void *argument)
     return NULL;
 }
 
-/* With the mutex: get a link to this peer, if it is time. */
+/* With the mutex: start an attempt to connect to this peer, if it is time. */
 static void connect_peer(gt_mesh *mesh, int32_t worker)
 {
     gt_mesh_peer *peer = mesh->peers[worker];
@@ -255,7 +255,7 @@ static void say_hello(const gt_mesh *mesh, gt_link *link)
 {
     gt_slot *hello = gt__link_reserve(link, 1 + GT_HELLO_TAIL);
     if (!hello)
-        return; /* it is lost already */
+        return; /* the link is lost already */
     memset(hello, 0, (1 + GT_HELLO_TAIL) * sizeof *hello);
     hello->ins = (gt_instruction){.op = GT_OP_hello, .tail = GT_HELLO_TAIL, .flags = GT_ROLE_WORKER};
     hello->ins.result = (uint64_t)mesh->base.self;
@@ -265,7 +265,7 @@ static void say_hello(const gt_mesh *mesh, gt_link *link)
     gt__link_commit(link, 1 + GT_HELLO_TAIL);
 }
 
-/* Peers that have something waiting and no link; links that the attempts have got. */
+/* Connect to peers with queued messages and no link; adopt links that attempts have made. */
 static void look_after_peers(gt_mesh *mesh)
 {
     pthread_mutex_lock(&mesh->mutex);
@@ -296,7 +296,7 @@ static void accept_links(gt_mesh *mesh)
     }
 }
 
-/* A worker whose last link died is gone: until the dispatcher introduces it again, or it comes by itself. */
+/* A worker whose last link died is gone, until the dispatcher introduces it again or it connects to us. */
 static void link_died(gt_mesh *mesh, gt_mesh_link *end)
 {
     bool another = false;
@@ -313,7 +313,7 @@ static void link_died(gt_mesh *mesh, gt_mesh_link *end)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* Whether there was anything to do. */
+/* True: progress was made. */
 static bool serve_links(gt_mesh *mesh)
 {
     bool progress = false;
@@ -376,7 +376,7 @@ static void *mesh_main(void *argument)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-/* The address by which this machine reaches the server: what others reach us at. */
+/* Our address on the route to the server: other workers reach us there. */
 static gt_err own_address(const char *server_host, char *own, size_t size)
 {
     struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM}, *list;
@@ -430,7 +430,7 @@ static gt_err join(gt_exchange *exchange, int32_t self, gt_life life, uint64_t k
     return GT_OK;
 }
 
-/* Messages of others that nobody took. */
+/* Free messages of other workers that were not taken. */
 static void free_arrived(gt_message *message)
 {
     while (message) {

@@ -13,7 +13,7 @@ enum {
     SEGMENT_FROM = 64 << 10, /* bytes: smaller ones go in the stream */
     SEGMENT_SMALLEST = 1 << 20,
     MOST_SEGMENTS = 64, /* of a link; beyond, data goes in the stream */
-    BUDGET = 256,       /* records to read, and to write, before others get their turn */
+    BUDGET = 256,       /* records to read, and to write, before the next link's turn */
 };
 
 #define MESSAGE_MAX_BYTES ((uint64_t)1 << 46)
@@ -111,7 +111,7 @@ bool gt__mesh_write(gt_mesh *mesh, gt_mesh_link *end)
             if (!message)
                 return progress;
             end->sending = message;
-            end->sent = SIZE_MAX; /* not even its header */
+            end->sent = SIZE_MAX; /* its header is not written yet */
         }
         if (end->sent == SIZE_MAX ? !write_header(end, end->sending)
                                   : end->sent < end->sending->bytes && !write_bytes(end))
@@ -140,7 +140,7 @@ static void message_arrived(gt_mesh *mesh, gt_mesh_link *end)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* Our own stream may tell us of that worker much later, when we are done with what is before: the key is enough. */
+/* Our own stream may introduce that worker much later, behind earlier records. So the key is enough to accept it. */
 static const char *read_hello(gt_mesh *mesh, gt_mesh_link *end, const gt_instruction *ins)
 {
     pthread_mutex_lock(&mesh->mutex);
@@ -152,7 +152,7 @@ static const char *read_hello(gt_mesh *mesh, gt_mesh_link *end, const gt_instruc
         if (end->life >= peer->newest) {
             peer->newest = end->life;
             *peer->gone = 0;
-            pthread_cond_broadcast(&mesh->changed); /* who waits for its predecessor need not */
+            pthread_cond_broadcast(&mesh->changed); /* a wait for its predecessor ends */
         }
     }
     pthread_mutex_unlock(&mesh->mutex);
@@ -167,7 +167,7 @@ static bool has_joined(gt_mesh *mesh)
     return joined;
 }
 
-/* A message for which there is room: its bytes follow it, or are in the segment. NULL: there is none. */
+/* A new message; its bytes follow it, or are in the segment. NULL: out of memory. */
 static gt_message *message_with(const gt_message *content, gt_segment *segment)
 {
     size_t room = segment ? 0 : content->bytes;
@@ -180,7 +180,7 @@ static gt_message *message_with(const gt_message *content, gt_segment *segment)
     return message;
 }
 
-/* In place of a message for which there is no room: its receiver hears of that, and what comes is dropped. */
+/* Out of memory: the receiver gets a failure in place of the message, and its bytes are dropped. */
 static gt_message *message_without(const gt_message *content)
 {
     gt_message *message = malloc(sizeof *message);
@@ -236,7 +236,7 @@ static const char *read_record(gt_mesh *mesh, gt_mesh_link *end, const gt_slot *
     if (end->worker < 0)
         return read_hello(mesh, end, &record->ins);
     if (record->ins.op == GT_OP_hello)
-        return NULL; /* of one that connected as we did */
+        return NULL; /* of a worker that connected at the same time */
     if (record->ins.op == GT_OP_send)
         wrong = read_header(end, &record->ins);
     else
@@ -253,7 +253,7 @@ bool gt__mesh_read(gt_mesh *mesh, gt_mesh_link *end)
     size_t available;
     const gt_slot *slots;
     if (end->worker < 0 && !has_joined(mesh))
-        return false; /* a hello is read once we have the key: others may hear of us before we are welcomed */
+        return false; /* a hello is read once we have the key: other workers may connect before we have joined */
     for (unsigned k = 0; k < BUDGET; k++) {
         if (!(slots = gt__link_peek(end->link, &available)))
             return k > 0;

@@ -1,8 +1,8 @@
 /*
  * peers.c: the instructions that involve other workers: send, recv and the collectives.
  *
- * Place in the flow: worker.c -> here -> exchange (moves) or collective.h. Poison travels: who receives from a
- * failed tensor gets its failure.
+ * Place in the flow: worker.c -> here -> exchange (moves) or collective.h. Poison travels: a worker that
+ * receives a poisoned tensor gets its failure.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "worker/worker.h"
 
-/* Buffers that were lent to other workers and are ours alone again. */
+/* Release buffers that other workers are done with. */
 void gt__peers_reclaim(gt_worker *worker)
 {
     void *buffer;
@@ -25,7 +25,7 @@ static void keep(const gt_worker *worker, gt_entry *entry, gt_err err)
     entry->state = GT_ENTRY_POISON;
 }
 
-/* The entry for a result, empty. NULL: the number is absurd. */
+/* The entry for a result, empty. NULL: the slot number is out of range. */
 static gt_entry *result_entry(gt_worker *worker, const gt_instruction *ins)
 {
     gt_entry *entry = gt__store_entry(worker->store, ins->result);
@@ -42,10 +42,10 @@ typedef struct posting {
     uint64_t tag;
     gt_origin origin; /* of the send */
     gt_whole whole;
-    void *host; /* its bytes, where other workers cannot read them in the engine's memory; NULL: they can */
+    void *host; /* a copy of its bytes; NULL if other workers can read the engine's memory */
 } posting;
 
-/* Its bytes are there: the message goes, or the failure. Takes the posting. */
+/* The tensor is complete or has failed: post its bytes or the failure. Takes the posting. */
 static void post(gt_worker *worker, void *object, const gt_completion *done)
 {
     posting *p = object;
@@ -55,7 +55,7 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
     const char *why = poison ? poison->text : done ? done->text : "";
     worker->late.posts--;
     worker->late.host_bytes -= p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
-    gt_origin before = exchange->failed; /* of the record at hand, which may be another */
+    gt_origin before = exchange->failed; /* of the current record, which may be another one */
     exchange->failed = poison ? poison->origin : p->origin;
     if (err == GT_OK) {
         size_t bytes = gt__meta_bytes(&p->whole.view.meta);
@@ -136,7 +136,7 @@ static void message_read(gt_worker *worker, void *object, const gt_completion *d
     worker->exchange->ops->done(worker->exchange, object);
 }
 
-/* The entry has memory, and its bytes are there with this token. */
+/* The entry has memory; its bytes are complete with this token. */
 static gt_err keep_result(gt_worker *worker, const gt_instruction *ins, gt_token token, gt_entry *entry)
 {
     gt_origin origin = gt__worker_origin(worker, ins);
@@ -147,7 +147,7 @@ static gt_err keep_result(gt_worker *worker, const gt_instruction *ins, gt_token
     return err;
 }
 
-/* The message's bytes to the entry's memory; the message is given back when they are there. */
+/* Write the message's bytes to the entry's memory, and return the message when that is done. */
 static gt_err take_bytes(gt_worker *worker, const gt_instruction *ins, gt_message *message, gt_entry *entry)
 {
     gt_engine *engine = worker->engine;
@@ -199,7 +199,7 @@ static gt_meta part_of(const gt_collective_call *call, bool after, unsigned axis
     return part;
 }
 
-/* What each collective's result is like. */
+/* The shape and dtype of a collective's result. */
 static gt_meta result_meta(const gt_collective_call *call)
 {
     bool parts = call->op == GT_OP_reduce_scatter || call->op == GT_OP_all_to_all;
@@ -216,7 +216,7 @@ static gt_err check_call(const gt_collective_call *call)
     return GT_OK;
 }
 
-/* The operand as the call wants it: contiguous, or the reason why there is none. */
+/* The operand for the call, contiguous; or an error if it failed. A receiver of a broadcast has no operand. */
 static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_collective_call *call, gt_whole *in)
 {
     bool expected = call->op != GT_OP_broadcast || call->self == 0;
@@ -240,8 +240,8 @@ static gt_err take_operand(gt_worker *worker, const gt_instruction *ins, gt_coll
     return err;
 }
 
-/* `entry` NULL: there is no place for the result. The others hear of that, as of everything that keeps us from
- * taking part. */
+/* `entry` NULL: the slot number of the result is out of range. The other parties get this failure, and any other
+ * failure of ours. */
 static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const gt_slot *tail, gt_entry *entry)
 {
     gt_meta whole;
