@@ -3,9 +3,9 @@
  *
  * There is a fast path and a slow path. Most sessions have all their tensors on one worker, their home: client ids
  * become that worker's slots, results get a handle with the inferred shape, and a record on a tensor that was lost with
- * a worker makes another lost tensor. A session that spreads tensors over several workers takes the slow path, spread/spread.c,
- * for all records that the fast path (place_alike) does not take. Records for which there is no room wait in front of
- * this stage (output.h).
+ * a worker makes another lost tensor. A session that spreads tensors over several workers takes the slow path,
+ * spread/spread.c, for all records that the fast path (place_alike) does not take. Records for which there is no room
+ * wait in front of this stage (output.h).
  *
  * Sharding is a path of this stage and not a modifier. Modifiers rewrite a stream of client ids, which says nothing of
  * workers, so that they can be combined in any order. Sharding decides on which workers a record runs, from where the

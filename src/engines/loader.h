@@ -12,7 +12,7 @@ bool gt__plugin_name_valid(const char *name);
  * an engine whose init has not returned, such as its own, gets an error. */
 gt_err gt__plugin_find(const char *name, const gt_engine_ops **ops);
 
-/* "far, late": the plug-ins that are there; returns `text`, which is empty where there is none. */
+/* "far, late": the plug-ins that can be found; returns `text`, empty if none. */
 char *gt__plugin_names(char *text, size_t size);
 /* "/a, /usr/lib": the folders that are looked into. */
 char *gt__plugin_folders(char *text, size_t size);
