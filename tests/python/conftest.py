@@ -19,9 +19,12 @@ from support import Programs, PATIENCE_S  # noqa: E402
 TEST_LIMIT_S = 5 * PATIENCE_S
 
 
+STDERR = []  # a descriptor of standard error that pytest does not capture
+
+
 @pytest.fixture(autouse=True)
 def watchdog():
-    faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True, file=STDERR[0] if STDERR else sys.__stderr__)
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -37,6 +40,9 @@ def programs():
 
 
 def pytest_configure(config):
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        STDERR.append(os.dup(2))
     # A background job ignores Ctrl-C, and its children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # torch warns of variances of too few elements, which are tested.
