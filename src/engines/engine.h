@@ -148,12 +148,21 @@ static inline const gt_call *gt__call_on_host(const gt_call *call, gt_host_call 
 {
     if (!call->literals)
         return call;
-    room->call = *call;
+    /* Field by field: the call was just written, and a copy of it as a whole would wait for those writes. */
+    room->call.op = call->op;
+    room->call.compute = call->compute;
+    room->call.ins = call->ins;
+    room->call.tail = call->tail;
+    room->call.operands = call->operands;
+    room->call.out = call->out;
+    room->call.literals = call->literals;
+    room->call.timed = call->timed;
     for (unsigned k = 0; k < call->operands; k++) {
         room->in[k] = call->in[k];
         if (!(call->literals >> k & 1))
             continue;
         gt_view *literal = &room->literal[k];
+        room->call.value[k] = call->value[k];
         literal->data = &room->call.value[k];
         literal->contiguous = true;
         literal->meta.numel = 1;
