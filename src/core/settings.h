@@ -35,7 +35,7 @@ typedef enum gt_number_kind { GT_NUMBER_SECONDS, GT_NUMBER_COUNT, GT_NUMBER_BYTE
  * (uselocale) and for all machine-readable text. */
 locale_t gt__plain_locale(void);
 
-/* Parse the whole of `text` as a number of that kind from least to most; false: it is not one. */
+/* Parse the whole of `text` as a number of that kind from least to most; false if it is not a number. */
 bool gt__number_parse(const char *text, gt_number_kind kind, double least, double most, double *value);
 
 #endif

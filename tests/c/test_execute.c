@@ -65,7 +65,7 @@ static void test_in_place(const void *argument)
     execute_arange(&worker, 2, 6);
     const void *memory = gt__store_entry(worker.store, 1)->view.data;
     CHECK(holds(execute_reverse(&worker, 1, 2, 3, 6), 5, -1, 6));
-    CHECK(gt__store_entry(worker.store, 3)->view.data == memory); /* nobody else had it: updated where it lies */
+    CHECK(gt__store_entry(worker.store, 3)->view.data == memory); /* one owner: updated in place */
     CHECK_EQ(gt__store_entry(worker.store, 1)->state, GT_ENTRY_EMPTY);
     /* Somebody who looks at the same memory keeps the old values. */
     gt_slot whole[8] = {{.ins = {.op = GT_OP_permute, .result = 4, .operand = {2}}}};
@@ -109,7 +109,7 @@ static gt_entry *start_upload(gt_worker *worker, uint64_t slot, int64_t bytes)
     return gt__store_entry(worker->store, slot);
 }
 
-/* A tensor of which not all has arrived shows nobody what the memory held before. */
+/* An incomplete upload must not show what the memory held before. */
 static void test_uploads_in_pieces(const void *argument)
 {
     (void)argument;
