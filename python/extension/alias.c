@@ -123,8 +123,20 @@ PyObject *gt__py_view(PyObject *self, gt_cut kind, const gt_cut_arguments *argum
     gt_alias *parent = gt__py_alias(self), *view;
     if (!parent || (gt__signals_active && gt__py_enter(parent->shell.client) < 0))
         return NULL;
-    gt_err err = gt__alias_view(parent, kind, arguments, meta, strides, self, &view);
+    gt_err err = parent->creation == GT_CREATED_PLAIN ? GT_OK : gt__alias_check_use(parent);
+    if (err == GT_OK)
+        err = gt__alias_view(parent, kind, arguments, meta, strides, self, &view);
     return err == GT_OK ? gt__py_wrap_alias(view) : gt__py_raise(err);
+}
+
+void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output)
+{
+    gt_alias *alias = gt__py_is_tensor(view) ? ((TensorObject *)view)->alias : NULL;
+    if (!alias || !gt__grad_enabled())
+        return;
+    alias->creation = GT_CREATED_MULTI;
+    alias->maker = maker;
+    alias->output = (uint16_t)output;
 }
 
 /* The result's metadata, as the server will infer it. */
@@ -382,9 +394,26 @@ int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *
     return -1;
 }
 
+bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand)
+{
+    const gt_alias *other = gt__py_is_tensor(operand) ? ((TensorObject *)operand)->alias : NULL;
+    if (!alias || !other || alias->family != other->family || strides->offset != other->strides.offset ||
+        !gt__meta_same_shape(meta, &other->shell.meta))
+        return false;
+    for (unsigned k = 0; k < meta->rank; k++)
+        if (strides->step[k] != other->strides.step[k])
+            return false;
+    return true;
+}
+
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool tracked = false;
+    for (Py_ssize_t k = 0; alias && k < count; k++)
+        tracked = tracked || (gt__py_is_tensor(args[k]) && gt__py_requires_grad(args[k]));
+    if (alias && gt__py_check_write(self, tracked) < 0)
+        return -1;
     for (Py_ssize_t k = 0; alias && k < count; k++)
         if (args[k] != self && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, args[k], true) < 0)
             return -1;

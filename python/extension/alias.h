@@ -31,6 +31,9 @@ int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int ran
 PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2);
 PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step);
 
+/* The view is one of several results of an operation. `maker` is static. */
+void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);
+
 /* self, which may be new, shares the memory of `other` from now on, under this node. */
 int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted);
 /* self becomes the view, a new object with an alias, which has no value from now on: squeeze_(), t_(). */
@@ -39,6 +42,8 @@ void gt__py_become_view(PyObject *self, PyObject *view);
  * does; one that has the same is, too, unless allowed. */
 int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,
                          bool same_allowed);
+/* Whether the operand is what would be written anyway: the same places, with the same gradient. */
+bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand);
 /* Write through the alias that self has. The checks were made. */
 int gt__py_write(PyObject *self, const gt_written *written);
 

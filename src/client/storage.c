@@ -65,6 +65,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
+    alias->idle = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->shell.references = 1;
@@ -85,14 +86,15 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
 gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
 {
     gt_storage *storage = spare_storages;
-    gt_versions *versions = versions_new(tensor->version);
+    gt_versions *versions =
+        tensor->versions ? gt__versions_retain(tensor->versions) : versions_new(tensor->version);
     if (storage)
         spare_storages = storage->next_spare;
     else
         storage = malloc(sizeof *storage);
     if (!storage || !versions) {
         free(storage);
-        free(versions);
+        gt__versions_release(versions);
         gt_tensor_release(tensor);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
@@ -142,7 +144,8 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
     if (arguments)
         alias->arguments = *arguments;
     *out = alias;
-    if (__builtin_expect(gt__signals_active, 0)) { /* the record belongs to the scope that is active now */
+    /* A record belongs to the scope that is active now. And a view of a leaf that may get another node is of this one. */
+    if (__builtin_expect(gt__signals_active || (alias->tracked && parent->family != parent && !parent->tracked), 0)) {
         gt_tensor *cut;
         gt_err err = gt__alias_cut(alias, &cut);
         if (err != GT_OK) {
@@ -238,8 +241,8 @@ void gt__alias_release(gt_alias *alias)
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent, *family = alias->family;
         gt_client *client = alias->shell.client;
-        gt_node *node = alias->node;
-        alias->node = NULL;
+        gt_node *node = alias->node, *idle = alias->idle;
+        alias->node = alias->idle = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -251,6 +254,7 @@ void gt__alias_release(gt_alias *alias)
         }
         storage_release(storage);
         gt__node_release(node);
+        gt__node_release(idle);
         client->live--;
         gt__client_maybe_destroy(client);
         alias = parent;
@@ -279,7 +283,7 @@ gt_node *gt__alias_node(const gt_alias *alias)
 
 bool gt__alias_requires_grad(const gt_alias *alias)
 {
-    return alias->node || gt__alias_node(alias->family);
+    return alias->node || gt__alias_node(alias->family) || (alias->tracked && alias->cut && alias->cut->node);
 }
 
 /* flat[positions]: any elements. */
@@ -379,8 +383,11 @@ static gt_err cut_from(gt_alias *alias, gt_tensor *value, history of, gt_tensor 
     if (switched)
         gt__grad_enable(before);
     GT_TRY(err);
-    if (of == NEW_LEAF && !alias->node)
+    if (of == NEW_LEAF && !alias->node) {
         err = gt__node_new_leaf(alias->shell.client, &alias->shell.meta, &alias->node);
+        if (err == GT_OK)
+            alias->node->discards = true;
+    }
     if (err == GT_OK && of != RECORDED && of != NO_HISTORY && alias->node && !cut->node) {
         err = gt__tensor_alias(cut, alias->node, &own);
         gt_tensor_release(cut);
@@ -439,9 +446,20 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
     return GT_OK;
 }
 
+/* The views of a family are cut anew when it gets another node, unless they have a history of their own. */
+static void drop_cuts_without_history(gt_alias *family)
+{
+    for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
+        next = view->after;
+        if (view->family == family && view != family && !view->tracked)
+            gt__alias_drop_cut(view);
+    }
+}
+
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 {
     gt_node *before = alias->node;
+    drop_cuts_without_history(alias);
     if (alias == &alias->storage->root) {
         if (alias->cut->references > 1) { /* saved values keep the tensor as it is */
             gt_tensor *own, *old = alias->cut;
@@ -464,7 +482,7 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 
 bool gt__alias_alone(const gt_alias *alias)
 {
-    return alias->whole && alias->owner && alias->storage->owners == 1;
+    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->idle;
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------- */
