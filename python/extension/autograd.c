@@ -121,9 +121,13 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
 
 int gt__py_refuse_overlap(PyObject *self)
 {
-    gt_strides strides;
-    gt__py_strides(self, &strides);
-    if (!gt__strides_overlap(gt__py_meta(self), &strides))
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return alias ? gt__py_refuse_places(&alias->shell.meta, &alias->strides) : 0;
+}
+
+int gt__py_refuse_places(const gt_meta *meta, const gt_strides *strides)
+{
+    if (!gt__strides_overlap(meta, strides))
         return 0;
     PyErr_SetString(PyExc_RuntimeError,
                     "unsupported operation: more than one element of the written-to tensor refers to a single "
@@ -192,7 +196,8 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
         gt_tensor_release(tensor);
         return -1;
     }
-    gt_err err = UNLIKELY(tensor->node) ? keep_old_value(tensor->node, object->alias ? object->alias->cut : old) : GT_OK;
+    gt_err err =
+        UNLIKELY(tensor->node) ? keep_old_value(tensor->node, object->alias ? object->alias->cut : old) : GT_OK;
     if (UNLIKELY(err != GT_OK)) {
         gt_tensor_release(tensor);
         gt__py_raise(err);

@@ -273,20 +273,20 @@ typedef struct Value {
     gt_imm number;
 } Value;
 
-/* `a` is held by the caller: conversions run Python code. */
-static int value_from(PyObject *object, gt_tensor *a, Value *value)
+/* Conversions run Python code: the caller pins the client. */
+static int value_from(PyObject *object, gt_client *client, gt_dtype dtype, Value *value)
 {
     *value = (Value){.tensor = NULL};
-    int found = gt__py_operand(object, a->client, &value->tensor, &value->kind, &value->number);
+    int found = gt__py_operand(object, client, &value->tensor, &value->kind, &value->number);
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
-        found = gt__py_from_sequence(object, a->client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
+        found = gt__py_from_sequence(object, client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
     if (found < 0)
         return -1;
-    if (!value->tensor || value->tensor->meta.dtype == a->meta.dtype)
+    if (!value->tensor || value->tensor->meta.dtype == dtype)
         return 0;
     gt_tensor *given = value->tensor;
     value->tensor = NULL;
-    gt_err err = gt_cast(given, (gt_dtype)a->meta.dtype, &value->tensor);
+    gt_err err = gt_cast(given, dtype, &value->tensor);
     gt_tensor_release(given);
     if (err != GT_OK)
         gt__py_raise(err);
@@ -378,10 +378,11 @@ static gt_err spread_positions(gt_tensor *flat, const int64_t *shape, const int6
     gt_tensor *sum = NULL, *part;
     int64_t inner = 1;
     for (int k = count - 1; k >= 0; inner *= shape[k--]) {
-        GT_TRY(gt__emit_binary_literal(GT_OP_floor_divide, flat, GT_LITERAL_INT, (gt_imm){.i = inner}, false, &part));
+        GT_TRY(
+            gt__emit_binary_literal(GT_OP_floor_divide, flat, GT_LITERAL_INT, (gt_imm){.i = inner}, false, &part));
         keep(scratch, part);
-        GT_TRY(gt__emit_binary_literal(GT_OP_remainder, part, GT_LITERAL_INT, (gt_imm){.i = shape[k] ? shape[k] : 1},
-                                       false, &part));
+        GT_TRY(gt__emit_binary_literal(GT_OP_remainder, part, GT_LITERAL_INT,
+                                       (gt_imm){.i = shape[k] ? shape[k] : 1}, false, &part));
         keep(scratch, part);
         GT_TRY(scaled(part, steps[k], scratch, &part));
         if (sum)
@@ -607,8 +608,14 @@ static int put_through_view(PyObject *self, const Key *key, const Value *value, 
     int axes[2 * MAX_ITEMS], rank = key_window(key, &window, axes);
     if (!parent || gt__py_slice_strides(self, &window, rank, axes, &meta, &strides) < 0)
         return -1;
-    gt_err err = gt__alias_view(parent, GT_CUT_SLICE, &window, &meta, &strides, NULL, &view);
+    gt_err err = gt__alias_check_use(parent);
+    if (err == GT_OK)
+        err = gt__alias_view(parent, GT_CUT_SLICE, &window, &meta, &strides, NULL, &view);
     if (err == GT_OK) {
+        if (gt__py_refuse_places(&meta, &strides) < 0) {
+            gt__alias_release(view);
+            return -1;
+        }
         err = gt__alias_check_write(view, value->tensor && value->tensor->node);
         if (err == GT_OK)
             err = check_fits(&meta, value);
@@ -624,68 +631,100 @@ static int put_through_view(PyObject *self, const Key *key, const Value *value, 
 }
 
 /* self[key] = value with index tensors, where self is a view: scattered into the memory it shares. */
-static int put_into_memory(PyObject *self, gt_tensor *a, const Key *key, const Value *value, bool accumulate,
-                           Scratch *scratch)
+static int put_into_memory(PyObject *self, const Key *key, const Value *value, bool accumulate)
 {
-    gt_alias *alias = ((TensorObject *)self)->alias;
+    gt_alias *alias = gt__alias_retain(((TensorObject *)self)->alias);
     gt_tensor *positions, *source;
+    Scratch scratch;
+    scratch_begin(&scratch, NULL);
     gt_err err = gt__alias_check_write(alias, value->tensor && value->tensor->node);
     if (err == GT_OK)
-        err = scattered_operands(a, &alias->strides, key, value, scratch, &positions, &source);
-    if (err == GT_OK) {
-        gt__alias_retain(alias);
+        err = scattered_operands(&alias->shell, &alias->strides, key, value, &scratch, &positions, &source);
+    if (err == GT_OK)
         err = gt__alias_scatter(alias, accumulate ? GT_OP_scatter_add : GT_OP_scatter, positions, source);
-        gt__alias_release(alias);
-    }
+    scratch_clear(&scratch);
+    gt__alias_release(alias);
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
 }
 
 /* Whether put_into_memory is the way: a mask with one value is cheaper as a whole, unless elements share places. */
-static bool goes_into_memory(PyObject *self, const gt_tensor *a, const Key *key, const Value *value)
+static bool goes_into_memory(PyObject *self, const Key *key, const Value *value)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    if (!alias || !alias->parent || !key->advanced || !gt__alias_can_scatter(alias, value->tensor && value->tensor->node))
+    if (!alias || !alias->parent || !key->advanced ||
+        !gt__alias_can_scatter(alias, value->tensor && value->tensor->node))
         return false;
     if (gt__strides_overlap(&alias->shell.meta, &alias->strides))
         return true;
-    return only_mask(a, key) < 0 || (value->tensor && value->tensor->meta.numel != 1);
+    return only_mask(&alias->shell, key) < 0 || (value->tensor && value->tensor->meta.numel != 1);
+}
+
+/* Read key and value. Both may run Python code; the tensor must have the same shape after it. */
+static int parse_put(PyObject *self, PyObject *key_object, PyObject *value_object, Key *key, Value *value)
+{
+    gt_client *client = ((TensorObject *)self)->tensor->client;
+    gt_meta meta = *gt__py_meta(self);
+    gt__py_pin(client);
+    int status = gt__py_enter(client) < 0 ? -1 : gt__py_key_parse(key_object, client, &meta, key);
+    if (status == 0 && value_from(value_object, client, (gt_dtype)meta.dtype, value) < 0) {
+        gt__py_key_clear(key);
+        status = -1;
+    }
+    gt__py_unpin(client);
+    if (status == 0 && !gt__meta_same_shape(&meta, gt__py_meta(self))) {
+        PyErr_SetString(PyExc_RuntimeError, "the tensor got another shape while its subscript was read");
+        gt_tensor_release(value->tensor);
+        gt__py_key_clear(key);
+        status = -1;
+    }
+    return status;
+}
+
+/* Make the whole value of self with [key] = value; in place self gets it. */
+static int put_value(PyObject *self, const Key *key, const Value *value, bool accumulate, bool in_place,
+                     gt_tensor **out)
+{
+    gt_tensor *a = gt__py_use(self);
+    if (!a)
+        return -1;
+    if (in_place && !key->advanced && a->node && a->node->op == GT_OP_INVALID && gt__grad_enabled()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+        return -1;
+    }
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool view = alias && alias->parent;
+    Scratch scratch;
+    scratch_begin(&scratch, a); /* its reference is one of the two that gt__py_held counts */
+    gt_err err = assign_key(a, key, value, accumulate, &scratch, in_place ? self : NULL, out);
+    if (view)
+        scratch_clear(&scratch); /* a cut of the memory would keep the worker from writing into it */
+    if (err != GT_OK)
+        gt__py_raise(err);
+    int status = err != GT_OK ? -1 : in_place ? gt__py_rebind(self, *out) : 0;
+    if (!view)
+        scratch_clear(&scratch); /* last: releasing may run Python code, which may use self */
+    return status;
 }
 
 /* self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. */
 static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
                gt_tensor **out)
 {
-    gt_tensor *a = gt__py_use(self);
     Key key;
-    Value value = {.tensor = NULL};
-    if (!a)
+    Value value;
+    if (parse_put(self, key_object, value_object, &key, &value) < 0)
         return -1;
-    Scratch scratch;
-    scratch_begin(&scratch, a); /* as in reading; its reference is one of the two that gt__py_held counts */
-    int status = gt__py_key_parse(key_object, a->client, &a->meta, &key);
-    if (status == 0)
-        status = value_from(value_object, a, &value);
-    if (status == 0 && in_place)
-        status = check_value(self, &key, value_object);
+    int status = in_place ? check_value(self, &key, value_object) : 0;
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    if (status == 0 && in_place && !key.advanced && !(alias && alias->parent) && a->node && a->node->op == GT_OP_INVALID &&
-        gt__grad_enabled()) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "a view of a leaf Variable that requires grad is being used in an in-place operation.");
-        status = -1;
-    } else if (status == 0 && in_place && !key.advanced && alias) {
+    if (status == 0 && in_place && !key.advanced && alias)
         status = put_through_view(self, &key, &value, value_object);
-    } else if (status == 0 && in_place && goes_into_memory(self, a, &key, &value)) {
-        status = put_into_memory(self, a, &key, &value, accumulate, &scratch);
-    } else if (status == 0) {
-        gt_err err = assign_key(a, &key, &value, accumulate, &scratch, in_place ? self : NULL, out);
-        if (err != GT_OK)
-            gt__py_raise(err);
-        status = err != GT_OK ? -1 : in_place ? gt__py_rebind(self, *out) : 0;
-    }
-    scratch_clear(&scratch); /* last: releasing may run Python code, which may use self */
+    else if (status == 0 && in_place && goes_into_memory(self, &key, &value))
+        status = put_into_memory(self, &key, &value, accumulate);
+    else if (status == 0)
+        status = put_value(self, &key, &value, accumulate, in_place, out);
     gt_tensor_release(value.tensor);
     gt__py_key_clear(&key);
     return status;
@@ -712,21 +751,25 @@ static gt_err assign_all(PyObject *self, gt_tensor *a, const Value *value, gt_te
 /* Write a value to all elements of self. */
 static int write_all(PyObject *self, PyObject *object)
 {
-    gt_tensor *a = gt__py_hold(self), *out;
+    gt_client *client = ((TensorObject *)self)->tensor->client;
     Value value = {.tensor = NULL};
-    if (!a)
-        return -1;
-    int status = value_from(object, a, &value);
+    gt_tensor *a = NULL, *out;
+    gt__py_pin(client);
+    int status = gt__py_enter(client);
+    if (status == 0)
+        status = value_from(object, client, (gt_dtype)gt__py_meta(self)->dtype, &value);
+    gt__py_unpin(client);
     if (status == 0)
         status = gt__py_check_write(self, value.tensor && value.tensor->node);
     gt_err err = status == 0 ? check_fits(gt__py_meta(self), &value) : GT_OK;
     const gt_alias *alias = ((TensorObject *)self)->alias;
     if (status == 0 && err == GT_OK && alias && alias->parent) {
         status = gt__py_write(self, &(gt_written){value.tensor, value.kind, value.number});
-    } else if (status == 0 && err == GT_OK && (err = assign_all(self, a, &value, &out)) == GT_OK) {
-        gt_tensor_release(a); /* it may have been consumed */
-        a = NULL;
-        status = gt__py_rebind(self, out);
+    } else if (status == 0 && err == GT_OK) {
+        a = gt__py_hold(self);
+        status = a ? 0 : -1;
+        if (a && (err = assign_all(self, a, &value, &out)) == GT_OK)
+            status = gt__py_rebind(self, out);
     }
     if (err != GT_OK)
         gt__py_raise(err);
@@ -750,7 +793,7 @@ static PyObject *method_copy_(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "copy_() missing required argument 'src'");
     if (values[0] == self)
-        return Py_NewRef(self);
+        return gt__py_check_write(self, false) < 0 ? NULL : Py_NewRef(self);
     gt_alias *alias = ((TensorObject *)self)->alias;
     if (alias && gt__py_same_memory(alias, &alias->shell.meta, &alias->strides, values[0])) {
         if (gt__py_check_write(self, true) < 0)
@@ -770,7 +813,7 @@ static int tensor_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
         return -1;
     }
     if (key == Py_Ellipsis)
-        return write_all(self, value);
+        return gt__py_refuse_overlap(self) < 0 ? -1 : write_all(self, value);
     gt_tensor *out;
     return put(self, key, value, false, true, &out);
 }
@@ -882,7 +925,8 @@ static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs
 PyMethodDef gt__py_index_methods[] = {
     FAST("select", method_select, "select(dim, index): one slice of a dimension, which goes."),
     {.ml_name = "_fill", .ml_meth = method_fill, .ml_flags = METH_O, .ml_doc = "_fill(value): all elements."},
-    FAST("copy_", method_copy_, "copy_(src, non_blocking=False): copy the elements of src, broadcast and converted."),
+    FAST("copy_", method_copy_,
+         "copy_(src, non_blocking=False): copy the elements of src, broadcast and converted."),
     FAST("_index_put", method_index_put, "_index_put(indices, values, accumulate=False)."),
     FAST("_index_put_", method_index_put_inplace, "_index_put_(indices, values, accumulate=False): in place."),
     NOARGS("_overlaps", method_overlaps, "_overlaps(): whether it is expanded, so that elements share memory."),

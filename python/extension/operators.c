@@ -315,11 +315,7 @@ static PyObject *method_replace(PyObject *self, PyObject *view)
     }
     if (gt__py_check_write(self, false) < 0)
         return NULL;
-    gt_err err = gt__alias_touch(((TensorObject *)view)->alias);
-    if (err != GT_OK)
-        return gt__py_raise(err);
-    gt__py_become_view(self, view);
-    return Py_NewRef(self);
+    return gt__py_become_view(self, view) < 0 ? NULL : Py_NewRef(self);
 }
 
 #define UNARY(name, types, expr, grad)                                                                            \

@@ -65,7 +65,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
-    alias->idle = NULL;
+    alias->idle = alias->history = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->shell.references = 1;
@@ -140,12 +140,15 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
     alias->made_at = alias->versions->count;
     alias->creation = recorded ? parent->creation : GT_CREATED_NO_GRAD;
     alias->tracked = recorded && gt__alias_requires_grad(parent);
+    if (alias->tracked && parent == alias->family)
+        alias->history = gt__node_retain(gt__alias_node(parent));
     alias->strides = *strides;
     if (arguments)
         alias->arguments = *arguments;
     *out = alias;
     /* A record belongs to the scope that is active now. And a view of a leaf that may get another node is of this one. */
-    if (__builtin_expect(gt__signals_active || (alias->tracked && parent->family != parent && !parent->tracked), 0)) {
+    if (__builtin_expect(gt__signals_active || (alias->tracked && parent->family != parent && !parent->tracked),
+                         0)) {
         gt_tensor *cut;
         gt_err err = gt__alias_cut(alias, &cut);
         if (err != GT_OK) {
@@ -241,8 +244,8 @@ void gt__alias_release(gt_alias *alias)
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent, *family = alias->family;
         gt_client *client = alias->shell.client;
-        gt_node *node = alias->node, *idle = alias->idle;
-        alias->node = alias->idle = NULL;
+        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history;
+        alias->node = alias->idle = alias->history = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -255,6 +258,7 @@ void gt__alias_release(gt_alias *alias)
         storage_release(storage);
         gt__node_release(node);
         gt__node_release(idle);
+        gt__node_release(history);
         client->live--;
         gt__client_maybe_destroy(client);
         alias = parent;
@@ -283,7 +287,7 @@ gt_node *gt__alias_node(const gt_alias *alias)
 
 bool gt__alias_requires_grad(const gt_alias *alias)
 {
-    return alias->node || gt__alias_node(alias->family) || (alias->tracked && alias->cut && alias->cut->node);
+    return (alias->node && !alias->node->discards) || alias->tracked || gt__alias_node(alias->family);
 }
 
 /* flat[positions]: any elements. */
@@ -362,9 +366,11 @@ typedef enum history { RECORDED, OWN, NEW_LEAF, NO_HISTORY } history;
 
 static history history_of(const gt_alias *alias)
 {
+    bool changed = alias->made_at != alias->versions->count;
+    if (alias->family != alias && alias->tracked && !changed)
+        return RECORDED;
     if (alias->family == alias || !gt__alias_node(alias->family))
         return OWN;
-    bool changed = alias->made_at != alias->versions->count;
     if (changed && alias->creation != GT_CREATED_PLAIN)
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
     if (changed || alias->tracked)
@@ -401,7 +407,7 @@ static gt_err cut_from(gt_alias *alias, gt_tensor *value, history of, gt_tensor 
 
 static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
 {
-    if (of == RECORDED) {
+    if (of == RECORDED && cut->node) {
         gt_node *leaf = alias->node;
         alias->node = NULL;
         alias->tracked = true;
@@ -425,6 +431,18 @@ static gt_alias *source_of(gt_alias *alias)
     return alias->family->whole ? alias->family : &alias->storage->root;
 }
 
+/* A view keeps its history when its base no longer requires a gradient. Replaces *value, which is the caller's. */
+static gt_err with_history(const gt_alias *alias, gt_tensor **value)
+{
+    gt_tensor *recorded;
+    if ((*value)->node || !alias->history)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(*value, alias->history, &recorded));
+    gt_tensor_release(*value);
+    *value = recorded;
+    return GT_OK;
+}
+
 gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
 {
     gt_err err = GT_OK;
@@ -434,7 +452,9 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
         uint32_t writes = alias->storage->writes;
         history of = history_of(alias);
         gt_tensor_retain(value);
-        err = cut_from(alias, value, of, &cut);
+        err = of == RECORDED ? with_history(alias, &value) : GT_OK;
+        if (err == GT_OK)
+            err = cut_from(alias, value, of, &cut);
         gt_tensor_release(value);
         GT_TRY(err);
         if (alias->cut || writes != alias->storage->writes)

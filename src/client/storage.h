@@ -66,7 +66,8 @@ struct gt_alias {
     gt_tensor *cut;        /* the present value; NULL: cut it. The root always has one: the value of the storage */
     gt_alias *before, *after; /* the storage's aliases that have a cut, except the root */
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
-    gt_node *idle; /* of a leaf that requires no gradient for now, and has one from before; else NULL */
+    gt_node *history;         /* of a tracked view: its family's node when it was taken */
+    gt_node *idle;            /* of a leaf that requires no gradient for now, and has one from before; else NULL */
     void *owner;              /* the binding's object; NULL: it was freed */
     gt_node *gradient_of;     /* the node whose gradient it is, borrowed; the last of several */
     const char *maker;        /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
