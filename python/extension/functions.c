@@ -3,8 +3,151 @@
  *
  * Other functions gt.name are Tensor.name itself. These take a number first, too: gt.pow(2, t) is 2 ** t.
  * client/tensor.py adds them to the package.
+ *
+ * The type `function` is what gt.name is: a call of a method whose first argument may be named input=.
  */
 #include "extension.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+/* ---- functions of the package ---------------------------------------------------------------------------------- */
+
+typedef struct FunctionObject {
+    PyObject_HEAD vectorcallfunc vectorcall;
+    PyObject *method; /* Tensor.name, or a function whose first argument is the tensor */
+} FunctionObject;
+
+static PyTypeObject *function_type;
+static PyObject *input_name; /* "input" */
+
+/* f(dim=0, input=t): move the input to the front. */
+static PyObject *call_named(PyObject *method, gt_py_args args, PyObject *kwnames)
+{
+    Py_ssize_t count = kwnames ? PyTuple_GET_SIZE(kwnames) : 0, where = 0;
+    while (where < count && PyUnicode_Compare(PyTuple_GET_ITEM(kwnames, where), input_name) != 0)
+        where++;
+    if (where == count)
+        return PyObject_Vectorcall(method, args, 0, kwnames);
+    PyObject **moved = PyMem_Malloc((size_t)count * sizeof *moved), *names = PyTuple_New(count - 1),
+             *result = NULL;
+    if (moved && names) {
+        moved[0] = args[where];
+        for (Py_ssize_t k = 0, to = 0; k < count; k++)
+            if (k != where) {
+                PyTuple_SET_ITEM(names, to, Py_NewRef(PyTuple_GET_ITEM(kwnames, k)));
+                moved[++to] = args[k];
+            }
+        result = PyObject_Vectorcall(method, moved, 1, count > 1 ? names : NULL);
+    } else if (!moved)
+        PyErr_NoMemory();
+    PyMem_Free(moved);
+    Py_XDECREF(names);
+    return result;
+}
+
+static PyObject *function_vectorcall(PyObject *self, gt_py_args args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *method = ((FunctionObject *)self)->method;
+    if (LIKELY(PyVectorcall_NARGS(nargsf) > 0))
+        return PyObject_Vectorcall(method, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+    return call_named(method, args, kwnames);
+}
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *method;
+    static char *names[] = {"method", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O:function", names, &method))
+        return NULL;
+    FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
+    if (self) {
+        self->vectorcall = function_vectorcall;
+        self->method = Py_NewRef(method);
+    }
+    return (PyObject *)self;
+}
+
+static void function_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((FunctionObject *)self)->method);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* Name and documentation are the method's; inspect.signature follows __wrapped__. */
+static PyObject *function_getattr(PyObject *self, PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    bool ours = text && (strcmp(text, "__class__") == 0 || strcmp(text, "__wrapped__") == 0 ||
+                         strcmp(text, "__reduce__") == 0 || strcmp(text, "__reduce_ex__") == 0);
+    if (!text)
+        return NULL;
+    return ours ? PyObject_GenericGetAttr(self, name) : PyObject_GetAttr(((FunctionObject *)self)->method, name);
+}
+
+static PyObject *function_repr(PyObject *self)
+{
+    PyObject *name = PyObject_GetAttrString(((FunctionObject *)self)->method, "__name__");
+    PyObject *text = name ? PyUnicode_FromFormat("<function gt.%U>", name) : NULL;
+    Py_XDECREF(name);
+    return text;
+}
+
+/* Pickled by name. */
+static PyObject *function_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *module = PyImport_ImportModule("gt");
+    PyObject *name = PyObject_GetAttrString(((FunctionObject *)self)->method, "__name__");
+    PyObject *builtins = PyImport_ImportModule("builtins");
+    PyObject *getter = builtins ? PyObject_GetAttrString(builtins, "getattr") : NULL;
+    PyObject *parts = module && name && getter ? Py_BuildValue("O(OO)", getter, module, name) : NULL;
+    Py_XDECREF(module);
+    Py_XDECREF(name);
+    Py_XDECREF(builtins);
+    Py_XDECREF(getter);
+    return parts;
+}
+
+static int function_init(PyObject *module)
+{
+    static PyMemberDef members[] = {
+        {.name = "__vectorcalloffset__",
+         .type = T_PYSSIZET,
+         .offset = offsetof(FunctionObject, vectorcall),
+         .flags = READONLY},
+        {.name = "__wrapped__",
+         .type = T_OBJECT_EX,
+         .offset = offsetof(FunctionObject, method),
+         .flags = READONLY},
+        {.name = NULL},
+    };
+    static PyMethodDef methods[] = {NOARGS("__reduce__", function_reduce, "Pickle by name."), {.ml_name = NULL}};
+    static PyType_Slot slots[] = {
+        SLOT(Py_tp_new, function_new),
+        SLOT(Py_tp_dealloc, function_dealloc),
+        SLOT(Py_tp_call, PyVectorcall_Call),
+        SLOT(Py_tp_repr, function_repr),
+        SLOT(Py_tp_getattro, function_getattr),
+        SLOT(Py_tp_members, members),
+        SLOT(Py_tp_methods, methods),
+        SLOT(Py_tp_doc, "function(method): a function whose first argument may be named input=."),
+        {.slot = 0},
+    };
+    static PyType_Spec spec = {
+        .name = "gt.function",
+        .basicsize = sizeof(FunctionObject),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+        .slots = slots,
+    };
+    input_name = PyUnicode_InternFromString("input");
+    function_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return input_name && function_type ? PyModule_AddObjectRef(module, "function", (PyObject *)function_type) : -1;
+}
+
+/* ---- numbers first ------------------------------------------------------------------------------------------------- */
 
 /* self is a pair: the method, and the equivalent Python operator. */
 static PyObject *either_order(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -55,7 +198,7 @@ int gt__py_functions_init(PyObject *module)
 {
     PyObject *functions = PyDict_New(), *operators = PyImport_ImportModule("_operator");
     PyObject *tensor_type = PyObject_GetAttrString(module, "Tensor");
-    int status = functions && operators && tensor_type ? 0 : -1;
+    int status = functions && operators && tensor_type ? function_init(module) : -1;
     for (size_t k = 0; status == 0 && k < sizeof either / sizeof *either; k++)
         status = add_function(functions, tensor_type, operators, either[k].operator, & either[k].function);
     if (status == 0)
