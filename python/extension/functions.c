@@ -4,7 +4,8 @@
  * Other functions gt.name are Tensor.name itself. These take a number first, too: gt.pow(2, t) is 2 ** t.
  * client/tensor.py adds them to the package.
  *
- * The type `function` is what gt.name is: a call of a method whose first argument may be named input=.
+ * gt.name is a call of a method whose first argument may be named input=. Of a method in C it is a builtin function, which
+ * calls the method's C function directly; of one in Python an object of the type `function`.
  */
 #include "extension.h"
 
@@ -15,7 +16,9 @@
 
 typedef struct FunctionObject {
     PyObject_HEAD vectorcallfunc vectorcall;
-    PyObject *method; /* Tensor.name, or a function whose first argument is the tensor */
+    PyObject *method;       /* Tensor.name, or a function whose first argument is the tensor */
+    PyCFunction code;       /* of a method in C: what it calls, */
+    PyMethodDef definition; /* and the builtin function, whose self this object is */
 } FunctionObject;
 
 static PyTypeObject *function_type;
@@ -54,6 +57,23 @@ static PyObject *function_vectorcall(PyObject *self, gt_py_args args, size_t nar
     return call_named(method, args, kwnames);
 }
 
+/* The builtin functions, one for each way of passing arguments. */
+static PyObject *call_noargs(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (LIKELY(nargs == 1 && !kwnames && gt__py_is_tensor(args[0])))
+        return ((FunctionObject *)self)->code(args[0], NULL);
+    return function_vectorcall(self, args, (size_t)nargs, kwnames);
+}
+
+static PyObject *call_fast(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    typedef PyObject *(*Fast)(PyObject *, gt_py_args, Py_ssize_t, PyObject *);
+    if (LIKELY(nargs > 0 && gt__py_is_tensor(args[0])))
+        return ((Fast)(void (*)(void))((FunctionObject *)self)->code)(args[0], args + 1, nargs - 1, kwnames);
+    return function_vectorcall(self, args, (size_t)nargs, kwnames);
+}
+
+/* function(method): the function of the package. */
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *method;
@@ -61,11 +81,22 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O:function", names, &method))
         return NULL;
     FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
-    if (self) {
-        self->vectorcall = function_vectorcall;
-        self->method = Py_NewRef(method);
-    }
-    return (PyObject *)self;
+    if (!self)
+        return NULL;
+    self->vectorcall = function_vectorcall;
+    self->method = Py_NewRef(method);
+    if (!Py_IS_TYPE(method, &PyMethodDescr_Type))
+        return (PyObject *)self;
+    const PyMethodDef *definition = ((PyMethodDescrObject *)method)->d_method;
+    bool noargs = definition->ml_flags == METH_NOARGS;
+    if (!noargs && definition->ml_flags != (METH_FASTCALL | METH_KEYWORDS))
+        return (PyObject *)self;
+    self->code = definition->ml_meth;
+    self->definition =
+        (PyMethodDef)FAST(definition->ml_name, noargs ? call_noargs : call_fast, definition->ml_doc);
+    PyObject *function = PyCFunction_NewEx(&self->definition, (PyObject *)self, NULL);
+    Py_DECREF(self); /* the function's now */
+    return function;
 }
 
 static void function_dealloc(PyObject *self)
@@ -95,19 +126,19 @@ static PyObject *function_repr(PyObject *self)
     return text;
 }
 
-/* Pickled by name. */
+/* Pickled by name. A builtin function is pickled as an attribute of its self, so that self becomes the package. */
 static PyObject *function_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    PyObject *module = PyImport_ImportModule("gt");
-    PyObject *name = PyObject_GetAttrString(((FunctionObject *)self)->method, "__name__");
-    PyObject *builtins = PyImport_ImportModule("builtins");
-    PyObject *getter = builtins ? PyObject_GetAttrString(builtins, "getattr") : NULL;
-    PyObject *parts = module && name && getter ? Py_BuildValue("O(OO)", getter, module, name) : NULL;
+    FunctionObject *function = (FunctionObject *)self;
+    PyObject *module = PyImport_ImportModule(function->code ? "importlib" : "gt.client.registry");
+    PyObject *getter = module ? PyObject_GetAttrString(module, function->code ? "import_module" : "named") : NULL;
+    PyObject *name =
+        function->code ? PyUnicode_FromString("gt") : PyObject_GetAttrString(function->method, "__name__");
+    PyObject *parts = getter && name ? Py_BuildValue("O(O)", getter, name) : NULL;
     Py_XDECREF(module);
-    Py_XDECREF(name);
-    Py_XDECREF(builtins);
     Py_XDECREF(getter);
+    Py_XDECREF(name);
     return parts;
 }
 
@@ -137,7 +168,7 @@ static int function_init(PyObject *module)
         {.slot = 0},
     };
     static PyType_Spec spec = {
-        .name = "gt.function",
+        .name = "gt._gt.function",
         .basicsize = sizeof(FunctionObject),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
         .slots = slots,

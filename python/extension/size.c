@@ -3,9 +3,43 @@
 
 static PyTypeObject *size_type;
 
+/* Freed sizes, kept for reuse by their length: shapes are read often and dropped at once. */
+enum { SPARES = 32 };
+static PyObject *spares[GT_MAX_RANK + 1][SPARES];
+static int spare_count[GT_MAX_RANK + 1];
+
+static PyObject *size_alloc(Py_ssize_t count)
+{
+    if (count <= GT_MAX_RANK && spare_count[count]) {
+        PyObject *sizes = spares[count][--spare_count[count]];
+        Py_SET_REFCNT(sizes, 1);
+        return sizes;
+    }
+    PyTupleObject *sizes = PyObject_GC_NewVar(PyTupleObject, size_type, count);
+    if (sizes) /* not tracked: integers form no cycles */
+        memset(sizes->ob_item, 0, (size_t)count * sizeof *sizes->ob_item);
+    return (PyObject *)sizes;
+}
+
+static void size_dealloc(PyObject *self)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(self);
+    if (PyObject_GC_IsTracked(self))
+        PyObject_GC_UnTrack(self);
+    for (Py_ssize_t k = 0; k < count; k++)
+        Py_CLEAR(((PyTupleObject *)self)->ob_item[k]);
+    if (Py_IS_TYPE(self, size_type) && count <= GT_MAX_RANK && spare_count[count] < SPARES) {
+        spares[count][spare_count[count]++] = self; /* with its reference to the type */
+        return;
+    }
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
 PyObject *gt__py_sizes(int rank, const int64_t *shape)
 {
-    PyObject *sizes = size_type->tp_alloc(size_type, rank);
+    PyObject *sizes = size_alloc(rank);
     for (int axis = 0; sizes && axis < rank; axis++) {
         PyObject *size = PyLong_FromLongLong(shape[axis]);
         if (!size)
@@ -22,7 +56,7 @@ static PyObject *from_tuple(PyObject *tuple)
     if (!tuple || !PyTuple_Check(tuple))
         return tuple;
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-    PyObject *sizes = size_type->tp_alloc(size_type, count);
+    PyObject *sizes = size_alloc(count);
     for (Py_ssize_t k = 0; sizes && k < count; k++)
         PyTuple_SET_ITEM(sizes, k, Py_NewRef(PyTuple_GET_ITEM(tuple, k)));
     Py_DECREF(tuple);
@@ -103,6 +137,7 @@ int gt__py_size_init(PyObject *module)
     };
     static PyType_Slot slots[] = {
         SLOT(Py_tp_new, size_new),
+        SLOT(Py_tp_dealloc, size_dealloc),
         SLOT(Py_tp_repr, size_repr),
         SLOT(Py_tp_methods, methods),
         SLOT(Py_mp_subscript, size_subscript),
