@@ -19,6 +19,7 @@ typedef struct gt_node gt_node; /* autograd.h */
 
 struct gt_tensor {
     uint32_t references;
+    uint8_t bounded;   /* gt_bounds_kind (bounds.h) of low and high; integers only */
     gt_client *client; /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */
@@ -27,6 +28,7 @@ struct gt_tensor {
     gt_meta meta;
     gt_tensor *base; /* of an alias: the tensor that owns the id, retained; NULL: we own it */
     gt_node *node;   /* NULL: no gradient is wanted */
+    int64_t low, high;
 };
 
 /* A shared-memory segment, reused for uploads and fetches of similar size. */
@@ -173,6 +175,8 @@ gt_err gt__client_prepare_update(gt_client *client, unsigned slots);
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
+/* gt_take, but negative indices are refused. */
+gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */
 gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, gt_tensor **out);
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out);

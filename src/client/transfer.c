@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/bounds.h"
 #include "client/client.h"
 #include "client/signals.h"
 
@@ -365,6 +366,8 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
         gt_err err = gt__emit(client, upload, tail, NULL, 0, out);
         if (err != GT_OK)
             gt__segment_done(transfer->segment);
+        else
+            gt__bounds_scan(*out, data);
         return err;
     }
     size_t first = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
@@ -379,6 +382,7 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
         gt_tensor_release(tensor);
         return err;
     }
+    gt__bounds_scan(tensor, data);
     *out = tensor;
     return GT_OK;
 }

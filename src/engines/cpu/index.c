@@ -449,7 +449,7 @@ gt_err gt__cpu_take(gt_engine *engine, const gt_call *call)
         .row = gt__cpu_row_mover((gt_dtype)a->meta.dtype, (gt_dtype)a->meta.dtype),
     };
     void *scratch;
-    GT_TRY(gt__cpu_read_index(cpu, index, -t.size, axis, t.size, &t.numbers, &scratch));
+    GT_TRY(gt__cpu_read_index(cpu, index, call->ins->imm[1].i ? 0 : -t.size, axis, t.size, &t.numbers, &scratch));
     int64_t blocks = t.count * part_of_axes(&t.outer, a, 0, axis);
     t.inner_count = part_of_axes(&t.inner, a, axis + 1, a->meta.rank);
     gt__loop_collapse(&t.inner);

@@ -121,7 +121,7 @@ gt_err gt__reference_take(const gt_call *call)
 {
     const gt_view *a = call->in[0], *index = call->in[1];
     int64_t axis = call->ins->imm[0].i, size = a->meta.shape[axis], inner = 1;
-    GT_TRY(check_indices(index, -size, axis, size));
+    GT_TRY(check_indices(index, call->ins->imm[1].i ? 0 : -size, axis, size));
     for (int d = (int)axis + 1; d < a->meta.rank; d++)
         inner *= a->meta.shape[d];
     /* out is (outer, index, inner), a is (outer, size, inner) */
