@@ -136,6 +136,12 @@ gt_err gt__engine_find(const char *name, const gt_engine_ops **ops);
 
 /* ---- for engines on host memory --------------------------------------------------------------------------- */
 
+/* Where the elements of operand k are; a literal's one element is in the call. */
+static inline void *gt__call_data(const gt_call *call, unsigned k)
+{
+    return call->literals >> k & 1 ? (void *)&call->value[k] : call->in[k]->data;
+}
+
 /* Room for gt__call_on_host. */
 typedef struct gt_host_call {
     gt_call call;

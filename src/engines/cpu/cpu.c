@@ -223,8 +223,9 @@ static gt_err cpu_run(gt_engine *engine, const gt_call *call, gt_token *token)
     const gt_op_row *row = &gt__op_table[call->op];
     run_form run = forms[row->form];
     gt_host_call room;
-    return run ? run(engine, gt__call_on_host(call, &room))
-               : gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+    if (!run)
+        return gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+    return run(engine, run == gt__cpu_elementwise ? call : gt__call_on_host(call, &room));
 }
 
 const gt_engine_ops gt__engine_cpu = {

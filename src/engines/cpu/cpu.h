@@ -86,7 +86,8 @@ void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *
 
 /* ---- one function a form ------------------------------------------------------------------------------------ */
 
-/* UNARY, BINARY, TERNARY; REDUCE; ARGREDUCE; MATMUL. */
+/* UNARY, BINARY, TERNARY; REDUCE; ARGREDUCE; MATMUL. The first reads literals from the call itself; for the others they are
+ * views like any other (gt__call_on_host). */
 gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
