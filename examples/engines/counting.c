@@ -84,14 +84,16 @@ static void counting_release(gt_engine *engine, void *memory, size_t bytes)
     cpu_of(engine)->ops->release(cpu_of(engine), memory, bytes);
 }
 
-static gt_err counting_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err counting_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                             gt_token *token)
 {
-    return cpu_of(engine)->ops->write(cpu_of(engine), to, host, bytes, token);
+    return cpu_of(engine)->ops->write(cpu_of(engine), to, host, bytes, timed, token);
 }
 
-static gt_err counting_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err counting_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed,
+                            gt_token *token)
 {
-    return cpu_of(engine)->ops->read(cpu_of(engine), from, host, bytes, token);
+    return cpu_of(engine)->ops->read(cpu_of(engine), from, host, bytes, timed, token);
 }
 
 /* ---- computing ----------------------------------------------------------------------------------------------- */

@@ -54,19 +54,19 @@ static void test_round_trip(const void *argument)
     for (int k = 0; k < SIZE; k++)
         host[k] = (float)k;
     float *a = engine->ops->alloc(engine, BYTES), *out = engine->ops->alloc(engine, BYTES);
-    CHECK_EQ(engine->ops->write(engine, a, host, BYTES, &token), GT_OK);
+    CHECK_EQ(engine->ops->write(engine, a, host, BYTES, false, &token), GT_OK);
     gt_view backwards = vector_view(a + SIZE - 1, GT_FLOAT32, SIZE);
     backwards.stride[0] = -1;
     backwards.contiguous = false;
     vector_call_literal(&c, GT_OP_add, vector_view(out, GT_FLOAT32, SIZE), backwards, 0.5);
     CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
-    CHECK_EQ(engine->ops->read(engine, out + 10, back, BYTES - 40, &token), GT_OK);
+    CHECK_EQ(engine->ops->read(engine, out + 10, back, BYTES - 40, false, &token), GT_OK);
     CHECK_EQ(token, 0);
     CHECK(back[0] == SIZE - 11 + 0.5f && back[SIZE - 11] == 0.5f);
 
     /* Host memory is not the engine's. */
-    CHECK_EQ(engine->ops->write(engine, back, host, BYTES, &token), GT_ERR_INTERNAL);
-    CHECK_EQ(engine->ops->read(engine, host, back, BYTES, &token), GT_ERR_INTERNAL);
+    CHECK_EQ(engine->ops->write(engine, back, host, BYTES, false, &token), GT_ERR_INTERNAL);
+    CHECK_EQ(engine->ops->read(engine, host, back, BYTES, false, &token), GT_ERR_INTERNAL);
     c.in[0].data = host;
     CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_ERR_INTERNAL);
     CHECK(strstr(gt_error_text(), "not an address of the far engine") != NULL);
@@ -102,7 +102,7 @@ static void test_memory_is_given_back(const void *argument)
         size_t bytes = LARGE - k % 5 * 100000;
         void *memory = engine->ops->alloc(engine, bytes), *other = engine->ops->alloc(engine, bytes);
         CHECK(memory && other && memory != other);
-        CHECK_EQ(engine->ops->write(engine, memory, host, bytes, &token), GT_OK);
+        CHECK_EQ(engine->ops->write(engine, memory, host, bytes, false, &token), GT_OK);
         engine->ops->release(engine, memory, bytes);
         engine->ops->release(engine, other, bytes);
     }

@@ -159,14 +159,16 @@ static gt_err transfer_bytes(gt_engine *engine, void *to, const void *from, size
     return GT_OK;
 }
 
-static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
 {
+    (void)timed;
     (void)token;
     return transfer_bytes(engine, to, host, bytes);
 }
 
-static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token)
 {
+    (void)timed;
     (void)token;
     return transfer_bytes(engine, host, from, bytes);
 }

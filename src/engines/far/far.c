@@ -187,20 +187,20 @@ static gt_err come_near(const far_engine *far, const void *address, void **near)
     return GT_OK;
 }
 
-static gt_err far_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err far_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
 {
     far_engine *far = far_of(engine);
     void *near;
     GT_TRY(come_near(far, to, &near));
-    return far->cpu->ops->write(far->cpu, near, host, bytes, token);
+    return far->cpu->ops->write(far->cpu, near, host, bytes, timed, token);
 }
 
-static gt_err far_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err far_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token)
 {
     far_engine *far = far_of(engine);
     void *near;
     GT_TRY(come_near(far, from, &near));
-    return far->cpu->ops->read(far->cpu, near, host, bytes, token);
+    return far->cpu->ops->read(far->cpu, near, host, bytes, timed, token);
 }
 
 /* ---- computing ----------------------------------------------------------------------------------------------- */

@@ -48,8 +48,10 @@ static void release(gt_engine *engine, void *memory, size_t bytes)
     free(memory);
 }
 
-static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                            gt_token *token)
 {
+    (void)timed;
     (void)token;
     (void)engine;
     (void)to;
@@ -58,8 +60,10 @@ static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_
     return GT_OK;
 }
 
-static gt_err read_zeros(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err read_zeros(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed,
+                         gt_token *token)
 {
+    (void)timed;
     (void)token;
     (void)engine;
     (void)from;
