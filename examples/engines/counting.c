@@ -74,9 +74,9 @@ static uint64_t counting_memory_limit(gt_engine *engine, unsigned sharers)
     return cpu_of(engine)->ops->memory_limit(cpu_of(engine), sharers);
 }
 
-static void *counting_alloc(gt_engine *engine, size_t bytes)
+static gt_err counting_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
-    return cpu_of(engine)->ops->alloc(cpu_of(engine), bytes);
+    return cpu_of(engine)->ops->alloc(cpu_of(engine), bytes, memory);
 }
 
 static void counting_release(gt_engine *engine, void *memory, size_t bytes)

@@ -97,7 +97,8 @@ typedef struct gt_engine_ops {
     uint64_t (*memory_limit)(gt_engine *engine, unsigned sharers);
     /* Which memory that is: engines that draw on the same memory answer the same number. Optional: the host's. */
     uint64_t (*memory_identity)(gt_engine *engine);
-    void *(*alloc)(gt_engine *engine, size_t bytes); /* 64-byte aligned; NULL if out of memory */
+    /* 64-byte aligned. GT_ERR_MEMORY: there is no memory, and the text says why. */
+    gt_err (*alloc)(gt_engine *engine, size_t bytes, void **memory);
     void (*release)(gt_engine *engine, void *memory, size_t bytes);
     /* *token is 0 before each of these. An error: nothing was queued. Until the token is completed, the host's
      * memory must not change (write), or is undefined (read). `timed`: as in gt_call. */

@@ -337,8 +337,8 @@ static void must(gt_err err)
 /* A copy of host memory in the engine's. */
 static void *copy_to(gt_engine *engine, resolved *op, const void *host, size_t bytes)
 {
-    void *memory = engine->ops->alloc(engine, bytes);
-    must(memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "no memory"));
+    void *memory;
+    must(engine->ops->alloc(engine, bytes, &memory));
     must(engine->ops->write(engine, memory, host, bytes, false, &(gt_token){0}));
     op->copies[op->copied].memory = memory;
     op->copies[op->copied++].bytes = bytes;

@@ -31,13 +31,13 @@ static void test_out_of_reach(const void *argument)
         return;
     CHECK(!engine->ops->host_memory);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        char *memory = engine->ops->alloc(engine, sizes[k]);
+        char *memory = take_memory(engine, sizes[k]);
         CHECK((uintptr_t)memory % 64 == 0);
         CHECK(!readable(memory) && !readable(memory + sizes[k] - 1));
         engine->ops->release(engine, memory, sizes[k]);
     }
-    CHECK(engine->ops->alloc(engine, SIZE_MAX - 10) == NULL);
-    CHECK(engine->ops->alloc(engine, (size_t)1 << 60) == NULL);
+    CHECK(take_memory(engine, SIZE_MAX - 10) == NULL);
+    CHECK(take_memory(engine, (size_t)1 << 60) == NULL);
     engine->ops->close(engine);
 }
 
@@ -53,7 +53,7 @@ static void test_round_trip(const void *argument)
         return;
     for (int k = 0; k < SIZE; k++)
         host[k] = (float)k;
-    float *a = engine->ops->alloc(engine, BYTES), *out = engine->ops->alloc(engine, BYTES);
+    float *a = take_memory(engine, BYTES), *out = take_memory(engine, BYTES);
     CHECK_EQ(engine->ops->write(engine, a, host, BYTES, false, &token), GT_OK);
     gt_view backwards = vector_view(a + SIZE - 1, GT_FLOAT32, SIZE);
     backwards.stride[0] = -1;
@@ -100,7 +100,7 @@ static void test_memory_is_given_back(const void *argument)
     long before = resident_bytes();
     for (size_t k = 0; k < 40; k++) {
         size_t bytes = LARGE - k % 5 * 100000;
-        void *memory = engine->ops->alloc(engine, bytes), *other = engine->ops->alloc(engine, bytes);
+        void *memory = take_memory(engine, bytes), *other = take_memory(engine, bytes);
         CHECK(memory && other && memory != other);
         CHECK_EQ(engine->ops->write(engine, memory, host, bytes, false, &token), GT_OK);
         engine->ops->release(engine, memory, bytes);

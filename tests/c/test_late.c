@@ -27,7 +27,7 @@ static gt_view vector(void *data)
 /* Memory of the engine, filled with a number, which is queued; `host` stays until it is done. */
 static void *filled(gt_engine *engine, float *host, float number)
 {
-    void *memory = engine->ops->alloc(engine, BYTES);
+    void *memory = take_memory(engine, BYTES);
     gt_token token = 0;
     for (int k = 0; k < SIZE; k++)
         host[k] = number;
@@ -92,7 +92,7 @@ static void test_order(const void *argument)
         gt_engine *engine = open_late(false, "256");
         if (!engine)
             return;
-        void *a = filled(engine, host, 1), *b = engine->ops->alloc(engine, BYTES);
+        void *a = filled(engine, host, 1), *b = take_memory(engine, BYTES);
         gt_token last = 0;
         for (int k = 0; k < 400; k++) {
             gt_token token = add_number(engine, k % 2 ? a : b, k % 2 ? b : a, 1, false);
@@ -139,7 +139,7 @@ static void test_failures_have_their_tokens(const void *argument)
     gt_engine *engine = open_late(true, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
     gt_token first = add_number(engine, out, a, 1, false);
     gt_token bad = take_beyond(engine, out, a, &index[0]);
     gt_token between = add_number(engine, out, a, 2, false);
@@ -181,7 +181,7 @@ static void test_completions_are_coalesced(const void *argument)
     gt_engine *engine = open_late(false, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
     gt_token last = 0;
     gt_completion c = {0};
     for (int k = 0; k < 5; k++)
@@ -221,7 +221,7 @@ static void test_timed_work(const void *argument)
     gt_engine *engine = open_late(true, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
     enum { CALLS = 2, TIMED = CALLS + 2 };
     gt_token tokens[TIMED] = {0}, plain;
     for (int k = 0; k < CALLS; k++)
@@ -255,7 +255,7 @@ static void test_release_while_in_use(const void *argument)
     gt_engine *engine = open_late(true, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
     add_number(engine, out, a, 1, false);
     engine->ops->release(engine, a, BYTES);
     void *b = filled(engine, others, 50);
@@ -277,7 +277,7 @@ static void test_close_finishes_what_is_queued(const void *argument)
         gt_engine *engine = open_late(hold, "256");
         if (!engine)
             return;
-        void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+        void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
         for (int k = 0; k < 50; k++)
             add_number(engine, a, a, 1, false);
         take_beyond(engine, out, a, &index); /* a failure that is never asked for */
@@ -301,7 +301,7 @@ static void test_full_queue(const void *argument)
         gt_engine *engine = open_late(k % 2, sizes[k / 2]);
         if (!engine)
             return;
-        void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+        void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
         for (int times = 0; times < 100; times++) {
             add_number(engine, a, a, 1, false);
             take_beyond(engine, out, a, &index);

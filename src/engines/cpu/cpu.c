@@ -114,12 +114,24 @@ static void *map_huge(size_t bytes)
     return mapped + before;
 }
 
-static void *cpu_alloc(gt_engine *engine, size_t bytes)
+/* Large blocks, and many small ones, only if the host keeps enough. */
+static gt_err check_host(gt_cpu *cpu, size_t bytes)
 {
-    (void)engine;
-    if (bytes > SIZE_MAX / 2)
-        return NULL;
-    return bytes >= HUGE_PAGE ? map_huge(bytes) : aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT));
+    if (bytes < GT_MEMORY_CHECK_BYTES && atomic_fetch_add(&cpu->taken, bytes) + bytes < GT_MEMORY_CHECK_BYTES)
+        return GT_OK;
+    gt_err err = gt__memory_check(bytes);
+    atomic_store(&cpu->taken,
+                 err == GT_OK ? 0 : GT_MEMORY_CHECK_BYTES); /* refused: the next one is checked, too */
+    return err;
+}
+
+static gt_err cpu_alloc(gt_engine *engine, size_t bytes, void **memory)
+{
+    GT_TRY(check_host(gt__cpu(engine), bytes));
+    *memory = bytes > SIZE_MAX / 2 ? NULL
+              : bytes >= HUGE_PAGE ? map_huge(bytes)
+                                   : aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT));
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the system has no memory for it");
 }
 
 static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
@@ -133,6 +145,8 @@ static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch)
 {
+    if (bytes >= GT_MEMORY_CHECK_BYTES && bytes <= cpu->memory_limit)
+        GT_TRY(gt__memory_check(bytes));
     *scratch =
         bytes <= cpu->memory_limit ? aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT)) : NULL;
     if (*scratch)

@@ -9,6 +9,8 @@
 #ifndef GT_ENGINES_CPU_CPU_H
 #define GT_ENGINES_CPU_CPU_H
 
+#include <stdatomic.h>
+
 #include "engines/engine.h"
 #include "engines/cpu/kernels.h"
 #include "engines/cpu/parallel.h"
@@ -18,6 +20,8 @@ typedef struct gt_cpu {
     gt_parallel *parallel;
     const gt_kernels *kernels;
     uint64_t memory_limit; /* the worker's, in bytes */
+    _Atomic size_t
+        taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)

@@ -522,14 +522,13 @@ static void wait_for_all(late_engine *late)
 }
 
 /* At once: what the system gives is not in use by any job. Memory whose release waits may be what is lacking. */
-static void *late_alloc(gt_engine *engine, size_t bytes)
+static gt_err late_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
     late_engine *late = late_of(engine);
-    void *memory = late->cpu->ops->alloc(late->cpu, bytes);
-    if (memory)
-        return memory;
+    if (late->cpu->ops->alloc(late->cpu, bytes, memory) == GT_OK)
+        return GT_OK;
     wait_for_all(late);
-    return late->cpu->ops->alloc(late->cpu, bytes);
+    return late->cpu->ops->alloc(late->cpu, bytes, memory);
 }
 
 static void late_release(gt_engine *engine, void *memory, size_t bytes)

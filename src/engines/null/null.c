@@ -34,11 +34,12 @@ static uint64_t memory_limit(gt_engine *engine, unsigned sharers)
 }
 
 /* A placeholder: its contents are never read. */
-static void *allocate(gt_engine *engine, size_t bytes)
+static gt_err allocate(gt_engine *engine, size_t bytes, void **memory)
 {
     (void)engine;
     (void)bytes;
-    return aligned_alloc(ALIGNMENT, ALIGNMENT);
+    *memory = aligned_alloc(ALIGNMENT, ALIGNMENT);
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the system has no memory for it");
 }
 
 static void release(gt_engine *engine, void *memory, size_t bytes)

@@ -167,11 +167,12 @@ static void reference_close(gt_engine *engine)
     free(engine);
 }
 
-static void *reference_alloc(gt_engine *engine, size_t bytes)
+static gt_err reference_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
     (void)engine;
     size_t rounded = (bytes + 63) / 64 * 64;
-    return rounded < bytes ? NULL : aligned_alloc(64, rounded ? rounded : 64);
+    *memory = rounded < bytes ? NULL : aligned_alloc(64, rounded ? rounded : 64);
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the system has no memory for it");
 }
 
 static void reference_release(gt_engine *engine, void *memory, size_t bytes)
