@@ -156,7 +156,8 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
 static void send_frees(gt_client *client, size_t least)
 {
     gt_slot *slot;
-    while (client->free_count >= least && client->free_count && !client->waiting && (slot = room_now(client, 1))) {
+    while (client->free_count >= least && client->free_count && (!client->waiting || client->reserved) &&
+           (slot = room_now(client, 1))) {
         unsigned count = 0;
         while (client->free_count && !gt__free_append(&slot->ins, &count, client->frees[--client->free_count]))
             continue;
