@@ -119,6 +119,7 @@ CAST_METHOD(half, GT_FLOAT16)
 CAST_METHOD(bfloat16, GT_BFLOAT16)
 CAST_METHOD(byte, GT_UINT8)
 CAST_METHOD(char, GT_INT8)
+CAST_METHOD(short, GT_INT16)
 CAST_METHOD(int, GT_INT32)
 CAST_METHOD(long, GT_INT64)
 CAST_METHOD(bool, GT_BOOL)
@@ -750,6 +751,7 @@ PyMethodDef gt__py_movement_methods[] = {
     NOARGS("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
     NOARGS("byte", method_byte, "byte(): to uint8."),
     NOARGS("char", method_char, "char(): to int8."),
+    NOARGS("short", method_short, "short(): to int16."),
     NOARGS("int", method_int, "int(): to int32."),
     NOARGS("long", method_long, "long(): to int64."),
     NOARGS("bool", method_bool, "bool(): to bool."),

@@ -46,6 +46,7 @@ static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
     case GT_UINT8:
         return GT_COMPUTE_U8;
     case GT_BOOL:
+    case GT_INT16:
     case GT_INT32:
         return GT_COMPUTE_I32;
     default:
@@ -357,7 +358,7 @@ static void plan_operands(general *g, const gt_call *call)
         o->in_place = (k < g->operands ? reads_as(o->dtype, wanted) : o->dtype == wanted) &&
                       (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
         o->rounds = k < g->operands && (g->compute_dtype == GT_FLOAT16 || g->compute_dtype == GT_BFLOAT16) &&
-                    (o->dtype == GT_INT32 || o->dtype == GT_INT64);
+                    (o->dtype == GT_INT16 || o->dtype == GT_INT32 || o->dtype == GT_INT64);
         tiled |= !o->in_place && !o->constant;
     }
     g->row = g->loop.shape[last];
