@@ -6,9 +6,11 @@ matrix has no result (singular, not positive-definite), the worker finds out, an
 """
 
 from collections import namedtuple
+from types import FunctionType
 
 from gt import _gt
 from gt._gt import LinAlgError, Tensor, where  # noqa: F401
+from gt.client.outputs import published_all
 
 _QR = namedtuple('linalg_qr', ['Q', 'R'])
 _SVD = namedtuple('linalg_svd', ['U', 'S', 'Vh'])
@@ -281,3 +283,7 @@ def cond(A, p=None):
     _square(A, 'cond')
     product = matrix_norm(A, p) * matrix_norm(pinv(A, rtol=0.0), p)
     return where(slogdet(A.detach()).sign == 0, _inf, product)
+
+
+globals().update(published_all({name: function for name, function in globals().items() if not name.startswith('_')
+                                and isinstance(function, FunctionType) and function is not published_all}, 'gt.linalg'))

@@ -285,8 +285,6 @@ def _array_ufunc(self, ufunc, method, *inputs, **options):
 
 Tensor.__array_ufunc__ = _array_ufunc
 
-functions.update(_gt.either_order)  # functions whose first operand may be a number
-
 # Methods of Tensor that the package offers as functions.
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
 _written_here = tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as')))
@@ -298,3 +296,7 @@ FUNCTIONS = _rows + _written_here + (
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
     'detach', 'sgn')
+
+# Functions of the C extension that take out= in the package.
+EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'linspace', 'ones', 'rand', 'randint',
+                       'randn', 'stack', 'where', 'zeros')
