@@ -168,6 +168,39 @@ static gt_err run_cholesky(const matrix *x)
     return GT_OK;
 }
 
+/* out (m + 1, n + 1), as core/linalg.h says: elimination that keeps its factors below the diagonal. */
+static gt_err run_lu(const matrix *x)
+{
+    int64_t width = x->n + 1, zero = 0;
+    double *a = x->out, *pivots = a + x->m * width;
+    for (int64_t i = 0; i < x->m; i++) {
+        memcpy(a + i * width, x->a + i * x->n, (size_t)x->n * sizeof *a);
+        a[i * width + x->n] = (double)i;
+    }
+    memset(pivots, 0, (size_t)width * sizeof *a);
+    for (int64_t p = 0; p < x->k; p++) {
+        int64_t best = p;
+        for (int64_t i = p + 1; i < x->m; i++)
+            best = fabs(a[i * width + p]) > fabs(a[best * width + p]) ? i : best;
+        swap_rows(a, width, p, best);
+        pivots[p] = (double)best + 1;
+        if (a[p * width + p] == 0) {
+            zero = zero ? zero : p + 1;
+            continue;
+        }
+        for (int64_t i = p + 1; i < x->m; i++) {
+            double factor = a[i * width + p] /= a[p * width + p];
+            for (int64_t j = p + 1; j < x->n; j++)
+                a[i * width + j] -= factor * a[p * width + j];
+        }
+    }
+    return zero && x->call->ins->imm[0].i
+               ? gt__fail(GT_ERR_LINALG,
+                          "U[%lld,%lld] is zero and using it on lu_solve would result in a division by zero.",
+                          (long long)zero, (long long)zero)
+               : GT_OK;
+}
+
 /* ---- decompositions ----------------------------------------------------------------------------------------- */
 
 static gt_err check_finite(const matrix *x)
@@ -274,6 +307,8 @@ static gt_err run_matrix(const matrix *x)
         return run_cofactor(x);
     case GT_OP_cholesky:
         return run_cholesky(x);
+    case GT_OP_lu:
+        return run_lu(x);
     case GT_OP_qr:
         return run_qr(x);
     case GT_OP_svd:
