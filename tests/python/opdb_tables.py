@@ -39,8 +39,35 @@ def dropout_in(op, sample):
 # Samples that do not count, with the reason.
 SAMPLE_REASONS = {"dropout is random": dropout_in}
 
-# Results that are defined up to a sign or a rotation: what is compared instead.
-GAUGE = {}
+# Errors of torch's tensors that share memory: GT's results never share memory with operands.
+NO_SUCH_ERROR = ("unsupported operation: more than one element of the written-to tensor",
+                 "unsupported operation: some elements of the input tensor")
+
+
+# ---- results that are not unique: what is compared instead -----------------------------------------------------
+
+
+def _by_absolute(result, arguments):
+    """Vectors up to their sign."""
+    return [t.abs() for t in result]
+
+
+def _elements_at(result, arguments):
+    """Equal elements may come in any order: the elements at the indices."""
+    values, indices = result
+    self = arguments[0]
+    dim = next((x for x in arguments[1:] if isinstance(x, int) and not isinstance(x, bool)), -1)
+    return values, values.shape == indices.shape, self.ndim
+
+
+def _order(result, arguments):
+    return result.sort(-1)[0] if arguments[0].ndim == 1 else result.shape
+
+
+GAUGE = {
+    "svd": _by_absolute, "linalg.svd": _by_absolute, "linalg.eigh": _by_absolute,
+    "topk": _elements_at, "kthvalue": _elements_at, "sort": _elements_at, "mode": _elements_at, "argsort": _order,
+}
 
 # (relative, absolute), where the algorithms differ.
 TOLERANCES = {}

@@ -198,6 +198,10 @@ static uint64_t NAME(cholesky)(const linalg *s, const T *a, T *out)
     LAPACK(potrf)("U", &s->n, out, &s->n, &info, 1);
     for (int64_t row = 0; row < s->n; row++)
         memset(out + row * s->n + row + 1, 0, (size_t)(s->n - row - 1) * sizeof(T));
+    if (info > 0 && s->call->ins->imm[0].i) {
+        out[(int64_t)(info - 1) * (s->n + 1)] = (T)NAN;
+        return 0;
+    }
     return info ? failure(NOT_POSITIVE, info) : 0;
 }
 

@@ -158,6 +158,10 @@ static gt_err run_cholesky(const matrix *x)
             double rest = x->a[i * n + j];
             for (int64_t k = 0; k < j; k++)
                 rest -= l[i * n + k] * l[j * n + k];
+            if (i == j && !(rest > 0) && x->call->ins->imm[0].i) {
+                l[i * n + i] = NAN;
+                return GT_OK;
+            }
             if (i == j && !(rest > 0))
                 return gt__fail(GT_ERR_LINALG,
                                 "The factorization could not be completed because the input is not "
