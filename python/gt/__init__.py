@@ -19,6 +19,7 @@ from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  
 from gt import linalg  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
+from gt.client.outputs import published_all as _published_all
 from gt.client.registry import functions as _functions
 from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
@@ -30,8 +31,9 @@ __version__ = '0.1.0'
 # Errors that surface later name the line that issued the operation: the user's, not one of these files.
 _gt._site_package(__file__.rpartition('__init__')[0])
 
-# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp().
-globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS}, **_functions)
+# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out=.
+globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
+globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 Size = tuple
