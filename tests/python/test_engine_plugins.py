@@ -177,7 +177,7 @@ PROGRAM = """
         losses.append(loss.item())
     print(losses[-1] < losses[0], f"{losses[-1]:.5f}")
 
-    gt.save(model, sys.argv[1])
+    gt.save(model.state_dict(), sys.argv[1])
     other = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2))
     other.load_state_dict(gt.load(sys.argv[1]))
     print(np.array_equal(other(inputs).numpy(), model(inputs).numpy()))
