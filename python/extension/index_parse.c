@@ -35,7 +35,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
     if (gt__py_is_tensor(object)) {
         given = gt_tensor_retain(((TensorObject *)object)->tensor);
         found = 1;
-    } else if (PyList_Check(object) || PyTuple_Check(object)) {
+    } else if (PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) {
         found = gt__py_from_sequence(object, client, false, GT_INT64, &given) < 0 ? -1 : 1;
     } else if (PyIndex_Check(object) && !PySequence_Check(object)) {
         return 0; /* NumPy integers */

@@ -13,7 +13,8 @@ from gt import _gt
 from gt._gt import (  # noqa: F401
     Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Size, Tensor, arange, as_tensor, bfloat16, cat,
     concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
-    full_like, get_default_dtype, gpu_workers, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
+    full_like, get_default_dtype, gpu_workers, int16, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones,
+    ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd.grad_mode import (  # noqa: F401
     enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled)
@@ -23,6 +24,7 @@ from gt._repr import set_printoptions  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.amp import policies
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
+from gt.client.outputs import published_all as _published_all
 from gt.client.registry import functions as _functions
 from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
@@ -34,13 +36,13 @@ __version__ = '0.1.0'
 # Errors that surface later name the line that issued the operation: the user's, not one of these files.
 _gt._site_package(__file__.rpartition('__init__')[0])
 
-# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(), and so is gt.exp(input=t).
+# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out= and input=.
 policies.install_methods(_functions)
-globals().update({name: _gt.function(getattr(Tensor, name)) for name in _tensor.FUNCTIONS}, **_functions, **_types.TYPES)
-globals().update({name: _gt.function(function) for name, function in _gt.either_order.items()})
+globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions), **_types.TYPES)
+globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
-globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32)
+globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16)
 
 
 # Functions that PyTorch has both here and in nn.functional.

@@ -1,6 +1,7 @@
 """Function: operations whose gradient is written by the user."""
 
 import functools
+import warnings
 
 from gt import _gt
 from gt.autograd.grad_mode import no_grad
@@ -109,8 +110,9 @@ class Function(metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *arguments, **options):
-        raise RuntimeError(f'{type(self)} should not be instantiated. Methods on autograd functions are all static, so you '
-                           'should invoke them on the class itself.')
+        warnings.warn(f'{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should '
+                      'invoke them on the class itself. Instantiating an autograd function will raise an error in a future '
+                      'version of PyTorch.', DeprecationWarning, stacklevel=2)
 
     @staticmethod
     def forward(*arguments, **options):
@@ -140,7 +142,7 @@ class Function(metaclass=FunctionMeta):
         """Run forward() and record it, with backward() as its gradient."""
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(value, _gt.Tensor) and value.requires_grad for value in args)
-        leaf = _dirty_leaf(args)
+        leaf, nodes = _dirty_leaf(args), _nodes(args)
         with no_grad():
             if cls.setup_context is Function.setup_context:
                 result = cls.forward(ctx, *args, **keywords)
@@ -151,13 +153,22 @@ class Function(metaclass=FunctionMeta):
         if not recorded:
             return result
         single = not isinstance(result, (tuple, list))
-        outputs = _recorded(cls, ctx, args, (result,) if single else tuple(result), leaf)
+        if ctx._dirty:  # what was changed in place has lost its node
+            operands = tuple(value if node is None else _gt._attach(value, node) for value, node in zip(args, nodes))
+        else:
+            operands = args
+        outputs = _recorded(cls, ctx, args, operands, (result,) if single else tuple(result), leaf)
         return outputs[0] if single else outputs
 
 
 def _dirty_leaf(args):
     """Ids of arguments that may not be changed in place."""
     return {id(value) for value in args if isinstance(value, _gt.Tensor) and value.requires_grad and value.is_leaf}
+
+
+def _nodes(args):
+    """The nodes of the arguments, None for those without a gradient."""
+    return [_gt._node(value) if isinstance(value, _gt.Tensor) else None for value in args]
 
 
 def _index(item, items):
@@ -169,7 +180,7 @@ def _differentiable(ctx, output):
             and _index(output, ctx._without_gradient) is None)
 
 
-def _recorded(cls, ctx, args, outputs, leaves):
+def _recorded(cls, ctx, args, operands, outputs, leaves):
     """The outputs as results of a node on the tape whose rule is backward()."""
     for tensor in ctx._dirty:
         if id(tensor) in leaves and _gt.is_grad_enabled():
@@ -192,11 +203,11 @@ def _recorded(cls, ctx, args, outputs, leaves):
             results[k] = output if _index(output, args) is None else output.detach()
     if len(wanted) == 1:
         (k,) = wanted
-        results[k] = _gt._custom(values[k], args, functools.partial(_only, run, k, len(values)), ctx._drop, name, keeps)
+        results[k] = _gt._custom(values[k], operands, functools.partial(_only, run, k, len(values)), ctx._drop, name, keeps)
         ctx._attached = _Reattached(ctx, k)
     elif wanted:
         arrived = [None] * len(values)
-        token = _gt._custom(_gt.zeros(0), args, functools.partial(_all, run, arrived), ctx._drop, name, keeps)
+        token = _gt._custom(_gt.zeros(0), operands, functools.partial(_all, run, arrived), ctx._drop, name, keeps)
         for k in wanted:
             results[k] = _port(values[k], token, arrived, k, name)
         ctx._attached = _Reattached(ctx, None, arrived, name)

@@ -135,6 +135,9 @@ def _picked(scores, target, weight, ignore_index):
             f'Expected target of shape {expected} for input of shape {scores.shape}, got {target.shape}')
     if target.dtype not in (gt.int64, gt.uint8):
         raise RuntimeError(f'expected scalar type Long but found {_TYPES[target.dtype.name]}')
+    bad = target._outside(0, scores.shape[dim] - 1, ignore_index)
+    if bad is not None and bad != ignore_index:
+        raise IndexError(f'Target {bad} is out of bounds.')
     weights = counted = target != ignore_index
     index = (target * counted).long()
     losses = -scores.gather(dim, index.unsqueeze(dim)).squeeze(dim)
