@@ -4,7 +4,6 @@
  * The tape and the rules are in src/client (autograd.c, gradients/). This file wraps tensors and calls hooks.
  */
 #include "client/autograd.h"
-#include "client/intercept.h"
 
 #include "extension.h"
 
@@ -124,17 +123,6 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
 {
     (void)closure;
     return PyBool_FromLong(is_leaf(((TensorObject *)self)->tensor));
-}
-
-/* "AddBackward0", as in PyTorch; None for leaves. */
-static PyObject *get_grad_fn(PyObject *self, void *closure)
-{
-    (void)closure;
-    gt_tensor *tensor = ((TensorObject *)self)->tensor;
-    if (is_leaf(tensor))
-        Py_RETURN_NONE;
-    char name[64];
-    return PyUnicode_FromString(gt__node_name(tensor->node, name, sizeof name));
 }
 
 /* ---- grad -------------------------------------------------------------------------------------------------------- */
@@ -546,8 +534,7 @@ static PyObject *tape_entry(const gt_node *node)
                          node->op == GT_OP_INVALID    ? "leaf"
                          : node->op == GT_NODE_CUSTOM ? node->custom.name
                                                       : gt__op_table[node->op].name,
-                         shape, operands,
-                         node->consumed ? Py_True : Py_False);
+                         shape, operands, node->consumed ? Py_True : Py_False);
 }
 
 static PyObject *py_tape(PyObject *module, PyObject *unused)
@@ -589,7 +576,6 @@ PyGetSetDef gt__py_autograd_attributes[] = {
      .doc = "whether a gradient is wanted"},
     {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
     {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},
-    {.name = "grad_fn", .get = get_grad_fn, .doc = "the name of the recorded op, or None"},
     {.name = NULL},
 };
 

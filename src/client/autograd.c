@@ -708,7 +708,7 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     if (input_count)
         err = find_leading(&p, outputs, count);
     bool before = gt__grad_enable(options.create_graph);
-    gt_autocast casting = gt__autocast_set((gt_autocast){0}); /* gradients have the dtypes of the forward pass */
+    gt_autocast casting = gt__autocast_pause(); /* gradients have the dtypes of the forward pass */
     for (unsigned k = 0; k < count && err == GT_OK; k++) {
         gt_signal_state around = gt__signal_current();
         if (outputs[k]->node)

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/autograd.h"
 #include "client/batch.h"
@@ -34,6 +35,13 @@ gt_autocast gt__autocast_set(gt_autocast state)
     for (int device = 0; device < GT_AUTOCAST_DEVICES; device++)
         count_mode(before.on[device], state.on[device]);
     return before;
+}
+
+gt_autocast gt__autocast_pause(void)
+{
+    gt_autocast off = autocast;
+    memset(off.on, 0, sizeof off.on);
+    return gt__autocast_set(off);
 }
 
 gt_err gt__default_dtype_set(gt_dtype dtype)

@@ -25,6 +25,8 @@ typedef struct gt_autocast {
 /* This thread's autocast; set returns the previous one. */
 gt_autocast gt__autocast_get(void);
 gt_autocast gt__autocast_set(gt_autocast state);
+/* Off for all devices, the dtypes kept; returns the previous state. */
+gt_autocast gt__autocast_pause(void);
 
 /* The dtype of floats that the user names none for: process-wide. */
 extern gt_dtype gt__default_dtype;

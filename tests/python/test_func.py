@@ -252,3 +252,44 @@ def test_an_ensemble_in_one_call():
     x = gt.tensor(V)
     outputs = gt.vmap(lambda p: gt.func.functional_call(models[0], p, (x,)))(parameters)
     assert outputs.allclose(gt.stack([model(x) for model in models]))
+
+
+# ---- Functions ---------------------------------------------------------------------------------------------------------
+
+
+class Cube(gt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x ** 3
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3 * ctx.saved_tensors[0] ** 2
+
+
+class CubeOfBatches(Cube):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        assert info.batch_size == 5 and in_dims == (0,)
+        return CubeOfBatches.apply(x), 0
+
+
+@pytest.mark.parametrize('function', [Cube, CubeOfBatches])
+@pytest.mark.filterwarnings('ignore:There is a performance drop')
+def test_functions_of_the_user(function):
+    x = gt.tensor(V)
+    cubes = gt.vmap(lambda a: function.apply(a).sum())(x)
+    assert cubes.allclose((x ** 3).sum(1))
+    gradients = gt.vmap(gt.func.grad(lambda a: function.apply(a).sum() * a[0]))(x)
+    expected = 3 * x ** 2 * x[:, :1]
+    expected[:, 0] += (x ** 3).sum(1)
+    assert gradients.allclose(expected, rtol=1e-4)
+    jacobian = gt.func.jacrev(function.apply)(x[0])
+    assert jacobian.allclose((3 * x[0] ** 2).diag(), rtol=1e-4)
+
+
+def test_bce_of_samples():
+    def run(m, p, y):
+        return m.vmap(m.func.grad(lambda a, b: m.nn.functional.binary_cross_entropy(m.sigmoid(a), b)))(p, y)
+    both(run, V, (V > 0).astype('float32'))

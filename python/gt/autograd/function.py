@@ -1,5 +1,6 @@
 """Function: operations whose gradient is written by the user."""
 
+import collections
 import functools
 import warnings
 
@@ -132,6 +133,11 @@ class Function(metaclass=FunctionMeta):
             'mode AD.')
 
     @staticmethod
+    def vmap(info, in_dims, *args):
+        """If defined, the operation on a batch: returns (output, out_dims). info has batch_size and randomness."""
+        raise NotImplementedError('vmap is not implemented.')
+
+    @staticmethod
     def jvp(ctx, *grad_inputs):
         """Not used: forward mode runs on backward()."""
         raise NotImplementedError('You must implement the jvp function for custom autograd.Function to use it with forward '
@@ -140,6 +146,10 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args, **keywords):
         """Run forward() and record it, with backward() as its gradient."""
+        if _gt._vmap_active():
+            level = max((_gt._vmap_level(value) for value in args if isinstance(value, _gt.Tensor)), default=0)
+            if level:
+                return _apply_batched(cls, level, args, keywords)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(value, _gt.Tensor) and value.requires_grad for value in args)
         leaf, nodes = _dirty_leaf(args), _nodes(args)
@@ -159,6 +169,35 @@ class Function(metaclass=FunctionMeta):
             operands = args
         outputs = _recorded(cls, ctx, args, operands, (result,) if single else tuple(result), leaf)
         return outputs[0] if single else outputs
+
+
+VmapInfo = collections.namedtuple('VmapInfo', 'batch_size randomness')
+
+
+def _apply_batched(cls, level, args, keywords):
+    """apply() inside a vmap: by the class's own rule vmap(info, in_dims, *args), or sample by sample."""
+    dims = tuple(0 if isinstance(value, _gt.Tensor) and _gt._vmap_level(value) == level else None for value in args)
+    whole = [value if dim is None else _gt._vmap_unwrap(value, level) for value, dim in zip(args, dims)]
+    size = next(value.shape[0] for value, dim in zip(whole, dims) if dim == 0)
+    if cls.vmap is not Function.vmap:
+        output, out_dims = cls.vmap(VmapInfo(size, 'error'), dims, *whole, **keywords)
+        if not isinstance(output, (tuple, list)):
+            return output if out_dims is None else _gt._vmap_wrap(output.movedim(out_dims, 0), level)
+        out_dims = out_dims if isinstance(out_dims, (tuple, list)) else (out_dims,) * len(output)
+        return tuple(one if dim is None else _gt._vmap_wrap(one.movedim(dim, 0), level)
+                     for one, dim in zip(output, out_dims))
+    if cls not in _warned:
+        _warned.add(cls)
+        warnings.warn(f'There is a performance drop because {cls.__name__} has no vmap staticmethod. It is computed sample by '
+                      'sample.', stacklevel=3)
+    rows = [cls.apply(*(value if dim is None else value[k] for value, dim in zip(whole, dims)), **keywords)
+            for k in range(size)]
+    if isinstance(rows[0], _gt.Tensor):
+        return _gt._vmap_wrap(_gt.stack(rows), level)
+    return tuple(_gt._vmap_wrap(_gt.stack(list(column)), level) for column in zip(*rows))
+
+
+_warned = set()  # Functions that were computed sample by sample
 
 
 def _dirty_leaf(args):

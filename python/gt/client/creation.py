@@ -38,7 +38,7 @@ def new_empty(self, *size, dtype=None, device=None, requires_grad=False):
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
     """logspace(start, end, steps, base=10.0): powers of base whose exponents are evenly spaced."""
     powers = base ** _gt.linspace(start, end, steps, dtype=_gt.float64)
-    return _gt.tensor(powers, dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    return _gt.tensor(powers, dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function
@@ -51,7 +51,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 @function
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """scalar_tensor(s): a 0-d tensor."""
-    return _gt.tensor(float(s), dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    return _gt.tensor(float(s), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function

@@ -189,7 +189,7 @@ class PReLU(Module):
     def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
         super().__init__()
         self.num_parameters = num_parameters
-        self.weight = Parameter(gt.full((num_parameters,), init, dtype=dtype or gt.float32))
+        self.weight = Parameter(gt.full((num_parameters,), init, dtype=dtype or gt.get_default_dtype()))
 
     def forward(self, input):
         return F.prelu(input, self.weight)
