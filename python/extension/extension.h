@@ -115,6 +115,8 @@ PyObject *gt__py_adopt(PyObject *self, PyObject *result);
 PyObject *gt__py_raise(gt_err err);
 /* This thread's client, or the process's default one, started if necessary. Borrowed. */
 gt_client *gt__py_client(void);
+/* The seed of a client that is not open yet; false: none was set. */
+bool gt__py_waiting_seed(uint64_t *seed);
 /* Another thread waits on this client: let it finish. -1 also if it was closed meanwhile. */
 int gt__py_client_turn(gt_client *client);
 /* The same for the client of a Tensor object; returns the tensor that the object has then. NULL: exception. */
