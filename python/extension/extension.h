@@ -236,7 +236,7 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
-extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[];
+extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
