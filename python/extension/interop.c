@@ -19,7 +19,7 @@ static void unsupported_buffer(const Py_buffer *view)
     if (name)
         PyErr_Format(PyExc_TypeError,
                      "can't convert an array of type %U. The supported types are: float64, float32, "
-                     "float16, int64, int32, int8, uint8, and bool.",
+                     "float16, int64, int32, int16, int8, uint8, and bool.",
                      name);
     Py_XDECREF(dtype);
     Py_XDECREF(name);
@@ -40,6 +40,8 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap)
             found = GT_UINT8;
         else if (format[0] == 'b')
             found = GT_INT8;
+        else if (format[0] == 'h')
+            found = GT_INT16;
         else if (strchr("ilqn", format[0]))
             found = view->itemsize == 4 ? GT_INT32 : view->itemsize == 8 ? GT_INT64 : -1;
         else if (format[0] == 'e' || format[0] == 'f' || format[0] == 'd')
@@ -177,11 +179,11 @@ enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_B
 static const struct {
     uint8_t code, bits;
 } dlpack_dtypes[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},        [GT_UINT8] = {.code = DL_UINT, .bits = 8},
-    [GT_INT8] = {.code = DL_INT, .bits = 8},         [GT_INT32] = {.code = DL_INT, .bits = 32},
-    [GT_INT64] = {.code = DL_INT, .bits = 64},       [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16},
-    [GT_BFLOAT16] = {.code = DL_BFLOAT, .bits = 16}, [GT_FLOAT32] = {.code = DL_FLOAT, .bits = 32},
-    [GT_FLOAT64] = {.code = DL_FLOAT, .bits = 64},
+    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},      [GT_UINT8] = {.code = DL_UINT, .bits = 8},
+    [GT_INT8] = {.code = DL_INT, .bits = 8},       [GT_INT16] = {.code = DL_INT, .bits = 16},
+    [GT_INT32] = {.code = DL_INT, .bits = 32},     [GT_INT64] = {.code = DL_INT, .bits = 64},
+    [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16}, [GT_BFLOAT16] = {.code = DL_BFLOAT, .bits = 16},
+    [GT_FLOAT32] = {.code = DL_FLOAT, .bits = 32}, [GT_FLOAT64] = {.code = DL_FLOAT, .bits = 64},
 };
 
 static int from_dltensor(const DLTensor *source, gt_client *client, gt_tensor **tensor)
@@ -291,8 +293,8 @@ typedef struct LeaseObject {
 
 PyTypeObject *gt__py_lease_type;
 static const char *const formats[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = "?",    [GT_UINT8] = "B",    [GT_INT8] = "b",    [GT_INT32] = "i",   [GT_INT64] = "q",
-    [GT_FLOAT16] = "e", [GT_BFLOAT16] = "H", [GT_FLOAT32] = "f", [GT_FLOAT64] = "d",
+    [GT_BOOL] = "?",  [GT_UINT8] = "B",   [GT_INT8] = "b",     [GT_INT16] = "h",   [GT_INT32] = "i",
+    [GT_INT64] = "q", [GT_FLOAT16] = "e", [GT_BFLOAT16] = "H", [GT_FLOAT32] = "f", [GT_FLOAT64] = "d",
 };
 
 /* Waits for the elements. */

@@ -14,8 +14,8 @@ import json
 from gt import _gt
 from gt._gt import Tensor
 
-_DTYPES = {'BOOL': _gt.bool, 'U8': _gt.uint8, 'I8': _gt.int8, 'I32': _gt.int32, 'I64': _gt.int64, 'F16': _gt.float16,
-           'BF16': _gt.bfloat16, 'F32': _gt.float32, 'F64': _gt.float64}
+_DTYPES = {'BOOL': _gt.bool, 'U8': _gt.uint8, 'I8': _gt.int8, 'I16': _gt.int16, 'I32': _gt.int32, 'I64': _gt.int64,
+           'F16': _gt.float16, 'BF16': _gt.bfloat16, 'F32': _gt.float32, 'F64': _gt.float64}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _STRUCTURE = 'gt.structure'  # the metadata key for the structure of nested values
 _LONGEST_HEADER = 100_000_000  # bytes; other readers have the same limit
