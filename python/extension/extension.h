@@ -115,6 +115,8 @@ PyObject *gt__py_adopt(PyObject *self, PyObject *result);
 PyObject *gt__py_raise(gt_err err);
 /* This thread's client, or the process's default one, started if necessary. Borrowed. */
 gt_client *gt__py_client(void);
+/* The seed of a client that is not open yet; false: none was set. */
+bool gt__py_waiting_seed(uint64_t *seed);
 /* Another thread waits on this client: let it finish. -1 also if it was closed meanwhile. */
 int gt__py_client_turn(gt_client *client);
 /* The same for the client of a Tensor object; returns the tensor that the object has then. NULL: exception. */
@@ -235,7 +237,7 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
-extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[];
+extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);

@@ -25,11 +25,14 @@ from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
+from gt import _packages
 
 __version__ = '0.1.0'
 
 # Errors that surface later name the line that issued the operation: the user's, not one of these files.
 _gt._site_package(__file__.rpartition('__init__')[0])
+
+_packages.install()
 
 # Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out=.
 globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
@@ -49,8 +52,8 @@ _LAYERS = frozenset((
 
 
 def __getattr__(name):
-    """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.save, gt.load and functions of nn.functional on first use."""
-    if name in ('nn', 'optim', 'debug', 'cuda'):
+    """Load gt.nn, gt.optim, gt.utils, ..., gt.save, gt.load and functions of nn.functional on first use."""
+    if name in ('nn', 'optim', 'debug', 'cuda', 'serialization', 'utils'):
         import importlib
         return importlib.import_module('gt.' + name)
     if name in ('save', 'load'):
