@@ -70,13 +70,20 @@ class Threshold(Activation):
     function, options = staticmethod(F.threshold), {'threshold': _REQUIRED, 'value': _REQUIRED, 'inplace': False}
 
 
-class Hardshrink(Activation):
+class _Shrink(Activation):
+    """Shows its option without a name."""
+
+    def extra_repr(self):
+        return str(self.lambd)
+
+
+class Hardshrink(_Shrink):
     """0 between ±lambd, else x."""
 
     function, options = staticmethod(F.hardshrink), {'lambd': 0.5}
 
 
-class Softshrink(Activation):
+class Softshrink(_Shrink):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
 
     function, options = staticmethod(F.softshrink), {'lambd': 0.5}

@@ -132,7 +132,8 @@ class TripletMarginLoss(_Loss):
 
     def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None, reduction='mean'):
         super().__init__(size_average, reduce, reduction)
-        _check_margin(margin)
+        if margin <= 0:
+            raise ValueError(f'TripletMarginLoss: expected margin to be greater than 0, got {margin} instead')
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor, positive, negative):
@@ -148,7 +149,8 @@ class TripletMarginWithDistanceLoss(_Loss):
 
     def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction='mean'):
         super().__init__(reduction=reduction)
-        _check_margin(margin)
+        if margin <= 0:
+            raise ValueError(f'TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead')
         self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
 

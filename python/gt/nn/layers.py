@@ -203,7 +203,7 @@ class Unflatten(Module):
         if not isinstance(dim, int):
             raise TypeError(f'unflatten requires the dim to be an int, but found {type(dim).__name__}')
         if not isinstance(unflattened_size, (tuple, list)) or not all(hasattr(n, '__index__') for n in unflattened_size):
-            raise TypeError(f'unflattened_size must be tuple of ints, but found type {type(unflattened_size).__name__}')
+            raise TypeError(f'unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}')
         self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input):

@@ -107,13 +107,16 @@ def _log(probability):
 
 def _check_sizes(input, target):
     if input.shape != target.shape:
-        raise ValueError(f'Target size ({target.shape}) must be the same as input size ({input.shape})')
+        raise ValueError(f'Target size (gt.Size({list(target.shape)})) must be the same as input size '
+                         f'(gt.Size({list(input.shape)}))')
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction='mean'):
     """-(y log(p) + (1 - y) log(1 - p)) of probabilities p."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    _check_sizes(input, target)
+    if input.shape != target.shape:
+        raise ValueError(f'Using a target size (gt.Size({list(target.shape)})) that is different to the input size '
+                         f'(gt.Size({list(input.shape)})) is deprecated. Please ensure they have the same size.')
     loss = -(target * _log(input) + (1.0 - target) * _log(1.0 - input))
     return _reduced(loss if weight is None else loss * weight, reduction)
 

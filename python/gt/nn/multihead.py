@@ -28,7 +28,8 @@ def _one_mask(q, keys, heads, attn_mask, key_padding_mask, is_causal):
     """One mask to add to scores (N, heads, L, S), or None."""
     batch, queries = q.shape[:2]
     if is_causal and attn_mask is None:
-        raise RuntimeError('Need attn_mask if specifying the is_causal hint.')
+        raise RuntimeError('Need attn_mask if specifying the is_causal hint. You may use the Transformer module method '
+                           '`generate_square_subsequent_mask` to create this mask.')
     padding = canonical_mask(key_padding_mask, 'key_padding_mask', None if attn_mask is None else attn_mask.dtype,
                              'attn_mask', q.dtype)
     mask = canonical_mask(attn_mask, 'attn_mask', None, '', q.dtype, False)

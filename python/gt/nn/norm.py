@@ -53,7 +53,7 @@ class GroupNorm(Module):
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None):
         super().__init__()
         if num_channels % num_groups:
-            raise ValueError('num_channels must be divisible by num_groups')
+            raise ValueError(f'num_channels ({num_channels}) must be divisible by num_groups ({num_groups})')
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         _weight_and_bias(self, (num_channels,), affine, affine, dtype)
 

@@ -54,7 +54,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         return _affine(centered * (_per_channel(running_var, input) + eps).rsqrt(), weight, bias)
     count = input.numel() // input.shape[1]
     if count == 1:
-        raise ValueError(f'Expected more than 1 value per channel when training, got input size {input.shape}')
+        raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
+                         f'{list(input.shape)})')
     dims = (0, *range(2, input.ndim))
     mean = input.mean(dims, True)
     centered = input - mean
@@ -91,7 +92,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """x / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta."""
     if input.ndim < 3:
-        raise ValueError(f'Expected 3D or higher dimensionality input (got {input.ndim} dimensions)')
+        raise ValueError(f'Expected 3D or higher dimensionality                          input (got {input.ndim} dimensions)')
     if not input.numel():
         return input
     squares = input.square().reshape(input.shape[0], 1, input.shape[1], -1)

@@ -41,7 +41,7 @@ def _unpooled_size(input, kernel, stride, padding, output_size, dimensions):
              for length, k, s, p in zip(input.shape[-dimensions:], kernel, stride, padding)]
     if output_size is None:
         return sizes
-    output_size = list(output_size)
+    output_size = tuple(output_size)
     if len(output_size) == len(kernel) + 2:
         output_size = output_size[2:]
     if len(output_size) != len(kernel):
