@@ -47,7 +47,6 @@ from gt.nn.pooling import (  # noqa: F401
 from gt.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase  # noqa: F401
 from gt.nn.transformer import (  # noqa: F401
     Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer)
-from gt.optim import SGD, Adagrad, Adam, AdamW, RMSprop  # noqa: F401
 from gt.nn import grad, modules, parallel  # noqa: F401
 from gt.nn.parallel import DataParallel  # noqa: F401
 
@@ -69,3 +68,11 @@ def factory_kwargs(kwargs):
                 raise TypeError(f'{name} specified twice, in **kwargs and in factory_kwargs')
             found[name] = kwargs[name]
     return found
+
+
+def __getattr__(name):
+    """The prototype had its optimisers here. They load on first use, because gt.optim needs gt.nn."""
+    if name in ('SGD', 'Adagrad', 'Adam', 'AdamW', 'RMSprop'):
+        from gt import optim
+        return getattr(optim, name)
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
