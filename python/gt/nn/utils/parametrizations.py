@@ -140,9 +140,6 @@ class _Orthogonal(Module):
 
     def __init__(self, weight, orthogonal_map, use_trivialization=True):
         super().__init__()
-        if use_trivialization and orthogonal_map is _OrthMaps.householder:
-            raise ValueError('The householder parametrization does not support trivializations. Set '
-                             'use_trivialization=False or choose another orthogonal map')
         self.shape, self.orthogonal_map = weight.shape, orthogonal_map
         if use_trivialization:
             self.register_buffer('base', None)
@@ -227,7 +224,6 @@ def orthogonal(module, name='weight', orthogonal_map=None, *, use_trivialization
                          f'Got: {orthogonal_map}')
     if weight.ndim > 2:
         raise NotImplementedError('orthogonal: batches of matrices are not supported')
-    trivial = use_trivialization and orthogonal_map != 'householder'
-    parametrization = _Orthogonal(weight, _OrthMaps[orthogonal_map], trivial)
+    parametrization = _Orthogonal(weight, _OrthMaps[orthogonal_map], use_trivialization)
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
     return module
