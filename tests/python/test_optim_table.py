@@ -280,6 +280,19 @@ def test_order_of_steps_is_checked():
         scheduler.get_lr()
 
 
+def test_arguments_of_hooks():
+    found = []
+    for library in (gt, torch):
+        seen = []
+        optimizer = library.optim.SGD(parameters(library, ((2,),)), lr=0.1)
+        optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append((args[0] is o, len(args), list(kwargs))))
+        optimizer.register_step_pre_hook(lambda o, args, kwargs: ((o, lambda: 7), {}))
+        seen.append(optimizer.step())
+        seen.append(optimizer.step(lambda: 3))
+        found.append(seen)
+    assert found[0] == found[1] == [(True, 1, []), 7, (True, 2, []), 7]
+
+
 def test_hooks_of_steps():
     params, calls = parameters(gt, ((2,),)), []
     optimizer = gt.optim.SGD(params, lr=0.1)

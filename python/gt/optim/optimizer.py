@@ -27,31 +27,36 @@ _pre_hooks, _post_hooks = Hooks(), Hooks()
 
 def register_optimizer_step_pre_hook(hook):
     """Call hook(optimizer, args, kwargs) before the step() of every optimizer."""
+    Optimizer._step_hooked = True
     return _pre_hooks.add(hook)
 
 
 def register_optimizer_step_post_hook(hook):
     """Call hook(optimizer, args, kwargs) after the step() of every optimizer."""
+    Optimizer._step_hooked = True
     return _post_hooks.add(hook)
 
 
+def _with_hooks(self, step, args, kwargs):
+    """step(*args, **kwargs) with the hooks before and after it; the first argument is the optimizer, as in PyTorch."""
+    for hook in (*_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
+        found = hook(self, args, kwargs)
+        if found is not None:
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise RuntimeError(f'{step} must return None or a tuple of (new_args, new_kwargs), but got {found}.')
+            args, kwargs = found
+    result = step(*args, **kwargs)
+    for hook in (*self._optimizer_step_post_hooks.values(), *_post_hooks.values()):
+        hook(self, args, kwargs)
+    return result
+
+
 def _hooked(step):
-    """step() with its hooks."""
+    """A subclass's step() with hooks."""
     @functools.wraps(step)
     def hooked(self, *args, **kwargs):
         self._opt_called = True
-        if not (_pre_hooks or _post_hooks or self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks):
-            return step(self, *args, **kwargs)
-        for hook in (*_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
-            found = hook(self, args, kwargs)
-            if found is not None:
-                if not (isinstance(found, tuple) and len(found) == 2):
-                    raise RuntimeError(f'{step} must return None or a tuple of (new_args, new_kwargs), but got {found}.')
-                args, kwargs = found
-        result = step(self, *args, **kwargs)
-        for hook in (*self._optimizer_step_post_hooks.values(), *_post_hooks.values()):
-            hook(self, args, kwargs)
-        return result
+        return _with_hooks(self, step, (self, *args), kwargs) if self._step_hooked else step(self, *args, **kwargs)
     return hooked
 
 
@@ -116,6 +121,8 @@ class Optimizer:
     A subclass implements update(group), or step() as in PyTorch.
     """
 
+    _step_hooked = False  # whether step() must look for hooks
+    _opt_called = False  # whether step() was called, which schedules check
     _optimizer_step_pre_hooks = _optimizer_step_post_hooks = Hooks()
     _optimizer_state_dict_pre_hooks = _optimizer_state_dict_post_hooks = Hooks()
     _optimizer_load_state_dict_pre_hooks = _optimizer_load_state_dict_post_hooks = Hooks()
@@ -146,10 +153,12 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook):
         """Call hook(optimizer, args, kwargs) before step(). If it returns (args, kwargs), those are the arguments."""
+        self._step_hooked = True
         return self._own_hooks('_optimizer_step_pre_hooks').add(hook)
 
     def register_step_post_hook(self, hook):
         """Call hook(optimizer, args, kwargs) after step()."""
+        self._step_hooked = True
         return self._own_hooks('_optimizer_step_post_hooks').add(hook)
 
     def register_state_dict_pre_hook(self, hook, prepend=False):
@@ -225,9 +234,14 @@ class Optimizer:
 
     # ---- steps ---------------------------------------------------------------------------------------------
 
-    @_hooked
     def step(self, closure=None):
         """Update all parameters that have a gradient. closure(), if given, computes the loss first."""
+        self._opt_called = True
+        if self._step_hooked:
+            return _with_hooks(self, Optimizer._updated, (self,) if closure is None else (self, closure), {})
+        return self._updated(closure)
+
+    def _updated(self, closure=None):
         loss = None
         before = _set_grad_enabled(True)
         try:
