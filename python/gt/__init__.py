@@ -47,8 +47,8 @@ _LAYERS = frozenset((
 
 
 def __getattr__(name):
-    """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.save, gt.load and functions of nn.functional on first use."""
-    if name in ('nn', 'optim', 'debug', 'cuda'):
+    """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.distributions, gt.special, gt.save, gt.load and functions of nn.functional on first use."""
+    if name in ('nn', 'optim', 'debug', 'cuda', 'distributions', 'special'):
         import importlib
         return importlib.import_module('gt.' + name)
     if name in ('save', 'load'):
