@@ -133,6 +133,12 @@ GT_API gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tenso
 /* 1 with probability p, elementwise, else 0. */
 GT_API gt_err gt_bernoulli(gt_tensor *p, gt_tensor **out);
 /* `samples` positions for each row of weights (n,) or (rows, n), int64. */
+/* Draws of the Poisson distribution; of the binomial one, of a tensor (2,...) of trials and probabilities; of the gamma
+ * distribution with scale 1; and of the Dirichlet distribution, along the last axis. */
+GT_API gt_err gt_poisson(gt_tensor *rate, gt_tensor **out);
+GT_API gt_err gt_binomial(gt_tensor *trials_and_p, gt_tensor **out);
+GT_API gt_err gt_standard_gamma(gt_tensor *shape, gt_tensor **out);
+GT_API gt_err gt_dirichlet(gt_tensor *concentration, gt_tensor **out);
 GT_API gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replacement, gt_tensor **out);
 
 /* ---- elementwise and reductions: one function a row of the op table ----------------------------------------- */

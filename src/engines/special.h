@@ -9,7 +9,7 @@
 #ifndef GT_ENGINES_SPECIAL_H
 #define GT_ENGINES_SPECIAL_H
 
-#include "gt.h"
+#include "core/error.h" /* gt.h: the kinds */
 
 /* The sum of c[k] T_k(u), T_k Chebyshev's polynomials, -1 <= u <= 1. Clenshaw's recurrence. */
 static inline double gt__chebyshev_sum(const double *c, int count, double u)

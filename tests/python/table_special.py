@@ -3,7 +3,7 @@
 import torch
 
 import gt
-from support import FLOATS, raises, to_gt, torch_dtype, values
+from support import FLOATS, raises, to_gt, to_torch, torch_dtype, values
 from table_operands import SPECIAL_FLOATS, VIEWS, operands
 
 
@@ -126,7 +126,36 @@ def check_dirichlet_grad(name, types, dtype, cases):
                    rtol=2e-2 if dtype in FLOATS[2:] else 6e-2)
 
 
+def check_draws(name, types, dtype, cases):
+    """The moments are in test_distributions.py; here: dtypes, shapes, views, limits, refusals, and the same numbers again."""
+    draw = {"standard_gamma": gt._standard_gamma, "dirichlet": gt._sample_dirichlet, "poisson": gt.poisson}.get(name)
+    draw = draw or (lambda t: gt.binomial(t, t))
+    if dtype not in FLOATS:
+        raises((TypeError, RuntimeError), lambda: draw(to_gt(values((3,), dtype))), "float")
+        cases.true("refused", True)
+        return
+    for what, t, x in operands(dtype, 4):
+        if name == "dirichlet" and x.dim() == 0:
+            continue
+        parameter = t.abs() + 0.5 if name != "binomial" else t.sigmoid()
+        results = []
+        for _ in range(2):
+            gt.manual_seed(4)
+            results.append(to_torch(draw(parameter)))
+        cases.true(f"{what}: shape and dtype", results[0].shape == x.shape and results[0].dtype == x.dtype)
+        cases.true(f"{what}: the same again", torch.equal(results[0], results[1]))
+        cases.true(f"{what}: in range", bool((results[0] >= 0).all() and results[0].isfinite().all()))
+    limits = torch.tensor([0.0, float("nan")]).to(torch_dtype(dtype))
+    if name != "dirichlet":
+        drawn = to_torch(draw(to_gt(limits)))
+        cases.true("zero and NaN", drawn[0] <= 1e-4 and bool(drawn[1].isnan()))
+
+
 CHECKS = {
+    "poisson": check_draws,
+    "binomial": check_draws,
+    "standard_gamma": check_draws,
+    "dirichlet": check_draws,
     "polygamma": check_polygamma,
     "logit": check_logit,
     "bessel": check_bessel,

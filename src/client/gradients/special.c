@@ -96,6 +96,40 @@ RULE(dirichlet_grad, 0)
         refuse(f, k, "_dirichlet_grad");
 }
 
+/* ---- samples -------------------------------------------------------------------------------------------------- */
+
+/* How many there are does not follow from how likely they are. */
+RULE(bernoulli, 0)
+{
+    GX(ZEROS(&f->node->operands[0].meta));
+}
+RULE(poisson, 0)
+{
+    GX(ZEROS(&f->node->operands[0].meta));
+}
+RULE(binomial, 0)
+{
+    refuse(f, 0, "binomial");
+}
+RULE(standard_gamma, X | OUT)
+{
+    GX(MUL(f->g, EMIT2(standard_gamma_grad, f->x, f->out)));
+}
+
+static gt_tensor *dirichlet_slope(gt_frame *f, gt_tensor *total)
+{
+    STEP(gt__emit_ternary(GT_OP_dirichlet_grad, f->out, f->x, GT_LITERAL_NONE, (gt_imm){.i = 0}, total,
+                          GT_LITERAL_NONE, (gt_imm){.i = 0}, &result_));
+}
+
+/* A share that grows takes from the others in proportion to them. */
+RULE(dirichlet, X | OUT)
+{
+    uint32_t last = 1u << (f->out->meta.rank - 1);
+    gt_tensor *mean = REDUCED(sum, MUL(f->out, f->g), last, true);
+    GX(MUL(dirichlet_slope(f, REDUCED(sum, f->x, last, true)), SUB(f->g, mean)));
+}
+
 /* ---- Bessel functions ---------------------------------------------------------------------------------------- */
 
 RULE(i0, X)
