@@ -134,9 +134,43 @@ GT_API gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tenso
 /* 1 with probability p, elementwise, else 0. */
 GT_API gt_err gt_bernoulli(gt_tensor *p, gt_tensor **out);
 /* `samples` positions for each row of weights (n,) or (rows, n), int64. */
+/* Draws of the Poisson distribution; of the binomial one, of a tensor (2,...) of trials and probabilities; of the gamma
+ * distribution with scale 1; and of the Dirichlet distribution, along the last axis. */
+GT_API gt_err gt_poisson(gt_tensor *rate, gt_tensor **out);
+GT_API gt_err gt_binomial(gt_tensor *trials_and_p, gt_tensor **out);
+GT_API gt_err gt_standard_gamma(gt_tensor *shape, gt_tensor **out);
+GT_API gt_err gt_dirichlet(gt_tensor *concentration, gt_tensor **out);
 GT_API gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replacement, gt_tensor **out);
 
 /* ---- elementwise and reductions: one function a row of the op table ----------------------------------------- */
+
+/* The kinds of the row `bessel`, its p. */
+typedef enum gt_bessel_kind {
+    GT_BESSEL_J0,
+    GT_BESSEL_J1,
+    GT_BESSEL_Y0,
+    GT_BESSEL_Y1,
+    GT_BESSEL_K0,
+    GT_BESSEL_K1,
+    GT_BESSEL_SCALED_K0, /* exp(x) K0(x) */
+    GT_BESSEL_SCALED_K1,
+    GT_BESSEL_SPHERICAL_J0,
+    GT_BESSEL_AIRY,
+    GT_BESSEL_COUNT
+} gt_bessel_kind;
+
+/* The kinds of the row `polynomial`; added to the kind: GT_POLYNOMIAL_SHIFTED takes 2 x - 1 for x. */
+typedef enum gt_polynomial_kind {
+    GT_POLYNOMIAL_CHEBYSHEV_T,
+    GT_POLYNOMIAL_CHEBYSHEV_U,
+    GT_POLYNOMIAL_CHEBYSHEV_V,
+    GT_POLYNOMIAL_CHEBYSHEV_W,
+    GT_POLYNOMIAL_HERMITE_H,
+    GT_POLYNOMIAL_HERMITE_HE,
+    GT_POLYNOMIAL_LAGUERRE,
+    GT_POLYNOMIAL_LEGENDRE,
+    GT_POLYNOMIAL_SHIFTED = 8,
+} gt_polynomial_kind;
 
 #define UNARY(name, types, expr, grad) GT_API gt_err gt_##name(gt_tensor *a, gt_tensor **out);
 #define UNARY_PQ(name, types, expr, grad)                                                                         \

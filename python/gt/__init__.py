@@ -53,7 +53,7 @@ _LAYERS = frozenset((
 
 def __getattr__(name):
     """Load gt.nn, gt.optim, gt.utils, ..., gt.save, gt.load and functions of nn.functional on first use."""
-    if name in ('nn', 'optim', 'debug', 'cuda', 'serialization', 'utils'):
+    if name in ('nn', 'optim', 'debug', 'cuda', 'distributions', 'serialization', 'special', 'utils'):
         import importlib
         return importlib.import_module('gt.' + name)
     if name in ('save', 'load'):

@@ -72,7 +72,8 @@ typedef enum gt_opcode {
  *   MASK_INDEX  mask          count.i             flat positions of the count true elements
  *   ARGSORT     a             axis.i              1 = descending; stable
  *   TOPK        a             axis.i              k.i; largest first, GT_FLAG_SMALLEST: smallest first
- *   SAMPLE      a             seed.i              stream.i      {samples, 1 = with replacement} (multinomial)
+ *   SAMPLE      a             seed.i              stream.i      {samples, 1 = with replacement} (multinomial);
+ *                                                               binomial: a holds trials and probabilities, (2,...)
  *   SEARCH      sorted values 1 = right           where the values would go in the (last axis of the) sorted tensor
  *   FULL                      value (.i or .f)                  shape
  *   ARANGE                    start (.i or .f)    step          shape: start + i * step, in int64 or double

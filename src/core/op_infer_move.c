@@ -306,7 +306,14 @@ gt_err gt__infer_sample(gt_inference *s)
     if (!gt__dtype_is_float((gt_dtype)a->dtype))
         return gt__fail(GT_ERR_TYPE, "%s only supports floating-point dtypes for input, got: %s", s->row->name,
                         gt__dtype_name((gt_dtype)a->dtype));
-    if (s->ins->op == GT_OP_bernoulli)
+    if (s->ins->op == GT_OP_binomial) {
+        if (a->rank < 1 || a->shape[0] != 2)
+            return gt__fail(GT_ERR_VALUE, "binomial takes a tensor of trials and one of probabilities, stacked");
+        return gt__meta_set(s->out, (gt_dtype)a->dtype, a->rank - 1u, a->shape + 1);
+    }
+    if (s->ins->op == GT_OP_dirichlet && a->rank < 1)
+        return gt__fail(GT_ERR_VALUE, "dirichlet: the concentration must have a dimension");
+    if (s->ins->op != GT_OP_multinomial)
         return gt__infer_copy(s);
     if (a->rank < 1 || a->rank > 2)
         return gt__fail(GT_ERR_VALUE, "prob_dist must be 1 or 2 dim");

@@ -142,6 +142,10 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         expect_shape(e, dtype, a);
         if (ins->op == GT_OP_multinomial)
             META(&e->expected, dtype, 3, 2);
+        if (ins->op == GT_OP_binomial) {
+            META(a, GT_FLOAT32, 2, 4);
+            META(&e->expected, dtype, 4);
+        }
         break;
     case GT_FORM_MATRIX:
         example_matrix(e);

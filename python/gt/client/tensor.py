@@ -2,7 +2,7 @@
 
 The C extension (gt._gt) has every operation of the op table, indexing and shapes. A function marked @method becomes a
 method of Tensor. The methods are in files by family (ordering, picking, arrangement, products, linalg, statistics,
-random, creation, dtypes, calculus, copies, elementwise). The rest is here.
+random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
 
 import math
@@ -12,7 +12,7 @@ from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, copies, creation, dtypes, linalg, ordering, picking, products, random, statistics)
+    arrangement, calculus, copies, creation, dtypes, linalg, ordering, picking, products, random, special, statistics)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
@@ -68,27 +68,6 @@ def round(self, *, decimals=0):
 
 
 @method
-def logit(self, eps=None):
-    """logit(eps=None): log(x / (1 - x)), with x clamped to [eps, 1 - eps]."""
-    x = self if eps is None else self.clamp(eps, 1 - eps)
-    return x.log() - (-x).log1p()
-
-
-@method
-def xlogy(self, other):
-    """xlogy(other): self * log(other), and 0 where self is 0, unless other is NaN."""
-    other = other if isinstance(other, Tensor) else _gt.tensor(float(other))
-    outside = (self == 0) & ((other <= 0) | other.isinf())
-    return self * where(outside, 1.0, other).log()
-
-
-@method
-def float_power(self, exponent):
-    """float_power(exponent): the power, in float64."""
-    return self.double() ** (exponent.double() if isinstance(exponent, Tensor) else exponent)
-
-
-@method
 def fmax(self, other):
     """fmax(other): the larger one; NaN only if both are NaN."""
     return where(other.isnan(), self, where(self.isnan(), other, self.maximum(other)))
@@ -120,7 +99,7 @@ def signbit(self):
 
 from gt.client import elementwise  # noqa: E402, F401: it gives methods above in-place variants
 
-in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'logit', 'xlogy', 'tril', 'triu', 'cumsum', 'cumprod')
+in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'tril', 'triu', 'cumsum', 'cumprod')
 reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
 
 
@@ -291,7 +270,7 @@ Tensor.__array_ufunc__ = _array_ufunc
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
 _written_here = tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as')))
 FUNCTIONS = _rows + _written_here + (
-    'clip', 'lerp', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
+    'clip', 'lerp', 'dirichlet_grad', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
     'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater', 'greater_equal', 'negative',
     'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'cumprod', 'logcumsumexp', 'softmax', 'log_softmax', 'matmul', 'mm',
     'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter_add',
