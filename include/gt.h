@@ -76,6 +76,8 @@ typedef enum gt_dtype {
     GT_BFLOAT16,
     GT_FLOAT32,
     GT_FLOAT64,
+    GT_COMPLEX64, /* two floats, the real part first */
+    GT_COMPLEX128,
     GT_DTYPE_COUNT
 } gt_dtype;
 
@@ -123,6 +125,9 @@ GT_API gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const in
                            gt_tensor **out);
 GT_API gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double value,
                       gt_tensor **out);
+/* Of a complex dtype, filled with real + i * imaginary. */
+GT_API gt_err gt_full_complex(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double real,
+                              double imaginary, gt_tensor **out);
 GT_API gt_err gt_arange(gt_client *client, gt_dtype dtype, double start, double end, double step, gt_tensor **out);
 GT_API gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, gt_tensor **out);
 GT_API gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out);
@@ -232,8 +237,23 @@ GT_API gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, 
 /* Views: the diagonal of two axes, as the last axis; the windows of `size` along an axis, `step` apart. */
 GT_API gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out);
 GT_API gt_err gt_unfold(gt_tensor *a, int axis, int64_t size, int64_t step, gt_tensor **out);
+/* Views: a complex tensor with its parts as a last axis of size 2, and back. */
+GT_API gt_err gt_view_as_real(gt_tensor *a, gt_tensor **out);
+GT_API gt_err gt_view_as_complex(gt_tensor *a, gt_tensor **out);
 GT_API gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out);
 GT_API gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out); /* indices, best first */
+
+/* ---- Fourier transforms --------------------------------------------------------------------------------------- */
+
+/*
+ * Over the axes of the mask; exp(-i...), or exp(i...) if inverse. Results are multiplied by `scale`; nothing else is. The
+ * real ones: gt_fft_real leaves n / 2 + 1 elements of axis `half`, the others follow by symmetry; gt_fft_to_real takes such
+ * a half and makes 2 (m - 1) elements of m, or one more if `odd`.
+ */
+GT_API gt_err gt_fft(gt_tensor *a, uint32_t axes, bool inverse, double scale, gt_tensor **out);
+GT_API gt_err gt_fft_real(gt_tensor *a, uint32_t axes, int half, bool inverse, double scale, gt_tensor **out);
+GT_API gt_err gt_fft_to_real(gt_tensor *a, uint32_t axes, int half, bool odd, bool inverse, double scale,
+                             gt_tensor **out);
 
 /* ---- windows: convolutions, pooling, interpolation ----------------------------------------------------------- */
 

@@ -170,6 +170,8 @@ int gt__py_flag(PyObject *object, bool *value); /* NULL: *value is kept */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
+/* 1: a complex number, of Python, NumPy or a 0-d tensor; 0: something else; -1: exception. */
+int gt__py_complex(PyObject *object, double *real, double *imaginary);
 double gt__py_literal_double(gt_literal kind, gt_imm value);
 /*
  * Axes are read in two steps. The first runs Python code (__index__), which may give the tensor's object another
@@ -190,9 +192,10 @@ int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape);
 
 /*
  * The other operand of a binary operation: 1: *tensor is set (a reference of the caller's), or *kind and *value;
- * 0: not ours to convert; -1: exception.
+ * 0: not ours to convert; -1: exception. `other`: the dtype of the operand that there is.
  */
-int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_literal *kind, gt_imm *value);
+int gt__py_operand(PyObject *object, gt_client *client, gt_dtype other, gt_tensor **tensor, gt_literal *kind,
+                   gt_imm *value);
 /* The same, but always a tensor, and anything inconvertible raises TypeError. */
 int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what, gt_tensor **tensor);
 
@@ -236,6 +239,7 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
     gt__py_random_functions[];
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
+extern PyMethodDef gt__py_spectral_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];

@@ -55,7 +55,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         return 0;
     }
     gt_err err = GT_OK;
-    if (gt__dtype_is_float(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
+    if (gt__dtype_is_inexact(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
         err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be of an integer or bool dtype, not %s",
                        gt__dtype_name(dtype));
     if (err == GT_OK)

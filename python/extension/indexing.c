@@ -252,7 +252,8 @@ typedef struct Value {
 static int value_from(PyObject *object, gt_tensor *a, Value *value)
 {
     *value = (Value){.tensor = NULL};
-    int found = gt__py_operand(object, a->client, &value->tensor, &value->kind, &value->number);
+    int found =
+        gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &value->tensor, &value->kind, &value->number);
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
         found = gt__py_from_sequence(object, a->client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
     if (found < 0)

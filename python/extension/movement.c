@@ -122,6 +122,8 @@ CAST_METHOD(char, GT_INT8)
 CAST_METHOD(short, GT_INT16)
 CAST_METHOD(int, GT_INT32)
 CAST_METHOD(long, GT_INT64)
+CAST_METHOD(cfloat, GT_COMPLEX64)
+CAST_METHOD(cdouble, GT_COMPLEX128)
 CAST_METHOD(bool, GT_BOOL)
 #undef CAST_METHOD
 
@@ -150,6 +152,11 @@ static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 
 /* ---- where ----------------------------------------------------------------------------------------------- */
 
+static gt_dtype dtype_beside(PyObject *object)
+{
+    return gt__py_is_tensor(object) ? (gt_dtype)((TensorObject *)object)->tensor->meta.dtype : GT_FLOAT32;
+}
+
 /* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
 static PyObject *where(PyObject *const *objects)
 {
@@ -168,9 +175,10 @@ static PyObject *where(PyObject *const *objects)
     gt_imm values[2] = {{.i = 0}, {.i = 0}};
     if (gt__py_tensor_argument(objects[0], client, "condition", &condition) < 0)
         return NULL;
-    int found = gt__py_operand(objects[1], client, &a, &kinds[0], &values[0]);
+    int found = gt__py_operand(objects[1], client, dtype_beside(objects[2]), &a, &kinds[0], &values[0]);
     if (found == 1)
-        found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
+        found = gt__py_operand(objects[2], client, a ? (gt_dtype)a->meta.dtype : GT_FLOAT32, &b, &kinds[1],
+                               &values[1]);
     PyObject *result = NULL;
     if (found == 1) {
         gt_err err =
@@ -500,7 +508,7 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
         return -1;
     }
     gt_err err = GT_OK;
-    if (given->meta.dtype == GT_BOOL || gt__dtype_is_float((gt_dtype)given->meta.dtype))
+    if (given->meta.dtype == GT_BOOL || gt__dtype_is_inexact((gt_dtype)given->meta.dtype))
         err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s",
                        gt__dtype_name((gt_dtype)given->meta.dtype));
     if (err == GT_OK && given->meta.dtype != GT_INT64)
@@ -593,7 +601,7 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
     gt_dtype dtype = (gt_dtype)at->a->meta.dtype;
-    int found = gt__py_operand(object, at->a->client, &given, &kind, &value);
+    int found = gt__py_operand(object, at->a->client, (gt_dtype)at->a->meta.dtype, &given, &kind, &value);
     if (found == 0)
         PyErr_Format(PyExc_TypeError, "src must be a Tensor or a number, not %s", Py_TYPE(object)->tp_name);
     if (found != 1)
@@ -751,6 +759,8 @@ PyMethodDef gt__py_movement_methods[] = {
     NOARGS("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
     NOARGS("byte", method_byte, "byte(): to uint8."),
     NOARGS("char", method_char, "char(): to int8."),
+    NOARGS("cfloat", method_cfloat, "cfloat(): to complex64."),
+    NOARGS("cdouble", method_cdouble, "cdouble(): to complex128."),
     NOARGS("short", method_short, "short(): to int16."),
     NOARGS("int", method_int, "int(): to int32."),
     NOARGS("long", method_long, "long(): to int64."),

@@ -142,7 +142,7 @@ static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObje
     gt_tensor_retain(a); /* converting the others may run code that rebinds self */
     int found = 1;
     for (int k = 0; found == 1 && k < 2; k++)
-        found = gt__py_operand(values[k], a->client, &tensors[k], &kinds[k], &numbers[k]);
+        found = gt__py_operand(values[k], a->client, (gt_dtype)a->meta.dtype, &tensors[k], &kinds[k], &numbers[k]);
     gt_err err = GT_OK;
     if (found == 1)
         err = gt__emit_ternary(op, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1], &out);

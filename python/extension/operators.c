@@ -32,7 +32,7 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a); /* converting the other may run code that rebinds self */
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1) {
         err = emit_operands(op, a, other, kind, value, reflected, &out);
         gt_tensor_release(other);
@@ -93,7 +93,7 @@ static bool is_square(const gt_tensor *a, PyObject *exponent)
     if (a->meta.dtype == GT_BOOL)
         return false;
     if (PyFloat_CheckExact(exponent))
-        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_float((gt_dtype)a->meta.dtype);
+        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_inexact((gt_dtype)a->meta.dtype);
     return PyLong_CheckExact(exponent) && PyLong_AsLong(exponent) == 2;
 }
 
@@ -118,7 +118,7 @@ static PyObject *number_matmul(PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(first ? y : x, a->client, &other, &kind, &value);
+    int found = gt__py_operand(first ? y : x, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (other)
         err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
     gt_tensor_release(a);
@@ -176,7 +176,9 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
         PyErr_Format(PyExc_RuntimeError, "output with shape %s doesn't match the broadcast shape %s",
                      gt__shape_text(meta->rank, meta->shape, mine, sizeof mine),
                      gt__shape_text(result->meta.rank, result->meta.shape, theirs, sizeof theirs));
-    } else if ((gt__dtype_is_float(from) && !gt__dtype_is_float(dtype)) || (dtype == GT_BOOL && from != GT_BOOL)) {
+    } else if ((gt__dtype_is_inexact(from) && !gt__dtype_is_inexact(dtype)) ||
+               (gt__dtype_is_complex(from) && !gt__dtype_is_complex(dtype)) ||
+               (dtype == GT_BOOL && from != GT_BOOL)) {
         PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
                      gt__dtype_name(from), gt__dtype_name(dtype));
     } else {
@@ -203,7 +205,7 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1)
         err = emit_operands(op, a, other, kind, value, false, &out);
     gt_tensor_release(a);

@@ -214,6 +214,12 @@ static PyObject *method_is_floating_point(PyObject *self, PyObject *unused)
     return PyBool_FromLong(gt__dtype_is_float((gt_dtype)meta_of(self)->dtype));
 }
 
+static PyObject *method_is_complex(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(gt__dtype_is_complex((gt_dtype)meta_of(self)->dtype));
+}
+
 static PyObject *method_is_contiguous(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -227,7 +233,7 @@ static PyObject *method_item(PyObject *self, PyObject *unused)
 {
     (void)unused;
     gt_tensor *tensor = gt__py_use(self);
-    uint8_t element[8];
+    uint8_t element[16];
     if (!tensor)
         return NULL;
     if (tensor->meta.numel != 1)
@@ -286,6 +292,15 @@ static PyObject *tensor_float(PyObject *self)
     return number;
 }
 
+static PyObject *method_complex(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *item = only_element(self);
+    Py_complex number = item ? PyComplex_AsCComplex(item) : (Py_complex){.real = -1};
+    Py_XDECREF(item);
+    return PyErr_Occurred() ? NULL : PyComplex_FromCComplex(number);
+}
+
 static PyObject *tensor_int(PyObject *self)
 {
     PyObject *item = only_element(self);
@@ -296,7 +311,7 @@ static PyObject *tensor_int(PyObject *self)
 
 static PyObject *tensor_index(PyObject *self)
 {
-    if (meta_of(self)->numel != 1 || gt__dtype_is_float((gt_dtype)meta_of(self)->dtype)) {
+    if (meta_of(self)->numel != 1 || gt__dtype_is_inexact((gt_dtype)meta_of(self)->dtype)) {
         PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
         return NULL;
     }
@@ -338,6 +353,8 @@ static PyMethodDef own_methods[] = {
     NOARGS("element_size", method_element_size, "element_size(): bytes of one element."),
     NOARGS("is_floating_point", method_is_floating_point,
            "is_floating_point(): whether the dtype is a float one."),
+    NOARGS("is_complex", method_is_complex, "is_complex(): whether the dtype is a complex one."),
+    NOARGS("__complex__", method_complex, "The only element as a Python complex."),
     NOARGS("is_contiguous", method_is_contiguous, "is_contiguous(): True; a tensor is a value without strides."),
     NOARGS("item", method_item, "item(): the one element as a Python number; waits for it."),
     NOARGS("tolist", method_tolist, "tolist(): the elements as nested lists; waits for them."),

@@ -12,7 +12,7 @@ extension. gt.client.tensor has the methods that are written in Python.
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat,
-    concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
+    complex128, complex64, concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
     full_like, gpu_workers, grad, int16, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
@@ -40,7 +40,8 @@ globals().update(_published_all({name: globals()[name] for name in _tensor.EXTEN
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 Size = tuple
-globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16)
+globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16, cfloat=complex64,
+                 cdouble=complex128)
 
 
 # Functions that PyTorch has both here and in nn.functional.
@@ -53,7 +54,7 @@ _LAYERS = frozenset((
 
 def __getattr__(name):
     """Load gt.nn, gt.optim, gt.utils, ..., gt.save, gt.load and functions of nn.functional on first use."""
-    if name in ('nn', 'optim', 'debug', 'cuda', 'distributions', 'serialization', 'special', 'utils'):
+    if name in ('nn', 'optim', 'debug', 'cuda', 'distributions', 'fft', 'serialization', 'sparse', 'special', 'utils'):
         import importlib
         return importlib.import_module('gt.' + name)
     if name in ('save', 'load'):

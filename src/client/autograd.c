@@ -136,8 +136,8 @@ gt_err gt__tensor_require_grad(gt_tensor *tensor)
 {
     if (tensor->node)
         return GT_OK;
-    if (!gt__dtype_is_float((gt_dtype)tensor->meta.dtype))
-        return gt__fail(GT_ERR_TYPE, "only tensors of floating point dtype can require gradients");
+    if (!gt__dtype_is_inexact((gt_dtype)tensor->meta.dtype))
+        return gt__fail(GT_ERR_TYPE, "only Tensors of floating point and complex dtype can require gradients");
     gt_node *leaf = node_new(tensor->client, GT_OP_INVALID);
     if (!leaf)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -176,7 +176,7 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
 /* Whether a gradient can be asked for: the result of a differentiable op on floats. */
 static bool worth_recording(gt_opcode op, const gt_tensor *result)
 {
-    return gt__op_table[op].differentiable && gt__dtype_is_float((gt_dtype)result->meta.dtype);
+    return gt__op_table[op].differentiable && gt__dtype_is_inexact((gt_dtype)result->meta.dtype);
 }
 
 /* Fill a new node, except its instruction, and attach it to the result. Takes the node, also on failure. */
@@ -626,6 +626,9 @@ static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
     }
     if (output->meta.numel != 1)
         return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for scalar outputs");
+    if (gt__dtype_is_complex((gt_dtype)output->meta.dtype))
+        return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for real scalar outputs but got gt.%s",
+                        gt__dtype_name((gt_dtype)output->meta.dtype));
     gt_tensor *one;
     GT_TRY(
         gt_full(output->client, (gt_dtype)output->meta.dtype, output->meta.rank, output->meta.shape, 1.0, &one));

@@ -12,7 +12,8 @@ from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, copies, creation, dtypes, linalg, ordering, picking, products, random, special, statistics)
+    arrangement, calculus, complex, copies, creation, dtypes, linalg, ordering, picking, products, random, special, statistics,
+    windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
@@ -36,6 +37,8 @@ def clamp_max(self, max):
 @method
 def nan_to_num(self, nan=None, posinf=None, neginf=None):
     """nan_to_num(nan=0.0, posinf=None, neginf=None): NaN and infinities replaced, by default by the ends of the range."""
+    if self.is_complex():
+        return complex.nan_to_num_parts(self, nan, posinf, neginf)
     if not self.is_floating_point():
         return self.clone()
     largest = {'float64': 1.7976931348623157e308, 'float16': 65504.0, 'bfloat16': 3.3895313892515355e38}
@@ -113,6 +116,8 @@ def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         raise RuntimeError('rtol and atol must be greater than or equal to zero')
     if self.dtype != other.dtype:
         raise RuntimeError(f'{self.dtype} did not match {other.dtype}')
+    if self.is_complex():
+        return complex.close(self, other, rtol, atol, equal_nan)
     close = self == other
     if equal_nan and self.is_floating_point():
         close = close | (self.isnan() & other.isnan())
@@ -188,12 +193,6 @@ def is_signed(self):
 
 
 @method
-def is_complex(self):
-    """is_complex(): False."""
-    return False
-
-
-@method
 def is_nonzero(self):
     """is_nonzero(): whether the one element is not zero; waits."""
     return bool(self)
@@ -232,7 +231,6 @@ Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
 Tensor.moveaxis = movedim
-Tensor.sgn, Tensor.sgn_ = Tensor.sign, Tensor.sign_
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
@@ -276,7 +274,7 @@ FUNCTIONS = _rows + _written_here + (
     'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter_add',
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
-    'detach', 'sgn')
+    'detach', 'is_complex', 'sgn')
 
 # Functions of the C extension that take out= in the package.
 EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'linspace', 'ones', 'rand', 'randint',

@@ -28,7 +28,7 @@ RULE(neg, 0)
 }
 RULE(abs, X)
 {
-    GX(MUL(f->g, EMIT(sign, f->x)));
+    GX(MUL(f->g, EMIT(sgn, f->x)));
 }
 RULE(sign, 0)
 {
@@ -147,7 +147,10 @@ RULE(asinh, X)
 }
 RULE(acosh, X)
 {
-    GX(MUL(f->g, EMIT(rsqrt, PLUS(SQUARE(f->x), -1))));
+    /* two roots: one of the product would be on the wrong side of the cut for half of the complex numbers */
+    bool is_complex = f->x && gt__dtype_is_complex((gt_dtype)f->x->meta.dtype);
+    GX(is_complex ? MUL(f->g, MUL(EMIT(rsqrt, PLUS(f->x, -1)), EMIT(rsqrt, PLUS(f->x, 1))))
+                  : MUL(f->g, EMIT(rsqrt, PLUS(SQUARE(f->x), -1))));
 }
 RULE(atanh, X)
 {
@@ -402,14 +405,21 @@ static gt_tensor *power_gradient_base(gt_frame *f)
 
 static gt_tensor *power_gradient_exponent(gt_frame *f)
 {
-    if (IS_LITERAL(0)) {
+    bool is_complex = gt__dtype_is_complex((gt_dtype)f->node->out.dtype);
+    if (IS_LITERAL(0) && !is_complex) {
         double base = gt__step_literal(&f->node->ins, 0);
         gt_tensor *slope = SCALE(f->out, log(base));
         return MUL(f->g, base == 0 ? ZERO_WHERE(NUMBER(ge, f->y, 0), slope) : slope);
     }
     /* 0 ** y has no slope in y for y >= 0 */
-    gt_tensor *slope = MUL(f->out, EMIT(log, f->x));
-    gt_tensor *flat = EMIT2(logical_and, NUMBER(eq, f->x, 0), NUMBER(ge, f->y, 0));
+    gt_tensor *base = IS_LITERAL(0) ? FILLED(&f->node->out, gt__step_literal(&f->node->ins, 0)) : f->x;
+    if (is_complex)
+        base = CAST(base, (gt_dtype)f->node->out.dtype);
+    gt_tensor *size = f->y;
+    if (f->y && gt__dtype_is_complex((gt_dtype)f->y->meta.dtype))
+        size = CAST(f->y, gt__dtype_real((gt_dtype)f->y->meta.dtype));
+    gt_tensor *slope = MUL(f->out, EMIT(log, base));
+    gt_tensor *flat = EMIT2(logical_and, NUMBER(eq, base, 0), NUMBER(ge, size, 0));
     return MUL(f->g, ZERO_WHERE(flat, slope));
 }
 

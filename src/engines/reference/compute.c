@@ -548,16 +548,21 @@ gt_err gt__reference_matmul(const gt_call *call)
     for (int64_t flat = 0; flat < call->out->meta.numel; flat++) {
         int64_t matrix = flat / (N * M), row = flat / M % N, column = flat % M;
         double sum = 0;
+        double _Complex complex_sum = 0;
         uint64_t integer_sum = 0;
         for (int64_t k = 0; k < K; k++) {
             int64_t in_a = (matrix * N + row) * K + k, in_b = (matrix * K + k) * M + column;
-            if (gt__dtype_is_float(call->out->meta.dtype))
+            if (gt__dtype_is_complex(call->out->meta.dtype))
+                complex_sum += gt__reference_complex(&a, in_a) * gt__reference_complex(&b, in_b);
+            else if (gt__dtype_is_float(call->out->meta.dtype))
                 sum += gt__reference_real(&a, in_a) * gt__reference_real(&b, in_b);
             else
                 integer_sum +=
                     (uint64_t)gt__reference_integer(&a, in_a) * (uint64_t)gt__reference_integer(&b, in_b);
         }
-        if (gt__dtype_is_float(call->out->meta.dtype))
+        if (gt__dtype_is_complex(call->out->meta.dtype))
+            gt__reference_put_complex(call->out, flat, complex_sum);
+        else if (gt__dtype_is_float(call->out->meta.dtype))
             gt__reference_put_real(call->out, flat, sum);
         else
             gt__reference_put_integer(call->out, flat, (int64_t)integer_sum);
