@@ -4,6 +4,7 @@
  * The tape and the rules are in src/client (autograd.c, gradients/). This file wraps tensors and calls hooks.
  */
 #include "client/autograd.h"
+#include "client/intercept.h"
 
 #include "extension.h"
 
@@ -133,18 +134,7 @@ static PyObject *get_grad_fn(PyObject *self, void *closure)
     if (is_leaf(tensor))
         Py_RETURN_NONE;
     char name[64];
-    size_t length = 0;
-    bool capital = true;
-    for (const char *from = gt__op_table[tensor->node->op].name; *from && length < 40; from++) {
-        if (*from == '_')
-            capital = true;
-        else {
-            name[length++] = capital ? (char)Py_TOUPPER(*from) : *from;
-            capital = false;
-        }
-    }
-    snprintf(name + length, sizeof name - length, "Backward0");
-    return PyUnicode_FromString(name);
+    return PyUnicode_FromString(gt__node_name(tensor->node, name, sizeof name));
 }
 
 /* ---- grad -------------------------------------------------------------------------------------------------------- */
@@ -479,14 +469,14 @@ static void release_entry(PyObject *capsule)
 }
 
 /* _register_hook(hook) -> the entry, for _remove_hook; gt/autograd.py makes the handle. */
-static PyObject *method_register_hook(PyObject *self, PyObject *hook)
+static PyObject *register_hook(PyObject *self, PyObject *hook, bool after)
 {
     gt_hook_entry *entry;
     if (!PyCallable_Check(hook)) {
         PyErr_SetString(PyExc_TypeError, "a hook must be callable");
         return NULL;
     }
-    gt_err err = gt__tensor_hook(((TensorObject *)self)->tensor, call_hook, hook, free_hook, &entry);
+    gt_err err = gt__tensor_hook(((TensorObject *)self)->tensor, call_hook, hook, free_hook, after, &entry);
     if (err != GT_OK)
         return gt__py_raise(err);
     Py_INCREF(hook);
@@ -496,6 +486,17 @@ static PyObject *method_register_hook(PyObject *self, PyObject *hook)
         gt__hook_release(entry);
     }
     return capsule;
+}
+
+static PyObject *method_register_hook(PyObject *self, PyObject *hook)
+{
+    return register_hook(self, hook, false);
+}
+
+/* _register_hook_after(hook): hook(gradient), when it was added to .grad. */
+static PyObject *method_register_hook_after(PyObject *self, PyObject *hook)
+{
+    return register_hook(self, hook, true);
 }
 
 static PyObject *py_remove_hook(PyObject *module, PyObject *capsule)
@@ -542,7 +543,10 @@ static PyObject *tape_entry(const gt_node *node)
         return NULL;
     }
     return Py_BuildValue("KsNNO", (unsigned long long)node->sequence,
-                         node->op == GT_OP_INVALID ? "leaf" : gt__op_table[node->op].name, shape, operands,
+                         node->op == GT_OP_INVALID    ? "leaf"
+                         : node->op == GT_NODE_CUSTOM ? node->custom.name
+                                                      : gt__op_table[node->op].name,
+                         shape, operands,
                          node->consumed ? Py_True : Py_False);
 }
 
@@ -574,6 +578,7 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
+    {.ml_name = "_register_hook_after", .ml_meth = method_register_hook_after, .ml_flags = METH_O},
     {.ml_name = NULL},
 };
 

@@ -4,6 +4,8 @@
  * Both PyTorch's and NumPy's conventions are accepted: dim or axis, ints or tuples, NumPy scalars as numbers.
  * Read next: dtype.c, element.c (nested lists), interop.c (arrays).
  */
+#include "client/intercept.h"
+
 #include "extension.h"
 
 #include <string.h>
@@ -233,19 +235,6 @@ int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes)
     return 0;
 }
 
-PyObject *gt__py_sizes(int rank, const int64_t *shape)
-{
-    PyObject *sizes = PyTuple_New(rank);
-    for (int k = 0; sizes && k < rank; k++) {
-        PyObject *size = PyLong_FromLongLong(shape[k]);
-        if (!size)
-            Py_CLEAR(sizes);
-        else
-            PyTuple_SET_ITEM(sizes, k, size);
-    }
-    return sizes;
-}
-
 int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape)
 {
     if (nargs == 1)
@@ -304,7 +293,7 @@ int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what
     gt_imm value;
     int found = gt__py_operand(object, client, GT_FLOAT32, tensor, &kind, &value);
     if (found == 1 && !*tensor) {
-        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? GT_FLOAT32 : kind == GT_LITERAL_INT ? GT_INT64 : GT_BOOL;
+        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? gt__default_dtype : kind == GT_LITERAL_INT ? GT_INT64 : GT_BOOL;
         gt_err err = gt__emit_full(client, dtype, 0, NULL, kind, value, tensor);
         if (err != GT_OK) {
             gt__py_raise(err);

@@ -4,6 +4,8 @@
  * Sizes are given one by one or as a tuple. All take dtype= and requires_grad=. device= is accepted and ignored: the
  * dispatcher places tensors.
  */
+#include "client/intercept.h"
+
 #include "extension.h"
 
 #include <math.h>
@@ -46,7 +48,7 @@ static int sized(const char *name, gt_py_args args, Py_ssize_t nargs, PyObject *
         return -1;
     int status = values[0] ? gt__py_ints(values[0], &creation->rank, creation->shape)
                            : gt__py_shape(args, nargs, &creation->rank, creation->shape);
-    if (status < 0 || options(values + 1, GT_FLOAT32, creation) < 0)
+    if (status < 0 || options(values + 1, gt__default_dtype, creation) < 0)
         return -1;
     creation->client = gt__py_client();
     return creation->client ? 0 : -1;
@@ -152,7 +154,7 @@ SIZED(randn, GT_OP_randn, 0)
 
 static gt_dtype literal_dtype(gt_literal kind)
 {
-    return kind == GT_LITERAL_BOOL ? GT_BOOL : kind == GT_LITERAL_INT ? GT_INT64 : GT_FLOAT32;
+    return kind == GT_LITERAL_BOOL ? GT_BOOL : kind == GT_LITERAL_INT ? GT_INT64 : gt__default_dtype;
 }
 
 static PyObject *full_complex(const Creation *creation, const double *parts)
@@ -326,7 +328,7 @@ static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
         exact = exact && n[k].kind != GT_LITERAL_FLOAT;
     }
     int64_t count;
-    if (arange_count(n, exact, &count) < 0 || options(values + 3, exact ? GT_INT64 : GT_FLOAT32, &creation) < 0 ||
+    if (arange_count(n, exact, &count) < 0 || options(values + 3, exact ? GT_INT64 : gt__default_dtype, &creation) < 0 ||
         !(creation.client = gt__py_client()))
         return NULL;
     gt_literal kind = exact ? GT_LITERAL_INT : GT_LITERAL_FLOAT;
@@ -352,7 +354,7 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
     for (int k = 0; k < 2; k++)
         if (gt__py_number(values[k], &n[k].kind, &n[k].value) < 0)
             return NULL;
-    if (gt__py_int64(values[2], &steps) < 0 || options(values + 3, GT_FLOAT32, &creation) < 0)
+    if (gt__py_int64(values[2], &steps) < 0 || options(values + 3, gt__default_dtype, &creation) < 0)
         return NULL;
     if (steps < 0)
         return PyErr_Format(PyExc_RuntimeError, "number of steps must be non-negative");
@@ -389,7 +391,7 @@ static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyO
         return NULL;
     columns = rows;
     if ((values[1] && values[1] != Py_None && gt__py_int64(values[1], &columns) < 0) ||
-        options(values + 2, GT_FLOAT32, &creation) < 0 || !(creation.client = gt__py_client()))
+        options(values + 2, gt__default_dtype, &creation) < 0 || !(creation.client = gt__py_client()))
         return NULL;
     gt_err err = gt_eye(creation.client, creation.dtype, rows, columns, &out);
     return finish(&creation, err, out);

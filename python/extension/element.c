@@ -4,6 +4,8 @@
  * Types follow PyTorch: ints make int64, floats float32, bools bool; the widest kind in the list decides. Ragged
  * lists raise ValueError.
  */
+#include "client/intercept.h"
+
 #include "extension.h"
 
 #include "core/half.h"
@@ -292,10 +294,11 @@ static int from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
     if (nest_shape(object, &nest) < 0 || visit(object, 0, &nest) < 0)
         return -1;
     if (!given)
-        dtype = nest.is_complex                ? GT_COMPLEX64
-                : nest.kind == GT_LITERAL_INT  ? GT_INT64
-                : nest.kind == GT_LITERAL_BOOL ? GT_BOOL
-                                               : GT_FLOAT32;
+        dtype = nest.is_complex && gt__default_dtype == GT_FLOAT64 ? GT_COMPLEX128
+                : nest.is_complex                                  ? GT_COMPLEX64
+                : nest.kind == GT_LITERAL_INT                      ? GT_INT64
+                : nest.kind == GT_LITERAL_BOOL                     ? GT_BOOL
+                                                                   : gt__default_dtype;
     gt_meta meta;
     gt_err err = gt__meta_set(&meta, dtype, (unsigned)nest.rank, nest.shape);
     if (err != GT_OK) {

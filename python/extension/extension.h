@@ -23,6 +23,7 @@ typedef struct TensorObject {
     PyObject_HEAD gt_tensor *tensor; /* replaced by in-place operations; NULL only before initialisation */
     PyObject *weakrefs;
     struct gt_py_bond *bond; /* to objects that share its value (sharing.c); nearly always NULL */
+    PyObject *dict;          /* attributes that the user set (tensor.c); nearly always NULL */
 } TensorObject;
 
 /* The types are process-wide: the extension refuses a second interpreter (module.c). */
@@ -185,8 +186,9 @@ int gt__py_wrap_axis(int64_t given, int rank, int *axis);
 int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes);
 /* An int or a sequence of ints, at most GT_MAX_RANK. */
 int gt__py_ints(PyObject *object, int *count, int64_t *values);
-/* A tuple of sizes. */
+/* A gt.Size, a tuple of sizes (size.c). */
 PyObject *gt__py_sizes(int rank, const int64_t *shape);
+int gt__py_size_init(PyObject *module);
 /* Sizes given one by one, or as one sequence. */
 int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape);
 
@@ -241,6 +243,7 @@ extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
+extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];

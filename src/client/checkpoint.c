@@ -36,7 +36,7 @@ gt_err gt__checkpoint_drop(gt_client *client, uint64_t begin, gt_hook hook, void
     while (node) {
         if (err == GT_OK && node->keeps_values && !node->consumed) {
             gt_hook_entry *entry;
-            err = gt__node_hook(node, hook, context, free, &entry);
+            err = gt__node_hook(node, hook, context, free, false, &entry);
             if (err == GT_OK) {
                 retain(context);
                 gt__hook_release(entry);

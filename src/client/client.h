@@ -20,6 +20,7 @@ typedef struct gt_node gt_node; /* autograd.h */
 struct gt_tensor {
     uint32_t references;
     uint8_t bounded;   /* gt_bounds_kind (bounds.h) of low and high; integers only */
+    uint16_t batch;    /* the level of a vmap that hides the first axis of `base` (batch.h); 0: none */
     gt_client *client; /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */

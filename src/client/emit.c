@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "client/autograd.h"
+#include "client/batch.h"
 #include "client/bounds.h"
 #include "client/client.h"
+#include "client/intercept.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "client/signals.h"
@@ -98,6 +100,7 @@ static inline gt_tensor *tensor_new(gt_client *client)
         return NULL;
     tensor->references = 1;
     tensor->bounded = GT_UNBOUNDED;
+    tensor->batch = 0;
     tensor->client = client;
     tensor->id = client->next_id++;
     tensor->base = NULL;
@@ -124,6 +127,8 @@ void gt_tensor_release(gt_tensor *tensor)
             gt__node_release(tensor->node);
         if (__builtin_expect(!base && tensor->id && (client->usable || client->waiting), 1))
             gt__client_free_id(client, tensor->id, gt__meta_bytes(&tensor->meta));
+        else if (tensor->batch)
+            gt__batch_count(-1);
         tensor_drop(tensor);
         if (__builtin_expect(client->closed, 0) && !base)
             gt__client_maybe_destroy(client);
@@ -143,6 +148,8 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
     alias->low = tensor->low;
     alias->high = tensor->high;
     alias->node = node ? gt__node_retain(node) : NULL;
+    if (__builtin_expect((alias->batch = tensor->batch) != 0, 0))
+        gt__batch_count(1);
     *out = alias;
     return GT_OK;
 }
@@ -294,6 +301,10 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
 {
     const gt_meta *metas[GT_MAX_CAT];
     uint64_t *ids = gt__record_operands(&prototype, tail).id;
+    gt_err intercepted;
+    if (__builtin_expect(gt__signals_active, 0) &&
+        gt__intercept(client, &prototype, tail, in, count, out, &intercepted))
+        return intercepted;
     GT_TRY(check_same_client(client, in, count));
     for (unsigned k = 0; k < count; k++) {
         metas[k] = in[k] ? &in[k]->meta : NULL;

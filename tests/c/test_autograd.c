@@ -274,7 +274,7 @@ static void test_failing_rules(const void *argument)
             OK(gt_tensor_set_requires_grad(in[k], true));
         if (OK(call(f, in, &out)) &&
             OK(gt_full(client, GT_FLOAT64, gt_tensor_rank(out), gt_tensor_shape(out), 1, &ones)) &&
-            OK(gt__tensor_hook(out, close_client, &client, NULL, &entry))) {
+            OK(gt__tensor_hook(out, close_client, &client, NULL, false, &entry))) {
             gt_backward(out, ones, false);
             gt__hook_release(entry);
         }
@@ -546,9 +546,9 @@ static void test_hooks(const void *argument)
     gt_hook_entry *entries[3], *replaces;
     OK(gt_square(x, &y));
     OK(gt_sum(y, 0, false, &loss));
-    OK(gt__tensor_hook(y, tenfold, NULL, NULL, &replaces));
+    OK(gt__tensor_hook(y, tenfold, NULL, NULL, false, &replaces));
     for (int k = 0; k < 3; k++)
-        OK(gt__tensor_hook(x, count_call, &states[k], count_freed, &entries[k]));
+        OK(gt__tensor_hook(x, count_call, &states[k], count_freed, false, &entries[k]));
     states[0].remove = entries[1]; /* the next */
     states[2].remove = entries[2]; /* itself */
     OK(gt_backward(loss, NULL, true));
@@ -580,7 +580,7 @@ static void test_nested_passes(const void *argument)
     OK(gt_add(product, x, &sum)); /* x has a gradient waiting when y's hook runs */
     OK(gt_sum(sum, 0, false, &total));
     OK(gt_sum(y, 0, false, &loss));
-    OK(gt__tensor_hook(y, count_call, &state, NULL, &entry));
+    OK(gt__tensor_hook(y, count_call, &state, NULL, false, &entry));
     state.from = loss;
     state.by = x;
     OK(gt_backward(total, NULL, false));

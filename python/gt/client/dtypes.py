@@ -59,8 +59,3 @@ def promote_types(type1, type2):
     """promote_types(type1, type2): the smallest dtype that both fit in."""
     return (_gt.zeros(1, dtype=type1) + _gt.zeros(1, dtype=type2)).dtype
 
-
-@function
-def get_default_dtype():
-    """get_default_dtype(): float32."""
-    return _gt.float32

@@ -5,6 +5,8 @@ import warnings
 
 import gt
 from gt import Tensor, _gt, where
+from gt.amp import policies as _policies
+from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
 from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.distances import (  # noqa: F401
@@ -206,7 +208,9 @@ relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_, threshold_, rrelu_ = map(
 def linear(input, weight, bias=None):
     """x @ weight.T + bias: weight is (outputs, inputs)."""
     output = input @ weight.t()
-    return output if bias is None else output + bias
+    if bias is None:
+        return output
+    return output + (bias.to(output.dtype) if _autocasting else bias)
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -449,3 +453,6 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
     output = output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
     return output if seeing is None else where(seeing, output, 0.0)
+
+
+_policies.install(globals())
