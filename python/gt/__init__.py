@@ -50,7 +50,7 @@ _LAYERS = frozenset((
 
 def __getattr__(name):
     """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.save, gt.load and functions of nn.functional on first use."""
-    if name in ('nn', 'optim', 'debug', 'cuda'):
+    if name in ('nn', 'optim', 'debug', 'cuda', 'masked'):
         import importlib
         return importlib.import_module('gt.' + name)
     if name in ('save', 'load'):

@@ -6,7 +6,7 @@ Results whose size depends on the elements (masked_select, nonzero, bincount) wa
 from types import SimpleNamespace
 
 from gt import _gt
-from gt._gt import Tensor, full, full_like, stack, zeros
+from gt._gt import Tensor, full, full_like, stack, where, zeros
 from gt.client.registry import axis_of, function, in_place, method
 
 
@@ -17,7 +17,9 @@ from gt.client.registry import axis_of, function, in_place, method
 def take_along_dim(self, indices, dim=None):
     """take_along_dim(indices, dim=None): gather with indices broadcast; without dim, from the flattened tensor."""
     if dim is None:
-        return self.flatten().gather(0, indices.flatten())
+        return self.flatten().take_along_dim(indices.flatten(), 0)
+    if indices.dtype != _gt.int64:
+        raise RuntimeError(f'torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype}')
     dim = axis_of(self, dim)
     if indices.ndim != self.ndim:
         raise RuntimeError(f'take_along_dim(): input and indices should have the same number of dimensions, but '
@@ -25,7 +27,8 @@ def take_along_dim(self, indices, dim=None):
     shape = [i if s == 1 else s for s, i in zip(self.shape, indices.shape)]
     mine, theirs = list(shape), list(shape)
     mine[dim], theirs[dim] = self.shape[dim], indices.shape[dim]
-    return self.expand(mine).gather(dim, indices.expand(theirs))
+    size = self.shape[dim]
+    return self.expand(mine).gather(dim, where(indices < 0, indices + size, indices).expand(theirs))
 
 
 @method
@@ -202,14 +205,46 @@ def scatter(self, rows, dim, index, src=None, *, value=None, reduce=None):
 @method
 def put(self, index, source, accumulate=False):
     """put(index, source, accumulate=False): replace elements of the flattened tensor, or add to them."""
+    if index.dtype != _gt.int64:
+        raise RuntimeError(f'put_(): Expected a long tensor for index, but got {index.dtype}')
+    if source.dtype != self.dtype:
+        raise RuntimeError('put_(): self and source expected to have the same dtype, but got self.dtype = '
+                           f'{self.dtype} and source.dtype = {source.dtype}')
+    if index.numel() != source.numel():
+        raise RuntimeError(f'put_(): Expected source and index to have the same number of elements, but got source.numel() '
+                           f'= {source.numel()}, index.numel() = {index.numel()}')
+    size = self.numel()
+    if not size and index.numel():
+        raise IndexError('put_(): Expected self not to be empty for a non-empty index')
     write = Tensor.scatter_add if accumulate else Tensor.scatter
-    return write(self.flatten(), 0, index.flatten(), source.flatten()).reshape(self.shape)
+    place = index.flatten()
+    return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)
 
 
 in_place('masked_fill', 'masked_scatter', 'put')
 
 
 # ---- counting by value ---------------------------------------------------------------------------------------
+
+
+@method
+def nonzero_static(self, *, size, fill_value=-1):
+    """nonzero_static(size, fill_value=-1): nonzero() cut, or filled up, to a number of rows; it does not wait."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    if not self.ndim:
+        return full((size, 0), fill_value, dtype=_gt.int64)
+    flat = (self != 0).flatten()
+    count = flat.sum()
+    order = (~flat).to(_gt.uint8).argsort(0)[:size]
+    if order.shape[0] < size:
+        order = _gt.cat([order, zeros(size - order.shape[0], dtype=_gt.int64)])
+    rows = []
+    for dim in reversed(self.shape):
+        rows.append(order % dim if dim else order)
+        order = order // dim if dim else order
+    inside = _gt.arange(size) < count
+    return stack([where(inside, row, fill_value) for row in reversed(rows)], 1)
 
 
 @method
@@ -275,10 +310,14 @@ def combinations(input, r=2, with_replacement=False):
     import itertools
     if input.ndim != 1:
         raise RuntimeError(f'Expect a 1D vector, but got shape {list(input.shape)}')
+    if r < 0:
+        raise RuntimeError(f'Expect a non-negative number, but got {r}')
+    if r == 0:
+        return zeros(0, dtype=input.dtype)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.shape[0]), r))
-    if not rows or not r:
-        return zeros(0, dtype=input.dtype) if not r else zeros(0, r, dtype=input.dtype)
+    if not rows:
+        return input[:0].reshape(0, 1).expand(0, r)
     return input[_gt.tensor(rows)]
 
 

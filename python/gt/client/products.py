@@ -3,6 +3,7 @@
 import math
 import string
 
+from gt import _gt
 from gt._gt import Tensor
 from gt.client.registry import axes_of, axis_of, function, in_place, method
 
@@ -39,6 +40,12 @@ def vdot(self, other):
 
 
 def _scaled_sum(self, product, beta, alpha):
+    if not self.is_floating_point():
+        if self.dtype == _gt.bool:
+            beta, alpha = bool(beta), bool(alpha)
+            product = product if alpha else _gt.zeros_like(product)
+            return product | self if beta else product | _gt.zeros_like(self)
+        beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else product * alpha
     if beta == 0:  # beta 0 ignores self, even NaN
         return product

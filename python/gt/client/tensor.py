@@ -12,7 +12,8 @@ from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, copies, creation, dtypes, linalg, ordering, picking, products, random, statistics)
+    arrangement, calculus, copies, creation, dtypes, elementwise, linalg, ordering, picking, products, random, statistics,
+    windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
@@ -70,34 +71,57 @@ def round(self, *, decimals=0):
 @method
 def logit(self, eps=None):
     """logit(eps=None): log(x / (1 - x)), with x clamped to [eps, 1 - eps]."""
-    x = self if eps is None else self.clamp(eps, 1 - eps)
+    x = self if self.is_floating_point() else self.float()
+    x = x if eps is None else x.clamp(eps, 1 - eps)
     return x.log() - (-x).log1p()
 
 
 @method
 def xlogy(self, other):
     """xlogy(other): self * log(other), and 0 where self is 0, unless other is NaN."""
+    if not isinstance(self, Tensor):
+        if not isinstance(other, Tensor):
+            raise TypeError(f'xlogy() received an invalid combination of arguments - got ({type(self).__name__}, '
+                            f'{type(other).__name__})')
+        self = _gt.tensor(float(self), dtype=other.dtype if other.is_floating_point() else _gt.float32)
     other = other if isinstance(other, Tensor) else _gt.tensor(float(other))
     outside = (self == 0) & ((other <= 0) | other.isinf())
     return self * where(outside, 1.0, other).log()
 
 
 @method
+def float_power_(self, exponent):
+    """float_power_(exponent): float_power in place, of float64."""
+    if self.dtype != _gt.float64:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
+                           f'dtype Double')
+    return self._become(self.float_power(exponent))
+
+
+@method
 def float_power(self, exponent):
     """float_power(exponent): the power, in float64."""
+    if not isinstance(self, Tensor):
+        return float(self) ** exponent.double()
     return self.double() ** (exponent.double() if isinstance(exponent, Tensor) else exponent)
 
 
 @method
 def fmax(self, other):
     """fmax(other): the larger one; NaN only if both are NaN."""
-    return where(other.isnan(), self, where(self.isnan(), other, self.maximum(other)))
+    other = elementwise.operand('fmax', other)
+    keep = self >= other
+    keep = keep | other.isnan() if other.is_floating_point() else keep
+    return where(keep, self, other)
 
 
 @method
 def fmin(self, other):
     """fmin(other): the smaller one; NaN only if both are NaN."""
-    return where(other.isnan(), self, where(self.isnan(), other, self.minimum(other)))
+    other = elementwise.operand('fmin', other)
+    keep = self <= other
+    keep = keep | other.isnan() if other.is_floating_point() else keep
+    return where(keep, self, other)
 
 
 @method
@@ -118,9 +142,7 @@ def signbit(self):
     return _gt.ones_like(self).copysign(self) < 0 if self.is_floating_point() else self < 0
 
 
-from gt.client import elementwise  # noqa: E402, F401: it gives methods above in-place variants
-
-in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'logit', 'xlogy', 'tril', 'triu', 'cumsum', 'cumprod')
+in_place('renorm', 'clamp_min', 'clamp_max', 'fmax', 'fmin', 'nan_to_num', 'celu', 'round', 'logit', 'xlogy', 'tril', 'triu', 'cumsum', 'cumprod')
 reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
 
 
@@ -244,6 +266,21 @@ def type_as(self, other):
     return self.to(other.dtype)
 
 
+@method
+def adjoint(self):
+    """adjoint(): the last two dimensions swapped."""
+    if self.ndim == 1:
+        raise RuntimeError('tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.')
+    return self.transpose(-2, -1) if self.ndim else self
+
+
+def _adjoint_of_matrix(self):
+    if self.ndim not in (0, 2):
+        raise RuntimeError(f'tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor. For batches of '
+                           f'matrices, consider using tensor.mH')
+    return self.adjoint()
+
+
 def _format(self, spec):
     return format(self.item(), spec) if self.ndim == 0 else format(repr(self), spec)
 
@@ -252,6 +289,8 @@ Tensor.__format__ = _format
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
+Tensor.mH = property(lambda self: self.adjoint(), doc='The last two dimensions swapped.')
+Tensor.H = property(lambda self: _adjoint_of_matrix(self), doc='A matrix transposed.')
 Tensor.moveaxis = movedim
 Tensor.sgn, Tensor.sgn_ = Tensor.sign, Tensor.sign_
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
@@ -299,6 +338,12 @@ FUNCTIONS = _rows + _written_here + (
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
     'detach', 'sgn')
 
+# In-place methods that are functions too.
+FUNCTIONS += ('zero_', 'fill_', 'resize_as_', 'clamp_', 'clamp_min_', 'clamp_max_', 'nan_to_num_', 'celu_', 'selu_', 'relu_',
+              'index_put_', 'addmv_', 'xlogy_', 'ldexp_', 'gcd_', 'lcm_', 'deg2rad_', 'rad2deg_', 'logit_', 'round_',
+              'detach_') + tuple(name + '_' for name, form, *_ in _gt.op_table()
+                                 if form == 'UNARY' and hasattr(Tensor, name + '_') and not name.endswith('backward'))
+
 # Functions of the C extension that take out= in the package.
-EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'linspace', 'ones', 'rand', 'randint',
+EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'ones', 'rand', 'randint',
                        'randn', 'stack', 'where', 'zeros')
