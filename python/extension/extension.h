@@ -105,6 +105,8 @@ void gt__py_unshare(TensorObject *self); /* free the bond of an object that has 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 
 /* x op y, as the operators do it. */
+/* where(condition, a, b), each a tensor or a number. */
+PyObject *gt__py_where(PyObject *const *objects);
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
 /* self.name_(...): the result of self.name(...) (taken; NULL: exception) becomes self's value, if it fits. Returns self. */
 PyObject *gt__py_adopt(PyObject *self, PyObject *result);

@@ -181,7 +181,7 @@ static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 /* ---- where ----------------------------------------------------------------------------------------------- */
 
 /* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
-static PyObject *where(PyObject *const *objects)
+PyObject *gt__py_where(PyObject *const *objects)
 {
     gt_client *client = NULL;
     for (int k = 0; k < 3 && !client; k++)
@@ -225,7 +225,7 @@ static PyObject *py_where(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
         return PyObject_CallMethod(values[0], "nonzero", "O", Py_True); /* as_tuple */
     if (!values[0] || !values[1] || !values[2])
         return PyErr_Format(PyExc_TypeError, "where() needs condition, input and other");
-    return where(values);
+    return gt__py_where(values);
 }
 
 /* a.where(condition, other) */
@@ -237,7 +237,7 @@ static PyObject *method_where(PyObject *self, gt_py_args args, Py_ssize_t nargs,
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "where() needs condition and other");
-    return where((PyObject *[]){values[0], self, values[1]});
+    return gt__py_where((PyObject *[]){values[0], self, values[1]});
 }
 
 static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -254,7 +254,7 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
             ((TensorObject *)values[1])->tensor->meta.rank);
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
-    PyObject *filled = where((PyObject *[]){values[0], values[1], self});
+    PyObject *filled = gt__py_where((PyObject *[]){values[0], values[1], self});
     PyObject *result = filled ? cast(filled, dtype) : NULL;
     Py_XDECREF(filled);
     return result;

@@ -412,13 +412,17 @@ def check_variants(op, sample, expected):
                 yield f"{problem} (of Tensor.{attribute})"
 
 
+def tensors_or_all(x):
+    return list(x) if isinstance(x, (list, tuple)) else [x]
+
+
 def check_out(op, function, sample):
     """out=: the result is written into the tensors given."""
     if not op.supports_out or op.full_name in RANDOM:
         return
     with torch.no_grad():
         expected, refused = caught(op.op, *sample.torch_arguments, **sample.torch_options)
-        if refused is not None or not isinstance(expected, (torch.Tensor, tuple, list)):
+        if refused is not None or not all(isinstance(t, torch.Tensor) for t in tensors_or_all(expected)):
             return
         given = torch.empty_like(expected) if isinstance(expected, torch.Tensor) else \
             tuple(torch.empty_like(t) for t in expected)

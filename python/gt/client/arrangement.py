@@ -274,6 +274,19 @@ def roll(self, shifts, dims=None, *, axis=None):
 
 
 @function
+def channel_shuffle(input, groups):
+    """channel_shuffle(input, groups): the second dimension as groups, transposed."""
+    if input.ndim < 3:
+        raise RuntimeError(f'channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}')
+    if groups <= 0:
+        raise RuntimeError(f'Number of groups to divide channels in must be positive. Value of groups:{groups}')
+    if input.shape[1] % groups:
+        raise RuntimeError(f'Number of channels must be divisible by groups. Got {input.shape[1]} channels and {groups} groups.')
+    shape = input.shape
+    return input.reshape(shape[0], groups, shape[1] // groups, *shape[2:]).transpose(1, 2).reshape(shape)
+
+
+@function
 def meshgrid(*tensors, indexing='ij'):
     """meshgrid(*tensors, indexing='ij'): the coordinates of a grid; 'xy' swaps the first two dimensions."""
     tensors = tensors_of(tensors)

@@ -48,12 +48,16 @@ def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_
 @function
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
     """linspace(start, end, steps): evenly spaced numbers, both ends included."""
-    if dtype is None or dtype.is_floating_point:
+    if dtype is None or dtype.is_floating_point and dtype != _gt.float64:
         return _gt.linspace(start, end, steps, dtype=dtype, requires_grad=requires_grad)
-    start, end = int(start), int(end)
+    if steps < 0:
+        raise RuntimeError('number of steps must be non-negative')
+    start, end = (float(start), float(end)) if dtype == _gt.float64 else (int(start), int(end))
     place = _gt.arange(steps, dtype=_gt.float64)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    return _gt.where(place < steps // 2, start + step * place, end - step * (steps - 1 - place)).to(dtype)
+    first, last = start + step * place, end - step * (steps - 1 - place)  # so that the last one is end itself
+    made = _gt.where(place < max(steps // 2, 1), first, last).to(dtype)
+    return made.requires_grad_() if requires_grad else made
 
 
 @function

@@ -224,9 +224,6 @@ def put(self, index, source, accumulate=False):
 in_place('masked_fill', 'masked_scatter', 'put')
 
 
-# ---- counting by value ---------------------------------------------------------------------------------------
-
-
 @method
 def nonzero_static(self, *, size, fill_value=-1):
     """nonzero_static(size, fill_value=-1): nonzero() cut, or filled up, to a number of rows; it does not wait."""
@@ -245,44 +242,6 @@ def nonzero_static(self, *, size, fill_value=-1):
         order = order // dim if dim else order
     inside = _gt.arange(size) < count
     return stack([where(inside, row, fill_value) for row in reversed(rows)], 1)
-
-
-@method
-def bincount(self, weights=None, minlength=0):
-    """bincount(weights=None, minlength=0): how often each number occurs, or the sum of its weights. Waits for the
-    largest."""
-    if self.ndim != 1 or self.is_floating_point() or self.dtype == _gt.bool:
-        raise RuntimeError('bincount only supports 1-d non-negative integral inputs.')
-    if minlength < 0:
-        raise RuntimeError('minlength should be >= 0')
-    if weights is not None and weights.shape != self.shape:
-        raise RuntimeError('weights should be 1-d and have the same length as input')
-    least, most = stack([self.amin(), self.amax()]).tolist() if self.numel() else (0, -1)
-    if least < 0:
-        raise RuntimeError('bincount only supports 1-d non-negative integral inputs.')
-    if weights is None:
-        weights = full((), 1, dtype=_gt.int64).expand(self.shape)
-    elif not weights.is_floating_point():
-        weights = weights.double()
-    size = most + 1 if most + 1 > minlength else minlength
-    return zeros(size, dtype=weights.dtype).scatter_add(0, self.long(), weights)
-
-
-@method
-def histc(self, bins=100, min=0, max=0):
-    """histc(bins=100, min=0, max=0): how many elements lie in each of `bins` equal parts of [min, max]; with equal
-    bounds, of the range of the elements, for which it waits."""
-    flat = self.flatten().detach()
-    if bins <= 0:
-        raise RuntimeError('bins must be > 0')
-    if min == max and flat.numel():
-        min, max = stack([flat.amin(), flat.amax()]).tolist()
-    if min == max:
-        min, max = min - 1, max + 1
-    inside = (flat >= min) & (flat <= max)
-    place = ((flat.double() - min) * (bins / (max - min))).floor().clamp(0, bins - 1)
-    place = place.masked_fill(~inside, 0).long()
-    return zeros(bins, dtype=self.dtype).scatter_add(0, place, inside.to(self.dtype))
 
 
 # ---- triangles by index --------------------------------------------------------------------------------------

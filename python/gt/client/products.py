@@ -162,6 +162,18 @@ def cdist(self, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'):
     return squares.masked_fill(none, 1).sqrt().masked_fill(none, 0)
 
 
+@function
+def pdist(input, p=2.0):
+    """pdist(input, p=2): the p-norm distance of each pair of rows of a matrix, in the order of the upper triangle."""
+    from gt.client.picking import triu_indices
+    if input.ndim != 2:
+        raise RuntimeError(f'pdist only supports 2D tensors, got: {input.ndim}D')
+    if p < 0:
+        raise RuntimeError('pdist only supports non-negative p values')
+    rows, columns = triu_indices(input.shape[0], input.shape[0], 1)
+    return (input.index_select(0, rows) - input.index_select(0, columns))._vector_norm(float(p), -1)
+
+
 # ---- tensordot and einsum ------------------------------------------------------------------------------------
 
 

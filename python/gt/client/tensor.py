@@ -12,7 +12,7 @@ from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, copies, creation, dtypes, elementwise, linalg, ordering, picking, products, random, statistics,
+    arrangement, calculus, copies, creation, dtypes, elementwise, histograms, linalg, ordering, picking, products, random, statistics,
     windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
