@@ -71,6 +71,12 @@ static inline bool gt__py_is_tensor(PyObject *object)
     return Py_TYPE(object) == gt__py_tensor_type || PyType_IsSubtype(Py_TYPE(object), gt__py_tensor_type);
 }
 
+/* A tensor that autograd follows. */
+static inline bool gt__py_is_recorded(PyObject *object)
+{
+    return gt__py_is_tensor(object) && ((TensorObject *)object)->tensor->node;
+}
+
 /* ---- autograd.c -------------------------------------------------------------------------------------------- */
 
 /* The last step of an in-place operation: give the object a new value (taken, also on failure). -1: it is a leaf that requires

@@ -33,11 +33,6 @@ static int bound_from(PyObject *object, double open, Bound *bound)
     return 0;
 }
 
-static bool is_recorded(PyObject *object)
-{
-    return gt__py_is_tensor(object) && ((TensorObject *)object)->tensor->node;
-}
-
 /*
  * One bound. The gradient of an element that is equal to its bound goes to the element, as in PyTorch; that of maximum and
  * minimum would go to both in halves.
@@ -45,7 +40,7 @@ static bool is_recorded(PyObject *object)
 static PyObject *bounded(PyObject *x, PyObject *bound, gt_opcode op)
 {
     PyObject *limited = gt__py_binary(op, x, bound);
-    if (!limited || (!is_recorded(x) && !is_recorded(bound)))
+    if (!limited || (!gt__py_is_recorded(x) && !gt__py_is_recorded(bound)))
         return limited;
     Py_DECREF(limited);
     PyObject *beyond = gt__py_binary(op == GT_OP_maximum ? GT_OP_lt : GT_OP_gt, x, bound);

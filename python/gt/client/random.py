@@ -132,7 +132,8 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
 
 
 @function
-def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, device=None, requires_grad=False):
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, layout=None, device=None,
+           pin_memory=False, requires_grad=False):
     """normal(mean, std) of tensors, or normal(mean, std, size): normally distributed numbers."""
     if not isinstance(std, Tensor) and std < 0:
         raise RuntimeError(f'normal expects std >= 0.0, but found std {std}')

@@ -94,7 +94,6 @@ def cov(self, *, correction=1, fweights=None, aweights=None):
         centred = rows - rows.mean(1, True)
         product, total = centred @ centred.T, rows.shape[1] - correction
         return (product / (total if total > 0 else 0)).squeeze()
-    weights = weights.to(rows.dtype)
     total = weights.sum()
     centred = rows - (rows * weights).sum(1, True) / total
     if aweights is not None:

@@ -186,10 +186,17 @@ def is_tensor(obj):
 # ---- in place: the object gets a new value -------------------------------------------------------------------
 
 
+def _unlinked(self, value):
+    """A value that does not depend on self, with a gradient of 0 for it."""
+    if not (self.requires_grad and _gt.is_grad_enabled()) or self.is_leaf:
+        return value
+    return where(_gt.zeros((), dtype=_gt.bool), self, value)
+
+
 @method
 def zero_(self):
     """zero_(): set every element to 0."""
-    return self._become(_gt.zeros_like(self))
+    return self._become(_unlinked(self, _gt.zeros_like(self)))
 
 
 @method
@@ -257,7 +264,7 @@ def sum_to_size(self, *size):
     if lead < 0 or any(want not in (1, have) for want, have in zip(size, self.shape[lead:])):
         raise RuntimeError(f'size {{{list(size)}}} is not expandable to size {{{list(self.shape)}}}.')
     dims = [*range(lead), *(lead + k for k, want in enumerate(size) if want != self.shape[lead + k])]
-    return (self.sum(dims) if dims else self).reshape(size)
+    return (self.sum(dims) if dims or not size else self).reshape(size)
 
 
 @method
@@ -292,6 +299,7 @@ Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, w
 Tensor.mH = property(lambda self: self.adjoint(), doc='The last two dimensions swapped.')
 Tensor.H = property(lambda self: _adjoint_of_matrix(self), doc='A matrix transposed.')
 Tensor.moveaxis = movedim
+Tensor.__rdiv__ = Tensor.__rtruediv__
 Tensor.sgn, Tensor.sgn_ = Tensor.sign, Tensor.sign_
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
