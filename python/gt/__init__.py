@@ -13,7 +13,7 @@ from gt import _gt
 from gt._gt import (  # noqa: F401
     Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat,
     concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
-    full_like, gpu_workers, grad, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
+    full_like, gpu_workers, grad, int16, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from gt import linalg  # noqa: F401
@@ -37,7 +37,7 @@ globals().update(_published_all({name: globals()[name] for name in _tensor.EXTEN
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 Size = tuple
-globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32)
+globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16)
 
 
 # Functions that PyTorch has both here and in nn.functional.

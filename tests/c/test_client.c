@@ -76,6 +76,41 @@ static void test_places(const void *argument)
     gt_client_close(&client);
 }
 
+/* Threads that queue for a client get it in order, and it stays theirs until they take it. */
+static void test_turns(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_turn first, second, third;
+    OK(gt__client_lock(client));
+    gt__turn_join(client, &first);
+    gt__turn_join(client, &second);
+    gt__turn_join(client, &third);
+    CHECK(!gt__turn_take(client, &first)); /* in use */
+    gt__client_unlock(client);
+    CHECK(client->waiting); /* the thread that unlocked it would have to queue */
+    CHECK(!gt__turn_take(client, &second));
+    gt__turn_wait(client, &first, -1);
+    CHECK(gt__turn_take(client, &first));
+    CHECK(!client->waiting);
+    OK(gt__client_lock(client)); /* a thread that came in between */
+    CHECK(!gt__turn_take(client, &second));
+    gt__client_unlock(client);
+    gt__turn_away(client, &second, true); /* it handles a signal: the next one goes first */
+    CHECK(!gt__turn_take(client, &second));
+    CHECK(gt__turn_take(client, &third));
+    gt__turn_away(client, &second, false);
+    gt__turn_join(client, &third);
+    OK(gt__client_lock(client));
+    gt__client_unlock(client);
+    gt__turn_leave(client, &second);
+    CHECK(client->waiting);
+    gt__turn_leave(client, &third); /* the last one: it is free */
+    CHECK(!client->waiting);
+    CHECK(client_works(client));
+    gt_client_close(&client);
+}
+
 static void test_out_of_memory(const void *argument)
 {
     (void)argument;
@@ -547,6 +582,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("poison", test_poison, NULL);
     check_run("places", test_places, NULL);
+    check_run("turns", test_turns, NULL);
     check_run("out of memory", test_out_of_memory, NULL);
     check_run("scratch limit", test_scratch_limit, NULL);
     check_run("bulk data, embedded", test_bulk, NULL);

@@ -191,7 +191,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0):
     """Rows of weight by index; the row at padding_idx gets no gradient. max_norm: longer rows are scaled down first."""
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
-    rows = weight._pick_rows(0, input.long() if not input.is_floating_point() else input)
+    rows = weight._pick_rows(0, input.long() if not input.is_floating_point() else input, True)
     if padding_idx is None:
         return rows
     padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
@@ -209,6 +209,10 @@ def one_hot(input, num_classes=-1):
         if least < 0:
             raise RuntimeError('Class values must be non-negative.')
         num_classes = most + 1
+    else:
+        bad = input._outside(0, num_classes - 1)
+        if bad is not None:
+            raise IndexError('Class values must be ' + ('non-negative.' if bad < 0 else 'smaller than num_classes.'))
     index = input.long().unsqueeze(-1)
     return gt.zeros(*input.shape, num_classes, dtype=_gt.int64).scatter(-1, index, 1)
 
