@@ -381,7 +381,7 @@ def check_gradients(name, sample, expected, actual):
     return None
 
 
-def check_variants(op, sample, expected):
+def check_variants(op, sample):
     """The method and the in-place method of an entry, if both sides have them."""
     for variant in (op.method_variant, op.inplace_variant):
         attribute = getattr(variant, "__name__", None)
@@ -471,38 +471,38 @@ def samples_of(op, dtype, limit=None):
                 continue
 
 
-def check_entry(op, dtypes=None, limits=None, variants=1, errors=True):
-    """All that is wrong with an entry: a list of 'dtype sample: group: text'. limits: samples per dtype; variants: on how
-    many samples of each dtype methods, in-place methods and out= run too."""
-    problems, count = [], 0
+def problems_of(op, limits=None, variants=1, errors=True):
+    """What is wrong with an entry, one by one: 'group: text [dtype(sample)]'. limits: the most samples of a dtype; variants:
+    on how many samples of each dtype methods, in-place methods and out= run too."""
     try:
         function = gt_function(op)
     except Missing as missing:
-        return [f"missing: {missing}"], 0
-    for dtype in dtypes or dtypes_of(op):
-        limit = (limits or {}).get(dtype)
-        ran = 0
-        for sample, gradients in samples_of(op, dtype, limit):
+        yield f"missing: {missing}"
+        return
+    for dtype in dtypes_of(op):
+        for k, (sample, gradients) in enumerate(samples_of(op, dtype, (limits or {}).get(dtype))):
             if any(test(op, sample) for test in SAMPLE_REASONS.values()):
                 continue
             gradients = gradients and (op.full_name, dtype) not in NO_GRADIENT
-            count += 1
-            ran += 1
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = list(check_sample(op, function, sample, gradients))
-                    if not found and ran <= variants:
-                        found += check_variants(op, sample, None)
-                        found += check_out(op, function, sample)
-            except NotForUs:
-                continue
-            except Missing as missing:
-                found = [f"missing: {missing}"]
-            problems += [f"{problem} [{dtype}{sample.text()}]" for problem in found]
+            for problem in problems_of_sample(op, function, sample, gradients, k < variants):
+                yield f"{problem} [{dtype}{sample.text()}]"
     if errors:
-        problems += check_errors(op, function)
-    return problems, count
+        yield from check_errors(op, function)
+
+
+def problems_of_sample(op, function, sample, gradients, variants):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = list(check_sample(op, function, sample, gradients))
+            if not found and variants:
+                found += check_variants(op, sample)
+                found += check_out(op, function, sample)
+            return found
+    except NotForUs:
+        return []
+    except Missing as missing:
+        return [f"missing: {missing}"]
 
 
 def check_errors(op, function):
