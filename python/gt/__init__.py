@@ -56,6 +56,9 @@ def __getattr__(name):
     if name in ('save', 'load'):
         from gt import serialization
         return getattr(serialization, name)
+    if name in ('native_batch_norm', 'native_layer_norm'):
+        from gt.nn import native
+        return _published_all({name: getattr(native, name)})[name]
     if name in _LAYERS:
         from gt.nn import functional
         return getattr(functional, name)

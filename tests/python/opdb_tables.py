@@ -50,14 +50,18 @@ SAMPLE_REASONS = {
         lambda op, sample: op.full_name == "svd_lowrank" and sample.torch_options.get("M") is not None,
 }
 
-# Errors that GT does not raise: of tensors that share memory, and of numbers in the place of tensors, which GT takes.
+# Errors that GT does not raise: of tensors that share memory; of numbers in the place of tensors, of one tensor in the place of
+# a list, of means of integers, which GT takes; and errors about PyTorch's own code.
 NO_SUCH_ERROR = ("unsupported operation: more than one element of the written-to tensor",
                  "unsupported operation: some elements of the input tensor",
                  "Trying to resize storage that is not resizable",
+                 "start must be an 0-dim integral Tensor", "Could this error message be improved",
+                 "cat() received an invalid combination", "mean(): could not infer output dtype",
                  "must be Tensor, not int", "must be Tensor, not float", "doesn't apply to a 'int' object", "'int' object has no attribute")
 
 # Dtypes in which torch is not the judge, with the reason.
 NO_DTYPE = {
+    ("remainder", "bfloat16"): "torch's vector loop gives NaN for a tiny divisor, its scalar loop does not",
     ("div.trunc_rounding", "bfloat16"): "torch rounds the quotient before it cuts it",
     ("histc", "bfloat16"): "torch rounds the places of elements to bfloat16",
     ("matrix_exp", "bfloat16"): "torch gives NaN",
@@ -66,7 +70,9 @@ NO_DTYPE = {
 
 # Gradients in which torch is not the judge: of equal elements it picks another one, it drops that of equal bounds, or rounds
 # sums to bfloat16.
-NO_GRADIENT = {("__rdiv__", "bfloat16"), ("cov", "bfloat16"), ("clamp", "bfloat16"), ("fmod", "bfloat16"), ("masked.logsumexp", "bfloat16")} | {(name, dtype) for name in ("sort", "msort", "topk", "kthvalue", "mode", "median", "argsort")
+NO_GRADIENT = {(name, "bfloat16") for name in (
+    "index_reduce.amin", "index_reduce.amax", "scatter_reduce.amin", "scatter_reduce.amax",
+    "nn.functional.scaled_dot_product_attention")} | {("__rdiv__", "bfloat16"), ("cov", "bfloat16"), ("clamp", "bfloat16"), ("fmod", "bfloat16"), ("masked.logsumexp", "bfloat16")} | {(name, dtype) for name in ("sort", "msort", "topk", "kthvalue", "mode", "median", "argsort")
                for dtype in ("bfloat16",)}
 
 
@@ -94,7 +100,8 @@ GAUGE = {
 }
 
 # (relative, absolute), where the algorithms differ.
-TOLERANCES = {"cov": (1e-4, 1e-4)}
+TOLERANCES = {("cov", "float32"): (1e-4, 1e-4), ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4),
+              ("native_layer_norm", "float32"): (1e-4, 1e-4)}
 
 
 def known_failures():

@@ -496,7 +496,7 @@ def pad(input, pad, mode='constant', value=None):
     if mode not in ('reflect', 'replicate', 'circular'):
         raise NotImplementedError(f'Unrecognised padding mode {mode}')
     for dim, (before, after) in enumerate(sides):
-        if before < 0 or after < 0:
+        if mode != 'replicate' and (before < 0 or after < 0):
             input = _pad_constant(input, [(min(b, 0), min(a, 0)) if d == dim else (0, 0)
                                           for d, (b, a) in enumerate(sides)], 0)
             before, after = max(before, 0), max(after, 0)

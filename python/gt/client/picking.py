@@ -177,6 +177,11 @@ def index_fill(self, rows, dim, index, value):
         if value.ndim:
             raise RuntimeError(f'index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} '
                                f'dimension(s).')
+        if value.requires_grad and self.ndim:  # an index that occurs twice counts once
+            line = zeros(self.shape[dim], dtype=_gt.bool).scatter(0, index.reshape(-1), True)
+            chosen = line.reshape([-1 if d == dim else 1 for d in range(self.ndim)])
+            filled = where(chosen, value.to(self.dtype), self)
+            return self._become(filled) if rows.scatter is Tensor.scatter_ else filled
         value = value.to(self.dtype).expand(shape)
     return rows.scatter(self, dim, _spread(self, dim, index, shape), value)
 
