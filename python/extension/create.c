@@ -328,8 +328,19 @@ static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
         exact = exact && n[k].kind != GT_LITERAL_FLOAT;
     }
     int64_t count;
-    if (arange_count(n, exact, &count) < 0 || options(values + 3, exact ? GT_INT64 : gt__default_dtype, &creation) < 0 ||
-        !(creation.client = gt__py_client()))
+    if (options(values + 3, exact ? GT_INT64 : gt__default_dtype, &creation) < 0)
+        return NULL;
+    if (!exact &&
+        !gt__dtype_is_float(creation.dtype)) { /* as in PyTorch the bounds of integers are cut to integers */
+        for (int k = 0; k < 3; k++) {
+            double value = gt__py_literal_double(n[k].kind, n[k].value);
+            if (!(fabs(value) < 0x1p63))
+                return PyErr_Format(PyExc_RuntimeError, "unsupported range: the bounds of arange must be finite");
+            n[k] = (Number){.kind = GT_LITERAL_INT, .value.i = (int64_t)value};
+        }
+        exact = true;
+    }
+    if (arange_count(n, exact, &count) < 0 || !(creation.client = gt__py_client()))
         return NULL;
     gt_literal kind = exact ? GT_LITERAL_INT : GT_LITERAL_FLOAT;
     for (int k = 0; k < 3 && !exact; k++)

@@ -72,6 +72,12 @@ static inline bool gt__py_is_tensor(PyObject *object)
     return Py_TYPE(object) == gt__py_tensor_type || PyType_IsSubtype(Py_TYPE(object), gt__py_tensor_type);
 }
 
+/* A tensor that autograd follows. */
+static inline bool gt__py_is_recorded(PyObject *object)
+{
+    return gt__py_is_tensor(object) && ((TensorObject *)object)->tensor->node;
+}
+
 /* ---- autograd.c -------------------------------------------------------------------------------------------- */
 
 /* The last step of an in-place operation: give the object a new value (taken, also on failure). -1: it is a leaf that requires
@@ -106,6 +112,8 @@ void gt__py_unshare(TensorObject *self); /* free the bond of an object that has 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 
 /* x op y, as the operators do it. */
+/* where(condition, a, b), each a tensor or a number. */
+PyObject *gt__py_where(PyObject *const *objects);
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
 /* self.name_(...): the result of self.name(...) (taken; NULL: exception) becomes self's value, if it fits. Returns self. */
 PyObject *gt__py_adopt(PyObject *self, PyObject *result);

@@ -33,13 +33,33 @@ static int bound_from(PyObject *object, double open, Bound *bound)
     return 0;
 }
 
+/*
+ * One bound. The gradient of an element that is equal to its bound goes to the element, as in PyTorch; that of maximum and
+ * minimum would go to both in halves.
+ */
+static PyObject *bounded(PyObject *x, PyObject *bound, gt_opcode op)
+{
+    PyObject *limited = gt__py_binary(op, x, bound);
+    if (!limited || (!gt__py_is_recorded(x) && !gt__py_is_recorded(bound)))
+        return limited;
+    Py_DECREF(limited);
+    PyObject *beyond = gt__py_binary(op == GT_OP_maximum ? GT_OP_lt : GT_OP_gt, x, bound);
+    PyObject *strange = beyond ? gt__py_binary(GT_OP_ne, bound, bound) : NULL; /* a bound that is NaN */
+    PyObject *chosen = strange ? gt__py_binary(GT_OP_bitwise_or, beyond, strange) : NULL;
+    PyObject *result = chosen ? gt__py_where((PyObject *[]){chosen, bound, x}) : NULL;
+    Py_XDECREF(beyond);
+    Py_XDECREF(strange);
+    Py_XDECREF(chosen);
+    return result;
+}
+
 static PyObject *bounds_tensors(PyObject *self, PyObject *low, PyObject *high)
 {
     PyObject *result = Py_NewRef(self);
     if (low && low != Py_None)
-        Py_SETREF(result, gt__py_binary(GT_OP_maximum, result, low));
+        Py_SETREF(result, bounded(result, low, GT_OP_maximum));
     if (result && high && high != Py_None)
-        Py_SETREF(result, gt__py_binary(GT_OP_minimum, result, high));
+        Py_SETREF(result, bounded(result, high, GT_OP_minimum));
     return result;
 }
 

@@ -238,6 +238,18 @@ static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulu
 
 /* ---- methods of the table -------------------------------------------------------------------------------- */
 
+/* The result (taken), with gradients of 0 for both operands: where(False, self + other, result). */
+static PyObject *with_zero_gradient(PyObject *result, PyObject *self, PyObject *other)
+{
+    if (!result || (!gt__py_is_recorded(self) && !gt__py_is_recorded(other)))
+        return result;
+    PyObject *sum = binary(GT_OP_add, self, other);
+    PyObject *linked = sum ? gt__py_where((PyObject *[]){Py_False, sum, result}) : NULL;
+    Py_XDECREF(sum);
+    Py_DECREF(result);
+    return linked;
+}
+
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
 static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
 {
@@ -254,9 +266,9 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
     if (!rounding || rounding == Py_None)
         return binary(op, self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
-        return binary(GT_OP_floor_divide, self, other);
+        return with_zero_gradient(binary(GT_OP_floor_divide, self, other), self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
-        return binary(GT_OP_trunc_divide, self, other);
+        return with_zero_gradient(binary(GT_OP_trunc_divide, self, other), self, other);
     return PyErr_Format(PyExc_RuntimeError,
                         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found %R",
                         rounding);
@@ -315,16 +327,28 @@ static PyObject *method_replace(PyObject *self, PyObject *value)
     return gt__py_rebind(self, gt_tensor_retain(((TensorObject *)value)->tensor)) < 0 ? NULL : Py_NewRef(self);
 }
 
+/* As in PyTorch it is int64. */
+static PyObject *square_of_bool(PyObject *self)
+{
+    gt_tensor *a = gt__py_use(self), *wide = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt_cast(a, GT_INT64, &wide);
+    return gt__py_result(err, wide);
+}
+
 #define UNARY(name, types, expr, grad)                                                                            \
     static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
     {                                                                                                             \
         (void)unused;                                                                                             \
+        if (GT_OP_##name == GT_OP_square && ((TensorObject *)self)->tensor->meta.dtype == GT_BOOL)                \
+            return square_of_bool(self);                                                                          \
         return unary(GT_OP_##name, self);                                                                         \
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
         (void)unused;                                                                                             \
-        return gt__py_adopt(self, unary(GT_OP_##name, self));                                                     \
+        return gt__py_adopt(self, method_##name(self, unused));                                                   \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \

@@ -61,7 +61,7 @@ _LAYERS = frozenset((
 # Modules that are loaded on first use, and functions that are found in one of them.
 _MODULES = frozenset((
     '__config__', 'amp', 'autograd', 'backends', 'compiler', 'cuda', 'debug', 'distributed', 'distributions', 'fft', 'func',
-    'hub', 'jit', 'mps', 'multiprocessing', 'nn', 'optim', 'random', 'serialization', 'sparse', 'special', 'utils', 'version',
+    'hub', 'jit', 'masked', 'mps', 'multiprocessing', 'nn', 'optim', 'random', 'serialization', 'sparse', 'special', 'utils', 'version',
     'xpu'))
 _ELSEWHERE = {
     **dict.fromkeys(_LAYERS, 'nn.functional'), **dict.fromkeys(('load', 'save'), 'serialization'),
@@ -75,6 +75,9 @@ def __getattr__(name):
     import importlib
     if name in _MODULES:
         return importlib.import_module('gt.' + name)
+    if name in ('native_batch_norm', 'native_layer_norm'):
+        from gt.nn import native
+        return _published_all({name: getattr(native, name)})[name]
     if name in _ELSEWHERE:
         return getattr(importlib.import_module('gt.' + _ELSEWHERE[name]), name)
     raise AttributeError(f"module 'gt' has no attribute '{name}'")

@@ -184,7 +184,8 @@ def _dirichlet_grad(x, alpha, total):
 
 
 @function
-def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires_grad=False):
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, layout=None, device=None,
+           pin_memory=False, requires_grad=False):
     """normal(mean, std) of tensors, or normal(mean, std, size): normally distributed numbers."""
     if not isinstance(std, Tensor) and std < 0:
         raise RuntimeError(f'normal expects std >= 0.0, but found std {std}')
@@ -193,8 +194,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires
         size, dtype = like.shape, dtype or like.dtype
     with drawing(generator):
         result = _gt.randn(size, dtype=dtype) * std + mean
-    result.requires_grad = requires_grad
-    return result
+    return result.requires_grad_() if requires_grad else result
 
 
 # ---- in place: the object gets a new value -------------------------------------------------------------------
@@ -280,6 +280,8 @@ def geometric_(self, p, *, generator=None):
 @method
 def log_normal_(self, mean=1, std=2, *, generator=None):
     """log_normal_(mean=1, std=2): fill with exponentials of normally distributed numbers."""
+    if std <= 0:
+        raise RuntimeError(f'log_normal_ expects std > 0.0, but found std={std}')
     self.normal_(mean, std, generator=generator)
     return _take(self, self.data.exp())
 
@@ -288,5 +290,7 @@ def log_normal_(self, mean=1, std=2, *, generator=None):
 def cauchy_(self, median=0, sigma=1, *, generator=None):
     """cauchy_(median=0, sigma=1): fill with numbers of the Cauchy distribution."""
     _floating(self, 'cauchy_')
+    if sigma <= 0:
+        raise RuntimeError(f'cauchy_ expects sigma > 0.0, but found sigma={sigma}')
     angle = (_uniform(self, generator) - 0.5) * math.pi
     return _take(self, angle.sin() / angle.cos() * sigma + median)

@@ -133,7 +133,7 @@ def float_power(input, exponent):  # noqa: F811
     return Tensor.float_power(base, exponent)
 
 
-in_place('polygamma', 'mvlgamma', 'logit', 'nextafter', 'ldexp', 'heaviside', 'float_power')
+in_place('polygamma', 'mvlgamma', 'logit', 'nextafter', 'ldexp', 'heaviside')
 
 
 # ---- families: one row each, by kind -------------------------------------------------------------------------

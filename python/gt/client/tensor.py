@@ -12,8 +12,8 @@ from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, complex, copies, creation, dtypes, linalg, ordering, picking, products, random, special, statistics,
-    windows)
+    arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, ordering, picking, products, random,
+    special, statistics, stft, windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
@@ -71,15 +71,30 @@ def round(self, *, decimals=0):
 
 
 @method
+def float_power_(self, exponent):
+    """float_power_(exponent): float_power in place, of float64."""
+    if self.dtype != _gt.float64:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
+                           f'dtype Double')
+    return self._become(self.float_power(exponent))
+
+
+@method
 def fmax(self, other):
     """fmax(other): the larger one; NaN only if both are NaN."""
-    return where(other.isnan(), self, where(self.isnan(), other, self.maximum(other)))
+    other = elementwise.operand('fmax', other)
+    keep = self >= other
+    keep = keep | other.isnan() if other.is_floating_point() else keep
+    return where(keep, self, other)
 
 
 @method
 def fmin(self, other):
     """fmin(other): the smaller one; NaN only if both are NaN."""
-    return where(other.isnan(), self, where(self.isnan(), other, self.minimum(other)))
+    other = elementwise.operand('fmin', other)
+    keep = self <= other
+    keep = keep | other.isnan() if other.is_floating_point() else keep
+    return where(keep, self, other)
 
 
 @method
@@ -100,9 +115,7 @@ def signbit(self):
     return _gt.ones_like(self).copysign(self) < 0 if self.is_floating_point() else self < 0
 
 
-from gt.client import elementwise  # noqa: E402, F401: it gives methods above in-place variants
-
-in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'tril', 'triu', 'cumsum', 'cumprod')
+in_place('renorm', 'clamp_min', 'clamp_max', 'fmax', 'fmin', 'nan_to_num', 'celu', 'round', 'tril', 'triu', 'cumsum', 'cumprod')
 reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
 
 
@@ -148,10 +161,17 @@ def is_tensor(obj):
 # ---- in place: the object gets a new value -------------------------------------------------------------------
 
 
+def _unlinked(self, value):
+    """A value that does not depend on self, with a gradient of 0 for it."""
+    if not (self.requires_grad and _gt.is_grad_enabled()) or self.is_leaf:
+        return value
+    return where(_gt.zeros((), dtype=_gt.bool), self, value)
+
+
 @method
 def zero_(self):
     """zero_(): set every element to 0."""
-    return self._become(_gt.zeros_like(self))
+    return self._become(_unlinked(self, _gt.zeros_like(self)))
 
 
 @method
@@ -213,13 +233,28 @@ def sum_to_size(self, *size):
     if lead < 0 or any(want not in (1, have) for want, have in zip(size, self.shape[lead:])):
         raise RuntimeError(f'size {{{list(size)}}} is not expandable to size {{{list(self.shape)}}}.')
     dims = [*range(lead), *(lead + k for k, want in enumerate(size) if want != self.shape[lead + k])]
-    return (self.sum(dims) if dims else self).reshape(size)
+    return (self.sum(dims) if dims or not size else self).reshape(size)
 
 
 @method
 def type_as(self, other):
     """type_as(other): converted to other's dtype."""
     return self.to(other.dtype)
+
+
+@method
+def adjoint(self):
+    """adjoint(): the last two dimensions swapped."""
+    if self.ndim == 1:
+        raise RuntimeError('tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.')
+    return self.transpose(-2, -1) if self.ndim else self
+
+
+def _adjoint_of_matrix(self):
+    if self.ndim not in (0, 2):
+        raise RuntimeError(f'tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor. For batches of '
+                           f'matrices, consider using tensor.mH')
+    return self.adjoint()
 
 
 def _format(self, spec):
@@ -230,7 +265,10 @@ Tensor.__format__ = _format
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
+Tensor.mH = property(lambda self: self.adjoint(), doc='The last two dimensions swapped.')
+Tensor.H = property(lambda self: _adjoint_of_matrix(self), doc='A matrix transposed.')
 Tensor.moveaxis = movedim
+Tensor.__rdiv__ = Tensor.__rtruediv__
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
@@ -276,6 +314,12 @@ FUNCTIONS = _rows + _written_here + (
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
     'detach', 'is_complex', 'sgn')
 
+# In-place methods that are functions too.
+FUNCTIONS += ('zero_', 'fill_', 'resize_as_', 'clamp_', 'clamp_min_', 'clamp_max_', 'nan_to_num_', 'celu_', 'selu_', 'relu_',
+              'index_put_', 'addmv_', 'xlogy_', 'ldexp_', 'gcd_', 'lcm_', 'deg2rad_', 'rad2deg_', 'logit_', 'round_',
+              'detach_') + tuple(name + '_' for name, form, *_ in _gt.op_table()
+                                 if form == 'UNARY' and hasattr(Tensor, name + '_') and not name.endswith('backward'))
+
 # Functions of the C extension that take out= in the package.
-EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'linspace', 'ones', 'rand', 'randint',
+EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'ones', 'rand', 'randint',
                        'randn', 'stack', 'where', 'zeros')

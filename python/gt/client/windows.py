@@ -1,201 +1,163 @@
-"""Windows of signal processing, and the short-time Fourier transform.
+"""Window functions: gt.signal.windows, and gt.hann_window and the like by PyTorch's older names.
 
-gt.signal is GT's own (signals that place tensors), so the windows are functions of the package, as PyTorch has them too.
+>>> gt.signal.windows.hann(4, sym=False)
+tensor([0.0000, 0.5000, 1.0000, 0.5000])
 """
 
 import math
 
 from gt import _gt
-from gt.client.registry import function, method
+from gt.client.registry import function as _function
+
+__all__ = ['bartlett', 'blackman', 'cosine', 'exponential', 'gaussian', 'general_cosine', 'general_hamming', 'hamming', 'hann',
+           'kaiser', 'nuttall']
 
 
-def _check(name, window_length, dtype):
-    if window_length < 0:
-        raise RuntimeError(f'{name} requires non-negative window_length, got window_length={window_length}')
-    dtype = _gt.float32 if dtype is None else dtype
-    if not dtype.is_floating_point:
-        raise RuntimeError(f'{name} expects floating point dtypes, got: {dtype}')
+def _checked(name, M, dtype):
+    if M < 0:
+        raise ValueError(f'{name} requires non-negative window length, got M={M}')
+    dtype = dtype or _gt.float32
+    if dtype not in (_gt.float32, _gt.float64):
+        raise ValueError(f'{name} expects float32 or float64 dtypes, got: {dtype}')
     return dtype
 
 
-def _cosines(name, window_length, periodic, factors, dtype, requires_grad):
-    """The sum of factors[k] * cos(2 pi k i / n), with alternating signs."""
-    dtype = _check(name, window_length, dtype)
-    if window_length <= 1:
-        window = _gt.ones(window_length, dtype=dtype)
-    else:
-        angle = _gt.arange(window_length, dtype=_gt.float64) * (2 * math.pi / (window_length - (not periodic)))
-        window = sum((-1) ** k * factor * (angle * k).cos() for k, factor in enumerate(factors)).to(dtype)
-    return window.requires_grad_() if requires_grad else window
+def _made(values, dtype, requires_grad):
+    made = values.to(dtype)
+    return made.requires_grad_() if requires_grad else made
 
 
-@function
-def hann_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
-    """hann_window(window_length, periodic=True): (1 - cos) / 2."""
-    return _cosines('hann_window', window_length, periodic, (0.5, 0.5), dtype, requires_grad)
+def _trivial(M, dtype, requires_grad):
+    made = _gt.ones(M, dtype=dtype)
+    return made.requires_grad_() if requires_grad else made
 
 
-@function
-def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, device=None, requires_grad=False):
-    """hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46): alpha - beta cos."""
-    return _cosines('hamming_window', window_length, periodic, (alpha, beta), dtype, requires_grad)
+def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """exponential(M, center=None, tau=1.0, sym=True): exp(-|n - center| / tau)."""
+    dtype = _checked('exponential', M, dtype)
+    if tau <= 0:
+        raise ValueError(f'Tau must be positive, got: {tau} instead.')
+    if sym and center is not None:
+        raise ValueError('Center must be None for symmetric windows')
+    if M == 0:
+        return _trivial(M, dtype, requires_grad)
+    center = (M if not sym and M > 1 else M - 1) / 2.0 if center is None else center
+    n = _gt.arange(M, dtype=_gt.float64) - center
+    return _made((-(n.abs()) / tau).exp(), dtype, requires_grad)
 
 
-@function
-def blackman_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
-    """blackman_window(window_length, periodic=True): 0.42 - 0.5 cos + 0.08 cos of twice the angle."""
-    return _cosines('blackman_window', window_length, periodic, (0.42, 0.5, 0.08), dtype, requires_grad)
+def cosine(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """cosine(M, sym=True): sin(pi * (n + 1/2) / M)."""
+    dtype = _checked('cosine', M, dtype)
+    step = math.pi / ((M + 1) if not sym and M > 1 else M) if M else 0
+    return _made(((_gt.arange(M, dtype=_gt.float64) + 0.5) * step).sin(), dtype, requires_grad)
 
 
-@function
-def bartlett_window(window_length, periodic=True, *, dtype=None, device=None, requires_grad=False):
-    """bartlett_window(window_length, periodic=True): a triangle."""
-    dtype = _check('bartlett_window', window_length, dtype)
-    if window_length <= 1:
-        window = _gt.ones(window_length, dtype=dtype)
-    else:
-        length = window_length + periodic
-        ramp = _gt.arange(window_length, dtype=_gt.float64) * (2 / (length - 1))
-        window = (1 - (ramp - 1).abs()).to(dtype)
-    return window.requires_grad_() if requires_grad else window
+def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """gaussian(M, std=1.0, sym=True): exp(-(n / std) ** 2 / 2), n counted from the middle."""
+    dtype = _checked('gaussian', M, dtype)
+    if std <= 0:
+        raise ValueError(f'Standard deviation must be positive, got: {std} instead.')
+    n = _gt.arange(M, dtype=_gt.float64) - (M if not sym and M > 1 else M - 1) / 2.0
+    return _made((-(n / std).square() / 2).exp(), dtype, requires_grad)
 
 
-@function
-def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, device=None, requires_grad=False):
-    """kaiser_window(window_length, periodic=True, beta=12.0): by the Bessel function of order 0."""
-    dtype = _check('kaiser_window', window_length, dtype)
-    if window_length <= 1:
-        window = _gt.ones(window_length, dtype=dtype)
-    else:
-        ramp = _gt.arange(window_length, dtype=_gt.float64) * (2 / (window_length + periodic - 1)) - 1
-        window = (_bessel_zero((1 - ramp.square()).clamp(min=0).sqrt() * beta) / _bessel_zero(
-            _gt.tensor(float(beta), dtype=_gt.float64))).to(dtype)
-    return window.requires_grad_() if requires_grad else window
+def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """kaiser(M, beta=12.0, sym=True): I0(beta * sqrt(1 - x ** 2)) / I0(beta), x from -1 to 1."""
+    dtype = _checked('kaiser', M, dtype)
+    if beta < 0:
+        raise ValueError(f'beta must be non-negative, got: {beta} instead.')
+    if M < 2:
+        return _trivial(M, dtype, requires_grad)
+    x = _gt.arange(M, dtype=_gt.float64) * (2 / (M if not sym else M - 1)) - 1
+    return _made(_bessel_i0((1 - x.square()).clamp(min=0).sqrt() * beta) / _bessel_i0(_gt.tensor(float(beta)).double()),
+                 dtype, requires_grad)
 
 
-def _bessel_zero(x):
-    """I0: the sum of ((x / 2)^k / k!)^2, which converges for every x; 200 terms serve windows of any beta in use."""
-    half = x / 2
-    term = total = _gt.ones_like(x)
-    for k in range(1, 200):
-        term = term * (half / k).square()
+def _bessel_i0(x):
+    """The modified Bessel function of order 0, by its power series, which converges for all x."""
+    half, term, total = (x / 2).square(), _gt.ones_like(x), _gt.ones_like(x)
+    for k in range(1, 30 + 2 * int(float(x.abs().amax()))):
+        term = term * half / (k * k)
         total = total + term
     return total
 
 
-# ---- the short-time transform --------------------------------------------------------------------------------
+def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """general_cosine(M, a=coefficients, sym=True): the sum of (-1) ** i * a[i] * cos(2 pi i n / (M - 1))."""
+    dtype = _checked('general_cosine', M, dtype)
+    if not hasattr(a, '__iter__'):
+        raise TypeError('Coefficients must be a list/tuple')
+    a = list(a)
+    if not a:
+        raise ValueError('Coefficients cannot be empty')
+    if M < 2:
+        return _trivial(M, dtype, requires_grad)
+    angle = _gt.arange(M, dtype=_gt.float64) * (2 * math.pi / (M if not sym else M - 1))
+    terms = [(angle * i).cos() * ((-1) ** i * c) for i, c in enumerate(a)]
+    return _made(sum(terms[1:], terms[0]), dtype, requires_grad)
 
 
-def _full_window(window, win_length, n_fft, dtype, name):
-    if window is not None and (window.ndim != 1 or window.shape[0] != win_length):
-        raise RuntimeError(f'{name} expected a 1D window tensor of size equal to win_length={win_length}, but got window '
-                           f'with size {list(window.shape)}')
-    window = _gt.ones(win_length, dtype=dtype) if window is None else window
-    left = (n_fft - win_length) // 2
-    if win_length == n_fft:
-        return window
-    return _gt.cat([_gt.zeros(left, dtype=window.dtype), window,
-                    _gt.zeros(n_fft - win_length - left, dtype=window.dtype)])
+def general_hamming(M, *, alpha=0.54, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """general_hamming(M, alpha=0.54, sym=True): alpha - (1 - alpha) * cos(2 pi n / (M - 1))."""
+    return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, requires_grad=requires_grad)
 
 
-@method
-def stft(self, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode='reflect', normalized=False,
-         onesided=None, return_complex=None):
-    """stft(n_fft, hop_length=None, win_length=None, window=None, ...): the transforms of overlapping frames of a signal,
-    (batch, frequencies, frames).
-
-    >>> gt.stft(gt.randn(1000), 64, window=gt.hann_window(64), return_complex=True).shape
-    (33, 63)
-    """
-    from gt import fft
-    from gt.nn import functional
-    hop_length = n_fft // 4 if hop_length is None else hop_length
-    win_length = n_fft if win_length is None else win_length
-    self_complex = self.is_complex() or (window is not None and window.is_complex())
-    if return_complex is None:
-        if not self_complex:
-            raise RuntimeError('stft requires the return_complex parameter be given for real inputs, and will further '
-                               'require that return_complex=True in a future PyTorch release.')
-        return_complex = True
-    if self.ndim not in (1, 2):
-        raise RuntimeError(f'stft expected a 1D or 2D tensor, but got {self.ndim}D tensor')
-    signal = self if self.ndim == 2 else self.unsqueeze(0)
-    if center:
-        signal = functional.pad(signal.unsqueeze(1), (n_fft // 2, n_fft // 2), mode=pad_mode).squeeze(1)
-    length = signal.shape[1]
-    if n_fft <= 0 or n_fft > length:
-        raise RuntimeError(f'stft expected 0 < n_fft < {length}, but got n_fft={n_fft}')
-    if hop_length <= 0:
-        raise RuntimeError(f'stft expected hop_length > 0, but got hop_length={hop_length}')
-    if win_length <= 0 or win_length > n_fft:
-        raise RuntimeError(f'stft expected 0 < win_length <= n_fft, but got win_length={win_length}')
-    window = _full_window(window, win_length, n_fft, self.dtype.to_real(), 'stft')
-    onesided = not self_complex if onesided is None else onesided
-    if onesided and self_complex:
-        raise RuntimeError('Cannot have onesided output if window or input is complex')
-    frames = signal.unfold(1, n_fft, hop_length) * window
-    norm = 'ortho' if normalized else None
-    result = (fft.rfft if onesided else fft.fft)(frames, norm=norm).transpose(1, 2)
-    result = result if self.ndim == 2 else result.squeeze(0)
-    return result if return_complex else _gt.view_as_real(result)
+def hamming(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """hamming(M, sym=True): general_hamming with alpha 0.54."""
+    return general_hamming(M, sym=sym, dtype=dtype, requires_grad=requires_grad)
 
 
-@method
-def istft(self, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None,
-          length=None, return_complex=False):
-    """istft(n_fft, hop_length=None, win_length=None, window=None, ...): the signal whose stft this is.
-
-    Frames are added up where they overlap and divided by the sum of the squared windows.
-    """
-    from gt import fft
-    if not self.is_complex():
-        raise RuntimeError('istft requires a complex-valued input tensor matching the output from stft with '
-                           'return_complex=True.')
-    hop_length = n_fft // 4 if hop_length is None else hop_length
-    win_length = n_fft if win_length is None else win_length
-    if self.ndim not in (2, 3):
-        raise RuntimeError(f'istft(...): expected a tensor with 2 or 3 dimensions, but got {self.ndim}')
-    spectrum = (self if self.ndim == 3 else self.unsqueeze(0)).transpose(1, 2)
-    frames_count, frequencies = spectrum.shape[1], spectrum.shape[2]
-    onesided = frequencies != n_fft if onesided is None else onesided
-    wanted = n_fft // 2 + 1 if onesided else n_fft
-    if frequencies != wanted:
-        raise RuntimeError(f'istft(...): expected the frequency dimension (3rd to the last) of the input tensor to match '
-                           f'n_fft {"/ 2 + 1" if onesided else ""}={wanted} but got {frequencies}')
-    if not 0 < hop_length <= win_length:
-        raise RuntimeError('istft(...): expected 0 < hop_length <= win_length')
-    if not 0 < win_length <= n_fft:
-        raise RuntimeError('istft(...): expected 0 < win_length <= n_fft')
-    window = _full_window(window, win_length, n_fft, self.dtype.to_real(), 'istft')
-    norm = 'ortho' if normalized else None
-    if return_complex:
-        if onesided:
-            raise RuntimeError('istft(...): cannot have onesided output if window or input is complex')
-        frames = fft.ifft(spectrum, norm=norm)
-    elif window.is_complex():
-        raise RuntimeError('Complex windows are incompatible with return_complex=False')
-    else:
-        frames = fft.irfft(spectrum if onesided else spectrum[..., :n_fft // 2 + 1], n_fft, norm=norm)
-    signal = _overlapped(frames * window, hop_length)
-    envelope = _overlapped(window.square().expand(1, frames_count, n_fft), hop_length)
-    start = n_fft // 2 if center else 0
-    if length is not None:
-        end = start + length
-    else:
-        end = signal.shape[1] - (n_fft // 2 if center else 0)
-    stop = min(end, signal.shape[1])
-    signal, envelope = signal[:, start:stop], envelope[:, start:stop]
-    if envelope.shape[1] and not bool((envelope.abs() > 1e-11).all()):
-        raise RuntimeError('istft(...) window overlap add min: 1')
-    signal = signal / envelope
-    if end > stop:
-        signal = _gt.cat([signal, _gt.zeros(signal.shape[0], end - stop, dtype=signal.dtype)], 1)
-    return signal if self.ndim == 3 else signal.squeeze(0)
+def hann(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """hann(M, sym=True): general_hamming with alpha 0.5."""
+    return general_hamming(M, alpha=0.5, sym=sym, dtype=dtype, requires_grad=requires_grad)
 
 
-def _overlapped(frames, hop):
-    """(batch, frames, n) added up, each frame `hop` after the one before."""
-    batch, count, n = frames.shape
-    total = n + hop * (count - 1)
-    places = (_gt.arange(count).unsqueeze(1) * hop + _gt.arange(n)).reshape(-1)
-    return _gt.zeros(batch, total, dtype=frames.dtype).index_add(1, places, frames.reshape(batch, -1))
+def blackman(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """blackman(M, sym=True): general_cosine with 0.42, 0.5, 0.08."""
+    return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, dtype=dtype, requires_grad=requires_grad)
+
+
+def nuttall(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """nuttall(M, sym=True): general_cosine with Nuttall's coefficients."""
+    return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, dtype=dtype,
+                          requires_grad=requires_grad)
+
+
+def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
+    """bartlett(M, sym=True): a triangle from 0 to 1 to 0."""
+    dtype = _checked('bartlett', M, dtype)
+    if M < 2:
+        return _trivial(M, dtype, requires_grad)
+    x = _gt.arange(M, dtype=_gt.float64) * (2 / (M if not sym else M - 1)) - 1
+    return _made(1 - x.abs(), dtype, requires_grad)
+
+
+# ---- the older names -------------------------------------------------------------------------------------------
+
+
+def _older(name, window, *defaults):
+    """name_window(window_length, periodic=True, ...): defaults are the names of the arguments after periodic."""
+    def made(window_length, periodic=True, *arguments, dtype=None, layout=None, device=None, requires_grad=False, **named):
+        if window_length < 0:
+            raise RuntimeError(f'{name}_window requires non-negative window_length, got window_length={window_length}')
+        options = dict(zip(defaults, arguments), **named)
+        wide = window(window_length, sym=not periodic or window_length == 1, dtype=_gt.float64, **_arguments(name, options))
+        return _made(wide, dtype or _gt.float32, requires_grad)
+    made.__name__ = made.__qualname__ = name + '_window'
+    made.__doc__ = f'{name}_window(window_length, periodic=True): gt.signal.windows.{name}.'
+    return _function(made)
+
+
+def _arguments(name, options):
+    if name != 'hamming' or not options:
+        return options
+    alpha, beta = options.get('alpha', 0.54), options.get('beta', 0.46)
+    return {'a': [alpha, beta]}
+
+
+_older('bartlett', bartlett)
+_older('blackman', blackman)
+_older('hann', hann)
+_older('kaiser', kaiser, 'beta')
+_older('hamming', lambda M, *, a=(0.54, 0.46), **options: general_cosine(M, a=a, **options), 'alpha', 'beta')

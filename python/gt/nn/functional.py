@@ -8,6 +8,7 @@ from gt import Tensor, _gt, where
 from gt.amp import policies as _policies
 from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
+from gt.client.outputs import published_all
 from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.distances import (  # noqa: F401
     cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, margin_ranking_loss, pairwise_distance,
@@ -455,4 +456,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     return output if seeing is None else where(seeing, output, 0.0)
 
 
+# Functions that take out=, as in PyTorch.
+globals().update(published_all({name: globals()[name] for name in (
+    'avg_pool2d', 'avg_pool3d', 'gelu', 'hardshrink', 'linear', 'logsigmoid', 'normalize', 'softplus', 'softshrink')},
+    'gt.nn.functional'))
 _policies.install(globals())
