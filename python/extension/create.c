@@ -8,6 +8,8 @@
 
 #include "extension.h"
 
+#include "client/autograd.h"
+
 #include <math.h>
 
 typedef struct Creation {
@@ -418,8 +420,8 @@ static PyObject *from_object(PyObject *object, Creation *creation)
     if (!creation->client)
         return NULL;
     if (gt__py_is_tensor(object)) {
-        tensor = gt_tensor_retain(((TensorObject *)object)->tensor);
-        found = 1;
+        tensor = gt__py_hold(object);
+        found = tensor ? 1 : -1;
     } else if (!PyList_Check(object) && !PyTuple_Check(object) && !PyFloat_CheckExact(object) &&
                !PyLong_CheckExact(object)) {
         found = gt__py_from_array(object, creation->client, &tensor);
@@ -432,6 +434,12 @@ static PyObject *from_object(PyObject *object, Creation *creation)
         gt_tensor *given = tensor;
         gt_err err =
             gt__py_enter(creation->client) < 0 ? GT_ERR_INTERRUPTED : gt_cast(given, creation->dtype, &tensor);
+        gt_tensor_release(given);
+        return finish(creation, err, tensor);
+    }
+    if (gt__py_is_tensor(object)) { /* a copy: the value apart from the object's gradients and writes */
+        gt_tensor *given = tensor;
+        gt_err err = gt__tensor_detach(given, &tensor);
         gt_tensor_release(given);
         return finish(creation, err, tensor);
     }

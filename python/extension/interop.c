@@ -7,6 +7,8 @@
  */
 #include "extension.h"
 
+#include "client/autograd.h"
+
 #include <string.h>
 
 /* ---- in: dtypes and strides ------------------------------------------------------------------------------ */
@@ -569,8 +571,13 @@ static PyObject *method_value_id(PyObject *self, PyObject *unused)
 
 static PyObject *copy_object(PyObject *self)
 {
-    PyObject *copy = gt__py_detached(self, false);
-    if (copy && gt__py_set_requires_grad(copy, ((TensorObject *)self)->tensor->node != NULL) < 0)
+    gt_tensor *tensor = gt__py_use(self), *out = NULL;
+    if (!tensor)
+        return NULL;
+    bool requires_grad = tensor->node != NULL;
+    gt_err err = gt__tensor_detach(tensor, &out);
+    PyObject *copy = gt__py_result(err, out);
+    if (copy && gt__py_set_requires_grad(copy, requires_grad) < 0)
         Py_CLEAR(copy);
     return copy;
 }

@@ -3,7 +3,7 @@
  * triangles. Each is one or two calls of the client. PyTorch's composed functions (sort, topk, split, roll, ...)
  * are written in Python, in python/gt/client.
  */
-#include "extension.h"
+#include "alias.h"
 
 #include <string.h>
 
@@ -21,14 +21,15 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
 {
     if (!gt__py_is_tensor(other))
         return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
-    gt_tensor *a = gt__py_use(self), *b = ((TensorObject *)other)->tensor, *out = NULL;
-    if (!a)
-        return NULL;
-    if (a->meta.rank != rank_a || b->meta.rank != rank_b)
+    int given_a = ((TensorObject *)self)->tensor->meta.rank, given_b = ((TensorObject *)other)->tensor->meta.rank;
+    if (given_a != rank_a || given_b != rank_b)
         return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
-                            name, rank_a, rank_b, a->meta.rank, b->meta.rank);
-    gt_err err = gt_matmul(a, b, &out);
-    return gt__py_result(err, out);
+                            name, rank_a, rank_b, given_a, given_b);
+    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
+    gt_err err = b ? gt_matmul(a, b, &out) : GT_OK;
+    gt_tensor_release(a);
+    gt_tensor_release(b);
+    return b ? gt__py_result(err, out) : NULL;
 }
 
 static PyObject *method_mm(PyObject *self, PyObject *other)
@@ -167,10 +168,18 @@ static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     gt_tensor *tensor = gt__py_use(self), *out = NULL;
     if (!tensor)
         return NULL;
-    if (!tensor->node)
-        return gt__py_wrap(gt_tensor_retain(tensor));
-    gt_err err = gt_copy(tensor, &out);
+    gt_err err = tensor->node ? gt_copy(tensor, &out) : gt__tensor_detach(tensor, &out);
     return gt__py_result(err, out);
+}
+
+/* A tensor that is not contiguous is copied, as far as the user can see. */
+static PyObject *method_contiguous(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    gt_strides strides;
+    gt__py_strides(self, &strides);
+    if (gt__strides_are_contiguous(gt__py_meta(self), &strides))
+        return Py_NewRef(self);
+    return method_clone(self, args, nargs, kwnames);
 }
 
 static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -625,14 +634,17 @@ static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t na
         return NULL;
     if (!values[1] || !gt__py_is_tensor(values[1]))
         return PyErr_Format(PyExc_TypeError, "take() needs an index");
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
+    if (gt__py_wrap_axis(dim, ((TensorObject *)self)->tensor->meta.rank, &axis) < 0)
         return NULL;
-    if (!a->meta.rank)
-        return gt__py_result(gt_copy(a, &out), out);
-    gt_tensor *index = ((TensorObject *)values[1])->tensor;
-    gt_err err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
-    return gt__py_result(err, out);
+    gt_tensor *a = gt__py_hold(self), *index = a ? gt__py_hold(values[1]) : NULL, *out = NULL;
+    gt_err err = GT_OK;
+    if (index && !a->meta.rank)
+        err = gt_copy(a, &out);
+    else if (index)
+        err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
+    gt_tensor_release(a);
+    gt_tensor_release(index);
+    return index ? gt__py_result(err, out) : NULL;
 }
 
 /* src is a tensor of a's dtype, or a number, expanded to the index's shape. */
@@ -809,7 +821,7 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("bool", method_bool, "bool(): to bool."),
     FAST("clone", method_clone, "clone(): another tensor with this value."),
     FAST("copy", method_clone, "copy(): another tensor with this value."),
-    FAST("contiguous", method_self, "contiguous(): self."),
+    FAST("contiguous", method_contiguous, "contiguous(): self."),
     FAST("cpu", method_self, "cpu(): self."),
     FAST("cuda", method_self, "cuda(): self."),
     FAST("where", method_where, "where(condition, other): self where condition holds, else other."),

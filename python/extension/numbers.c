@@ -134,13 +134,15 @@ static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, P
             return NULL;
         number[k] = gt__py_literal_double(kind, value);
     }
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
-    gt_err err =
-        tensors ? gt__emit_binary_numbers(op, a, ((TensorObject *)values[0])->tensor, number[0], number[1], &out)
-                : gt__emit_numbers(op, a, number[0], number[1], &out);
-    return gt__py_result(err, out);
+    gt_tensor *a = gt__py_hold(self), *other = a && tensors ? gt__py_hold(values[0]) : NULL, *out = NULL;
+    gt_err err = GT_OK;
+    bool ready = a && (other || !tensors);
+    if (ready)
+        err = tensors ? gt__emit_binary_numbers(op, a, other, number[0], number[1], &out)
+                      : gt__emit_numbers(op, a, number[0], number[1], &out);
+    gt_tensor_release(a);
+    gt_tensor_release(other);
+    return ready ? gt__py_result(err, out) : NULL;
 }
 
 /* self and two more operands, tensors or numbers. */
@@ -191,6 +193,8 @@ static PyObject *method_dirichlet_grad(PyObject *self, gt_py_args args, Py_ssize
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
+        if (gt__py_check_operands(self, args, nargs) < 0)                                                         \
+            return NULL;                                                                                          \
         return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }
 #define METHOD(name, tensors)                                                                                     \

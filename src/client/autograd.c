@@ -7,6 +7,7 @@
 #include "client/batch.h"
 #include "client/intercept.h"
 #include "client/signals.h"
+#include "client/storage.h"
 
 _Thread_local bool gt__grad_enabled_here = true;
 _Atomic int gt__grad_disabled_threads;
@@ -35,6 +36,7 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
     node->client = client;
     node->sequence = client->next_node++;
     node->gradient = NULL;
+    node->shared_gradient = NULL;
     node->arrivals = NULL;
     node->hooks = NULL;
     node->running_hooks = 0;
@@ -109,7 +111,8 @@ void gt__node_release(gt_node *node)
     while ((node = client->dying_nodes)) {
         client->dying_nodes = node->next_spare;
         drop_saved(node);
-        gt_tensor_release(node->gradient);
+        if (node->gradient || node->shared_gradient)
+            gt__node_drop_gradient(node);
         sweep_hooks(node, true);
         if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0))
             node->custom.free(node->custom.context);
@@ -138,18 +141,21 @@ void gt__node_free_spares(gt_client *client)
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
-gt_err gt__tensor_require_grad(gt_tensor *tensor)
+gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out)
 {
-    if (tensor->node)
-        return GT_OK;
-    if (!gt__dtype_is_inexact((gt_dtype)tensor->meta.dtype))
+    if (!gt__dtype_is_inexact((gt_dtype)meta->dtype))
         return gt__fail(GT_ERR_TYPE, "only Tensors of floating point and complex dtype can require gradients");
-    gt_node *leaf = node_new(tensor->client, GT_OP_INVALID);
+    gt_node *leaf = node_new(client, GT_OP_INVALID);
     if (!leaf)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    leaf->out = tensor->meta;
-    tensor->node = leaf;
+    leaf->out = *meta;
+    *out = leaf;
     return GT_OK;
+}
+
+gt_err gt__tensor_require_grad(gt_tensor *tensor)
+{
+    return tensor->node ? GT_OK : gt__node_new_leaf(tensor->client, &tensor->meta, &tensor->node);
 }
 
 gt_err gt__tensor_detach(gt_tensor *tensor, gt_tensor **out)
@@ -547,28 +553,50 @@ static void deliver(pass *p, const gt_node *node, gt_tensor *gradient)
         }
 }
 
-/* Add to .grad: at leaves, and at nodes with retain_grad(). */
+/* *gradient becomes the next .grad, the caller's: the sum with the present one. */
+static gt_err add_to_gradient(pass *p, gt_node *leaf, gt_tensor *gradient, gt_tensor **next)
+{
+    gt_tensor *before;
+    GT_TRY(gt__node_gradient(leaf, &before));
+    if (before) {
+        gt_tensor_retain(before);
+        gt_err err = gt_add(before, gradient, next);
+        gt_tensor_release(before);
+        return err;
+    }
+    if (!p->options.create_graph) /* the gradient requires no gradient itself */
+        return gt__tensor_detach(gradient, next);
+    *next = gt_tensor_retain(gradient);
+    return GT_OK;
+}
+
+/* Add to .grad: at leaves, and at nodes with retain_grad(). In place, if a binding has its memory. */
 static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
     gt_tensor *before, *after;
+    gt_alias *shared;
+    uint32_t writes;
     bool disturbed;
     do {
-        gt_err err = GT_OK;
-        before = leaf->gradient ? gt_tensor_retain(leaf->gradient) : NULL;
-        if (before)
-            err = gt_add(before, gradient, &after);
-        else if (p->options.create_graph)
-            after = gt_tensor_retain(gradient);
-        else /* without create_graph the gradient requires no gradient itself */
-            err = gt__tensor_detach(gradient, &after);
+        before = leaf->gradient;
+        shared = leaf->shared_gradient;
+        writes = shared ? shared->storage->writes : 0;
+        GT_TRY(add_to_gradient(p, leaf, gradient, &after));
         /* While gt_add waited for room, another thread may have changed the gradient. */
-        disturbed = leaf->gradient != before;
-        gt_tensor_release(before);
-        GT_TRY(err);
+        disturbed = leaf->gradient != before || leaf->shared_gradient != shared ||
+                    (shared && shared->storage->writes != writes);
         if (disturbed)
             gt_tensor_release(after);
     } while (disturbed);
-    replace(&leaf->gradient, after);
+    if (shared && !p->options.create_graph) {
+        gt__alias_retain(shared);
+        gt_err err = gt__alias_write(shared, &(gt_written){.tensor = after});
+        gt__alias_release(shared);
+        gt_tensor_release(after);
+        return err;
+    }
+    gt__node_drop_gradient(leaf);
+    leaf->gradient = after;
     return GT_OK;
 }
 

@@ -69,9 +69,10 @@ struct gt_node {
     bool keeps_values;   /* it has saved values, until a pass consumes them */
     unsigned count;      /* operands */
     gt_client *client;
-    uint64_t sequence;    /* increases with every node */
-    gt_tensor *gradient;  /* .grad */
-    gt_arrival *arrivals; /* of each backward pass that has yet to process this node */
+    uint64_t sequence;                /* increases with every node */
+    gt_tensor *gradient;              /* .grad, */
+    struct gt_alias *shared_gradient; /* or its memory, once a binding has asked for it (storage.h) */
+    gt_arrival *arrivals;             /* of each backward pass that has yet to process this node */
     gt_hook_entry *hooks;
     unsigned running_hooks; /* passes that run `hooks` now */
     gt_instruction ins;     /* immediates, flags, literals */
@@ -120,6 +121,8 @@ gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned coun
 gt_node *gt__node_retain(gt_node *node);
 void gt__node_release(gt_node *node);
 void gt__node_free_spares(gt_client *client);
+/* The node of a leaf; floating dtypes only. */
+gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out);
 /* Make a leaf of a tensor that has no node; floating dtypes only. */
 gt_err gt__tensor_require_grad(gt_tensor *tensor);
 /* A tensor with the same value and without a node. */

@@ -373,8 +373,7 @@ gt_err gt_copy(gt_tensor *a, gt_tensor **out)
     return emit_one(GT_OP_copy, a, imm_i(0), imm_i(0), 0, out);
 }
 
-/* Replace a -1 in a shape by the size that the others imply. */
-static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
+gt_err gt__reshape_sizes(const gt_meta *from, int rank, int64_t *shape)
 {
     int64_t known = 1;
     int unknown = -1;
@@ -391,15 +390,15 @@ static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
     if (unknown < 0)
         return GT_OK;
     char text[128];
-    if (known == 0 && a->meta.numel == 0)
+    if (known == 0 && from->numel == 0)
         return gt__fail(GT_ERR_VALUE,
                         "cannot reshape a tensor of 0 elements into shape %s because the unspecified "
                         "dimension size -1 can be any value",
                         gt__shape_text((unsigned)rank, shape, text, sizeof text));
-    if (known == 0 || a->meta.numel % known != 0)
+    if (known == 0 || from->numel % known != 0)
         return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
-                        gt__shape_text((unsigned)rank, shape, text, sizeof text), (long long)a->meta.numel);
-    shape[unknown] = a->meta.numel / known;
+                        gt__shape_text((unsigned)rank, shape, text, sizeof text), (long long)from->numel);
+    shape[unknown] = from->numel / known;
     return GT_OK;
 }
 
@@ -408,7 +407,7 @@ gt_err gt__emit_reshape(gt_tensor *a, int rank, const int64_t *shape, unsigned h
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_reshape, (gt_dtype)a->meta.dtype, rank, shape, &prototype, &tail));
-    GT_TRY(fill_unknown_size(a, rank, tail.i64));
+    GT_TRY(gt__reshape_sizes(&a->meta, rank, tail.i64));
     prototype.flags = gt__consume_flag(GT_OP_reshape, &a, 1, held);
     return gt__emit(a->client, prototype, &tail, &a, 1, out);
 }

@@ -5,8 +5,6 @@ method of Tensor. The methods are in files by family (ordering, picking, arrange
 random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
 
-import math
-
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
@@ -216,13 +214,6 @@ def is_signed(self):
 def is_nonzero(self):
     """is_nonzero(): whether the one element is not zero; waits."""
     return bool(self)
-
-
-@method
-def stride(self, dim=None):
-    """stride(dim=None): the distance of neighbours along each dimension, in elements; tensors are always contiguous."""
-    strides = tuple(math.prod(self.shape[k + 1:]) for k in range(self.ndim))
-    return strides if dim is None else strides[dim]
 
 
 @method
