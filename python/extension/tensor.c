@@ -7,7 +7,7 @@
  */
 #include "client/intercept.h"
 
-#include "extension.h"
+#include "alias.h"
 
 #include <stddef.h>
 #include <structmember.h>
@@ -30,7 +30,7 @@ PyObject *gt__py_wrap_new(gt_tensor *tensor)
     }
     self->tensor = tensor;
     self->weakrefs = NULL;
-    self->bond = NULL;
+    self->alias = NULL;
     self->dict = NULL;
     return (PyObject *)self;
 }
@@ -66,11 +66,14 @@ static void tensor_dealloc(PyObject *object)
     TensorObject *self = (TensorObject *)object;
     if (UNLIKELY(self->weakrefs != NULL))
         PyObject_ClearWeakRefs(object);
-    if (UNLIKELY(self->bond != NULL))
-        gt__py_unshare(self);
     if (UNLIKELY(self->dict != NULL))
         drop_attributes(object);
-    gt_tensor_release(self->tensor);
+    if (UNLIKELY(self->alias != NULL)) {
+        gt__alias_disown(self->alias);
+        self->alias = NULL;
+    } else {
+        gt_tensor_release(self->tensor);
+    }
     if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < GT_PY_SPARES)) {
         gt__py_spares[gt__py_spare_count++] = self;
         return;
@@ -122,9 +125,8 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|p:Tensor", names, &data, &requires_grad))
         return NULL;
     gt_tensor *tensor = NULL;
-    if (gt__py_is_tensor(data)) {
-        tensor = gt_tensor_retain(((TensorObject *)data)->tensor);
-    } else {
+    bool shares = gt__py_is_tensor(data);
+    if (!shares) {
         gt_client *client = gt__py_client();
         int found = client ? gt__py_from_array(data, client, &tensor) : -1;
         if (found == 0)
@@ -138,7 +140,9 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         return NULL;
     }
     self->tensor = tensor;
-    if (requires_grad && gt__py_set_requires_grad((PyObject *)self, true) < 0)
+    if (shares && gt__py_share((PyObject *)self, data, NULL, true) < 0)
+        Py_CLEAR(self);
+    if (self && requires_grad && gt__py_set_requires_grad((PyObject *)self, true) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -147,7 +151,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 
 static const gt_meta *meta_of(PyObject *self)
 {
-    return &((TensorObject *)self)->tensor->meta;
+    return gt__py_meta(self);
 }
 
 static PyObject *get_shape(PyObject *self, void *closure)
@@ -190,7 +194,7 @@ static PyObject *get_device(PyObject *self, void *closure)
 static PyObject *get_data(PyObject *self, void *closure)
 {
     (void)closure;
-    return gt__py_detached(self, true);
+    return gt__py_detached(self, false);
 }
 
 static int set_data(PyObject *self, PyObject *value, void *closure)
@@ -200,7 +204,7 @@ static int set_data(PyObject *self, PyObject *value, void *closure)
         PyErr_SetString(PyExc_TypeError, "data must be a Tensor");
         return -1;
     }
-    return gt__py_set_value(self, ((TensorObject *)value)->tensor);
+    return gt__py_set_value(self, value);
 }
 
 /* ---- methods that only look at the metadata -------------------------------------------------------------- */
@@ -246,11 +250,46 @@ static PyObject *method_is_floating_point(PyObject *self, PyObject *unused)
     return PyBool_FromLong(gt__dtype_is_float((gt_dtype)meta_of(self)->dtype));
 }
 
-static PyObject *method_is_contiguous(PyObject *self, PyObject *unused)
+static PyObject *method_is_complex(PyObject *self, PyObject *unused)
 {
-    (void)self;
     (void)unused;
-    Py_RETURN_TRUE;
+    return PyBool_FromLong(gt__dtype_is_complex((gt_dtype)meta_of(self)->dtype));
+}
+
+static PyObject *method_is_contiguous(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)args;
+    (void)nargs;
+    (void)kwnames;
+    gt_strides strides;
+    gt__py_strides(self, &strides);
+    return PyBool_FromLong(gt__strides_are_contiguous(meta_of(self), &strides));
+}
+
+static PyObject *method_stride(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim"};
+    PyObject *dim;
+    int64_t given;
+    int axis;
+    gt_strides strides;
+    if (gt__py_parse("stride", args, nargs, kwnames, names, 1, 1, &dim) < 0)
+        return NULL;
+    if (dim && dim != Py_None) {
+        if (gt__py_int64(dim, &given) < 0 || gt__py_wrap_axis(given, meta_of(self)->rank, &axis) < 0)
+            return NULL;
+        gt__py_strides(self, &strides);
+        return PyLong_FromLongLong(strides.step[axis]);
+    }
+    gt__py_strides(self, &strides);
+    return gt__py_sizes(meta_of(self)->rank, strides.step);
+}
+
+static PyObject *method_storage_offset(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return PyLong_FromLongLong(alias ? alias->strides.offset : 0);
 }
 
 /* ---- waiting for elements -------------------------------------------------------------------------------- */
@@ -259,7 +298,7 @@ static PyObject *method_item(PyObject *self, PyObject *unused)
 {
     (void)unused;
     gt_tensor *tensor = gt__py_use(self);
-    uint8_t element[8];
+    uint8_t element[16];
     if (!tensor)
         return NULL;
     if (tensor->meta.numel != 1)
@@ -318,6 +357,15 @@ static PyObject *tensor_float(PyObject *self)
     return number;
 }
 
+static PyObject *method_complex(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *item = only_element(self);
+    Py_complex number = item ? PyComplex_AsCComplex(item) : (Py_complex){.real = -1};
+    Py_XDECREF(item);
+    return PyErr_Occurred() ? NULL : PyComplex_FromCComplex(number);
+}
+
 static PyObject *tensor_int(PyObject *self)
 {
     PyObject *item = only_element(self);
@@ -328,7 +376,7 @@ static PyObject *tensor_int(PyObject *self)
 
 static PyObject *tensor_index(PyObject *self)
 {
-    if (meta_of(self)->numel != 1 || gt__dtype_is_float((gt_dtype)meta_of(self)->dtype)) {
+    if (meta_of(self)->numel != 1 || gt__dtype_is_inexact((gt_dtype)meta_of(self)->dtype)) {
         PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
         return NULL;
     }
@@ -370,7 +418,14 @@ static PyMethodDef own_methods[] = {
     NOARGS("element_size", method_element_size, "element_size(): bytes of one element."),
     NOARGS("is_floating_point", method_is_floating_point,
            "is_floating_point(): whether the dtype is a float one."),
-    NOARGS("is_contiguous", method_is_contiguous, "is_contiguous(): True; a tensor is a value without strides."),
+    NOARGS("is_complex", method_is_complex, "is_complex(): whether the dtype is a complex one."),
+    NOARGS("__complex__", method_complex, "The only element as a Python complex."),
+    FAST("is_contiguous", method_is_contiguous,
+         "is_contiguous(): whether its elements lie in memory in their order."),
+    FAST("stride", method_stride,
+         "stride(dim=None): the distance of neighbours along each dimension, in elements."),
+    NOARGS("storage_offset", method_storage_offset,
+           "storage_offset(): where in its memory it begins, in elements."),
     NOARGS("item", method_item, "item(): the one element as a Python number; waits for it."),
     NOARGS("tolist", method_tolist, "tolist(): the elements as nested lists; waits for them."),
     {.ml_name = NULL},

@@ -12,9 +12,9 @@ extension. gt.client.tensor has the methods that are written in Python.
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Size, Tensor, arange, as_tensor, bfloat16, cat,
-    concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
-    full_like, get_default_dtype, gpu_workers, int16, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones,
-    ones_like, rand, rand_like,
+    complex128, complex64, concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack,
+    from_numpy, full, full_like, get_default_dtype, gpu_workers, int16, int32, int64, int8, is_grad_enabled, linspace,
+    manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd.grad_mode import (  # noqa: F401
     enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled)
@@ -30,19 +30,24 @@ from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
+from gt import _packages
 
 __version__ = '0.1.0'
 
 # Errors that surface later name the line that issued the operation: the user's, not one of these files.
 _gt._site_package(__file__.rpartition('__init__')[0])
 
+_packages.install()
+
 # Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out= and input=.
 policies.install_methods(_functions)
-globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions), **_types.TYPES)
+globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
 globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
+globals().update(_types.TYPES)
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
-globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16)
+globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16, cfloat=complex64,
+                 cdouble=complex128)
 
 
 # Functions that PyTorch has both here and in nn.functional.
@@ -55,8 +60,9 @@ _LAYERS = frozenset((
 
 # Modules that are loaded on first use, and functions that are found in one of them.
 _MODULES = frozenset((
-    '__config__', 'amp', 'autograd', 'backends', 'compiler', 'cuda', 'debug', 'distributed', 'func', 'hub', 'jit', 'mps',
-    'multiprocessing', 'nn', 'optim', 'random', 'version', 'xpu'))
+    '__config__', 'amp', 'autograd', 'backends', 'compiler', 'cuda', 'debug', 'distributed', 'distributions', 'fft', 'func',
+    'hub', 'jit', 'masked', 'mps', 'multiprocessing', 'nn', 'optim', 'random', 'serialization', 'sparse', 'special', 'utils', 'version',
+    'xpu'))
 _ELSEWHERE = {
     **dict.fromkeys(_LAYERS, 'nn.functional'), **dict.fromkeys(('load', 'save'), 'serialization'),
     **dict.fromkeys(('clear_autocast_cache', 'get_autocast_dtype', 'is_autocast_cache_enabled', 'is_autocast_enabled',
@@ -69,6 +75,9 @@ def __getattr__(name):
     import importlib
     if name in _MODULES:
         return importlib.import_module('gt.' + name)
+    if name in ('native_batch_norm', 'native_layer_norm'):
+        from gt.nn import native
+        return _published_all({name: getattr(native, name)})[name]
     if name in _ELSEWHERE:
         return getattr(importlib.import_module('gt.' + _ELSEWHERE[name]), name)
     raise AttributeError(f"module 'gt' has no attribute '{name}'")

@@ -60,6 +60,19 @@ class _Formatter:
         return self.text(value).rjust(self.width)
 
 
+class _ComplexFormatter:
+    """One format for all real parts, one for all imaginary parts."""
+
+    def __init__(self, values):
+        self.real = _Formatter([v.real for v in values], True)
+        self.imag = _Formatter([v.imag for v in values], True)
+        self.width = self.real.width + self.imag.width + 1
+
+    def __call__(self, value):
+        imag = self.imag(value.imag).lstrip() + 'j'
+        return self.real(value.real) + ('' if imag[0] in '+-' else '+') + imag
+
+
 def _edges(tensor):
     """The parts of a large tensor that are shown: a few slices at both ends of every long dimension."""
     import gt
@@ -119,9 +132,10 @@ def tensor_repr(tensor):
         shown = _edges(tensor) if tensor.numel() > options.threshold else tensor
         shape = tensor.shape if shown is not tensor else shown.shape
         items = shown.tolist()
-        formatter = _Formatter(_flat(items, len(shape)), tensor.is_floating_point())
+        values = _flat(items, len(shape))
+        formatter = _ComplexFormatter(values) if tensor.is_complex() else _Formatter(values, tensor.is_floating_point())
         body = _nested(items, shape, len(prefix), formatter)
-        default = name in (default_dtype, 'int64', 'bool')
+        default = name in (default_dtype, 'int64', 'bool', 'complex128' if default_dtype == 'float64' else 'complex64')
     if not default:
         suffixes.append(f'dtype=gt.{name}')
     if grad_fn is not None:

@@ -7,6 +7,7 @@
 #include "client/batch.h"
 #include "client/intercept.h"
 #include "client/signals.h"
+#include "client/storage.h"
 
 _Thread_local bool gt__grad_enabled_here = true;
 _Atomic int gt__grad_disabled_threads;
@@ -35,6 +36,7 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
     node->client = client;
     node->sequence = client->next_node++;
     node->gradient = NULL;
+    node->shared_gradient = NULL;
     node->arrivals = NULL;
     node->hooks = NULL;
     node->running_hooks = 0;
@@ -109,7 +111,8 @@ void gt__node_release(gt_node *node)
     while ((node = client->dying_nodes)) {
         client->dying_nodes = node->next_spare;
         drop_saved(node);
-        gt_tensor_release(node->gradient);
+        if (node->gradient || node->shared_gradient)
+            gt__node_drop_gradient(node);
         sweep_hooks(node, true);
         if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0))
             node->custom.free(node->custom.context);
@@ -138,18 +141,21 @@ void gt__node_free_spares(gt_client *client)
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
-gt_err gt__tensor_require_grad(gt_tensor *tensor)
+gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out)
 {
-    if (tensor->node)
-        return GT_OK;
-    if (!gt__dtype_is_float((gt_dtype)tensor->meta.dtype))
-        return gt__fail(GT_ERR_TYPE, "only tensors of floating point dtype can require gradients");
-    gt_node *leaf = node_new(tensor->client, GT_OP_INVALID);
+    if (!gt__dtype_is_inexact((gt_dtype)meta->dtype))
+        return gt__fail(GT_ERR_TYPE, "only Tensors of floating point and complex dtype can require gradients");
+    gt_node *leaf = node_new(client, GT_OP_INVALID);
     if (!leaf)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    leaf->out = tensor->meta;
-    tensor->node = leaf;
+    leaf->out = *meta;
+    *out = leaf;
     return GT_OK;
+}
+
+gt_err gt__tensor_require_grad(gt_tensor *tensor)
+{
+    return tensor->node ? GT_OK : gt__node_new_leaf(tensor->client, &tensor->meta, &tensor->node);
 }
 
 gt_err gt__tensor_detach(gt_tensor *tensor, gt_tensor **out)
@@ -182,7 +188,7 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
 /* Whether a gradient can be asked for: the result of a differentiable op on floats. */
 static bool worth_recording(gt_opcode op, const gt_tensor *result)
 {
-    return gt__op_table[op].differentiable && gt__dtype_is_float((gt_dtype)result->meta.dtype);
+    return gt__op_table[op].differentiable && gt__dtype_is_inexact((gt_dtype)result->meta.dtype);
 }
 
 /* Fill a new node, except its instruction, and attach it to the result. Takes the node, also on failure. */
@@ -547,28 +553,50 @@ static void deliver(pass *p, const gt_node *node, gt_tensor *gradient)
         }
 }
 
-/* Add to .grad: at leaves, and at nodes with retain_grad(). */
+/* *gradient becomes the next .grad, the caller's: the sum with the present one. */
+static gt_err add_to_gradient(pass *p, gt_node *leaf, gt_tensor *gradient, gt_tensor **next)
+{
+    gt_tensor *before;
+    GT_TRY(gt__node_gradient(leaf, &before));
+    if (before) {
+        gt_tensor_retain(before);
+        gt_err err = gt_add(before, gradient, next);
+        gt_tensor_release(before);
+        return err;
+    }
+    if (!p->options.create_graph) /* the gradient requires no gradient itself */
+        return gt__tensor_detach(gradient, next);
+    *next = gt_tensor_retain(gradient);
+    return GT_OK;
+}
+
+/* Add to .grad: at leaves, and at nodes with retain_grad(). In place, if a binding has its memory. */
 static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
     gt_tensor *before, *after;
+    gt_alias *shared;
+    uint32_t writes;
     bool disturbed;
     do {
-        gt_err err = GT_OK;
-        before = leaf->gradient ? gt_tensor_retain(leaf->gradient) : NULL;
-        if (before)
-            err = gt_add(before, gradient, &after);
-        else if (p->options.create_graph)
-            after = gt_tensor_retain(gradient);
-        else /* without create_graph the gradient requires no gradient itself */
-            err = gt__tensor_detach(gradient, &after);
+        before = leaf->gradient;
+        shared = leaf->shared_gradient;
+        writes = shared ? shared->storage->writes : 0;
+        GT_TRY(add_to_gradient(p, leaf, gradient, &after));
         /* While gt_add waited for room, another thread may have changed the gradient. */
-        disturbed = leaf->gradient != before;
-        gt_tensor_release(before);
-        GT_TRY(err);
+        disturbed = leaf->gradient != before || leaf->shared_gradient != shared ||
+                    (shared && shared->storage->writes != writes);
         if (disturbed)
             gt_tensor_release(after);
     } while (disturbed);
-    replace(&leaf->gradient, after);
+    if (shared && !p->options.create_graph) {
+        gt__alias_retain(shared);
+        gt_err err = gt__alias_write(shared, &(gt_written){.tensor = after});
+        gt__alias_release(shared);
+        gt_tensor_release(after);
+        return err;
+    }
+    gt__node_drop_gradient(leaf);
+    leaf->gradient = after;
     return GT_OK;
 }
 
@@ -580,6 +608,8 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         return gt__fail(GT_ERR_VALUE,
                         "trying to backward through the graph a second time; specify retain_graph=True "
                         "the first time");
+    if (node->keeps_values && !gt__node_has_values(node)) /* checkpoint.h */
+        return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));
@@ -668,6 +698,9 @@ static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
     }
     if (output->meta.numel != 1)
         return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for scalar outputs");
+    if (gt__dtype_is_complex((gt_dtype)output->meta.dtype))
+        return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for real scalar outputs but got gt.%s",
+                        gt__dtype_name((gt_dtype)output->meta.dtype));
     gt_tensor *one;
     GT_TRY(
         gt_full(output->client, (gt_dtype)output->meta.dtype, output->meta.rank, output->meta.shape, 1.0, &one));
@@ -744,11 +777,17 @@ gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*re
 {
     if (!tensor->node)
         return gt__fail(GT_ERR_VALUE, "cannot register a hook on a tensor that doesn't require gradient");
-    gt_hook_entry *entry = malloc(sizeof *entry), **last = &tensor->node->hooks;
+    return gt__node_hook(tensor->node, hook, context, release, after, out);
+}
+
+gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*release)(void *), bool after,
+                     gt_hook_entry **out)
+{
+    gt_hook_entry *entry = malloc(sizeof *entry), **last = &node->hooks;
     if (!entry)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     *entry = (gt_hook_entry){
-        .references = 2, .after = after, .node = tensor->node, .hook = hook, .context = context, .free = release};
+        .references = 2, .after = after, .node = node, .hook = hook, .context = context, .free = release};
     while (*last)
         last = &(*last)->next;
     *last = entry;

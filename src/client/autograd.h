@@ -69,9 +69,10 @@ struct gt_node {
     bool keeps_values;   /* it has saved values, until a pass consumes them */
     unsigned count;      /* operands */
     gt_client *client;
-    uint64_t sequence;    /* increases with every node */
-    gt_tensor *gradient;  /* .grad */
-    gt_arrival *arrivals; /* of each backward pass that has yet to process this node */
+    uint64_t sequence;                /* increases with every node */
+    gt_tensor *gradient;              /* .grad, */
+    struct gt_alias *shared_gradient; /* or its memory, once a binding has asked for it (storage.h) */
+    gt_arrival *arrivals;             /* of each backward pass that has yet to process this node */
     gt_hook_entry *hooks;
     unsigned running_hooks; /* passes that run `hooks` now */
     gt_instruction ins;     /* immediates, flags, literals */
@@ -85,6 +86,11 @@ struct gt_node {
     gt_node *next_spare;    /* free list, and the worklist of a release */
     gt_node *older, *newer; /* all nodes of the client */
 };
+
+static inline bool gt__node_has_values(const gt_node *node)
+{
+    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
+}
 
 /* Whether new ops are recorded, on this thread. */
 extern _Thread_local bool gt__grad_enabled_here;
@@ -115,6 +121,8 @@ gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned coun
 gt_node *gt__node_retain(gt_node *node);
 void gt__node_release(gt_node *node);
 void gt__node_free_spares(gt_client *client);
+/* The node of a leaf; floating dtypes only. */
+gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out);
 /* Make a leaf of a tensor that has no node; floating dtypes only. */
 gt_err gt__tensor_require_grad(gt_tensor *tensor);
 /* A tensor with the same value and without a node. */
@@ -144,6 +152,8 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
  */
 gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*free)(void *), bool after,
                        gt_hook_entry **entry);
+gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*free)(void *), bool after,
+                     gt_hook_entry **entry);
 void gt__hook_remove(gt_hook_entry *entry); /* repeated calls do nothing */
 void gt__hook_release(gt_hook_entry *entry);
 

@@ -99,12 +99,15 @@ static inline gt_tensor *tensor_new(gt_client *client)
     else if (!(tensor = malloc(sizeof *tensor)))
         return NULL;
     tensor->references = 1;
-    tensor->batch = 0;
     tensor->bounded = GT_UNBOUNDED;
+    tensor->batch = 0;
+    tensor->version = 0;
+    tensor->overwritten = 0;
     tensor->client = client;
     tensor->id = client->next_id++;
     tensor->base = NULL;
     tensor->node = NULL;
+    tensor->versions = NULL;
     client->live++;
     return tensor;
 }
@@ -118,6 +121,12 @@ static void tensor_drop(gt_tensor *tensor)
     client->live--;
 }
 
+void gt__versions_release(gt_versions *versions)
+{
+    if (versions && --versions->references == 0)
+        free(versions);
+}
+
 void gt_tensor_release(gt_tensor *tensor)
 {
     while (tensor && --tensor->references == 0) {
@@ -125,6 +134,8 @@ void gt_tensor_release(gt_tensor *tensor)
         gt_tensor *base = tensor->base;
         if (__builtin_expect(tensor->node != NULL, 0))
             gt__node_release(tensor->node);
+        if (__builtin_expect(tensor->versions != NULL, 0))
+            gt__versions_release(tensor->versions);
         if (__builtin_expect(!base && tensor->id && (client->usable || client->waiting), 1))
             gt__client_free_id(client, tensor->id, gt__meta_bytes(&tensor->meta));
         else if (tensor->batch)

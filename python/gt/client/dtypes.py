@@ -16,6 +16,8 @@ class finfo:
 
     def __init__(self, dtype=None):
         dtype = _gt.get_default_dtype() if dtype is None else dtype
+        if dtype.is_complex:
+            dtype = dtype.to_real()
         if dtype.name not in _FLOATS:
             raise TypeError('finfo() requires a floating point input type. Use iinfo to handle integer types')
         self.bits, fraction, lowest, highest = _FLOATS[dtype.name]

@@ -14,6 +14,10 @@ from gt._gt import Function, Tensor
 CREATORS = frozenset(('arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'ones', 'rand', 'randint', 'randn',
                       'randperm', 'range', 'zeros', 'normal'))
 
+# Functions that do not convert their result to out's dtype.
+_EXACT = frozenset(('aminmax', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode', 'cummax',
+                    'cummin'))
+
 # Functions whose first operand may be a number, with their Python operator: gt.pow(2, t) is 2 ** t.
 EITHER_ORDER = {
     'add': operator.add, 'sub': operator.sub, 'subtract': operator.sub, 'mul': operator.mul, 'multiply': operator.mul,
@@ -70,6 +74,8 @@ def _store_one(name, result, out):
     if _gt.is_grad_enabled() and (result.requires_grad or out.requires_grad):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
                            f'of the arguments requires grad.')
+    if name in _EXACT and out.dtype != result.dtype:
+        raise RuntimeError(f'Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead')
     if out.shape == result.shape:
         return out._become(result)
     if out.numel():
