@@ -492,7 +492,8 @@ def test_files_that_are_no_checkpoints(tmp_path):
     for content in [b"", b"x", b"PK\x03\x04", b"PK\x03\x04" + bytes(100), b"\x80\x02", b"not a checkpoint at all, but text"]:
         path = tmp_path / "file.pt"
         path.write_bytes(content)
-        raises((RuntimeError, pickle.UnpicklingError), lambda: gt.load(path), "file.pt")
+        text = raises((RuntimeError, pickle.UnpicklingError), lambda: gt.load(path), "file.pt")
+    assert "neither a .pt nor a safetensors file" in text
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
     raises(RuntimeError, lambda: gt.load(path), "no data.pkl")
