@@ -31,7 +31,7 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
         return NULL;
     node->references = 1;
     node->op = (uint16_t)op;
-    node->consumed = node->keeps_gradient = node->keeps_values = false;
+    node->consumed = node->keeps_gradient = node->keeps_values = node->dropped = false;
     node->count = 0;
     node->client = client;
     node->sequence = client->next_node++;
@@ -608,7 +608,7 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         return gt__fail(GT_ERR_VALUE,
                         "trying to backward through the graph a second time; specify retain_graph=True "
                         "the first time");
-    if (node->keeps_values && !gt__node_has_values(node)) /* checkpoint.h */
+    if (node->dropped)
         return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);

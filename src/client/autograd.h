@@ -67,6 +67,7 @@ struct gt_node {
     bool consumed;
     bool keeps_gradient; /* retain_grad(): keep the gradient of a node that is not a leaf */
     bool keeps_values;   /* it has saved values, until a pass consumes them */
+    bool dropped;        /* its saved values must be computed again first: checkpoint.h */
     unsigned count;      /* operands */
     gt_client *client;
     uint64_t sequence;                /* increases with every node */
@@ -86,11 +87,6 @@ struct gt_node {
     gt_node *next_spare;    /* free list, and the worklist of a release */
     gt_node *older, *newer; /* all nodes of the client */
 };
-
-static inline bool gt__node_has_values(const gt_node *node)
-{
-    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
-}
 
 /* Whether new ops are recorded, on this thread. */
 extern _Thread_local bool gt__grad_enabled_here;
