@@ -33,7 +33,7 @@ test: setup-test build
 	@status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest tests/python || status=1; \
-	$(call on_engines,-k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int32)') \
+	$(call on_engines,-k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)') \
 	exit $$status
 
 test-engines: setup-test build

@@ -69,6 +69,7 @@ typedef enum gt_dtype {
     GT_BOOL,
     GT_UINT8,
     GT_INT8,
+    GT_INT16,
     GT_INT32,
     GT_INT64,
     GT_FLOAT16,

@@ -1,5 +1,5 @@
 /*
- * dtype.c: gt.float32 and the other dtype objects: nine immutable singletons.
+ * dtype.c: gt.float32 and the other dtype objects: immutable singletons.
  *
  * A dtype equals its name ('float32') and hashes like it. numpy.dtype(gt.float32) works through the attribute `dtype`.
  * gt__py_dtype converts arguments; it accepts the dtypes of NumPy and PyTorch and Python's types, too.
@@ -28,7 +28,8 @@ static int find_name(const char *name, gt_dtype *dtype)
     } aliases[] = {
         {.alias = "float", .name = "float32"}, {.alias = "double", .name = "float64"},
         {.alias = "half", .name = "float16"},  {.alias = "long", .name = "int64"},
-        {.alias = "int", .name = "int32"},     {.alias = "bool_", .name = "bool"},
+        {.alias = "int", .name = "int32"},     {.alias = "short", .name = "int16"},
+        {.alias = "bool_", .name = "bool"},
     };
     const char *dot = strrchr(name, '.'); /* "torch.float32", "gt.float32" */
     if (dot)
@@ -78,7 +79,7 @@ int gt__py_dtype(PyObject *object, gt_dtype *dtype)
     }
     if (found == 0)
         PyErr_Format(PyExc_TypeError,
-                     "%R is not a dtype of GT (bool, uint8, int8, int32, int64, float16, bfloat16, "
+                     "%R is not a dtype of GT (bool, uint8, int8, int16, int32, int64, float16, bfloat16, "
                      "float32, float64)",
                      object);
     return found == 1 ? 0 : -1;

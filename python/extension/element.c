@@ -12,6 +12,7 @@ PyObject *gt__py_element(gt_dtype dtype, const void *data)
 {
     union {
         int8_t i8;
+        int16_t i16;
         int32_t i32;
         int64_t i64;
         uint16_t u16;
@@ -26,6 +27,8 @@ PyObject *gt__py_element(gt_dtype dtype, const void *data)
         return PyLong_FromLong((uint8_t)element.i8);
     case GT_INT8:
         return PyLong_FromLong(element.i8);
+    case GT_INT16:
+        return PyLong_FromLong(element.i16);
     case GT_INT32:
         return PyLong_FromLong(element.i32);
     case GT_INT64:
@@ -157,10 +160,13 @@ static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t 
         }
         int64_t i = kind == GT_LITERAL_FLOAT ? (int64_t)f : value.i;
         int32_t i32 = (int32_t)i;
+        int16_t i16 = (int16_t)i;
         if (dtype == GT_INT64)
             memcpy(at, &i, sizeof i);
         else if (dtype == GT_INT32)
             memcpy(at, &i32, sizeof i32);
+        else if (dtype == GT_INT16)
+            memcpy(at, &i16, sizeof i16);
         else
             *at = (uint8_t)i;
     }

@@ -115,6 +115,8 @@ PyObject *gt__py_adopt(PyObject *self, PyObject *result);
 PyObject *gt__py_raise(gt_err err);
 /* This thread's client, or the process's default one, started if necessary. Borrowed. */
 gt_client *gt__py_client(void);
+/* The seed of a client that is not open yet; false: none was set. */
+bool gt__py_waiting_seed(uint64_t *seed);
 /* Another thread waits on this client: let it finish. -1 also if it was closed meanwhile. */
 int gt__py_client_turn(gt_client *client);
 /* The same for the client of a Tensor object; returns the tensor that the object has then. NULL: exception. */
@@ -227,14 +229,15 @@ int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
 
 extern PyMethodDef gt__py_operator_methods[], gt__py_number_methods[], gt__py_reduce_methods[],
     gt__py_shape_methods[];
-extern PyMethodDef gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[];
+extern PyMethodDef gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[],
+    gt__py_bounds_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
 extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_site_functions[],
     gt__py_random_functions[];
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
-extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[];
+extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);

@@ -47,6 +47,7 @@ static int module_exec(PyObject *module)
                                    gt__py_random_functions,
                                    gt__py_linalg_functions,
                                    gt__py_autograd_functions,
+                                   gt__py_checkpoint_functions,
                                    gt__py_movement_functions,
                                    gt__py_interop_functions,
                                    gt__py_connect_functions,

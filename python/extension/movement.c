@@ -119,6 +119,7 @@ CAST_METHOD(half, GT_FLOAT16)
 CAST_METHOD(bfloat16, GT_BFLOAT16)
 CAST_METHOD(byte, GT_UINT8)
 CAST_METHOD(char, GT_INT8)
+CAST_METHOD(short, GT_INT16)
 CAST_METHOD(int, GT_INT32)
 CAST_METHOD(long, GT_INT64)
 CAST_METHOD(bool, GT_BOOL)
@@ -520,15 +521,15 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
     return -1;
 }
 
-/* gt_take; a 0-d index counts as a list of one. */
+/* gt__emit_pick; a 0-d index counts as a list of one. */
 static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     gt_tensor *list = NULL;
     if (index->meta.rank)
-        return gt_take(a, index, axis, out);
+        return gt__emit_pick(a, index, axis, out);
     gt_err err = gt_reshape(index, 1, (int64_t[]){1}, &list);
     if (err == GT_OK)
-        err = gt_take(a, list, axis, out);
+        err = gt__emit_pick(a, list, axis, out);
     gt_tensor_release(list);
     return err;
 }
@@ -562,21 +563,26 @@ static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t na
     return gather("index_select", take_rows, self, args, nargs, kwnames);
 }
 
-/* take by int64 indices that need no conversion, for embeddings. */
+/* take by int64 indices that need no conversion, for embeddings, which want them `plain`: not negative. */
 static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"dim", "index"};
-    PyObject *values[2];
+    static const char *const names[] = {"dim", "index", "plain"};
+    PyObject *values[3];
     int64_t dim = 0;
+    bool plain = false;
     int axis;
-    if (gt__py_parse("take", args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_dim(values[0], &dim) < 0)
+    if (gt__py_parse("take", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dim(values[0], &dim) < 0 ||
+        gt__py_flag(values[2], &plain) < 0)
         return NULL;
     if (!values[1] || !gt__py_is_tensor(values[1]))
         return PyErr_Format(PyExc_TypeError, "take() needs an index");
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
         return NULL;
-    gt_err err = a->meta.rank ? gt_take(a, ((TensorObject *)values[1])->tensor, axis, &out) : gt_copy(a, &out);
+    if (!a->meta.rank)
+        return gt__py_result(gt_copy(a, &out), out);
+    gt_tensor *index = ((TensorObject *)values[1])->tensor;
+    gt_err err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
     return gt__py_result(err, out);
 }
 
@@ -745,6 +751,7 @@ PyMethodDef gt__py_movement_methods[] = {
     NOARGS("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
     NOARGS("byte", method_byte, "byte(): to uint8."),
     NOARGS("char", method_char, "char(): to int8."),
+    NOARGS("short", method_short, "short(): to int16."),
     NOARGS("int", method_int, "int(): to int32."),
     NOARGS("long", method_long, "long(): to int64."),
     NOARGS("bool", method_bool, "bool(): to bool."),
@@ -771,7 +778,8 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("scatter_add_", method_scatter_add_inplace, "scatter_add_(dim, index, src): in place."),
     FAST("scatter_reduce_", method_scatter_reduce_inplace,
          "scatter_reduce_(dim, index, src, reduce, include_self=True): in place."),
-    FAST("_pick_rows", method_pick_rows, "_pick_rows(dim, index): whole slices by int64 indices."),
+    FAST("_pick_rows", method_pick_rows,
+         "_pick_rows(dim, index, plain=False): whole slices by int64 indices; plain: negative ones are refused."),
     FAST("_search", method_search, "_search(values, right): searchsorted of one dtype."),
     {.ml_name = NULL},
 };

@@ -74,6 +74,9 @@ static PyObject *py_random_state(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
+    uint64_t seed;
+    if (gt__py_waiting_seed(&seed))
+        return Py_BuildValue("(KK)", (unsigned long long)seed, 0ULL);
     gt_client *client = gt__py_client();
     return client ? Py_BuildValue("(KK)", (unsigned long long)client->seed, (unsigned long long)client->stream)
                   : NULL;

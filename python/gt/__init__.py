@@ -13,29 +13,34 @@ from gt import _gt
 from gt._gt import (  # noqa: F401
     Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat,
     concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
-    full_like, gpu_workers, grad, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
+    full_like, gpu_workers, grad, int16, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
 from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 from gt import linalg  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
+from gt.client.outputs import published_all as _published_all
 from gt.client.registry import functions as _functions
 from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
+from gt import _packages
 
 __version__ = '0.1.0'
 
 # Errors that surface later name the line that issued the operation: the user's, not one of these files.
 _gt._site_package(__file__.rpartition('__init__')[0])
 
-# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp().
-globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS}, **_functions)
+_packages.install()
+
+# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out=.
+globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
+globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 Size = tuple
-globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32)
+globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16)
 
 
 # Functions that PyTorch has both here and in nn.functional.
@@ -47,8 +52,8 @@ _LAYERS = frozenset((
 
 
 def __getattr__(name):
-    """Load gt.nn, gt.optim, gt.debug, gt.cuda, gt.save, gt.load and functions of nn.functional on first use."""
-    if name in ('nn', 'optim', 'debug', 'cuda'):
+    """Load gt.nn, gt.optim, gt.utils, ..., gt.save, gt.load and functions of nn.functional on first use."""
+    if name in ('nn', 'optim', 'debug', 'cuda', 'serialization', 'utils'):
         import importlib
         return importlib.import_module('gt.' + name)
     if name in ('save', 'load'):

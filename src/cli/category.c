@@ -99,6 +99,7 @@ static const name_row op_names[] = {
     {"det", GT_CATEGORY_LINALG},
     {"slogdet", GT_CATEGORY_LINALG},
     {"cholesky", GT_CATEGORY_LINALG},
+    {"lu", GT_CATEGORY_LINALG},
     {"qr", GT_CATEGORY_LINALG},
     {"svd", GT_CATEGORY_LINALG},
     {"eigh", GT_CATEGORY_LINALG},

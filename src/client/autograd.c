@@ -543,6 +543,8 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         return gt__fail(GT_ERR_VALUE,
                         "trying to backward through the graph a second time; specify retain_graph=True "
                         "the first time");
+    if (node->keeps_values && !gt__node_has_values(node)) /* checkpoint.h */
+        return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));
@@ -695,11 +697,15 @@ gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*re
 {
     if (!tensor->node)
         return gt__fail(GT_ERR_VALUE, "cannot register a hook on a tensor that doesn't require gradient");
-    gt_hook_entry *entry = malloc(sizeof *entry), **last = &tensor->node->hooks;
+    return gt__node_hook(tensor->node, hook, context, release, out);
+}
+
+gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*release)(void *), gt_hook_entry **out)
+{
+    gt_hook_entry *entry = malloc(sizeof *entry), **last = &node->hooks;
     if (!entry)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *entry =
-        (gt_hook_entry){.references = 2, .node = tensor->node, .hook = hook, .context = context, .free = release};
+    *entry = (gt_hook_entry){.references = 2, .node = node, .hook = hook, .context = context, .free = release};
     while (*last)
         last = &(*last)->next;
     *last = entry;

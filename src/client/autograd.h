@@ -68,6 +68,11 @@ struct gt_node {
     gt_node *older, *newer; /* all nodes of the client */
 };
 
+static inline bool gt__node_has_values(const gt_node *node)
+{
+    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
+}
+
 /* Whether new ops are recorded, on this thread. */
 extern _Thread_local bool gt__grad_enabled_here;
 /* Threads that record nothing. While it is 0, the thread-local variable, which takes a function call, need not be read. */
@@ -121,6 +126,7 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
  */
 gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*free)(void *),
                        gt_hook_entry **entry);
+gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*free)(void *), gt_hook_entry **entry);
 void gt__hook_remove(gt_hook_entry *entry); /* repeated calls do nothing */
 void gt__hook_release(gt_hook_entry *entry);
 

@@ -62,7 +62,8 @@ typedef enum gt_opcode {
  *   COPY        a
  *   CAT         (in the tail) axis.i              count.i       count operand ids, 8 to a slot
  *   TRIANGLE    a             diagonal.i
- *   TAKE        a index       axis.i              out = a[:axis] + index.shape + a[axis+1:]
+ *   TAKE        a index       axis.i, plain.i     out = a[:axis] + index.shape + a[axis+1:]; plain 1: negative
+ *                                                 indices are refused, 0: they count from the end
  *   GATHER      a index       axis.i              out[..i..] = a[..index[..i..]..]
  *   SCATTER     a index src   axis.i              a with a[..index..] = src (or +=); scatter_reduce: imm[1] is a
  *                                                 gt_scatter_kind, and GT_SCATTER_WITHOUT_SELF where a does not count

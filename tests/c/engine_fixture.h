@@ -337,9 +337,9 @@ static void must(gt_err err)
 /* A copy of host memory in the engine's. */
 static void *copy_to(gt_engine *engine, resolved *op, const void *host, size_t bytes)
 {
-    void *memory = engine->ops->alloc(engine, bytes);
-    must(memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "no memory"));
-    must(engine->ops->write(engine, memory, host, bytes, &(gt_token){0}));
+    void *memory;
+    must(engine->ops->alloc(engine, bytes, &memory));
+    must(engine->ops->write(engine, memory, host, bytes, false, &(gt_token){0}));
     op->copies[op->copied].memory = memory;
     op->copies[op->copied++].bytes = bytes;
     return memory;
@@ -352,7 +352,7 @@ static gt_err copy_back(gt_engine *engine, resolved *op, void *host, size_t byte
     gt_token last = 0;
     gt_err err = GT_OK;
     gt_completion completion = {0};
-    must(engine->ops->read(engine, op->out.data, host, bytes, &last));
+    must(engine->ops->read(engine, op->out.data, host, bytes, false, &last));
     while (op->copied--)
         engine->ops->release(engine, op->copies[op->copied].memory, op->copies[op->copied].bytes);
     while (completion.token < last && engine->ops->completed(engine, true, &completion))

@@ -133,7 +133,7 @@ static void generate_assign(gt_opcode op)
 
 static gt_dtype draw_index_dtype(void)
 {
-    static const gt_dtype dtypes[] = {GT_INT64, GT_INT32, GT_INT8, GT_UINT8};
+    static const gt_dtype dtypes[] = {GT_INT64, GT_INT32, GT_INT16, GT_INT8, GT_UINT8};
     return dtypes[draw_integer(0, COUNT(dtypes))];
 }
 

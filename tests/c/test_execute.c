@@ -154,11 +154,13 @@ static gt_segment *find_only_segment(gt_link *link, uint64_t id)
     return only_segment;
 }
 
-static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                            gt_token *token)
 {
     (void)engine;
     (void)to;
     (void)host;
+    (void)timed;
     (void)token;
     return gt__fail(GT_ERR_INTERNAL, "the device did not take %zu bytes", bytes);
 }

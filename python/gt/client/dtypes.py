@@ -7,7 +7,7 @@ from gt.client.registry import function
 # bits, bits of the fraction, smallest and largest exponent of normal numbers
 _FLOATS = {'float16': (16, 10, -14, 15), 'bfloat16': (16, 7, -126, 127), 'float32': (32, 23, -126, 127),
            'float64': (64, 52, -1022, 1023)}
-_INTEGERS = {'uint8': (8, 0), 'int8': (8, 1), 'int32': (32, 1), 'int64': (64, 1)}  # bits, signed
+_INTEGERS = {'uint8': (8, 0), 'int8': (8, 1), 'int16': (16, 1), 'int32': (32, 1), 'int64': (64, 1)}  # bits, signed
 
 
 @function

@@ -45,7 +45,7 @@ def take(self, indices, axis=None):
 @function
 def embedding(input, weight):
     """embedding(input, weight): rows of weight (V, D) for each index of input (...): a tensor (..., D)."""
-    return weight._pick_rows(0, input.long())
+    return weight._pick_rows(0, input.long(), True)
 
 
 # ---- masks ---------------------------------------------------------------------------------------------------

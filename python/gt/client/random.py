@@ -187,7 +187,8 @@ def uniform_(self, low=0, high=1, *, generator=None, **bounds):
 
 
 # The exclusive end of random_(): the dtype has all integers below it.
-_INTEGER_ENDS = {_gt.bool: 2, _gt.uint8: 1 << 8, _gt.int8: 1 << 7, _gt.int32: 1 << 31, _gt.int64: (1 << 63) - 1,
+_INTEGER_ENDS = {_gt.bool: 2, _gt.uint8: 1 << 8, _gt.int8: 1 << 7, _gt.int16: 1 << 15, _gt.int32: 1 << 31,
+                 _gt.int64: (1 << 63) - 1,
                  _gt.float16: (1 << 11) + 1, _gt.bfloat16: (1 << 8) + 1, _gt.float32: (1 << 24) + 1,
                  _gt.float64: (1 << 53) + 1}
 

@@ -1,7 +1,7 @@
 """Statistics: norms, moments, reductions that skip NaN, differences, covariances."""
 
 from gt import linalg
-from gt._gt import cat, where
+from gt._gt import where
 from gt.client.arrangement import broadcast_shapes
 from gt.client.registry import axis_of, function, method
 
@@ -107,37 +107,7 @@ def corrcoef(self):
     return (covariances / deviations.unsqueeze(1) / deviations.unsqueeze(0)).clamp(-1.0, 1.0)
 
 
-# ---- differences ---------------------------------------------------------------------------------------------
-
-
-@method
-def diff(self, n=1, dim=-1, prepend=None, append=None):
-    """diff(n=1, dim=-1, prepend=None, append=None): differences of neighbours, n times over."""
-    if self.ndim == 0:
-        raise RuntimeError('diff expects input to be at least one-dimensional')
-    if n < 0:
-        raise RuntimeError(f'order must be non-negative but got {n}')
-    dim = axis_of(self, dim)
-    parts = [t for t in (prepend, self, append) if t is not None]
-    self = cat(parts, dim) if len(parts) > 1 else self
-    for _ in range(n if n < self.shape[dim] else self.shape[dim]):
-        later, earlier = self.narrow(dim, 1, self.shape[dim] - 1), self.narrow(dim, 0, self.shape[dim] - 1)
-        self = later ^ earlier if self.dtype.name == 'bool' else later - earlier
-    return self
-
-
-@function
-def trapezoid(y, x=None, *, dx=None, dim=-1):
-    """trapezoid(y, x) or trapezoid(y, dx=1): the integral along a dimension by the trapezoidal rule."""
-    dim = axis_of(y, dim)
-    size = y.shape[dim]
-    heights = (y.narrow(dim, 1, size - 1) + y.narrow(dim, 0, size - 1)) / 2
-    if x is None:
-        return heights.sum(dim) * (1 if dx is None else dx)
-    widths = x.diff(dim=-1 if x.ndim == 1 else dim)
-    if x.ndim == 1:
-        widths = widths.reshape([size - 1 if d == dim else 1 for d in range(y.ndim)])
-    return (heights * widths).sum(dim)
+# ---- directions ----------------------------------------------------------------------------------------------
 
 
 def _directions(x, shape, dim, eps):

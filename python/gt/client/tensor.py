@@ -2,7 +2,7 @@
 
 The C extension (gt._gt) has every operation of the op table, indexing and shapes. A function marked @method becomes a
 method of Tensor. The methods are in files by family (ordering, picking, arrangement, products, linalg, statistics,
-random, creation, dtypes). The rest is here.
+random, creation, dtypes, calculus, copies, elementwise). The rest is here.
 """
 
 import math
@@ -12,7 +12,7 @@ from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, creation, dtypes, linalg, ordering, picking, products, random, statistics)
+    arrangement, calculus, copies, creation, dtypes, linalg, ordering, picking, products, random, statistics)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
@@ -117,6 +117,8 @@ def signbit(self):
     """signbit(): whether an element is negative, or -0.0."""
     return _gt.ones_like(self).copysign(self) < 0 if self.is_floating_point() else self < 0
 
+
+from gt.client import elementwise  # noqa: E402, F401: it gives methods above in-place variants
 
 in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'logit', 'xlogy', 'tril', 'triu', 'cumsum', 'cumprod')
 reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
@@ -285,8 +287,6 @@ def _array_ufunc(self, ufunc, method, *inputs, **options):
 
 Tensor.__array_ufunc__ = _array_ufunc
 
-functions.update(_gt.either_order)  # functions whose first operand may be a number
-
 # Methods of Tensor that the package offers as functions.
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
 _written_here = tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as')))
@@ -298,3 +298,7 @@ FUNCTIONS = _rows + _written_here + (
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
     'detach', 'sgn')
+
+# Functions of the C extension that take out= in the package.
+EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'linspace', 'ones', 'rand', 'randint',
+                       'randn', 'stack', 'where', 'zeros')

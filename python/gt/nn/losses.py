@@ -152,6 +152,9 @@ def _picked(scores, target, weight, ignore_index):
     if target.shape != expected:
         raise ValueError(
             f'Expected target of shape {expected} for input of shape {scores.shape}, got {target.shape}')
+    bad = target._outside(0, scores.shape[dim] - 1, ignore_index)
+    if bad is not None and bad != ignore_index:
+        raise IndexError(f'Target {bad} is out of bounds.')
     weights = counted = target != ignore_index
     index = (target * counted).long()
     losses = -scores.gather(dim, index.unsqueeze(dim)).squeeze(dim)

@@ -14,6 +14,7 @@ double gt__element(gt_dtype dtype, const void *data, int64_t index)
     const uint8_t *at = (const uint8_t *)data + (size_t)index * gt__dtype_size(dtype);
     union {
         int8_t i8;
+        int16_t i16;
         int32_t i32;
         int64_t i64;
         uint16_t u16;
@@ -27,6 +28,8 @@ double gt__element(gt_dtype dtype, const void *data, int64_t index)
         return *at;
     case GT_INT8:
         return element.i8;
+    case GT_INT16:
+        return element.i16;
     case GT_INT32:
         return element.i32;
     case GT_INT64:
@@ -103,9 +106,9 @@ void gt__look_print(const gt_meta *meta, const void *data)
 gt_err gt__look_save(const char *path, const gt_meta *meta, const void *data)
 {
     static const char *const kinds[GT_DTYPE_COUNT] = {
-        [GT_BOOL] = "|b1",     [GT_UINT8] = "|u1",   [GT_INT8] = "|i1",
-        [GT_INT32] = "<i4",    [GT_INT64] = "<i8",   [GT_FLOAT16] = "<f2",
-        [GT_BFLOAT16] = "<f4", [GT_FLOAT32] = "<f4", [GT_FLOAT64] = "<f8",
+        [GT_BOOL] = "|b1",    [GT_UINT8] = "|u1",   [GT_INT8] = "|i1",    [GT_INT16] = "<i2",
+        [GT_INT32] = "<i4",   [GT_INT64] = "<i8",   [GT_FLOAT16] = "<f2", [GT_BFLOAT16] = "<f4",
+        [GT_FLOAT32] = "<f4", [GT_FLOAT64] = "<f8",
     };
     char shape[256] = "", head[512];
     for (unsigned axis = 0; axis < meta->rank; axis++)

@@ -33,6 +33,7 @@
     ROW_MOVER(to_name, to_type, boolean, uint8_t)                                                                 \
     ROW_MOVER(to_name, to_type, uint8, uint8_t)                                                                   \
     ROW_MOVER(to_name, to_type, int8, int8_t)                                                                     \
+    ROW_MOVER(to_name, to_type, int16, int16_t)                                                                   \
     ROW_MOVER(to_name, to_type, int32, int32_t)                                                                   \
     ROW_MOVER(to_name, to_type, int64, int64_t)                                                                   \
     ROW_MOVER(to_name, to_type, float16, uint16_t)                                                                \
@@ -66,11 +67,11 @@ SAME_MOVER(uint64_t)
 
 #define ROW_MOVER_TABLE(to_name, to_dtype, to_type)                                                               \
     [to_dtype] = {                                                                                                \
-        [GT_BOOL] = to_name##_from_boolean,      [GT_UINT8] = to_name##_from_uint8,                               \
-        [GT_INT8] = to_name##_from_int8,         [GT_INT32] = to_name##_from_int32,                               \
-        [GT_INT64] = to_name##_from_int64,       [GT_FLOAT16] = to_name##_from_float16,                           \
-        [GT_BFLOAT16] = to_name##_from_bfloat16, [GT_FLOAT32] = to_name##_from_float32,                           \
-        [GT_FLOAT64] = to_name##_from_float64,                                                                    \
+        [GT_BOOL] = to_name##_from_boolean,    [GT_UINT8] = to_name##_from_uint8,                                 \
+        [GT_INT8] = to_name##_from_int8,       [GT_INT16] = to_name##_from_int16,                                 \
+        [GT_INT32] = to_name##_from_int32,     [GT_INT64] = to_name##_from_int64,                                 \
+        [GT_FLOAT16] = to_name##_from_float16, [GT_BFLOAT16] = to_name##_from_bfloat16,                           \
+        [GT_FLOAT32] = to_name##_from_float32, [GT_FLOAT64] = to_name##_from_float64,                             \
     },
 
 gt_row_mover gt__cpu_row_mover(gt_dtype to, gt_dtype from)

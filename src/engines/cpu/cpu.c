@@ -114,12 +114,24 @@ static void *map_huge(size_t bytes)
     return mapped + before;
 }
 
-static void *cpu_alloc(gt_engine *engine, size_t bytes)
+/* Large blocks, and many small ones, only if the host keeps enough. */
+static gt_err check_host(gt_cpu *cpu, size_t bytes)
 {
-    (void)engine;
-    if (bytes > SIZE_MAX / 2)
-        return NULL;
-    return bytes >= HUGE_PAGE ? map_huge(bytes) : aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT));
+    if (bytes < GT_MEMORY_CHECK_BYTES && atomic_fetch_add(&cpu->taken, bytes) + bytes < GT_MEMORY_CHECK_BYTES)
+        return GT_OK;
+    gt_err err = gt__memory_check(bytes);
+    atomic_store(&cpu->taken,
+                 err == GT_OK ? 0 : GT_MEMORY_CHECK_BYTES); /* refused: the next one is checked, too */
+    return err;
+}
+
+static gt_err cpu_alloc(gt_engine *engine, size_t bytes, void **memory)
+{
+    GT_TRY(check_host(gt__cpu(engine), bytes));
+    *memory = bytes > SIZE_MAX / 2 ? NULL
+              : bytes >= HUGE_PAGE ? map_huge(bytes)
+                                   : aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT));
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the system has no memory for it");
 }
 
 static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
@@ -133,6 +145,8 @@ static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch)
 {
+    if (bytes >= GT_MEMORY_CHECK_BYTES && bytes <= cpu->memory_limit)
+        GT_TRY(gt__memory_check(bytes));
     *scratch =
         bytes <= cpu->memory_limit ? aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT)) : NULL;
     if (*scratch)
@@ -159,14 +173,16 @@ static gt_err transfer_bytes(gt_engine *engine, void *to, const void *from, size
     return GT_OK;
 }
 
-static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
 {
+    (void)timed;
     (void)token;
     return transfer_bytes(engine, to, host, bytes);
 }
 
-static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token)
 {
+    (void)timed;
     (void)token;
     return transfer_bytes(engine, host, from, bytes);
 }
@@ -223,8 +239,9 @@ static gt_err cpu_run(gt_engine *engine, const gt_call *call, gt_token *token)
     const gt_op_row *row = &gt__op_table[call->op];
     run_form run = forms[row->form];
     gt_host_call room;
-    return run ? run(engine, gt__call_on_host(call, &room))
-               : gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+    if (!run)
+        return gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+    return run(engine, run == gt__cpu_elementwise ? call : gt__call_on_host(call, &room));
 }
 
 const gt_engine_ops gt__engine_cpu = {

@@ -9,6 +9,8 @@
 #ifndef GT_ENGINES_CPU_CPU_H
 #define GT_ENGINES_CPU_CPU_H
 
+#include <stdatomic.h>
+
 #include "engines/engine.h"
 #include "engines/cpu/kernels.h"
 #include "engines/cpu/parallel.h"
@@ -18,6 +20,8 @@ typedef struct gt_cpu {
     gt_parallel *parallel;
     const gt_kernels *kernels;
     uint64_t memory_limit; /* the worker's, in bytes */
+    _Atomic size_t
+        taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)
@@ -86,7 +90,8 @@ void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *
 
 /* ---- one function a form ------------------------------------------------------------------------------------ */
 
-/* UNARY, BINARY, TERNARY; REDUCE; ARGREDUCE; MATMUL. */
+/* UNARY, BINARY, TERNARY; REDUCE; ARGREDUCE; MATMUL. The first reads literals from the call itself; for the others they are
+ * views like any other (gt__call_on_host). */
 gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);

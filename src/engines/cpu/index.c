@@ -271,9 +271,10 @@ gt_err gt__cpu_gather(gt_engine *engine, const gt_call *call)
 /* The start value: 0, 1, or the least or greatest number of a dtype. */
 static void first_of_kind(gt_scatter_kind kind, gt_dtype dtype, void *to)
 {
-    static const int64_t least[] = {[GT_INT8] = INT8_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
-    static const int64_t most[] = {
-        [GT_BOOL] = 1, [GT_UINT8] = 255, [GT_INT8] = INT8_MAX, [GT_INT32] = INT32_MAX, [GT_INT64] = INT64_MAX};
+    static const int64_t least[] = {
+        [GT_INT8] = INT8_MIN, [GT_INT16] = INT16_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
+    static const int64_t most[] = {[GT_BOOL] = 1,          [GT_UINT8] = 255,       [GT_INT8] = INT8_MAX,
+                                   [GT_INT16] = INT16_MAX, [GT_INT32] = INT32_MAX, [GT_INT64] = INT64_MAX};
     bool real = gt__dtype_is_float(dtype);
     double number = kind == GT_SCATTER_AMAX   ? -HUGE_VAL
                     : kind == GT_SCATTER_AMIN ? HUGE_VAL
@@ -449,7 +450,7 @@ gt_err gt__cpu_take(gt_engine *engine, const gt_call *call)
         .row = gt__cpu_row_mover((gt_dtype)a->meta.dtype, (gt_dtype)a->meta.dtype),
     };
     void *scratch;
-    GT_TRY(gt__cpu_read_index(cpu, index, -t.size, axis, t.size, &t.numbers, &scratch));
+    GT_TRY(gt__cpu_read_index(cpu, index, call->ins->imm[1].i ? 0 : -t.size, axis, t.size, &t.numbers, &scratch));
     int64_t blocks = t.count * part_of_axes(&t.outer, a, 0, axis);
     t.inner_count = part_of_axes(&t.inner, a, axis + 1, a->meta.rank);
     gt__loop_collapse(&t.inner);

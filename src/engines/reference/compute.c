@@ -198,6 +198,17 @@ static int64_t integer_shift_right(int64_t x, int64_t y)
     return x >> (y < 0 || y > 63 ? 63 : y);
 }
 
+/* Not negative, except if it is the smallest number. */
+static int64_t integer_gcd(int64_t x, int64_t y)
+{
+    while (y != 0) {
+        int64_t rest = y == -1 ? 0 : x % y;
+        x = y;
+        y = rest;
+    }
+    return x < 0 ? -x : x;
+}
+
 /* Modulo 2^64; a negative exponent is a division by that power, rounded towards zero. */
 static int64_t integer_power(int64_t x, int64_t y)
 {
@@ -227,6 +238,7 @@ static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, in
 #define TRUNC_DIVIDE(x, y) integer_trunc_divide(x, y)
 #define SHIFT_LEFT(x, y) integer_shift_left(x, y)
 #define SHIFT_RIGHT(x, y) integer_shift_right(x, y)
+#define GCD(x, y) integer_gcd(x, y)
 #define REMAINDER(x, y) integer_remainder(x, y)
 #define FLOOR_DIVIDE(x, y) integer_floor_divide(x, y)
 #define CLAMP(x, p, q) integer_minimum(integer_maximum(x, p), q)

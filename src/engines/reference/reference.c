@@ -167,11 +167,12 @@ static void reference_close(gt_engine *engine)
     free(engine);
 }
 
-static void *reference_alloc(gt_engine *engine, size_t bytes)
+static gt_err reference_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
     (void)engine;
     size_t rounded = (bytes + 63) / 64 * 64;
-    return rounded < bytes ? NULL : aligned_alloc(64, rounded ? rounded : 64);
+    *memory = rounded < bytes ? NULL : aligned_alloc(64, rounded ? rounded : 64);
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the system has no memory for it");
 }
 
 static void reference_release(gt_engine *engine, void *memory, size_t bytes)
@@ -181,18 +182,21 @@ static void reference_release(gt_engine *engine, void *memory, size_t bytes)
     free(memory);
 }
 
-static gt_err reference_copy_bytes(gt_engine *engine, void *to, const void *from, size_t bytes, gt_token *token)
+static gt_err reference_copy_bytes(gt_engine *engine, void *to, const void *from, size_t bytes, bool timed,
+                                   gt_token *token)
 {
     (void)engine;
+    (void)timed;
     (void)token;
     if (bytes)
         memcpy(to, from, bytes);
     return GT_OK;
 }
 
-static gt_err reference_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err reference_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed,
+                             gt_token *token)
 {
-    return reference_copy_bytes(engine, host, from, bytes, token);
+    return reference_copy_bytes(engine, host, from, bytes, timed, token);
 }
 
 static gt_err reference_run(gt_engine *engine, const gt_call *call, gt_token *token)
