@@ -28,11 +28,29 @@ class RemovableHandle:
             if dictionary is not None:
                 dictionary.pop(self.id, None)
 
+    def __getstate__(self):
+        """The dictionaries themselves: the handle of a copied module belongs to the copied dictionaries."""
+        return self.id, [reference() for reference in self._dictionaries]
+
+    def __setstate__(self, state):
+        self.id, dictionaries = state
+        self._dictionaries = [weakref.ref(Hooks() if each is None else each) for each in dictionaries]
+
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
         self.remove()
+
+
+class WithoutModule:
+    """A hook that does not take the module. An object, so that a bound method inside follows copies of its module."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def __call__(self, module, *arguments):
+        return self.hook(*arguments)
 
 
 class Hooks(OrderedDict):
