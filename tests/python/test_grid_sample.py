@@ -54,7 +54,7 @@ def test_volumes(mode, padding):
         compare(*image_and_grid((2, 3, 4, 5, 6), (3, 2, 4)), mode, padding, align)
 
 
-@pytest.mark.parametrize("mode, padding", itertools.product(["bilinear", "nearest", "bicubic"], PADDINGS))
+@pytest.mark.parametrize("mode, padding", list(itertools.product(["bilinear", "nearest", "bicubic"], PADDINGS)))
 def test_one_pixel(mode, padding):
     for align in (False, True):
         compare(*image_and_grid((1, 2, 1, 1), (3, 3)), mode, padding, align)
