@@ -17,6 +17,7 @@ from gt.nn.distances import (  # noqa: F401
     poisson_nll_loss, triplet_margin_loss, triplet_margin_with_distance_loss)
 from gt.nn.ctc import ctc_loss  # noqa: F401
 from gt.nn.embedding import embedding, embedding_bag  # noqa: F401
+from gt.nn.grid import affine_grid, grid_sample  # noqa: F401
 from gt.nn.losses import (  # noqa: F401
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss)
