@@ -160,11 +160,11 @@ int gt__py_client_turn(gt_client *client)
 gt_tensor *gt__py_use_later(PyObject *self)
 {
     gt_tensor *tensor;
-    /* Meanwhile the object may have got a tensor of another client. */
+    /* Meanwhile the object may have got a tensor of another client, or an alias. */
     while (tensor = ((TensorObject *)self)->tensor, is_taken(tensor->client))
         if (gt__py_client_turn(tensor->client) < 0)
             return NULL;
-    return tensor;
+    return ((TensorObject *)self)->alias ? gt__py_cut(self) : tensor;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------------------- */
@@ -293,6 +293,10 @@ static gt_client *open_client(const char *address, int timeout_ms, int workers)
     }
 }
 
+/* The seed of the next embedded client, so that a data-loading process that computes nothing starts no server. */
+static uint64_t first_seed;
+static bool has_first_seed;
+
 static bool has_default(void)
 {
     return default_connection && default_connection->client && !is_foreign(default_connection->client);
@@ -327,10 +331,12 @@ static int open_default(void)
 {
     default_opening = true;
     gt_client *client = open_client(NULL, 0, default_workers);
+    if (client && has_first_seed)
+        gt_manual_seed(client, first_seed);
     ConnectionObject *connection = client ? connection_new(client) : NULL;
     if (connection)
         Py_XSETREF(default_connection, connection);
-    default_opening = false;
+    default_opening = has_first_seed = false;
     pthread_mutex_lock(&opening_mutex);
     openings++;
     pthread_cond_broadcast(&opening_ended);
@@ -360,6 +366,12 @@ static ConnectionObject *thread_connection(void)
 {
     PyObject *state = PyThreadState_GetDict();
     return state ? (ConnectionObject *)PyDict_GetItemWithError(state, current_key) : NULL;
+}
+
+bool gt__py_waiting_seed(uint64_t *seed)
+{
+    *seed = first_seed;
+    return has_first_seed;
 }
 
 gt_client *gt__py_client(void)
@@ -482,11 +494,27 @@ static PyObject *py_manual_seed(PyObject *module, PyObject *seed)
 {
     (void)module;
     PyObject *number = PyNumber_Index(seed);
-    gt_client *client = number ? gt__py_client() : NULL;
-    if (client)
-        gt_manual_seed(client, PyLong_AsUnsignedLongLongMask(number));
-    Py_XDECREF(number);
-    return client ? Py_NewRef(Py_None) : NULL;
+    if (!number)
+        return NULL;
+    uint64_t value = PyLong_AsUnsignedLongLongMask(number);
+    Py_DECREF(number);
+    if (has_first_seed) {
+        first_seed = value;
+        return Py_NewRef(Py_None);
+    }
+    gt_client *client = gt__py_client();
+    if (!client)
+        return NULL;
+    gt_manual_seed(client, value);
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *py_seed_later(PyObject *module, PyObject *seed)
+{
+    first_seed = PyLong_AsUnsignedLongLongMask(seed);
+    has_first_seed = !PyErr_Occurred();
+    (void)module;
+    return has_first_seed ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -527,6 +555,11 @@ PyMethodDef gt__py_connect_functions[] = {
      .ml_doc = "gpu_workers(n): workers of the embedded server; before the first tensor."},
     NOARGS("synchronize", py_synchronize,
            "synchronize(): wait until everything emitted so far has been executed."),
+    {.ml_name = "_seed_later",
+     .ml_meth = py_seed_later,
+     .ml_flags = METH_O,
+     .ml_doc =
+         "_seed_later(seed): the seed of the embedded client that the next operation opens. Opens none itself."},
     {.ml_name = "manual_seed",
      .ml_meth = py_manual_seed,
      .ml_flags = METH_O,

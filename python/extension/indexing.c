@@ -2,7 +2,7 @@
  * indexing.c: t[key] and t[key] = value.
  *
  * A key is a list of items: an int, a slice, None, an index tensor, or a mask, each covering some axes. Basic keys
- * become one slice and one reshape. An index tensor becomes a take along its axis. Several are combined into one
+ * are views: one slice. An index tensor becomes a take along its axis. Several are combined into one
  * index over their merged axes, which come first if they were not adjacent, as in PyTorch. A mask is converted to
  * the positions of its true elements; their number must be fetched, which is the only wait here. Assignment through
  * index tensors computes the position of every element and scatters. index_parse.c reads keys.
@@ -197,46 +197,68 @@ static gt_err read_key(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor
     return gt_take(view, index, axis, out);
 }
 
+/* The window of a key without index tensors, and the axes of the result: -1 for a new one. Returns how many. */
+static int key_window(const Key *key, gt_cut_arguments *window, int *axes)
+{
+    int axis = 0, rank = 0;
+    for (int k = 0; k < key->count; k++) {
+        const Item *item = &key->items[k];
+        if (item->kind != ITEM_INT)
+            axes[rank++] = item->axes ? axis : -1;
+        if (!item->axes)
+            continue;
+        window->window[0][axis] = item->start;
+        window->window[1][axis] = item->step;
+        window->window[2][axis++] = item->count;
+    }
+    return rank;
+}
+
 static PyObject *tensor_subscript(PyObject *self, PyObject *object)
 {
-    gt_tensor *a = gt__py_use(self), *out = NULL;
+    const gt_tensor *tensor = ((TensorObject *)self)->tensor;
+    gt_client *client = tensor->client;
+    gt_meta meta = tensor->meta; /* reading a key runs Python code, and a mask waits: both may rebind self */
     Key key;
-    if (!a)
+    gt__py_pin(client);
+    int status = gt__py_key_parse(object, client, &meta, &key);
+    gt__py_unpin(client);
+    if (status < 0)
         return NULL;
-    Scratch scratch;
-    scratch_begin(&scratch, a); /* reading a key runs Python code, and a mask waits: both may rebind self */
-    int status = gt__py_key_parse(object, a, &key);
-    gt_err err = status < 0 ? GT_OK : read_key(a, &key, &scratch, &out);
-    scratch_clear(&scratch);
+    if (!key.advanced) {
+        gt_cut_arguments window;
+        int axes[2 * MAX_ITEMS], rank = key_window(&key, &window, axes);
+        return gt__py_slice(self, &window, rank, axes);
+    }
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    gt_err err = GT_OK;
+    if (a) {
+        Scratch scratch;
+        scratch_begin(&scratch, a);
+        err = read_key(a, &key, &scratch, &out);
+        scratch_clear(&scratch);
+    }
     gt__py_key_clear(&key);
-    return status < 0 ? NULL : gt__py_result(err, out);
+    return a ? gt__py_result(err, out) : NULL;
 }
 
 /* Iteration and x[i] from C. */
 static PyObject *tensor_item(PyObject *self, Py_ssize_t position)
 {
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
-    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK], count[GT_MAX_RANK];
-    if (a->meta.rank == 0 || position < 0 || position >= a->meta.shape[0]) {
+    const gt_meta *meta = gt__py_meta(self);
+    gt_cut_arguments window;
+    int axes[GT_MAX_RANK];
+    if (meta->rank == 0 || position < 0 || position >= meta->shape[0]) {
         PyErr_SetString(PyExc_IndexError, "index out of range");
         return NULL;
     }
-    for (int k = 0; k < a->meta.rank; k++) {
-        step[k] = 1;
-        count[k] = k ? a->meta.shape[k] : 1;
+    for (int k = 0; k < meta->rank; k++) {
+        window.window[0][k] = k ? 0 : position;
+        window.window[1][k] = 1;
+        window.window[2][k] = k ? meta->shape[k] : 1;
+        axes[k] = k + 1;
     }
-    start[0] = position;
-    gt_tensor *row;
-    gt_tensor_retain(a); /* emitting may let other threads run, which may rebind self */
-    gt_err err = gt_slice(a, start, step, count, &row);
-    if (err == GT_OK) {
-        err = gt_reshape(row, a->meta.rank - 1, a->meta.shape + 1, &out);
-        gt_tensor_release(row);
-    }
-    gt_tensor_release(a);
-    return gt__py_result(err, out);
+    return gt__py_slice(self, &window, meta->rank - 1, axes);
 }
 
 /* ---- writing --------------------------------------------------------------------------------------------- */
@@ -252,7 +274,8 @@ typedef struct Value {
 static int value_from(PyObject *object, gt_tensor *a, Value *value)
 {
     *value = (Value){.tensor = NULL};
-    int found = gt__py_operand(object, a->client, &value->tensor, &value->kind, &value->number);
+    int found =
+        gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &value->tensor, &value->kind, &value->number);
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
         found = gt__py_from_sequence(object, a->client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
     if (found < 0)
@@ -502,6 +525,50 @@ static gt_err assign_key(gt_tensor *a, const Key *key, const Value *value, bool 
     return assign_scattered(a, key, value, accumulate, scratch, self, out);
 }
 
+/* The value may not share memory with what is written. */
+static int check_value(PyObject *self, const Key *key, PyObject *value)
+{
+    gt_cut_arguments window;
+    gt_meta meta = *gt__py_meta(self);
+    gt_strides strides;
+    int axes[2 * MAX_ITEMS];
+    if (LIKELY(!((TensorObject *)self)->alias))
+        return 0;
+    gt__py_strides(self, &strides);
+    if (!key->advanced &&
+        gt__py_slice_strides(self, &window, key_window(key, &window, axes), axes, &meta, &strides) < 0)
+        return -1;
+    return gt__py_check_operand(self, &meta, &strides, value, !key->advanced);
+}
+
+/* self[key] = value through a view of self, which shares its memory. */
+static int put_through_view(PyObject *self, const Key *key, const Value *value)
+{
+    gt_cut_arguments window;
+    gt_meta meta;
+    gt_strides strides;
+    gt_alias *parent = gt__py_alias(self), *view;
+    int axes[2 * MAX_ITEMS], rank = key_window(key, &window, axes);
+    if (!parent || gt__py_slice_strides(self, &window, rank, axes, &meta, &strides) < 0)
+        return -1;
+    gt_err err = gt__alias_view(parent, GT_CUT_SLICE, &window, &meta, &strides, NULL, &view);
+    if (err == GT_OK) {
+        err = gt__alias_check_write(view, value->tensor && value->tensor->node);
+        const gt_meta *given = value->tensor ? &value->tensor->meta : NULL;
+        for (int k = 0; given && k < given->rank && err == GT_OK; k++) {
+            int own = meta.rank - given->rank + k;
+            if (given->shape[k] != 1 && (own < 0 || given->shape[k] != meta.shape[own]))
+                err = mismatch(given, meta.rank, meta.shape);
+        }
+        if (err == GT_OK)
+            err = gt__alias_write(view, &(gt_written){value->tensor, value->kind, value->number});
+        gt__alias_release(view);
+    }
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
 /* self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. */
 static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
                gt_tensor **out)
@@ -513,10 +580,20 @@ static int put(PyObject *self, PyObject *key_object, PyObject *value_object, boo
         return -1;
     Scratch scratch;
     scratch_begin(&scratch, a); /* as in reading; its reference is one of the two that gt__py_held counts */
-    int status = gt__py_key_parse(key_object, a, &key);
+    int status = gt__py_key_parse(key_object, a->client, &a->meta, &key);
     if (status == 0)
         status = value_from(value_object, a, &value);
-    if (status == 0) {
+    if (status == 0 && in_place)
+        status = check_value(self, &key, value_object);
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    if (status == 0 && in_place && !key.advanced && a->node && a->node->op == GT_OP_INVALID &&
+        gt__grad_enabled()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+        status = -1;
+    } else if (status == 0 && in_place && !key.advanced && alias && alias->parent) {
+        status = put_through_view(self, &key, &value);
+    } else if (status == 0) {
         gt_err err = assign_key(a, &key, &value, accumulate, &scratch, in_place ? self : NULL, out);
         if (err != GT_OK)
             gt__py_raise(err);
@@ -586,7 +663,7 @@ static PyObject *method_positions(PyObject *self, PyObject *unused)
 
 static Py_ssize_t tensor_length(PyObject *self)
 {
-    const gt_meta *meta = &((TensorObject *)self)->tensor->meta;
+    const gt_meta *meta = gt__py_meta(self);
     if (meta->rank == 0) {
         PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
         return -1;
@@ -616,8 +693,7 @@ static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "select() needs dim and index");
-    if (gt__py_int64(values[0], &given) < 0 ||
-        gt__py_wrap_axis(given, ((TensorObject *)self)->tensor->meta.rank, &axis) < 0)
+    if (gt__py_int64(values[0], &given) < 0 || gt__py_wrap_axis(given, gt__py_meta(self)->rank, &axis) < 0)
         return NULL;
     PyObject *key = PyTuple_New(axis + 1);
     for (int k = 0; key && k < axis; k++) {

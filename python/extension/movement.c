@@ -3,7 +3,7 @@
  * triangles. Each is one or two calls of the client. PyTorch's composed functions (sort, topk, split, roll, ...)
  * are written in Python, in python/gt/client.
  */
-#include "extension.h"
+#include "alias.h"
 
 #include <string.h>
 
@@ -21,14 +21,15 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
 {
     if (!gt__py_is_tensor(other))
         return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
-    gt_tensor *a = gt__py_use(self), *b = ((TensorObject *)other)->tensor, *out = NULL;
-    if (!a)
-        return NULL;
-    if (a->meta.rank != rank_a || b->meta.rank != rank_b)
+    int given_a = ((TensorObject *)self)->tensor->meta.rank, given_b = ((TensorObject *)other)->tensor->meta.rank;
+    if (given_a != rank_a || given_b != rank_b)
         return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
-                            name, rank_a, rank_b, a->meta.rank, b->meta.rank);
-    gt_err err = gt_matmul(a, b, &out);
-    return gt__py_result(err, out);
+                            name, rank_a, rank_b, given_a, given_b);
+    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
+    gt_err err = b ? gt_matmul(a, b, &out) : GT_OK;
+    gt_tensor_release(a);
+    gt_tensor_release(b);
+    return b ? gt__py_result(err, out) : NULL;
 }
 
 static PyObject *method_mm(PyObject *self, PyObject *other)
@@ -153,6 +154,8 @@ CAST(char, GT_INT8)
 CAST(short, GT_INT16)
 CAST(int, GT_INT32)
 CAST(long, GT_INT64)
+CAST(cfloat, GT_COMPLEX64)
+CAST(cdouble, GT_COMPLEX128)
 CAST(bool, GT_BOOL)
 #undef CAST
 
@@ -165,10 +168,18 @@ static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     gt_tensor *tensor = gt__py_use(self), *out = NULL;
     if (!tensor)
         return NULL;
-    if (!tensor->node)
-        return gt__py_wrap(gt_tensor_retain(tensor));
-    gt_err err = gt_copy(tensor, &out);
+    gt_err err = tensor->node ? gt_copy(tensor, &out) : gt__tensor_detach(tensor, &out);
     return gt__py_result(err, out);
+}
+
+/* A tensor that is not contiguous is copied, as far as the user can see. */
+static PyObject *method_contiguous(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    gt_strides strides;
+    gt__py_strides(self, &strides);
+    if (gt__strides_are_contiguous(gt__py_meta(self), &strides))
+        return Py_NewRef(self);
+    return method_clone(self, args, nargs, kwnames);
 }
 
 static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -180,6 +191,11 @@ static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 }
 
 /* ---- where ----------------------------------------------------------------------------------------------- */
+
+static gt_dtype dtype_beside(PyObject *object)
+{
+    return gt__py_is_tensor(object) ? (gt_dtype)((TensorObject *)object)->tensor->meta.dtype : GT_FLOAT32;
+}
 
 /* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
 PyObject *gt__py_where(PyObject *const *objects)
@@ -199,9 +215,10 @@ PyObject *gt__py_where(PyObject *const *objects)
     gt_imm values[2] = {{.i = 0}, {.i = 0}};
     if (gt__py_tensor_argument(objects[0], client, "condition", &condition) < 0)
         return NULL;
-    int found = gt__py_operand(objects[1], client, &a, &kinds[0], &values[0]);
+    int found = gt__py_operand(objects[1], client, dtype_beside(objects[2]), &a, &kinds[0], &values[0]);
     if (found == 1)
-        found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
+        found = gt__py_operand(objects[2], client, a ? (gt_dtype)a->meta.dtype : GT_FLOAT32, &b, &kinds[1],
+                               &values[1]);
     PyObject *result = NULL;
     if (found == 1) {
         gt_err err =
@@ -536,7 +553,7 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
         return -1;
     }
     gt_err err = GT_OK;
-    if (given->meta.dtype == GT_BOOL || gt__dtype_is_float((gt_dtype)given->meta.dtype))
+    if (given->meta.dtype == GT_BOOL || gt__dtype_is_inexact((gt_dtype)given->meta.dtype))
         err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s",
                        gt__dtype_name((gt_dtype)given->meta.dtype));
     if (err == GT_OK && given->meta.dtype != GT_INT64)
@@ -617,14 +634,17 @@ static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t na
         return NULL;
     if (!values[1] || !gt__py_is_tensor(values[1]))
         return PyErr_Format(PyExc_TypeError, "take() needs an index");
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
+    if (gt__py_wrap_axis(dim, ((TensorObject *)self)->tensor->meta.rank, &axis) < 0)
         return NULL;
-    if (!a->meta.rank)
-        return gt__py_result(gt_copy(a, &out), out);
-    gt_tensor *index = ((TensorObject *)values[1])->tensor;
-    gt_err err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
-    return gt__py_result(err, out);
+    gt_tensor *a = gt__py_hold(self), *index = a ? gt__py_hold(values[1]) : NULL, *out = NULL;
+    gt_err err = GT_OK;
+    if (index && !a->meta.rank)
+        err = gt_copy(a, &out);
+    else if (index)
+        err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
+    gt_tensor_release(a);
+    gt_tensor_release(index);
+    return index ? gt__py_result(err, out) : NULL;
 }
 
 /* src is a tensor of a's dtype, or a number, expanded to the index's shape. */
@@ -634,7 +654,7 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
     gt_dtype dtype = (gt_dtype)at->a->meta.dtype;
-    int found = gt__py_operand(object, at->a->client, &given, &kind, &value);
+    int found = gt__py_operand(object, at->a->client, (gt_dtype)at->a->meta.dtype, &given, &kind, &value);
     if (found == 0)
         PyErr_Format(PyExc_TypeError, "src must be a Tensor or a number, not %s", Py_TYPE(object)->tp_name);
     if (found != 1)
@@ -793,13 +813,15 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
     FAST("byte", method_byte, "byte(): to uint8."),
     FAST("char", method_char, "char(): to int8."),
+    FAST("cfloat", method_cfloat, "cfloat(): to complex64."),
+    FAST("cdouble", method_cdouble, "cdouble(): to complex128."),
     FAST("short", method_short, "short(): to int16."),
     FAST("int", method_int, "int(): to int32."),
     FAST("long", method_long, "long(): to int64."),
     FAST("bool", method_bool, "bool(): to bool."),
     FAST("clone", method_clone, "clone(): another tensor with this value."),
     FAST("copy", method_clone, "copy(): another tensor with this value."),
-    FAST("contiguous", method_self, "contiguous(): self."),
+    FAST("contiguous", method_contiguous, "contiguous(): self."),
     FAST("cpu", method_self, "cpu(): self."),
     FAST("cuda", method_self, "cuda(): self."),
     FAST("where", method_where, "where(condition, other): self where condition holds, else other."),

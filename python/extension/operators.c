@@ -6,7 +6,7 @@
  * binary_slow. Each UNARY or BINARY row of ops.def is a method here: name() and the in-place name_(). Rows that
  * also take numbers are in numbers.c.
  */
-#include "extension.h"
+#include "alias.h"
 
 /* ---- binary operators ------------------------------------------------------------------------------------ */
 
@@ -32,7 +32,7 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a); /* converting the other may run code that rebinds self */
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1) {
         err = emit_operands(op, a, other, kind, value, reflected, &out);
         gt_tensor_release(other);
@@ -43,10 +43,10 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
 
 static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
 {
-    if (LIKELY(Py_TYPE(x) == gt__py_tensor_type)) {
+    if (LIKELY(Py_TYPE(x) == gt__py_tensor_type && !((TensorObject *)x)->alias)) {
         gt_tensor *a = ((TensorObject *)x)->tensor, *out = NULL;
         if (LIKELY(!a->client->waiting)) {
-            if (LIKELY(Py_TYPE(y) == gt__py_tensor_type)) {
+            if (LIKELY(Py_TYPE(y) == gt__py_tensor_type && !((TensorObject *)y)->alias)) {
                 gt_err err = gt__emit_binary(op, a, ((TensorObject *)y)->tensor, &out);
                 return gt__py_result(err, out);
             }
@@ -93,7 +93,7 @@ static bool is_square(const gt_tensor *a, PyObject *exponent)
     if (a->meta.dtype == GT_BOOL)
         return false;
     if (PyFloat_CheckExact(exponent))
-        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_float((gt_dtype)a->meta.dtype);
+        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_inexact((gt_dtype)a->meta.dtype);
     return PyLong_CheckExact(exponent) && PyLong_AsLong(exponent) == 2;
 }
 
@@ -118,7 +118,7 @@ static PyObject *number_matmul(PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(first ? y : x, a->client, &other, &kind, &value);
+    int found = gt__py_operand(first ? y : x, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (other)
         err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
     gt_tensor_release(a);
@@ -176,7 +176,9 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
         PyErr_Format(PyExc_RuntimeError, "output with shape %s doesn't match the broadcast shape %s",
                      gt__shape_text(meta->rank, meta->shape, mine, sizeof mine),
                      gt__shape_text(result->meta.rank, result->meta.shape, theirs, sizeof theirs));
-    } else if ((gt__dtype_is_float(from) && !gt__dtype_is_float(dtype)) || (dtype == GT_BOOL && from != GT_BOOL)) {
+    } else if ((gt__dtype_is_inexact(from) && !gt__dtype_is_inexact(dtype)) ||
+               (gt__dtype_is_complex(from) && !gt__dtype_is_complex(dtype)) ||
+               (dtype == GT_BOOL && from != GT_BOOL)) {
         PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
                      gt__dtype_name(from), gt__dtype_name(dtype));
     } else {
@@ -198,12 +200,14 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
 {
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
+    if (UNLIKELY(((TensorObject *)self)->alias && gt__py_check_operands(self, &object, 1) < 0))
+        return NULL;
     gt_tensor *a = gt__py_use(self), *other = NULL, *out = NULL;
     if (!a)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1)
         err = emit_operands(op, a, other, kind, value, false, &out);
     gt_tensor_release(a);
@@ -300,11 +304,10 @@ PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y)
 
 PyObject *gt__py_adopt(PyObject *self, PyObject *result)
 {
-    if (!result)
-        return NULL;
-    gt_tensor *tensor = gt_tensor_retain(((TensorObject *)result)->tensor);
-    Py_DECREF(result);
-    return assign_result(self, GT_OK, tensor);
+    gt_tensor *tensor = result ? gt__py_use(result) : NULL;
+    gt_tensor_retain(tensor);
+    Py_XDECREF(result);
+    return tensor ? assign_result(self, GT_OK, tensor) : NULL;
 }
 
 /* self._become(value): the last step of an in-place method that is written in Python. */
@@ -315,14 +318,19 @@ static PyObject *method_become(PyObject *self, PyObject *value)
     return gt__py_adopt(self, Py_NewRef(value));
 }
 
-/* self._replace(value): the same for a value of another shape (squeeze_). Objects that shared the old value keep it. */
-static PyObject *method_replace(PyObject *self, PyObject *value)
+/* self._replace(view): self becomes the view of itself: squeeze_(), t_(). */
+static PyObject *method_replace(PyObject *self, PyObject *view)
 {
-    if (!gt__py_is_tensor(value))
-        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
-    if (((TensorObject *)self)->bond)
-        gt__py_unshare((TensorObject *)self);
-    return gt__py_rebind(self, gt_tensor_retain(((TensorObject *)value)->tensor)) < 0 ? NULL : Py_NewRef(self);
+    if (!gt__py_is_tensor(view))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(view)->tp_name);
+    if (!((TensorObject *)view)->alias) {
+        PyErr_SetString(PyExc_ValueError, "expected a view");
+        return NULL;
+    }
+    if (gt__py_check_write(self, false) < 0)
+        return NULL;
+    gt__py_become_view(self, view);
+    return Py_NewRef(self);
 }
 
 /* As in PyTorch it is int64. */
@@ -356,6 +364,8 @@ static PyObject *square_of_bool(PyObject *self)
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
+        if (gt__py_check_operands(self, args, nargs) < 0)                                                         \
+            return NULL;                                                                                          \
         return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }
 #include "core/ops.def"

@@ -47,8 +47,8 @@ def _square(A, name):
 
 def _floating(A, name, dtype=None):
     A = A if dtype is None else A.to(dtype)
-    if not A.is_floating_point():
-        raise _gt.GtTypeError(f'linalg.{name}: Expected a floating point tensor as input. Got {A.dtype}')
+    if not (A.is_floating_point() or A.is_complex()):
+        raise _gt.GtTypeError(f'linalg.{name}: Expected a floating point or complex tensor as input. Got {A.dtype}')
     return A
 
 

@@ -38,6 +38,9 @@ void gt__bounds_scan(gt_tensor *tensor, const void *data)
     case GT_INT8:
         SCAN(int8_t);
         break;
+    case GT_INT16:
+        SCAN(int16_t);
+        break;
     case GT_INT32:
         SCAN(int32_t);
         break;
@@ -73,6 +76,7 @@ static void infer_cast(const gt_tensor *a, gt_tensor *result)
     } ranges[GT_DTYPE_COUNT] = {
         [GT_UINT8] = {0, UINT8_MAX},
         [GT_INT8] = {INT8_MIN, INT8_MAX},
+        [GT_INT16] = {INT16_MIN, INT16_MAX},
         [GT_INT32] = {INT32_MIN, INT32_MAX},
         [GT_INT64] = {INT64_MIN, INT64_MAX},
     };

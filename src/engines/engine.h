@@ -51,6 +51,22 @@ typedef struct gt_call {
     gt_imm value[GT_MAX_OPERANDS];
 } gt_call;
 
+/* Operand k of ins is a literal: its value, and a view of it for gt_call. */
+static inline gt_imm gt__literal_operand(const gt_instruction *ins, unsigned k, gt_view *view)
+{
+    static const uint8_t dtypes[] = {
+        [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT64};
+    gt_imm value = ins->literal[k];
+    if (gt__literal(ins, k) == GT_LITERAL_BOOL) /* any bit is true; engines read the first byte, 0 or 1 */
+        *(uint8_t *)&value = ins->literal[k].i != 0;
+    view->data = NULL;
+    view->contiguous = true;
+    view->meta.numel = 1;
+    view->meta.rank = 0;
+    view->meta.dtype = dtypes[gt__literal(ins, k)];
+    return value;
+}
+
 /* What an asynchronous engine reports of its work. Failures and timed work have completions of their own; one
  * completion may report many other tokens, by the last of them. */
 typedef struct gt_completion {

@@ -244,7 +244,7 @@ static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_ste
             continue;
         }
         in[k] = &literal[k];
-        call.value[k] = gt__decode_literal(ins, k, &literal[k]);
+        call.value[k] = gt__literal_operand(ins, k, &literal[k]);
         call.literals |= (uint8_t)(1 << k);
     }
     gt_err err = worker->engine->ops->run(worker->engine, &call, token);

@@ -19,10 +19,10 @@ static void test_poison(const void *argument)
 {
     (void)argument;
     gt_client *client = open_client(1);
-    gt_tensor *a = two_rows(client), *index, *bad, *worse, *worst, *fine;
+    gt_tensor *a = two_rows(client), *bad, *worse, *worst, *fine;
     float bytes[12];
-    OK(gt_from_data(client, GT_INT64, SHAPE(2), (int64_t[]){0, 17}, &index));
-    OK(gt_take(a, index, 0, &bad)); /* the values of an index are only known where they are */
+    gt_tensor *index = computed_index(client, 2, (int64_t[]){0, 17});
+    OK(gt_take(a, index, 0, &bad));
     OK(gt_mul_scalar(bad, 2, &worse));
     OK(gt_sum(worse, 0, false, &worst));
     OK(gt_add(a, a, &fine));
@@ -51,10 +51,9 @@ static void test_places(const void *argument)
 {
     (void)argument;
     gt_client *client = open_client(1);
-    gt_tensor *a = two_rows(client), *index, *bad[2];
+    gt_tensor *a = two_rows(client), *index = computed_index(client, 1, (int64_t[]){17}), *bad[2];
     char expected[2][64];
     float bytes[3];
-    OK(gt_from_data(client, GT_INT64, SHAPE(1), (int64_t[]){17}, &index));
     for (int again = 0; again < 2; again++) {
         snprintf(expected[0], sizeof expected[0], "test_client.c:%d", __LINE__ + 1);
         GT_HERE();

@@ -81,6 +81,13 @@ def test_a_file_that_is_no_library_is_refused(programs, tmp_path):
     assert text.startswith("backend 'far' cannot be loaded: ") and str(tmp_path) in text
 
 
+def test_a_pipe_is_refused(programs, tmp_path):
+    """Opening it would block."""
+    os.mkfifo(tmp_path / "gt-engine-far.so")
+    text = refusal(programs, "far", GT_ENGINE_PATH=tmp_path)
+    assert text == f"backend 'far' cannot be loaded: {tmp_path}/gt-engine-far.so is not a regular file"
+
+
 def test_a_worker_names_the_fault(programs):
     server = programs.server()
     for python in (False, True):

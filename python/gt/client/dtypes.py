@@ -15,6 +15,8 @@ class finfo:
     """finfo(dtype=float32): bits, eps, max, min, tiny, smallest_normal, resolution of a floating point dtype."""
 
     def __init__(self, dtype=_gt.float32):
+        if dtype.is_complex:
+            dtype = dtype.to_real()
         if dtype.name not in _FLOATS:
             raise TypeError('finfo() requires a floating point input type. Use iinfo to handle integer types')
         self.bits, fraction, lowest, highest = _FLOATS[dtype.name]
@@ -70,9 +72,3 @@ def can_cast(from_, to):
 def is_same_size(input, other):
     """is_same_size(input, other): whether both have the same shape."""
     return input.shape == other.shape
-
-
-@function
-def get_default_dtype():
-    """get_default_dtype(): float32."""
-    return _gt.float32

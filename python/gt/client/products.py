@@ -35,8 +35,8 @@ def inner(self, other):
 
 @method
 def vdot(self, other):
-    """vdot(other): the inner product of two vectors."""
-    return self.dot(other)
+    """vdot(other): the inner product of two vectors, the first conjugated."""
+    return (self.conj() if self.is_complex() else self).dot(other)
 
 
 def _scaled_sum(self, product, beta, alpha):

@@ -132,6 +132,58 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
 
 
 @function
+def poisson(input, generator=None):
+    """poisson(input): a number of the Poisson distribution for each rate.
+
+    >>> gt.poisson(gt.tensor([0.5, 20.0]))
+    tensor([ 1., 17.])
+    """
+    with drawing(generator):
+        return _gt.poisson(input)
+
+
+@function
+def binomial(count, prob, generator=None):
+    """binomial(count, prob): how many of count trials succeed, each with probability prob; the two broadcast.
+
+    >>> gt.binomial(gt.tensor([10.0]), gt.tensor([0.5]))
+    tensor([4.])
+    """
+    if count.dtype != prob.dtype:
+        raise RuntimeError(f'Found dtype {prob.dtype} but expected {count.dtype}')
+    shape = (count.detach() + prob.detach()).shape
+    with drawing(generator):
+        both = _gt.stack([count.expand(shape).reshape(-1), prob.expand(shape).reshape(-1)])
+        return _gt.binomial(both).reshape(shape)
+
+
+@function
+def _standard_gamma(input, generator=None):
+    """_standard_gamma(input): a number of the gamma distribution with scale 1 for each shape; it has a gradient."""
+    with drawing(generator):
+        return _gt.standard_gamma(input)
+
+
+@function
+def _sample_dirichlet(input, generator=None):
+    """_sample_dirichlet(input): numbers of the Dirichlet distribution along the last dimension; they have a gradient."""
+    with drawing(generator):
+        return _gt.dirichlet(input)
+
+
+@function
+def _standard_gamma_grad(input, output):
+    """_standard_gamma_grad(input, output): the derivative of _standard_gamma's result by its shape."""
+    return input.standard_gamma_grad(output)
+
+
+@function
+def _dirichlet_grad(x, alpha, total):
+    """_dirichlet_grad(x, alpha, total): the derivative of a component x by its concentration alpha of total, over 1 - x."""
+    return x.dirichlet_grad(alpha, total)
+
+
+@function
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, layout=None, device=None,
            pin_memory=False, requires_grad=False):
     """normal(mean, std) of tensors, or normal(mean, std, size): normally distributed numbers."""

@@ -23,6 +23,12 @@ def function(function):
     return function
 
 
+def named(name):
+    """The function of the package with this name: how functions are pickled."""
+    import gt
+    return getattr(gt, name)
+
+
 def in_place(*names):
     """Give each method an in-place variant name_()."""
     for name in names:

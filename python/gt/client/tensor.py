@@ -2,18 +2,16 @@
 
 The C extension (gt._gt) has every operation of the op table, indexing and shapes. A function marked @method becomes a
 method of Tensor. The methods are in files by family (ordering, picking, arrangement, products, linalg, statistics,
-random, creation, dtypes, calculus, copies, elementwise). The rest is here.
+random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
-
-import math
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, copies, creation, dtypes, elementwise, histograms, linalg, ordering, picking, products, random, statistics,
-    windows)
+    arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, ordering, picking, products, random,
+    special, statistics, stft, windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
@@ -37,6 +35,8 @@ def clamp_max(self, max):
 @method
 def nan_to_num(self, nan=None, posinf=None, neginf=None):
     """nan_to_num(nan=0.0, posinf=None, neginf=None): NaN and infinities replaced, by default by the ends of the range."""
+    if self.is_complex():
+        return complex.nan_to_num_parts(self, nan, posinf, neginf)
     if not self.is_floating_point():
         return self.clone()
     largest = {'float64': 1.7976931348623157e308, 'float16': 65504.0, 'bfloat16': 3.3895313892515355e38}
@@ -69,41 +69,12 @@ def round(self, *, decimals=0):
 
 
 @method
-def logit(self, eps=None):
-    """logit(eps=None): log(x / (1 - x)), with x clamped to [eps, 1 - eps]."""
-    x = self if self.is_floating_point() else self.float()
-    x = x if eps is None else x.clamp(eps, 1 - eps)
-    return x.log() - (-x).log1p()
-
-
-@method
-def xlogy(self, other):
-    """xlogy(other): self * log(other), and 0 where self is 0, unless other is NaN."""
-    if not isinstance(self, Tensor):
-        if not isinstance(other, Tensor):
-            raise TypeError(f'xlogy() received an invalid combination of arguments - got ({type(self).__name__}, '
-                            f'{type(other).__name__})')
-        self = _gt.tensor(float(self), dtype=other.dtype if other.is_floating_point() else _gt.float32)
-    other = other if isinstance(other, Tensor) else _gt.tensor(float(other))
-    outside = (self == 0) & ((other <= 0) | other.isinf())
-    return self * where(outside, 1.0, other).log()
-
-
-@method
 def float_power_(self, exponent):
     """float_power_(exponent): float_power in place, of float64."""
     if self.dtype != _gt.float64:
         raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
                            f'dtype Double')
     return self._become(self.float_power(exponent))
-
-
-@method
-def float_power(self, exponent):
-    """float_power(exponent): the power, in float64."""
-    if not isinstance(self, Tensor):
-        return float(self) ** exponent.double()
-    return self.double() ** (exponent.double() if isinstance(exponent, Tensor) else exponent)
 
 
 @method
@@ -142,7 +113,7 @@ def signbit(self):
     return _gt.ones_like(self).copysign(self) < 0 if self.is_floating_point() else self < 0
 
 
-in_place('renorm', 'clamp_min', 'clamp_max', 'fmax', 'fmin', 'nan_to_num', 'celu', 'round', 'logit', 'xlogy', 'tril', 'triu', 'cumsum', 'cumprod')
+in_place('renorm', 'clamp_min', 'clamp_max', 'fmax', 'fmin', 'nan_to_num', 'celu', 'round', 'tril', 'triu', 'cumsum', 'cumprod')
 reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
 
 
@@ -156,6 +127,8 @@ def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         raise RuntimeError('rtol and atol must be greater than or equal to zero')
     if self.dtype != other.dtype:
         raise RuntimeError(f'{self.dtype} did not match {other.dtype}')
+    if self.is_complex():
+        return complex.close(self, other, rtol, atol, equal_nan)
     close = self == other
     if equal_nan and self.is_floating_point():
         close = close | (self.isnan() & other.isnan())
@@ -238,22 +211,9 @@ def is_signed(self):
 
 
 @method
-def is_complex(self):
-    """is_complex(): False."""
-    return False
-
-
-@method
 def is_nonzero(self):
     """is_nonzero(): whether the one element is not zero; waits."""
     return bool(self)
-
-
-@method
-def stride(self, dim=None):
-    """stride(dim=None): the distance of neighbours along each dimension, in elements; tensors are always contiguous."""
-    strides = tuple(math.prod(self.shape[k + 1:]) for k in range(self.ndim))
-    return strides if dim is None else strides[dim]
 
 
 @method
@@ -300,7 +260,6 @@ Tensor.mH = property(lambda self: self.adjoint(), doc='The last two dimensions s
 Tensor.H = property(lambda self: _adjoint_of_matrix(self), doc='A matrix transposed.')
 Tensor.moveaxis = movedim
 Tensor.__rdiv__ = Tensor.__rtruediv__
-Tensor.sgn, Tensor.sgn_ = Tensor.sign, Tensor.sign_
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
@@ -338,13 +297,13 @@ Tensor.__array_ufunc__ = _array_ufunc
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
 _written_here = tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as')))
 FUNCTIONS = _rows + _written_here + (
-    'clip', 'lerp', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
+    'clip', 'lerp', 'dirichlet_grad', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
     'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater', 'greater_equal', 'negative',
     'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'cumprod', 'logcumsumexp', 'softmax', 'log_softmax', 'matmul', 'mm',
     'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter_add',
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
-    'detach', 'sgn')
+    'detach', 'is_complex', 'sgn')
 
 # In-place methods that are functions too.
 FUNCTIONS += tuple(name + '_' for name in (

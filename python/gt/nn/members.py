@@ -81,7 +81,7 @@ def typename(value):
     """The name of a value's type in errors: 'gt.FloatTensor', 'int', 'collections.deque'."""
     names = {'float32': 'Float', 'float64': 'Double', 'float16': 'Half', 'bfloat16': 'BFloat16', 'int64': 'Long',
              'int32': 'Int', 'int16': 'Short', 'int8': 'Char', 'uint8': 'Byte', 'bool': 'Bool'}
-    if type(value) is Tensor:
+    if isinstance(value, Tensor):
         return f'gt.{names.get(value.dtype.name, "")}Tensor'
     kind = type(value)
     return kind.__qualname__ if kind.__module__ in ('builtins', None) else f'{kind.__module__}.{kind.__qualname__}'

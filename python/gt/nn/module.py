@@ -333,7 +333,26 @@ class Module(State):
 
     def parameters(self, recurse=True):
         """Each parameter, once."""
-        return Parameters(parameter for _, parameter in self.named_parameters('', recurse))
+        if type(self).named_parameters is not Module.named_parameters:
+            return Parameters(parameter for _, parameter in self.named_parameters(recurse=recurse))
+        found, modules = {}, self._tree({}) if recurse else (self,)
+        for module in modules:
+            values = module.__dict__
+            for name, kind in values['_members'].items():
+                if kind == PARAMETER and values[name] is not None:
+                    found[values[name]] = True
+        for module in modules:
+            found.update((tensor, True) for tensor in module.__dict__.get('_by_hand', ()))
+        return Parameters(found)
+
+    def _tree(self, found):
+        """This module and all below it, once each, as the keys of a dictionary."""
+        found[self] = True
+        values = self.__dict__
+        for name, kind in values['_members'].items():
+            if kind == MODULE and values[name] is not None and values[name] not in found:
+                values[name]._tree(found)
+        return found
 
     def named_buffers(self, prefix='', recurse=True, remove_duplicate=True):
         """(path, tensor) for each buffer, once unless remove_duplicate is False."""

@@ -172,8 +172,6 @@ static gt_view place(const job *j, uint32_t value)
 
 static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step)
 {
-    static const gt_dtype literal_dtypes[] = {
-        [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT64};
     const gt_instruction *ins = &step->record->ins;
     gt_view out = place(j, step->result);
     gt_call call = {.op = step->op,
@@ -190,12 +188,8 @@ static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step
             *in = place(j, step->operand[k]);
             continue;
         }
-        *in = (gt_view){.contiguous = true,
-                        .meta = {.numel = 1, .dtype = (uint8_t)literal_dtypes[gt__literal(ins, k)]}};
         call.literals |= (uint8_t)(1 << k);
-        call.value[k] = ins->literal[k];
-        if (gt__literal(ins, k) == GT_LITERAL_BOOL) /* any bit is true; an engine reads the first byte, 0 or 1 */
-            *(uint8_t *)&call.value[k] = ins->literal[k].i != 0;
+        call.value[k] = gt__literal_operand(ins, k, in);
     }
     return late->cpu->ops->run(late->cpu, &call, &(gt_token){0});
 }
