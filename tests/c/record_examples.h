@@ -68,6 +68,10 @@ static inline void example_matrix(example *e)
     case GT_OP_slogdet:
         META(&e->expected, GT_FLOAT32, 2, 2);
         break;
+    case GT_OP_lu:
+        META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
+        META(&e->expected, GT_FLOAT32, 2, 5, 4);
+        break;
     case GT_OP_qr:
         META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
         META(&e->expected, GT_FLOAT32, 2, 7, 3);

@@ -306,10 +306,11 @@ FUNCTIONS = _rows + _written_here + (
     'detach', 'is_complex', 'sgn')
 
 # In-place methods that are functions too.
-FUNCTIONS += ('zero_', 'fill_', 'resize_as_', 'clamp_', 'clamp_min_', 'clamp_max_', 'nan_to_num_', 'celu_', 'selu_', 'relu_',
-              'index_put_', 'addmv_', 'xlogy_', 'ldexp_', 'gcd_', 'lcm_', 'deg2rad_', 'rad2deg_', 'logit_', 'round_',
-              'detach_') + tuple(name + '_' for name, form, *_ in _gt.op_table()
-                                 if form == 'UNARY' and hasattr(Tensor, name + '_') and not name.endswith('backward'))
+FUNCTIONS += tuple(name + '_' for name in (
+    'abs', 'acos', 'acosh', 'addmv', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'celu', 'clamp', 'clamp_max', 'clamp_min',
+    'cos', 'cosh', 'deg2rad', 'detach', 'erf', 'exp', 'exp2', 'expm1', 'fill', 'floor', 'frac', 'gcd', 'index_put', 'lcm',
+    'ldexp', 'log', 'log10', 'log1p', 'log2', 'logit', 'nan_to_num', 'neg', 'rad2deg', 'reciprocal', 'relu', 'resize_as',
+    'round', 'rsqrt', 'selu', 'sigmoid', 'sin', 'sinc', 'sinh', 'sqrt', 'square', 'tan', 'tanh', 'trunc', 'xlogy', 'zero'))
 
 # Functions of the C extension that take out= in the package.
 EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'ones', 'rand', 'randint',
