@@ -19,7 +19,7 @@ import gt
 from gt._gt import op_table
 
 ROUNDS, CALLS = 7, 8
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8", "bool")
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool")
 aten = torch.ops.aten
 
 # Rows that are not torch.<name>, torch.nn.functional.<name> or torch.ops.aten.<name>.

@@ -74,9 +74,9 @@ static uint64_t counting_memory_limit(gt_engine *engine, unsigned sharers)
     return cpu_of(engine)->ops->memory_limit(cpu_of(engine), sharers);
 }
 
-static void *counting_alloc(gt_engine *engine, size_t bytes)
+static gt_err counting_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
-    return cpu_of(engine)->ops->alloc(cpu_of(engine), bytes);
+    return cpu_of(engine)->ops->alloc(cpu_of(engine), bytes, memory);
 }
 
 static void counting_release(gt_engine *engine, void *memory, size_t bytes)
@@ -84,14 +84,16 @@ static void counting_release(gt_engine *engine, void *memory, size_t bytes)
     cpu_of(engine)->ops->release(cpu_of(engine), memory, bytes);
 }
 
-static gt_err counting_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err counting_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                             gt_token *token)
 {
-    return cpu_of(engine)->ops->write(cpu_of(engine), to, host, bytes, token);
+    return cpu_of(engine)->ops->write(cpu_of(engine), to, host, bytes, timed, token);
 }
 
-static gt_err counting_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err counting_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed,
+                            gt_token *token)
 {
-    return cpu_of(engine)->ops->read(cpu_of(engine), from, host, bytes, token);
+    return cpu_of(engine)->ops->read(cpu_of(engine), from, host, bytes, timed, token);
 }
 
 /* ---- computing ----------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  *
  * The tape and the rules are in src/client (autograd.c, gradients/). This file wraps tensors and calls hooks.
  */
+
 #include "alias.h"
 
 /* ---- requires_grad ----------------------------------------------------------------------------------------------- */
@@ -275,20 +276,6 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
         Py_RETURN_TRUE;
     gt_tensor *tensor = gt__py_use(self);
     return tensor ? PyBool_FromLong(is_leaf(tensor)) : NULL;
-}
-
-/* "AddBackward0", as in PyTorch; None for leaves. */
-static PyObject *get_grad_fn(PyObject *self, void *closure)
-{
-    (void)closure;
-    gt_tensor *tensor = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
-    if (!tensor && PyErr_Occurred())
-        return NULL;
-    if (!tensor || is_leaf(tensor))
-        Py_RETURN_NONE;
-    char name[64];
-    gt__node_name(tensor->node, name, sizeof name);
-    return PyUnicode_FromString(name);
 }
 
 /* ---- grad -------------------------------------------------------------------------------------------------------- */
@@ -695,7 +682,7 @@ static void release_entry(PyObject *capsule)
 }
 
 /* _register_hook(hook) -> the entry, for _remove_hook; gt/autograd.py makes the handle. */
-static PyObject *method_register_hook(PyObject *self, PyObject *hook)
+static PyObject *register_hook(PyObject *self, PyObject *hook, bool after)
 {
     gt_hook_entry *entry;
     if (!PyCallable_Check(hook)) {
@@ -705,7 +692,7 @@ static PyObject *method_register_hook(PyObject *self, PyObject *hook)
     gt_tensor *tensor = gt__py_use(self);
     if (!tensor)
         return NULL;
-    gt_err err = gt__tensor_hook(tensor, call_hook, hook, free_hook, &entry);
+    gt_err err = gt__tensor_hook(tensor, call_hook, hook, free_hook, after, &entry);
     if (err != GT_OK)
         return gt__py_raise(err);
     Py_INCREF(hook);
@@ -715,6 +702,17 @@ static PyObject *method_register_hook(PyObject *self, PyObject *hook)
         gt__hook_release(entry);
     }
     return capsule;
+}
+
+static PyObject *method_register_hook(PyObject *self, PyObject *hook)
+{
+    return register_hook(self, hook, false);
+}
+
+/* _register_hook_after(hook): hook(gradient), when it was added to .grad. */
+static PyObject *method_register_hook_after(PyObject *self, PyObject *hook)
+{
+    return register_hook(self, hook, true);
 }
 
 static PyObject *py_remove_hook(PyObject *module, PyObject *capsule)
@@ -761,8 +759,10 @@ static PyObject *tape_entry(const gt_node *node)
         return NULL;
     }
     return Py_BuildValue("KsNNO", (unsigned long long)node->sequence,
-                         node->op == GT_OP_INVALID ? "leaf" : gt__op_table[node->op].name, shape, operands,
-                         node->consumed ? Py_True : Py_False);
+                         node->op == GT_OP_INVALID    ? "leaf"
+                         : node->op == GT_NODE_CUSTOM ? node->custom.name
+                                                      : gt__op_table[node->op].name,
+                         shape, operands, node->consumed ? Py_True : Py_False);
 }
 
 static PyObject *py_tape(PyObject *module, PyObject *unused)
@@ -794,6 +794,7 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
     NOARGS("_value", method_value, "The same value, apart from in-place changes."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
+    {.ml_name = "_register_hook_after", .ml_meth = method_register_hook_after, .ml_flags = METH_O},
     {.ml_name = NULL},
 };
 
@@ -805,7 +806,6 @@ PyGetSetDef gt__py_autograd_attributes[] = {
     {.name = "_version", .get = get_version, .doc = "how often it was changed in place"},
     {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
     {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},
-    {.name = "grad_fn", .get = get_grad_fn, .doc = "the name of the recorded op, or None"},
     {.name = NULL},
 };
 

@@ -4,7 +4,7 @@
  * A thread that called connect has its own client, kept in the thread state's dictionary. All other threads share
  * the process's default client, an embedded server that is started with the first tensor. The thread that holds
  * the GIL may use any client that is not `waiting`. A thread that waits releases the GIL in the wait hooks;
- * other threads that want the same client sleep in gt__py_client_turn until the wait is over.
+ * other threads that want the same client queue for it in gt__py_client_turn, and get it in order.
  */
 #include "extension.h"
 
@@ -74,9 +74,8 @@ PyObject *gt__py_raise(gt_err err)
 
 /* ---- waiting --------------------------------------------------------------------------------------------- */
 
-static pthread_mutex_t turn_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t turn_changed = PTHREAD_COND_INITIALIZER;
-static uint64_t turns;              /* waits that ended; written with the GIL and the mutex held */
+enum { LOOK_UP_MS = 100 }; /* how often a thread that sleeps here handles signals */
+
 static _Thread_local int own_waits; /* nested waits of this thread */
 
 static void *wait_before(void)
@@ -85,20 +84,10 @@ static void *wait_before(void)
     return PyEval_SaveThread();
 }
 
-/* Wake the threads that wait for the end of a wait. */
-static void announce_turn(void)
-{
-    pthread_mutex_lock(&turn_mutex);
-    turns++;
-    pthread_cond_broadcast(&turn_changed);
-    pthread_mutex_unlock(&turn_mutex);
-}
-
 static void wait_after(void *state)
 {
     PyEval_RestoreThread(state);
     own_waits--;
-    announce_turn();
 }
 
 static bool wait_interrupted(void)
@@ -111,27 +100,13 @@ static bool wait_interrupted(void)
     return interrupted;
 }
 
-/* Let other threads run until one announces the end of a wait, or for a short time. The caller checks again. */
-static int sleep_a_turn(void)
+/* In a signal handler the interrupted wait cannot end before the handler does. */
+static int refuse_in_handler(void)
 {
-    if (own_waits) { /* in a signal handler: the interrupted wait cannot end before the handler does */
-        PyErr_SetString(PyExc_RuntimeError, "a signal handler cannot use a client that its thread is waiting for");
-        return -1;
-    }
-    uint64_t seen = turns;
-    PyThreadState *state = PyEval_SaveThread();
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 100 * 1000 * 1000; /* wake regularly to handle signals */
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&turn_mutex);
-    int status = 0;
-    while (turns == seen && status == 0)
-        status = pthread_cond_timedwait(&turn_changed, &turn_mutex, &until);
-    pthread_mutex_unlock(&turn_mutex);
-    PyEval_RestoreThread(state);
-    return PyErr_CheckSignals();
+    if (!own_waits)
+        return 0;
+    PyErr_SetString(PyExc_RuntimeError, "a signal handler cannot use a client that its thread is waiting for");
+    return -1;
 }
 
 /* A forked child leaves the parent's clients alone: their threads and sockets belong to the parent. */
@@ -146,12 +121,34 @@ static bool is_taken(const gt_client *client)
     return client->waiting && !is_foreign(client);
 }
 
+/* Queue for a client. Other threads run meanwhile. */
+static int await_turn(gt_client *client)
+{
+    gt_turn turn;
+    int status = refuse_in_handler();
+    if (status < 0)
+        return status;
+    gt__turn_join(client, &turn);
+    for (;;) {
+        PyThreadState *state = PyEval_SaveThread();
+        gt__turn_wait(client, &turn, LOOK_UP_MS);
+        PyEval_RestoreThread(state);
+        if (gt__turn_take(client, &turn))
+            return 0;
+        gt__turn_away(client, &turn, true); /* a signal handler may want the client, too */
+        status = PyErr_CheckSignals();
+        gt__turn_away(client, &turn, false);
+        if (status < 0) {
+            gt__turn_leave(client, &turn);
+            return status;
+        }
+    }
+}
+
 int gt__py_client_turn(gt_client *client)
 {
-    int status = 0;
     gt__py_pin(client);
-    while (status == 0 && is_taken(client))
-        status = sleep_a_turn();
+    int status = is_taken(client) ? await_turn(client) : 0;
     if (status == 0 && client->closed) {
         PyErr_SetString(connection_error, "the client is closed");
         status = -1;
@@ -168,15 +165,6 @@ gt_tensor *gt__py_use_later(PyObject *self)
         if (gt__py_client_turn(tensor->client) < 0)
             return NULL;
     return ((TensorObject *)self)->alias ? gt__py_cut(self) : tensor;
-}
-
-/* A forked child has one thread: no other could wake it. */
-static void reset_in_child(void)
-{
-    pthread_mutex_init(&turn_mutex, NULL);
-    pthread_cond_init(&turn_changed, NULL);
-    own_waits = 0;
-    default_opening = false;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------------------- */
@@ -210,7 +198,6 @@ static void close_client(gt_client *client)
     gt_client_close(&closing);
     PyEval_RestoreThread(state);
     gt__client_unlock(client);
-    announce_turn();
     gt__py_unpin(client);
 }
 
@@ -277,7 +264,7 @@ static PyObject *close_all(PyObject *module, PyObject *unused)
     for (OpenClient *entry = open_clients, *next; entry; entry = next) {
         next = entry->next;
         gt_client *client = entry->client;
-        if (!is_foreign(client) && !client->waiting && forget_client(client))
+        if (!is_foreign(client) && (!client->waiting || client->reserved) && forget_client(client))
             gt_client_close(&client);
     }
     Py_RETURN_NONE;
@@ -306,29 +293,72 @@ static gt_client *open_client(const char *address, int timeout_ms, int workers)
     }
 }
 
+/* The seed of the next embedded client, so that a data-loading process that computes nothing starts no server. */
+static uint64_t first_seed;
+static bool has_first_seed;
+
 static bool has_default(void)
 {
     return default_connection && default_connection->client && !is_foreign(default_connection->client);
+}
+
+static pthread_mutex_t opening_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t opening_ended = PTHREAD_COND_INITIALIZER;
+static uint64_t openings; /* that ended; written with the GIL and the mutex held */
+
+/* Another thread opens the default client: let it run until it has ended, or for a short time. The caller checks again. */
+static int await_opening(void)
+{
+    if (refuse_in_handler() < 0)
+        return -1;
+    uint64_t seen = openings;
+    PyThreadState *state = PyEval_SaveThread();
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_UP_MS * 1000 * 1000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&opening_mutex);
+    int status = 0;
+    while (openings == seen && status == 0)
+        status = pthread_cond_timedwait(&opening_ended, &opening_mutex, &until);
+    pthread_mutex_unlock(&opening_mutex);
+    PyEval_RestoreThread(state);
+    return PyErr_CheckSignals();
 }
 
 static int open_default(void)
 {
     default_opening = true;
     gt_client *client = open_client(NULL, 0, default_workers);
+    if (client && has_first_seed)
+        gt_manual_seed(client, first_seed);
     ConnectionObject *connection = client ? connection_new(client) : NULL;
     if (connection)
         Py_XSETREF(default_connection, connection);
-    default_opening = false;
-    announce_turn();
+    default_opening = has_first_seed = false;
+    pthread_mutex_lock(&opening_mutex);
+    openings++;
+    pthread_cond_broadcast(&opening_ended);
+    pthread_mutex_unlock(&opening_mutex);
     return connection ? 0 : -1;
 }
 
 static gt_client *default_client(void)
 {
     while (!has_default())
-        if ((default_opening ? sleep_a_turn() : open_default()) < 0)
+        if ((default_opening ? await_opening() : open_default()) < 0)
             return NULL;
     return default_connection->client;
+}
+
+/* A forked child has one thread: no other could wake it. */
+static void reset_in_child(void)
+{
+    pthread_mutex_init(&opening_mutex, NULL);
+    pthread_cond_init(&opening_ended, NULL);
+    own_waits = 0;
+    default_opening = false;
 }
 
 /* Borrowed; NULL without an exception if this thread never connected. */
@@ -336,6 +366,12 @@ static ConnectionObject *thread_connection(void)
 {
     PyObject *state = PyThreadState_GetDict();
     return state ? (ConnectionObject *)PyDict_GetItemWithError(state, current_key) : NULL;
+}
+
+bool gt__py_waiting_seed(uint64_t *seed)
+{
+    *seed = first_seed;
+    return has_first_seed;
 }
 
 gt_client *gt__py_client(void)
@@ -458,11 +494,27 @@ static PyObject *py_manual_seed(PyObject *module, PyObject *seed)
 {
     (void)module;
     PyObject *number = PyNumber_Index(seed);
-    gt_client *client = number ? gt__py_client() : NULL;
-    if (client)
-        gt_manual_seed(client, PyLong_AsUnsignedLongLongMask(number));
-    Py_XDECREF(number);
-    return client ? Py_NewRef(Py_None) : NULL;
+    if (!number)
+        return NULL;
+    uint64_t value = PyLong_AsUnsignedLongLongMask(number);
+    Py_DECREF(number);
+    if (has_first_seed) {
+        first_seed = value;
+        return Py_NewRef(Py_None);
+    }
+    gt_client *client = gt__py_client();
+    if (!client)
+        return NULL;
+    gt_manual_seed(client, value);
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *py_seed_later(PyObject *module, PyObject *seed)
+{
+    first_seed = PyLong_AsUnsignedLongLongMask(seed);
+    has_first_seed = !PyErr_Occurred();
+    (void)module;
+    return has_first_seed ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -503,6 +555,11 @@ PyMethodDef gt__py_connect_functions[] = {
      .ml_doc = "gpu_workers(n): workers of the embedded server; before the first tensor."},
     NOARGS("synchronize", py_synchronize,
            "synchronize(): wait until everything emitted so far has been executed."),
+    {.ml_name = "_seed_later",
+     .ml_meth = py_seed_later,
+     .ml_flags = METH_O,
+     .ml_doc =
+         "_seed_later(seed): the seed of the embedded client that the next operation opens. Opens none itself."},
     {.ml_name = "manual_seed",
      .ml_meth = py_manual_seed,
      .ml_flags = METH_O,

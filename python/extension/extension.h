@@ -25,6 +25,7 @@ typedef struct TensorObject {
     PyObject_HEAD gt_tensor *tensor;
     struct gt_alias *alias; /* views and what they are views of (alias.h); nearly always NULL */
     PyObject *weakrefs;
+    PyObject *dict; /* attributes that the user set (tensor.c); nearly always NULL */
 } TensorObject;
 
 /* The types are process-wide: the extension refuses a second interpreter (module.c). */
@@ -73,6 +74,12 @@ static inline bool gt__py_is_tensor(PyObject *object)
     return Py_TYPE(object) == gt__py_tensor_type || PyType_IsSubtype(Py_TYPE(object), gt__py_tensor_type);
 }
 
+/* A tensor that autograd follows. */
+static inline bool gt__py_is_recorded(PyObject *object)
+{
+    return gt__py_is_tensor(object) && ((TensorObject *)object)->tensor->node;
+}
+
 /* ---- autograd.c -------------------------------------------------------------------------------------------- */
 
 /* The last step of an in-place operation: give the object a new value (taken, also on failure). -1: it is a leaf that requires
@@ -107,6 +114,8 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count);
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 
 /* x op y, as the operators do it. */
+/* where(condition, a, b), each a tensor or a number. */
+PyObject *gt__py_where(PyObject *const *objects);
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
 /* self.name_(...): the result of self.name(...) (taken; NULL: exception) becomes self's value, if it fits. Returns self. */
 PyObject *gt__py_adopt(PyObject *self, PyObject *result);
@@ -117,6 +126,8 @@ PyObject *gt__py_adopt(PyObject *self, PyObject *result);
 PyObject *gt__py_raise(gt_err err);
 /* This thread's client, or the process's default one, started if necessary. Borrowed. */
 gt_client *gt__py_client(void);
+/* The seed of a client that is not open yet; false: none was set. */
+bool gt__py_waiting_seed(uint64_t *seed);
 /* Another thread waits on this client: let it finish. -1 also if it was closed meanwhile. */
 int gt__py_client_turn(gt_client *client);
 /* The same for the client of a Tensor object; returns the tensor that the object has then. NULL: exception. */
@@ -179,6 +190,8 @@ int gt__py_flag(PyObject *object, bool *value); /* NULL: *value is kept */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
+/* 1: a complex number, of Python, NumPy or a 0-d tensor; 0: something else; -1: exception. */
+int gt__py_complex(PyObject *object, double *real, double *imaginary);
 double gt__py_literal_double(gt_literal kind, gt_imm value);
 /*
  * Axes are read in two steps. The first runs Python code (__index__), which may give the tensor's object another
@@ -192,16 +205,18 @@ int gt__py_wrap_axis(int64_t given, int rank, int *axis);
 int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes);
 /* An int or a sequence of ints, at most GT_MAX_RANK. */
 int gt__py_ints(PyObject *object, int *count, int64_t *values);
-/* A tuple of sizes. */
+/* A gt.Size, a tuple of sizes (size.c). */
 PyObject *gt__py_sizes(int rank, const int64_t *shape);
+int gt__py_size_init(PyObject *module);
 /* Sizes given one by one, or as one sequence. */
 int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape);
 
 /*
  * The other operand of a binary operation: 1: *tensor is set (a reference of the caller's), or *kind and *value;
- * 0: not ours to convert; -1: exception.
+ * 0: not ours to convert; -1: exception. `other`: the dtype of the operand that there is.
  */
-int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_literal *kind, gt_imm *value);
+int gt__py_operand(PyObject *object, gt_client *client, gt_dtype other, gt_tensor **tensor, gt_literal *kind,
+                   gt_imm *value);
 /* The same, but always a tensor, and anything inconvertible raises TypeError. */
 int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what, gt_tensor **tensor);
 
@@ -238,14 +253,17 @@ int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
 
 extern PyMethodDef gt__py_operator_methods[], gt__py_number_methods[], gt__py_reduce_methods[],
     gt__py_shape_methods[];
-extern PyMethodDef gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[];
+extern PyMethodDef gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[],
+    gt__py_bounds_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
 extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_site_functions[],
     gt__py_random_functions[];
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
+extern PyMethodDef gt__py_spectral_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
-extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[];
+extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
+extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);

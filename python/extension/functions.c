@@ -1,67 +1,168 @@
 /*
- * functions.c: gt.add, gt.pow and other functions whose first operand may be a number, as in PyTorch.
+ * functions.c: gt.Function, the type of gt.add, gt.exp, gt.cat and the other functions of the package.
  *
- * Other functions gt.name are Tensor.name itself. These take a number first, too: gt.pow(2, t) is 2 ** t.
- * client/tensor.py adds them to the package.
+ * A function of the package calls a method of Tensor or another callable. It adds what PyTorch's functions have and
+ * methods do not: out=, input= for the first operand, and a number as the first operand of gt.pow(2, t). A call without
+ * keyword arguments goes straight to the method. client/outputs.py does the rest, in Python.
  */
 #include "extension.h"
 
-/* self is a pair: the method, and the equivalent Python operator. */
-static PyObject *either_order(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+#include <structmember.h>
+
+typedef struct FunctionObject {
+    PyObject_HEAD vectorcallfunc vectorcall;
+    PyObject *call;      /* the method or function */
+    PyObject *reflected; /* the Python operator if the first operand may be a number; else NULL */
+    PyObject *options;   /* called as options(call, arguments, keywords) if there is out= or input= */
+    PyObject *name, *doc, *module;
+} FunctionObject;
+
+static bool is_special(PyObject *keyword)
 {
-    if (nargs == 2 && !kwnames && !gt__py_is_tensor(args[0]) && PyNumber_Check(args[0]) &&
-        gt__py_is_tensor(args[1]))
-        return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 1), args, 2, NULL);
-    return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 0), args, (size_t)nargs, kwnames);
+    return PyUnicode_CompareWithASCIIString(keyword, "out") == 0 ||
+           PyUnicode_CompareWithASCIIString(keyword, "input") == 0;
 }
 
-static struct {
-    const char *operator; /* of the module operator */
-    PyMethodDef function;
-} either[] = {
-    {"add", FAST("add", either_order, "add(input, other, *, alpha=1): input + alpha * other.")},
-    {"sub", FAST("sub", either_order, "sub(input, other, *, alpha=1): input - alpha * other.")},
-    {"sub", FAST("subtract", either_order, "subtract(input, other, *, alpha=1): sub.")},
-    {"mul", FAST("mul", either_order, "mul(input, other): input * other.")},
-    {"mul", FAST("multiply", either_order, "multiply(input, other): mul.")},
-    {"truediv", FAST("div", either_order, "div(input, other, *, rounding_mode=None): input / other.")},
-    {"truediv", FAST("divide", either_order, "divide(input, other, *, rounding_mode=None): div.")},
-    {"truediv", FAST("true_divide", either_order, "true_divide(input, other): input / other.")},
-    {"floordiv", FAST("floor_divide", either_order, "floor_divide(input, other): input // other.")},
-    {"mod", FAST("remainder", either_order, "remainder(input, other): input % other.")},
-    {"pow", FAST("pow", either_order, "pow(input, exponent): input ** exponent.")},
-    {"and_", FAST("bitwise_and", either_order, "bitwise_and(input, other): input & other.")},
-    {"or_", FAST("bitwise_or", either_order, "bitwise_or(input, other): input | other.")},
-    {"xor", FAST("bitwise_xor", either_order, "bitwise_xor(input, other): input ^ other.")},
+static PyObject *call_with_options(FunctionObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *arguments = PyTuple_New(nargs), *keywords = PyDict_New(), *result = NULL;
+    for (Py_ssize_t k = 0; arguments && k < nargs; k++)
+        PyTuple_SET_ITEM(arguments, k, Py_NewRef(args[k]));
+    int status = arguments && keywords ? 0 : -1;
+    for (Py_ssize_t k = 0; status == 0 && k < PyTuple_GET_SIZE(kwnames); k++)
+        status = PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, k), args[nargs + k]);
+    if (status == 0)
+        result = PyObject_CallFunctionObjArgs(self->options, (PyObject *)self, arguments, keywords, NULL);
+    Py_XDECREF(arguments);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+static PyObject *function_vectorcall(PyObject *object, gt_py_args args, size_t nargsf, PyObject *kwnames)
+{
+    FunctionObject *self = (FunctionObject *)object;
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    if (LIKELY(!kwnames)) {
+        if (self->reflected && nargs == 2 && !gt__py_is_tensor(args[0]) && PyNumber_Check(args[0]) &&
+            gt__py_is_tensor(args[1]))
+            return PyObject_Vectorcall(self->reflected, args, 2, NULL);
+        return PyObject_Vectorcall(self->call, args, nargsf, NULL);
+    }
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); k++)
+        if (is_special(PyTuple_GET_ITEM(kwnames, k)))
+            return call_with_options(self, args, nargs, kwnames);
+    return PyObject_Vectorcall(self->call, args, nargsf, kwnames);
+}
+
+/* Function(name, call, options, reflected=None) */
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "call", "options", "reflected", NULL};
+    PyObject *name, *call, *options, *reflected = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOO|O:Function", names, &name, &call, &options, &reflected))
+        return NULL;
+    FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->vectorcall = function_vectorcall;
+    self->name = Py_NewRef(name);
+    self->call = Py_NewRef(call);
+    self->options = Py_NewRef(options);
+    self->reflected = reflected == Py_None ? NULL : Py_NewRef(reflected);
+    self->doc = PyObject_GetAttrString(call, "__doc__");
+    self->module = PyUnicode_FromString("gt");
+    if (!self->doc || !self->module)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int function_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    FunctionObject *self = (FunctionObject *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->call);
+    Py_VISIT(self->reflected);
+    Py_VISIT(self->options);
+    Py_VISIT(self->doc);
+    return 0;
+}
+
+static int function_clear(PyObject *object)
+{
+    FunctionObject *self = (FunctionObject *)object;
+    Py_CLEAR(self->call);
+    Py_CLEAR(self->reflected);
+    Py_CLEAR(self->options);
+    Py_CLEAR(self->name);
+    Py_CLEAR(self->doc);
+    Py_CLEAR(self->module);
+    return 0;
+}
+
+static void function_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    function_clear(object);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *function_repr(PyObject *object)
+{
+    FunctionObject *self = (FunctionObject *)object;
+    return PyUnicode_FromFormat("<function %U.%U>", self->module, self->name);
+}
+
+/* pickle finds it again by module and name. */
+static PyObject *function_reduce(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(((FunctionObject *)object)->name);
+}
+
+static PyMethodDef function_methods[] = {
+    NOARGS("__reduce__", function_reduce, "For pickle: its name."),
+    {.ml_name = NULL},
 };
 
-static int add_function(PyObject *functions, PyObject *tensor_type, PyObject *operators, const char *operator,
-                        PyMethodDef * function)
-{
-    PyObject *method = PyObject_GetAttrString(tensor_type, function->ml_name);
-    PyObject *reflected = PyObject_GetAttrString(operators, operator);
-    PyObject *pair = method && reflected ? PyTuple_Pack(2, method, reflected) : NULL;
-    PyObject *made = pair ? PyCFunction_NewEx(function, pair, NULL) : NULL;
-    int status = made ? PyDict_SetItemString(functions, function->ml_name, made) : -1;
-    Py_XDECREF(method);
-    Py_XDECREF(reflected);
-    Py_XDECREF(pair);
-    Py_XDECREF(made);
-    return status;
-}
+#define MEMBER(name_, type_, field, flags_)                                                                       \
+    {                                                                                                             \
+        .name = name_, .type = type_, .offset = offsetof(FunctionObject, field), .flags = flags_                  \
+    }
+static PyMemberDef function_members[] = {
+    MEMBER("__vectorcalloffset__", T_PYSSIZET, vectorcall, READONLY),
+    MEMBER("__wrapped__", T_OBJECT, call, READONLY),
+    MEMBER("__name__", T_OBJECT, name, READONLY),
+    MEMBER("__qualname__", T_OBJECT, name, READONLY),
+    MEMBER("__doc__", T_OBJECT, doc, READONLY),
+    MEMBER("__module__", T_OBJECT, module, 0),
+    {.name = NULL},
+};
 
-/* module.either_order: the functions by name. After gt__py_tensor_init. */
+static PyType_Slot function_slots[] = {
+    SLOT(Py_tp_new, function_new),
+    SLOT(Py_tp_dealloc, function_dealloc),
+    SLOT(Py_tp_traverse, function_traverse),
+    SLOT(Py_tp_clear, function_clear),
+    SLOT(Py_tp_repr, function_repr),
+    SLOT(Py_tp_call, PyVectorcall_Call),
+    SLOT(Py_tp_methods, function_methods),
+    SLOT(Py_tp_members, function_members),
+    {.slot = 0},
+};
+
+/* module.Function. */
 int gt__py_functions_init(PyObject *module)
 {
-    PyObject *functions = PyDict_New(), *operators = PyImport_ImportModule("_operator");
-    PyObject *tensor_type = PyObject_GetAttrString(module, "Tensor");
-    int status = functions && operators && tensor_type ? 0 : -1;
-    for (size_t k = 0; status == 0 && k < sizeof either / sizeof *either; k++)
-        status = add_function(functions, tensor_type, operators, either[k].operator, & either[k].function);
-    if (status == 0)
-        status = PyModule_AddObjectRef(module, "either_order", functions);
-    Py_XDECREF(functions);
-    Py_XDECREF(operators);
-    Py_XDECREF(tensor_type);
+    static PyType_Spec spec = {
+        .name = "gt.Function",
+        .basicsize = sizeof(FunctionObject),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+        .slots = function_slots,
+    };
+    PyObject *type = PyType_FromSpec(&spec);
+    int status = type ? PyModule_AddObjectRef(module, "Function", type) : -1;
+    Py_XDECREF(type);
     return status;
 }

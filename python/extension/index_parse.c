@@ -36,7 +36,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         gt_tensor *used = gt__py_use(object);
         given = gt_tensor_retain(used);
         found = used ? 1 : -1;
-    } else if (PyList_Check(object) || PyTuple_Check(object)) {
+    } else if (PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) {
         found = gt__py_from_sequence(object, client, false, GT_INT64, &given) < 0 ? -1 : 1;
     } else if (PyIndex_Check(object) && !PySequence_Check(object)) {
         return 0; /* NumPy integers */
@@ -56,7 +56,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         return 0;
     }
     gt_err err = GT_OK;
-    if (gt__dtype_is_float(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
+    if (gt__dtype_is_inexact(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
         err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be of an integer or bool dtype, not %s",
                        gt__dtype_name(dtype));
     if (err == GT_OK)

@@ -19,10 +19,11 @@ static void unsupported_buffer(const Py_buffer *view)
     PyErr_Clear();
     PyObject *name = dtype ? PyObject_Str(dtype) : PyUnicode_FromString(view->format ? view->format : "B");
     if (name)
-        PyErr_Format(PyExc_TypeError,
-                     "can't convert an array of type %U. The supported types are: float64, float32, "
-                     "float16, int64, int32, int8, uint8, and bool.",
-                     name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "can't convert an array of type %U. The supported types are: complex128, complex64, float64, float32, "
+            "float16, int64, int32, int16, int8, uint8, and bool.",
+            name);
     Py_XDECREF(dtype);
     Py_XDECREF(name);
 }
@@ -35,6 +36,8 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap)
         little = *format != '>' && *format != '!', format++;
     *swap = little != PY_LITTLE_ENDIAN && view->itemsize > 1;
     int found = -1;
+    if (format[0] == 'Z' && (format[1] == 'f' || format[1] == 'd') && !format[2])
+        found = format[1] == 'f' ? GT_COMPLEX64 : GT_COMPLEX128;
     if (format[0] && !format[1]) {
         if (format[0] == '?')
             found = GT_BOOL;
@@ -42,6 +45,8 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap)
             found = GT_UINT8;
         else if (format[0] == 'b')
             found = GT_INT8;
+        else if (format[0] == 'h')
+            found = GT_INT16;
         else if (strchr("ilqn", format[0]))
             found = view->itemsize == 4 ? GT_INT32 : view->itemsize == 8 ? GT_INT64 : -1;
         else if (format[0] == 'e' || format[0] == 'f' || format[0] == 'd')
@@ -174,16 +179,26 @@ typedef struct DLManagedTensor {
     void (*deleter)(struct DLManagedTensor *self);
 } DLManagedTensor;
 
-enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
+enum {
+    DL_CPU = 1,
+    DL_CUDA_HOST = 3,
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_COMPLEX = 5,
+    DL_BOOL = 6
+};
 
 static const struct {
     uint8_t code, bits;
 } dlpack_dtypes[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},        [GT_UINT8] = {.code = DL_UINT, .bits = 8},
-    [GT_INT8] = {.code = DL_INT, .bits = 8},         [GT_INT32] = {.code = DL_INT, .bits = 32},
-    [GT_INT64] = {.code = DL_INT, .bits = 64},       [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16},
-    [GT_BFLOAT16] = {.code = DL_BFLOAT, .bits = 16}, [GT_FLOAT32] = {.code = DL_FLOAT, .bits = 32},
-    [GT_FLOAT64] = {.code = DL_FLOAT, .bits = 64},
+    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},          [GT_UINT8] = {.code = DL_UINT, .bits = 8},
+    [GT_INT8] = {.code = DL_INT, .bits = 8},           [GT_INT16] = {.code = DL_INT, .bits = 16},
+    [GT_INT32] = {.code = DL_INT, .bits = 32},         [GT_INT64] = {.code = DL_INT, .bits = 64},
+    [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16},     [GT_BFLOAT16] = {.code = DL_BFLOAT, .bits = 16},
+    [GT_FLOAT32] = {.code = DL_FLOAT, .bits = 32},     [GT_FLOAT64] = {.code = DL_FLOAT, .bits = 64},
+    [GT_COMPLEX64] = {.code = DL_COMPLEX, .bits = 64}, [GT_COMPLEX128] = {.code = DL_COMPLEX, .bits = 128},
 };
 
 static int from_dltensor(const DLTensor *source, gt_client *client, gt_tensor **tensor)
@@ -293,8 +308,9 @@ typedef struct LeaseObject {
 
 PyTypeObject *gt__py_lease_type;
 static const char *const formats[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = "?",    [GT_UINT8] = "B",    [GT_INT8] = "b",    [GT_INT32] = "i",   [GT_INT64] = "q",
-    [GT_FLOAT16] = "e", [GT_BFLOAT16] = "H", [GT_FLOAT32] = "f", [GT_FLOAT64] = "d",
+    [GT_BOOL] = "?",    [GT_UINT8] = "B",   [GT_INT8] = "b",       [GT_INT16] = "h",
+    [GT_INT32] = "i",   [GT_INT64] = "q",   [GT_FLOAT16] = "e",    [GT_BFLOAT16] = "H",
+    [GT_FLOAT32] = "f", [GT_FLOAT64] = "d", [GT_COMPLEX64] = "Zf", [GT_COMPLEX128] = "Zd",
 };
 
 /* Waits for the elements. */
@@ -545,6 +561,14 @@ static PyObject *method_elements(PyObject *self, PyObject *unused)
     return tensor ? (PyObject *)lease_new(tensor) : NULL;
 }
 
+/* Equal for objects that share a value: x, x.detach(). Written files store such a value once. */
+static PyObject *method_value_id(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *tensor = gt__py_use(self);
+    return tensor ? PyLong_FromUnsignedLongLong(tensor->id) : NULL;
+}
+
 static PyObject *copy_object(PyObject *self)
 {
     gt_tensor *tensor = gt__py_use(self), *out = NULL;
@@ -579,6 +603,7 @@ PyMethodDef gt__py_interop_methods[] = {
     FAST("__dlpack__", method_dlpack, "__dlpack__(): the elements in host memory, as a DLPack capsule."),
     NOARGS("__dlpack_device__", method_dlpack_device, "__dlpack_device__(): host memory."),
     NOARGS("_elements", method_elements, "_elements(): the elements as a buffer, also of bfloat16; waits."),
+    NOARGS("_value_id", method_value_id, "_value_id(): a number; tensors that share a value have the same one."),
     NOARGS("__reduce__", method_reduce, "Pickle by value."),
     NOARGS("__copy__", method_copy, "A tensor with this value."),
     {.ml_name = "__deepcopy__",

@@ -62,6 +62,31 @@ static PyObject *py_cofactor(PyObject *module, PyObject *object)
     return gt__py_result(err, out);
 }
 
+static PyObject *py_cholesky_ex(PyObject *module, PyObject *object)
+{
+    (void)module;
+    gt_tensor *a = tensor_of(object), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt__emit_matrix(GT_OP_cholesky, a, (gt_imm){.i = 1}, (gt_imm){.i = 0}, &out);
+    return gt__py_result(err, out);
+}
+
+/* (A, check): L, U, the pivots and the order of rows, packed as core/linalg.h says. */
+static PyObject *py_lu(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *object;
+    int check;
+    if (!PyArg_ParseTuple(args, "Op:lu", &object, &check))
+        return NULL;
+    gt_tensor *a = tensor_of(object), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt__emit_matrix(GT_OP_lu, a, (gt_imm){.i = check}, (gt_imm){.i = 0}, &out);
+    return gt__py_result(err, out);
+}
+
 static PyObject *py_slogdet(PyObject *module, PyObject *object)
 {
     (void)module;
@@ -152,7 +177,9 @@ PyMethodDef gt__py_linalg_functions[] = {
     ARGUMENT(cofactor, "_cofactor(A): the gradient of det(A)."),
     ARGUMENT(slogdet, "_slogdet(A): (sign, logabsdet)"),
     ARGUMENT(cholesky, "_cholesky(A)"),
+    ARGUMENT(cholesky_ex, "_cholesky_ex(A): never fails."),
     ARGUMENT(svdvals, "_svdvals(A)"),
+    ARGUMENTS(lu, "_lu(A, check): packed; check: singular matrices fail."),
     ARGUMENTS(pinv, "_pinv(A, rtol, atol): rtol < 0 is the default."),
     ARGUMENTS(qr, "_qr(A, complete): (Q, R)"),
     ARGUMENTS(svd, "_svd(A, full_matrices): (U, S, Vh)"),

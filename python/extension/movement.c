@@ -71,7 +71,27 @@ static bool is_device(PyObject *object)
     return text && (!strcmp(text, "cpu") || !strcmp(text, "gt") || !strncmp(text, "cuda", 4));
 }
 
-/* to(dtype), to(other), to(device): a device changes nothing, since the dispatcher places tensors. */
+static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* The dtype that an argument of to() names: 1: found, 0: a device, -1: an exception. */
+static int wanted_dtype(PyObject *object, gt_dtype *dtype)
+{
+    if (gt__py_is_tensor(object)) {
+        *dtype = (gt_dtype)((TensorObject *)object)->tensor->meta.dtype;
+        return 1;
+    }
+    if (gt__py_dtype(object, dtype) == 0)
+        return 1;
+    if (!is_device(object))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+/*
+ * to(dtype, non_blocking, copy), to(other, ...), to(device, dtype, ...): a device changes nothing, since the dispatcher places
+ * tensors.
+ */
 static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"other|device", "dtype", "non_blocking", "copy", "memory_format"};
@@ -79,20 +99,21 @@ static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
     if (gt__py_parse("to", args, nargs, kwnames, names, 5, 4, values) < 0)
         return NULL;
-    for (int k = 0; k < 2; k++) {
-        gt_dtype wanted;
-        if (!values[k] || values[k] == Py_None)
-            continue;
-        if (gt__py_is_tensor(values[k])) {
-            dtype = (gt_dtype)((TensorObject *)values[k])->tensor->meta.dtype;
-        } else if (gt__py_dtype(values[k], &wanted) == 0) {
-            dtype = wanted;
-        } else if (is_device(values[k])) {
-            PyErr_Clear();
-        } else {
-            return NULL;
-        }
+    int first = values[0] && values[0] != Py_None ? wanted_dtype(values[0], &dtype) : 0;
+    if (first < 0)
+        return NULL;
+    if (first && nargs > 1) { /* the positions after a dtype or a tensor */
+        if (nargs > 2)
+            values[3] = args[2];
+        values[1] = NULL;
+    } else if (values[1] && values[1] != Py_None && wanted_dtype(values[1], &dtype) < 0) {
+        return NULL;
     }
+    bool copy = false;
+    if (gt__py_flag(values[3], &copy) < 0)
+        return NULL;
+    if (copy && (gt_dtype)((TensorObject *)self)->tensor->meta.dtype == dtype)
+        return method_clone(self, NULL, 0, NULL);
     return cast(self, dtype);
 }
 
@@ -108,22 +129,35 @@ static PyObject *method_astype(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return gt__py_dtype(values[0], &dtype) < 0 ? NULL : cast(self, dtype);
 }
 
-#define CAST_METHOD(name, dtype)                                                                                  \
-    static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
+/* name(memory_format=): the memory format is accepted and changes nothing, since tensors are values. */
+static PyObject *named_cast(const char *name, gt_dtype dtype, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                            PyObject *kwnames)
+{
+    static const char *const names[] = {"memory_format"};
+    PyObject *values[1];
+    if ((nargs || kwnames) && gt__py_parse(name, args, nargs, kwnames, names, 1, 0, values) < 0)
+        return NULL;
+    return cast(self, dtype);
+}
+
+#define CAST(name, dtype)                                                                                         \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
     {                                                                                                             \
-        (void)unused;                                                                                             \
-        return cast(self, dtype);                                                                                 \
+        return named_cast(#name, dtype, self, args, nargs, kwnames);                                              \
     }
-CAST_METHOD(float, GT_FLOAT32)
-CAST_METHOD(double, GT_FLOAT64)
-CAST_METHOD(half, GT_FLOAT16)
-CAST_METHOD(bfloat16, GT_BFLOAT16)
-CAST_METHOD(byte, GT_UINT8)
-CAST_METHOD(char, GT_INT8)
-CAST_METHOD(int, GT_INT32)
-CAST_METHOD(long, GT_INT64)
-CAST_METHOD(bool, GT_BOOL)
-#undef CAST_METHOD
+CAST(float, GT_FLOAT32)
+CAST(double, GT_FLOAT64)
+CAST(half, GT_FLOAT16)
+CAST(bfloat16, GT_BFLOAT16)
+CAST(byte, GT_UINT8)
+CAST(char, GT_INT8)
+CAST(short, GT_INT16)
+CAST(int, GT_INT32)
+CAST(long, GT_INT64)
+CAST(cfloat, GT_COMPLEX64)
+CAST(cdouble, GT_COMPLEX128)
+CAST(bool, GT_BOOL)
+#undef CAST
 
 /* Tensors are values, so an alias serves as a copy, unless autograd must distinguish the two. */
 static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -158,8 +192,13 @@ static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 
 /* ---- where ----------------------------------------------------------------------------------------------- */
 
+static gt_dtype dtype_beside(PyObject *object)
+{
+    return gt__py_is_tensor(object) ? (gt_dtype)((TensorObject *)object)->tensor->meta.dtype : GT_FLOAT32;
+}
+
 /* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
-static PyObject *where(PyObject *const *objects)
+PyObject *gt__py_where(PyObject *const *objects)
 {
     gt_client *client = NULL;
     for (int k = 0; k < 3 && !client; k++)
@@ -176,9 +215,10 @@ static PyObject *where(PyObject *const *objects)
     gt_imm values[2] = {{.i = 0}, {.i = 0}};
     if (gt__py_tensor_argument(objects[0], client, "condition", &condition) < 0)
         return NULL;
-    int found = gt__py_operand(objects[1], client, &a, &kinds[0], &values[0]);
+    int found = gt__py_operand(objects[1], client, dtype_beside(objects[2]), &a, &kinds[0], &values[0]);
     if (found == 1)
-        found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
+        found = gt__py_operand(objects[2], client, a ? (gt_dtype)a->meta.dtype : GT_FLOAT32, &b, &kinds[1],
+                               &values[1]);
     PyObject *result = NULL;
     if (found == 1) {
         gt_err err =
@@ -203,7 +243,7 @@ static PyObject *py_where(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
         return PyObject_CallMethod(values[0], "nonzero", "O", Py_True); /* as_tuple */
     if (!values[0] || !values[1] || !values[2])
         return PyErr_Format(PyExc_TypeError, "where() needs condition, input and other");
-    return where(values);
+    return gt__py_where(values);
 }
 
 /* a.where(condition, other) */
@@ -215,7 +255,7 @@ static PyObject *method_where(PyObject *self, gt_py_args args, Py_ssize_t nargs,
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "where() needs condition and other");
-    return where((PyObject *[]){values[0], self, values[1]});
+    return gt__py_where((PyObject *[]){values[0], self, values[1]});
 }
 
 static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -226,8 +266,13 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "masked_fill() needs mask and value");
+    if (gt__py_is_tensor(values[1]) && ((TensorObject *)values[1])->tensor->meta.rank)
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+            ((TensorObject *)values[1])->tensor->meta.rank);
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
-    PyObject *filled = where((PyObject *[]){values[0], values[1], self});
+    PyObject *filled = gt__py_where((PyObject *[]){values[0], values[1], self});
     PyObject *result = filled ? cast(filled, dtype) : NULL;
     Py_XDECREF(filled);
     return result;
@@ -508,7 +553,7 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
         return -1;
     }
     gt_err err = GT_OK;
-    if (given->meta.dtype == GT_BOOL || gt__dtype_is_float((gt_dtype)given->meta.dtype))
+    if (given->meta.dtype == GT_BOOL || gt__dtype_is_inexact((gt_dtype)given->meta.dtype))
         err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s",
                        gt__dtype_name((gt_dtype)given->meta.dtype));
     if (err == GT_OK && given->meta.dtype != GT_INT64)
@@ -529,15 +574,15 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
     return -1;
 }
 
-/* gt_take; a 0-d index counts as a list of one. */
+/* gt__emit_pick; a 0-d index counts as a list of one. */
 static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     gt_tensor *list = NULL;
     if (index->meta.rank)
-        return gt_take(a, index, axis, out);
+        return gt__emit_pick(a, index, axis, out);
     gt_err err = gt_reshape(index, 1, (int64_t[]){1}, &list);
     if (err == GT_OK)
-        err = gt_take(a, list, axis, out);
+        err = gt__emit_pick(a, list, axis, out);
     gt_tensor_release(list);
     return err;
 }
@@ -545,17 +590,22 @@ static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **ou
 static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **),
                         PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"dim|axis", "index|indices"};
-    PyObject *values[2];
+    static const char *const names[] = {"dim|axis", "index|indices", "sparse_grad"};
+    PyObject *values[3];
     Addressing at;
-    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0)
+    if (gt__py_parse(name, args, nargs, kwnames, names, function == take_rows ? 2 : 3, 2, values) < 0)
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "%s() needs dim and index", name);
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *out = NULL;
-    gt_err err = function(at.a, at.index, at.axis, &out);
+    gt_err err;
+    if (at.index->meta.numel == 0 && function == gt_gather) /* of any rank, as in PyTorch */
+        err = gt__emit_full(at.a->client, (gt_dtype)at.a->meta.dtype, at.index->meta.rank, at.index->meta.shape,
+                            GT_LITERAL_INT, (gt_imm){.i = 0}, &out);
+    else
+        err = function(at.a, at.index, at.axis, &out);
     err = as_scalar(err, at.scalar && (!at.looked || function == take_rows), &out);
     address_clear(&at);
     return gt__py_result(err, out);
@@ -571,14 +621,16 @@ static PyObject *method_take_rows(PyObject *self, gt_py_args args, Py_ssize_t na
     return gather("index_select", take_rows, self, args, nargs, kwnames);
 }
 
-/* take by int64 indices that need no conversion, for embeddings. */
+/* take by int64 indices that need no conversion, for embeddings, which want them `plain`: not negative. */
 static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"dim", "index"};
-    PyObject *values[2];
+    static const char *const names[] = {"dim", "index", "plain"};
+    PyObject *values[3];
     int64_t dim = 0;
+    bool plain = false;
     int axis;
-    if (gt__py_parse("take", args, nargs, kwnames, names, 2, 2, values) < 0 || gt__py_dim(values[0], &dim) < 0)
+    if (gt__py_parse("take", args, nargs, kwnames, names, 3, 3, values) < 0 || gt__py_dim(values[0], &dim) < 0 ||
+        gt__py_flag(values[2], &plain) < 0)
         return NULL;
     if (!values[1] || !gt__py_is_tensor(values[1]))
         return PyErr_Format(PyExc_TypeError, "take() needs an index");
@@ -586,21 +638,23 @@ static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t na
         return NULL;
     gt_tensor *a = gt__py_hold(self), *index = a ? gt__py_hold(values[1]) : NULL, *out = NULL;
     gt_err err = GT_OK;
-    if (index)
-        err = a->meta.rank ? gt_take(a, index, axis, &out) : gt_copy(a, &out);
+    if (index && !a->meta.rank)
+        err = gt_copy(a, &out);
+    else if (index)
+        err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
     gt_tensor_release(a);
     gt_tensor_release(index);
     return index ? gt__py_result(err, out) : NULL;
 }
 
-/* src is a tensor, cast to a's dtype, or a number, expanded to the index's shape. */
+/* src is a tensor of a's dtype, or a number, expanded to the index's shape. */
 static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
 {
     gt_tensor *given, *fitting = NULL;
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
     gt_dtype dtype = (gt_dtype)at->a->meta.dtype;
-    int found = gt__py_operand(object, at->a->client, &given, &kind, &value);
+    int found = gt__py_operand(object, at->a->client, (gt_dtype)at->a->meta.dtype, &given, &kind, &value);
     if (found == 0)
         PyErr_Format(PyExc_TypeError, "src must be a Tensor or a number, not %s", Py_TYPE(object)->tp_name);
     if (found != 1)
@@ -612,8 +666,9 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
                             &fitting);
         gt__signal_inner(inner);
     } else if ((gt_dtype)given->meta.dtype != dtype) {
-        err = gt_cast(given, dtype, &fitting);
         gt_tensor_release(given);
+        PyErr_SetString(PyExc_RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype");
+        return NULL;
     } else {
         fitting = given;
     }
@@ -760,15 +815,18 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("type", method_astype, "type(dtype): convert."),
     FAST("cast", method_astype, "cast(dtype): convert."),
     FAST("astype", method_astype, "astype(dtype): convert."),
-    NOARGS("float", method_float, "float(): to float32."),
-    NOARGS("double", method_double, "double(): to float64."),
-    NOARGS("half", method_half, "half(): to float16."),
-    NOARGS("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
-    NOARGS("byte", method_byte, "byte(): to uint8."),
-    NOARGS("char", method_char, "char(): to int8."),
-    NOARGS("int", method_int, "int(): to int32."),
-    NOARGS("long", method_long, "long(): to int64."),
-    NOARGS("bool", method_bool, "bool(): to bool."),
+    FAST("float", method_float, "float(): to float32."),
+    FAST("double", method_double, "double(): to float64."),
+    FAST("half", method_half, "half(): to float16."),
+    FAST("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
+    FAST("byte", method_byte, "byte(): to uint8."),
+    FAST("char", method_char, "char(): to int8."),
+    FAST("cfloat", method_cfloat, "cfloat(): to complex64."),
+    FAST("cdouble", method_cdouble, "cdouble(): to complex128."),
+    FAST("short", method_short, "short(): to int16."),
+    FAST("int", method_int, "int(): to int32."),
+    FAST("long", method_long, "long(): to int64."),
+    FAST("bool", method_bool, "bool(): to bool."),
     FAST("clone", method_clone, "clone(): another tensor with this value."),
     FAST("copy", method_clone, "copy(): another tensor with this value."),
     FAST("contiguous", method_contiguous, "contiguous(): self."),
@@ -792,7 +850,8 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("scatter_add_", method_scatter_add_inplace, "scatter_add_(dim, index, src): in place."),
     FAST("scatter_reduce_", method_scatter_reduce_inplace,
          "scatter_reduce_(dim, index, src, reduce, include_self=True): in place."),
-    FAST("_pick_rows", method_pick_rows, "_pick_rows(dim, index): whole slices by int64 indices."),
+    FAST("_pick_rows", method_pick_rows,
+         "_pick_rows(dim, index, plain=False): whole slices by int64 indices; plain: negative ones are refused."),
     FAST("_search", method_search, "_search(values, right): searchsorted of one dtype."),
     {.ml_name = NULL},
 };

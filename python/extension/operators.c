@@ -32,7 +32,7 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a); /* converting the other may run code that rebinds self */
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1) {
         err = emit_operands(op, a, other, kind, value, reflected, &out);
         gt_tensor_release(other);
@@ -93,7 +93,7 @@ static bool is_square(const gt_tensor *a, PyObject *exponent)
     if (a->meta.dtype == GT_BOOL)
         return false;
     if (PyFloat_CheckExact(exponent))
-        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_float((gt_dtype)a->meta.dtype);
+        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_inexact((gt_dtype)a->meta.dtype);
     return PyLong_CheckExact(exponent) && PyLong_AsLong(exponent) == 2;
 }
 
@@ -118,7 +118,7 @@ static PyObject *number_matmul(PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(first ? y : x, a->client, &other, &kind, &value);
+    int found = gt__py_operand(first ? y : x, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (other)
         err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
     gt_tensor_release(a);
@@ -176,7 +176,9 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
         PyErr_Format(PyExc_RuntimeError, "output with shape %s doesn't match the broadcast shape %s",
                      gt__shape_text(meta->rank, meta->shape, mine, sizeof mine),
                      gt__shape_text(result->meta.rank, result->meta.shape, theirs, sizeof theirs));
-    } else if ((gt__dtype_is_float(from) && !gt__dtype_is_float(dtype)) || (dtype == GT_BOOL && from != GT_BOOL)) {
+    } else if ((gt__dtype_is_inexact(from) && !gt__dtype_is_inexact(dtype)) ||
+               (gt__dtype_is_complex(from) && !gt__dtype_is_complex(dtype)) ||
+               (dtype == GT_BOOL && from != GT_BOOL)) {
         PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
                      gt__dtype_name(from), gt__dtype_name(dtype));
     } else {
@@ -205,7 +207,7 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1)
         err = emit_operands(op, a, other, kind, value, false, &out);
     gt_tensor_release(a);
@@ -238,6 +240,18 @@ static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulu
 
 /* ---- methods of the table -------------------------------------------------------------------------------- */
 
+/* The result (taken), with gradients of 0 for both operands: where(False, self + other, result). */
+static PyObject *with_zero_gradient(PyObject *result, PyObject *self, PyObject *other)
+{
+    if (!result || (!gt__py_is_recorded(self) && !gt__py_is_recorded(other)))
+        return result;
+    PyObject *sum = binary(GT_OP_add, self, other);
+    PyObject *linked = sum ? gt__py_where((PyObject *[]){Py_False, sum, result}) : NULL;
+    Py_XDECREF(sum);
+    Py_DECREF(result);
+    return linked;
+}
+
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
 static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
 {
@@ -254,9 +268,9 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
     if (!rounding || rounding == Py_None)
         return binary(op, self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
-        return binary(GT_OP_floor_divide, self, other);
+        return with_zero_gradient(binary(GT_OP_floor_divide, self, other), self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
-        return binary(GT_OP_trunc_divide, self, other);
+        return with_zero_gradient(binary(GT_OP_trunc_divide, self, other), self, other);
     return PyErr_Format(PyExc_RuntimeError,
                         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found %R",
                         rounding);
@@ -318,16 +332,28 @@ static PyObject *method_replace(PyObject *self, PyObject *view)
     return gt__py_become_view(self, view) < 0 ? NULL : Py_NewRef(self);
 }
 
+/* As in PyTorch it is int64. */
+static PyObject *square_of_bool(PyObject *self)
+{
+    gt_tensor *a = gt__py_use(self), *wide = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt_cast(a, GT_INT64, &wide);
+    return gt__py_result(err, wide);
+}
+
 #define UNARY(name, types, expr, grad)                                                                            \
     static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
     {                                                                                                             \
         (void)unused;                                                                                             \
+        if (GT_OP_##name == GT_OP_square && ((TensorObject *)self)->tensor->meta.dtype == GT_BOOL)                \
+            return square_of_bool(self);                                                                          \
         return unary(GT_OP_##name, self);                                                                         \
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
         (void)unused;                                                                                             \
-        return gt__py_adopt(self, unary(GT_OP_##name, self));                                                     \
+        return gt__py_adopt(self, method_##name(self, unused));                                                   \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \

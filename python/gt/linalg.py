@@ -5,16 +5,27 @@ Workers compute decompositions with LAPACK. Norms, powers and ranks are Python f
 matrix has no result (singular, not positive-definite), the worker finds out, and reading the result raises LinAlgError.
 """
 
+import math
 from collections import namedtuple
+from types import FunctionType
 
 from gt import _gt
 from gt._gt import LinAlgError, Tensor, where  # noqa: F401
+from gt.autograd import Function
+from gt.client.arrangement import broadcast_shapes
+from gt.client.outputs import published_all
 
 _QR = namedtuple('linalg_qr', ['Q', 'R'])
 _SVD = namedtuple('linalg_svd', ['U', 'S', 'Vh'])
 _Eigh = namedtuple('linalg_eigh', ['eigenvalues', 'eigenvectors'])
 _Slogdet = namedtuple('linalg_slogdet', ['sign', 'logabsdet'])
 _Lstsq = namedtuple('linalg_lstsq', ['solution', 'residuals', 'rank', 'singular_values'])
+_LU = namedtuple('linalg_lu', ['P', 'L', 'U'])
+_LUFactor = namedtuple('linalg_lu_factor', ['LU', 'pivots'])
+_LUFactorEx = namedtuple('linalg_lu_factor_ex', ['LU', 'pivots', 'info'])
+_InvEx = namedtuple('linalg_inv_ex', ['inverse', 'info'])
+_SolveEx = namedtuple('linalg_solve_ex', ['result', 'info'])
+_CholeskyEx = namedtuple('linalg_cholesky_ex', ['L', 'info'])
 _inf = float('inf')
 _PRECISION = {_gt.float32: 2.0 ** -23, _gt.float64: 2.0 ** -52}
 
@@ -36,8 +47,8 @@ def _square(A, name):
 
 def _floating(A, name, dtype=None):
     A = A if dtype is None else A.to(dtype)
-    if not A.is_floating_point():
-        raise _gt.GtTypeError(f'linalg.{name}: Expected a floating point tensor as input. Got {A.dtype}')
+    if not (A.is_floating_point() or A.is_complex()):
+        raise _gt.GtTypeError(f'linalg.{name}: Expected a floating point or complex tensor as input. Got {A.dtype}')
     return A
 
 
@@ -62,13 +73,26 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
 
 
 def lstsq(A, B, rcond=None, *, driver=None):
-    """lstsq(A, B): the X that minimises the norm of A X - B, the smallest if there are several: (solution, ...)."""
+    """lstsq(A, B): the X that minimises the norm of A X - B, the smallest if there are several: (solution, residuals,
+    rank, singular_values). As in PyTorch, which of the last three are there depends on driver."""
     _matrices(A, 'lstsq')
-    vector = B.ndim == A.ndim - 1
-    solution = pinv(A, rtol=rcond) @ (B.unsqueeze(-1) if vector else B)
-    values = driver in ('gelsd', 'gelss')
-    return _Lstsq(solution.squeeze(-1) if vector else solution, _gt.zeros(0, dtype=A.dtype), matrix_rank(A, rtol=rcond),
-                  svdvals(A) if values else _gt.zeros(0, dtype=A.dtype))
+    driver = driver or 'gelsy'
+    if driver not in ('gels', 'gelsy', 'gelsd', 'gelss'):
+        raise _gt.GtError(f'torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), got {driver}')
+    if A.dtype != B.dtype:
+        raise _gt.GtError(f'torch.linalg.lstsq: input.scalar_type() {A.dtype} and other.scalar_type() {B.dtype} must match')
+    vector = B.ndim == A.ndim - 1 and A.shape[:-1] == B.shape
+    if not vector and (B.ndim < 2 or B.shape[-2] != A.shape[-2]):
+        raise _gt.GtError('torch.linalg.lstsq: input.size(-2) should match other.size(-2)')
+    columns = B.unsqueeze(-1) if vector else B
+    solution = pinv(A, rtol=rcond if driver != 'gels' else None) @ columns
+    rows, width = A.shape[-2:]
+    none = _gt.zeros(0, dtype=A.dtype)
+    rank = _gt.zeros(0, dtype=_gt.int64) if driver == 'gels' else matrix_rank(A, rtol=rcond)
+    values = svdvals(A.detach()) if driver in ('gelsd', 'gelss') else none
+    full = driver != 'gelsy' and rows > width and (driver == 'gels' or bool((rank == width).all()))
+    residuals = (A @ solution - columns).square().sum(-2) if full else none
+    return _Lstsq(solution.squeeze(-1) if vector else solution, residuals, rank, values)
 
 
 def tensorsolve(A, B, dims=None):
@@ -143,6 +167,168 @@ def eigvalsh(A, UPLO='L'):
     return _gt._eigvalsh(A, _is_upper(UPLO))[0]
 
 
+def cholesky_ex(A, *, upper=False, check_errors=False):
+    """cholesky_ex(A): (L, info): cholesky; info is the order of the first leading minor that is not positive, or 0."""
+    if check_errors:
+        L = cholesky(A, upper=upper)
+        return _CholeskyEx(L, _gt.zeros(A.shape[:-2], dtype=_gt.int32))
+    L = _gt._cholesky_ex(A.mT if upper else A)
+    return _CholeskyEx(L.mT if upper else L, _first(L.detach().diagonal(0, -2, -1).isnan()))
+
+
+def _first(found):
+    """The position, from 1, of the first True along the last dimension, or 0; int32."""
+    if not found.shape[-1]:
+        return _gt.zeros(found.shape[:-1], dtype=_gt.int32)
+    return where(found.any(-1), found.int().argmax(-1) + 1, 0).to(_gt.int32)
+
+
+# ---- LU --------------------------------------------------------------------------------------------------------
+
+
+def _inverse_order(order):
+    return order.argsort(-1)
+
+
+def _rows_in_order(A, order):
+    """The rows of matrices in an order that is given for each of them."""
+    shape = broadcast_shapes(A.shape[:-2], order.shape[:-1])
+    A = A.expand(*shape, *A.shape[-2:])
+    return A.gather(-2, order.unsqueeze(-1).expand(*shape, *A.shape[-2:]))
+
+
+class _Factor(Function):
+    """L and U in one matrix, the pivots, and the order of the rows of A in P A."""
+
+    @staticmethod
+    def forward(ctx, A, check):
+        packed, (m, n) = _gt._lu(A, check), A.shape[-2:]
+        LU, order = packed[..., :m, :n].clone(), packed[..., :m, n].long()
+        pivots = packed[..., m, :min(m, n)].to(_gt.int32)
+        ctx.mark_non_differentiable(pivots, order)
+        ctx.save_for_backward(A, LU, order)
+        return LU, pivots, order
+
+    @staticmethod
+    def backward(ctx, g, *unused):
+        A, LU, order = ctx.saved_tensors
+        if _gt.is_grad_enabled():  # of a second derivative: LU must depend on A
+            LU, _, order = _Factor.apply(A, False)
+        m, n = LU.shape[-2:]
+        k = min(m, n)
+        square, gL, gU = LU[..., :k, :k], g.tril(-1), g.triu()
+        inner_lower, inner_upper = _unit_lower(square).mT @ gL[..., :k, :k], gU[..., :k, :k] @ square.triu().mT
+        if n > m:
+            inner_lower = inner_lower - gU[..., k:] @ LU[..., k:].mT
+        if m > n:
+            inner_upper = inner_upper - LU[..., k:, :].mT @ g[..., k:, :]
+        inner = inner_lower.tril(-1) + inner_upper.triu()
+        # L^-T inner U^-T
+        left = solve_triangular(square.mT, inner, upper=True, unitriangular=True)
+        result = solve_triangular(square, left.mT, upper=True).mT
+        if n > m:
+            rest = solve_triangular(square.mT, gU[..., k:], upper=True, unitriangular=True)
+            result = _gt.cat([result, rest], -1)
+        if m > n:
+            result = _gt.cat([result, solve_triangular(square, g[..., k:, :].mT, upper=True).mT], -2)
+        return _rows_in_order(result, _inverse_order(order)), None
+
+
+def _unit_lower(LU):
+    k = min(LU.shape[-2:])
+    return LU[..., :k].tril(-1) + _gt.eye(LU.shape[-2], k, dtype=LU.dtype)
+
+
+def _pivoting(pivot, name):
+    if not pivot:
+        raise _gt.GtError(f'linalg.{name}: LU without pivoting is not implemented on the CPU')
+
+
+def _order_of(pivots, m):
+    """The order of rows that pivots stand for."""
+    order = _gt.arange(m).expand(*pivots.shape[:-1], m).clone()
+    for k in range(pivots.shape[-1]):
+        other = (pivots[..., k:k + 1] - 1).long()
+        one = order[..., k:k + 1].clone()
+        moved = order.gather(-1, other)
+        order = order.scatter(-1, other, one)
+        order[..., k:k + 1] = moved
+    return order
+
+
+def _permutation(order, dtype):
+    """P with A = P L U."""
+    return (order.unsqueeze(-2) == _gt.arange(order.shape[-1]).unsqueeze(-1)).to(dtype)
+
+
+def lu_factor(A, *, pivot=True):
+    """lu_factor(A): (LU, pivots): L below the diagonal, with ones on it, and U, in one matrix, as LAPACK has them."""
+    _matrices(A, 'lu_factor')
+    _pivoting(pivot, 'lu_factor')
+    return _LUFactor(*_Factor.apply(A, True)[:2])
+
+
+def lu_factor_ex(A, *, pivot=True, check_errors=False):
+    """lu_factor_ex(A): (LU, pivots, info); info is the position of the first zero on U's diagonal, or 0."""
+    _matrices(A, 'lu_factor_ex')
+    _pivoting(pivot, 'lu_factor_ex')
+    LU, pivots, _ = _Factor.apply(A, check_errors)
+    return _LUFactorEx(LU, pivots, _first(LU.detach().diagonal(0, -2, -1) == 0))
+
+
+def lu(A, *, pivot=True):
+    """lu(A): (P, L, U) with A = P L U."""
+    _matrices(A, 'lu')
+    _pivoting(pivot, 'lu')
+    LU, _, order = _Factor.apply(A, False)
+    k = min(A.shape[-2:])
+    return _LU(_permutation(order, A.dtype), _unit_lower(LU), LU[..., :k, :].triu())
+
+
+def _lu_unpack(LU, pivots, unpack_data, unpack_pivots):
+    if pivots.dtype != _gt.int32:
+        raise _gt.GtError('torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.')
+    none = _gt.zeros(0, dtype=LU.dtype)
+    P = _permutation(_order_of(pivots, LU.shape[-2]), LU.dtype) if unpack_pivots else none
+    k = min(LU.shape[-2:])
+    return _LU(P, *((_unit_lower(LU), LU[..., :k, :].triu()) if unpack_data else (none, none)))
+
+
+def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
+    """lu_solve(LU, pivots, B): the X with A X = B (X A = B if not left; A^T X = B if adjoint), from lu_factor(A)."""
+    _square(LU, 'lu_solve')
+    if LU.dtype != B.dtype:
+        raise _gt.GtError(f'linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {LU.dtype} and '
+                          f'B of type {B.dtype} instead')
+    if pivots.dtype != _gt.int32:
+        raise _gt.GtError('linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32')
+    if not left:
+        return lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
+    order = _order_of(pivots, LU.shape[-1])
+    if not adjoint:
+        half = solve_triangular(LU, _rows_in_order(B, order), upper=False, unitriangular=True)
+        return solve_triangular(LU, half, upper=True)
+    half = solve_triangular(LU.mT, B, upper=False)
+    return _rows_in_order(solve_triangular(LU.mT, half, upper=True, unitriangular=True), _inverse_order(order))
+
+
+def solve_ex(A, B, *, left=True, check_errors=False):
+    """solve_ex(A, B): (result, info): solve; info is not 0 where A is singular, and nothing is raised."""
+    _square(A, 'solve_ex')
+    vector = B.ndim == 1 or B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
+    LU, pivots, order = _Factor.apply(A, check_errors)
+    columns = B.unsqueeze(-1) if vector else B
+    result = lu_solve(LU, pivots, columns, left=left)
+    return _SolveEx(result.squeeze(-1) if vector else result, _first(LU.detach().diagonal(0, -2, -1) == 0))
+
+
+def inv_ex(A, *, check_errors=False):
+    """inv_ex(A): (inverse, info): inv; info is not 0 where A is singular, and nothing is raised."""
+    _square(A, 'inv_ex')
+    result = solve_ex(A, _gt.eye(A.shape[-1], dtype=A.dtype).expand(A.shape), check_errors=check_errors)
+    return _InvEx(*result)
+
+
 # ---- inverses and ranks, up to a tolerance -------------------------------------------------------------------
 
 
@@ -151,14 +337,36 @@ def _symmetric(A):
     return A.tril() + A.tril(-1).mT
 
 
+def _limit(values, atol, rtol, default):
+    """The largest singular value that counts as zero: max(atol, rtol * the largest); both may be tensors."""
+    if rtol is None:
+        given = isinstance(atol, Tensor) or atol
+        rtol = default if not given else 0.0
+        if isinstance(atol, Tensor):
+            rtol = where(atol > 0, 0.0, default)
+
+    def column(x):
+        return x.to(values.dtype).unsqueeze(-1) if isinstance(x, Tensor) else x
+    bound = values.amax(-1, True) * column(rtol)
+    atol = column(0.0 if atol is None else atol)
+    return bound.maximum(atol.to(bound.dtype)) if isinstance(atol, Tensor) else bound.clamp(min=atol)
+
+
 def pinv(A, rcond=None, *, atol=None, rtol=None, hermitian=False):
     """pinv(A): the pseudo-inverse; singular values up to max(atol, rtol * the largest) count as zero."""
+    _matrices(A, 'pinv')
     rtol = rcond if rtol is None else rtol
-    if rtol is None:
-        rtol = -1.0 if not atol else 0.0
     if hermitian:
         _square(A, 'pinv')
-        A = _symmetric(A)
+        A = A + (_symmetric(A) - A).detach()  # as in PyTorch the gradient is that of any matrix
+    if isinstance(rtol, Tensor) or isinstance(atol, Tensor):
+        u, values, vh = svd(A, full_matrices=False)
+        if not values.shape[-1]:
+            return A.mT
+        keep = values > _limit(values, atol, rtol, max(A.shape[-2:]) * _PRECISION.get(A.dtype, 0))
+        return vh.mT * where(keep, 1 / where(keep, values, 1.0), 0.0).unsqueeze(-2) @ u.mT
+    if rtol is None:
+        rtol = -1.0 if not atol else 0.0
     return _gt._pinv(A, rtol, atol or 0.0)
 
 
@@ -166,13 +374,11 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     """matrix_rank(A): how many singular values exceed max(atol, rtol * the largest)."""
     _matrices(A, 'matrix_rank')
     A = A.detach()
-    atol = tol if atol is None else atol
-    if rtol is None:
-        rtol = max(A.shape[-2:]) * _PRECISION.get(A.dtype, 0) if not atol else 0.0
     values = eigvalsh(A).abs() if hermitian else svdvals(A)
     if not values.shape[-1]:
         return _gt.zeros(A.shape[:-2], dtype=_gt.int64)
-    return (values > (values.amax(-1, True) * rtol).clamp(atol or 0.0)).sum(-1)
+    atol, rtol = (tol, 0.0) if tol is not None else (atol, rtol)
+    return (values > _limit(values, atol, rtol, max(A.shape[-2:]) * _PRECISION.get(A.dtype, 0))).sum(-1)
 
 
 # ---- products ------------------------------------------------------------------------------------------------
@@ -184,7 +390,8 @@ def matrix_power(A, n):
     if n < 0:
         return matrix_power(inv(A), -n)
     if n == 0:
-        return _gt.eye(A.shape[-1], dtype=A.dtype).expand(A.shape)
+        one = _gt.eye(A.shape[-1], dtype=A.dtype).expand(A.shape)
+        return where(_gt.zeros((), dtype=_gt.bool), A, one) if A.requires_grad else one.clone()
     result = None
     while n:
         if n & 1:
@@ -219,7 +426,80 @@ def vecdot(x, y, *, dim=-1):
 
 def cross(input, other, *, dim=-1):
     """cross(input, other, dim=-1): the vector product in three dimensions."""
+    if input.ndim != other.ndim:
+        raise _gt.GtError('linalg.cross: inputs must have the same number of dimensions.')
+    sizes = input.shape[dim], other.shape[dim]
+    if sizes != (3, 3):
+        raise _gt.GtError(f'linalg.cross: inputs dimension {dim} must have length 3. Got {sizes[0]} and {sizes[1]}')
     return input.cross(other, dim)
+
+
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """diagonal(A, offset=0, dim1=-2, dim2=-1): the diagonals of matrices."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+def vander(x, N=None):
+    """vander(x, N=None): rows of the powers 0 .. N-1 of each element."""
+    x = x if x.ndim else x.reshape(1)
+    N = x.shape[-1] if N is None else N
+    if N < 1:
+        raise _gt.GtError(f'linalg.vander: N must be greater than 1, but got {N}')
+    x = x if x.dtype != _gt.bool else x.long()
+    one = _gt.ones(*x.shape, 1, dtype=x.dtype)
+    powers = x.unsqueeze(-1).expand(*x.shape, N - 1).cumprod(-1)
+    return _gt.cat([one.to(powers.dtype), powers], -1)
+
+
+def matrix_exp(A):
+    """matrix_exp(A): the exponential of matrices, by scaling, a Taylor polynomial of degree 18 and squaring. Waits for the
+    norm of A."""
+    _square(A, 'matrix_exp')
+    _floating(A, 'matrix_exp')
+    if not A.numel():
+        return A.clone()
+    wide = A if A.dtype in _PRECISION else A.float()
+    norm = wide.detach().abs().sum(-2).amax().item()
+    limit = 1.09 if A.dtype == _gt.float64 else 3.01
+    squarings = max(0, math.ceil(math.log2(norm / limit))) if limit < norm < _inf else 0
+    x = wide * 2.0 ** -squarings
+    one = _gt.eye(A.shape[-1], dtype=wide.dtype)
+    x2 = x @ x
+    powers = [one, x, x2, x2 @ x, x2 @ x2]
+    result = None
+    for first in (16, 12, 8, 4, 0):
+        terms = [powers[k] * (1 / math.factorial(first + k)) for k in range(4) if first + k <= 18]
+        group = sum(terms[1:], terms[0])
+        result = group if result is None else group + powers[4] @ result
+    for _ in range(squarings):
+        result = result @ result
+    return result if result.dtype == A.dtype else result.to(A.dtype)
+
+
+def householder_product(A, tau):
+    """householder_product(A, tau): the first columns of the product of Householder matrices, whose vectors are below the
+    diagonal of A."""
+    _matrices(A, 'householder_product')
+    if A.shape[-2] < A.shape[-1]:
+        raise _gt.GtError('linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]')
+    if tau.shape[-1] > A.shape[-1]:
+        raise _gt.GtError('linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]')
+    _same_dtype('householder_product', A, tau)
+    v, t = _reflectors(A, tau)
+    return _gt.eye(*A.shape[-2:], dtype=A.dtype) - v @ (t @ v[..., :A.shape[-1], :].mT)
+
+
+def _same_dtype(name, a, b):
+    if a.dtype != b.dtype:
+        raise _gt.GtError(f'linalg.{name}: tau dtype {b.dtype} does not match input dtype {a.dtype}')
+
+
+def _reflectors(A, tau):
+    """(V, T): the product of the Householder matrices is 1 - V T V^T."""
+    k = tau.shape[-1]
+    v = A[..., :k].tril(-1) + _gt.eye(A.shape[-2], k, dtype=A.dtype)
+    system = (tau.unsqueeze(-1) * (v.mT @ v)).triu(1)
+    return v, solve_triangular(system, tau.diag_embed(), upper=True, unitriangular=True)
 
 
 # ---- norms ---------------------------------------------------------------------------------------------------
@@ -281,3 +561,7 @@ def cond(A, p=None):
     _square(A, 'cond')
     product = matrix_norm(A, p) * matrix_norm(pinv(A, rtol=0.0), p)
     return where(slogdet(A.detach()).sign == 0, _inf, product)
+
+
+globals().update(published_all({name: function for name, function in globals().items() if not name.startswith('_')
+                                and isinstance(function, FunctionType) and function.__module__ == __name__}, 'gt.linalg'))

@@ -26,6 +26,8 @@ struct gt_tensor {
     uint32_t references;
     uint32_t version : 31;    /* writes to its object before this value, */
     uint32_t overwritten : 1; /* and whether one has replaced it: a gradient that needs it is refused */
+    uint16_t batch;           /* the level of a vmap that hides the first axis of `base` (batch.h); 0: none */
+    uint8_t bounded;          /* gt_bounds_kind (bounds.h) of low and high; integers only */
     gt_client *client;        /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */
@@ -36,6 +38,7 @@ struct gt_tensor {
     gt_node *node;   /* NULL: no gradient is wanted */
     gt_versions
         *versions; /* of a value of a storage: overwritten, if their count is no longer `version`; else NULL */
+    int64_t low, high;
 };
 
 static inline gt_versions *gt__versions_retain(gt_versions *versions)
@@ -55,6 +58,12 @@ typedef struct gt_transfer {
     uint64_t abandoned; /* ticket of an interrupted fetch that may still write to it; 0: none */
 } gt_transfer;
 
+/* A thread's place in the queue for a client; in the thread's own memory. */
+typedef struct gt_turn {
+    struct gt_turn *next;
+    bool away; /* the thread does something else: those behind it go first */
+} gt_turn;
+
 struct gt_client {
     gt_link *link; /* NULL once closed */
     bool usable;   /* open and alive, as far as we know: one test on the hot path */
@@ -71,6 +80,9 @@ struct gt_client {
     uint64_t free_bytes;
     bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */
     bool closed;
+    bool
+        reserved; /* no thread waits any more, but `waiting` stays set until the first of `turns` has taken its turn */
+    gt_turn *turns;      /* threads that queue for the client */
     unsigned generation; /* the value of gt__fork_generation at opening */
     uint64_t next_ticket;
     bool segments;       /* bulk data may go through shared memory */
@@ -192,6 +204,8 @@ gt_err gt__client_prepare_update(gt_client *client, unsigned slots);
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */
 gt_err gt__emit_along(gt_opcode op, gt_tensor *a, gt_tensor *b, int axis, gt_tensor **out);
+/* gt_take, but negative indices are refused. */
+gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out);
 /* linalg.c: a MATRIX row; linalg.h says what the two numbers are. */
 gt_err gt__emit_matrix(gt_opcode op, gt_tensor *a, gt_imm first, gt_imm second, gt_tensor **out);
 gt_err gt__emit_wrap_index(gt_tensor *index, int64_t size, int axis, gt_tensor **out);
@@ -215,6 +229,18 @@ void gt__client_maybe_destroy(gt_client *client);
  */
 gt_err gt__client_lock(gt_client *client);
 void gt__client_unlock(gt_client *client);
+/*
+ * Threads that find a client `waiting` queue for it, and get it in order. Otherwise a thread that waits again and again would
+ * keep it: the others only get to run while it waits. All but gt__turn_wait are called with the language's lock.
+ */
+void gt__turn_join(gt_client *client, gt_turn *turn);
+/* Without the language's lock: sleep until it may be our turn, or for so long (-1: no limit). */
+void gt__turn_wait(gt_client *client, const gt_turn *turn, int timeout_ms);
+/* True: it is our turn. We have left the queue, and the client is not `waiting`. */
+bool gt__turn_take(gt_client *client, gt_turn *turn);
+/* Let those behind go first, or not any more. */
+void gt__turn_away(gt_client *client, gt_turn *turn, bool away);
+void gt__turn_leave(gt_client *client, gt_turn *turn);
 /* In a forked child, where no thread waits. */
 void gt__client_reset_lock(void);
 

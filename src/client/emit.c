@@ -9,7 +9,10 @@
 #include <string.h>
 
 #include "client/autograd.h"
+#include "client/batch.h"
+#include "client/bounds.h"
 #include "client/client.h"
+#include "client/intercept.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "client/signals.h"
@@ -96,6 +99,8 @@ static inline gt_tensor *tensor_new(gt_client *client)
     else if (!(tensor = malloc(sizeof *tensor)))
         return NULL;
     tensor->references = 1;
+    tensor->bounded = GT_UNBOUNDED;
+    tensor->batch = 0;
     tensor->version = 0;
     tensor->overwritten = 0;
     tensor->client = client;
@@ -133,6 +138,8 @@ void gt_tensor_release(gt_tensor *tensor)
             gt__versions_release(tensor->versions);
         if (__builtin_expect(!base && tensor->id && (client->usable || client->waiting), 1))
             gt__client_free_id(client, tensor->id, gt__meta_bytes(&tensor->meta));
+        else if (tensor->batch)
+            gt__batch_count(-1);
         tensor_drop(tensor);
         if (__builtin_expect(client->closed, 0) && !base)
             gt__client_maybe_destroy(client);
@@ -148,7 +155,12 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
     alias->base = gt_tensor_retain(tensor->base ? tensor->base : tensor);
     alias->id = tensor->id;
     alias->meta = tensor->meta;
+    alias->bounded = tensor->bounded;
+    alias->low = tensor->low;
+    alias->high = tensor->high;
     alias->node = node ? gt__node_retain(node) : NULL;
+    if (__builtin_expect((alias->batch = tensor->batch) != 0, 0))
+        gt__batch_count(1);
     *out = alias;
     return GT_OK;
 }
@@ -162,7 +174,8 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
 static void send_frees(gt_client *client, size_t least)
 {
     gt_slot *slot;
-    while (client->free_count >= least && client->free_count && !client->waiting && (slot = room_now(client, 1))) {
+    while (client->free_count >= least && client->free_count && (!client->waiting || client->reserved) &&
+           (slot = room_now(client, 1))) {
         unsigned count = 0;
         while (client->free_count && !gt__free_append(&slot->ins, &count, client->frees[--client->free_count]))
             continue;
@@ -253,6 +266,31 @@ static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *
     return GT_OK;
 }
 
+static void retain_all(gt_tensor *const *in, unsigned count)
+{
+    for (unsigned k = 0; k < count; k++)
+        gt_tensor_retain(in[k]);
+}
+
+static void release_all(gt_tensor *const *in, unsigned count)
+{
+    for (unsigned k = 0; k < count; k++)
+        gt_tensor_release(in[k]);
+}
+
+/* Emit an indexing op whose index may be out of range, if it is not. To find out may take a wait: see emit_after_wait. */
+static gt_err emit_after_check(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_tensor *const *in,
+                               unsigned count, gt_tensor **out)
+{
+    retain_all(in, count);
+    prototype.flags &= (uint8_t)~GT_FLAG_CONSUMES;
+    gt_err err = gt__bounds_check_index(&prototype, in);
+    if (err == GT_OK)
+        err = gt__emit(client, prototype, tail, in, count, out);
+    release_all(in, count);
+    return err;
+}
+
 /*
  * Send new scopes, if `untold`, or wait for room; then emit. Both may let other threads run. Those may release the operands,
  * so they are retained. They may also take references to an operand that was to be consumed, so it no longer is.
@@ -260,15 +298,12 @@ static gt_err finish(const gt_instruction *ins, const gt_slot *tail, gt_tensor *
 static gt_err emit_after_wait(gt_client *client, bool untold, gt_instruction prototype, gt_slot *tail,
                               gt_tensor *const *in, unsigned count, gt_tensor **out)
 {
-    for (unsigned k = 0; k < count; k++)
-        if (in[k])
-            gt_tensor_retain(in[k]);
+    retain_all(in, count);
     prototype.flags &= (uint8_t)~GT_FLAG_CONSUMES;
     gt_err err = untold ? gt__signal_tell(client) : wait_for_room(client, 1u + prototype.tail);
     if (err == GT_OK)
         err = gt__emit(client, prototype, tail, in, count, out);
-    for (unsigned k = 0; k < count; k++)
-        gt_tensor_release(in[k]);
+    release_all(in, count);
     return err;
 }
 
@@ -277,6 +312,10 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
 {
     const gt_meta *metas[GT_MAX_CAT];
     uint64_t *ids = gt__record_operands(&prototype, tail).id;
+    gt_err intercepted;
+    if (__builtin_expect(gt__signals_active, 0) &&
+        gt__intercept(client, &prototype, tail, in, count, out, &intercepted))
+        return intercepted;
     GT_TRY(check_same_client(client, in, count));
     for (unsigned k = 0; k < count; k++) {
         metas[k] = in[k] ? &in[k]->meta : NULL;
@@ -286,6 +325,8 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     gt_meta meta;
     gt_dtype compute;
     GT_TRY(gt__op_infer(&prototype, tail, metas, &meta, &compute));
+    if (__builtin_expect(gt__bounds_suspect(&prototype, in), 0))
+        return emit_after_check(client, prototype, tail, in, count, out);
     prototype.site = site_now(client);
     bool untold = false;
     if (__builtin_expect(gt__signals_active, 0)) {
@@ -300,6 +341,8 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     result->meta = meta;
+    if (!gt__dtype_is_float((gt_dtype)meta.dtype))
+        gt__bounds_infer(&prototype, tail, in, count, result);
     prototype.result = result->id;
     slots->ins = prototype;
     if (prototype.tail && tail)

@@ -74,6 +74,8 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->shell.base = NULL;
     alias->shell.node = NULL;
     alias->shell.versions = NULL;
+    alias->shell.batch = 0;
+    alias->shell.bounded = 0;
     gt__meta_copy(&alias->shell.meta, meta);
     storage->aliases++;
     storage->owners += owner != NULL;

@@ -54,8 +54,30 @@ static gt_imm imm_i(int64_t value)
     return (gt_imm){.i = value};
 }
 
+/* Of complex numbers: the variance is that of the real parts plus that of the imaginary ones; a norm is that of the
+ * absolute values. */
+static gt_err reduce_complex(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
+                             gt_tensor **out)
+{
+    gt_tensor *parts = NULL, *each = NULL;
+    gt_err err = op == GT_OP_var ? gt_view_as_real(a, &parts) : gt_abs(a, &parts);
+    if (err == GT_OK && op == GT_OP_norm)
+        err = gt__emit_reduce(op, parts, axes, keepdims, parameter, out);
+    if (err == GT_OK && op == GT_OP_var) {
+        uint32_t all = (1u << a->meta.rank) - 1;
+        err = gt__emit_reduce(op, parts, axes || !all ? axes : all, keepdims, parameter, &each);
+        if (err == GT_OK)
+            err = gt_sum(each, 1u << (each->meta.rank - 1), false, out);
+    }
+    gt_tensor_release(parts);
+    gt_tensor_release(each);
+    return err;
+}
+
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter, gt_tensor **out)
 {
+    if (gt__dtype_is_complex((gt_dtype)a->meta.dtype) && (op == GT_OP_norm || (op == GT_OP_var && a->meta.rank)))
+        return reduce_complex(op, a, axes, keepdims, parameter, out);
     gt_instruction prototype = {.op = (uint16_t)op, .flags = keepdims ? GT_FLAG_KEEPDIM : 0};
     prototype.imm[0].u = axes;
     prototype.imm[1].f = parameter;
@@ -227,9 +249,9 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
     if (kind == GT_LITERAL_FLOAT || dtype != GT_INT64)
         GT_TRY(gt__dtype_check_number(dtype, kind == GT_LITERAL_FLOAT ? value.f : (double)value.i));
     /* The record carries a double for floats and an integer for the rest. */
-    if (gt__dtype_is_float(dtype) && kind != GT_LITERAL_FLOAT)
+    if (gt__dtype_is_inexact(dtype) && kind != GT_LITERAL_FLOAT)
         value.f = (double)value.i;
-    else if (!gt__dtype_is_float(dtype) && kind == GT_LITERAL_FLOAT)
+    else if (!gt__dtype_is_inexact(dtype) && kind == GT_LITERAL_FLOAT)
         value.i = dtype == GT_BOOL ? value.f != 0 : gt__double_to_int64(value.f);
     prototype.imm[0] = value;
     return gt__emit(client, prototype, &tail, NULL, 0, out);
@@ -239,6 +261,21 @@ gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape
 {
     GT_ARGUMENTS(out, client);
     return gt__emit_full(client, dtype, (unsigned)rank, shape, GT_LITERAL_FLOAT, imm_f(value), out);
+}
+
+gt_err gt_full_complex(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double real,
+                       double imaginary, gt_tensor **out)
+{
+    GT_ARGUMENTS(out, client);
+    gt_instruction prototype;
+    gt_slot tail;
+    if (!gt__dtype_valid(dtype) || !gt__dtype_is_complex(dtype))
+        return gt__fail(GT_ERR_TYPE, "a complex number cannot be converted to %s without losing a part",
+                        gt__dtype_name(dtype));
+    GT_TRY(shaped(GT_OP_full, dtype, rank, shape, &prototype, &tail));
+    prototype.imm[0].f = real;
+    prototype.imm[1].f = imaginary;
+    return gt__emit(client, prototype, &tail, NULL, 0, out);
 }
 
 gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start,
@@ -523,22 +560,27 @@ gt_err gt_triu(gt_tensor *a, int64_t diagonal, gt_tensor **out)
     return emit_one(GT_OP_triu, a, imm_i(diagonal), imm_i(0), 0, out);
 }
 
-static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
+static gt_err emit_indexed(gt_opcode op, gt_tensor *a, gt_tensor *index, int axis, int64_t plain, gt_tensor **out)
 {
-    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis)}};
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_i(axis), imm_i(plain)}};
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, index}, 2, out);
 }
 
 gt_err gt_take(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     GT_ARGUMENTS(out, a, index);
-    return emit_indexed(GT_OP_take, a, index, axis, out);
+    return emit_indexed(GT_OP_take, a, index, axis, 0, out);
+}
+
+gt_err gt__emit_pick(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
+{
+    return emit_indexed(GT_OP_take, a, index, axis, 1, out);
 }
 
 gt_err gt_gather(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **out)
 {
     GT_ARGUMENTS(out, a, index);
-    return emit_indexed(GT_OP_gather, a, index, axis, out);
+    return emit_indexed(GT_OP_gather, a, index, axis, 0, out);
 }
 
 gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int64_t how,

@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "client/batch.h"
+#include "client/bounds.h"
 #include "client/client.h"
 #include "client/signals.h"
 
@@ -43,15 +46,102 @@ static void hooks_after(void *state)
         gt__wait_hooks.after(state);
 }
 
+/* With the mutex: whether it is this thread's turn. */
+static bool is_first(const gt_client *client, const gt_turn *turn)
+{
+    const gt_turn *first = client->turns;
+    while (first && first->away)
+        first = first->next;
+    return first == turn && (client->reserved || !__atomic_load_n(&client->waiting, __ATOMIC_ACQUIRE));
+}
+
+/* With the mutex: the client is free. If a thread queues, it stays reserved for it. */
+static void pass_on(gt_client *client)
+{
+    const gt_turn *first = client->turns;
+    while (first && first->away)
+        first = first->next;
+    client->reserved = first != NULL;
+    __atomic_store_n(&client->waiting, first != NULL, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&turn_over);
+}
+
+static void unlink_turn(gt_client *client, const gt_turn *turn)
+{
+    gt_turn **where = &client->turns;
+    while (*where != turn)
+        where = &(*where)->next;
+    *where = turn->next;
+}
+
+void gt__turn_join(gt_client *client, gt_turn *turn)
+{
+    *turn = (gt_turn){0};
+    pthread_mutex_lock(&turn_mutex);
+    gt_turn **end = &client->turns;
+    while (*end)
+        end = &(*end)->next;
+    *end = turn;
+    pthread_mutex_unlock(&turn_mutex);
+}
+
+void gt__turn_wait(gt_client *client, const gt_turn *turn, int timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)timeout_ms % 1000 * 1000000;
+    until.tv_sec += timeout_ms / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    int status = 0;
+    pthread_mutex_lock(&turn_mutex);
+    while (status == 0 && !is_first(client, turn))
+        status = timeout_ms < 0 ? pthread_cond_wait(&turn_over, &turn_mutex)
+                                : pthread_cond_timedwait(&turn_over, &turn_mutex, &until);
+    pthread_mutex_unlock(&turn_mutex);
+}
+
+bool gt__turn_take(gt_client *client, gt_turn *turn)
+{
+    pthread_mutex_lock(&turn_mutex);
+    bool ours = is_first(client, turn);
+    if (ours) {
+        unlink_turn(client, turn);
+        client->reserved = false;
+        __atomic_store_n(&client->waiting, false, __ATOMIC_RELEASE);
+        pthread_cond_broadcast(&turn_over); /* the next one tries, too, as soon as it has the language's lock */
+    }
+    pthread_mutex_unlock(&turn_mutex);
+    return ours;
+}
+
+void gt__turn_away(gt_client *client, gt_turn *turn, bool away)
+{
+    pthread_mutex_lock(&turn_mutex);
+    turn->away = away;
+    if (client->reserved)
+        pass_on(client);
+    pthread_mutex_unlock(&turn_mutex);
+}
+
+void gt__turn_leave(gt_client *client, gt_turn *turn)
+{
+    pthread_mutex_lock(&turn_mutex);
+    unlink_turn(client, turn);
+    if (client->reserved)
+        pass_on(client);
+    pthread_mutex_unlock(&turn_mutex);
+}
+
 gt_err gt__client_lock(gt_client *client)
 {
-    while (client->waiting && client->generation == gt__fork_generation) {
-        void *state = hooks_before();
-        pthread_mutex_lock(&turn_mutex);
-        while (__atomic_load_n(&client->waiting, __ATOMIC_ACQUIRE))
-            pthread_cond_wait(&turn_over, &turn_mutex);
-        pthread_mutex_unlock(&turn_mutex);
-        hooks_after(state);
+    if (client->waiting && client->generation == gt__fork_generation) {
+        gt_turn turn;
+        gt__turn_join(client, &turn);
+        do {
+            void *state = hooks_before();
+            gt__turn_wait(client, &turn, -1);
+            hooks_after(state);
+        } while (!gt__turn_take(client, &turn));
     }
     GT_TRY(gt__client_check(client));
     client->usable = false;
@@ -62,8 +152,7 @@ gt_err gt__client_lock(gt_client *client)
 void gt__client_unlock(gt_client *client)
 {
     pthread_mutex_lock(&turn_mutex);
-    __atomic_store_n(&client->waiting, false, __ATOMIC_RELEASE);
-    pthread_cond_broadcast(&turn_over);
+    pass_on(client);
     pthread_mutex_unlock(&turn_mutex);
     client->usable = !client->closed && !client->link->dead;
 }
@@ -250,6 +339,8 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text)
 {
     GT_TRY(gt__client_check(tensor->client));
+    if (tensor->batch)
+        return gt__batch_refuse_value();
     gt_tensor_retain(tensor);
     gt_err err = ask_text(tensor->client, (gt_instruction){.op = GT_OP_placement, .operand = {tensor->id}}, text);
     gt_tensor_release(tensor);
@@ -365,6 +456,8 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
         gt_err err = gt__emit(client, upload, tail, NULL, 0, out);
         if (err != GT_OK)
             gt__segment_done(transfer->segment);
+        else
+            gt__bounds_scan(*out, data);
         return err;
     }
     size_t first = bytes < GT_MAX_CHUNK ? bytes : GT_MAX_CHUNK;
@@ -379,6 +472,7 @@ gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const int64_t *
         gt_tensor_release(tensor);
         return err;
     }
+    gt__bounds_scan(tensor, data);
     *out = tensor;
     return GT_OK;
 }
@@ -426,6 +520,8 @@ static gt_err fetch(gt_tensor *tensor, void *data, size_t bytes)
 {
     gt_client *client = tensor->client;
     GT_TRY(gt__client_check(client));
+    if (tensor->batch)
+        return gt__batch_refuse_value();
     if (bytes != gt__meta_bytes(&tensor->meta))
         return gt__fail(GT_ERR_VALUE, "the tensor has %zu bytes, not %zu", gt__meta_bytes(&tensor->meta), bytes);
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
@@ -454,6 +550,8 @@ static gt_err fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
     gt_client *client = tensor->client;
     size_t bytes = gt__meta_bytes(&tensor->meta);
     GT_TRY(gt__client_check(client));
+    if (tensor->batch)
+        return gt__batch_refuse_value();
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
     gt_lease *lease = malloc(sizeof *lease + (transfer ? 0 : bytes));
     if (!lease)

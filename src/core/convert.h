@@ -6,7 +6,7 @@
  * then keep the low bits) and NaN becomes 0: C leaves these cases undefined, and processors disagree. Every number but 0
  * becomes true.
  *
- * GT_STORED_TYPES(X) calls X(name, dtype, type) for the nine dtypes ("boolean", because bool is itself a macro).
+ * GT_STORED_TYPES(X) calls X(name, dtype, type) for the real dtypes ("boolean", because bool is itself a macro).
  * gt__load_<name> turns a stored element into the narrowest C type that holds it (the halves: float), and
  * gt__store_<name>_from_{small,integer,float,double} go back, from int32_t, int64_t, float and double. All are
  * free of branches, so loops over them vectorise; gcc wants -fno-trapping-math for that.
@@ -20,6 +20,7 @@
     X(boolean, GT_BOOL, uint8_t)                                                                                  \
     X(uint8, GT_UINT8, uint8_t)                                                                                   \
     X(int8, GT_INT8, int8_t)                                                                                      \
+    X(int16, GT_INT16, int16_t)                                                                                   \
     X(int32, GT_INT32, int32_t)                                                                                   \
     X(int64, GT_INT64, int64_t)                                                                                   \
     X(float16, GT_FLOAT16, uint16_t)                                                                              \
@@ -56,6 +57,7 @@ static inline int64_t gt__float_to_int64(float value)
 GT_LOAD_AS_IS(boolean, uint8_t)
 GT_LOAD_AS_IS(uint8, uint8_t)
 GT_LOAD_AS_IS(int8, int8_t)
+GT_LOAD_AS_IS(int16, int16_t)
 GT_LOAD_AS_IS(int32, int32_t)
 GT_LOAD_AS_IS(int64, int64_t)
 GT_LOAD_AS_IS(float32, float)
@@ -94,6 +96,7 @@ static inline float gt__load_bfloat16(uint16_t stored)
 GT_STORE(boolean, uint8_t, value != 0, value != 0, value != 0)
 GT_STORE(uint8, uint8_t, value, gt__float_to_int32(value), gt__double_to_int32(value))
 GT_STORE(int8, int8_t, value, gt__float_to_int32(value), gt__double_to_int32(value))
+GT_STORE(int16, int16_t, value, gt__float_to_int32(value), gt__double_to_int32(value))
 GT_STORE(int32, int32_t, value, gt__float_to_int32(value), gt__double_to_int32(value))
 GT_STORE(int64, int64_t, value, gt__float_to_int64(value), gt__double_to_int64(value))
 GT_STORE(float16, uint16_t, gt__float_to_half((float)value), gt__float_to_half(value),
@@ -110,6 +113,7 @@ GT_STORE(float64, double, value, value, value)
              : gt__store_##name##_from_float, double                                                              \
              : gt__store_##name##_from_double, uint8_t                                                            \
              : gt__store_##name##_from_small, int8_t                                                              \
+             : gt__store_##name##_from_small, int16_t                                                             \
              : gt__store_##name##_from_small, int32_t                                                             \
              : gt__store_##name##_from_small, default                                                             \
              : gt__store_##name##_from_integer)(value)

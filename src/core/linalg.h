@@ -11,7 +11,9 @@
  *   pinv      rtol.f            atol.f            (..., n, m)
  *   det                                           (...)
  *   slogdet                                       (..., 2): the sign, log |det|
- *   cholesky                                      (..., n, n)
+ *   cholesky  1 = never fail                      (..., n, n); never fail: NaN where the diagonal would not be positive
+ *   lu        1 = fail if U is singular           (..., m + 1, n + 1): L and U in one (m, n), as LAPACK has them; below:
+ *                                                 the k pivots, from 1; right: row i of P A is this row of A, from 0
  *   qr        gt_vectors.i                        (..., m + n, c): q (m, c), then r^T (n, c); c = k, full: m
  *   svd       gt_vectors.i                        (..., m + 1 + n, c): u (m, c), s, v (n, c); c = k, full: max(m, n),
  *                                                 and zeros where u or v has fewer columns. Only values: (..., 1, k)

@@ -4,15 +4,17 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "core/settings.h"
 
 static const struct {
-    const char *variable, *prefix;
+    gt_setting setting;
+    const char *prefix;
 } topics[GT_LOG_TOPICS] = {
-    [GT_LOG_STATUS] = {.variable = "GT_VERBOSE", .prefix = "gt"},
-    [GT_LOG_CLIENT] = {.variable = "GT_DEBUG_CLIENT", .prefix = "gt client"},
-    [GT_LOG_DISPATCHER] = {.variable = "GT_DEBUG_DISPATCHER", .prefix = "gt dispatcher"},
-    [GT_LOG_WORKER] = {.variable = "GT_DEBUG_WORKER", .prefix = "gt worker"},
+    [GT_LOG_STATUS] = {.setting = GT_SETTING_VERBOSE, .prefix = "gt"},
+    [GT_LOG_CLIENT] = {.setting = GT_SETTING_DEBUG_CLIENT, .prefix = "gt client"},
+    [GT_LOG_DISPATCHER] = {.setting = GT_SETTING_DEBUG_DISPATCHER, .prefix = "gt dispatcher"},
+    [GT_LOG_WORKER] = {.setting = GT_SETTING_DEBUG_WORKER, .prefix = "gt worker"},
 };
 
 bool gt__log_enabled[GT_LOG_TOPICS];
@@ -20,10 +22,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_environment(void)
 {
-    for (int topic = 0; topic < GT_LOG_TOPICS; topic++) {
-        const char *value = getenv(topics[topic].variable);
-        gt__log_enabled[topic] = value && value[0] && !(value[0] == '0' && !value[1]);
-    }
+    for (int topic = 0; topic < GT_LOG_TOPICS; topic++)
+        gt__log_enabled[topic] = gt__setting(topics[topic].setting) != 0;
 }
 
 void gt__log_init(void)

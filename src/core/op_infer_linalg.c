@@ -43,7 +43,7 @@ static gt_err check_square(gt_opcode op, const gt_meta *a)
 
 static bool needs_square(gt_opcode op)
 {
-    return op != GT_OP_pinv && op != GT_OP_qr && op != GT_OP_svd;
+    return op != GT_OP_pinv && op != GT_OP_lu && op != GT_OP_qr && op != GT_OP_svd;
 }
 
 /* a's batch axes, then rows and columns. */
@@ -84,6 +84,8 @@ static gt_err infer_matrix(const gt_instruction *ins, const gt_meta *a, gt_meta 
         return flattened(a, 0, out);
     case GT_OP_slogdet:
         return flattened(a, 2, out);
+    case GT_OP_lu:
+        return batched(a, m + 1, n + 1, out);
     case GT_OP_qr:
         return batched(a, m + n, vectors == GT_VECTORS_FULL ? m : least, out);
     case GT_OP_svd:

@@ -11,10 +11,15 @@
 /* X(name, variable, what it is, least, most, default). The kinds: seconds, a whole number, bytes (with K, M, G, T). */
 #define GT_SETTINGS(X)                                                                                            \
     X(AUTO_SHARD, "GT_AUTO_SHARD", COUNT, 0, 1, 0)                                                                \
+    X(DEBUG_CLIENT, "GT_DEBUG_CLIENT", COUNT, 0, 1, 0)                                                            \
+    X(DEBUG_DISPATCHER, "GT_DEBUG_DISPATCHER", COUNT, 0, 1, 0)                                                    \
+    X(DEBUG_WORKER, "GT_DEBUG_WORKER", COUNT, 0, 1, 0)                                                            \
     X(TIMEOUT, "GT_TIMEOUT", SECONDS, 1, 1e6, 60)                                                                 \
     X(CONNECT_TIMEOUT, "GT_CONNECT_TIMEOUT", SECONDS, 0.001, 1e6, 10)                                             \
     X(INSTRUCTION_LOG_SIZE, "GT_INSTRUCTION_LOG_SIZE", BYTES, 4096, 9e18, 0)                                      \
     X(NUM_THREADS, "GT_NUM_THREADS", COUNT, 0, 1024, 0)                                                           \
+    X(VERBOSE, "GT_VERBOSE", COUNT, 0, 1, 0)                                                                      \
+    X(SYNC, "GT_SYNC", COUNT, 0, 1, 0)                                                                            \
     X(WORKER_BATCH_SIZE, "GT_WORKER_BATCH_SIZE", COUNT, 0, 1e9, 0)                                                \
     X(WORKER_MEMORY, "GT_WORKER_MEMORY", BYTES, 1, 9e18, 0)
 

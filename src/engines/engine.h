@@ -18,7 +18,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 2 };
+enum { GT_ENGINE_VERSION = 3 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -47,11 +47,27 @@ typedef struct gt_call {
     const gt_view *const *in;
     const gt_view *out;
     uint8_t literals;
-    bool timed; /* asynchronous engines: report this call by a completion of its own, with its times */
+    bool timed; /* asynchronous engines: report this work by a completion of its own, with its times */
     gt_imm value[GT_MAX_OPERANDS];
 } gt_call;
 
-/* What an asynchronous engine reports of its work. Failures and timed calls have completions of their own; one
+/* Operand k of ins is a literal: its value, and a view of it for gt_call. */
+static inline gt_imm gt__literal_operand(const gt_instruction *ins, unsigned k, gt_view *view)
+{
+    static const uint8_t dtypes[] = {
+        [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT64};
+    gt_imm value = ins->literal[k];
+    if (gt__literal(ins, k) == GT_LITERAL_BOOL) /* any bit is true; engines read the first byte, 0 or 1 */
+        *(uint8_t *)&value = ins->literal[k].i != 0;
+    view->data = NULL;
+    view->contiguous = true;
+    view->meta.numel = 1;
+    view->meta.rank = 0;
+    view->meta.dtype = dtypes[gt__literal(ins, k)];
+    return value;
+}
+
+/* What an asynchronous engine reports of its work. Failures and timed work have completions of their own; one
  * completion may report many other tokens, by the last of them. */
 typedef struct gt_completion {
     gt_token token;            /* it and everything before it is done */
@@ -73,6 +89,7 @@ typedef struct gt_group_call {
     unsigned axis, axis_after; /* of the parts before and after, where there are any */
     const gt_meta *whole;
     const gt_view *in, *out; /* contiguous; `in` is NULL where a party gives nothing (broadcast) */
+    bool timed;              /* as in gt_call */
     /* Party 0's bytes to all. All parties call it equally often; for what they need to find each other. */
     gt_err (*share)(const struct gt_group_call *call, void *bytes, size_t size);
     void *context; /* share's */
@@ -96,12 +113,13 @@ typedef struct gt_engine_ops {
     uint64_t (*memory_limit)(gt_engine *engine, unsigned sharers);
     /* Which memory that is: engines that draw on the same memory answer the same number. Optional: the host's. */
     uint64_t (*memory_identity)(gt_engine *engine);
-    void *(*alloc)(gt_engine *engine, size_t bytes); /* 64-byte aligned; NULL if out of memory */
+    /* 64-byte aligned. GT_ERR_MEMORY: there is no memory, and the text says why. */
+    gt_err (*alloc)(gt_engine *engine, size_t bytes, void **memory);
     void (*release)(gt_engine *engine, void *memory, size_t bytes);
     /* *token is 0 before each of these. An error: nothing was queued. Until the token is completed, the host's
-     * memory must not change (write), or is undefined (read). */
-    gt_err (*write)(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token);
-    gt_err (*read)(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token);
+     * memory must not change (write), or is undefined (read). `timed`: as in gt_call. */
+    gt_err (*write)(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token);
+    gt_err (*read)(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token);
     gt_err (*run)(gt_engine *engine, const gt_call *call, gt_token *token);
     /* Asynchronous engines: the next completion. `wait`: wait for it. False: none now, or, with `wait`, nothing is
      * queued. */
@@ -113,7 +131,7 @@ typedef struct gt_engine_ops {
      * address of each of the plan's buffers. A failure is that of the first step that failed: *step is its number,
      * or the completion's `step` if the failure comes later. */
     gt_err (*compile)(gt_engine *engine, const gt_plan *plan, gt_program **program);
-    gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, unsigned *step,
+    gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);
     /* Optional, together: collectives of its own, among engines that answer the same number to `group` (not 0). The call is
@@ -135,6 +153,12 @@ extern const gt_engine_ops gt__engine_null;
 gt_err gt__engine_find(const char *name, const gt_engine_ops **ops);
 
 /* ---- for engines on host memory --------------------------------------------------------------------------- */
+
+/* Where the elements of operand k are; a literal's one element is in the call. */
+static inline void *gt__call_data(const gt_call *call, unsigned k)
+{
+    return call->literals >> k & 1 ? (void *)&call->value[k] : call->in[k]->data;
+}
 
 /* Room for gt__call_on_host. */
 typedef struct gt_host_call {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engines/plugin.h"
@@ -328,6 +329,9 @@ static gt_err accept_engine(image *i, const char *name, const char *path)
 
 static gt_err load(const char *name, const char *path, const gt_engine_ops **ops)
 {
+    struct stat file;
+    if (stat(path, &file) == 0 && !S_ISREG(file.st_mode)) /* opening a pipe would block */
+        return gt__fail(GT_ERR_VALUE, "backend '%s' cannot be loaded: %s is not a regular file", name, path);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return gt__fail(GT_ERR_VALUE, "backend '%s' cannot be loaded: %s", name, dlerror());

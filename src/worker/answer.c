@@ -106,7 +106,8 @@ static gt_err send_tensor(gt_worker *worker, const gt_instruction *ins, const gt
         if (!answer)
             return GT_ERR_CONNECTION;
         if (piece)
-            GT_TRY(engine->ops->read(engine, (uint8_t *)view->data + offset, answer + 1, piece, &(gt_token){0}));
+            GT_TRY(engine->ops->read(engine, (uint8_t *)view->data + offset, answer + 1, piece, false,
+                                     &(gt_token){0}));
         gt__slots_pad(answer + 1, piece);
         gt__link_commit(worker->link, 1u + answer->ins.tail);
         offset += piece;
@@ -166,6 +167,10 @@ static void give(gt_worker *worker, void *object, const gt_completion *done)
     worker->late.host_bytes -= a->host ? a->bytes : 0;
     if (a->segment)
         gt__segment_done(a->segment);
+    if (done && done->start_ns && a->op == GT_OP_fetch) {
+        gt__timing_count(&worker->timing, GT_OP_fetch, 1, done);
+        a->start_ticks = gt__tick_of_ns(&worker->timing.clock, done->start_ns);
+    }
     if (worker->timing.watched)
         gt__timing_flush(worker); /* the log shows earlier records before the answer */
     if (poison)
@@ -248,7 +253,8 @@ static gt_err fetch_now(gt_worker *worker, const gt_instruction *ins, const gt_v
     if (!ins->imm[0].u)
         return send_tensor(worker, ins, view);
     GT_TRY(find_segment(worker, ins, bytes, &segment));
-    gt_err err = engine->ops->read(engine, view->data, segment->data + ins->imm[1].u, bytes, &(gt_token){0});
+    gt_err err =
+        engine->ops->read(engine, view->data, segment->data + ins->imm[1].u, bytes, false, &(gt_token){0});
     gt__segment_done(segment);
     if (err == GT_OK)
         send_last(worker, ins->result, worker->timing.start_ticks);
@@ -282,8 +288,9 @@ static gt_err fetch_later(gt_worker *worker, const gt_instruction *ins, gt_whole
     if (err == GT_OK && a->bytes && !whole->flight && engine->ops->host_memory)
         memcpy(to, whole->view.data, a->bytes); /* complete: it does not wait for what is queued */
     else if (err == GT_OK && a->bytes)
-        err = engine->ops->read(engine, whole->view.data, to, a->bytes, &token);
+        err = engine->ops->read(engine, whole->view.data, to, a->bytes, gt__timing_on(&worker->timing), &token);
     gt__late_given(&worker->late, token);
+    worker->late.record_is_told = token != 0;
     if (err != GT_OK) {
         if (a->segment)
             gt__segment_done(a->segment);

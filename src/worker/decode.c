@@ -38,7 +38,7 @@ gt_err gt__decode(gt_store *store, const gt_instruction *ins, const gt_slot *tai
             continue;
         }
         d->literals |= (uint8_t)(1 << k);
-        d->value[k] = gt__decode_literal(ins, k, &d->literal[k]);
+        d->value[k] = gt__literal_operand(ins, k, &d->literal[k]);
         d->view[d->count] = &d->literal[k];
         d->meta[d->count++] = NULL;
     }

@@ -27,20 +27,4 @@ typedef struct gt_decoded {
  * not move while it is used. */
 gt_err gt__decode(gt_store *store, const gt_instruction *ins, const gt_slot *tail, gt_decoded *decoded);
 
-/* Operand k of ins is a literal: its value, and a 0-d view without data. */
-static inline gt_imm gt__decode_literal(const gt_instruction *ins, unsigned k, gt_view *view)
-{
-    static const uint8_t dtypes[] = {
-        [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT64};
-    gt_imm value = ins->literal[k];
-    if (gt__literal(ins, k) == GT_LITERAL_BOOL)
-        *(uint8_t *)&value = ins->literal[k].i != 0;
-    view->data = NULL;
-    view->contiguous = true;
-    view->meta.numel = 1;
-    view->meta.rank = 0;
-    view->meta.dtype = dtypes[gt__literal(ins, k)];
-    return value;
-}
-
 #endif

@@ -102,7 +102,7 @@ static bool execute_alike(gt_worker *worker, const gt_instruction *ins, gt_entry
         .op = (gt_opcode)ins->op, .ins = ins, .operands = row->operands, .in = in, .out = &result->view};
     for (unsigned k = 0; k < row->operands; k++) {
         if (gt__literal(ins, k) != GT_LITERAL_NONE) {
-            call.value[k] = gt__decode_literal(ins, k, &literal);
+            call.value[k] = gt__literal_operand(ins, k, &literal);
             call.literals |= (uint8_t)(1 << k);
             in[k] = &literal;
             continue;

@@ -25,8 +25,9 @@ typedef struct gt_poison gt_poison; /* store.h */
 typedef struct gt_flight {
     uint32_t references;
     bool settled;
-    bool timed;       /* its duration counts, `weight` times */
-    uint8_t operands; /* in operand[] */
+    bool follows;      /* timed: work of the record on the host came first; its time counts, too */
+    uint8_t operands;  /* in operand[] */
+    uint16_t timed_op; /* the op that its duration counts for, `weight` times; 0: none */
     uint32_t weight;
     gt_token token;
     gt_poison *poison;   /* settled: why the operation failed; NULL if it succeeded */
@@ -54,7 +55,7 @@ typedef struct gt_late {
     unsigned posts;      /* items that are messages to other workers */
     size_t host_bytes;   /* host memory that pending answers and messages hold */
     bool record_is_late; /* the engine has queued the current record and not completed it */
-    bool record_is_told; /* and the engine will report its duration */
+    bool record_is_told; /* and the engine will report all of its duration */
     gt_late_item *items; /* ring */
     size_t first, count, capacity;
     gt_flight *spare;

@@ -19,11 +19,8 @@ static gt_err keep_late(gt_worker *worker, gt_token token, const gt_decoded *d, 
     GT_TRY(err);
     entry->flight = flight;
     entry->state = flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
-    if (flight && token) {
-        flight->timed = worker->timing.start_ticks != 0;
-        flight->weight = gt__timing_weight(&worker->timing);
-        worker->late.record_is_late = worker->late.record_is_told = true;
-    }
+    if (token)
+        gt__timing_fly(worker, flight, d->ins->op, false);
     return GT_OK;
 }
 
@@ -43,7 +40,7 @@ gt_err gt__step_run(gt_worker *worker, const gt_decoded *d, const gt_step *step,
                     .in = d->view,
                     .out = step->out,
                     .literals = d->literals,
-                    .timed = worker->timing.start_ticks != 0};
+                    .timed = gt__timing_on(&worker->timing)};
     if (d->literals)
         memcpy(call.value, d->value, sizeof call.value);
     gt_token token = 0;
@@ -247,7 +244,7 @@ static gt_err run_on_engine(gt_worker *worker, gt_sequence *s, const gt_plan_ste
             continue;
         }
         in[k] = &literal[k];
-        call.value[k] = gt__decode_literal(ins, k, &literal[k]);
+        call.value[k] = gt__literal_operand(ins, k, &literal[k]);
         call.literals |= (uint8_t)(1 << k);
     }
     gt_err err = worker->engine->ops->run(worker->engine, &call, token);
@@ -300,16 +297,19 @@ static bool run_program(gt_worker *worker, gt_sequence *s)
             flights[count++] = f->flight;
     }
     gt_token token = 0;
-    gt_err err = worker->engine->ops->run_program(worker->engine, s->program, s->address, &failed, &token);
+    gt_err err = worker->engine->ops->run_program(worker->engine, s->program, s->address,
+                                                  gt__timing_on(&worker->timing), &failed, &token);
     gt__late_given(&worker->late, token);
     if (err != GT_OK || (!token && !count) || !plan->step_count)
         return err == GT_OK;
-    token = token ? token : gt__late_latest(flights, count);
     gt_origin origin = gt__worker_origin(worker, &plan->steps[plan->step_count - 1].record->ins);
-    gt_flight *flight = gt__late_fly(worker, token, &origin, flights, count, &err);
+    gt_token latest = token ? token : gt__late_latest(flights, count);
+    gt_flight *flight = gt__late_fly(worker, latest, &origin, flights, count, &err);
+    if (token)
+        gt__timing_fly(worker, flight, origin.op, false);
     if (flight)
         flight->plan = plan;
-    s->last = token;
+    s->last = latest;
     for (uint32_t k = 0; k < plan->output_count && flight; k++) {
         s->fates[plan->outputs[k]].flight = flight;
         flight->references++;

@@ -1,6 +1,7 @@
 /* store.c: slots, buffers and the pool. See store.h; read worker.c next. */
 #include "worker/store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,20 +46,33 @@ static void pool_trim(gt_store *store)
         }
 }
 
+/* Memory of the engine. If it has none, pooled memory may be what is lacking. */
+static gt_err memory_new(gt_store *store, size_t bytes, void **memory)
+{
+    gt_engine *engine = store->engine;
+    if (store->bytes_used + bytes > store->limit)
+        return gt__fail(GT_ERR_MEMORY, "the limit is reached");
+    if (engine->ops->alloc(engine, bytes, memory) == GT_OK)
+        return GT_OK;
+    pool_trim(store);
+    return engine->ops->alloc(engine, bytes, memory);
+}
+
 static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out)
 {
     size_t bytes = class_bytes(size_class);
     if (store->bytes_held + bytes > store->limit)
         pool_trim(store);
     gt_buffer *buffer = header_new(store);
-    void *memory = NULL;
-    if (buffer && store->bytes_used + bytes <= store->limit)
-        memory = store->engine->ops->alloc(store->engine, bytes);
-    if (!memory) {
+    void *memory;
+    gt_err err = buffer ? memory_new(store, bytes, &memory) : gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (err != GT_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", gt_error_text());
         if (buffer)
             header_free(store, buffer);
-        return gt__fail(GT_ERR_MEMORY, "the worker cannot allocate %zu bytes (%llu of %llu in use)", bytes,
-                        (unsigned long long)store->bytes_used, (unsigned long long)store->limit);
+        return gt__fail(err, "the worker cannot allocate %zu bytes (%llu of %llu in use): %s", bytes,
+                        (unsigned long long)store->bytes_used, (unsigned long long)store->limit, why);
     }
     *buffer = (gt_buffer){.references = 1, .memory = memory, .size_class = size_class, .bytes = bytes};
     store->bytes_held += bytes;

@@ -81,7 +81,8 @@ static void keep_entry(gt_worker *worker, const gt_instruction *ins, const gt_en
         gt__timing_flush(worker);
 }
 
-unsigned gt__timing_weight(const gt_timing *timing)
+/* How many instructions the current one counts for. */
+static unsigned weight_of(const gt_timing *timing)
 {
     return timing->sampled ? GT_TIMING_SAMPLE : 1;
 }
@@ -93,7 +94,7 @@ void gt__timing_end(gt_worker *worker, const gt_instruction *ins)
     uint64_t now = gt__ticks(), took = now - timing->start_ticks;
     const gt_entry *result = result_of(worker, ins);
     uint64_t bytes = result && gt__entry_is_tensor(result) ? gt__meta_bytes(&result->view.meta) : 0;
-    uint64_t weight = gt__timing_weight(timing);
+    uint64_t weight = weight_of(timing);
     uint64_t net = took > timing->reading_ticks ? took - timing->reading_ticks : 0;
     if (!worker->late.record_is_told) /* else the engine reports its duration */
         row->ns += gt__tick_span_ns(&timing->clock, net) * weight;
@@ -129,16 +130,43 @@ static gt_timing_entry *find_entry(gt_timing *timing, uint64_t number)
                : NULL;
 }
 
+void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool follows)
+{
+    if (!flight)
+        return;
+    flight->timed_op = gt__timing_on(&worker->timing) ? (uint16_t)op : 0;
+    flight->weight = weight_of(&worker->timing);
+    flight->follows = follows;
+    worker->late.record_is_late = true;
+    worker->late.record_is_told = !follows;
+}
+
+void gt__timing_count(gt_timing *timing, unsigned op, unsigned weight, const gt_completion *done)
+{
+    timing->by_op[op].ns += (done->end_ns - done->start_ns) * weight;
+}
+
+void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, unsigned weight, bool follows,
+                         const gt_completion *done)
+{
+    gt_timing *timing = &worker->timing;
+    gt__timing_count(timing, op, weight, done);
+    gt_timing_entry *entry = timing->watched && done->start_ns ? find_entry(timing, origin->number) : NULL;
+    if (!entry)
+        return;
+    uint64_t start = gt__tick_of_ns(&timing->clock, done->start_ns);
+    uint64_t end = gt__tick_of_ns(&timing->clock, done->end_ns);
+    if (!follows)
+        entry->start_ns = start;
+    entry->duration_ns = end > entry->start_ns ? end - entry->start_ns : 0;
+}
+
 void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_completion *done)
 {
     gt_timing *timing = &worker->timing;
-    if (done && flight->timed)
-        timing->by_op[flight->origin.op].ns += (done->end_ns - done->start_ns) * flight->weight;
+    if (done && flight->timed_op)
+        gt__timing_measured(worker, &flight->origin, flight->timed_op, flight->weight, flight->follows, done);
     gt_timing_entry *entry = timing->watched ? find_entry(timing, flight->origin.number) : NULL;
-    if (entry && done && done->start_ns) {
-        entry->start_ns = gt__tick_of_ns(&timing->clock, done->start_ns);
-        entry->duration_ns = gt__tick_of_ns(&timing->clock, done->end_ns) - entry->start_ns;
-    }
     if (entry)
         entry->failed = flight->poison != NULL;
     const gt_poison *poison = flight->poison;

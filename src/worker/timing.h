@@ -46,8 +46,14 @@ void gt__timing_start(gt_worker *worker, const gt_instruction *ins, bool sampled
 void gt__timing_end(gt_worker *worker, const gt_instruction *ins);
 /* The start and the duration until now of a record that began at `start_ticks`. */
 void gt__timing_so_far(gt_worker *worker, uint64_t start_ticks, uint64_t *start_ns, uint64_t *duration_ns);
-/* How many instructions the current one counts for. */
-unsigned gt__timing_weight(const gt_timing *timing);
+/* The engine has queued work of the current record, to be reported with its times: they count for `op` when the flight
+ * settles. `follows`: and so does the time that the record took on the host; otherwise that was enqueueing. */
+void gt__timing_fly(gt_worker *worker, gt_flight *flight, unsigned op, bool follows);
+/* The work of a record is done: add its duration to the sums. */
+void gt__timing_count(gt_timing *timing, unsigned op, unsigned weight, const gt_completion *done);
+/* The same, and correct the record's own measurement. */
+void gt__timing_measured(gt_worker *worker, const gt_origin *origin, unsigned op, unsigned weight, bool follows,
+                         const gt_completion *done);
 /* A flight has settled: add its duration, which `done` has. `done` NULL: it was not measured. */
 void gt__timing_settle(gt_worker *worker, const gt_flight *flight, const gt_completion *done);
 /* The dispatcher sent `watch`. */
@@ -68,6 +74,12 @@ static inline bool gt__timing_small(const gt_store *store, const gt_instruction 
         return ins->op == GT_OP_free;
     uint64_t slot = ins->operand[ins->literals & 3 ? 1 : 0];
     return slot < store->capacity && store->entries[slot].view.meta.numel < GT_TIMING_SMALL;
+}
+
+/* Is the current record timed? */
+static inline bool gt__timing_on(const gt_timing *timing)
+{
+    return timing->start_ticks != 0;
 }
 
 /* Before and after each record. */

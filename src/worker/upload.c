@@ -70,8 +70,8 @@ static gt_err write_piece(gt_worker *worker, const gt_instruction *ins, gt_entry
         return GT_OK;
     if (!stays)
         GT_TRY(copy_for_engine(worker, from, bytes, &copy));
-    gt_err err =
-        engine->ops->write(engine, (uint8_t *)entry->view.data + offset, copy ? copy : from, bytes, token);
+    gt_err err = engine->ops->write(engine, (uint8_t *)entry->view.data + offset, copy ? copy : from, bytes,
+                                    gt__timing_on(&worker->timing), token);
     gt__late_given(&worker->late, *token);
     if (err != GT_OK || !*token) {
         free(copy);
@@ -81,7 +81,7 @@ static gt_err write_piece(gt_worker *worker, const gt_instruction *ins, gt_entry
     gt_flight *before = entry->flight;
     entry->flight = gt__late_fly(worker, *token, &origin, &before, 1, &err);
     gt__flight_release(&worker->late, before);
-    worker->late.record_is_late = true;
+    gt__timing_fly(worker, entry->flight, ins->op, false);
     if (copy)
         gt__late_when(worker, *token, copy_read, copy);
     return err;

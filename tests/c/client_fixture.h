@@ -30,6 +30,18 @@ static inline bool check_ok(gt_err err, const char *call, int line)
     return CHECK_EQ(err, GT_OK);
 }
 
+/* An index whose values only the worker knows: the client refuses others that are out of range by itself. */
+static inline gt_tensor *computed_index(gt_client *client, int64_t count, const int64_t *values)
+{
+    gt_tensor *uploaded = NULL, *negative = NULL, *index = NULL;
+    if (check_ok(gt_from_data(client, GT_INT64, 1, &count, values, &uploaded), "gt_from_data", __LINE__) &&
+        check_ok(gt_neg(uploaded, &negative), "gt_neg", __LINE__))
+        check_ok(gt_neg(negative, &index), "gt_neg", __LINE__);
+    gt_tensor_release(uploaded);
+    gt_tensor_release(negative);
+    return index;
+}
+
 /* ---- comparing ---------------------------------------------------------------------------------------------- */
 
 enum { MOST_VALUES = 4096 };

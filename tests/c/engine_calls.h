@@ -24,6 +24,13 @@ static inline gt_view vector_view(void *data, gt_dtype dtype, int64_t size)
                      .stride = {1}};
 }
 
+/* Memory of the engine; NULL if it has none. */
+static inline void *take_memory(gt_engine *engine, size_t bytes)
+{
+    void *memory;
+    return engine->ops->alloc(engine, bytes, &memory) == GT_OK ? memory : NULL;
+}
+
 /* out = op(in[0], in[1]); points into *c */
 static inline void vector_call_set(vector_call *c, gt_opcode op, gt_view out, gt_view a, gt_view b)
 {

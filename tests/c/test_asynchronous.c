@@ -33,6 +33,25 @@ static bool open_late(gt_worker *worker, bool hold)
     return true;
 }
 
+/* A worker and another party of its exchange. */
+static gt_exchange *join_board(gt_worker *worker, gt_board *board)
+{
+    gt_exchange *other;
+    CHECK_EQ(gt__exchange_local(board, NULL, &worker->exchange), GT_OK);
+    CHECK_EQ(gt__exchange_local(board, NULL, &other), GT_OK);
+    worker->exchange->ops->join(worker->exchange, 0, 1, 1);
+    other->ops->join(other, 1, 2, 1);
+    return other;
+}
+
+static void leave_board(gt_worker *worker, gt_board *board, gt_exchange *other)
+{
+    worker_close(worker);
+    other->ops->close(other);
+    worker->exchange->ops->close(worker->exchange);
+    gt__board_free(board);
+}
+
 /* ---- failures ------------------------------------------------------------------------------------------------- */
 
 static void test_fetch_beside_a_failure(const void *argument)
@@ -97,15 +116,11 @@ static void test_send_beside_a_failure(const void *argument)
 {
     bool complete = argument != NULL;
     gt_worker worker;
-    gt_exchange *other;
     gt_message *message = NULL;
     if (!open_late(&worker, true))
         return;
     gt_board *board = gt__board_new();
-    CHECK_EQ(gt__exchange_local(board, NULL, &worker.exchange), GT_OK);
-    CHECK_EQ(gt__exchange_local(board, NULL, &other), GT_OK);
-    worker.exchange->ops->join(worker.exchange, 0, 1, 1);
-    other->ops->join(other, 1, 2, 1);
+    gt_exchange *other = join_board(&worker, board);
     execute_arange(&worker, 1, 5);
     if (complete)
         gt__late_drain(&worker);
@@ -122,11 +137,7 @@ static void test_send_beside_a_failure(const void *argument)
     }
     gt__late_drain(&worker);
     gt__peers_reclaim(&worker);
-    other->ops->close(other);
-    worker.exchange->ops->close(worker.exchange);
-    worker.exchange = NULL;
-    gt__board_free(board);
-    worker_close(&worker);
+    leave_board(&worker, board, other);
 }
 
 /* Views, updates in place and what is computed from a failure fail with it; the rest is there. */
@@ -191,14 +202,217 @@ static void test_done_at_once_on_late_operands(const void *argument)
     worker_close(&worker);
 }
 
+/* ---- times ----------------------------------------------------------------------------------------------------- */
+
+static bool (*late_completed)(gt_engine *engine, bool wait, gt_completion *completion);
+
+static const uint64_t long_ns = 1000000000000; /* a thousand seconds */
+
+/* What is timed takes long. */
+static bool completed_after_long(gt_engine *engine, bool wait, gt_completion *completion)
+{
+    bool found = late_completed(engine, wait, completion);
+    if (found && completion->start_ns)
+        completion->end_ns = completion->start_ns + long_ns;
+    return found;
+}
+
+/* Open a worker on the late engine with its clock, whose timed work takes long. The engine starts nothing unasked. */
+static bool open_slow(gt_worker *worker, gt_engine_ops *ops, bool watched)
+{
+    if (!open_late(worker, true))
+        return false;
+    gt__timing_init(&worker->timing);
+    worker->timing.watched = watched;
+    *ops = *worker->engine->ops;
+    late_completed = ops->completed;
+    ops->completed = completed_after_long;
+    worker->engine->ops = ops;
+    return true;
+}
+
+/* The time of an op in the worker's report is that of one execution. */
+static void check_took_long(const gt_worker *worker, gt_opcode op)
+{
+    uint64_t ns = worker->timing.by_op[op].ns;
+    if (!CHECK(ns >= long_ns && ns < 2 * long_ns))
+        fprintf(stderr, "%s took %llu ns\n", gt__op_table[op].name, (unsigned long long)ns);
+}
+
+/* The pieces of an upload are told with the time that writing took, not with that of queueing. */
+static void test_time_of_uploads(const void *argument)
+{
+    bool watched = argument != NULL;
+    gt_worker worker;
+    gt_engine_ops ops;
+    static gt_slot upload[1 + GT_MAX_TAIL];
+    if (!open_slow(&worker, &ops, watched))
+        return;
+    upload->ins = (gt_instruction){.op = GT_OP_upload, .dtype = GT_UINT8, .rank = 1, .result = 5};
+    upload->ins.tail = (uint16_t)(1 + gt__slots_for(GT_MAX_CHUNK));
+    upload->ins.imm[0].u = GT_MAX_CHUNK + 64;
+    upload[1].i64[0] = GT_MAX_CHUNK + 64;
+    gt_slot data[2] = {{.ins = {.op = GT_OP_data, .tail = 1, .operand = {5}}}};
+    data->ins.imm[0].u = GT_MAX_CHUNK;
+    data->ins.imm[1].u = 64;
+    gt__worker_run_record(&worker, upload);
+    gt__worker_run_record(&worker, data);
+    gt__late_drain(&worker);
+    check_took_long(&worker, GT_OP_upload);
+    check_took_long(&worker, GT_OP_data);
+    CHECK_EQ(worker.timing.entry_count, watched ? 2 : 0);
+    for (unsigned k = 0; k < worker.timing.entry_count; k++)
+        CHECK(gt__tick_span_ns(&worker.timing.clock, worker.timing.entries[k].duration_ns) >= long_ns / 2);
+    worker_close(&worker);
+}
+
+static void test_time_of_a_fetch(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    gt_engine_ops ops;
+    gt_link *other;
+    size_t available;
+    if (!open_slow(&worker, &ops, false) || !CHECK_EQ(gt__link_memory_pair(&worker.link, &other), GT_OK))
+        return;
+    execute_arange(&worker, 1, 5);
+    gt_slot fetch = {.ins = {.op = GT_OP_fetch, .result = 7, .operand = {1}}};
+    gt__worker_run_record(&worker, &fetch);
+    gt__late_drain(&worker);
+    check_took_long(&worker, GT_OP_fetch);
+    const gt_slot *answer = gt__link_peek(other, &available);
+    if (CHECK(answer != NULL))
+        CHECK_EQ(answer[1].i64[4], 4);
+    worker_close(&worker);
+    gt__link_close(worker.link);
+    gt__link_close(other);
+}
+
+/* A worker sends what it owes before it waits for another worker, although its engine has not been asked for anything. */
+static void test_answers_before_a_wait_for_a_peer(const void *argument)
+{
+    (void)argument;
+    gt_worker worker;
+    gt_link *client;
+    size_t available;
+    int64_t numbers[] = {1, 2, 3};
+    if (!open_late(&worker, true) || !CHECK_EQ(gt__link_memory_pair(&worker.link, &client), GT_OK))
+        return;
+    gt_board *board = gt__board_new();
+    gt_exchange *other = join_board(&worker, board);
+    CHECK_EQ(gt__exchange_post(other, 0, 55, 0, numbers, sizeof numbers, NULL), GT_OK);
+    execute_arange(&worker, 1, 5);
+    gt_instruction fetch = {.op = GT_OP_fetch, .result = 7, .operand = {1}};
+    gt__worker_answer_fetch(&worker, &fetch);
+    CHECK(gt__link_peek(client, &available) == NULL);
+    gt_slot receive[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 3}}};
+    receive->ins.imm[0].i = 1;
+    receive->ins.imm[1].u = 55;
+    receive[1].i64[0] = 3;
+    gt__peers_handle(&worker, &receive->ins, receive + 1);
+    const gt_slot *answer = gt__link_peek(client, &available);
+    if (CHECK(answer != NULL)) {
+        CHECK_EQ(answer->ins.result, 7);
+        CHECK_EQ(answer[1].i64[4], 4);
+    }
+    size_t bytes = 0;
+    int64_t *received = read_tensor(&worker, 3, &bytes);
+    CHECK(received && bytes == sizeof numbers && memcmp(received, numbers, bytes) == 0);
+    free(received);
+    leave_board(&worker, board, other);
+    gt__link_close(worker.link);
+    gt__link_close(client);
+}
+
+/* Messages that wait for the engine hold copies on the host, of 64 MiB together at most. */
+static void test_host_copies_are_bounded(const void *argument)
+{
+    (void)argument;
+    enum { BYTES = 24 << 20, MESSAGES = 5 };
+    gt_worker worker;
+    if (!open_late(&worker, true))
+        return;
+    gt_engine_ops ops = *worker.engine->ops;
+    ops.host_memory = false; /* so that messages need copies */
+    worker.engine->ops = &ops;
+    gt_board *board = gt__board_new();
+    gt_exchange *other = join_board(&worker, board);
+    gt_slot full[8] = {{.ins = {.op = GT_OP_full, .dtype = GT_UINT8, .rank = 1, .tail = 1, .result = 1}}};
+    full->ins.imm[0].i = 7;
+    full[1].i64[0] = BYTES;
+    execute(&worker, full);
+    for (uint64_t k = 0; k < MESSAGES; k++) {
+        gt_instruction send = {.op = GT_OP_send, .operand = {1}};
+        send.imm[0].i = 1;
+        send.imm[1].u = k;
+        gt__peers_handle(&worker, &send, NULL);
+        CHECK(worker.late.host_bytes >= BYTES && worker.late.host_bytes <= 64 << 20);
+    }
+    gt__late_drain(&worker);
+    CHECK_EQ(worker.late.host_bytes, 0);
+    for (uint64_t k = 0; k < MESSAGES; k++) {
+        gt_message *message;
+        if (!CHECK_EQ(gt__exchange_take(other, 0, k, 0, &message), GT_OK))
+            break;
+        CHECK(message->bytes == BYTES && ((const uint8_t *)message->data)[BYTES - 1] == 7);
+        other->ops->done(other, message);
+    }
+    gt__peers_reclaim(&worker);
+    leave_board(&worker, board, other);
+}
+
+/* One worker sends, another receives. The engines' memory is taken as closed to the host, so the sender reads it. */
+static void test_time_of_a_move(const void *argument)
+{
+    (void)argument;
+    gt_worker from, to;
+    gt_engine_ops ops, other_ops;
+    if (!open_slow(&from, &ops, true) || !open_late(&to, true))
+        return;
+    gt__timing_init(&to.timing);
+    other_ops = *to.engine->ops;
+    other_ops.completed = completed_after_long;
+    to.engine->ops = &other_ops;
+    ops.host_memory = other_ops.host_memory = false;
+    gt_board *board = gt__board_new();
+    CHECK_EQ(gt__exchange_local(board, NULL, &from.exchange), GT_OK);
+    CHECK_EQ(gt__exchange_local(board, NULL, &to.exchange), GT_OK);
+    from.exchange->ops->join(from.exchange, 0, 1, 1);
+    to.exchange->ops->join(to.exchange, 1, 2, 1);
+    execute_arange(&from, 1, 5);
+    gt_slot send = {.ins = {.op = GT_OP_send, .operand = {1}}};
+    send.ins.imm[0].i = 1;
+    send.ins.imm[1].u = 55;
+    gt__worker_run_record(&from, &send);
+    gt__late_drain(&from);
+    check_took_long(&from, GT_OP_send);
+    if (CHECK_EQ(from.timing.entry_count, 1))
+        CHECK(gt__tick_span_ns(&from.timing.clock, from.timing.entries[0].duration_ns) >= long_ns / 2);
+    gt_slot receive[2] = {{.ins = {.op = GT_OP_recv, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 3}}};
+    receive->ins.imm[1].u = 55;
+    receive[1].i64[0] = 5;
+    gt__worker_run_record(&to, receive);
+    gt__late_drain(&to);
+    check_took_long(&to, GT_OP_recv);
+    gt__peers_reclaim(&from);
+    worker_close(&from);
+    worker_close(&to);
+    to.exchange->ops->close(to.exchange);
+    from.exchange->ops->close(from.exchange);
+    gt__board_free(board);
+}
+
 /* ---- uploads --------------------------------------------------------------------------------------------------- */
 
-static gt_err (*engine_write)(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token);
+static gt_err (*engine_write)(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                              gt_token *token);
 static int writes;
 
-static gt_err second_write_fails(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err second_write_fails(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                                 gt_token *token)
 {
-    return ++writes == 2 ? gt__fail(GT_ERR_MEMORY, "device error") : engine_write(engine, to, host, bytes, token);
+    return ++writes == 2 ? gt__fail(GT_ERR_MEMORY, "device error")
+                         : engine_write(engine, to, host, bytes, timed, token);
 }
 
 static void test_failed_piece(const void *engine)
@@ -338,6 +552,12 @@ int main(int argc, char **argv)
     check_run("send of a complete tensor beside a failure", test_send_beside_a_failure, "complete");
     check_run("a failure spreads", test_failure_spreads, NULL);
     check_run("done at once on late operands", test_done_at_once_on_late_operands, NULL);
+    check_run("answers before a wait for a peer", test_answers_before_a_wait_for_a_peer, NULL);
+    check_run("host copies are bounded", test_host_copies_are_bounded, NULL);
+    check_run("the time of uploads", test_time_of_uploads, NULL);
+    check_run("the time of uploads, watched", test_time_of_uploads, "watched");
+    check_run("the time of a fetch", test_time_of_a_fetch, NULL);
+    check_run("the time of a move", test_time_of_a_move, NULL);
     check_run("failed piece, cpu", test_failed_piece, "cpu");
     check_run("failed piece, late", test_failed_piece, "late");
     check_run("uploads with a slow reader, cpu", test_uploads_with_a_slow_reader, "cpu");

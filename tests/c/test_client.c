@@ -19,10 +19,10 @@ static void test_poison(const void *argument)
 {
     (void)argument;
     gt_client *client = open_client(1);
-    gt_tensor *a = two_rows(client), *index, *bad, *worse, *worst, *fine;
+    gt_tensor *a = two_rows(client), *bad, *worse, *worst, *fine;
     float bytes[12];
-    OK(gt_from_data(client, GT_INT64, SHAPE(2), (int64_t[]){0, 17}, &index));
-    OK(gt_take(a, index, 0, &bad)); /* the values of an index are only known where they are */
+    gt_tensor *index = computed_index(client, 2, (int64_t[]){0, 17});
+    OK(gt_take(a, index, 0, &bad));
     OK(gt_mul_scalar(bad, 2, &worse));
     OK(gt_sum(worse, 0, false, &worst));
     OK(gt_add(a, a, &fine));
@@ -51,10 +51,9 @@ static void test_places(const void *argument)
 {
     (void)argument;
     gt_client *client = open_client(1);
-    gt_tensor *a = two_rows(client), *index, *bad[2];
+    gt_tensor *a = two_rows(client), *index = computed_index(client, 1, (int64_t[]){17}), *bad[2];
     char expected[2][64];
     float bytes[3];
-    OK(gt_from_data(client, GT_INT64, SHAPE(1), (int64_t[]){17}, &index));
     for (int again = 0; again < 2; again++) {
         snprintf(expected[0], sizeof expected[0], "test_client.c:%d", __LINE__ + 1);
         GT_HERE();
@@ -73,6 +72,41 @@ static void test_places(const void *argument)
     }
     gt_tensor_release(index);
     gt_tensor_release(a);
+    gt_client_close(&client);
+}
+
+/* Threads that queue for a client get it in order, and it stays theirs until they take it. */
+static void test_turns(const void *argument)
+{
+    (void)argument;
+    gt_client *client = open_client(1);
+    gt_turn first, second, third;
+    OK(gt__client_lock(client));
+    gt__turn_join(client, &first);
+    gt__turn_join(client, &second);
+    gt__turn_join(client, &third);
+    CHECK(!gt__turn_take(client, &first)); /* in use */
+    gt__client_unlock(client);
+    CHECK(client->waiting); /* the thread that unlocked it would have to queue */
+    CHECK(!gt__turn_take(client, &second));
+    gt__turn_wait(client, &first, -1);
+    CHECK(gt__turn_take(client, &first));
+    CHECK(!client->waiting);
+    OK(gt__client_lock(client)); /* a thread that came in between */
+    CHECK(!gt__turn_take(client, &second));
+    gt__client_unlock(client);
+    gt__turn_away(client, &second, true); /* it handles a signal: the next one goes first */
+    CHECK(!gt__turn_take(client, &second));
+    CHECK(gt__turn_take(client, &third));
+    gt__turn_away(client, &second, false);
+    gt__turn_join(client, &third);
+    OK(gt__client_lock(client));
+    gt__client_unlock(client);
+    gt__turn_leave(client, &second);
+    CHECK(client->waiting);
+    gt__turn_leave(client, &third); /* the last one: it is free */
+    CHECK(!client->waiting);
+    CHECK(client_works(client));
     gt_client_close(&client);
 }
 
@@ -547,6 +581,7 @@ int main(int argc, char **argv)
     check_begin(argc, argv);
     check_run("poison", test_poison, NULL);
     check_run("places", test_places, NULL);
+    check_run("turns", test_turns, NULL);
     check_run("out of memory", test_out_of_memory, NULL);
     check_run("scratch limit", test_scratch_limit, NULL);
     check_run("bulk data, embedded", test_bulk, NULL);

@@ -293,7 +293,8 @@ static gt_view view_new(gt_dtype dtype, unsigned rank, const int64_t *shape)
         view.stride[axis] = stride;
         stride *= shape[axis];
     }
-    view.data = engine->ops->alloc(engine, gt__meta_bytes(&view.meta));
+    if (engine->ops->alloc(engine, gt__meta_bytes(&view.meta), &view.data) != GT_OK)
+        abort();
     return view;
 }
 

@@ -154,11 +154,13 @@ static gt_segment *find_only_segment(gt_link *link, uint64_t id)
     return only_segment;
 }
 
-static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err failing_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                            gt_token *token)
 {
     (void)engine;
     (void)to;
     (void)host;
+    (void)timed;
     (void)token;
     return gt__fail(GT_ERR_INTERNAL, "the device did not take %zu bytes", bytes);
 }
@@ -303,7 +305,7 @@ static void test_adopted_segments(const void *argument)
     CHECK(upload_segment(&worker, GT_FLOAT16, 1, BYTES)->view.data == only_segment->data);
     /* What can be an index or a mask is copied, so that it stays what it was when it was checked. */
     gt__store_clear(worker.store, gt__store_entry(worker.store, 1));
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++) {
         if (gt__dtype_is_float((gt_dtype)dtype))
             continue;
         CHECK(upload_segment(&worker, (gt_dtype)dtype, 1, BYTES)->view.data != only_segment->data);

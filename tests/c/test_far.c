@@ -31,13 +31,13 @@ static void test_out_of_reach(const void *argument)
         return;
     CHECK(!engine->ops->host_memory);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        char *memory = engine->ops->alloc(engine, sizes[k]);
+        char *memory = take_memory(engine, sizes[k]);
         CHECK((uintptr_t)memory % 64 == 0);
         CHECK(!readable(memory) && !readable(memory + sizes[k] - 1));
         engine->ops->release(engine, memory, sizes[k]);
     }
-    CHECK(engine->ops->alloc(engine, SIZE_MAX - 10) == NULL);
-    CHECK(engine->ops->alloc(engine, (size_t)1 << 60) == NULL);
+    CHECK(take_memory(engine, SIZE_MAX - 10) == NULL);
+    CHECK(take_memory(engine, (size_t)1 << 60) == NULL);
     engine->ops->close(engine);
 }
 
@@ -53,20 +53,20 @@ static void test_round_trip(const void *argument)
         return;
     for (int k = 0; k < SIZE; k++)
         host[k] = (float)k;
-    float *a = engine->ops->alloc(engine, BYTES), *out = engine->ops->alloc(engine, BYTES);
-    CHECK_EQ(engine->ops->write(engine, a, host, BYTES, &token), GT_OK);
+    float *a = take_memory(engine, BYTES), *out = take_memory(engine, BYTES);
+    CHECK_EQ(engine->ops->write(engine, a, host, BYTES, false, &token), GT_OK);
     gt_view backwards = vector_view(a + SIZE - 1, GT_FLOAT32, SIZE);
     backwards.stride[0] = -1;
     backwards.contiguous = false;
     vector_call_literal(&c, GT_OP_add, vector_view(out, GT_FLOAT32, SIZE), backwards, 0.5);
     CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
-    CHECK_EQ(engine->ops->read(engine, out + 10, back, BYTES - 40, &token), GT_OK);
+    CHECK_EQ(engine->ops->read(engine, out + 10, back, BYTES - 40, false, &token), GT_OK);
     CHECK_EQ(token, 0);
     CHECK(back[0] == SIZE - 11 + 0.5f && back[SIZE - 11] == 0.5f);
 
     /* Host memory is not the engine's. */
-    CHECK_EQ(engine->ops->write(engine, back, host, BYTES, &token), GT_ERR_INTERNAL);
-    CHECK_EQ(engine->ops->read(engine, host, back, BYTES, &token), GT_ERR_INTERNAL);
+    CHECK_EQ(engine->ops->write(engine, back, host, BYTES, false, &token), GT_ERR_INTERNAL);
+    CHECK_EQ(engine->ops->read(engine, host, back, BYTES, false, &token), GT_ERR_INTERNAL);
     c.in[0].data = host;
     CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_ERR_INTERNAL);
     CHECK(strstr(gt_error_text(), "not an address of the far engine") != NULL);
@@ -100,9 +100,9 @@ static void test_memory_is_given_back(const void *argument)
     long before = resident_bytes();
     for (size_t k = 0; k < 40; k++) {
         size_t bytes = LARGE - k % 5 * 100000;
-        void *memory = engine->ops->alloc(engine, bytes), *other = engine->ops->alloc(engine, bytes);
+        void *memory = take_memory(engine, bytes), *other = take_memory(engine, bytes);
         CHECK(memory && other && memory != other);
-        CHECK_EQ(engine->ops->write(engine, memory, host, bytes, &token), GT_OK);
+        CHECK_EQ(engine->ops->write(engine, memory, host, bytes, false, &token), GT_OK);
         engine->ops->release(engine, memory, bytes);
         engine->ops->release(engine, other, bytes);
     }

@@ -27,12 +27,12 @@ static gt_view vector(void *data)
 /* Memory of the engine, filled with a number, which is queued; `host` stays until it is done. */
 static void *filled(gt_engine *engine, float *host, float number)
 {
-    void *memory = engine->ops->alloc(engine, BYTES);
+    void *memory = take_memory(engine, BYTES);
     gt_token token = 0;
     for (int k = 0; k < SIZE; k++)
         host[k] = number;
     CHECK(memory != NULL);
-    CHECK_EQ(engine->ops->write(engine, memory, host, BYTES, &token), GT_OK);
+    CHECK_EQ(engine->ops->write(engine, memory, host, BYTES, false, &token), GT_OK);
     CHECK(token != 0);
     return memory;
 }
@@ -74,7 +74,7 @@ static void check_vector(gt_engine *engine, const void *from, float number)
 {
     float host[SIZE];
     gt_token token = 0;
-    CHECK_EQ(engine->ops->read(engine, from, host, BYTES, &token), GT_OK);
+    CHECK_EQ(engine->ops->read(engine, from, host, BYTES, false, &token), GT_OK);
     wait_for(engine, token);
     for (int k = 0; k < SIZE; k++)
         if (!CHECK(host[k] == number))
@@ -92,7 +92,7 @@ static void test_order(const void *argument)
         gt_engine *engine = open_late(false, "256");
         if (!engine)
             return;
-        void *a = filled(engine, host, 1), *b = engine->ops->alloc(engine, BYTES);
+        void *a = filled(engine, host, 1), *b = take_memory(engine, BYTES);
         gt_token last = 0;
         for (int k = 0; k < 400; k++) {
             gt_token token = add_number(engine, k % 2 ? a : b, k % 2 ? b : a, 1, false);
@@ -119,7 +119,7 @@ static void test_nothing_starts_before_it_may(const void *argument)
     CHECK(!engine->ops->completed(engine, false, &c));
     CHECK(!engine->ops->completed(engine, true, &c)); /* nothing is queued: it does not wait */
     void *a = filled(engine, host, 3);
-    CHECK_EQ(engine->ops->read(engine, a, back, BYTES, &token), GT_OK);
+    CHECK_EQ(engine->ops->read(engine, a, back, BYTES, false, &token), GT_OK);
     CHECK(!engine->ops->completed(engine, false, &c));
     CHECK(back[0] == 0);
     engine->ops->flush(engine);
@@ -139,7 +139,7 @@ static void test_failures_have_their_tokens(const void *argument)
     gt_engine *engine = open_late(true, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
     gt_token first = add_number(engine, out, a, 1, false);
     gt_token bad = take_beyond(engine, out, a, &index[0]);
     gt_token between = add_number(engine, out, a, 2, false);
@@ -181,7 +181,7 @@ static void test_completions_are_coalesced(const void *argument)
     gt_engine *engine = open_late(false, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
     gt_token last = 0;
     gt_completion c = {0};
     for (int k = 0; k < 5; k++)
@@ -214,23 +214,26 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void test_timed_calls(const void *argument)
+static void test_timed_work(const void *argument)
 {
     (void)argument;
     float host[SIZE];
     gt_engine *engine = open_late(true, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
-    gt_token tokens[3], plain;
-    for (int k = 0; k < 3; k++)
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
+    enum { CALLS = 2, TIMED = CALLS + 2 };
+    gt_token tokens[TIMED] = {0}, plain;
+    for (int k = 0; k < CALLS; k++)
         tokens[k] = add_number(engine, out, a, 1, true);
+    CHECK_EQ(engine->ops->write(engine, a, host, BYTES, true, &tokens[CALLS]), GT_OK);
+    CHECK_EQ(engine->ops->read(engine, a, host, BYTES, true, &tokens[CALLS + 1]), GT_OK);
     plain = add_number(engine, out, a, 1, false);
     uint64_t enqueued = now_ns(), before = enqueued;
     drain(engine);
     uint64_t after = now_ns();
     gt_completion c = {0};
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < TIMED; k++) {
         CHECK(engine->ops->completed(engine, false, &c));
         CHECK_EQ(c.token, tokens[k]);
         /* It was executed after everything was queued, one after another. */
@@ -252,7 +255,7 @@ static void test_release_while_in_use(const void *argument)
     gt_engine *engine = open_late(true, "256");
     if (!engine)
         return;
-    void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+    void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
     add_number(engine, out, a, 1, false);
     engine->ops->release(engine, a, BYTES);
     void *b = filled(engine, others, 50);
@@ -274,11 +277,11 @@ static void test_close_finishes_what_is_queued(const void *argument)
         gt_engine *engine = open_late(hold, "256");
         if (!engine)
             return;
-        void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+        void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
         for (int k = 0; k < 50; k++)
             add_number(engine, a, a, 1, false);
         take_beyond(engine, out, a, &index); /* a failure that is never asked for */
-        CHECK_EQ(engine->ops->read(engine, a, back, BYTES, &token), GT_OK);
+        CHECK_EQ(engine->ops->read(engine, a, back, BYTES, false, &token), GT_OK);
         engine->ops->release(engine, a, BYTES);
         engine->ops->release(engine, out, BYTES);
         engine->ops->close(engine);
@@ -298,7 +301,7 @@ static void test_full_queue(const void *argument)
         gt_engine *engine = open_late(k % 2, sizes[k / 2]);
         if (!engine)
             return;
-        void *a = filled(engine, host, 1), *out = engine->ops->alloc(engine, BYTES);
+        void *a = filled(engine, host, 1), *out = take_memory(engine, BYTES);
         for (int times = 0; times < 100; times++) {
             add_number(engine, a, a, 1, false);
             take_beyond(engine, out, a, &index);
@@ -432,7 +435,7 @@ static void test_programs(const void *argument)
     gt_token token[3] = {0};
     for (int k = 0; k < 3; k++) {
         void *buffer[] = {a, k == 1 ? bad : good, t, t2, out[k / 2]};
-        CHECK_EQ(engine->ops->run_program(engine, program, buffer, &(unsigned){0}, &token[k]), GT_OK);
+        CHECK_EQ(engine->ops->run_program(engine, program, buffer, k == 2, &(unsigned){0}, &token[k]), GT_OK);
         memset(buffer, 0, sizeof buffer);
     }
     engine->ops->free_program(engine, program); /* it waits for its turn */
@@ -441,7 +444,8 @@ static void test_programs(const void *argument)
         if (c.err) {
             CHECK(c.token == token[1] && c.err == GT_ERR_INDEX && c.step == 3 && strstr(c.text, "4321"));
             failures++;
-        }
+        } else if (c.token == token[2])
+            CHECK(c.start_ns > 0 && c.end_ns >= c.start_ns);
     CHECK_EQ(failures, 1);
     for (int k = 0; k < 2; k++)
         CHECK(out[k][0] == 0 && out[k][1] == 10 * (SIZE - 1 - 10 + 2));
@@ -469,7 +473,7 @@ static void test_program_bools(const void *argument)
         e.records[0].ins.literals = GT_LITERAL_BOOL << 2;
         e.records[0].ins.literal[1].i = bools[k];
         CHECK_EQ(engine->ops->compile(engine, &e.plan, &program), GT_OK);
-        CHECK_EQ(engine->ops->run_program(engine, program, buffer, &(unsigned){0}, &token), GT_OK);
+        CHECK_EQ(engine->ops->run_program(engine, program, buffer, false, &(unsigned){0}, &token), GT_OK);
         wait_for(engine, token);
         CHECK_EQ(out[1], 10 * (SIZE - 1 - 10 + (bools[k] != 0)));
         engine->ops->free_program(engine, program);
@@ -484,7 +488,7 @@ int main(int argc, char **argv)
     check_run("nothing starts before it may", test_nothing_starts_before_it_may, NULL);
     check_run("failures have their tokens", test_failures_have_their_tokens, NULL);
     check_run("completions are coalesced", test_completions_are_coalesced, NULL);
-    check_run("timed calls", test_timed_calls, NULL);
+    check_run("timed work", test_timed_work, NULL);
     check_run("release while in use", test_release_while_in_use, NULL);
     check_run("close finishes what is queued", test_close_finishes_what_is_queued, NULL);
     check_run("a full queue", test_full_queue, NULL);

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -21,16 +22,15 @@ typedef struct counting_engine {
     bool empty; /* out of memory */
 } counting_engine;
 
-static void *counting_alloc(gt_engine *engine, size_t bytes)
+static gt_err counting_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
     counting_engine *counting = (counting_engine *)engine;
-    void *memory = NULL;
-    if (counting->empty || bytes > (size_t)1 << 30 || posix_memalign(&memory, 64, bytes))
-        return NULL;
+    if (counting->empty || bytes > (size_t)1 << 30 || posix_memalign(memory, 64, bytes))
+        return gt__fail(GT_ERR_MEMORY, "the engine is full");
     counting->allocations++;
     counting->bytes += bytes;
     counting->last = bytes;
-    return memory;
+    return GT_OK;
 }
 
 static void counting_release(gt_engine *engine, void *memory, size_t bytes)
@@ -224,6 +224,117 @@ static void test_entries(const void *argument)
     CHECK_EQ(engine.bytes, 0);
     CHECK_EQ(poison->references, 1);
     gt__poison_release(poison);
+}
+
+/* ---- what the host has left ---------------------------------------------------------------------------------- */
+
+enum { MEBIBYTE = 1 << 20 };
+static const char *const host_files[] = {"/proc/meminfo", "/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"};
+
+static void put_file(const char *root, const char *path, const char *text)
+{
+    char whole[256];
+    snprintf(whole, sizeof whole, "%s%s", root, path);
+    FILE *file = fopen(whole, "w");
+    if (CHECK(file != NULL)) {
+        fputs(text, file);
+        fclose(file);
+    }
+}
+
+/* A host that says what the test wants it to say. */
+static void host_begin(char *root)
+{
+    static const char *const folders[] = {"/proc", "/sys", "/sys/fs", "/sys/fs/cgroup"};
+    char whole[256];
+    CHECK(mkdtemp(root) != NULL);
+    for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
+        snprintf(whole, sizeof whole, "%s%s", root, folders[k]);
+        CHECK_EQ(mkdir(whole, 0700), 0);
+    }
+    gt__memory_set_root(root);
+}
+
+static void host_end(const char *root)
+{
+    static const char *const all[] = {"/sys/fs/cgroup", "/sys/fs", "/sys", "/proc", ""};
+    char whole[256];
+    gt__memory_set_root("");
+    for (size_t k = 0; k < sizeof host_files / sizeof *host_files; k++) {
+        snprintf(whole, sizeof whole, "%s%s", root, host_files[k]);
+        unlink(whole);
+    }
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        snprintf(whole, sizeof whole, "%s%s", root, all[k]);
+        CHECK_EQ(rmdir(whole), 0);
+    }
+}
+
+static gt_err take(gt_engine *engine, size_t mebibytes)
+{
+    void *memory;
+    GT_TRY(engine->ops->alloc(engine, mebibytes * MEBIBYTE, &memory));
+    engine->ops->release(engine, memory, mebibytes * MEBIBYTE);
+    return GT_OK;
+}
+
+/* A worker stays within its limit, and still fails while the host has memory for the others. */
+static void test_host_without_memory(const void *argument)
+{
+    (void)argument;
+    char root[] = "/tmp/gt-test-host-XXXXXX";
+    gt_engine *engine;
+    gt_store *store;
+    gt_view view;
+    gt_buffer *buffer;
+    if (!CHECK_EQ(gt__engine_cpu.open(&(gt_engine_options){.threads = 1}, &engine), GT_OK))
+        return;
+    host_begin(root);
+    CHECK_EQ(take(engine, 64), GT_OK); /* a host that does not say */
+    put_file(root, "/proc/meminfo",
+             "MemTotal:        1024000 kB\nMemFree:             100 kB\nMemAvailable:     307200 kB\n");
+    CHECK_EQ(take(engine, 200), GT_OK); /* 1000 MiB, of which 300 are left: 100 stay */
+    CHECK_EQ(take(engine, 201), GT_ERR_MEMORY);
+    CHECK(strstr(gt_error_text(), "the host has only 314572800 bytes left"));
+    CHECK_EQ(take(engine, 400), GT_ERR_MEMORY);
+    CHECK_EQ(gt__store_new(engine, &store), GT_OK);
+    CHECK_EQ(allocate(store, 220 * MEBIBYTE, &view, &buffer), GT_ERR_MEMORY);
+    CHECK(strstr(gt_error_text(), "cannot allocate") && strstr(gt_error_text(), "the host has only 314572800"));
+    CHECK_EQ(stats_of(store).bytes_used, 0);
+    gt__store_free(&store);
+    put_file(root, "/proc/meminfo", "MemTotal: 1024000 kB\nMemAvailable: 102400 kB\n");
+    int small = 0; /* many of them count as well */
+    while (small < 100 && take(engine, 1) == GT_OK)
+        small++;
+    CHECK(small < 64);
+    CHECK_EQ(take(engine, 1), GT_ERR_MEMORY); /* and go on failing */
+    put_file(root, "/proc/meminfo", "MemTotal: 1024000 kB\nMemAvailable: 1000000 kB\n");
+    CHECK_EQ(take(engine, 1), GT_OK);
+    host_end(root);
+    engine->ops->close(engine);
+}
+
+static void test_control_group_without_memory(const void *argument)
+{
+    (void)argument;
+    char root[] = "/tmp/gt-test-host-XXXXXX";
+    host_begin(root);
+    put_file(root, "/proc/meminfo", "MemTotal: 1024000 kB\nMemAvailable: 1000000 kB\n");
+    put_file(root, "/sys/fs/cgroup/memory.max", "max\n");
+    put_file(root, "/sys/fs/cgroup/memory.current", "500000000\n");
+    CHECK_EQ(gt__memory_check(400000000), GT_OK);
+    put_file(root, "/sys/fs/cgroup/memory.max", "600000000\n");
+    CHECK_EQ(gt__memory_check(40000000), GT_OK);
+    CHECK_EQ(gt__memory_check(40000001), GT_ERR_MEMORY);
+    CHECK(strstr(gt_error_text(), "the control group has only 100000000 bytes left"));
+    /* Cached files do not count: the kernel drops them. */
+    put_file(root, "/sys/fs/cgroup/memory.stat",
+             "anon 100000000\nfile 400000000\nslab_reclaimable 1000000\ninactive_file 299000000\nactive_file "
+             "100000000\n");
+    CHECK_EQ(gt__memory_check(440000000), GT_OK);
+    CHECK_EQ(gt__memory_check(440000001), GT_ERR_MEMORY);
+    host_end(root);
 }
 
 /* ---- views -------------------------------------------------------------------------------------------------- */
@@ -463,6 +574,8 @@ int main(int argc, char **argv)
     check_run("reuse", test_reuse, NULL);
     check_run("limit", test_limit, NULL);
     check_run("limit text", test_limit_text, NULL);
+    check_run("a host without memory", test_host_without_memory, NULL);
+    check_run("a control group without memory", test_control_group_without_memory, NULL);
     check_run("entries", test_entries, NULL);
     check_run("views", test_views, NULL);
     return check_end();

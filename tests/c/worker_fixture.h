@@ -67,7 +67,7 @@ static inline void *read_tensor(gt_worker *worker, uint64_t slot, size_t *bytes)
         return NULL;
     *bytes = gt__meta_bytes(&whole.view.meta);
     void *data = malloc(*bytes + 1);
-    CHECK_EQ(worker->engine->ops->read(worker->engine, whole.view.data, data, *bytes, &token), GT_OK);
+    CHECK_EQ(worker->engine->ops->read(worker->engine, whole.view.data, data, *bytes, false, &token), GT_OK);
     gt__late_given(&worker->late, token);
     CHECK_EQ(gt__late_wait(worker, token), GT_OK);
     gt__whole_release(worker, &whole);

@@ -23,7 +23,7 @@ GT_BINARY = os.environ.get("GT_BIN") or str(REPOSITORY / "build" / "gt")
 # The limit of every wait in the suite.
 PATIENCE_S = float(os.environ.get("GT_TEST_PATIENCE", "30"))
 
-INTEGERS = ["uint8", "int8", "int32", "int64"]
+INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 DTYPES = ["bool"] + INTEGERS + FLOATS
 
@@ -53,11 +53,11 @@ def dtype_name(dtype):
 
 
 def torch_promotion(*dtypes):
-    """PyTorch's promoted dtype, and GT's only difference from it: there is no int16, int32 takes its place."""
+    """PyTorch's promoted dtype."""
     result = dtypes[0]
     for dtype in dtypes[1:]:
         result = torch.promote_types(result, dtype)
-    return torch.int32 if result == torch.int16 else result
+    return result
 
 
 def placed(t):

@@ -118,7 +118,7 @@ def test_from_numpy_takes_any_layout(dtype):
 
 def test_from_numpy_of_other_dtypes():
     """Foreign byte orders and widths: converted or refused by name, never misread."""
-    for kind in ("int16", "uint16", "uint32", "uint64", ">f4", ">i8"):
+    for kind in ("uint16", "uint32", "uint64", ">f4", ">i8"):
         try:
             t = gt.from_numpy(np.array([1, 2], kind))
         except TypeError as refusal:
@@ -381,3 +381,17 @@ def accepts_numpy_dtypes():
     except TypeError:
         return False
     return True
+
+
+def test_int16_travels_both_ways():
+    """NumPy, DLPack, lists and casts keep int16; gt.short is another name for it."""
+    x = torch.tensor([-32768, -1, 0, 32767], dtype=torch.int16)
+    assert gt.short is gt.int16 and gt.int16.itemsize == 2
+    for t in (gt.from_numpy(x.numpy()), gt.from_dlpack(x), gt.tensor(x.tolist(), dtype=gt.short), gt.tensor(x.tolist()).short()):
+        assert t.dtype == gt.int16
+        assert t.tolist() == x.tolist()
+        assert t.numpy().dtype == np.int16
+        assert repr(t) == repr(x).replace("torch.", "gt.")
+    assert torch.from_dlpack(gt.tensor([3], dtype=gt.int16)).dtype == torch.int16
+    with pytest.raises(RuntimeError, match="without overflow"):
+        gt.tensor(32768, dtype=gt.int16)

@@ -42,8 +42,18 @@ def test_lines_when_asked(programs, variable):
     lines = process.errors.read_text().splitlines()
     assert lines and all(line.startswith("[") for line in lines), process.text()
     assert shape_line(process.output.read_text()) == OUTPUT, "status lines go to standard error"
-    silent = programs.python(PROGRAM, **{variable: 0})
-    assert silent.wait() == 0 and silent.errors.read_text() == ""
+    for off in ("0", "", "00"):
+        silent = programs.python(PROGRAM, **{variable: off})
+        assert silent.wait() == 0 and silent.errors.read_text() == ""
+
+
+def test_debug_variables_take_1_or_0(programs):
+    """As the other settings: any other value is named once, and is not taken for 1."""
+    variables = ["GT_VERBOSE", "GT_DEBUG_CLIENT", "GT_DEBUG_DISPATCHER", "GT_DEBUG_WORKER"]
+    process = programs.python(PROGRAM, **dict.fromkeys(variables, "no"))
+    assert process.wait() == 0
+    lines = process.errors.read_text().splitlines()
+    assert sorted(line.split("=")[0] for line in lines) == sorted(f"[gt error] {name}" for name in variables), lines
 
 
 def test_debug_lines_name_their_part_and_the_operation(programs):

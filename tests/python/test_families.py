@@ -241,7 +241,7 @@ def test_errors():
     raises((ValueError, RuntimeError), lambda: t.diagonal(0, 1, 1), "identical")
     raises(RuntimeError, lambda: gt.nn.functional.pad(t, (1,)), "divisible by 2")
     raises(RuntimeError, lambda: gt.nn.functional.pad(t, (5, 0), mode="reflect"), "Padding size")
-    raises(IndexError, lambda: gt.nn.functional.one_hot(gt.tensor([0, 5]), 3).numpy(), "index 5 is out of bounds")
+    raises(IndexError, lambda: gt.nn.functional.one_hot(gt.tensor([0, 5]), 3).numpy(), "smaller than num_classes")
     raises(RuntimeError, lambda: t.kthvalue(9, 1), "out of range")
     raises(IndexError, lambda: t.softmax(5), "Dimension out of range")
     raises(TypeError, lambda: t.softmax(), "dim")

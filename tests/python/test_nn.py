@@ -50,7 +50,7 @@ def test_what_a_module_finds():
     assert len(list(net.named_parameters(remove_duplicate=False))) == 8
     assert len(list(net.children())) == 3 and len(list(net.modules())) == 7 and len(list(net.buffers())) == 2
     assert net.get_submodule('heads.a') is net.heads['a']
-    with pytest.raises(AttributeError, match='heads.c'):
+    with pytest.raises(AttributeError, match='ModuleDict has no attribute `c`'):
         net.get_submodule('heads.c')
     parameters = net.parameters()
     assert next(parameters) is net.scale and next(parameters) is net.layers[0].weight
@@ -77,13 +77,13 @@ def test_train_eval_apply_and_gradients():
 
 def test_parameters_are_guarded():
     net = Net()
-    with pytest.raises(TypeError, match="cannot assign 'Tensor' as parameter 'scale'"):
+    with pytest.raises(TypeError, match="cannot assign 'gt.FloatTensor' as parameter 'scale'"):
         net.scale = gt.ones(2)
     net.scale = None
     assert 'scale' not in dict(net.named_parameters())
     net.register_parameter('extra', nn.Parameter(gt.ones(1)))
     assert 'extra' in dict(net.named_parameters())
-    for wrong in ('extra', 'a.b', ''):
+    for wrong in ('forward', 'a.b', ''):
         with pytest.raises(KeyError):
             net.register_parameter(wrong, None)
     with pytest.raises(TypeError, match='buffer'):
@@ -204,8 +204,8 @@ def test_state_errors_as_in_torch(change):
 
 
 def test_state_of_another_shape():
-    with pytest.raises(RuntimeError, match=r'size mismatch for 0.weight: copying a param with shape \(3, 6\) from '
-                                           r'checkpoint, the shape in current model is \(8, 6\)'):
+    with pytest.raises(RuntimeError, match=r'size mismatch for 0.weight: copying a param with shape gt.Size\(\[3, 6\]\) from '
+                                           r'checkpoint, the shape in current model is gt.Size\(\[8, 6\]\)'):
         mlp(gt).load_state_dict({**mlp(gt).state_dict(), '0.weight': gt.ones(3, 6)})
 
 

@@ -66,9 +66,9 @@ def test_prelu(channels):
 
 
 def test_activation_arguments_are_checked():
-    with pytest.raises(TypeError, match='negative_slope'):
+    with pytest.raises(TypeError, match='unexpected keyword argument .slope.'):
         nn.LeakyReLU(slope=1)
-    with pytest.raises(TypeError, match='no arguments'):
+    with pytest.raises(TypeError, match='too many positional'):
         nn.Tanh(3)
     with pytest.raises(RuntimeError, match='none or tanh'):
         nn.functional.gelu(gt.ones(1), 'erf')
@@ -170,7 +170,7 @@ def test_targets_are_checked():
     with pytest.raises(IndexError):
         nn.functional.cross_entropy(gt.ones(3, 4), gt.tensor([0, 4, 1])).item()
     with pytest.raises(ValueError, match='not a valid value for reduction'):
-        nn.mse_loss(gt.ones(2), gt.ones(2), 'median')
+        nn.mse_loss(gt.ones(2), gt.ones(2), reduction='median')
 
 
 @pytest.mark.filterwarnings('ignore:reduction. .mean. divides')

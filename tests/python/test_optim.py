@@ -123,9 +123,7 @@ def test_zero_grad_closure_and_text():
     with gt.no_grad():
         first = optimiser.step(closure).item()
         assert optimiser.step(closure).item() < first and not gt.is_grad_enabled()
-    assert repr(gt.optim.Adagrad([gt.ones(1)])) == (
-        'Adagrad (\nParameter Group 0\n    eps: 1e-10\n    initial_accumulator_value: 0\n    lr: 0.01\n'
-        '    lr_decay: 0\n    maximize: False\n    weight_decay: 0\n)')
+    assert repr(gt.optim.Adagrad([gt.ones(1)])) == repr(torch.optim.Adagrad([torch.ones(1)]))
 
 
 @pytest.mark.parametrize('build, message', [

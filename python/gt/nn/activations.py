@@ -1,5 +1,8 @@
 """Activation functions as modules. An activation's options are those of its function, with the same names."""
 
+import inspect
+import warnings
+
 import gt
 from gt.nn import functional as F
 from gt.nn.module import Module
@@ -9,23 +12,34 @@ from gt.nn.parameter import Parameter
 class Activation(Module):
     """Calls `function` with the input and the options given to the constructor."""
 
-    function, options = None, {}
+    function, options = None, {}  # options: names and defaults
 
-    def __init__(self, *args, **keywords):
+    def __init_subclass__(cls):
+        cls._accepted = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                                             default=default) for name, default in cls.options.items()])
+        if '__init__' not in cls.__dict__:
+            cls.__signature__ = cls._accepted
+
+    def __init__(self, *args, **kwargs):
         super().__init__()
-        names = list(self.options)
-        given = {**dict(zip(names, args)), **keywords}
-        if len(args) > len(names) or not given.keys() <= self.options.keys():
-            raise TypeError(f'{type(self).__name__}() takes {", ".join(names) or "no arguments"}')
-        for name, default in self.options.items():
-            setattr(self, name, given.get(name, default))
+        try:
+            given = self._accepted.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f'{type(self).__name__}.__init__() {error}') from None
+        given.apply_defaults()
+        for name, value in given.arguments.items():
+            setattr(self, name, value)
 
     def forward(self, input):
+        """The activation of each element."""
         return self.function(input, *[getattr(self, name) for name in self.options])
 
     def extra_repr(self):
         shown = {name: getattr(self, name) for name in self.options}
         return ', '.join(f'{name}={value!r}' for name, value in shown.items() if name != 'inplace' or value)
+
+
+_REQUIRED = inspect.Parameter.empty
 
 
 class ReLU(Activation):
@@ -54,16 +68,23 @@ class Tanh(Activation):
 class Threshold(Activation):
     """x where larger than the threshold, else the value."""
 
-    function, options = staticmethod(F.threshold), {'threshold': 0.0, 'value': 0.0, 'inplace': False}
+    function, options = staticmethod(F.threshold), {'threshold': _REQUIRED, 'value': _REQUIRED, 'inplace': False}
 
 
-class Hardshrink(Activation):
+class _Shrink(Activation):
+    """Shows its option without a name."""
+
+    def extra_repr(self):
+        return str(self.lambd)
+
+
+class Hardshrink(_Shrink):
     """0 between ±lambd, else x."""
 
     function, options = staticmethod(F.hardshrink), {'lambd': 0.5}
 
 
-class Softshrink(Activation):
+class Softshrink(_Shrink):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
 
     function, options = staticmethod(F.softshrink), {'lambd': 0.5}
@@ -146,6 +167,16 @@ class Hardtanh(Activation):
 
     function, options = staticmethod(F.hardtanh), {'min_val': -1.0, 'max_val': 1.0, 'inplace': False}
 
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None):
+        for name, old in (('min', min_value), ('max', max_value)):
+            if old is not None:
+                warnings.warn(f'keyword argument `{name}_value` is deprecated and renamed to `{name}_val`', FutureWarning,
+                              stacklevel=2)
+        min_val, max_val = min_val if min_value is None else min_value, max_val if max_value is None else max_value
+        super().__init__(min_val, max_val, inplace)
+        if not self.max_val > self.min_val:
+            raise AssertionError(f'max_val must be larger than min_val, got {min_val} and {max_val}')
+
 
 class Hardsigmoid(Activation):
     """min(max(x / 6 + 1/2, 0), 1)."""
@@ -183,13 +214,39 @@ class Softmin(Activation):
     function, options = staticmethod(F.softmin), {'dim': None}
 
 
+class Softmax2d(Activation):
+    """softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input):
+        """The input, normalised to sum 1 over the channels."""
+        if input.ndim not in (3, 4):
+            raise ValueError(f'Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead')
+        return F.softmax(input, -3)
+
+
+class RReLU(Activation):
+    """LeakyReLU with slopes drawn between two bounds in training, else with their mean."""
+
+    options = {'lower': 1.0 / 8, 'upper': 1.0 / 3, 'inplace': False}
+
+    def forward(self, input):
+        """The activation of each element."""
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+
 class PReLU(Module):
     """LeakyReLU with a trained slope, one for all channels or one for each."""
 
     def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
         super().__init__()
-        self.num_parameters = num_parameters
-        self.weight = Parameter(gt.full((num_parameters,), init, dtype=dtype or gt.float32))
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = Parameter(gt.empty(num_parameters, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """All slopes to `init`."""
+        with gt.no_grad():
+            self.weight.fill_(self.init)
 
     def forward(self, input):
         return F.prelu(input, self.weight)

@@ -1,40 +1,64 @@
 """Modules that contain modules or parameters: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
 
+import operator
+import warnings
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 
 from gt import Tensor
+from gt.nn.members import MODULE, typename
 from gt.nn.module import Module, indented
 from gt.nn.parameter import Parameter
+
+
+def _pairs(name, given):
+    """(key, value) pairs of a mapping or a sequence of pairs."""
+    if not isinstance(given, Iterable):
+        raise TypeError(f'{name}.update should be called with an iterable of key/value pairs, but got '
+                        f'{type(given).__name__}')
+    if hasattr(given, 'items'):
+        return given.items()
+    pairs = []
+    for j, pair in enumerate(given):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f'{name} update sequence element #{j} should be Iterable; is{type(pair).__name__}')
+        pair = tuple(pair)
+        if len(pair) != 2:
+            raise ValueError(f'{name} update sequence element #{j} has length {len(pair)}; 2 is required')
+        pairs.append(pair)
+    return pairs
+
+
+def _position(container, position):
+    """A position counted from the start."""
+    position = operator.index(position)
+    if not -len(container) <= position < len(container):
+        raise IndexError(f'index {position} is out of range')
+    return position % len(container)
 
 
 class _Numbered(Module):
     """Children in a row, named by their positions."""
 
-    def _modules(self):
-        return [module for module in self.__dict__.values() if isinstance(module, Module)]
+    def _list(self):
+        values = self.__dict__
+        return [values[name] for name, kind in values['_members'].items() if kind == MODULE]
 
     def _renumber(self, modules):
-        for name, _ in self._own(Module):
-            delattr(self, name)
-        for k, module in enumerate(modules):
-            self.add_module(str(k), module)
+        self._modules = {str(k): module for k, module in enumerate(modules)}
 
     def __len__(self):
-        return len(self._modules())
+        return len(self._modules)
 
     def __iter__(self):
-        return iter(self._modules())
-
-    def __getitem__(self, position):
-        return self._modules()[position]
+        return iter(self._list())
 
     def __setitem__(self, position, module):
-        names = [name for name, _ in self._own(Module)]
-        setattr(self, names[position], module)
+        setattr(self, list(self._modules)[_position(self, position)], module)
 
     def __delitem__(self, position):
-        modules = self._modules()
-        del modules[position]
+        modules = self._list()
+        del modules[position if isinstance(position, slice) else _position(self, position)]
         self._renumber(modules)
 
     def append(self, module):
@@ -42,59 +66,123 @@ class _Numbered(Module):
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules):
-        """Add modules at the end."""
-        for module in modules:
-            self.append(module)
-        return self
-
-    def insert(self, index, module):
-        """Put a module before the one at a position."""
-        modules = self._modules()
-        modules.insert(index, module)
-        self._renumber(modules)
-        return self
-
     def pop(self, key):
-        """Remove and return the module at a position."""
+        """Remove and return the module at a position, or those of a slice."""
         module = self[key]
         del self[key]
         return module
 
 
 class Sequential(_Numbered):
-    """Modules one after the other: Sequential(a, b) computes b(a(x)). An OrderedDict gives them names."""
+    """Modules one after the other: Sequential(a, b) computes b(a(x)). An OrderedDict gives them names.
 
-    def __init__(self, *modules):
+    >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    """
+
+    def __init__(self, *args):
         super().__init__()
-        if len(modules) == 1 and isinstance(modules[0], OrderedDict):
-            for name, module in modules[0].items():
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            for name, module in args[0].items():
                 self.add_module(name, module)
         else:
-            self.extend(modules)
+            for k, module in enumerate(args):
+                self.add_module(str(k), module)
 
     def forward(self, input):
-        for module in self.__dict__.values():
-            if isinstance(module, Module):
-                input = module(input)
+        """The output of the last module."""
+        values = self.__dict__
+        for name, kind in values['_members'].items():
+            if kind == MODULE:
+                input = values[name](input)
         return input
 
-    def __getitem__(self, position):
-        if isinstance(position, slice):
-            return type(self)(OrderedDict(self._own(Module)[position]))
-        return super().__getitem__(position)
+    def __getitem__(self, idx):
+        if isinstance(idx, slice):
+            return type(self)(OrderedDict(self._modules.items()[idx]))
+        return self._list()[_position(self, idx)]
+
+    def extend(self, sequential):
+        """Add modules at the end."""
+        for module in sequential:
+            self.append(module)
+        return self
+
+    def insert(self, index, module):
+        """Put a module before the one at a position."""
+        if not isinstance(module, Module):
+            raise AssertionError(f'module should be of type: {Module}')
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f'Index out of range: {index}')
+        modules = self._list()
+        modules.insert(index, module)
+        self._renumber(modules)
+        return self
+
+    @staticmethod
+    def _check_added(other):
+        if not isinstance(other, Sequential):
+            raise ValueError(f'add operator supports only objects of Sequential class, but {type(other)} is given.')
+
+    def _check_factor(self, factor):
+        if not isinstance(factor, int):
+            raise TypeError(f'unsupported operand type(s) for *: {type(self)} and {type(factor)}')
+        if factor <= 0:
+            raise ValueError(f'Non-positive multiplication factor {factor} for {type(self)}')
+
+    def __add__(self, other):
+        self._check_added(other)
+        return Sequential(*self, *other)
+
+    def __iadd__(self, other):
+        self._check_added(other)
+        return self.extend(list(other))
+
+    def __mul__(self, other):
+        self._check_factor(other)
+        return Sequential(*self._list() * other)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, other):
+        self._check_factor(other)
+        return self.extend(self._list() * (other - 1))
 
 
 class ModuleList(_Numbered):
-    """A list of modules; parameters() finds theirs."""
+    """A list of modules; parameters() finds theirs.
 
-    def __init__(self, modules=()):
+    >>> layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
+    """
+
+    def __init__(self, modules=None):
         super().__init__()
-        self.extend(modules)
+        if modules is not None:
+            self.extend(modules)
 
-    def __getitem__(self, position):
-        found = super().__getitem__(position)
-        return type(self)(found) if isinstance(position, slice) else found
+    def __getitem__(self, idx):
+        if isinstance(idx, slice):
+            return type(self)(self._list()[idx])
+        return self._list()[_position(self, idx)]
+
+    def extend(self, modules):
+        """Add modules at the end."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(f'ModuleList.extend should be called with an iterable, but got {type(modules).__name__}')
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def insert(self, index, module):
+        """Put a module before the one at a position."""
+        modules = self._list()
+        modules.insert(index, module)
+        self._renumber(modules)
+
+    def __iadd__(self, modules):
+        return self.extend(modules)
+
+    def __add__(self, other):
+        return ModuleList([*self, *other])
 
     def __repr__(self):
         runs = []  # [first, last, text] of equal neighbours
@@ -109,28 +197,32 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """Modules by name."""
+    """Modules by name.
+
+    >>> heads = nn.ModuleDict({'mean': nn.Linear(8, 1), 'variance': nn.Linear(8, 1)})
+    """
 
     def __init__(self, modules=None):
         super().__init__()
-        self.update(modules or {})
+        if modules is not None:
+            self.update(modules)
 
     def update(self, modules):
         """Add the modules of a dictionary, or of (name, module) pairs."""
-        for name, module in modules.items() if hasattr(modules, 'items') else modules:
+        for name, module in _pairs('ModuleDict', modules):
             self[name] = module
 
     def keys(self):
         """The names."""
-        return dict(self._own(Module)).keys()
+        return dict(self._modules.items()).keys()
 
     def values(self):
         """The modules."""
-        return dict(self._own(Module)).values()
+        return dict(self._modules.items()).values()
 
     def items(self):
         """(name, module) pairs."""
-        return dict(self._own(Module)).items()
+        return dict(self._modules.items()).items()
 
     def pop(self, key):
         """Remove and return a module."""
@@ -140,69 +232,87 @@ class ModuleDict(Module):
 
     def clear(self):
         """Remove all modules."""
-        for name in list(self):
-            del self[name]
+        self._modules = {}
 
-    def __getitem__(self, name):
-        return dict(self._own(Module))[name]
+    def __getitem__(self, key):
+        return self._modules[key]
 
-    def __setitem__(self, name, module):
-        self.add_module(name, module)
+    def __setitem__(self, key, module):
+        self.add_module(key, module)
 
-    def __delitem__(self, name):
-        delattr(self, name)
+    def __delitem__(self, key):
+        del self._modules[key]
 
     def __len__(self):
-        return len(self.keys())
+        return len(self._modules)
 
     def __iter__(self):
-        return iter(self.keys())
+        return iter(self._modules)
 
-    def __contains__(self, name):
-        return name in self.keys()
+    def __contains__(self, key):
+        return key in self._modules
+
+
+class Container(Module):
+    """Modules by keyword, under an old name of ModuleDict."""
+
+    def __init__(self, **kwargs):
+        super().__init__()
+        warnings.warn('nn.Container is deprecated. All of it\'s functionality is now implemented in nn.Module. Subclass that '
+                      'instead.', FutureWarning, stacklevel=2)
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 def _as_parameter(value):
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _shown(pairs):
-    return '\n'.join(f'({name}): {type(value).__name__} containing: [{value.dtype} of size '
-                     f'{"x".join(map(str, value.shape))}]' for name, value in pairs)
+def _shown(pairs, kind):
+    """A line for each value; kind(tensor) names the type of a tensor."""
+    lines = []
+    for name, value in pairs:
+        if isinstance(value, Tensor):
+            title = 'Parameter' if isinstance(value, Parameter) else 'Tensor'
+            lines.append(f'  ({name}): {title} containing: [{kind(value)} of size {"x".join(map(str, value.shape))}]')
+        else:
+            lines.append(f'  ({name}): Object of type: {type(value).__name__}')
+    return '\n'.join(lines)
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors become parameters."""
+    """A list of parameters; tensors become parameters, other values are kept as they are."""
 
-    def __init__(self, values=()):
+    def __init__(self, values=None):
         super().__init__()
         self._size = 0
-        self.extend(values)
+        if values is not None:
+            self.extend(values)
 
     def append(self, value):
         """Add one at the end."""
-        setattr(self, str(self._size), _as_parameter(value))
         self._size += 1
+        self[self._size - 1] = value
         return self
 
     def extend(self, values):
         """Add several at the end."""
+        if not isinstance(values, Iterable) or isinstance(values, Tensor):
+            raise TypeError(f'ParameterList.extend should be called with an iterable, but got {type(values).__name__}')
         for value in values:
             self.append(value)
         return self
 
-    def _place(self, position):
-        if not -self._size <= position < self._size:
-            raise IndexError(f'index {position} is out of range')
-        return str(position % self._size)
+    def __iadd__(self, parameters):
+        return self.extend(parameters)
 
-    def __getitem__(self, position):
-        if isinstance(position, slice):
-            return type(self)(list(self)[position])
-        return getattr(self, self._place(position))
+    def __getitem__(self, idx):
+        if isinstance(idx, slice):
+            return type(self)(list(self)[idx])
+        return getattr(self, str(_position(self, idx)))
 
-    def __setitem__(self, position, value):
-        setattr(self, self._place(position), _as_parameter(value))
+    def __setitem__(self, idx, param):
+        setattr(self, str(_position(self, idx)), _as_parameter(param))
 
     def __len__(self):
         return self._size
@@ -211,37 +321,49 @@ class ParameterList(Module):
         return iter([getattr(self, str(k)) for k in range(self._size)])
 
     def extra_repr(self):
-        return _shown(enumerate(self))
+        return _shown(enumerate(self), lambda value: value.dtype)
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError('ParameterList should not be called.')
 
 
 class ParameterDict(Module):
-    """Parameters by name; tensors become parameters."""
+    """Parameters by name; tensors become parameters, other values are kept as they are."""
 
     def __init__(self, parameters=None):
         super().__init__()
-        self._names = []
-        self.update(parameters or {})
+        self._keys = {}
+        if parameters is not None:
+            self.update(parameters)
 
     def update(self, parameters):
-        """Add those of a dictionary, or of (name, parameter) pairs."""
-        for name, value in parameters.items() if hasattr(parameters, 'items') else parameters:
+        """Add those of a dictionary (a plain one in the order of its sorted keys), or of (name, parameter) pairs."""
+        pairs = _pairs('ParametersDict' if not isinstance(parameters, Iterable) else 'ParameterDict', parameters)
+        plain = isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict)
+        for name, value in sorted(pairs, key=operator.itemgetter(0)) if plain else pairs:
             self[name] = value
 
     def keys(self):
         """The names."""
-        return list(self._names)
+        return self._keys.keys()
 
     def values(self):
         """The parameters."""
-        return [getattr(self, name) for name in self._names]
+        return (self[name] for name in self._keys)
 
     def items(self):
         """(name, parameter) pairs."""
-        return list(zip(self._names, self.values()))
+        return ((name, self[name]) for name in self._keys)
 
     def get(self, key, default=None):
         """The parameter of that name, or default."""
-        return getattr(self, key) if key in self else default
+        return self[key] if key in self else default
+
+    def setdefault(self, key, default=None):
+        """The parameter of that name, which becomes default if there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
 
     def pop(self, key):
         """Remove and return a parameter."""
@@ -249,29 +371,73 @@ class ParameterDict(Module):
         del self[key]
         return value
 
-    def __getitem__(self, name):
-        if name not in self:
-            raise KeyError(name)
-        return getattr(self, name)
+    def popitem(self):
+        """Remove and return the last (name, parameter) pair."""
+        if not self._keys:
+            raise KeyError('popitem(): dictionary is empty')
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
 
-    def __setitem__(self, name, value):
-        if name not in self:
-            self._check_name(name)
-            self._names.append(name)
-        setattr(self, name, _as_parameter(value))
+    def clear(self):
+        """Remove all parameters."""
+        for name in list(self._keys):
+            del self[name]
 
-    def __delitem__(self, name):
-        self._names.remove(name)
-        delattr(self, name)
+    def copy(self):
+        """Another ParameterDict of the same parameters."""
+        return ParameterDict(OrderedDict(self.items()))
+
+    def fromkeys(self, keys, default=None):
+        """A new ParameterDict with the same value for all names."""
+        return ParameterDict((key, default) for key in keys)
+
+    @staticmethod
+    def _key_to_attr(key):
+        if not isinstance(key, str):
+            raise TypeError(f'Index given to ParameterDict cannot be used as a key as it is not a string (type is '
+                            f"'{type(key).__name__}'). Open an issue on github if you need non-string keys.")
+        return key
+
+    def __getitem__(self, key):
+        return getattr(self, self._key_to_attr(key))
+
+    def __setitem__(self, key, value):
+        attribute = self._key_to_attr(key)
+        self._keys[key] = None
+        setattr(self, attribute, _as_parameter(value))
+
+    def __delitem__(self, key):
+        del self._keys[key]
+        delattr(self, key)
 
     def __len__(self):
-        return len(self._names)
+        return len(self._keys)
 
     def __iter__(self):
-        return iter(self.keys())
+        return iter(self._keys)
 
-    def __contains__(self, name):
-        return name in self._names
+    def __reversed__(self):
+        return reversed(list(self._keys))
+
+    def __contains__(self, key):
+        return key in self._keys
+
+    def __or__(self, other):
+        both = self.copy()
+        both.update(other)
+        return both
+
+    def __ror__(self, other):
+        both = other.copy()
+        both.update(self)
+        return both
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
 
     def extra_repr(self):
-        return _shown(self.items())
+        return _shown(self.items(), typename)
+
+    def __call__(self, input):
+        raise RuntimeError('ParameterDict should not be called.')

@@ -41,7 +41,7 @@ class _Conv(Module):
         self.padding, self.padding_mode = padding, padding_mode
         if isinstance(padding, str):
             if padding not in ('same', 'valid'):
-                raise ValueError(f"Invalid padding string '{padding}', should be one of 'same', 'valid'")
+                raise ValueError(f"Invalid padding string '{padding}', should be one of {{'same', 'valid'}}")
             if padding == 'same' and any(step != 1 for step in self.stride):
                 raise ValueError("padding='same' is not supported for strided convolutions")
         else:

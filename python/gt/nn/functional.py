@@ -1,23 +1,39 @@
 """Layers and losses as functions of tensors, with the names and arguments of torch.nn.functional."""
 
+import functools
+import inspect
 import math
+import warnings
 
 import gt
 from gt import Tensor, _gt, where
+from gt.amp import policies as _policies
+from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
+from gt.client.outputs import published_all
 from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.distances import (  # noqa: F401
     cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, margin_ranking_loss, pairwise_distance,
-    poisson_nll_loss, triplet_margin_loss)
+    poisson_nll_loss, triplet_margin_loss, triplet_margin_with_distance_loss)
+from gt.nn.ctc import ctc_loss  # noqa: F401
+from gt.nn.embedding import embedding, embedding_bag  # noqa: F401
+from gt.nn.grid import affine_grid, grid_sample  # noqa: F401
 from gt.nn.losses import (  # noqa: F401
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss)
+from gt.nn.margins import (  # noqa: F401
+    multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss, soft_margin_loss)
+from gt.nn.multihead import multi_head_attention_forward  # noqa: F401
+from gt.nn.normalization import (  # noqa: F401
+    batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm)
 from gt.nn.spatial import (  # noqa: F401
     adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d,
     adaptive_max_pool3d, avg_pool1d, avg_pool2d, avg_pool3d, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d,
     conv_transpose3d, fold, interpolate, max_pool1d, max_pool2d, max_pool3d, unfold, upsample)
+from gt.nn.unpool import (  # noqa: F401
+    fractional_max_pool2d, fractional_max_pool2d_with_indices, fractional_max_pool3d, fractional_max_pool3d_with_indices,
+    lp_pool1d, lp_pool2d, lp_pool3d, max_unpool1d, max_unpool2d, max_unpool3d)
 
-sigmoid, tanh = Tensor.sigmoid, Tensor.tanh
 
 
 def _stored(input, result, inplace):
@@ -26,6 +42,16 @@ def _stored(input, result, inplace):
 
 
 # ---- activations ---------------------------------------------------------------------------------------------
+
+
+def sigmoid(input):
+    """1 / (1 + exp(-x))."""
+    return input.sigmoid()
+
+
+def tanh(input):
+    """The hyperbolic tangent."""
+    return input.tanh()
 
 
 def relu(input, inplace=False):
@@ -100,6 +126,16 @@ def logsigmoid(input):
     return input.logsigmoid()
 
 
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """leaky_relu with slopes drawn between two bounds in training, else with their mean."""
+    if lower > upper:
+        raise RuntimeError(f'Lower bound should be less than or equal to the upper bound, but got {lower} and {upper}')
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slopes = gt.rand(input.shape, dtype=input.dtype) * (upper - lower) + lower
+    return _stored(input, where(input > 0, input, input * slopes), inplace)
+
+
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     """x, kept between two bounds."""
     return input.hardtanh_(min_val, max_val) if inplace else input.hardtanh(min_val, max_val)
@@ -143,23 +179,45 @@ def glu(input, dim=-1):
     return first * second.sigmoid()
 
 
-def _softmax_dim(input, dim):
-    return dim if dim is not None else 0 if input.ndim in (0, 1, 3) else 1
+def _softmax_dim(input, dim, level):
+    if dim is not None:
+        return dim
+    warnings.warn('Implicit dimension choice for softmax has been deprecated. Change the call to include dim=X as an '
+                  'argument.', stacklevel=level + 1)
+    return 0 if input.ndim in (0, 1, 3) else 1
 
 
-def softmax(input, dim=None, dtype=None):
+def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x), normalised to sum 1 along a dimension."""
-    return input.softmax(_softmax_dim(input, dim), dtype)
+    return input.softmax(_softmax_dim(input, dim, _stacklevel), dtype)
 
 
-def log_softmax(input, dim=None, dtype=None):
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """The logarithm of softmax, computed stably."""
-    return input.log_softmax(_softmax_dim(input, dim), dtype)
+    return input.log_softmax(_softmax_dim(input, dim, _stacklevel), dtype)
 
 
-def softmin(input, dim=None, dtype=None):
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax(-x)."""
-    return softmax(-input, dim, dtype)
+    return softmax(-input, _softmax_dim(input, dim, _stacklevel), dtype=dtype)
+
+
+def _in_place(function):
+    """The variant of an activation that changes its input."""
+    accepted = inspect.signature(function)
+    options = [option for name, option in accepted.parameters.items() if name != 'inplace']
+
+    def changed(*args, **kwargs):
+        given = changed.__signature__.bind(*args, **kwargs)
+        return function(**given.arguments, inplace=True)
+    changed.__signature__ = accepted.replace(parameters=options)
+    changed.__name__ = changed.__qualname__ = function.__name__ + '_'
+    changed.__doc__ = f'{function.__name__}, in place.'
+    return changed
+
+
+relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_, threshold_, rrelu_ = map(
+    _in_place, (relu, elu, celu, selu, leaky_relu, hardtanh, threshold, rrelu))
 
 
 # ---- layers --------------------------------------------------------------------------------------------------
@@ -168,7 +226,9 @@ def softmin(input, dim=None, dtype=None):
 def linear(input, weight, bias=None):
     """x @ weight.T + bias: weight is (outputs, inputs)."""
     output = input @ weight.t()
-    return output if bias is None else output + bias
+    if bias is None:
+        return output
+    return output + (bias.to(output.dtype) if _autocasting else bias)
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -176,26 +236,6 @@ def bilinear(input1, input2, weight, bias=None):
     output = ((input1.unsqueeze(-2) @ weight.permute(1, 0, 2).flatten(1)).squeeze(-2)
               .reshape(*input1.shape[:-1], weight.shape[0], weight.shape[2]) @ input2.unsqueeze(-1)).squeeze(-1)
     return output if bias is None else output + bias
-
-
-@gt.no_grad()
-def _shorten(weight, index, max_norm, norm_type):
-    """Scale the rows at the index down to at most max_norm."""
-    named = gt.zeros(weight.shape[0], dtype=_gt.bool).scatter(0, index.flatten(), True)
-    length = weight.norm(norm_type, 1)
-    scale = where(named & (length > max_norm), max_norm / (length + 1e-7), 1.0)
-    weight._become(weight * scale.unsqueeze(1))
-
-
-def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0):
-    """Rows of weight by index; the row at padding_idx gets no gradient. max_norm: longer rows are scaled down first."""
-    if max_norm is not None:
-        _shorten(weight, input, max_norm, norm_type)
-    rows = weight._pick_rows(0, input.long() if not input.is_floating_point() else input)
-    if padding_idx is None:
-        return rows
-    padding_idx = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
-    return where((input != padding_idx).unsqueeze(-1), rows, rows.detach())
 
 
 def one_hot(input, num_classes=-1):
@@ -209,13 +249,18 @@ def one_hot(input, num_classes=-1):
         if least < 0:
             raise RuntimeError('Class values must be non-negative.')
         num_classes = most + 1
+    else:
+        bad = input._outside(0, num_classes - 1)
+        if bad is not None:
+            raise IndexError('Class values must be ' + ('non-negative.' if bad < 0 else 'smaller than num_classes.'))
     index = input.long().unsqueeze(-1)
     return gt.zeros(*input.shape, num_classes, dtype=_gt.int64).scatter(-1, index, 1)
 
 
-def normalize(input, p=2.0, dim=1, eps=1e-12):
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     """x divided by its p-norm along a dimension."""
-    return input / input.norm(p, dim, True).clamp(min=eps)
+    result = input / input.norm(p, dim, True).clamp(min=eps)
+    return result if out is None else out.copy_(result)
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
@@ -254,6 +299,33 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
     return _dropout_channels(3, input, p, training, inplace)
 
 
+_ALPHA = 1.6732632423543772848170429916717 * 1.0507009873554804934193349852946  # minus the limit of selu
+
+
+def _alpha_dropout(input, p, training, inplace, shape):
+    if not 0 <= p <= 1:
+        raise ValueError(f'dropout probability has to be between 0 and 1, but got {p}')
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return _stored(input, input * 0.0, inplace)
+    kept = (gt.rand(shape) >= p).to(input.dtype)
+    scale = 1 / math.sqrt((_ALPHA ** 2 * p + 1) * (1 - p))
+    return _stored(input, input * (kept * scale) + ((kept - 1) * (_ALPHA * scale) + _ALPHA * scale * p), inplace)
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """In training, set elements to selu's limit with probability p, and scale so that mean and variance stay."""
+    return _alpha_dropout(input, p, training, inplace, input.shape)
+
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """alpha_dropout of whole channels of (N, C, ...)."""
+    if input.ndim < 2 and training and p:
+        raise RuntimeError('Feature dropout requires at least 2 dimensions in the input')
+    return _alpha_dropout(input, p, training, inplace, (*input.shape[:2], *(1,) * (input.ndim - 2)))
+
+
 # ---- pixels and channels -------------------------------------------------------------------------------------
 
 
@@ -279,6 +351,22 @@ def pixel_unshuffle(input, downscale_factor):
     return split.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
 
 
+def channel_shuffle(input, groups):
+    """(N, C, ...) with the channels of all groups interleaved."""
+    if input.ndim <= 2:
+        raise RuntimeError(f'channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}')
+    if groups <= 0:
+        raise RuntimeError(f'Number of groups to divide channels in must be positive. Value of groups:{groups}')
+    batch, channels, *rest = input.shape
+    if channels % groups:
+        raise RuntimeError(f'Number of channels must be divisible by groups. Got {channels} channels and {groups} groups.')
+    split = input.reshape(batch, groups, channels // groups, *rest)
+    return split.transpose(1, 2).reshape(input.shape)
+
+
+native_channel_shuffle = channel_shuffle
+
+
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """A sample of the Gumbel-softmax distribution; hard: one-hot, with the gradient of the soft sample."""
     noise = -(-gt.rand(logits.shape).clamp(min=1e-38).log()).log()
@@ -289,68 +377,54 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     return one - soft.detach() + soft
 
 
-# ---- normalisation -------------------------------------------------------------------------------------------
+# ---- variants of pooling and interpolation --------------------------------------------------------------------
 
 
-def _affine(input, weight, bias):
-    if weight is not None:
-        input = input * weight
-    return input if bias is None else input + bias
+def _with_indices(function):
+    """The variant of a pooling that returns the places of the maxima too."""
+    accepted = inspect.signature(function)
+
+    @functools.wraps(function)
+    def both(*args, **kwargs):
+        given = accepted.bind(*args, **kwargs)
+        given.arguments['return_indices'] = True
+        return function(*given.args, **given.kwargs)
+    both.__name__ = both.__qualname__ = function.__name__ + '_with_indices'
+    both.__doc__ = f'{function.__name__}, and the places of the maxima.'
+    return both
 
 
-def _trailing(input, normalized_shape):
-    shape = tuple(normalized_shape)
-    if input.shape[input.ndim - len(shape):] != shape:
-        raise RuntimeError(f'Given normalized_shape={list(shape)}, expected input with shape [*, '
-                           f'{", ".join(map(str, shape))}], but got input of size{list(input.shape)}')
-    return tuple(range(-len(shape), 0))
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(
+    _with_indices, (max_pool1d, max_pool2d, max_pool3d))
+adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = map(
+    _with_indices, (adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d))
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    """Mean 0 and variance 1 over the last dimensions, times weight, plus bias."""
-    return input._layer_norm(len(_trailing(input, normalized_shape)), weight, bias, eps)
+def upsample_nearest(input, size=None, scale_factor=None):
+    """interpolate with mode 'nearest', under its old name."""
+    return interpolate(input, size, scale_factor, 'nearest')
 
 
-def rms_norm(input, normalized_shape, weight=None, eps=None):
-    """x divided by its root mean square over the last dimensions, times weight."""
-    if eps is None:
-        bits = {'float64': 52, 'float16': 10, 'bfloat16': 7}.get(input.dtype.name, 23)
-        eps = 2.0 ** -bits
-    squares = input.square().mean(_trailing(input, normalized_shape), True)
-    return _affine(input * (squares + eps).rsqrt(), weight, None)
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """interpolate with mode 'bilinear' and aligned corners, under its old name."""
+    return interpolate(input, size, scale_factor, 'bilinear', True)
 
 
-def _per_channel(tensor, input):
-    return None if tensor is None else tensor.reshape(1, -1, *(1,) * (input.ndim - 2))
+def conv_tbc(input, weight, bias, pad=0):
+    """conv1d of (time, batch, channels) with weight (kernel, channels, outputs)."""
+    return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad).permute(2, 0, 1)
 
 
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
-    """Mean 0 and variance 1 over each group of channels (dimension 1), times weight, plus bias."""
-    if input.shape[1] % num_groups:
-        raise RuntimeError(f'Expected number of channels in input to be divisible by num_groups, but got input of '
-                           f'shape {list(input.shape)} and num_groups={num_groups}')
-    groups = input.reshape(input.shape[0], num_groups, -1)._layer_norm(1, None, None, eps)
-    return _affine(groups.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input))
-
-
-def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
-    weight, bias = _per_channel(weight, input), _per_channel(bias, input)
-    if not training:
-        centered = input - _per_channel(running_mean, input)
-        return _affine(centered * (_per_channel(running_var, input) + eps).rsqrt(), weight, bias)
-    count = input.numel() // input.shape[1]
-    if count == 1:
-        raise ValueError(f'Expected more than 1 value per channel when training, got input size {input.shape}')
-    dims = (0, *range(2, input.ndim))
-    mean = input.mean(dims, True)
-    centered = input - mean
-    variance = centered.square().mean(dims, True)
-    if running_mean is not None:
-        running_mean._become(running_mean * (1 - momentum) + mean.detach().flatten() * momentum)
-        running_var._become(running_var * (1 - momentum)
-                            + variance.detach().flatten() * (momentum * (count / (count - 1))))
-    return _affine(centered * (variance + eps).rsqrt(), weight, bias)
+def pdist(input, p=2.0):
+    """The p-norm distances of all pairs of rows: those above the diagonal of cdist, in a row."""
+    if input.ndim != 2:
+        raise RuntimeError(f'pdist only supports 2D tensors, got: {input.ndim}D')
+    if p < 0:
+        raise RuntimeError('pdist only supports non-negative p values')
+    count = input.shape[0]
+    first = gt.tensor([i for i in range(count) for _ in range(i + 1, count)], dtype=_gt.int64)
+    second = gt.tensor([j for i in range(count) for j in range(i + 1, count)], dtype=_gt.int64)
+    return (input._pick_rows(0, first) - input._pick_rows(0, second)).norm(p, 1)
 
 
 # ---- attention -----------------------------------------------------------------------------------------------
@@ -401,3 +475,10 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
     output = output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
     return output if seeing is None else where(seeing, output, 0.0)
+
+
+# Functions that take out=, as in PyTorch.
+globals().update(published_all({name: globals()[name] for name in (
+    'avg_pool2d', 'avg_pool3d', 'gelu', 'hardshrink', 'linear', 'logsigmoid', 'normalize', 'softplus', 'softshrink')},
+    'gt.nn.functional'))
+_policies.install(globals())

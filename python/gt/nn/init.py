@@ -1,19 +1,26 @@
 """Fill tensors with initial values, by PyTorch's formulas. Each function changes its tensor and returns it."""
 
+import functools
 import math
+import warnings
 
 from gt import Tensor, _gt, no_grad
 from gt.client.random import drawing
+
+
+_CONVOLUTIONS = ('conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d')
 
 
 def calculate_gain(nonlinearity, param=None):
     """The recommended scale of weights before a nonlinearity."""
     gains = {'tanh': 5 / 3, 'relu': math.sqrt(2), 'selu': 3 / 4}
     if nonlinearity == 'leaky_relu':
+        if param is not None and (isinstance(param, bool) or not isinstance(param, (int, float))):
+            raise ValueError(f'negative_slope {param} not a valid number')
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity in gains:
         return gains[nonlinearity]
-    if nonlinearity in ('linear', 'sigmoid') or nonlinearity.startswith('conv'):
+    if nonlinearity in ('linear', 'sigmoid', *_CONVOLUTIONS):
         return 1
     raise ValueError(f'Unsupported nonlinearity {nonlinearity}')
 
@@ -24,6 +31,9 @@ def _fans(tensor):
         raise ValueError('Fan in and fan out can not be computed for tensor with fewer than 2 dimensions')
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+_calculate_fan_in_and_fan_out = _fans  # PyTorch's name, which scripts use
 
 
 def _fan(tensor, mode):
@@ -89,6 +99,42 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     return tensor._become(normal.clamp(a, b).to(tensor.dtype))
 
 
+def _is_empty(tensor):
+    """Whether there is nothing to fill, with PyTorch's warning."""
+    if 0 in tensor.shape:
+        warnings.warn('Initializing zero-element tensors is a no-op', stacklevel=3)
+        return True
+    return False
+
+
+@no_grad()
+def dirac_(tensor, groups=1):
+    """Convolution weights (outputs, inputs, ...) that keep their inputs: a 1 in the middle of each channel's own window."""
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError('Only tensors with 3, 4, or 5 dimensions are supported')
+    if tensor.shape[0] % groups:
+        raise ValueError('dim 0 must be divisible by groups')
+    outputs = tensor.shape[0] // groups
+    value = _gt.zeros_like(tensor)
+    for group in range(groups):
+        for channel in range(min(outputs, tensor.shape[1])):
+            value[(group * outputs + channel, channel, *(size // 2 for size in tensor.shape[2:]))] = 1.0
+    return tensor._become(value)
+
+
+@no_grad()
+def sparse_(tensor, sparsity, std=0.01, generator=None):
+    """Normally distributed numbers, of which a part of each column is zero."""
+    if tensor.ndim != 2:
+        raise ValueError('Only tensors with 2 dimensions are supported')
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    normal_(tensor, 0.0, std, generator)
+    with drawing(generator):
+        order = _gt.rand(rows, columns).argsort(0)
+    return tensor._become(tensor.scatter(0, order[:zeros], 0.0))
+
+
 def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Uniform, with variance gain² * 2 / (inputs + outputs)."""
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
@@ -102,12 +148,16 @@ def xavier_normal_(tensor, gain=1.0, generator=None):
 
 def kaiming_uniform_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu', generator=None):
     """Uniform, with variance gain² / inputs."""
+    if _is_empty(tensor):
+        return tensor
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode='fan_in', nonlinearity='leaky_relu', generator=None):
     """Normal, with variance gain² / inputs."""
+    if _is_empty(tensor):
+        return tensor
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
 
@@ -124,3 +174,21 @@ def orthogonal_(tensor, gain=1, generator=None):
     q, r = numpy.linalg.qr(square.T if wide else square)
     q = q * numpy.sign(numpy.diag(r)) * gain
     return tensor._become(_gt.tensor((q.T if wide else q).reshape(tensor.shape), dtype=tensor.dtype))
+
+
+def _old(function):
+    """A function under its name without the underscore."""
+    name = function.__name__[:-1]
+
+    @functools.wraps(function)
+    def old(*args, **kwargs):
+        warnings.warn(f'`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.', FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+    old.__name__ = old.__qualname__ = name
+    return old
+
+
+uniform, normal, constant, eye, dirac, sparse, orthogonal = map(
+    _old, (uniform_, normal_, constant_, eye_, dirac_, sparse_, orthogonal_))
+xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(
+    _old, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_))

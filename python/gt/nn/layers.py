@@ -1,4 +1,4 @@
-"""Layers: Linear, Bilinear, Embedding, Dropout, and layers that only reshape."""
+"""Layers: Linear, Bilinear, Dropout, and layers that only reshape."""
 
 import math
 
@@ -12,10 +12,11 @@ from gt.nn.parameter import Parameter
 class Identity(Module):
     """Returns its input; constructor arguments are ignored."""
 
-    def __init__(self, *args, **keywords):
+    def __init__(self, *args, **kwargs):
         super().__init__()
 
     def forward(self, input):
+        """The input itself."""
         return input
 
 
@@ -44,6 +45,10 @@ class Linear(Module):
         return f'in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}'
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear, under the name that it has as the last layer of MultiheadAttention."""
+
+
 class Bilinear(Module):
     """x1 @ weight[k] @ x2 + bias[k] for each output k."""
 
@@ -68,46 +73,10 @@ class Bilinear(Module):
                 f'out_features={self.out_features}, bias={self.bias is not None}')
 
 
-class Embedding(Module):
-    """A row of weight (num_embeddings, embedding_dim) for each index; the row at padding_idx is not trained."""
+class _DropoutNd(Module):
+    """The base of dropout layers: the probability p, and whether they change their input in place."""
 
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0,
-                 scale_grad_by_freq=False, sparse=False, device=None, dtype=None):
-        super().__init__()
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise AssertionError('Padding_idx must be within num_embeddings')
-        if scale_grad_by_freq:
-            raise NotImplementedError('Embedding: scale_grad_by_freq is not supported')
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.max_norm, self.norm_type = max_norm, norm_type
-        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        self.weight = Parameter(gt.empty(num_embeddings, embedding_dim, dtype=dtype))
-        self.reset_parameters()
-
-    @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
-        """An embedding with these rows, which are trained unless frozen."""
-        layer = cls(*embeddings.shape, padding_idx)
-        layer.weight = Parameter(embeddings, not freeze)
-        return layer
-
-    def reset_parameters(self):
-        """Normal; the padding is zero."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            self.weight.data[self.padding_idx] = 0.0
-
-    def forward(self, input):
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type)
-
-    def extra_repr(self):
-        padding = '' if self.padding_idx is None else f', padding_idx={self.padding_idx}'
-        longest = '' if self.max_norm is None else f', max_norm={self.max_norm}'
-        return f'{self.num_embeddings}, {self.embedding_dim}{padding}{longest}'
-
-
-class Dropout(Module):
-    """In training, zero elements with probability p and scale the others by 1 / (1 - p); see gt.manual_seed."""
+    function = None
 
     def __init__(self, p=0.5, inplace=False):
         super().__init__()
@@ -116,31 +85,47 @@ class Dropout(Module):
         self.p, self.inplace = p, inplace
 
     def forward(self, input):
-        return F.dropout(input, self.p, self.training, self.inplace)
+        """The input with a part of it zeroed in training."""
+        return self.function(input, self.p, self.training, self.inplace)
 
     def extra_repr(self):
         return f'p={self.p}, inplace={self.inplace}'
 
 
-class Dropout1d(Dropout):
+class Dropout(_DropoutNd):
+    """In training, zero elements with probability p and scale the others by 1 / (1 - p); see gt.manual_seed."""
+
+    function = staticmethod(F.dropout)
+
+
+class Dropout1d(_DropoutNd):
     """Dropout of whole channels of (N, C, L) or (C, L)."""
 
     function = staticmethod(F.dropout1d)
 
-    def forward(self, input):
-        return self.function(input, self.p, self.training, self.inplace)
 
-
-class Dropout2d(Dropout1d):
+class Dropout2d(_DropoutNd):
     """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
 
     function = staticmethod(F.dropout2d)
 
 
-class Dropout3d(Dropout1d):
+class Dropout3d(_DropoutNd):
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
 
     function = staticmethod(F.dropout3d)
+
+
+class AlphaDropout(_DropoutNd):
+    """Dropout that keeps mean and variance after SELU."""
+
+    function = staticmethod(F.alpha_dropout)
+
+
+class FeatureAlphaDropout(_DropoutNd):
+    """AlphaDropout of whole channels."""
+
+    function = staticmethod(F.feature_alpha_dropout)
 
 
 class CosineSimilarity(Module):
@@ -152,6 +137,21 @@ class CosineSimilarity(Module):
 
     def forward(self, x1, x2):
         return F.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class ChannelShuffle(Module):
+    """Channels (N, C, ...) in groups, interleaved."""
+
+    def __init__(self, groups):
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input):
+        """The input with its channels in another order."""
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self):
+        return f'groups={self.groups}'
 
 
 class PixelShuffle(Module):
@@ -201,11 +201,15 @@ class Unflatten(Module):
 
     def __init__(self, dim, unflattened_size):
         super().__init__()
-        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+        if not isinstance(dim, int):
+            raise TypeError(f'unflatten requires the dim to be an int, but found {type(dim).__name__}')
+        if not isinstance(unflattened_size, (tuple, list)) or not all(hasattr(n, '__index__') for n in unflattened_size):
+            raise TypeError(f'unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}')
+        self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input):
-        dim = self.dim % input.ndim
-        return input.reshape(*input.shape[:dim], *self.unflattened_size, *input.shape[dim + 1:])
+        """The input with one dimension split."""
+        return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self):
         return f'dim={self.dim}, unflattened_size={self.unflattened_size}'

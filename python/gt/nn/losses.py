@@ -1,7 +1,20 @@
 """Losses, as functions and as modules. gt.nn.functional has the functions too."""
 
+import warnings
+
 import gt
+from gt.autograd import Function
 from gt.nn.module import Module
+
+
+def legacy_reduction(size_average, reduce, reduction):
+    """The reduction that PyTorch's old arguments mean, or `reduction` if neither is given."""
+    if size_average is None and reduce is None:
+        return reduction
+    meant = 'none' if reduce is not None and not reduce else 'mean' if size_average in (None, True) else 'sum'
+    warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.",
+                  stacklevel=3)
+    return meant
 
 
 def _reduced(loss, reduction):
@@ -11,65 +24,148 @@ def _reduced(loss, reduction):
         return loss.sum()
     if reduction == 'none':
         return loss
+    if reduction == 'elementwise_mean':
+        warnings.warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=3)
+        return loss.mean()
     raise ValueError(f'{reduction} is not a valid value for reduction')
+
+
+def _warn_of_sizes(input, target):
+    if target.shape != input.shape:
+        warnings.warn(f'Using a target size (gt.Size({list(target.shape)})) that is different to the input size '
+                      f'(gt.Size({list(input.shape)})). This will likely lead to incorrect results due to broadcasting. '
+                      'Please ensure they have the same size.', stacklevel=3)
+
+
+def _check_weight(input, weight):
+    if weight.shape != input.shape:
+        raise ValueError('Weights and input must have the same size.')
+
+
+def _weighted_mean(losses, weight, reduction):
+    return (losses * weight).sum() / weight.sum() if reduction == 'mean' else _reduced(losses * weight, reduction)
 
 
 # ---- distances -----------------------------------------------------------------------------------------------
 
 
-def mse_loss(input, target, reduction='mean', weight=None):
+def mse_loss(input, target, size_average=None, reduce=None, reduction='mean', weight=None):
     """(x - y)², times weight; with weights, the mean divides by their sum."""
+    _warn_of_sizes(input, target)
+    reduction = legacy_reduction(size_average, reduce, reduction)
     squares = (input - target).square()
     if weight is None:
         return _reduced(squares, reduction)
-    return (squares * weight).sum() / weight.sum() if reduction == 'mean' else _reduced(squares * weight, reduction)
+    _check_weight(input, weight)
+    return _weighted_mean(squares, weight, reduction)
 
 
-def l1_loss(input, target, reduction='mean'):
-    """|x - y|."""
-    return _reduced((input - target).abs(), reduction)
+def l1_loss(input, target, size_average=None, reduce=None, reduction='mean', weight=None):
+    """|x - y|, times weight; with weights, the mean divides by their sum."""
+    _warn_of_sizes(input, target)
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    distance = (input - target).abs()
+    if weight is None:
+        return _reduced(distance, reduction)
+    _check_weight(input, weight)
+    return _weighted_mean(distance, weight, reduction)
 
 
-def smooth_l1_loss(input, target, reduction='mean', beta=1.0):
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction='mean', beta=1.0):
     """(x - y)² / (2 beta) where |x - y| < beta, else |x - y| - beta / 2."""
     if beta < 0:
         raise RuntimeError('smooth_l1_loss does not support negative values for beta.')
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if beta == 0:
-        return l1_loss(input, target, reduction)
+        return l1_loss(input, target, reduction=reduction)
+    _warn_of_sizes(input, target)
     distance = (input - target).abs()
     near = distance.clamp(max=beta)
     return _reduced(near.square() * (0.5 / beta) + (distance - near), reduction)
 
 
-def huber_loss(input, target, reduction='mean', delta=1.0):
-    """(x - y)² / 2 where |x - y| <= delta, else delta * (|x - y| - delta / 2)."""
+def huber_loss(input, target, reduction='mean', delta=1.0, weight=None):
+    """(x - y)² / 2 where |x - y| <= delta, else delta * (|x - y| - delta / 2); times weight."""
+    if delta <= 0:
+        raise RuntimeError('huber_loss does not support non-positive values for delta.')
+    _warn_of_sizes(input, target)
     distance = (input - target).abs()
     near = distance.clamp(max=delta)
-    return _reduced(near.square() * 0.5 + (distance - near) * delta, reduction)
+    losses = near.square() * 0.5 + (distance - near) * delta
+    if weight is not None:
+        _check_weight(input, weight)
+        losses = losses * weight
+    return _reduced(losses, reduction)
 
 
 # ---- probabilities of two classes ----------------------------------------------------------------------------
 
 
-def _log(probability):
-    """log(p), at least -100, with gradients that stay finite: the first bound is just below exp(-100)."""
-    return probability.clamp(min=3.7e-44).log().clamp(min=-100.0)
+class _BinaryCrossEntropy(Function):
+    """The loss of each element. Logarithms are at least -100, and the denominator of the gradient at least 1e-12."""
+
+    @staticmethod
+    def forward(ctx, input, target):
+        """-(y log(p) + (1 - y) log(1 - p))."""
+        ctx.save_for_backward(input, target)
+        log, log_other = input.log().clamp(min=-100.0), (-input).log1p().clamp(min=-100.0)
+        return (target - 1.0) * log_other - target * log
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """By input, and by target where it is wanted."""
+        input, target = ctx.saved_tensors
+        slope = gradient * (input - target) / ((1.0 - input) * input).clamp(min=1e-12)
+        if not ctx.needs_input_grad[1]:
+            return slope, None
+        return slope, gradient * ((-input).log1p().clamp(min=-100.0) - input.log().clamp(min=-100.0))
+
+    @staticmethod
+    def vmap(info, in_dims, input, target):
+        """Elementwise, so that a batch is only larger."""
+        both = [x.unsqueeze(0).expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+                for x, dim in zip((input, target), in_dims)]
+        return _BinaryCrossEntropy.apply(*both), 0
+
+
+def _check_probabilities(input, target):
+    """Raise if an element is outside 0..1, as PyTorch does; waits for the values."""
+    if gt._gt._vmap_active() or not input.numel():
+        return
+    with gt.no_grad():
+        answers = gt.stack([((x >= 0) & (x <= 1)).all() for x in (input, target)]).tolist()
+    for name, fits in zip(('input', 'target'), answers):
+        if not fits:
+            raise RuntimeError(f'all elements of {name} should be between 0 and 1')
+
+
+_TYPES = {'float32': 'Float', 'float64': 'Double', 'float16': 'Half', 'bfloat16': 'BFloat16', 'int64': 'Long', 'int32': 'Int',
+          'int16': 'Short', 'int8': 'Char', 'uint8': 'Byte', 'bool': 'Bool'}
 
 
 def _check_sizes(input, target):
     if input.shape != target.shape:
-        raise ValueError(f'Target size ({target.shape}) must be the same as input size ({input.shape})')
+        raise ValueError(f'Target size (gt.Size({list(target.shape)})) must be the same as input size '
+                         f'(gt.Size({list(input.shape)}))')
 
 
-def binary_cross_entropy(input, target, weight=None, reduction='mean'):
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction='mean'):
     """-(y log(p) + (1 - y) log(1 - p)) of probabilities p."""
-    _check_sizes(input, target)
-    loss = -(target * _log(input) + (1.0 - target) * _log(1.0 - input))
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if input.shape != target.shape:
+        raise ValueError(f'Using a target size (gt.Size({list(target.shape)})) that is different to the input size '
+                         f'(gt.Size({list(input.shape)})) is deprecated. Please ensure they have the same size.')
+    if input.dtype != target.dtype:
+        raise RuntimeError(f'Found dtype {_TYPES[target.dtype.name]} but expected {_TYPES[input.dtype.name]}')
+    _check_probabilities(input, target)
+    loss = _BinaryCrossEntropy.apply(input, target)
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-def binary_cross_entropy_with_logits(input, target, weight=None, reduction='mean', pos_weight=None):
+def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction='mean',
+                                     pos_weight=None):
     """binary_cross_entropy of sigmoid(x), computed stably; pos_weight scales the loss of positives."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     _check_sizes(input, target)
     softplus = (-input).softplus()
     if pos_weight is not None:
@@ -97,6 +193,11 @@ def _picked(scores, target, weight, ignore_index):
     if target.shape != expected:
         raise ValueError(
             f'Expected target of shape {expected} for input of shape {scores.shape}, got {target.shape}')
+    if target.dtype not in (gt.int64, gt.uint8):
+        raise RuntimeError(f'expected scalar type Long but found {_TYPES[target.dtype.name]}')
+    bad = target._outside(0, scores.shape[dim] - 1, ignore_index)
+    if bad is not None and bad != ignore_index:
+        raise IndexError(f'Target {bad} is out of bounds.')
     weights = counted = target != ignore_index
     index = (target * counted).long()
     losses = -scores.gather(dim, index.unsqueeze(dim)).squeeze(dim)
@@ -117,20 +218,26 @@ def _weighted(losses, weights, reduction):
     return _reduced(losses, reduction)
 
 
-def nll_loss(input, target, weight=None, ignore_index=-100, reduction='mean'):
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'):
     """-x[class]: of log-probabilities (N, C, ...) and class indices (N, ...)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     losses, weights, _ = _picked(input, target, weight, ignore_index)
     return _weighted(losses, weights, reduction)
 
 
-def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0):
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean',
+                  label_smoothing=0.0):
     """-log(softmax(x))[class]: of scores (N, C, ...) and class indices (N, ...) or probabilities (N, C, ...)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f'label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}')
     dim = _class_dim(input)
     scores = input.log_softmax(dim)
     smoothing = label_smoothing / input.shape[dim]
-    if target.is_floating_point():
+    if target.shape == input.shape:
+        if not target.is_floating_point():
+            raise RuntimeError('Expected floating point type for target with class probabilities, got '
+                               f'{_TYPES[target.dtype.name]}')
         if label_smoothing:
             target = target * (1 - label_smoothing) + smoothing
         weighted = scores * target if weight is None else scores * target * _class_shape(weight, input)
@@ -143,8 +250,13 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction='mean
     return _weighted(losses, weights, reduction)
 
 
-def kl_div(input, target, reduction='mean', log_target=False):
+def kl_div(input, target, size_average=None, reduce=None, reduction='mean', log_target=False):
     """y (log(y) - x) of log-probabilities x and probabilities y, or their logarithms."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if reduction == 'mean':
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' "
+                      "divides only by the batch size, and aligns with the KL div math definition.'mean' will be changed "
+                      "to behave the same as 'batchmean' in the next major release.", stacklevel=2)
     if log_target:
         loss = target.exp() * (target - input)
     else:
@@ -158,32 +270,41 @@ def kl_div(input, target, reduction='mean', log_target=False):
 
 
 class _Loss(Module):
-    """A loss with its reduction and the other options of its function."""
+    """The base of losses, with their reduction: 'mean', 'sum' or 'none'."""
 
-    function = None
+    function, options = None, ()  # what a loss computes, and the names of its options
 
-    def __init__(self, reduction='mean', **options):
+    def __init__(self, size_average=None, reduce=None, reduction='mean'):
         super().__init__()
-        self.reduction = reduction
-        self.options = tuple(options)
-        for name, value in options.items():
-            if isinstance(value, gt.Tensor):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
+        self.reduction = legacy_reduction(size_average, reduce, reduction)
+
+    def _called(self, *tensors):
+        """The function of the tensors with the options of this module."""
+        options = {name: getattr(self, name) for name in self.options}
+        return self.function(*tensors, reduction=self.reduction, **options)
 
     def forward(self, input, target):
-        options = {name: getattr(self, name) for name in self.options}
-        return self.function(input, target, reduction=self.reduction, **options)
+        """The loss."""
+        return self._called(input, target)
+
+
+class _WeightedLoss(_Loss):
+    """The base of losses with a weight."""
+
+    options = ('weight',)
+
+    def __init__(self, weight=None, size_average=None, reduce=None, reduction='mean'):
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer('weight', weight)
 
 
 class MSELoss(_Loss):
-    """mse_loss."""
+    """mse_loss.
+
+    >>> nn.MSELoss()(prediction, target)
+    """
 
     function = staticmethod(mse_loss)
-
-    def __init__(self, reduction='mean'):
-        super().__init__(reduction)
 
 
 class L1Loss(_Loss):
@@ -191,68 +312,77 @@ class L1Loss(_Loss):
 
     function = staticmethod(l1_loss)
 
-    def __init__(self, reduction='mean'):
-        super().__init__(reduction)
-
 
 class SmoothL1Loss(_Loss):
     """smooth_l1_loss."""
 
-    function = staticmethod(smooth_l1_loss)
+    function, options = staticmethod(smooth_l1_loss), ('beta',)
 
-    def __init__(self, reduction='mean', beta=1.0):
-        super().__init__(reduction, beta=beta)
+    def __init__(self, size_average=None, reduce=None, reduction='mean', beta=1.0):
+        super().__init__(size_average, reduce, reduction)
+        self.beta = beta
 
 
 class HuberLoss(_Loss):
     """huber_loss."""
 
-    function = staticmethod(huber_loss)
+    function, options = staticmethod(huber_loss), ('delta',)
 
     def __init__(self, reduction='mean', delta=1.0):
-        super().__init__(reduction, delta=delta)
+        super().__init__(reduction=reduction)
+        self.delta = delta
 
 
-class BCELoss(_Loss):
+class BCELoss(_WeightedLoss):
     """binary_cross_entropy."""
 
     function = staticmethod(binary_cross_entropy)
-
-    def __init__(self, weight=None, reduction='mean'):
-        super().__init__(reduction, weight=weight)
 
 
 class BCEWithLogitsLoss(_Loss):
     """binary_cross_entropy_with_logits."""
 
-    function = staticmethod(binary_cross_entropy_with_logits)
+    function, options = staticmethod(binary_cross_entropy_with_logits), ('weight', 'pos_weight')
 
-    def __init__(self, weight=None, reduction='mean', pos_weight=None):
-        super().__init__(reduction, weight=weight, pos_weight=pos_weight)
+    def __init__(self, weight=None, size_average=None, reduce=None, reduction='mean', pos_weight=None):
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer('weight', weight)
+        self.register_buffer('pos_weight', pos_weight)
 
 
-class NLLLoss(_Loss):
+class NLLLoss(_WeightedLoss):
     """nll_loss."""
 
-    function = staticmethod(nll_loss)
+    function, options = staticmethod(nll_loss), ('weight', 'ignore_index')
 
-    def __init__(self, weight=None, ignore_index=-100, reduction='mean'):
-        super().__init__(reduction, weight=weight, ignore_index=ignore_index)
+    def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'):
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
 
 
-class CrossEntropyLoss(_Loss):
-    """cross_entropy."""
+class NLLLoss2d(NLLLoss):
+    """NLLLoss, under its old name."""
 
-    function = staticmethod(cross_entropy)
 
-    def __init__(self, weight=None, ignore_index=-100, reduction='mean', label_smoothing=0.0):
-        super().__init__(reduction, weight=weight, ignore_index=ignore_index, label_smoothing=label_smoothing)
+class CrossEntropyLoss(_WeightedLoss):
+    """cross_entropy.
+
+    >>> nn.CrossEntropyLoss()(scores, classes)
+    """
+
+    function, options = staticmethod(cross_entropy), ('weight', 'ignore_index', 'label_smoothing')
+
+    def __init__(self, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean',
+                 label_smoothing=0.0):
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
 
 class KLDivLoss(_Loss):
     """kl_div."""
 
-    function = staticmethod(kl_div)
+    function, options = staticmethod(kl_div), ('log_target',)
 
-    def __init__(self, reduction='mean', log_target=False):
-        super().__init__(reduction, log_target=log_target)
+    def __init__(self, size_average=None, reduce=None, reduction='mean', log_target=False):
+        super().__init__(size_average, reduce, reduction)
+        self.log_target = log_target

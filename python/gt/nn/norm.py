@@ -1,4 +1,6 @@
-"""Normalisation layers."""
+"""Normalisation layers. Their functions are in normalization.py."""
+
+import warnings
 
 import gt
 from gt.nn import functional as F
@@ -62,10 +64,11 @@ class GroupNorm(Module):
         return f'{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}'
 
 
-class _BatchNorm(Module):
-    """Mean 0 and variance 1 over all but the channels; in evaluation mode by the running values of training."""
+class _NormBase(Module):
+    """Common to batch and instance normalisation: weight and bias, running values, and the check of the input."""
 
-    ranks = ()
+    _version = 2
+    ranks = ()  # the allowed numbers of dimensions
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None,
                  dtype=None):
@@ -92,22 +95,38 @@ class _BatchNorm(Module):
             init.ones_(self.weight)
             init.zeros_(self.bias)
 
-    def forward(self, input):
-        if input.ndim not in self.ranks:
+    def _check_input_dim(self, input):
+        if self.ranks and input.ndim not in self.ranks:
             raise ValueError(f'expected {" or ".join(f"{rank}D" for rank in self.ranks)} input '
                              f'(got {input.ndim}D input)')
-        momentum = self.momentum
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked += 1
-            if momentum is None:  # the average of all batches
-                momentum = 1.0 / self.num_batches_tracked
-        of_batch = self.training or self.running_mean is None
-        return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, of_batch, momentum,
-                            self.eps)
 
     def extra_repr(self):
         return (f'{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, '
                 f'track_running_stats={self.track_running_stats}')
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *lists):
+        """States of before version 2 do not count batches."""
+        key, version = prefix + 'num_batches_tracked', local_metadata.get('version')
+        if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
+            state_dict[key] = self.num_batches_tracked if self.num_batches_tracked is not None else gt.tensor(0)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *lists)
+
+
+class _BatchNorm(_NormBase):
+    """Mean 0 and variance 1 over all but the channels; in evaluation mode by the running values of training."""
+
+    def forward(self, input):
+        """The normalised input."""
+        self._check_input_dim(input)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # the average of all batches
+                momentum = 1.0 / self.num_batches_tracked
+        of_batch = self.training or (self.running_mean is None and self.running_var is None)
+        tracked = not self.training or self.track_running_stats
+        return F.batch_norm(input, self.running_mean if tracked else None, self.running_var if tracked else None,
+                            self.weight, self.bias, of_batch, momentum, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -126,3 +145,97 @@ class BatchNorm3d(_BatchNorm):
     """Batch normalisation of (N, C, D, H, W)."""
 
     ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation of (N, C, ...). The dispatcher spreads one program, so batches need no synchronisation."""
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, process_group=None,
+                 device=None, dtype=None):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input):
+        if input.ndim < 2:
+            raise ValueError(f'expected at least 2D input (got {input.ndim}D input)')
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module, process_group=None):
+        """The module with every BatchNorm replaced by a SyncBatchNorm with the same weights."""
+        converted = module
+        if isinstance(module, _BatchNorm):
+            converted = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
+                            process_group)
+            if module.affine:
+                converted.weight, converted.bias = module.weight, module.bias
+            for name in ('running_mean', 'running_var', 'num_batches_tracked'):
+                setattr(converted, name, getattr(module, name))
+            converted.training = module.training
+        for name, child in module.named_children():
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted
+
+
+class _InstanceNorm(_NormBase):
+    """Mean 0 and variance 1 over each channel of each sample."""
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None,
+                 dtype=None):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input):
+        """The normalised input, with or without a batch dimension."""
+        self._check_input_dim(input)
+        batched = input.ndim == self.ranks[1]
+        channels = input.shape[1 if batched else 0]
+        if channels != self.num_features:
+            if self.affine:
+                raise ValueError(f"expected input's size at dim={1 if batched else 0} to match num_features "
+                                 f'({self.num_features}), but got: {channels}.')
+            warnings.warn(f"input's size at dim={1 if batched else 0} does not match num_features. You can silence this "
+                          'warning by not passing in num_features, which is not used because affine=False', stacklevel=2)
+        x = input if batched else input.unsqueeze(0)
+        output = F.instance_norm(x, self.running_mean, self.running_var, self.weight, self.bias,
+                                 self.training or not self.track_running_stats,
+                                 0.0 if self.momentum is None else self.momentum, self.eps)
+        return output if batched else output.squeeze(0)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of (N, C, L) or (C, L)."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalisation of (N, C, H, W) or (C, H, W)."""
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+
+    ranks = (4, 5)
+
+
+class LocalResponseNorm(Module):
+    """local_response_norm over neighbouring channels."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input):
+        """The normalised input."""
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self):
+        return f'{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}'
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """LocalResponseNorm of (N, C, H, W), under its old name."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__(size, alpha, beta, k)

@@ -1,6 +1,7 @@
 """Pooling, upsampling, fold and unfold as layers. Their functions are in spatial.py."""
 
 from gt.nn import functional as F
+from gt.nn.conv import per_dimension
 from gt.nn.module import Module
 
 
@@ -40,6 +41,117 @@ class MaxPool3d(_MaxPool):
     """max_pool3d."""
 
     function = staticmethod(F.max_pool3d)
+
+
+class _Unpool(Module):
+    """The reverse of a max pooling with return_indices."""
+
+    function, dimensions = None, None
+
+    def __init__(self, kernel_size, stride=None, padding=0):
+        super().__init__()
+        self.kernel_size = per_dimension(kernel_size, self.dimensions)
+        self.stride = per_dimension(kernel_size if stride is None else stride, self.dimensions)
+        self.padding = per_dimension(padding, self.dimensions)
+
+    def forward(self, input, indices, output_size=None):
+        """Maxima at their places, and zeros."""
+        return self.function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self):
+        return f'kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}'
+
+
+class MaxUnpool1d(_Unpool):
+    """max_unpool1d."""
+
+    function, dimensions = staticmethod(F.max_unpool1d), 1
+
+
+class MaxUnpool2d(_Unpool):
+    """max_unpool2d."""
+
+    function, dimensions = staticmethod(F.max_unpool2d), 2
+
+
+class MaxUnpool3d(_Unpool):
+    """max_unpool3d."""
+
+    function, dimensions = staticmethod(F.max_unpool3d), 3
+
+
+class _LPPool(Module):
+    """Power averages of windows."""
+
+    function = None
+
+    def __init__(self, norm_type, kernel_size, stride=None, ceil_mode=False):
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def forward(self, input):
+        """The pooled input."""
+        return self.function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self):
+        return (f'norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, '
+                f'ceil_mode={self.ceil_mode}')
+
+
+class LPPool1d(_LPPool):
+    """lp_pool1d."""
+
+    function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """lp_pool2d."""
+
+    function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """lp_pool3d."""
+
+    function = staticmethod(F.lp_pool3d)
+
+
+class _FractionalMaxPool(Module):
+    """Maxima of windows at random places."""
+
+    function, dimensions = None, None
+
+    def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+        super().__init__()
+        name = type(self).__name__
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f'{name} requires specifying either an output size, or a pooling ratio'
+                             if output_size is None else 'only one of output_size and output_ratio may be specified')
+        self.kernel_size = per_dimension(kernel_size, self.dimensions)
+        self.return_indices = return_indices
+        self.register_buffer('_random_samples', _random_samples)
+        self.output_size = None if output_size is None else per_dimension(output_size, self.dimensions)
+        self.output_ratio = None if output_ratio is None else (
+            tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * self.dimensions)
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f'output_ratio must be between 0 and 1 (got {output_ratio})')
+
+    def forward(self, input):
+        """The maxima, and their places if return_indices."""
+        return self.function(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+                             self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """fractional_max_pool2d."""
+
+    function, dimensions = staticmethod(F.fractional_max_pool2d), 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """fractional_max_pool3d."""
+
+    function, dimensions = staticmethod(F.fractional_max_pool3d), 3
 
 
 class AvgPool1d(Module):
@@ -171,6 +283,20 @@ class Upsample(Module):
     def extra_repr(self):
         given = (f'scale_factor={self.scale_factor!r}' if self.scale_factor is not None else f'size={self.size!r}')
         return f'{given}, mode={self.mode!r}'
+
+
+class UpsamplingNearest2d(Upsample):
+    """Upsample with mode 'nearest'."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor, 'nearest')
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Upsample with mode 'bilinear' and aligned corners."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor, 'bilinear', True)
 
 
 class Unfold(Module):

@@ -5,12 +5,14 @@ once, cells those of one step.
 """
 
 import math
+import warnings
 
 import gt
 from gt.nn import functional as F
 from gt.nn import init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
+from gt.nn.utils.rnn import PackedSequence
 
 # ---- steps: (gates of the input, gates of the hidden state, state) to the next state; its first tensor is the output
 
@@ -41,10 +43,10 @@ class _Recurrent(Module):
 
     gates, states, step = 1, 1, None
 
-    def _add_weights(self, suffix, input_size, dtype):
+    def _add_weights(self, suffix, input_size, dtype, output_size=None):
         rows = self.gates * self.hidden_size
         setattr(self, 'weight_ih' + suffix, Parameter(gt.empty(rows, input_size, dtype=dtype)))
-        setattr(self, 'weight_hh' + suffix, Parameter(gt.empty(rows, self.hidden_size, dtype=dtype)))
+        setattr(self, 'weight_hh' + suffix, Parameter(gt.empty(rows, output_size or self.hidden_size, dtype=dtype)))
         for name in ('bias_ih', 'bias_hh') if self.bias else ():
             setattr(self, name + suffix, Parameter(gt.empty(rows, dtype=dtype)))
 
@@ -68,18 +70,29 @@ def _step_of(nonlinearity):
 # ---- cells -------------------------------------------------------------------------------------------------------
 
 
-class _Cell(_Recurrent):
-    """One step. Inputs are (N, input_size) or (input_size)."""
+class RNNCellBase(_Recurrent):
+    """The base of cells: one step. Inputs are (N, input_size) or (input_size)."""
 
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+    def __init__(self, input_size, hidden_size, bias, num_chunks=None, device=None, dtype=None):
         super().__init__()
+        self.gates = self.gates if num_chunks is None else num_chunks
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         self._add_weights('', input_size, dtype)
         if not bias:
-            self.bias_ih = self.bias_hh = None
+            self.register_parameter('bias_ih', None)
+            self.register_parameter('bias_hh', None)
         self.reset_parameters()
 
     def _next(self, input, state):
+        name = type(self).__name__
+        if input.ndim not in (1, 2):
+            raise ValueError(f'{name}: Expected input to be 1D or 2D, got {input.ndim}D instead')
+        for k, tensor in enumerate(state or ()):
+            if tensor.ndim not in (1, 2):
+                which = f'hx[{k}]' if self.states > 1 else 'hidden'
+                raise ValueError(f'{name}: Expected {which} to be 1D or 2D, got {tensor.ndim}D instead')
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(f'input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}')
         if state is None:
             state = (gt.zeros(*input.shape[:-1], self.hidden_size, dtype=input.dtype),) * self.states
         return self.step(self._projected('ih', input), self._projected('hh', state[0]), state)
@@ -88,15 +101,16 @@ class _Cell(_Recurrent):
         return f'{self.input_size}, {self.hidden_size}' + ('' if self.bias else f', bias={self.bias}')
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """tanh or relu of the weighted input and hidden state."""
 
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity='tanh', device=None, dtype=None):
         self.step = _step_of(nonlinearity)
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, None, device, dtype)
         self.nonlinearity = nonlinearity
 
     def forward(self, input, hx=None):
+        """The next hidden state."""
         return self._next(input, None if hx is None else (hx,))[0]
 
     def extra_repr(self):
@@ -104,132 +118,243 @@ class RNNCell(_Cell):
         return super().extra_repr() + shown
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """(hidden, cell) from the input and the (hidden, cell) before."""
 
     gates, states, step = 4, 2, staticmethod(_lstm)
 
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, None, device, dtype)
+
     def forward(self, input, hx=None):
+        """The next (hidden, cell)."""
         return self._next(input, hx)
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """hidden from the input and the hidden state before."""
 
     gates, step = 3, staticmethod(_gru)
 
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, None, device, dtype)
+
     def forward(self, input, hx=None):
+        """The next hidden state."""
         return self._next(input, None if hx is None else (hx,))[0]
 
 
 # ---- layers ------------------------------------------------------------------------------------------------------
 
+# What a mode of RNNBase means: (gates, tensors in the state, step)
+_MODES = {'LSTM': (4, 2, _lstm), 'GRU': (3, 1, _gru), 'RNN_TANH': (1, 1, _rnn_tanh), 'RNN_RELU': (1, 1, _rnn_relu)}
 
-class _Layers(_Recurrent):
-    """Layers over sequences (L, N, input_size), (N, L, input_size) if batch_first, or (L, input_size)."""
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, device=None, dtype=None):
+def _check_sizes(hidden_size, num_layers, dropout, proj_size):
+    if not 0 <= dropout <= 1 or isinstance(dropout, bool):
+        raise ValueError('dropout should be a number in range [0, 1] representing the probability of an element being '
+                         'zeroed')
+    if dropout > 0 and num_layers == 1:
+        warnings.warn('dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects '
+                      f'num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}', stacklevel=4)
+    if not isinstance(hidden_size, int):
+        raise TypeError(f'hidden_size should be of type int, got: {type(hidden_size).__name__}')
+    if hidden_size <= 0 or num_layers <= 0:
+        raise ValueError(f'{"hidden_size" if hidden_size <= 0 else "num_layers"} must be greater than zero')
+    if proj_size < 0:
+        raise ValueError('proj_size should be a positive integer or zero to disable projections')
+    if proj_size >= hidden_size:
+        raise ValueError('proj_size has to be smaller than hidden_size')
+
+
+class RNNBase(_Recurrent):
+    """Layers over sequences (L, N, input_size), (N, L, input_size) if batch_first, (L, input_size), or packed ones."""
+
+    def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, proj_size=0, device=None, dtype=None):
         super().__init__()
-        if not 0 <= dropout <= 1:
-            raise ValueError('dropout should be a number in range [0, 1] representing the probability of an element '
-                             'being zeroed')
-        if hidden_size <= 0 or num_layers <= 0:
-            raise ValueError(f'{"hidden_size" if hidden_size <= 0 else "num_layers"} must be greater than zero')
+        if mode not in _MODES:
+            raise ValueError(f'Unrecognized RNN mode: {mode}')
+        _check_sizes(hidden_size, num_layers, dropout, proj_size)
+        self.mode, (self.gates, self.states, self.step) = mode, _MODES[mode]
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
-        self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
+        self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
+        self.proj_size = proj_size
+        output = proj_size or hidden_size
         for layer in range(num_layers):
-            width = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
+            width = input_size if layer == 0 else output * (2 if bidirectional else 1)
             for suffix in self._suffixes(layer):
-                self._add_weights(suffix, width, dtype)
+                self._add_weights(suffix, width, dtype, output)
+                if proj_size:
+                    setattr(self, 'weight_hr' + suffix, Parameter(gt.empty(proj_size, hidden_size, dtype=dtype)))
         self.reset_parameters()
 
     def _suffixes(self, layer):
         return [f'_l{layer}', f'_l{layer}_reverse'] if self.bidirectional else [f'_l{layer}']
 
+    @property
+    def all_weights(self):
+        """The weights of each layer and direction."""
+        return [[parameter for name, parameter in self.named_parameters() if name.split('_', 2)[2] == suffix[1:]]
+                for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+
     def flatten_parameters(self):
         """Does nothing. PyTorch packs weights here."""
 
-    def _run(self, input, suffix, state):
-        """One direction of one layer: outputs (L, N, hidden_size) and the last state."""
-        steps = self._projected('ih', input, suffix).unbind(0)
-        outputs = []
+    # ---- one direction of one layer ------------------------------------------------------------------------
+
+    def _stepped(self, of_input, state, suffix):
+        state = self.step(of_input, self._projected('hh', state[0], suffix), state)
+        if not self.proj_size:
+            return state
+        return F.linear(state[0], getattr(self, 'weight_hr' + suffix)), *state[1:]
+
+    def _run(self, input, suffix, state, sizes):
+        """Outputs (L, N, width) and the last state of (L, N, width); the same of packed rows with sizes."""
+        projected = self._projected('ih', input, suffix)
+        if sizes is not None:
+            return self._run_packed(projected.split(sizes), suffix, state, sizes)
+        steps, outputs = projected.unbind(0), []
         for of_input in reversed(steps) if suffix.endswith('reverse') else steps:
-            state = self.step(of_input, self._projected('hh', state[0], suffix), state)
+            state = self._stepped(of_input, state, suffix)
             outputs.append(state[0])
         return gt.stack(outputs[::-1] if suffix.endswith('reverse') else outputs), state
+
+    def _run_packed(self, steps, suffix, state, sizes):
+        """Step t has the rows of the sizes[t] longest sequences."""
+        if suffix.endswith('reverse'):
+            current, outputs = [tensor[:0] for tensor in state], []
+            for of_input, size in zip(reversed(steps), reversed(sizes)):
+                if size > current[0].shape[0]:  # sequences that end here start from the first state
+                    current = [gt.cat([now, first[now.shape[0]:size]]) for now, first in zip(current, state)]
+                current = self._stepped(of_input, current, suffix)
+                outputs.append(current[0])
+            return gt.cat(outputs[::-1]), current
+        current, ended, outputs = list(state), [], []
+        for of_input, size in zip(steps, sizes):
+            if size < current[0].shape[0]:
+                ended.append([tensor[size:] for tensor in current])
+                current = [tensor[:size] for tensor in current]
+            current = self._stepped(of_input, current, suffix)
+            outputs.append(current[0])
+        ended.append(current)
+        return gt.cat(outputs), [gt.cat(parts) for parts in zip(*reversed(ended))]
+
+    # ---- all layers ----------------------------------------------------------------------------------------
 
     def _check(self, input, state):
         name = type(self).__name__
         if input.ndim not in (2, 3):
-            raise ValueError(f'{name}: Expected input to be 2D or 3D, got {input.ndim}D instead')
+            raise ValueError(f'{name}: Expected input to be 2D or 3D, got {input.ndim}D '
+                             f'{"tensor " if name == "RNN" else ""}instead')
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f'input.size(-1) must be equal to input_size. Expected {self.input_size}, '
                                f'got {input.shape[-1]}')
-        for tensor in state or ():
-            if tensor.ndim != input.ndim:
-                raise RuntimeError(f'For {"" if input.ndim == 3 else "un"}batched {input.ndim}-D input, hx should also be '
-                                   f'{input.ndim}-D but got {tensor.ndim}-D tensor')
+        if any(tensor.ndim != input.ndim for tensor in state or ()):
+            ranks = [f'{tensor.ndim}-D' for tensor in state]
+            told = f'hx should also be {input.ndim}-D but got {ranks[0]} tensor' if self.states == 1 else (
+                f'hx and cx should also be {input.ndim}-D but got ({", ".join(ranks)}) tensors')
+            raise RuntimeError(f'For {"" if input.ndim == 3 else "un"}batched {input.ndim}-D input, {told}')
+
+    def _first_state(self, batch, dtype, state):
+        """A state for each layer and direction; zeros if there is none."""
+        layers = self.num_layers * (2 if self.bidirectional else 1)
+        shapes = [(layers, batch, self.proj_size or self.hidden_size), (layers, batch, self.hidden_size)][:self.states]
+        if state is None:
+            return [gt.zeros(shape, dtype=dtype) for shape in shapes]
+        for k, (tensor, shape) in enumerate(zip(state, shapes)):
+            if tensor.shape != shape:
+                which = 'hidden' if self.states == 1 else f'hidden[{k}]'
+                raise RuntimeError(f'Expected {which} size {shape}, got {list(tensor.shape)}')
+        return state
+
+    def _layers(self, input, state, sizes):
+        """The outputs of the last layer, and the last state of each layer and direction."""
+        last = []
+        for layer in range(self.num_layers):
+            runs = [self._run(input, suffix, [tensor[len(last) + k] for tensor in state], sizes)
+                    for k, suffix in enumerate(self._suffixes(layer))]
+            last += [final for _, final in runs]
+            input = gt.cat([output for output, _ in runs], -1) if self.bidirectional else runs[0][0]
+            if self.dropout and layer < self.num_layers - 1:
+                input = F.dropout(input, self.dropout, self.training)
+        return input, [gt.stack(tensors) for tensors in zip(*last)]
+
+    def _over_packed(self, packed, state):
+        """The same of a PackedSequence; states are in the order of the user's sequences."""
+        if packed.data.shape[-1] != self.input_size:
+            raise RuntimeError(f'input.size(-1) must be equal to input_size. Expected {self.input_size}, '
+                               f'got {packed.data.shape[-1]}')
+        sizes = packed.sizes()
+        if state is not None and packed.sorted_indices is not None:
+            state = [tensor.index_select(1, packed.sorted_indices) for tensor in state]
+        output, last = self._layers(packed.data, self._first_state(sizes[0], packed.data.dtype, state), sizes)
+        if packed.unsorted_indices is not None:
+            last = [tensor.index_select(1, packed.unsorted_indices) for tensor in last]
+        return packed.with_data(output), last
 
     def _over(self, input, state):
-        """The outputs of the last layer, and the last state of each layer and direction."""
+        """The output, and the last state."""
+        if isinstance(input, PackedSequence):
+            return self._over_packed(input, state)
         self._check(input, state)
-        batched, directions = input.ndim == 3, 2 if self.bidirectional else 1
+        batched = input.ndim == 3
         if not batched:
             input, state = input.unsqueeze(1), state and [tensor.unsqueeze(1) for tensor in state]
         elif self.batch_first:
             input = input.transpose(0, 1)
-        shape = self.num_layers * directions, input.shape[1], self.hidden_size
-        if state is None:
-            state = [gt.zeros(shape, dtype=input.dtype)] * self.states
-        elif any(tensor.shape != shape for tensor in state):
-            raise RuntimeError(f'Expected hidden size {shape}, got {[tensor.shape for tensor in state]}')
-        last = []
-        for layer in range(self.num_layers):
-            runs = [self._run(input, suffix, [tensor[len(last) + k] for tensor in state])
-                    for k, suffix in enumerate(self._suffixes(layer))]
-            last += [final for _, final in runs]
-            input = gt.cat([output for output, _ in runs], -1) if directions == 2 else runs[0][0]
-            if self.dropout and layer < self.num_layers - 1:
-                input = F.dropout(input, self.dropout, self.training)
-        last = [gt.stack(tensors) for tensors in zip(*last)]
+        output, last = self._layers(input, self._first_state(input.shape[1], input.dtype, state), None)
         if not batched:
-            return input.squeeze(1), [tensor.squeeze(1) for tensor in last]
-        return (input.transpose(0, 1) if self.batch_first else input), last
+            return output.squeeze(1), [tensor.squeeze(1) for tensor in last]
+        return (output.transpose(0, 1) if self.batch_first else output), last
 
     def forward(self, input, hx=None):
-        output, last = self._over(input, None if hx is None else [hx])
-        return output, last[0]
+        """(output, last state) of a sequence and the state before it; zeros if there is none."""
+        output, last = self._over(input, hx if hx is None or self.states > 1 else [hx])
+        return output, last[0] if self.states == 1 else tuple(last)
 
     def extra_repr(self):
-        defaults = {'num_layers': 1, 'bias': True, 'batch_first': False, 'dropout': 0.0, 'bidirectional': False}
+        defaults = {'proj_size': 0, 'num_layers': 1, 'bias': True, 'batch_first': False, 'dropout': 0.0,
+                    'bidirectional': False}
         values = {name: getattr(self, name) for name in defaults}
         shown = [f'{name}={value}' for name, value in values.items() if value != defaults[name]]
         return ', '.join([str(self.input_size), str(self.hidden_size), *shown])
 
 
-class RNN(_Layers):
+def _no_projection(options):
+    if 'proj_size' in options:
+        raise ValueError('proj_size argument is only supported for LSTM, not RNN or GRU')
+
+
+class RNN(RNNBase):
     """Layers of RNNCell: (output, hidden) from the input and the hidden state (layers * directions, N, hidden_size)."""
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity='tanh', bias=True, batch_first=False,
-                 dropout=0.0, bidirectional=False, device=None, dtype=None):
-        self.step = _step_of(nonlinearity)
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device,
-                         dtype)
+                 dropout=0.0, bidirectional=False, device=None, dtype=None, **options):
+        _no_projection(options)
+        _step_of(nonlinearity)
+        super().__init__('RNN_' + nonlinearity.upper(), input_size, hidden_size, num_layers, bias, batch_first, dropout,
+                         bidirectional, device=device, dtype=dtype, **options)
         self.nonlinearity = nonlinearity
 
 
-class LSTM(_Layers):
-    """Layers of LSTMCell: (output, (hidden, cell)) from the input and (hidden, cell)."""
+class LSTM(RNNBase):
+    """Layers of LSTMCell: (output, (hidden, cell)) from the input and (hidden, cell).
 
-    gates, states, step = 4, 2, staticmethod(_lstm)
+    >>> output, (hidden, cell) = nn.LSTM(10, 20, 2)(gt.randn(5, 3, 10))
+    """
 
-    def forward(self, input, hx=None):
-        output, last = self._over(input, hx)
-        return output, tuple(last)
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, proj_size=0, device=None, dtype=None):
+        super().__init__('LSTM', input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
+                         device, dtype)
 
 
-class GRU(_Layers):
+class GRU(RNNBase):
     """Layers of GRUCell: (output, hidden) from the input and the hidden state."""
 
-    gates, step = 3, staticmethod(_gru)
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, **options):
+        _no_projection(options)
+        super().__init__('GRU', input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+                         device=device, dtype=dtype, **options)

@@ -1,8 +1,10 @@
 """Optimisers and learning rate schedules, with PyTorch's names. Read optimizer.py first."""
 
-from gt.optim import lr_scheduler  # noqa: F401
-from gt.optim.adagrad import Adagrad  # noqa: F401
-from gt.optim.adam import Adam, AdamW  # noqa: F401
-from gt.optim.optimizer import Optimizer  # noqa: F401
-from gt.optim.rmsprop import RMSprop  # noqa: F401
-from gt.optim.sgd import SGD  # noqa: F401
+from gt.optim import lr_scheduler, swa_utils  # noqa: F401
+from gt.optim.adafactor import Adafactor, Muon  # noqa: F401
+from gt.optim.adagrad import Adadelta, Adagrad  # noqa: F401
+from gt.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam, SparseAdam  # noqa: F401
+from gt.optim.lbfgs import LBFGS  # noqa: F401
+from gt.optim.optimizer import Optimizer, required  # noqa: F401
+from gt.optim.rmsprop import RMSprop, Rprop  # noqa: F401
+from gt.optim.sgd import ASGD, SGD  # noqa: F401

@@ -1,28 +1,28 @@
-"""Adam, and AdamW with decoupled weight decay."""
+"""Adam and its relatives: AdamW with decoupled weight decay, Adamax, NAdam, RAdam and SparseAdam."""
 
 import math
 
-from gt.optim.optimizer import Optimizer, require, require_common
+from gt import _gt
+from gt.optim.optimizer import Optimizer, require, require_betas, require_common, require_implementation
 
 
 class Adam(Optimizer):
     """p -= lr * mean / (sqrt(mean of squares) + eps), with running means of gradients, bias-corrected."""
 
-    decoupled = False
-
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, *, foreach=None,
                  maximize=False, capturable=False, differentiable=False, fused=None, decoupled_weight_decay=False):
-        self.decoupled = self.decoupled or decoupled_weight_decay
         require_common(lr, weight_decay, eps)
-        for k, beta in enumerate(betas):
-            require(0 <= beta < 1, f'beta parameter at index {k}', beta)
+        require_betas(betas)
+        require_implementation(foreach, fused, differentiable)
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
-                                      maximize=maximize))
+                                      maximize=maximize, foreach=foreach, capturable=capturable,
+                                      differentiable=differentiable, fused=fused,
+                                      decoupled_weight_decay=decoupled_weight_decay))
 
     def update(self, group):
         """Update the parameters of a group."""
         lr, (beta1, beta2), eps, weight_decay = group['lr'], group['betas'], group['eps'], group['weight_decay']
-        amsgrad, decoupled, states = group['amsgrad'], self.decoupled, self.state
+        amsgrad, decoupled, states = group['amsgrad'], group['decoupled_weight_decay'], self.state
         keep1, keep2 = 1 - beta1, 1 - beta2
         for p, g in self.gradients(group, decays=not decoupled):
             state = states[p]
@@ -45,10 +45,137 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam, and p *= 1 - lr * weight_decay."""
+    """Adam, and p *= 1 - lr * weight_decay.
 
-    decoupled = True
+    >>> optimizer = gt.optim.AdamW(model.parameters(), lr=1e-3)
+    """
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *,
                  maximize=False, foreach=None, capturable=False, differentiable=False, fused=None):
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize,
+                         capturable=capturable, differentiable=differentiable, fused=fused, decoupled_weight_decay=True)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group['decoupled_weight_decay'] = True
+
+
+class Adamax(Optimizer):
+    """Adam with the maximum of gradients, which decays, in the place of the mean of squares."""
+
+    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None, *, maximize=False,
+                 differentiable=False, capturable=False):
+        require_common(lr, weight_decay, eps)
+        require_betas(betas)
+        require_implementation(foreach, None, differentiable)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, capturable=capturable))
+
+    def update(self, group):
+        """Update the parameters of a group."""
+        lr, (beta1, beta2), eps = group['lr'], group['betas'], group['eps']
+        for p, g in self.gradients(group):
+            state = self.state[p]
+            if not state:
+                state.update(step=0.0, exp_avg=_gt.zeros_like(p), exp_inf=_gt.zeros_like(p))
+            step = state['step'] = state['step'] + 1
+            mean = state['exp_avg'] = state['exp_avg'] * beta1 + g * (1 - beta1)
+            largest = state['exp_inf'] = (state['exp_inf'] * beta2).maximum(g.abs() + eps)
+            p -= mean * (lr / (1 - beta1 ** step)) / largest
+
+
+class _Corrected(Optimizer):
+    """Common to NAdam and RAdam: running means and two kinds of weight decay."""
+
+    def _means(self, group):
+        """(parameter, gradient, its state, mean, mean of squares, step) for each parameter with a gradient."""
+        lr, (beta1, beta2), decay = group['lr'], group['betas'], group['weight_decay']
+        decoupled = group['decoupled_weight_decay']
+        for p, g in self.gradients(group, decays=not decoupled):
+            state = self.state[p]
+            if not state:
+                state.update(step=0.0, exp_avg=_gt.zeros_like(p), exp_avg_sq=_gt.zeros_like(p), **self._first_state())
+            step = state['step'] = state['step'] + 1
+            if decay and decoupled:
+                p *= 1 - lr * decay
+            mean = state['exp_avg'] = state['exp_avg'] * beta1 + g * (1 - beta1)
+            squares = state['exp_avg_sq'] = state['exp_avg_sq'] * beta2 + g.square() * (1 - beta2)
+            yield p, g, state, mean, squares, step
+
+    @staticmethod
+    def _first_state():
+        return {}
+
+
+class NAdam(_Corrected):
+    """Adam with Nesterov momentum, whose factor grows by momentum_decay."""
+
+    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3,
+                 decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False, differentiable=False):
+        require_common(lr, weight_decay, eps)
+        require_betas(betas)
+        require(momentum_decay >= 0, 'momentum_decay value', momentum_decay)
+        require_implementation(foreach, None, differentiable)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                                      momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
+                                      maximize=maximize, foreach=foreach, capturable=capturable,
+                                      differentiable=differentiable))
+
+    @staticmethod
+    def _first_state():
+        return {'mu_product': 1.0}
+
+    def update(self, group):
+        """Update the parameters of a group."""
+        lr, (beta1, beta2), eps, decay = group['lr'], group['betas'], group['eps'], group['momentum_decay']
+        for p, g, state, mean, squares, step in self._means(group):
+            now = beta1 * (1 - 0.5 * 0.96 ** (step * decay))
+            then = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * decay))
+            product = state['mu_product'] = state['mu_product'] * now
+            scale = (squares / (1 - beta2 ** step)).sqrt() + eps
+            p -= (g * (lr * (1 - now) / (1 - product)) + mean * (lr * then / (1 - product * then))) / scale
+
+
+class RAdam(_Corrected):
+    """Adam whose first steps, with too few squares for a good mean, go without them."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *,
+                 foreach=None, maximize=False, capturable=False, differentiable=False):
+        require_common(lr, weight_decay, eps)
+        require_betas(betas)
+        require_implementation(foreach, None, differentiable)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
+                                      foreach=foreach, capturable=capturable,
+                                      decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable))
+
+    def update(self, group):
+        """Update the parameters of a group."""
+        lr, (beta1, beta2), eps = group['lr'], group['betas'], group['eps']
+        longest = 2 / (1 - beta2) - 1
+        for p, _, _, mean, squares, step in self._means(group):
+            correction = 1 - beta2 ** step
+            length = longest - 2 * step * beta2 ** step / correction
+            rate = lr / (1 - beta1 ** step)
+            if length <= 5:
+                p -= mean * rate
+                continue
+            rectified = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
+            p -= mean * (rate * rectified * math.sqrt(correction)) / (squares.sqrt() + eps)
+
+
+class SparseAdam(Optimizer):
+    """Adam for sparse gradients. GT has none, so step() raises PyTorch's error for dense gradients."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
+        if isinstance(lr, _gt.Tensor) and lr.numel() != 1:
+            raise ValueError('Tensor lr must be 1-element')
+        require(lr > 0, 'learning rate', lr)
+        require(eps > 0, 'epsilon value', eps)
+        require_betas(betas)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
+
+    def update(self, group):
+        """Raise if there is a gradient."""
+        if any(p.grad is not None for p in group['params']):
+            raise RuntimeError('SparseAdam does not support dense gradients, please consider Adam instead')

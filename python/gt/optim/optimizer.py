@@ -1,15 +1,67 @@
-"""Optimizer: parameter groups, state, and step(). Subclasses implement update() for one group.
+"""Optimizer: parameter groups, state, hooks and step(). Subclasses implement update() for one group, or step().
 
 Updates are ordinary operations that are not recorded. They use few instructions, because every parameter costs each of
-them at every step. Options by which PyTorch chooses an implementation (foreach, fused, capturable, differentiable) are
-accepted and ignored.
+them at every step. Options by which PyTorch chooses an implementation (foreach, fused, capturable) are accepted and
+ignored; differentiable=True is not supported. Numbers such as `step` are plain numbers in `state`, and tensors in
+state_dict(), as PyTorch's are.
 """
 
+import copy
+import functools
+import warnings
 from collections import defaultdict
 
 from gt import Tensor, _gt
+from gt.nn.hooks import Hooks, RemovableHandle  # noqa: F401
+from gt.nn.members import typename
+from gt.nn.parameter import zero_in_place
 
 _set_grad_enabled = _gt._set_grad_enabled
+
+required = type('_RequiredParameter', (), {
+    '__doc__': 'The default of an option that must be given.', '__repr__': lambda self: '<required parameter>'})()
+
+# ---- hooks of every optimizer ----------------------------------------------------------------------------------
+
+_pre_hooks, _post_hooks = Hooks(), Hooks()
+
+
+def register_optimizer_step_pre_hook(hook):
+    """Call hook(optimizer, args, kwargs) before the step() of every optimizer."""
+    Optimizer._step_hooked = True
+    return _pre_hooks.add(hook)
+
+
+def register_optimizer_step_post_hook(hook):
+    """Call hook(optimizer, args, kwargs) after the step() of every optimizer."""
+    Optimizer._step_hooked = True
+    return _post_hooks.add(hook)
+
+
+def _with_hooks(self, step, args, kwargs):
+    """step(*args, **kwargs) with the hooks before and after it; the first argument is the optimizer, as in PyTorch."""
+    for hook in (*_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
+        found = hook(self, args, kwargs)
+        if found is not None:
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise RuntimeError(f'{step} must return None or a tuple of (new_args, new_kwargs), but got {found}.')
+            args, kwargs = found
+    result = step(*args, **kwargs)
+    for hook in (*self._optimizer_step_post_hooks.values(), *_post_hooks.values()):
+        hook(self, args, kwargs)
+    return result
+
+
+def _hooked(step):
+    """A subclass's step() with hooks."""
+    @functools.wraps(step)
+    def hooked(self, *args, **kwargs):
+        self._opt_called = True
+        return _with_hooks(self, step, (self, *args), kwargs) if self._step_hooked else step(self, *args, **kwargs)
+    return hooked
+
+
+# ---- options ---------------------------------------------------------------------------------------------------
 
 
 def require(valid, what, value):
@@ -20,27 +72,71 @@ def require(valid, what, value):
 
 def require_common(lr, weight_decay, eps=0.0):
     """Check the options that all optimisers have."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError('Tensor lr must be 1-element')
     require(lr >= 0, 'learning rate', lr)
     require(eps >= 0, 'epsilon value', eps)
     require(weight_decay >= 0, 'weight_decay value', weight_decay)
 
 
+def require_betas(betas):
+    """Check the two factors of running means."""
+    for k, beta in enumerate(betas):
+        require(0 <= beta < 1, f'beta parameter at index {k}', beta)
+
+
+def require_implementation(foreach=None, fused=None, differentiable=False):
+    """Check the options by which PyTorch chooses an implementation."""
+    if differentiable:
+        raise NotImplementedError('differentiable=True is not supported: updates are not recorded')
+    if foreach and fused:
+        raise RuntimeError('`fused` and `foreach` cannot be `True` together.')
+
+
+# Numbers of a parameter's state that are tensors in PyTorch.
+NUMBERS = ('step', 'eta', 'mu', 'mu_product')
+
+
+def _saved(key, value):
+    """A value of the state for state_dict()."""
+    return _gt.tensor(float(value)) if key in NUMBERS and isinstance(value, (int, float)) else value
+
+
 def _loaded(key, value, parameter):
-    """Convert a value of a loaded state; step is a plain number here."""
-    if key == 'step':
+    """A value of a loaded state."""
+    if key in NUMBERS:
         return float(value)
+    if isinstance(value, dict):
+        return {inner: _loaded(inner, of, parameter) for inner, of in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_loaded(key, of, parameter) for of in value)
     if not hasattr(value, 'shape'):
-        return value
-    return _gt.as_tensor(value).to(parameter.dtype)
+        return copy.deepcopy(value)
+    value = _gt.as_tensor(value.detach() if hasattr(value, 'detach') else value)
+    return value.to(parameter.dtype) if parameter.is_floating_point() else value
 
 
 class Optimizer:
-    """The base of optimisers: params are tensors, or dicts of tensors with options that override `defaults`."""
+    """The base of optimisers: params are tensors, or dicts of tensors with options that override `defaults`.
+
+    A subclass implements update(group), or step() as in PyTorch.
+    """
+
+    _step_hooked = False  # whether step() must look for hooks
+    _opt_called = False  # whether step() was called, which schedules check
+    _optimizer_step_pre_hooks = _optimizer_step_post_hooks = Hooks()
+    _optimizer_state_dict_pre_hooks = _optimizer_state_dict_post_hooks = Hooks()
+    _optimizer_load_state_dict_pre_hooks = _optimizer_load_state_dict_post_hooks = Hooks()
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if 'step' in cls.__dict__:
+            cls.step = _hooked(cls.step)
 
     def __init__(self, params, defaults):
         if isinstance(params, Tensor):
             raise TypeError('params argument given to the optimizer should be an iterable of Tensors or dicts, '
-                            f'but got {type(params).__name__}')
+                            f'but got {typename(params)}')
         self.defaults, self.state, self.param_groups = defaults, defaultdict(dict), []
         groups = list(params)
         if not groups:
@@ -48,21 +144,85 @@ class Optimizer:
         for group in groups if isinstance(groups[0], dict) else [{'params': groups}]:
             self.add_param_group(group)
 
+    # ---- hooks ---------------------------------------------------------------------------------------------
+
+    def _own_hooks(self, name):
+        hooks = self.__dict__.get(name)
+        if hooks is None:
+            hooks = self.__dict__[name] = Hooks()
+        return hooks
+
+    def register_step_pre_hook(self, hook):
+        """Call hook(optimizer, args, kwargs) before step(). If it returns (args, kwargs), those are the arguments."""
+        self._step_hooked = True
+        return self._own_hooks('_optimizer_step_pre_hooks').add(hook)
+
+    def register_step_post_hook(self, hook):
+        """Call hook(optimizer, args, kwargs) after step()."""
+        self._step_hooked = True
+        return self._own_hooks('_optimizer_step_post_hooks').add(hook)
+
+    def register_state_dict_pre_hook(self, hook, prepend=False):
+        """Call hook(optimizer) before state_dict()."""
+        return self._own_hooks('_optimizer_state_dict_pre_hooks').add(hook, prepend)
+
+    def register_state_dict_post_hook(self, hook, prepend=False):
+        """Call hook(optimizer, state_dict) after state_dict(). If it returns a dict, that is the result."""
+        return self._own_hooks('_optimizer_state_dict_post_hooks').add(hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+        """Call hook(optimizer, state_dict) before load_state_dict(). If it returns a dict, that is loaded."""
+        return self._own_hooks('_optimizer_load_state_dict_pre_hooks').add(hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook, prepend=False):
+        """Call hook(optimizer) after load_state_dict()."""
+        return self._own_hooks('_optimizer_load_state_dict_post_hooks').add(hook, prepend)
+
+    # ---- parameters ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _split_names(group):
+        """The parameters of a group; the names of named_parameters() go to 'param_names'."""
+        params = group['params']
+        if isinstance(params, Tensor):
+            return [params]
+        if isinstance(params, set):
+            raise TypeError('optimizer parameters need to be organized in ordered collections, but the ordering of tensors '
+                            'in sets will change between runs. Please use a list instead.')
+        params = list(params)
+        if not any(isinstance(p, tuple) for p in params):
+            return params
+        if not all(isinstance(p, tuple) for p in params):
+            raise ValueError('all optimizer params should be with/without names. Some param names are missing')
+        group['param_names'] = [p[0] for p in params]
+        return [p[1] for p in params]
+
     def add_param_group(self, param_group):
         """Add parameters, with options of their own: {'params': [...], 'lr': 0.1}."""
-        params = param_group['params']
-        params = [params] if isinstance(params, Tensor) else list(params)
-        params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]  # named_parameters()
-        known = {p for group in self.param_groups for p in group['params']}
+        if not isinstance(param_group, dict):
+            raise TypeError(f'param_group must be a dict, but got {type(param_group)}')
+        group = dict(param_group)
+        params = group['params'] = self._split_names(group)
+        known = {p for other in self.param_groups for p in other['params']}
         for p in params:
             if not isinstance(p, Tensor):
-                raise TypeError(
-                    f'optimizer can only optimize Tensors, but one of the params is {type(p).__name__}')
-            if not p.is_leaf:
+                raise TypeError(f'optimizer can only optimize Tensors, but one of the params is {typename(p)}')
+            if not (p.is_leaf or self.defaults.get('differentiable')):
                 raise ValueError("can't optimize a non-leaf Tensor")
-            if p in known:
-                raise ValueError('some parameters appear in more than one parameter group')
-        self.param_groups.append({**self.defaults, **param_group, 'params': params})
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            group.setdefault(name, default)
+        if len(set(params)) != len(params):
+            warnings.warn('optimizer contains a parameter group with duplicate parameters; in future, this will cause an '
+                          'error; see github.com/pytorch/pytorch/issues/40967 for more information', stacklevel=3)
+        if not known.isdisjoint(params):
+            raise ValueError('some parameters appear in more than one parameter group')
+        if self.param_groups and ('param_names' in group) != ('param_names' in self.param_groups[0]):
+            given = 'with' if 'param_names' in group else 'without'
+            raise ValueError(f'all optimizer param groups should be with/without names. cannot add param group {given} names '
+                             'to the optimizer')
+        self.param_groups.append(group)
 
     def zero_grad(self, set_to_none=True):
         """Drop all gradients, or set them to zero."""
@@ -71,10 +231,18 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
-                    p.grad = _gt.zeros_like(p)
+                    zero_in_place(p)
+
+    # ---- steps ---------------------------------------------------------------------------------------------
 
     def step(self, closure=None):
         """Update all parameters that have a gradient. closure(), if given, computes the loss first."""
+        self._opt_called = True
+        if self._step_hooked:
+            return _with_hooks(self, Optimizer._updated, (self,) if closure is None else (self, closure), {})
+        return self._updated(closure)
+
+    def _updated(self, closure=None):
         loss = None
         before = _set_grad_enabled(True)
         try:
@@ -105,17 +273,33 @@ class Optimizer:
                 g = g + p * weight_decay
             yield p, g
 
+    # ---- state ---------------------------------------------------------------------------------------------
+
     def state_dict(self):
         """{'state': by position, 'param_groups': with positions for parameters}, as in PyTorch."""
+        for hook in tuple(self._optimizer_state_dict_pre_hooks.values()):
+            hook(self)
         positions, groups = {}, []
         for group in self.param_groups:
             for p in group['params']:
                 positions.setdefault(p, len(positions))
-            groups.append({**group, 'params': [positions[p] for p in group['params']]})
-        return {'state': {positions[p]: dict(state) for p, state in self.state.items()}, 'param_groups': groups}
+            groups.append({**{key: value for key, value in group.items() if key != 'params'},
+                           'params': [positions[p] for p in group['params']]})
+        state = {positions[p] if isinstance(p, Tensor) else p:
+                 {key: _saved(key, value) for key, value in of.items()} if isinstance(p, Tensor) else of
+                 for p, of in self.state.items()}
+        result = {'state': state, 'param_groups': groups}
+        for hook in tuple(self._optimizer_state_dict_post_hooks.values()):
+            found = hook(self, result)
+            result = result if found is None else found
+        return result
 
     def load_state_dict(self, state_dict):
         """Load options and state from a state_dict() of GT or PyTorch."""
+        state_dict = dict(state_dict)
+        for hook in tuple(self._optimizer_load_state_dict_pre_hooks.values()):
+            found = hook(self, state_dict)
+            state_dict = state_dict if found is None else found
         groups = state_dict['param_groups']
         if len(groups) != len(self.param_groups):
             raise ValueError('loaded state dict has a different number of parameter groups')
@@ -125,11 +309,22 @@ class Optimizer:
         parameters = {}
         for group, own in zip(groups, self.param_groups):
             parameters.update(zip(group['params'], own['params']))
-            own.update({key: value for key, value in group.items() if key != 'params'})
+            own.update({key: copy.deepcopy(value) for key, value in group.items() if key != 'params'})
         self.state = defaultdict(dict)
         for position, state in state_dict['state'].items():
-            p = parameters[position]
-            self.state[p] = {key: _loaded(key, value, p) for key, value in state.items()}
+            p = parameters.get(position)
+            if p is None:
+                self.state[position] = state
+            else:
+                self.state[p] = {key: _loaded(key, value, p) for key, value in state.items()}
+        for hook in tuple(self._optimizer_load_state_dict_post_hooks.values()):
+            hook(self)
+
+    def __getstate__(self):
+        return {'defaults': self.defaults, 'state': self.state, 'param_groups': self.param_groups}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
 
     def __repr__(self):
         text = type(self).__name__ + ' ('

@@ -1,6 +1,8 @@
-"""RMSprop."""
+"""RMSprop and Rprop."""
 
-from gt.optim.optimizer import Optimizer, require, require_common
+import gt
+from gt import _gt
+from gt.optim.optimizer import Optimizer, require, require_common, require_implementation
 
 
 class RMSprop(Optimizer):
@@ -11,8 +13,10 @@ class RMSprop(Optimizer):
         require_common(lr, weight_decay, eps)
         require(momentum >= 0, 'momentum value', momentum)
         require(alpha >= 0, 'alpha value', alpha)
+        require_implementation(foreach, None, differentiable)
         super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
-                                      weight_decay=weight_decay, maximize=maximize))
+                                      weight_decay=weight_decay, capturable=capturable, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable))
 
     def update(self, group):
         """Update the parameters of a group."""
@@ -38,3 +42,30 @@ class RMSprop(Optimizer):
                     g = state['momentum_buffer'] * momentum + g
                 state['momentum_buffer'] = g
             p -= g * lr
+
+
+class Rprop(Optimizer):
+    """Steps by the signs of gradients: each element's step grows while its sign stays, and shrinks when it changes."""
+
+    def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None,
+                 maximize=False, differentiable=False):
+        require_common(lr, 0)
+        if not 0 < etas[0] < 1 < etas[1]:
+            raise ValueError(f'Invalid eta values: {etas[0]}, {etas[1]}')
+        require_implementation(foreach, None, differentiable)
+        super().__init__(params, dict(lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
+                                      differentiable=differentiable, capturable=capturable))
+
+    def update(self, group):
+        """Update the parameters of a group."""
+        (shrink, grow), (least, most) = group['etas'], group['step_sizes']
+        for p, g in self.gradients(group, decays=False):
+            state = self.state[p]
+            if not state:
+                state.update(step=0.0, prev=_gt.zeros_like(p), step_size=_gt.full_like(g, float(group['lr'])))
+            state['step'] += 1
+            agreement = g * state['prev']
+            factor = gt.where(agreement > 0, grow, gt.where(agreement < 0, shrink, 1.0))
+            size = state['step_size'] = (state['step_size'] * factor).clamp(least, most)
+            g = state['prev'] = gt.where(agreement < 0, 0.0, g)
+            p -= g.sign() * size

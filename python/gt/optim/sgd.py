@@ -1,19 +1,25 @@
-"""Stochastic gradient descent."""
+"""Stochastic gradient descent, and its average (ASGD)."""
 
-from gt.optim.optimizer import Optimizer, require, require_common
+from gt import _gt
+from gt.optim.optimizer import Optimizer, require, require_common, require_implementation
 
 
 class SGD(Optimizer):
-    """p -= lr * gradient, or lr * a running sum of gradients with momentum."""
+    """p -= lr * gradient, or lr * a running sum of gradients with momentum.
+
+    >>> optimizer = gt.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    """
 
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *,
                  maximize=False, foreach=None, differentiable=False, fused=None):
         require_common(lr, weight_decay)
         require(momentum >= 0, 'momentum value', momentum)
+        require_implementation(foreach, fused, differentiable)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError('Nesterov momentum requires a momentum and zero dampening')
         super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
-                                      nesterov=nesterov, maximize=maximize))
+                                      nesterov=nesterov, maximize=maximize, foreach=foreach,
+                                      differentiable=differentiable, fused=fused))
 
     def update(self, group):
         """Update the parameters of a group."""
@@ -24,9 +30,35 @@ class SGD(Optimizer):
                 state = states[p]
                 buffer = state.get('momentum_buffer')
                 if buffer is None:
-                    buffer = g
+                    buffer = g.clone()  # the user may change .grad in place
                 else:
                     buffer = buffer * momentum + (g if keep == 1 else g * keep)
                 state['momentum_buffer'] = buffer
                 g = g + buffer * momentum if nesterov else buffer
             p -= g * lr
+
+
+class ASGD(Optimizer):
+    """Stochastic gradient descent with a falling rate; state 'ax' is the average of the parameters after step t0."""
+
+    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False,
+                 differentiable=False, capturable=False):
+        require_common(lr, weight_decay)
+        require_implementation(foreach, None, differentiable)
+        super().__init__(params, dict(lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable, capturable=capturable))
+
+    def update(self, group):
+        """Update the parameters of a group."""
+        lr, lambd, alpha, t0 = group['lr'], group['lambd'], group['alpha'], group['t0']
+        for p, g in self.gradients(group):
+            state = self.state[p]
+            if not state:
+                state.update(step=0.0, eta=lr, mu=1.0, ax=_gt.zeros_like(p))
+            state['step'] += 1
+            eta, step = state['eta'], state['step']
+            p *= 1 - lambd * eta
+            p -= g * eta
+            state['ax'] = p.detach().clone() if state['mu'] == 1 else state['ax'] + (p - state['ax']) * state['mu']
+            state['eta'] = lr / (1 + lambd * lr * step) ** alpha
+            state['mu'] = 1 / max(1, step - t0)

@@ -198,7 +198,7 @@ gt_err gt__machine_read(gt_machine *machine, const gt_entry *tensor, void **data
     *data = malloc(bytes + 1);
     gt_err err = *data ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     if (err == GT_OK && bytes)
-        err = engine->ops->read(engine, whole.view.data, *data, bytes, &token);
+        err = engine->ops->read(engine, whole.view.data, *data, bytes, false, &token);
     gt__late_given(&worker->late, token);
     if (err == GT_OK)
         err = gt__late_wait(worker, token);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engines/cpu/complex.h"
 #include "engines/host_memory.h"
 #include "core/settings.h"
 
@@ -66,6 +67,7 @@ static void cpu_close(gt_engine *engine)
     if (!engine)
         return;
     gt__parallel_free(gt__cpu(engine)->parallel);
+    gt__cpu_plans_free(gt__cpu(engine)->plans);
     free(engine);
 }
 
@@ -114,12 +116,24 @@ static void *map_huge(size_t bytes)
     return mapped + before;
 }
 
-static void *cpu_alloc(gt_engine *engine, size_t bytes)
+/* Large blocks, and many small ones, only if the host keeps enough. */
+static gt_err check_host(gt_cpu *cpu, size_t bytes)
 {
-    (void)engine;
-    if (bytes > SIZE_MAX / 2)
-        return NULL;
-    return bytes >= HUGE_PAGE ? map_huge(bytes) : aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT));
+    if (bytes < GT_MEMORY_CHECK_BYTES && atomic_fetch_add(&cpu->taken, bytes) + bytes < GT_MEMORY_CHECK_BYTES)
+        return GT_OK;
+    gt_err err = gt__memory_check(bytes);
+    atomic_store(&cpu->taken,
+                 err == GT_OK ? 0 : GT_MEMORY_CHECK_BYTES); /* refused: the next one is checked, too */
+    return err;
+}
+
+static gt_err cpu_alloc(gt_engine *engine, size_t bytes, void **memory)
+{
+    GT_TRY(check_host(gt__cpu(engine), bytes));
+    *memory = bytes > SIZE_MAX / 2 ? NULL
+              : bytes >= HUGE_PAGE ? map_huge(bytes)
+                                   : aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT));
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the system has no memory for it");
 }
 
 static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
@@ -133,6 +147,8 @@ static void cpu_release(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cpu_scratch(const gt_cpu *cpu, size_t bytes, void **scratch)
 {
+    if (bytes >= GT_MEMORY_CHECK_BYTES && bytes <= cpu->memory_limit)
+        GT_TRY(gt__memory_check(bytes));
     *scratch =
         bytes <= cpu->memory_limit ? aligned_alloc(ALIGNMENT, round_up(bytes ? bytes : 1, ALIGNMENT)) : NULL;
     if (*scratch)
@@ -159,14 +175,16 @@ static gt_err transfer_bytes(gt_engine *engine, void *to, const void *from, size
     return GT_OK;
 }
 
-static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err cpu_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
 {
+    (void)timed;
     (void)token;
     return transfer_bytes(engine, to, host, bytes);
 }
 
-static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err cpu_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token)
 {
+    (void)timed;
     (void)token;
     return transfer_bytes(engine, host, from, bytes);
 }
@@ -185,6 +203,7 @@ static const run_form forms[] = {
     [GT_FORM_SOFTMAX] = gt__cpu_softmax,
     [GT_FORM_SOFTMAX_BACKWARD] = gt__cpu_softmax,
     [GT_FORM_MATMUL] = gt__cpu_matmul,
+    [GT_FORM_FFT] = gt__cpu_fft,
     [GT_FORM_LAYER_NORM] = gt__cpu_layer_norm,
     [GT_FORM_CONV] = gt__cpu_conv,
     [GT_FORM_CONV_WEIGHT] = gt__cpu_conv_weight,
@@ -217,14 +236,21 @@ static const run_form forms[] = {
     [GT_FORM_CONTROL] = NULL,
 };
 
+gt_err gt__cpu_form(gt_engine *engine, const gt_call *call)
+{
+    const gt_op_row *row = &gt__op_table[call->op];
+    run_form run = forms[row->form];
+    return run ? run(engine, call) : gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+}
+
 static gt_err cpu_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     (void)token;
-    const gt_op_row *row = &gt__op_table[call->op];
-    run_form run = forms[row->form];
     gt_host_call room;
-    return run ? run(engine, gt__call_on_host(call, &room))
-               : gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+    if (__builtin_expect(gt__cpu_is_complex(call), 0))
+        return gt__cpu_complex(engine, gt__call_on_host(call, &room));
+    bool reads_literals = forms[gt__op_table[call->op].form] == gt__cpu_elementwise;
+    return gt__cpu_form(engine, reads_literals ? call : gt__call_on_host(call, &room));
 }
 
 const gt_engine_ops gt__engine_cpu = {

@@ -9,15 +9,22 @@
 #ifndef GT_ENGINES_CPU_CPU_H
 #define GT_ENGINES_CPU_CPU_H
 
+#include <stdatomic.h>
+
 #include "engines/engine.h"
 #include "engines/cpu/kernels.h"
 #include "engines/cpu/parallel.h"
+
+typedef struct gt_cpu_plans gt_cpu_plans; /* fft.c */
 
 typedef struct gt_cpu {
     gt_engine engine; /* first: a gt_engine * of this engine is a gt_cpu * */
     gt_parallel *parallel;
     const gt_kernels *kernels;
     uint64_t memory_limit; /* the worker's, in bytes */
+    _Atomic size_t
+        taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
+    gt_cpu_plans *plans;   /* of Fourier transforms; NULL: none yet */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)
@@ -84,9 +91,13 @@ void gt__loop_collapse(gt_loop *loop);
 /* Offsets (in elements) of every view at row-major position `position` of the first `rank` axes. */
 void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *offset);
 
+/* Run a call by its form; complex tensors: only movement, matmul and creation (complex.c has the rest). */
+gt_err gt__cpu_form(gt_engine *engine, const gt_call *call);
+
 /* ---- one function a form ------------------------------------------------------------------------------------ */
 
-/* UNARY, BINARY, TERNARY; REDUCE; ARGREDUCE; MATMUL. */
+/* UNARY, BINARY, TERNARY; REDUCE; ARGREDUCE; MATMUL. The first reads literals from the call itself; for the others they are
+ * views like any other (gt__call_on_host). */
 gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);

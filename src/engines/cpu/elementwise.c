@@ -46,6 +46,7 @@ static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
     case GT_UINT8:
         return GT_COMPUTE_U8;
     case GT_BOOL:
+    case GT_INT16:
     case GT_INT32:
         return GT_COMPUTE_I32;
     default:
@@ -190,11 +191,11 @@ static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compu
         return false;
     for (unsigned k = 0; k < call->operands; k++) {
         const gt_view *view = call->in[k];
-        in[k] = view->data;
+        in[k] = gt__call_data(call, k);
         if (view->meta.numel == 1) {
             mask |= 1u << k;
             if (!reads_as((gt_dtype)view->meta.dtype, native)) {
-                gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, view->data, 1, 1, &value[k]);
+                gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, in[k], 1, 1, &value[k]);
                 in[k] = &value[k];
             }
         } else if (!view->contiguous || view->meta.numel != count ||
@@ -349,7 +350,7 @@ static void plan_operands(general *g, const gt_call *call)
         const gt_view *view = k < g->operands ? call->in[k] : call->out;
         operand *o = k < g->operands ? &g->in[k] : &g->out;
         gt_dtype wanted = k < g->operands ? native_dtype(g->compute) : g->kernel_dtype;
-        o->data = view->data;
+        o->data = k < g->operands ? gt__call_data(call, k) : view->data;
         o->dtype = (gt_dtype)view->meta.dtype;
         o->size = gt__dtype_size(o->dtype);
         o->stride = g->loop.stride[k][last];
@@ -357,7 +358,7 @@ static void plan_operands(general *g, const gt_call *call)
         o->in_place = (k < g->operands ? reads_as(o->dtype, wanted) : o->dtype == wanted) &&
                       (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
         o->rounds = k < g->operands && (g->compute_dtype == GT_FLOAT16 || g->compute_dtype == GT_BFLOAT16) &&
-                    (o->dtype == GT_INT32 || o->dtype == GT_INT64);
+                    (o->dtype == GT_INT16 || o->dtype == GT_INT32 || o->dtype == GT_INT64);
         tiled |= !o->in_place && !o->constant;
     }
     g->row = g->loop.shape[last];
@@ -393,21 +394,49 @@ static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute c
 
 /* ---- both -------------------------------------------------------------------------------------------------- */
 
-/* Small float32 tensors of one shape, for which a call costs more than its arithmetic. False: use the general path. */
+/* A literal as float32. */
+static inline float literal_f32(const gt_call *call, unsigned k)
+{
+    const gt_imm *value = &call->value[k];
+    switch (call->in[k]->meta.dtype) {
+    case GT_FLOAT64:
+        return (float)value->f;
+    case GT_INT64:
+        return (float)value->i;
+    default:
+        return (float)*(const uint8_t *)value; /* a bool */
+    }
+}
+
+/* Small float32 tensors of one shape, and literals: a call costs more than its arithmetic. False: use the general path. */
 static bool elementwise_small(const gt_cpu *cpu, const gt_call *call)
 {
     int64_t count = call->out->meta.numel;
     const void *in[3] = {NULL, NULL, NULL};
+    unsigned constants = 0;
+    float number[3];
     if (call->out->meta.dtype != GT_FLOAT32 || count > COSTLY_GRAIN || cpu->kernels->guarded[call->op])
         return false;
     for (unsigned k = 0; k < call->operands; k++) {
         const gt_view *view = call->in[k];
+        if (call->literals >> k & 1) {
+            number[k] = literal_f32(call, k);
+            in[k] = &number[k];
+            constants |= 1u << k;
+            continue;
+        }
         if (view->meta.dtype != GT_FLOAT32 || view->meta.numel != count || !view->contiguous)
             return false;
         in[k] = view->data;
     }
+    gt_elementwise_kernel kernel = cpu->kernels->elementwise[call->op][GT_COMPUTE_F32][constants];
+    if (constants) {
+        if (constants != usable_constants(constants, call->operands))
+            return false;
+        kernel = choose_kernel(cpu->kernels, call->op, GT_COMPUTE_F32, constants, in[1]);
+    }
     double pq[2] = {call->ins->imm[0].f, call->ins->imm[1].f};
-    cpu->kernels->elementwise[call->op][GT_COMPUTE_F32][0](call->out->data, in[0], in[1], in[2], pq, count);
+    kernel(call->out->data, in[0], in[1], in[2], pq, count);
     return true;
 }
 
@@ -435,19 +464,22 @@ static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
     const gt_view *in[3];
     gt_view narrow[3];
     scalar wide, value[3];
+    uint8_t literals = call->literals;
     for (unsigned k = 0; k < call->operands; k++) {
         const gt_view *view = in[k] = call->in[k];
         if (view->meta.numel != 1 || view->meta.dtype == call->compute)
             continue;
-        gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, view->data, 1, 1, &wide);
+        gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, gt__call_data(call, k), 1, 1, &wide);
         gt__cpu_store_tile(cpu, compute, call->compute, &wide, &value[k], 1, 1);
         narrow[k] = *view;
         narrow[k].data = &value[k];
         narrow[k].meta.dtype = (uint8_t)call->compute;
         in[k] = &narrow[k];
+        literals &= (uint8_t) ~(1u << k);
     }
     gt_call with_narrow = *call;
     with_narrow.in = in;
+    with_narrow.literals = literals;
     return elementwise(cpu, &with_narrow);
 }
 

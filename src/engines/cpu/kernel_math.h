@@ -554,4 +554,6 @@ GT_MATH int gt__isinf_f64(double x)
 #define SHIFT_LEFT(x, y) _Generic((x), int32_t : gt__shift_left_i32, int64_t : gt__shift_left_i64)(x, y)
 #define SHIFT_RIGHT(x, y) _Generic((x), int32_t : gt__shift_right_i32, int64_t : gt__shift_right_i64)(x, y)
 
+#include "engines/cpu/kernel_math_special.h"
+
 #endif

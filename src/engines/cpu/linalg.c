@@ -19,7 +19,7 @@
 #include "engines/cpu/movement.h"
 
 /* Why a matrix has no result. */
-enum { SINGULAR = 1, SINGULAR_SYSTEM, NOT_POSITIVE, NOT_FINITE, NOT_CONVERGED };
+enum { SINGULAR = 1, SINGULAR_SYSTEM, SINGULAR_FACTOR, NOT_POSITIVE, NOT_FINITE, NOT_CONVERGED };
 
 typedef struct linalg {
     gt_cpu *cpu;
@@ -77,6 +77,13 @@ static gt_err failed(const linalg *s)
                         where, info);
     case SINGULAR_SYSTEM:
         return gt__fail(GT_ERR_LINALG, "%sThe solver failed because the input matrix is singular.", where);
+    case SINGULAR_FACTOR:
+        return gt__fail(
+            GT_ERR_LINALG,
+            "%sU[%d,%d] is zero and using it on lu_solve would result in a division by zero. If you still "
+            "want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+            "linalg.lu_factor_ex(A, pivot)",
+            where, info, info);
     case NOT_POSITIVE:
         return gt__fail(GT_ERR_LINALG,
                         "%sThe factorization could not be completed because the input is not "

@@ -133,6 +133,10 @@ static bool NAME(plan)(linalg *s)
         return NAME(plan_inverse)(s);
     case GT_OP_cholesky:
         return true;
+    case GT_OP_lu:
+        s->area[0] = (size_t)s->m * (size_t)s->n;
+        s->integers = (size_t)s->k;
+        return true;
     default: /* determinants and equations: a, b and pivots */
         s->area[0] = (size_t)s->n * (size_t)s->n;
         s->area[1] = s->op == GT_OP_solve ? (size_t)s->n * (size_t)s->k : 0;
@@ -194,7 +198,32 @@ static uint64_t NAME(cholesky)(const linalg *s, const T *a, T *out)
     LAPACK(potrf)("U", &s->n, out, &s->n, &info, 1);
     for (int64_t row = 0; row < s->n; row++)
         memset(out + row * s->n + row + 1, 0, (size_t)(s->n - row - 1) * sizeof(T));
+    if (info > 0 && s->call->ins->imm[0].i) {
+        out[(int64_t)(info - 1) * (s->n + 1)] = (T)NAN;
+        return 0;
+    }
     return info ? failure(NOT_POSITIVE, info) : 0;
+}
+
+/* out (m + 1, n + 1): the factors, then the pivots in the last row and the order of rows in the last column. */
+static uint64_t NAME(lu)(const linalg *s, workspace *w, const T *a, T *out)
+{
+    int info;
+    int64_t width = s->n + 1;
+    T *lu = w->area[0], *pivots = out + (int64_t)s->m * width;
+    NAME(move)(a, s->column_stride[0], s->row_stride[0], s->n, s->m, lu, s->m);
+    LAPACK(getrf)(&s->m, &s->n, lu, &s->m, w->integers, &info);
+    NAME(move)(lu, 1, s->m, s->m, s->n, out, width);
+    for (int64_t row = 0; row < s->m; row++)
+        out[row * width + s->n] = (T)row;
+    memset(pivots, 0, (size_t)width * sizeof(T));
+    for (int64_t k = 0; k < s->k; k++) {
+        T *one = out + k * width + s->n, *other = out + (int64_t)(w->integers[k] - 1) * width + s->n, kept = *one;
+        *one = *other;
+        *other = kept;
+        pivots[k] = (T)w->integers[k];
+    }
+    return info > 0 && s->call->ins->imm[0].i ? failure(SINGULAR_FACTOR, info) : 0;
 }
 
 /* LU of a^T, solved for its transpose; b by columns. */
@@ -347,6 +376,9 @@ static uint64_t NAME(run_empty)(const linalg *s, T *out)
     memset(out, 0, (size_t)s->result * sizeof(T));
     if (s->op == GT_OP_det || s->op == GT_OP_slogdet)
         out[0] = 1;
+    if (s->op == GT_OP_lu)
+        for (int64_t row = 0; row < s->m; row++)
+            out[row * (s->n + 1) + s->n] = (T)row;
     if (s->op == GT_OP_qr || s->op == GT_OP_svd)
         NAME(identity)(out, s->m, s->columns);
     if (s->op == GT_OP_svd)
@@ -367,6 +399,8 @@ static uint64_t NAME(run)(const linalg *s, workspace *w, const T *a, const T *b,
         return NAME(cofactor)(s, w, a, out);
     case GT_OP_cholesky:
         return NAME(cholesky)(s, a, out);
+    case GT_OP_lu:
+        return NAME(lu)(s, w, a, out);
     case GT_OP_qr:
         return NAME(qr)(s, w, a, out);
     case GT_OP_svd:

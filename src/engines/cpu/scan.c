@@ -64,6 +64,7 @@ static inline double log_add_exp(double a, double x)
     SCAN_KERNEL(scan, boolean, uint8_t, int64, int64_t, uint64_t, first, STEP)                                    \
     SCAN_KERNEL(scan, uint8, uint8_t, int64, int64_t, uint64_t, first, STEP)                                      \
     SCAN_KERNEL(scan, int8, int8_t, int64, int64_t, uint64_t, first, STEP)                                        \
+    SCAN_KERNEL(scan, int16, int16_t, int64, int64_t, uint64_t, first, STEP)                                      \
     SCAN_KERNEL(scan, int32, int32_t, int64, int64_t, uint64_t, first, STEP)                                      \
     SCAN_KERNEL(scan, int64, int64_t, int64, int64_t, uint64_t, first, STEP)                                      \
     SCAN_KERNEL(scan, float16, uint16_t, float16, uint16_t, half, first, STEP)                                    \
@@ -76,6 +77,7 @@ ACCUMULATE(cumprod, double, 1,
 SCAN_KERNEL(logcumsumexp, boolean, uint8_t, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, uint8, uint8_t, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, int8, int8_t, float32, float, double, -HUGE_VAL, log_add_exp)
+SCAN_KERNEL(logcumsumexp, int16, int16_t, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, int32, int32_t, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, int64, int64_t, float32, float, double, -HUGE_VAL, log_add_exp)
 SCAN_KERNEL(logcumsumexp, float16, uint16_t, float16, uint16_t, double, -HUGE_VAL, log_add_exp)
@@ -108,9 +110,10 @@ static scan_kernel choose_kernel(gt_opcode op, gt_dtype dtype)
 {
 #define SCAN_ENTRIES(scan)                                                                                        \
     static const scan_kernel scan##_kernels[] = {                                                                 \
-        [GT_BOOL] = scan##_boolean,      [GT_UINT8] = scan##_uint8,     [GT_INT8] = scan##_int8,                  \
-        [GT_INT32] = scan##_int32,       [GT_INT64] = scan##_int64,     [GT_FLOAT16] = scan##_float16,            \
-        [GT_BFLOAT16] = scan##_bfloat16, [GT_FLOAT32] = scan##_float32, [GT_FLOAT64] = scan##_float64};
+        [GT_BOOL] = scan##_boolean,    [GT_UINT8] = scan##_uint8,       [GT_INT8] = scan##_int8,                  \
+        [GT_INT16] = scan##_int16,     [GT_INT32] = scan##_int32,       [GT_INT64] = scan##_int64,                \
+        [GT_FLOAT16] = scan##_float16, [GT_BFLOAT16] = scan##_bfloat16, [GT_FLOAT32] = scan##_float32,            \
+        [GT_FLOAT64] = scan##_float64};
     SCAN_ENTRIES(cumsum)
     SCAN_ENTRIES(cumprod)
     SCAN_ENTRIES(logcumsumexp)

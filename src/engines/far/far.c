@@ -145,9 +145,8 @@ static bool grow_pile(pile *p)
     return true;
 }
 
-static void *far_alloc(gt_engine *engine, size_t bytes)
+static void *take_block(far_engine *far, size_t bytes)
 {
-    far_engine *far = far_of(engine);
     if (bytes > far->range)
         return NULL;
     size_t block = block_size(bytes);
@@ -163,6 +162,12 @@ static void *far_alloc(gt_engine *engine, size_t bytes)
         return NULL;
     far->used = at + block;
     return far->far + at;
+}
+
+static gt_err far_alloc(gt_engine *engine, size_t bytes, void **memory)
+{
+    *memory = take_block(far_of(engine), bytes);
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the far engine has no addresses left");
 }
 
 static void far_release(gt_engine *engine, void *memory, size_t bytes)
@@ -187,20 +192,20 @@ static gt_err come_near(const far_engine *far, const void *address, void **near)
     return GT_OK;
 }
 
-static gt_err far_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err far_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
 {
     far_engine *far = far_of(engine);
     void *near;
     GT_TRY(come_near(far, to, &near));
-    return far->cpu->ops->write(far->cpu, near, host, bytes, token);
+    return far->cpu->ops->write(far->cpu, near, host, bytes, timed, token);
 }
 
-static gt_err far_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err far_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token)
 {
     far_engine *far = far_of(engine);
     void *near;
     GT_TRY(come_near(far, from, &near));
-    return far->cpu->ops->read(far->cpu, near, host, bytes, token);
+    return far->cpu->ops->read(far->cpu, near, host, bytes, timed, token);
 }
 
 /* ---- computing ----------------------------------------------------------------------------------------------- */

@@ -84,7 +84,7 @@ typedef struct late_engine {
     bool executing, started, closing;
     gt_token next;               /* that nothing has yet */
     gt_token given, done, known; /* the last token given out; executed; reported */
-    job *special, **special_end; /* executed: failures and timed calls, with completions of their own */
+    job *special, **special_end; /* executed: failures and timed work, with completions of their own */
 } late_engine;
 
 static const gt_engine_ops engine_late;
@@ -172,8 +172,6 @@ static gt_view place(const job *j, uint32_t value)
 
 static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step)
 {
-    static const gt_dtype literal_dtypes[] = {
-        [GT_LITERAL_BOOL] = GT_BOOL, [GT_LITERAL_INT] = GT_INT64, [GT_LITERAL_FLOAT] = GT_FLOAT64};
     const gt_instruction *ins = &step->record->ins;
     gt_view out = place(j, step->result);
     gt_call call = {.op = step->op,
@@ -190,12 +188,8 @@ static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step
             *in = place(j, step->operand[k]);
             continue;
         }
-        *in = (gt_view){.contiguous = true,
-                        .meta = {.numel = 1, .dtype = (uint8_t)literal_dtypes[gt__literal(ins, k)]}};
         call.literals |= (uint8_t)(1 << k);
-        call.value[k] = ins->literal[k];
-        if (gt__literal(ins, k) == GT_LITERAL_BOOL) /* any bit is true; an engine reads the first byte, 0 or 1 */
-            *(uint8_t *)&call.value[k] = ins->literal[k].i != 0;
+        call.value[k] = gt__literal_operand(ins, k, in);
     }
     return late->cpu->ops->run(late->cpu, &call, &(gt_token){0});
 }
@@ -244,9 +238,9 @@ static gt_err execute(late_engine *late, job *j)
     case JOB_RUN:
         return cpu->ops->run(cpu, &j->run.call, &none);
     case JOB_WRITE:
-        return cpu->ops->write(cpu, j->transfer.to, j->transfer.from, j->transfer.bytes, &none);
+        return cpu->ops->write(cpu, j->transfer.to, j->transfer.from, j->transfer.bytes, false, &none);
     case JOB_READ:
-        return cpu->ops->read(cpu, j->transfer.from, j->transfer.to, j->transfer.bytes, &none);
+        return cpu->ops->read(cpu, j->transfer.from, j->transfer.to, j->transfer.bytes, false, &none);
     case JOB_RELEASE:
         cpu->ops->release(cpu, j->transfer.to, j->transfer.bytes);
         return GT_OK;
@@ -445,6 +439,7 @@ static gt_err late_collective(gt_engine *engine, const gt_group_call *call, gt_t
         return gt__fail(GT_ERR_UNSUPPORTED, "the late engine only adds");
     job *j = job_new(JOB_GROUP, 0);
     if (j) {
+        j->timed = call->timed;
         j->group.tag = call->tag;
         j->group.self = call->self;
         j->group.count = call->count;
@@ -454,8 +449,8 @@ static gt_err late_collective(gt_engine *engine, const gt_group_call *call, gt_t
     return enqueue(late_of(engine), j, token);
 }
 
-static gt_err late_run_program(gt_engine *engine, gt_program *program, void *const *buffer, unsigned *step,
-                               gt_token *token)
+static gt_err late_run_program(gt_engine *engine, gt_program *program, void *const *buffer, bool timed,
+                               unsigned *step, gt_token *token)
 {
     (void)step; /* steps fail later */
     size_t buffers = program->buffer_count * sizeof *buffer;
@@ -468,6 +463,7 @@ static gt_err late_run_program(gt_engine *engine, gt_program *program, void *con
         if (buffers)
             memcpy(j->program.buffer, buffer, buffers);
         j->program.program = program;
+        j->timed = timed;
     }
     return enqueue(late_of(engine), j, token);
 }
@@ -488,10 +484,11 @@ static void late_free_program(gt_engine *engine, gt_program *program)
     program_free(program);
 }
 
-static job *job_transfer(job_kind kind, void *to, const void *from, size_t bytes)
+static job *job_transfer(job_kind kind, void *to, const void *from, size_t bytes, bool timed)
 {
     job *j = job_new(kind, 0);
     if (j) {
+        j->timed = timed;
         j->transfer.to = to;
         j->transfer.from = from;
         j->transfer.bytes = bytes;
@@ -499,14 +496,14 @@ static job *job_transfer(job_kind kind, void *to, const void *from, size_t bytes
     return j;
 }
 
-static gt_err late_write(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err late_write(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed, gt_token *token)
 {
-    return enqueue(late_of(engine), job_transfer(JOB_WRITE, to, host, bytes), token);
+    return enqueue(late_of(engine), job_transfer(JOB_WRITE, to, host, bytes, timed), token);
 }
 
-static gt_err late_read(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err late_read(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed, gt_token *token)
 {
-    return enqueue(late_of(engine), job_transfer(JOB_READ, host, from, bytes), token);
+    return enqueue(late_of(engine), job_transfer(JOB_READ, host, from, bytes, timed), token);
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
@@ -519,20 +516,19 @@ static void wait_for_all(late_engine *late)
 }
 
 /* At once: what the system gives is not in use by any job. Memory whose release waits may be what is lacking. */
-static void *late_alloc(gt_engine *engine, size_t bytes)
+static gt_err late_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
     late_engine *late = late_of(engine);
-    void *memory = late->cpu->ops->alloc(late->cpu, bytes);
-    if (memory)
-        return memory;
+    if (late->cpu->ops->alloc(late->cpu, bytes, memory) == GT_OK)
+        return GT_OK;
     wait_for_all(late);
-    return late->cpu->ops->alloc(late->cpu, bytes);
+    return late->cpu->ops->alloc(late->cpu, bytes, memory);
 }
 
 static void late_release(gt_engine *engine, void *memory, size_t bytes)
 {
     late_engine *late = late_of(engine);
-    job *j = job_transfer(JOB_RELEASE, memory, NULL, bytes);
+    job *j = job_transfer(JOB_RELEASE, memory, NULL, bytes, false);
     if (j) {
         enqueue(late, j, NULL);
         return;

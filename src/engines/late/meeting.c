@@ -70,8 +70,8 @@ static gt_err add_all(gt_engine *cpu, const meeting *m, const gt_view *out)
     gt_view spare = *out, sum = m->in[0];
     if (m->count == 1)
         return memcpy(out->data, sum.data, bytes), GT_OK;
-    spare.data = cpu->ops->alloc(cpu, bytes);
-    gt_err err = spare.data ? GT_OK : gt__fail(GT_ERR_MEMORY, "no memory for a sum");
+    gt_err err = GT_OK;
+    GT_TRY(cpu->ops->alloc(cpu, bytes, &spare.data));
     for (unsigned k = 1; k < m->count && err == GT_OK; k++) {
         const gt_view *to = (m->count - k) % 2 ? out : &spare;
         err = add(cpu, &sum, &m->in[k], to);

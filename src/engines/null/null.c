@@ -34,11 +34,12 @@ static uint64_t memory_limit(gt_engine *engine, unsigned sharers)
 }
 
 /* A placeholder: its contents are never read. */
-static void *allocate(gt_engine *engine, size_t bytes)
+static gt_err allocate(gt_engine *engine, size_t bytes, void **memory)
 {
     (void)engine;
     (void)bytes;
-    return aligned_alloc(ALIGNMENT, ALIGNMENT);
+    *memory = aligned_alloc(ALIGNMENT, ALIGNMENT);
+    return *memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "the system has no memory for it");
 }
 
 static void release(gt_engine *engine, void *memory, size_t bytes)
@@ -48,8 +49,10 @@ static void release(gt_engine *engine, void *memory, size_t bytes)
     free(memory);
 }
 
-static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_t bytes, gt_token *token)
+static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_t bytes, bool timed,
+                            gt_token *token)
 {
+    (void)timed;
     (void)token;
     (void)engine;
     (void)to;
@@ -58,8 +61,10 @@ static gt_err write_nothing(gt_engine *engine, void *to, const void *host, size_
     return GT_OK;
 }
 
-static gt_err read_zeros(gt_engine *engine, const void *from, void *host, size_t bytes, gt_token *token)
+static gt_err read_zeros(gt_engine *engine, const void *from, void *host, size_t bytes, bool timed,
+                         gt_token *token)
 {
+    (void)timed;
     (void)token;
     (void)engine;
     (void)from;

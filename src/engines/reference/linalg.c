@@ -158,6 +158,10 @@ static gt_err run_cholesky(const matrix *x)
             double rest = x->a[i * n + j];
             for (int64_t k = 0; k < j; k++)
                 rest -= l[i * n + k] * l[j * n + k];
+            if (i == j && !(rest > 0) && x->call->ins->imm[0].i) {
+                l[i * n + i] = NAN;
+                return GT_OK;
+            }
             if (i == j && !(rest > 0))
                 return gt__fail(GT_ERR_LINALG,
                                 "The factorization could not be completed because the input is not "
@@ -166,6 +170,39 @@ static gt_err run_cholesky(const matrix *x)
             l[i * n + j] = i == j ? sqrt(rest) : rest / l[j * n + j];
         }
     return GT_OK;
+}
+
+/* out (m + 1, n + 1), as core/linalg.h says: elimination that keeps its factors below the diagonal. */
+static gt_err run_lu(const matrix *x)
+{
+    int64_t width = x->n + 1, zero = 0;
+    double *a = x->out, *pivots = a + x->m * width;
+    for (int64_t i = 0; i < x->m; i++) {
+        memcpy(a + i * width, x->a + i * x->n, (size_t)x->n * sizeof *a);
+        a[i * width + x->n] = (double)i;
+    }
+    memset(pivots, 0, (size_t)width * sizeof *a);
+    for (int64_t p = 0; p < x->k; p++) {
+        int64_t best = p;
+        for (int64_t i = p + 1; i < x->m; i++)
+            best = fabs(a[i * width + p]) > fabs(a[best * width + p]) ? i : best;
+        swap_rows(a, width, p, best);
+        pivots[p] = (double)best + 1;
+        if (a[p * width + p] == 0) {
+            zero = zero ? zero : p + 1;
+            continue;
+        }
+        for (int64_t i = p + 1; i < x->m; i++) {
+            double factor = a[i * width + p] /= a[p * width + p];
+            for (int64_t j = p + 1; j < x->n; j++)
+                a[i * width + j] -= factor * a[p * width + j];
+        }
+    }
+    return zero && x->call->ins->imm[0].i
+               ? gt__fail(GT_ERR_LINALG,
+                          "U[%lld,%lld] is zero and using it on lu_solve would result in a division by zero.",
+                          (long long)zero, (long long)zero)
+               : GT_OK;
 }
 
 /* ---- decompositions ----------------------------------------------------------------------------------------- */
@@ -274,6 +311,8 @@ static gt_err run_matrix(const matrix *x)
         return run_cofactor(x);
     case GT_OP_cholesky:
         return run_cholesky(x);
+    case GT_OP_lu:
+        return run_lu(x);
     case GT_OP_qr:
         return run_qr(x);
     case GT_OP_svd:

@@ -121,7 +121,7 @@ gt_err gt__reference_take(const gt_call *call)
 {
     const gt_view *a = call->in[0], *index = call->in[1];
     int64_t axis = call->ins->imm[0].i, size = a->meta.shape[axis], inner = 1;
-    GT_TRY(check_indices(index, -size, axis, size));
+    GT_TRY(check_indices(index, call->ins->imm[1].i ? 0 : -size, axis, size));
     for (int d = (int)axis + 1; d < a->meta.rank; d++)
         inner *= a->meta.shape[d];
     /* out is (outer, index, inner), a is (outer, size, inner) */
@@ -158,6 +158,10 @@ gt_err gt__reference_gather(const gt_call *call)
 static void combine(const gt_view *out, int64_t to, const gt_view *src, int64_t from, gt_scatter_kind kind)
 {
     bool real = gt__dtype_is_float(out->meta.dtype);
+    if (gt__dtype_is_complex(out->meta.dtype)) { /* scatter_add */
+        gt__reference_put_complex(out, to, gt__reference_complex(out, to) + gt__reference_complex(src, from));
+        return;
+    }
     if (kind == GT_SCATTER_AMAX || kind == GT_SCATTER_AMIN) {
         double a = gt__reference_real(out, to), b = gt__reference_real(src, from);
         int64_t i = gt__reference_integer(out, to), j = gt__reference_integer(src, from);
@@ -176,9 +180,10 @@ static void combine(const gt_view *out, int64_t to, const gt_view *src, int64_t 
 /* The start value, if the old value does not count. */
 static void start_afresh(const gt_view *out, int64_t to, gt_scatter_kind kind)
 {
-    static const int64_t least[] = {[GT_INT8] = INT8_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
-    static const int64_t most[] = {
-        [GT_BOOL] = 1, [GT_UINT8] = 255, [GT_INT8] = INT8_MAX, [GT_INT32] = INT32_MAX, [GT_INT64] = INT64_MAX};
+    static const int64_t least[] = {
+        [GT_INT8] = INT8_MIN, [GT_INT16] = INT16_MIN, [GT_INT32] = INT32_MIN, [GT_INT64] = INT64_MIN};
+    static const int64_t most[] = {[GT_BOOL] = 1,          [GT_UINT8] = 255,       [GT_INT8] = INT8_MAX,
+                                   [GT_INT16] = INT16_MAX, [GT_INT32] = INT32_MAX, [GT_INT64] = INT64_MAX};
     gt_dtype dtype = (gt_dtype)out->meta.dtype;
     if (kind == GT_SCATTER_PROD || kind == GT_SCATTER_SUM || kind == GT_SCATTER_MEAN)
         gt__reference_put_integer(out, to, kind == GT_SCATTER_PROD);
@@ -237,7 +242,7 @@ gt_err gt__reference_scatter(const gt_call *call)
     if (out->data != call->in[0]->data)
         GT_TRY(gt__reference_copy(call));
     gt_view src = *call->in[2];
-    uint64_t element;
+    double _Complex element; /* room for any dtype */
     gt_view literal = {.data = &element, .meta = {.numel = 1, .dtype = out->meta.dtype}, .contiguous = true};
     if (src.meta.dtype != out->meta.dtype) { /* only a literal may have another dtype */
         gt__reference_move(&literal, 0, &src, 0);

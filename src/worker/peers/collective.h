@@ -27,6 +27,7 @@ typedef struct gt_collective_call {
     const gt_poison *poison;   /* why `in` or `out` is missing; sent to the other parties */
     const gt_view *out;        /* allocated, contiguous, distinct from `in`; NULL with `poison` */
     gt_buffer *out_buffer;
+    bool timed;      /* work with that token is timed, as in gt_call */
     gt_token *token; /* set if `out` is complete only with that token; NULL: must be complete on return */
 } gt_collective_call;
 

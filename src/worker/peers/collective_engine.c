@@ -111,6 +111,7 @@ static gt_err run(gt_collective *collective, const gt_collective_call *call)
                            .whole = call->whole,
                            .in = call->in,
                            .out = call->out,
+                           .timed = call->timed,
                            .share = share,
                            .context = o};
     gt_token token = 0;

@@ -489,7 +489,8 @@ static void memory_read(gt_worker *worker, void *object, const gt_completion *do
 static gt_err write_result(const host *h, const gt_collective_call *call, uint8_t *memory, const uint8_t *from)
 {
     gt_token token = 0;
-    gt_err err = h->engine->ops->write(h->engine, call->out->data, from, gt__meta_bytes(&call->out->meta), &token);
+    gt_err err = h->engine->ops->write(h->engine, call->out->data, from, gt__meta_bytes(&call->out->meta),
+                                       call->timed, &token);
     if (err == GT_OK && token && call->token) {
         gt__late_given(&h->store->worker->late, token);
         gt__late_when(h->store->worker, token, memory_read, memory);
@@ -512,7 +513,7 @@ static void take_part_staged(passage *p)
     gt_err err = memory ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
     gt_token token = 0;
     if (err == GT_OK && in_bytes)
-        err = engine->ops->read(engine, call->in->data, memory, in_bytes, &token);
+        err = engine->ops->read(engine, call->in->data, memory, in_bytes, false, &token);
     if (err == GT_OK)
         err = finish(p->h, token);
     if (err != GT_OK)

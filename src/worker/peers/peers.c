@@ -43,6 +43,7 @@ typedef struct posting {
     gt_origin origin; /* of the send */
     gt_whole whole;
     void *host; /* a copy of its bytes; NULL if other workers can read the engine's memory */
+    bool timed; /* the time of making that copy counts for the send */
 } posting;
 
 /* The tensor is complete or has failed: post its bytes or the failure. Takes the posting. */
@@ -54,6 +55,8 @@ static void post(gt_worker *worker, void *object, const gt_completion *done)
     gt_err err = poison ? poison->err : done ? done->err : GT_OK;
     const char *why = poison ? poison->text : done ? done->text : "";
     worker->late.posts--;
+    if (p->timed && done)
+        gt__timing_measured(worker, &p->origin, GT_OP_send, 1, true, done);
     worker->late.host_bytes -= p->host ? gt__meta_bytes(&p->whole.view.meta) : 0;
     gt_origin before = exchange->failed; /* of the current record, which may be another one */
     exchange->failed = poison ? poison->origin : p->origin;
@@ -88,9 +91,12 @@ static gt_err post_tensor(gt_worker *worker, const gt_instruction *ins, const gt
         size_t bytes = gt__meta_bytes(&p->whole.view.meta);
         gt__late_make_room(worker, bytes);
         p->host = malloc(bytes + 1);
-        err = p->host ? engine->ops->read(engine, p->whole.view.data, p->host, bytes, &token)
+        err = p->host ? engine->ops->read(engine, p->whole.view.data, p->host, bytes,
+                                          gt__timing_on(&worker->timing), &token)
                       : gt__fail(GT_ERR_MEMORY, "out of memory");
         gt__late_given(&worker->late, token);
+        p->timed = token && gt__timing_on(&worker->timing);
+        worker->late.record_is_late |= token != 0;
     }
     if (err != GT_OK) {
         gt__whole_release(worker, &p->whole);
@@ -143,7 +149,8 @@ static gt_err keep_result(gt_worker *worker, const gt_instruction *ins, gt_token
     gt_err err = GT_OK;
     entry->flight = token ? gt__late_fly(worker, token, &origin, NULL, 0, &err) : NULL;
     entry->state = entry->flight ? GT_ENTRY_LATE : GT_ENTRY_TENSOR;
-    worker->late.record_is_late |= token != 0;
+    if (token)
+        gt__timing_fly(worker, entry->flight, ins->op, true);
     return err;
 }
 
@@ -154,9 +161,9 @@ static gt_err take_bytes(gt_worker *worker, const gt_instruction *ins, gt_messag
     gt_token token = 0;
     GT_TRY(gt__store_allocate(worker->store, &entry->view, &entry->buffer));
     entry->flight = NULL;
-    gt_err err = message->bytes
-                     ? engine->ops->write(engine, entry->view.data, message->data, message->bytes, &token)
-                     : GT_OK;
+    gt_err err = message->bytes ? engine->ops->write(engine, entry->view.data, message->data, message->bytes,
+                                                     gt__timing_on(&worker->timing), &token)
+                                : GT_OK;
     gt__late_given(&worker->late, token);
     if (err == GT_OK)
         err = keep_result(worker, ins, token, entry);
@@ -254,7 +261,8 @@ static gt_err run_collective(gt_worker *worker, const gt_instruction *ins, const
                                .party = (const gt_partner *)(tail + 1),
                                .axis = ins->operand[2] & 0xff,
                                .axis_after = ins->operand[2] >> 8 & 0xff,
-                               .whole = &whole};
+                               .whole = &whole,
+                               .timed = gt__timing_on(&worker->timing)};
     GT_TRY(check_call(&call));
     gt_token token = 0;
     call.token = &token;

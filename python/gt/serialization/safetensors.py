@@ -1,24 +1,21 @@
-"""save and load: tensors in files of the safetensors format, which PyTorch users exchange too.
+"""Tensors in files of the safetensors format, which PyTorch users exchange too.
 
 A file is eight bytes of length (little-endian), a JSON header of that length, and the elements of all tensors:
 
     {"__metadata__": {"any": "text"}, "layer.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 
-Reading maps the file and uploads each tensor from the map. Writing fetches one tensor at a time and renames the
-finished file, so a reader finds either the old or the new file, complete. Nested values (an optimiser's state, a
-checkpoint of several parts) are stored with joined names, and their structure as JSON in the metadata; other readers see
-a flat dictionary.
+Reading uploads each tensor from the mapped file. Writing fetches one tensor at a time. Nested values (an optimiser's
+state, a checkpoint of several parts) are stored with joined names, and their structure as JSON in the metadata; other
+readers see a flat dictionary.
 """
 
 import json
-import mmap
-import os
 
 from gt import _gt
 from gt._gt import Tensor
 
-_DTYPES = {'BOOL': _gt.bool, 'U8': _gt.uint8, 'I8': _gt.int8, 'I32': _gt.int32, 'I64': _gt.int64, 'F16': _gt.float16,
-           'BF16': _gt.bfloat16, 'F32': _gt.float32, 'F64': _gt.float64}
+_DTYPES = {'BOOL': _gt.bool, 'U8': _gt.uint8, 'I8': _gt.int8, 'I16': _gt.int16, 'I32': _gt.int32, 'I64': _gt.int64,
+           'F16': _gt.float16, 'BF16': _gt.bfloat16, 'F32': _gt.float32, 'F64': _gt.float64}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _STRUCTURE = 'gt.structure'  # the metadata key for the structure of nested values
 _LONGEST_HEADER = 100_000_000  # bytes; other readers have the same limit
@@ -104,12 +101,9 @@ def _write(file, tensors, metadata):
             file.write(tensors[name]._elements())
 
 
-def save(obj, path, metadata=None):
-    """save(obj, path, metadata=None): write tensors to a safetensors file, replacing it in one step.
-
-    obj is a Module (its state_dict is written), a dictionary of tensors (of GT, NumPy or PyTorch) by name, or any
-    nesting of dictionaries, lists and numbers with tensors in it, such as an optimiser's state_dict().
-    """
+def writer(obj, metadata):
+    """A function that writes obj to a file object: a Module's state_dict, a dictionary of tensors (of GT, NumPy or PyTorch)
+    by name, or any nesting of dictionaries, lists and numbers with tensors in it."""
     if hasattr(obj, 'state_dict'):
         obj = obj.state_dict()
     metadata = dict(metadata or {})
@@ -120,28 +114,7 @@ def save(obj, path, metadata=None):
         metadata[_STRUCTURE] = json.dumps(_flatten(obj, [], tensors))
     _checked(tensors, metadata)
     tensors = {name: _gt.as_tensor(value) for name, value in tensors.items()}
-    path = os.fspath(path)
-    unfinished = f'{path}.{os.urandom(4).hex()}.part'
-    try:
-        with open(unfinished, 'xb') as file:
-            _write(file, tensors, metadata)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except BaseException:
-        if os.path.exists(unfinished):
-            os.unlink(unfinished)
-        raise
-    _sync_folder(os.path.dirname(path) or '.')
-
-
-def _sync_folder(folder):
-    """Write the renamed directory entry to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return lambda file: _write(file, tensors, metadata)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------
@@ -163,8 +136,6 @@ def _read_header(data):
     """(the entries by name, the metadata, where the elements begin)"""
     if len(data) < 8:
         raise _Bad(f'it has {len(data)} bytes, fewer than the header needs')
-    if bytes(data[:4]) == b'PK\x03\x04':
-        raise _Bad('it is an archive, as torch.save writes; safetensors.torch.save_file writes this format')
     length = int.from_bytes(data[:8], 'little')
     if length > _LONGEST_HEADER:
         raise _Bad(f'a header of {length} bytes is too large')
@@ -243,17 +214,11 @@ def _load(data):
         raise _Bad(f'the metadata {_STRUCTURE!r} does not describe its tensors') from None
 
 
-def load(path, map_location=None):
-    """load(path): what save() wrote, or the dictionary of tensors in any safetensors file.
-
-    map_location is accepted and ignored. A damaged file raises ValueError with its name and the reason.
-    """
-    path = os.fspath(path)
+def read(data, label):
+    """What save() wrote, or the dictionary of tensors in any safetensors file."""
     try:
-        with open(path, 'rb') as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                raise _Bad('it is empty')
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
-                return _load(data)
+        return _load(data)
     except _Bad as reason:
-        raise ValueError(f'{path}: not a whole safetensors file: {reason}') from None
+        # A header is JSON. Anything else may have been meant for another format.
+        kind = 'not a whole safetensors file' if bytes(data[8:9]) == b'{' else 'neither a .pt nor a safetensors file'
+        raise _gt.GtError(f'{label}: {kind}: {reason}') from None

@@ -1,0 +1,100 @@
+"""Normalisation as functions, with torch.nn.functional's arguments; norm.py has the modules."""
+
+import gt
+from gt.client.arrangement import pad
+from gt.nn.spatial import avg_pool2d
+
+
+def _affine(input, weight, bias):
+    if weight is not None:
+        input = input * weight
+    return input if bias is None else input + bias
+
+
+def _trailing(input, normalized_shape):
+    shape = tuple(normalized_shape)
+    if input.shape[input.ndim - len(shape):] != shape:
+        raise RuntimeError(f'Given normalized_shape={list(shape)}, expected input with shape [*, '
+                           f'{", ".join(map(str, shape))}], but got input of size{list(input.shape)}')
+    return tuple(range(-len(shape), 0))
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Mean 0 and variance 1 over the last dimensions, times weight, plus bias."""
+    return input._layer_norm(len(_trailing(input, normalized_shape)), weight, bias, eps)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """x divided by its root mean square over the last dimensions, times weight."""
+    if eps is None:
+        bits = {'float64': 52, 'float16': 10, 'bfloat16': 7}.get(input.dtype.name, 23)
+        eps = 2.0 ** -bits
+    squares = input.square().mean(_trailing(input, normalized_shape), True)
+    return _affine(input * (squares + eps).rsqrt(), weight, None)
+
+
+def _per_channel(tensor, input):
+    return None if tensor is None else tensor.reshape(1, -1, *(1,) * (input.ndim - 2))
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Mean 0 and variance 1 over each group of channels (dimension 1), times weight, plus bias."""
+    if input.shape[1] % num_groups:
+        raise RuntimeError(f'Expected number of channels in input to be divisible by num_groups, but got input of '
+                           f'shape {list(input.shape)} and num_groups={num_groups}')
+    groups = input.reshape(input.shape[0], num_groups, -1)._layer_norm(1, None, None, eps)
+    return _affine(groups.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input))
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
+    weight, bias = _per_channel(weight, input), _per_channel(bias, input)
+    if not training:
+        centered = input - _per_channel(running_mean, input)
+        return _affine(centered * (_per_channel(running_var, input) + eps).rsqrt(), weight, bias)
+    count = input.numel() // input.shape[1]
+    if count == 1:
+        raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
+                         f'{list(input.shape)})')
+    dims = (0, *range(2, input.ndim))
+    mean = input.mean(dims, True)
+    centered = input - mean
+    variance = centered.square().mean(dims, True)
+    if running_mean is not None:
+        running_mean._become(running_mean * (1 - momentum) + mean.detach().flatten() * momentum)
+        running_var._become(running_var * (1 - momentum)
+                            + variance.detach().flatten() * (momentum * (count / (count - 1))))
+    return _affine(centered * (variance + eps).rsqrt(), weight, bias)
+
+
+def _check_instances(input):
+    if min(input.shape[2:], default=1) == 0 or all(size == 1 for size in input.shape[2:]):
+        raise ValueError(f'Expected more than 1 spatial element when training, got input size gt.Size({list(input.shape)})')
+
+
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1,
+                  eps=1e-5):
+    """Mean 0 and variance 1 over each channel of each sample: of the input, or by the running values."""
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise RuntimeError('Expected running_mean and running_var to be defined when use_input_stats is false')
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    _check_instances(input)
+    if running_mean is not None:
+        with gt.no_grad():
+            samples = input.detach().flatten(2)
+            mean, variance = samples.mean((0, 2)), samples.var(2).mean(0)
+            running_mean._become(running_mean * (1 - momentum) + mean.to(running_mean.dtype) * momentum)
+            running_var._become(running_var * (1 - momentum) + variance.to(running_var.dtype) * momentum)
+    return group_norm(input, input.shape[1], weight, bias, eps)
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """x / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta."""
+    if input.ndim < 3:
+        raise ValueError(f'Expected 3D or higher dimensionality                          input (got {input.ndim} dimensions)')
+    if not input.numel():
+        return input
+    squares = input.square().reshape(input.shape[0], 1, input.shape[1], -1)
+    means = avg_pool2d(pad(squares, (0, 0, size // 2, (size - 1) // 2)), (size, 1), 1)
+    return input / (means.reshape(input.shape) * alpha + k) ** beta

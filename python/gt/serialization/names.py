@@ -1,0 +1,216 @@
+"""The names that a .pt file uses for PyTorch's types and functions, and what GT builds from them.
+
+A .pt file is a pickle. A tensor in it is a call of torch._utils._rebuild_tensor_v2 with a storage, an offset, sizes and
+strides; a storage is a persistent id that names a record of the archive. known() resolves these names without importing
+PyTorch. Global stands for such a name when GT writes a file.
+"""
+
+import pickle
+import warnings
+
+from gt import _gt
+from gt._gt import Tensor
+
+# The storage class of each dtype. Dtypes that this GT does not have are refused when a file uses them.
+STORAGES = {
+    'DoubleStorage': 'float64', 'FloatStorage': 'float32', 'HalfStorage': 'float16', 'BFloat16Storage': 'bfloat16',
+    'LongStorage': 'int64', 'IntStorage': 'int32', 'ShortStorage': 'int16', 'CharStorage': 'int8', 'ByteStorage': 'uint8',
+    'BoolStorage': 'bool', 'ComplexFloatStorage': 'complex64', 'ComplexDoubleStorage': 'complex128'}
+STORAGE_OF = {getattr(_gt, dtype): storage for storage, dtype in STORAGES.items() if hasattr(_gt, dtype)}
+# PyTorch's other dtypes, which a file may also name.
+_OTHER_DTYPES = (
+    'uint16', 'uint32', 'uint64', 'complex32', 'float8_e4m3fn', 'float8_e5m2', 'float8_e4m3fnuz', 'float8_e5m2fnuz',
+    'float8_e8m0fnu', 'float4_e2m1fn_x2', 'quint8', 'qint8', 'qint32', 'quint4x2', 'quint2x4')
+_DTYPES = {*STORAGES.values(), *_OTHER_DTYPES}
+_LARGEST_EXPANSION = 1 << 32  # bytes of a tensor that repeats the elements of its storage
+
+
+class Global:
+    """A name in PyTorch's package, written to a file without importing PyTorch."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+    def __call__(self, *args):
+        raise TypeError(f'{self.module}.{self.name} is only a name here')
+
+
+class StorageType:
+    """The class of a storage, such as torch.FloatStorage: its dtype."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+
+def _refused(what):
+    return pickle.UnpicklingError(f'{what} is not supported by GT')
+
+
+def _dtype(name):
+    if not hasattr(_gt, name):
+        raise _refused(f'dtype torch.{name}')
+    return getattr(_gt, name)
+
+
+# ---- storages ------------------------------------------------------------------------------------------------
+
+
+def _whole(values):
+    return isinstance(values, (tuple, list)) and all(type(value) is int and value >= 0 for value in values)
+
+
+def _strides(size):
+    strides, step = [], 1
+    for length in reversed(size):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))
+
+
+class Storage:
+    """The elements of one record. Tensors of the same storage, sizes and strides share their value."""
+
+    def __init__(self, dtype, data, location='cpu'):
+        self.dtype, self.location = dtype, location
+        self._data, self._made = data, {}
+
+    def __len__(self):
+        return len(self._data) // self.dtype.itemsize
+
+    def _moved(self, *args, **options):
+        """Every device is GT's: the storage itself."""
+        return self
+
+    cpu = cuda = to = pin_memory = _moved
+
+    def close(self):
+        """Release the memory that belongs to the file."""
+        self._data = b''
+        self._made.clear()
+
+    def tensor(self, offset, size, stride, dtype=None):
+        """A tensor with this view of the elements, after checking that all of them are in the storage."""
+        dtype = dtype or self.dtype
+        if type(offset) is not int or offset < 0 or not _whole(size) or not _whole(stride) or len(size) != len(stride):
+            raise pickle.UnpicklingError(f'a tensor with offset {offset!r}, size {size!r} and stride {stride!r}')
+        length = 1
+        for extent in size:
+            length *= extent
+        last = offset + sum((extent - 1) * step for extent, step in zip(size, stride))
+        have = len(self._data) // dtype.itemsize
+        if length and last >= have:
+            raise pickle.UnpicklingError(f'a tensor of size {tuple(size)} and stride {tuple(stride)} at offset {offset} '
+                                         f'needs {last + 1} elements, but its storage has {have}')
+        if length > have and length * dtype.itemsize > _LARGEST_EXPANSION:
+            raise pickle.UnpicklingError(f'a tensor of size {tuple(size)} repeats the {have} elements of its storage')
+        key = dtype, offset, tuple(size), tuple(stride)
+        if key not in self._made:
+            self._made[key] = self._cut(*key, length)
+        return self._made[key].detach()
+
+    def _cut(self, dtype, offset, size, stride, length):
+        width = dtype.itemsize
+        real = [(extent, step) for extent, step in zip(size, stride) if extent != 1]
+        if not length or real == list(zip([e for e, _ in real], _strides([e for e, _ in real]))):
+            elements = self._data[offset * width:(offset + length) * width]
+        else:
+            import numpy as np
+            words = np.frombuffer(self._data, np.dtype((np.void, width)))[offset:]
+            elements = np.lib.stride_tricks.as_strided(words, size, [step * width for step in stride]).tobytes()
+        return _gt._rebuild(elements, dtype, size, False)
+
+
+# ---- the functions that a file may call ----------------------------------------------------------------------
+
+
+def _rebuild_tensor(storage, offset, size, stride, dtype=None):
+    if not isinstance(storage, Storage):
+        raise pickle.UnpicklingError(f'a tensor of {type(storage).__name__}, not of a storage')
+    return storage.tensor(offset, size, stride, dtype)
+
+
+def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_hooks, metadata=None, dtype=None):
+    tensor = _rebuild_tensor(storage, offset, size, stride, dtype)
+    for bit, set in (metadata or {}).items():
+        if set and bit == 'neg':
+            tensor = -tensor
+        elif set and bit == 'conj':
+            tensor = tensor.conj()
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
+    return _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_hooks, metadata, dtype)
+
+
+def _rebuild_parameter(data, requires_grad=True, backward_hooks=None):
+    from gt.nn import Parameter
+    return Parameter(data, requires_grad)
+
+
+def set_attributes(target, state):
+    """Give a tensor the attributes of a saved one; warn where tensors take none."""
+    if isinstance(state, tuple) and len(state) == 2:
+        state = {**(state[0] or {}), **(state[1] or {})}
+    for name, value in (state or {}).items():
+        try:
+            setattr(target, name, value)
+        except AttributeError:
+            warnings.warn(f'the attribute {name!r} of a saved tensor is dropped', stacklevel=2)
+    return target
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    return set_attributes(_rebuild_parameter(data, requires_grad), state)
+
+
+def _rebuild_from_type_v2(function, new_type, args, state):
+    if function not in _REBUILD.values():
+        raise pickle.UnpicklingError(f'Trying to call reduce for unrecognized function {function}')
+    result = function(*args)
+    if new_type is not Tensor and not isinstance(result, new_type):
+        result = result.as_subclass(new_type)
+    return set_attributes(result, state)
+
+
+def _rebuild_device_tensor(data, dtype, device, requires_grad):
+    return _gt.as_tensor(data).to(dtype).requires_grad_(requires_grad)
+
+
+def _device(*args):
+    from gt import device
+    return device(*args)
+
+
+def _size(values):
+    from gt import Size
+    return Size(values)
+
+
+_REBUILD = {
+    'torch._utils._rebuild_tensor': _rebuild_tensor,
+    'torch._utils._rebuild_tensor_v2': _rebuild_tensor_v2,
+    'torch._utils._rebuild_tensor_v3': _rebuild_tensor_v3,
+    'torch._utils._rebuild_parameter': _rebuild_parameter,
+    'torch._utils._rebuild_parameter_with_state': _rebuild_parameter_with_state,
+    'torch._utils._rebuild_device_tensor_from_cpu_tensor': _rebuild_device_tensor,
+    'torch._utils._rebuild_device_tensor_from_numpy': _rebuild_device_tensor,
+    'torch._tensor._rebuild_from_type_v2': _rebuild_from_type_v2,
+}
+_OTHERS = {
+    'torch.nn.parameter.Parameter': _rebuild_parameter, 'torch.device': _device, 'torch.Size': _size,
+    'torch.Tensor': Tensor, 'torch.storage.UntypedStorage': StorageType(_gt.uint8),
+    'torch.UntypedStorage': StorageType(_gt.uint8)}
+
+
+def known(module, name):
+    """What GT has for a name in PyTorch's package; None: nothing."""
+    path = f'{module}.{name}'
+    found = _REBUILD.get(path) or _OTHERS.get(path)
+    if found is None and module == 'torch' and name in STORAGES:
+        found = StorageType(_dtype(STORAGES[name]))
+    elif found is None and module == 'torch' and name in _DTYPES:
+        found = _dtype(name)
+    elif found is None and path.startswith('torch._utils._rebuild_'):
+        raise _refused(f'a tensor made by {path}')
+    return found
