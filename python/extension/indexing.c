@@ -197,14 +197,14 @@ static gt_err read_key(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor
     return gt_take(view, index, axis, out);
 }
 
-/* The window of a key without index tensors, and the axes of the result: -1 for a new one. Returns how many. */
+/* The window of a key without index tensors, and the axes of the result: -1 - k for a new one before axis k. Returns how many. */
 static int key_window(const Key *key, gt_cut_arguments *window, int *axes)
 {
     int axis = 0, rank = 0;
     for (int k = 0; k < key->count; k++) {
         const Item *item = &key->items[k];
         if (item->kind != ITEM_INT)
-            axes[rank++] = item->axes ? axis : -1;
+            axes[rank++] = item->axes ? axis : -1 - axis;
         if (!item->axes)
             continue;
         window->window[0][axis] = item->start;
@@ -277,8 +277,7 @@ typedef struct Value {
 static int value_from(PyObject *object, gt_client *client, gt_dtype dtype, Value *value)
 {
     *value = (Value){.tensor = NULL};
-    int found =
-        gt__py_operand(object, client, (gt_dtype)meta->dtype, &value->tensor, &value->kind, &value->number);
+    int found = gt__py_operand(object, client, dtype, &value->tensor, &value->kind, &value->number);
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
         found = gt__py_from_sequence(object, client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
     if (found < 0)

@@ -605,20 +605,6 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     return GT_OK;
 }
 
-char *gt__node_name(const gt_node *node, char *text, size_t size)
-{
-    size_t length = 0;
-    bool capital = true;
-    const char *from = node->op == GT_OP_assign ? "copy_slices" : gt__op_table[node->op].name;
-    for (; *from && length + sizeof "Backward0" < size; from++) {
-        if (*from != '_')
-            text[length++] = capital ? (char)toupper(*from) : *from;
-        capital = *from == '_';
-    }
-    snprintf(text + length, size - length, "%s", node->op == GT_OP_assign ? "" : "Backward0");
-    return text;
-}
-
 static bool is_overwritten(const gt_tensor *saved)
 {
     return saved->overwritten || (saved->versions && saved->versions->count != saved->version);

@@ -300,7 +300,10 @@ char *gt__node_name(const gt_node *node, char *text, size_t size)
         snprintf(text, size, "%s", node->custom.name);
         return text;
     }
-    const char *from = node->op == GT_OP_INVALID ? "accumulate_grad" : gt__op_table[node->op].name;
+    const char *from = node->op == GT_OP_INVALID  ? "accumulate_grad"
+                       : node->op == GT_OP_assign ? "copy_slices"
+                                                  : gt__op_table[node->op].name;
+    bool bare = node->op == GT_OP_INVALID || node->op == GT_OP_assign;
     size_t length = 0;
     bool capital = true;
     for (; *from && length + 12 < size; from++) {
@@ -311,7 +314,7 @@ char *gt__node_name(const gt_node *node, char *text, size_t size)
             capital = false;
         }
     }
-    snprintf(text + length, size - length, "%s", node->op == GT_OP_INVALID ? "" : "Backward0");
+    snprintf(text + length, size - length, "%s", bare ? "" : "Backward0");
     return text;
 }
 
