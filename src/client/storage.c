@@ -6,6 +6,8 @@
 
 #include "client/signals.h"
 
+enum { LONGEST_CHAIN = 16 }; /* of views of views */
+
 /* Freed ones, for reuse: views are taken in hot loops. One thread at a time is here, as for clients. */
 static gt_storage *spare_storages;
 static gt_alias *spare_aliases;
@@ -128,9 +130,42 @@ static gt_alias *alias_new(gt_alias *parent, const gt_meta *meta, void *owner)
     return alias;
 }
 
+/*
+ * A view of a view of a view ... is cut from all elements of its family at once, so that chains stay short: as a slice, or by
+ * the positions of its elements.
+ */
+static void cut_from_family(gt_alias **parent, gt_cut *kind, const gt_meta *meta, const gt_strides *strides,
+                            gt_cut_arguments *arguments)
+{
+    gt_alias *family = (*parent)->family;
+    gt_placing placing;
+    bool plain = (*parent)->creation == GT_CREATED_PLAIN && gt__grad_enabled() && !(*parent)->node;
+    if ((*parent)->depth < LONGEST_CHAIN || !family->whole || !plain || meta->numel == 0)
+        return;
+    gt_meta shape = family->shell.meta;
+    bool placed = gt__strides_place(&shape, meta, strides, &placing) && placing.ordered &&
+                  placing.rank == shape.rank && !gt__strides_overlap(meta, strides);
+    for (unsigned k = 0; placed && k < shape.rank; k++)
+        placed = placing.shape[k] == shape.shape[k];
+    *parent = family;
+    *kind = placed ? GT_CUT_SLICE : GT_CUT_STRIDED;
+    if (placed) {
+        memcpy(arguments->window[0], placing.start, sizeof placing.start);
+        memcpy(arguments->window[1], placing.step, sizeof placing.step);
+        memcpy(arguments->window[2], placing.count, sizeof placing.count);
+    }
+}
+
 gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arguments, const gt_meta *meta,
                       const gt_strides *strides, void *owner, gt_alias **out)
 {
+    gt_cut_arguments own;
+    if (__builtin_expect(parent->depth >= LONGEST_CHAIN, 0)) {
+        if (arguments)
+            own = *arguments;
+        arguments = &own;
+        cut_from_family(&parent, &kind, meta, strides, &own);
+    }
     gt_alias *alias = alias_new(parent, meta, owner);
     if (!alias)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
