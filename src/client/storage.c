@@ -419,15 +419,14 @@ typedef enum history { RECORDED, OWN, NEW_LEAF, NO_HISTORY } history;
 static history history_of(const gt_alias *alias)
 {
     bool changed = alias->made_at != alias->versions->count;
-    if (alias->family != alias && alias->tracked && !changed)
-        return RECORDED;
-    if (alias->family == alias || !gt__alias_node(alias->family))
+    bool tracked = alias->family != alias && gt__alias_node(alias->family);
+    if (alias->family == alias)
         return OWN;
-    if (changed && alias->creation != GT_CREATED_PLAIN)
+    if (changed && alias->creation != GT_CREATED_PLAIN && tracked)
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
-    if (changed || alias->tracked)
+    if (alias->tracked || (changed && tracked))
         return RECORDED;
-    return alias->node || !gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
+    return !tracked || alias->node || !gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
 }
 
 /* A new cut of `value`, as the history wants it. */
@@ -483,13 +482,24 @@ static gt_alias *source_of(gt_alias *alias)
     return alias->family->whole ? alias->family : &alias->storage->root;
 }
 
-/* A view keeps its history when its base no longer requires a gradient. Replaces *value, which is the caller's. */
+/*
+ * A view keeps its history when its base no longer requires a gradient; after a write it has one that leads nowhere. Replaces
+ * *value, which is the caller's.
+ */
 static gt_err with_history(const gt_alias *alias, gt_tensor **value)
 {
     gt_tensor *recorded;
-    if ((*value)->node || !alias->history)
+    gt_node *nowhere = NULL;
+    if ((*value)->node || !alias->tracked)
         return GT_OK;
-    GT_TRY(gt__tensor_alias(*value, alias->history, &recorded));
+    bool changed = alias->made_at != alias->versions->count;
+    if (changed || !alias->history) {
+        GT_TRY(gt__node_new_leaf((*value)->client, &(*value)->meta, &nowhere));
+        nowhere->discards = true;
+    }
+    gt_err err = gt__tensor_alias(*value, nowhere ? nowhere : alias->history, &recorded);
+    gt__node_release(nowhere);
+    GT_TRY(err);
     gt_tensor_release(*value);
     *value = recorded;
     return GT_OK;
