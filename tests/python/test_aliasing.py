@@ -313,3 +313,23 @@ def test_a_view_outlives_its_base():
     view = gt.arange(6.0)[2:4]
     view += 10
     assert view.tolist() == [12, 13]
+
+
+def test_nothing_is_left_on_the_worker():
+    def used():
+        gc.collect()
+        gt.synchronize()
+        return sum(worker['used'] for worker in gt.debug.memory()['workers'].values())
+
+    def run():
+        for program in [*GRADIENTS, *GRAD_ATTRIBUTE]:
+            program(gt)
+        with gt.no_grad():
+            for program in WRITES:
+                program(gt)
+
+    run()  # what is made once, such as constants
+    before = used()
+    for _ in range(3):
+        run()
+    assert used() == before
