@@ -278,7 +278,7 @@ static int value_from(PyObject *object, gt_client *client, gt_dtype dtype, Value
 {
     *value = (Value){.tensor = NULL};
     int found =
-        gt__py_operand(object, client, (gt_dtype)meta->dtype, &value->tensor, &value->kind, &value->number);
+        gt__py_operand(object, client, dtype, &value->tensor, &value->kind, &value->number);
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
         found = gt__py_from_sequence(object, client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
     if (found < 0)

@@ -248,6 +248,7 @@ static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, in
 #define POW(x, y) integer_power(x, y)
 #define FMOD(x, y) integer_fmod(x, y)
 #define TRUNC_DIVIDE(x, y) integer_trunc_divide(x, y)
+#define GCD(x, y) integer_gcd(x, y)
 #define LCM(x, y) integer_lcm(x, y)
 #define SHIFT_LEFT(x, y) integer_shift_left(x, y)
 #define SHIFT_RIGHT(x, y) integer_shift_right(x, y)
