@@ -5,7 +5,8 @@
 #
 #   make test-engines   the suites that show an engine right, on the test engines far and late: every dtype
 #   make                build into build/: libgt.so, the gt command, the Python package
-#   make test-long      the random programs on spread tensors, 20,000 of them
+#   make test-long      the random programs on spread tensors, 20,000 of them, and all of PyTorch's op database
+#   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make lint           check the formatting of the C files;  make format: repair it
@@ -16,7 +17,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-long bench test-sanitize lint format clean distclean setup setup-test
+.PHONY: build run test test-engines test-long docs-operations bench test-sanitize lint format clean distclean setup setup-test
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -47,9 +48,16 @@ on_engines = for engine in far late; do \
 		GT_BACKEND=$$engine $(python) -m pytest -q $(engine_suites) $(1) || status=1; \
 	done;
 
-# Random programs on spread tensors, many more of them.
+# Random programs on spread tensors, many more of them; every sample of the op database.
 test-long: setup-test build
-	@GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs
+	@status=0; \
+	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
+	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
+	exit $$status
+
+# What PyTorch has and GT has not, from PyTorch's op database.
+docs-operations: setup-test build
+	@$(python) tests/python/opdb_report.py --write
 
 bench: setup-test build
 	@$(python) benchmarks/bench.py

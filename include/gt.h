@@ -76,6 +76,8 @@ typedef enum gt_dtype {
     GT_BFLOAT16,
     GT_FLOAT32,
     GT_FLOAT64,
+    GT_COMPLEX64, /* two floats, the real part first */
+    GT_COMPLEX128,
     GT_DTYPE_COUNT
 } gt_dtype;
 
@@ -123,6 +125,9 @@ GT_API gt_err gt_from_data(gt_client *client, gt_dtype dtype, int rank, const in
                            gt_tensor **out);
 GT_API gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double value,
                       gt_tensor **out);
+/* Of a complex dtype, filled with real + i * imaginary. */
+GT_API gt_err gt_full_complex(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double real,
+                              double imaginary, gt_tensor **out);
 GT_API gt_err gt_arange(gt_client *client, gt_dtype dtype, double start, double end, double step, gt_tensor **out);
 GT_API gt_err gt_eye(gt_client *client, gt_dtype dtype, int64_t rows, int64_t columns, gt_tensor **out);
 GT_API gt_err gt_rand(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, gt_tensor **out);
@@ -134,9 +139,43 @@ GT_API gt_err gt_randperm(gt_client *client, gt_dtype dtype, int64_t n, gt_tenso
 /* 1 with probability p, elementwise, else 0. */
 GT_API gt_err gt_bernoulli(gt_tensor *p, gt_tensor **out);
 /* `samples` positions for each row of weights (n,) or (rows, n), int64. */
+/* Draws of the Poisson distribution; of the binomial one, of a tensor (2,...) of trials and probabilities; of the gamma
+ * distribution with scale 1; and of the Dirichlet distribution, along the last axis. */
+GT_API gt_err gt_poisson(gt_tensor *rate, gt_tensor **out);
+GT_API gt_err gt_binomial(gt_tensor *trials_and_p, gt_tensor **out);
+GT_API gt_err gt_standard_gamma(gt_tensor *shape, gt_tensor **out);
+GT_API gt_err gt_dirichlet(gt_tensor *concentration, gt_tensor **out);
 GT_API gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replacement, gt_tensor **out);
 
 /* ---- elementwise and reductions: one function a row of the op table ----------------------------------------- */
+
+/* The kinds of the row `bessel`, its p. */
+typedef enum gt_bessel_kind {
+    GT_BESSEL_J0,
+    GT_BESSEL_J1,
+    GT_BESSEL_Y0,
+    GT_BESSEL_Y1,
+    GT_BESSEL_K0,
+    GT_BESSEL_K1,
+    GT_BESSEL_SCALED_K0, /* exp(x) K0(x) */
+    GT_BESSEL_SCALED_K1,
+    GT_BESSEL_SPHERICAL_J0,
+    GT_BESSEL_AIRY,
+    GT_BESSEL_COUNT
+} gt_bessel_kind;
+
+/* The kinds of the row `polynomial`; added to the kind: GT_POLYNOMIAL_SHIFTED takes 2 x - 1 for x. */
+typedef enum gt_polynomial_kind {
+    GT_POLYNOMIAL_CHEBYSHEV_T,
+    GT_POLYNOMIAL_CHEBYSHEV_U,
+    GT_POLYNOMIAL_CHEBYSHEV_V,
+    GT_POLYNOMIAL_CHEBYSHEV_W,
+    GT_POLYNOMIAL_HERMITE_H,
+    GT_POLYNOMIAL_HERMITE_HE,
+    GT_POLYNOMIAL_LAGUERRE,
+    GT_POLYNOMIAL_LEGENDRE,
+    GT_POLYNOMIAL_SHIFTED = 8,
+} gt_polynomial_kind;
 
 #define UNARY(name, types, expr, grad) GT_API gt_err gt_##name(gt_tensor *a, gt_tensor **out);
 #define UNARY_PQ(name, types, expr, grad)                                                                         \
@@ -198,8 +237,23 @@ GT_API gt_err gt_searchsorted(gt_tensor *sorted, gt_tensor *values, bool right, 
 /* Views: the diagonal of two axes, as the last axis; the windows of `size` along an axis, `step` apart. */
 GT_API gt_err gt_diagonal(gt_tensor *a, int64_t offset, int axis1, int axis2, gt_tensor **out);
 GT_API gt_err gt_unfold(gt_tensor *a, int axis, int64_t size, int64_t step, gt_tensor **out);
+/* Views: a complex tensor with its parts as a last axis of size 2, and back. */
+GT_API gt_err gt_view_as_real(gt_tensor *a, gt_tensor **out);
+GT_API gt_err gt_view_as_complex(gt_tensor *a, gt_tensor **out);
 GT_API gt_err gt_argsort(gt_tensor *a, int axis, bool descending, gt_tensor **out);
 GT_API gt_err gt_topk(gt_tensor *a, int64_t k, int axis, bool largest, gt_tensor **out); /* indices, best first */
+
+/* ---- Fourier transforms --------------------------------------------------------------------------------------- */
+
+/*
+ * Over the axes of the mask; exp(-i...), or exp(i...) if inverse. Results are multiplied by `scale`; nothing else is. The
+ * real ones: gt_fft_real leaves n / 2 + 1 elements of axis `half`, the others follow by symmetry; gt_fft_to_real takes such
+ * a half and makes 2 (m - 1) elements of m, or one more if `odd`.
+ */
+GT_API gt_err gt_fft(gt_tensor *a, uint32_t axes, bool inverse, double scale, gt_tensor **out);
+GT_API gt_err gt_fft_real(gt_tensor *a, uint32_t axes, int half, bool inverse, double scale, gt_tensor **out);
+GT_API gt_err gt_fft_to_real(gt_tensor *a, uint32_t axes, int half, bool odd, bool inverse, double scale,
+                             gt_tensor **out);
 
 /* ---- windows: convolutions, pooling, interpolation ----------------------------------------------------------- */
 

@@ -3,9 +3,8 @@
  *
  * The tape and the rules are in src/client (autograd.c, gradients/). This file wraps tensors and calls hooks.
  */
-#include "client/autograd.h"
 
-#include "extension.h"
+#include "alias.h"
 
 /* ---- requires_grad ----------------------------------------------------------------------------------------------- */
 
@@ -20,6 +19,7 @@ static int own_tensor(PyObject *self)
         gt__py_raise(err);
         return -1;
     }
+    alias->version = tensor->version;
     ((TensorObject *)self)->tensor = alias;
     gt_tensor_release(tensor);
     return 0;
@@ -30,11 +30,57 @@ static bool is_leaf(const gt_tensor *tensor)
     return !tensor->node || tensor->node->op == GT_OP_INVALID;
 }
 
+bool gt__py_requires_grad(PyObject *self)
+{
+    const TensorObject *object = (TensorObject *)self;
+    return object->alias ? gt__alias_requires_grad(object->alias) : object->tensor->node != NULL;
+}
+
+/* A leaf that has a gradient keeps it while it requires none. */
+static gt_err set_aside(TensorObject *object, gt_node *node)
+{
+    if (!gt__py_alias((PyObject *)object))
+        return GT_ERR_MEMORY;
+    gt_node *before = object->alias->idle;
+    object->alias->idle = gt__node_retain(node);
+    gt__node_release(before);
+    return GT_OK;
+}
+
+/* Set or remove the node of a leaf. */
+static gt_err set_leaf(TensorObject *object, bool wanted)
+{
+    gt_node *node = object->alias ? gt__alias_node(object->alias) : object->tensor->node;
+    if (!wanted && node && gt__node_has_gradient(node))
+        GT_TRY(set_aside(object, node));
+    node = NULL;
+    if (wanted && object->alias && object->alias->idle) {
+        node = object->alias->idle;
+        object->alias->idle = NULL;
+    } else if (wanted) {
+        GT_TRY(gt__node_new_leaf(object->tensor->client, &object->tensor->meta, &node));
+    }
+    if (object->alias) {
+        gt_err err = gt__alias_set_node(object->alias, node);
+        if (err != GT_OK)
+            gt__node_release(node);
+        return err;
+    }
+    gt_node *before = object->tensor->node;
+    object->tensor->node = node;
+    gt__node_release(before); /* last: it frees hooks, which may run Python code */
+    return GT_OK;
+}
+
 int gt__py_set_requires_grad(PyObject *self, bool wanted)
 {
-    gt_tensor *tensor = ((TensorObject *)self)->tensor;
-    if ((tensor->node != NULL) == wanted)
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool discards = alias && alias->node && alias->node->discards;
+    if (gt__py_requires_grad(self) == wanted && !(wanted && discards))
         return 0;
+    gt_tensor *tensor = gt__py_use(self);
+    if (!tensor)
+        return -1;
     if (!is_leaf(tensor)) {
         PyErr_SetString(PyExc_RuntimeError,
                         "you can only change requires_grad flags of leaf variables. If you want to "
@@ -42,13 +88,10 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
                         "differentiation use var_no_grad = var.detach().");
         return -1;
     }
-    if (own_tensor(self) < 0)
+    TensorObject *object = (TensorObject *)self;
+    if (!object->alias && own_tensor(self) < 0)
         return -1;
-    tensor = ((TensorObject *)self)->tensor;
-    gt_node *node = tensor->node;
-    tensor->node = NULL;
-    gt_err err = wanted ? gt__tensor_require_grad(tensor) : GT_OK;
-    gt__node_release(node); /* last: it frees hooks, which may run Python code */
+    gt_err err = set_leaf(object, wanted);
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
@@ -59,42 +102,149 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
     *held = 0;
     if (!self)
         return GT_OK;
+    TensorObject *object = (TensorObject *)self;
+    gt_alias *alias = object->alias;
+    if (alias && alias->parent)
+        return GT_OK; /* the value of a view is not what the write changes */
+    if (alias) {
+        gt__alias_retain(alias);
+        gt_err err = gt__alias_prepare(alias, slots);
+        *held = err == GT_OK && object->alias == alias && alias->cut == a ? 2 : 0;
+        gt__alias_release(alias);
+        return err;
+    }
     GT_TRY(gt__client_prepare_update(a->client, slots));
-    *held = ((TensorObject *)self)->tensor == a ? 2 : 0;
+    *held = object->tensor == a ? 2 : 0;
+    return GT_OK;
+}
+
+/* ---- the last step of an in-place operation -------------------------------------------------------------------- */
+
+int gt__py_refuse_overlap(PyObject *self)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return alias ? gt__py_refuse_places(&alias->shell.meta, &alias->strides) : 0;
+}
+
+int gt__py_refuse_places(const gt_meta *meta, const gt_strides *strides)
+{
+    if (!gt__strides_overlap(meta, strides))
+        return 0;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "unsupported operation: more than one element of the written-to tensor refers to a single "
+                    "memory location. Please clone() the tensor before performing the operation.");
+    return -1;
+}
+
+int gt__py_check_write(PyObject *self, bool source_tracked)
+{
+    const TensorObject *object = (TensorObject *)self;
+    gt_err err = GT_OK;
+    if (object->alias)
+        err = gt__alias_check_write(object->alias, source_tracked);
+    else if (UNLIKELY(object->tensor->node && is_leaf(object->tensor) && gt__grad_enabled()))
+        err = gt__fail(GT_ERR_VALUE, "a leaf Variable that requires grad is being used in an in-place operation.");
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+/* The whole of a recorded tensor is replaced by a value without a gradient: it stays recorded, with a gradient of 0. */
+static gt_err overwrite_all(gt_tensor *old, gt_tensor *value, gt_tensor **out)
+{
+    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK];
+    for (int k = 0; k < GT_MAX_RANK; k++)
+        step[k] = 1;
+    return gt__emit_assign(old, start, step, old->meta.shape, value, GT_LITERAL_NONE, (gt_imm){.i = 0}, 0, out);
+}
+
+/* What an object of value `old` gets in place of `tensor`: a tensor that no other object has, under the right node. */
+static gt_err next_value(gt_tensor *old, gt_tensor *tensor, gt_tensor **out)
+{
+    bool recording = gt__grad_enabled();
+    if (UNLIKELY(old->node && recording && !tensor->node && old->id))
+        GT_TRY(overwrite_all(old, tensor, out));
+    else if (UNLIKELY(old->node && !recording)) /* the node stays, with its gradient; only the value changes */
+        GT_TRY(gt__tensor_alias(tensor, old->node, out));
+    else if (UNLIKELY(tensor->references > 1))
+        GT_TRY(gt__tensor_alias(tensor, recording ? tensor->node : NULL, out));
+    else
+        *out = gt_tensor_retain(tensor);
+    (*out)->version = old->version + 1;
+    return GT_OK;
+}
+
+/*
+ * The operation that changes a tensor in place may need its old value for the gradient. As PyTorch, which saves a copy, it does
+ * not count as overwritten then.
+ */
+static gt_err keep_old_value(gt_node *node, const gt_tensor *old)
+{
+    gt_tensor *copy, *saved = node ? node->saved[0] : NULL;
+    if (!saved || saved != old)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(saved, saved->node, &copy));
+    node->saved[0] = copy;
+    gt_tensor_release(saved);
     return GT_OK;
 }
 
 int gt__py_rebind(PyObject *self, gt_tensor *tensor)
 {
-    gt_tensor *old = ((TensorObject *)self)->tensor;
-    if (UNLIKELY(old->node && is_leaf(old))) {
-        if (gt__grad_enabled()) {
-            gt_tensor_release(tensor);
-            PyErr_SetString(PyExc_RuntimeError,
-                            "a leaf Variable that requires grad is being used in an in-place operation.");
-            return -1;
-        }
-        /* The node stays, with its gradient; only the value changes. */
-        gt_tensor *alias;
-        gt_err err = gt__tensor_alias(tensor, old->node, &alias);
-        gt_tensor_release(tensor);
-        if (err != GT_OK) {
-            gt__py_raise(err);
-            return -1;
-        }
-        tensor = alias;
-    }
     TensorObject *object = (TensorObject *)self;
-    object->tensor = tensor;
-    int status = UNLIKELY(object->bond != NULL) ? gt__py_pass_on(object, old) : 0;
+    gt_tensor *old = object->tensor, *next = NULL;
+    if (UNLIKELY(gt__py_check_write(self, tensor->node != NULL) < 0)) {
+        gt_tensor_release(tensor);
+        return -1;
+    }
+    gt_err err =
+        UNLIKELY(tensor->node) ? keep_old_value(tensor->node, object->alias ? object->alias->cut : old) : GT_OK;
+    if (UNLIKELY(err != GT_OK)) {
+        gt_tensor_release(tensor);
+        gt__py_raise(err);
+        return -1;
+    }
+    if (UNLIKELY(object->alias != NULL)) {
+        int status = gt__py_refuse_overlap(self) < 0 ? -1 : gt__py_write(self, &(gt_written){.tensor = tensor});
+        /* The operation may have saved its result, which is the memory that was written. */
+        if (status == 0 && tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base &&
+            object->alias)
+            gt__alias_stamp(tensor->base, object->alias->versions);
+        gt_tensor_release(tensor);
+        return status;
+    }
+    gt_tensor_retain(old); /* another thread may write meanwhile */
+    err = next_value(old, tensor, &next);
+    gt_tensor_release(tensor);
+    if (err != GT_OK) {
+        gt_tensor_release(old);
+        gt__py_raise(err);
+        return -1;
+    }
+    if (old->versions) { /* it had views, whose values may be saved */
+        old->versions->count++;
+        gt__alias_stamp(next, old->versions);
+    }
+    old->overwritten = true;
+    if (old->node && old->node->saved_out && old->node->saved_out == old->base)
+        old->base->overwritten = true;
+    if (UNLIKELY(object->alias != NULL)) { /* it got one while the emission waited */
+        int status = gt__py_write(self, &(gt_written){.tensor = next});
+        gt_tensor_release(next);
+        gt_tensor_release(old);
+        return status;
+    }
+    gt_tensor *before = object->tensor;
+    object->tensor = next;
+    gt_tensor_release(before);
     gt_tensor_release(old);
-    return status;
+    return 0;
 }
 
 static PyObject *get_requires_grad(PyObject *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(((TensorObject *)self)->tensor->node != NULL);
+    return PyBool_FromLong(gt__py_requires_grad(self));
 }
 
 static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
@@ -122,119 +272,127 @@ static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_
 static PyObject *get_is_leaf(PyObject *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(is_leaf(((TensorObject *)self)->tensor));
-}
-
-/* "AddBackward0", as in PyTorch; None for leaves. */
-static PyObject *get_grad_fn(PyObject *self, void *closure)
-{
-    (void)closure;
-    gt_tensor *tensor = ((TensorObject *)self)->tensor;
-    if (is_leaf(tensor))
-        Py_RETURN_NONE;
-    char name[64];
-    size_t length = 0;
-    bool capital = true;
-    for (const char *from = gt__op_table[tensor->node->op].name; *from && length < 40; from++) {
-        if (*from == '_')
-            capital = true;
-        else {
-            name[length++] = capital ? (char)Py_TOUPPER(*from) : *from;
-            capital = false;
-        }
-    }
-    snprintf(name + length, sizeof name - length, "Backward0");
-    return PyUnicode_FromString(name);
+    if (!gt__py_requires_grad(self))
+        Py_RETURN_TRUE;
+    gt_tensor *tensor = gt__py_use(self);
+    return tensor ? PyBool_FromLong(is_leaf(tensor)) : NULL;
 }
 
 /* ---- grad -------------------------------------------------------------------------------------------------------- */
 
+/* Its node, borrowed; NULL: none, or an exception. */
+static gt_node *node_of(PyObject *self)
+{
+    const TensorObject *object = (TensorObject *)self;
+    if (!object->alias)
+        return object->tensor->node;
+    if (!gt__alias_requires_grad(object->alias))
+        return object->alias->idle;
+    gt_tensor *tensor = gt__py_use(self);
+    return tensor ? tensor->node : NULL;
+}
+
+/* While its object lives, x.grad is that object. */
 static PyObject *get_grad(PyObject *self, void *closure)
 {
     (void)closure;
-    gt_node *node = ((TensorObject *)self)->tensor->node;
-    if (!node || !node->gradient)
-        Py_RETURN_NONE;
-    PyObject *gradient = gt__py_wrap(gt_tensor_retain(node->gradient));
-    if (gradient && gt__py_share_gradient((TensorObject *)gradient, node) < 0)
-        Py_CLEAR(gradient);
-    return gradient;
+    gt_node *node = node_of(self);
+    if (!node || !gt__node_has_gradient(node))
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    gt_alias *alias;
+    gt_err err = gt__node_share_gradient(node, &alias);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    if (alias->owner)
+        return Py_NewRef((PyObject *)alias->owner);
+    gt__alias_retain(alias);
+    gt__alias_own(alias, self);
+    return gt__py_wrap_alias(alias);
 }
 
 static int set_grad(PyObject *self, PyObject *value, void *closure)
 {
     (void)closure;
-    gt_tensor *tensor = ((TensorObject *)self)->tensor;
+    gt_node *node = node_of(self);
+    if (PyErr_Occurred())
+        return -1;
     if (!value || value == Py_None) {
-        gt_tensor *old = tensor->node ? tensor->node->gradient : NULL;
-        if (old)
-            tensor->node->gradient = NULL;
-        gt_tensor_release(old);
+        if (node)
+            gt__node_drop_gradient(node);
         return 0;
     }
     if (!gt__py_is_tensor(value)) {
-        PyErr_SetString(PyExc_TypeError, "grad must be a tensor or None");
+        PyErr_Format(PyExc_TypeError, "assigned grad expected to be a Tensor or None but got grad of type %s",
+                     Py_TYPE(value)->tp_name);
         return -1;
     }
-    gt_tensor *gradient = ((TensorObject *)value)->tensor;
-    if (!gt__meta_same_shape(&gradient->meta, &tensor->meta)) {
+    if (self == value) {
+        PyErr_SetString(PyExc_RuntimeError, "can't assign Variable as its own grad");
+        return -1;
+    }
+    const gt_meta *wanted = gt__py_meta(self), *given = gt__py_meta(value);
+    if (!gt__meta_same_shape(given, wanted)) {
         PyErr_SetString(PyExc_RuntimeError, "assigned grad has data of a different size");
         return -1;
     }
-    if (gradient->meta.dtype != tensor->meta.dtype) {
+    if (given->dtype != wanted->dtype) {
         PyErr_Format(PyExc_RuntimeError, "assigned grad has dtype %s, the tensor %s",
-                     gt__dtype_name((gt_dtype)gradient->meta.dtype), gt__dtype_name((gt_dtype)tensor->meta.dtype));
+                     gt__dtype_name((gt_dtype)given->dtype), gt__dtype_name((gt_dtype)wanted->dtype));
         return -1;
     }
-    if (!tensor->node && gt__py_set_requires_grad(self, true) < 0)
+    gt_alias *alias = gt__py_alias(value);
+    if (!alias)
         return -1;
-    tensor = ((TensorObject *)self)->tensor;
-    gt_tensor *old = tensor->node->gradient;
-    tensor->node->gradient = gt_tensor_retain(gradient);
-    gt_tensor_release(old);
+    if (!node) { /* it requires no gradient, and may have one */
+        gt_err err = gt__node_new_leaf(((TensorObject *)self)->tensor->client, wanted, &node);
+        if (err == GT_OK)
+            err = set_aside((TensorObject *)self, node);
+        gt__node_release(err == GT_OK ? node : NULL);
+        if (err != GT_OK) {
+            if (!PyErr_Occurred())
+                gt__py_raise(err);
+            return -1;
+        }
+    }
+    gt__node_retain(node); /* dropping the old gradient may run Python code */
+    gt__node_set_gradient(node, alias);
+    gt__node_release(node);
     return 0;
 }
 
 static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    gt_node *node = ((TensorObject *)self)->tensor->node;
+    gt_node *node = node_of(self);
     if (!node) {
-        PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
         return NULL;
     }
     node->keeps_gradient = true;
     Py_RETURN_NONE;
 }
 
-int gt__py_set_value(PyObject *self, gt_tensor *value)
+int gt__py_set_value(PyObject *self, PyObject *value)
 {
-    TensorObject *object = (TensorObject *)self;
-    gt_tensor *old = object->tensor, *alias;
-    bool moves = value->client !=
-                 old->client; /* a leaf belongs to the tape of its client: the other client gets a new leaf */
-    gt_err err = gt__tensor_alias(value, is_leaf(old) && !moves ? old->node : NULL, &alias);
-    if (err == GT_OK && moves && old->node && is_leaf(old) && (err = gt__tensor_require_grad(alias)) != GT_OK)
-        gt_tensor_release(alias);
+    const gt_meta *meta = gt__py_meta(value);
+    gt_client *client = ((TensorObject *)value)->tensor->client;
+    gt_tensor *old = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
+    gt_node *node = old ? old->node : NULL;
+    if (PyErr_Occurred())
+        return -1;
+    if (!node || (node->op != GT_OP_INVALID && node->client != client))
+        return gt__py_share(self, value, NULL, false);
+    gt_node *leaf = NULL;
+    /* A leaf belongs to the tape of its client: the other client gets a new leaf. */
+    gt_err err = client == node->client ? GT_OK : gt__node_new_leaf(client, meta, &leaf);
     if (err != GT_OK) {
         gt__py_raise(err);
         return -1;
     }
-    object->tensor = alias;
-    if (UNLIKELY(object->bond != NULL))
-        gt__py_part(object, old);
-    gt_tensor_release(old);
-    return 0;
-}
-
-PyObject *gt__py_detached(PyObject *self, bool shared)
-{
-    gt_tensor *tensor = ((TensorObject *)self)->tensor, *out = NULL;
-    gt_err err = gt__tensor_detach(tensor, &out);
-    PyObject *result = gt__py_result(err, out);
-    if (result && shared && gt__py_share((TensorObject *)self, (TensorObject *)result) < 0)
-        Py_CLEAR(result);
-    return result;
+    int status = gt__py_share(self, value, leaf ? leaf : node, false);
+    gt__node_release(leaf);
+    return status;
 }
 
 static PyObject *method_detach(PyObject *self, PyObject *unused)
@@ -246,13 +404,51 @@ static PyObject *method_detach(PyObject *self, PyObject *unused)
 static PyObject *method_detach_(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    gt_tensor *tensor = ((TensorObject *)self)->tensor, *out = NULL;
-    gt_err err = gt__tensor_detach(tensor, &out);
-    if (err != GT_OK)
-        return gt__py_raise(err);
-    ((TensorObject *)self)->tensor = out;
-    gt_tensor_release(tensor);
-    return Py_NewRef(self);
+    TensorObject *object = (TensorObject *)self;
+    gt_tensor *out = NULL, *tensor = object->tensor;
+    gt_err err = GT_OK;
+    if (object->alias && object->alias->family != object->alias)
+        return PyErr_Format(PyExc_RuntimeError, "Can't detach views in-place. Use detach() instead.");
+    if (object->alias)
+        err = gt__alias_set_node(object->alias, NULL);
+    else if ((err = gt__tensor_detach(tensor, &out)) == GT_OK) {
+        out->version = tensor->version;
+        object->tensor = out;
+        gt_tensor_release(tensor);
+    }
+    return err == GT_OK ? Py_NewRef(self) : gt__py_raise(err);
+}
+
+static PyObject *get_version(PyObject *self, void *closure)
+{
+    (void)closure;
+    const TensorObject *object = (TensorObject *)self;
+    return PyLong_FromUnsignedLong(object->alias ? object->alias->versions->count : object->tensor->version);
+}
+
+/* self._value(): the same value as an object of its own, still recorded. Methods in place compute with it. */
+static PyObject *method_value(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *tensor = gt__py_use(self), *out = NULL;
+    if (!tensor)
+        return NULL;
+    gt_err err = gt__tensor_alias(tensor, tensor->node, &out);
+    return gt__py_result(err, out);
+}
+
+/* _pieces(views, maker): the results of an operation that returns several views, which PyTorch treats in its own way. */
+static PyObject *py_pieces(PyObject *module, PyObject *args)
+{
+    (void)module;
+    static const char *const makers[] = {"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0"};
+    PyObject *views;
+    int maker;
+    if (!PyArg_ParseTuple(args, "O!i:_pieces", &PyTuple_Type, &views, &maker))
+        return NULL;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(views); k++)
+        gt__py_mark_piece(PyTuple_GET_ITEM(views, k), makers[maker], (unsigned)k);
+    return Py_NewRef(views);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
@@ -268,10 +464,13 @@ static int collect(PyObject *object, const char *what, bool none_allowed, gt_ten
     *tensors = PyMem_Calloc((size_t)*count + 1, sizeof(gt_tensor *));
     for (Py_ssize_t k = 0; *tensors && k < *count; k++) {
         PyObject *item = PyTuple_GET_ITEM(list, k);
-        if (gt__py_is_tensor(item))
-            (*tensors)[k] = gt_tensor_retain(((TensorObject *)item)->tensor);
-        else if (!(item == Py_None && none_allowed)) {
-            PyErr_Format(PyExc_TypeError, "%s must be tensors, not %s", what, Py_TYPE(item)->tp_name);
+        bool given = gt__py_is_tensor(item);
+        gt_tensor *tensor = given ? gt__py_use(item) : NULL;
+        if (tensor)
+            (*tensors)[k] = gt_tensor_retain(tensor);
+        else if (given || !(item == Py_None && none_allowed)) {
+            if (!given)
+                PyErr_Format(PyExc_TypeError, "%s must be tensors, not %s", what, Py_TYPE(item)->tp_name);
             for (Py_ssize_t j = 0; j < k; j++)
                 gt_tensor_release((*tensors)[j]);
             PyMem_Free(*tensors);
@@ -451,17 +650,21 @@ done:
 
 static gt_err call_hook(void *context, gt_tensor **gradient)
 {
-    PyObject *argument = gt__py_wrap(gt_tensor_retain(*gradient));
+    gt_tensor *own; /* in-place changes of the argument mark this one, not the gradient, which others may have */
+    GT_TRY(gt__tensor_alias(*gradient, (*gradient)->node, &own));
+    PyObject *argument = gt__py_wrap(own);
     PyObject *answer = argument ? PyObject_CallOneArg(context, argument) : NULL;
-    Py_XDECREF(argument);
-    if (answer && answer != Py_None) {
-        if (gt__py_is_tensor(answer))
-            *gradient = gt_tensor_retain(((TensorObject *)answer)->tensor);
-        else {
-            PyErr_SetString(PyExc_TypeError, "a hook must return a tensor or None");
-            Py_CLEAR(answer);
-        }
+    if (answer && answer != Py_None && !gt__py_is_tensor(answer)) {
+        PyErr_SetString(PyExc_TypeError, "a hook must return a tensor or None");
+        Py_CLEAR(answer);
     }
+    /* Its answer is the gradient, or the argument, which it may have changed in place. */
+    gt_tensor *result = answer ? gt__py_use(answer == Py_None ? argument : answer) : NULL;
+    if (result && result != own)
+        *gradient = gt_tensor_retain(result);
+    else if (!result)
+        Py_CLEAR(answer);
+    Py_XDECREF(argument);
     Py_XDECREF(answer);
     return answer ? GT_OK : gt__fail(GT_ERR_INTERNAL, "a hook raised an exception");
 }
@@ -479,14 +682,17 @@ static void release_entry(PyObject *capsule)
 }
 
 /* _register_hook(hook) -> the entry, for _remove_hook; gt/autograd.py makes the handle. */
-static PyObject *method_register_hook(PyObject *self, PyObject *hook)
+static PyObject *register_hook(PyObject *self, PyObject *hook, bool after)
 {
     gt_hook_entry *entry;
     if (!PyCallable_Check(hook)) {
         PyErr_SetString(PyExc_TypeError, "a hook must be callable");
         return NULL;
     }
-    gt_err err = gt__tensor_hook(((TensorObject *)self)->tensor, call_hook, hook, free_hook, &entry);
+    gt_tensor *tensor = gt__py_use(self);
+    if (!tensor)
+        return NULL;
+    gt_err err = gt__tensor_hook(tensor, call_hook, hook, free_hook, after, &entry);
     if (err != GT_OK)
         return gt__py_raise(err);
     Py_INCREF(hook);
@@ -496,6 +702,17 @@ static PyObject *method_register_hook(PyObject *self, PyObject *hook)
         gt__hook_release(entry);
     }
     return capsule;
+}
+
+static PyObject *method_register_hook(PyObject *self, PyObject *hook)
+{
+    return register_hook(self, hook, false);
+}
+
+/* _register_hook_after(hook): hook(gradient), when it was added to .grad. */
+static PyObject *method_register_hook_after(PyObject *self, PyObject *hook)
+{
+    return register_hook(self, hook, true);
 }
 
 static PyObject *py_remove_hook(PyObject *module, PyObject *capsule)
@@ -542,8 +759,10 @@ static PyObject *tape_entry(const gt_node *node)
         return NULL;
     }
     return Py_BuildValue("KsNNO", (unsigned long long)node->sequence,
-                         node->op == GT_OP_INVALID ? "leaf" : gt__op_table[node->op].name, shape, operands,
-                         node->consumed ? Py_True : Py_False);
+                         node->op == GT_OP_INVALID    ? "leaf"
+                         : node->op == GT_NODE_CUSTOM ? node->custom.name
+                                                      : gt__op_table[node->op].name,
+                         shape, operands, node->consumed ? Py_True : Py_False);
 }
 
 static PyObject *py_tape(PyObject *module, PyObject *unused)
@@ -573,7 +792,9 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
+    NOARGS("_value", method_value, "The same value, apart from in-place changes."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
+    {.ml_name = "_register_hook_after", .ml_meth = method_register_hook_after, .ml_flags = METH_O},
     {.ml_name = NULL},
 };
 
@@ -582,9 +803,9 @@ PyGetSetDef gt__py_autograd_attributes[] = {
      .get = get_requires_grad,
      .set = set_requires_grad,
      .doc = "whether a gradient is wanted"},
+    {.name = "_version", .get = get_version, .doc = "how often it was changed in place"},
     {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
     {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},
-    {.name = "grad_fn", .get = get_grad_fn, .doc = "the name of the recorded op, or None"},
     {.name = NULL},
 };
 
@@ -592,6 +813,7 @@ PyMethodDef gt__py_autograd_functions[] = {
     FAST("grad", py_grad,
          "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
     FAST("_backward", py_backward, "_backward(tensors, gradients, retain_graph, create_graph, inputs)"),
+    {.ml_name = "_pieces", .ml_meth = py_pieces, .ml_flags = METH_VARARGS},
     {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},
     {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},
     NOARGS("is_grad_enabled", py_is_grad_enabled, "Whether new operations are recorded."),

@@ -160,11 +160,11 @@ int gt__py_client_turn(gt_client *client)
 gt_tensor *gt__py_use_later(PyObject *self)
 {
     gt_tensor *tensor;
-    /* Meanwhile the object may have got a tensor of another client. */
+    /* Meanwhile the object may have got a tensor of another client, or an alias. */
     while (tensor = ((TensorObject *)self)->tensor, is_taken(tensor->client))
         if (gt__py_client_turn(tensor->client) < 0)
             return NULL;
-    return tensor;
+    return ((TensorObject *)self)->alias ? gt__py_cut(self) : tensor;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------------------- */

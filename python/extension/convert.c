@@ -4,6 +4,8 @@
  * Both PyTorch's and NumPy's conventions are accepted: dim or axis, ints or tuples, NumPy scalars as numbers.
  * Read next: dtype.c, element.c (nested lists), interop.c (arrays).
  */
+#include "client/intercept.h"
+
 #include "extension.h"
 
 #include <string.h>
@@ -116,6 +118,33 @@ int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value)
     return 0;
 }
 
+int gt__py_complex(PyObject *object, double *real, double *imaginary)
+{
+    PyObject *number = NULL;
+    if (PyComplex_Check(object))
+        number = Py_NewRef(object);
+    else if (gt__py_is_tensor(object) &&
+             gt__dtype_is_complex((gt_dtype)((TensorObject *)object)->tensor->meta.dtype))
+        number = PyObject_CallMethod(object, "item", NULL); /* waits */
+    else if (PyFloat_Check(object) || PyLong_Check(object) || !PyObject_CheckBuffer(object) ||
+             !PyObject_HasAttrString(object, "__complex__") || !PyObject_HasAttrString(object, "imag"))
+        return 0;
+    else { /* a NumPy number: complex64 has no base class of Python's */
+        number = PyObject_CallMethod(object, "item", NULL);
+        if (number && !PyComplex_Check(number)) {
+            Py_DECREF(number);
+            return 0;
+        }
+    }
+    if (!number)
+        return -1;
+    Py_complex value = PyComplex_AsCComplex(number);
+    Py_DECREF(number);
+    *real = value.real;
+    *imaginary = value.imag;
+    return PyErr_Occurred() ? -1 : 1;
+}
+
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value)
 {
     int found = gt__py_literal(object, kind, value);
@@ -206,19 +235,6 @@ int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes)
     return 0;
 }
 
-PyObject *gt__py_sizes(int rank, const int64_t *shape)
-{
-    PyObject *sizes = PyTuple_New(rank);
-    for (int k = 0; sizes && k < rank; k++) {
-        PyObject *size = PyLong_FromLongLong(shape[k]);
-        if (!size)
-            Py_CLEAR(sizes);
-        else
-            PyTuple_SET_ITEM(sizes, k, size);
-    }
-    return sizes;
-}
-
 int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape)
 {
     if (nargs == 1)
@@ -236,7 +252,22 @@ int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape)
 
 /* ---- operands -------------------------------------------------------------------------------------------- */
 
-int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_literal *kind, gt_imm *value)
+/* A complex number is a 0-d tensor. Its dtype is such that promotion treats it as PyTorch treats a number: it never widens the
+ * other operand. */
+static int complex_operand(PyObject *object, gt_client *client, gt_dtype other, gt_tensor **tensor)
+{
+    double real, imaginary;
+    int found = gt__py_complex(object, &real, &imaginary);
+    if (found != 1)
+        return found;
+    gt_err err = gt_full_complex(client, gt__dtype_complex(other), 0, NULL, real, imaginary, tensor);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 1 : -1;
+}
+
+int gt__py_operand(PyObject *object, gt_client *client, gt_dtype other, gt_tensor **tensor, gt_literal *kind,
+                   gt_imm *value)
 {
     *tensor = NULL;
     if (gt__py_is_tensor(object)) {
@@ -246,6 +277,8 @@ int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_l
         *tensor = gt_tensor_retain(used);
         return 1;
     }
+    if (PyComplex_Check(object))
+        return complex_operand(object, client, other, tensor);
     int found = gt__py_literal(object, kind, value);
     if (found != 0)
         return found;
@@ -258,9 +291,9 @@ int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what
 {
     gt_literal kind;
     gt_imm value;
-    int found = gt__py_operand(object, client, tensor, &kind, &value);
+    int found = gt__py_operand(object, client, GT_FLOAT32, tensor, &kind, &value);
     if (found == 1 && !*tensor) {
-        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? GT_FLOAT32 : kind == GT_LITERAL_INT ? GT_INT64 : GT_BOOL;
+        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? gt__default_dtype : kind == GT_LITERAL_INT ? GT_INT64 : GT_BOOL;
         gt_err err = gt__emit_full(client, dtype, 0, NULL, kind, value, tensor);
         if (err != GT_OK) {
             gt__py_raise(err);

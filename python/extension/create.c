@@ -4,7 +4,11 @@
  * Sizes are given one by one or as a tuple. All take dtype= and requires_grad=. device= is accepted and ignored: the
  * dispatcher places tensors.
  */
+#include "client/intercept.h"
+
 #include "extension.h"
+
+#include "client/autograd.h"
 
 #include <math.h>
 
@@ -46,7 +50,7 @@ static int sized(const char *name, gt_py_args args, Py_ssize_t nargs, PyObject *
         return -1;
     int status = values[0] ? gt__py_ints(values[0], &creation->rank, creation->shape)
                            : gt__py_shape(args, nargs, &creation->rank, creation->shape);
-    if (status < 0 || options(values + 1, GT_FLOAT32, creation) < 0)
+    if (status < 0 || options(values + 1, gt__default_dtype, creation) < 0)
         return -1;
     creation->client = gt__py_client();
     return creation->client ? 0 : -1;
@@ -59,9 +63,10 @@ static int like(PyObject *input, PyObject *const *values, Creation *creation)
         PyErr_SetString(PyExc_TypeError, "a _like function needs a Tensor");
         return -1;
     }
-    gt_tensor *tensor = gt__py_use(input);
-    if (!tensor)
+    const gt_tensor *tensor = ((TensorObject *)input)->tensor;
+    if (gt__py_enter(tensor->client) < 0)
         return -1;
+    tensor = ((TensorObject *)input)->tensor; /* while we waited, it may have got another one */
     creation->client = tensor->client;
     creation->rank = tensor->meta.rank;
     memcpy(creation->shape, tensor->meta.shape, sizeof creation->shape);
@@ -74,6 +79,27 @@ static gt_err emit_full(const Creation *creation, gt_literal kind, gt_imm value,
 {
     return gt__emit_full(creation->client, creation->dtype, (unsigned)creation->rank, creation->shape, kind, value,
                          out);
+}
+
+/* A complex tensor's parts are drawn as reals; those of a normal distribution share its variance of 1. */
+static gt_err draw_reals(const Creation *creation, gt_opcode op, gt_tensor **out)
+{
+    gt_err (*const function)(gt_client *, gt_dtype, int, const int64_t *, gt_tensor **) =
+        op == GT_OP_rand ? gt_rand : gt_randn;
+    if (!gt__dtype_is_complex(creation->dtype))
+        return function(creation->client, creation->dtype, creation->rank, creation->shape, out);
+    int64_t shape[GT_MAX_RANK + 1];
+    gt_tensor *parts = NULL, *scaled = NULL;
+    memcpy(shape, creation->shape, (size_t)creation->rank * sizeof *shape);
+    shape[creation->rank] = 2;
+    gt_err err = function(creation->client, gt__dtype_real(creation->dtype), creation->rank + 1, shape, &parts);
+    if (err == GT_OK && op == GT_OP_randn)
+        err = gt_mul_scalar(parts, M_SQRT1_2, &scaled);
+    if (err == GT_OK)
+        err = gt_view_as_complex(scaled ? scaled : parts, out);
+    gt_tensor_release(parts);
+    gt_tensor_release(scaled);
+    return err;
 }
 
 /* Draw from the generator, if one was given; the client's own numbers do not advance. */
@@ -89,8 +115,7 @@ static PyObject *draw(const Creation *creation, gt_opcode op, int64_t low, int64
     if (op == GT_OP_randint)
         err = gt_randint(client, creation->dtype, creation->rank, creation->shape, low, high, &out);
     else
-        err = (op == GT_OP_rand ? gt_rand : gt_randn)(client, creation->dtype, creation->rank, creation->shape,
-                                                      &out);
+        err = draw_reals(creation, op, &out);
     PyObject *object = finish(creation, err, out);
     if (borrowed && gt__py_generator_leave(creation->generator, client, ours) < 0)
         Py_CLEAR(object);
@@ -132,7 +157,15 @@ SIZED(randn, GT_OP_randn, 0)
 
 static gt_dtype literal_dtype(gt_literal kind)
 {
-    return kind == GT_LITERAL_BOOL ? GT_BOOL : kind == GT_LITERAL_INT ? GT_INT64 : GT_FLOAT32;
+    return kind == GT_LITERAL_BOOL ? GT_BOOL : kind == GT_LITERAL_INT ? GT_INT64 : gt__default_dtype;
+}
+
+static PyObject *full_complex(const Creation *creation, const double *parts)
+{
+    gt_tensor *out = NULL;
+    gt_err err = gt_full_complex(creation->client, creation->dtype, creation->rank, creation->shape, parts[0],
+                                 parts[1], &out);
+    return finish(creation, err, out);
 }
 
 static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -148,10 +181,15 @@ static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "full() needs size and fill_value");
-    if (gt__py_ints(values[0], &creation.rank, creation.shape) < 0 ||
-        gt__py_number(values[1], &kind, &value) < 0 || options(values + 2, literal_dtype(kind), &creation) < 0 ||
+    double parts[2];
+    int is_complex = gt__py_complex(values[1], &parts[0], &parts[1]);
+    if (is_complex < 0 || gt__py_ints(values[0], &creation.rank, creation.shape) < 0 ||
+        (!is_complex && gt__py_number(values[1], &kind, &value) < 0) ||
+        options(values + 2, is_complex ? GT_COMPLEX64 : literal_dtype(kind), &creation) < 0 ||
         !(creation.client = gt__py_client()))
         return NULL;
+    if (is_complex)
+        return full_complex(&creation, parts);
     gt_err err = emit_full(&creation, kind, value, &out);
     return finish(&creation, err, out);
 }
@@ -169,8 +207,13 @@ static PyObject *py_full_like(PyObject *module, gt_py_args args, Py_ssize_t narg
         return NULL;
     if (!values[1])
         return PyErr_Format(PyExc_TypeError, "full_like() missing required argument 'fill_value'");
-    if (gt__py_number(values[1], &kind, &value) < 0 || like(values[0], values + 2, &creation) < 0)
+    double parts[2];
+    int is_complex = gt__py_complex(values[1], &parts[0], &parts[1]);
+    if (is_complex < 0 || (!is_complex && gt__py_number(values[1], &kind, &value) < 0) ||
+        like(values[0], values + 2, &creation) < 0)
         return NULL;
+    if (is_complex)
+        return full_complex(&creation, parts);
     gt_err err = emit_full(&creation, kind, value, &out);
     return finish(&creation, err, out);
 }
@@ -288,8 +331,19 @@ static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
         exact = exact && n[k].kind != GT_LITERAL_FLOAT;
     }
     int64_t count;
-    if (arange_count(n, exact, &count) < 0 || options(values + 3, exact ? GT_INT64 : GT_FLOAT32, &creation) < 0 ||
-        !(creation.client = gt__py_client()))
+    if (options(values + 3, exact ? GT_INT64 : gt__default_dtype, &creation) < 0)
+        return NULL;
+    if (!exact &&
+        !gt__dtype_is_float(creation.dtype)) { /* as in PyTorch the bounds of integers are cut to integers */
+        for (int k = 0; k < 3; k++) {
+            double value = gt__py_literal_double(n[k].kind, n[k].value);
+            if (!(fabs(value) < 0x1p63))
+                return PyErr_Format(PyExc_RuntimeError, "unsupported range: the bounds of arange must be finite");
+            n[k] = (Number){.kind = GT_LITERAL_INT, .value.i = (int64_t)value};
+        }
+        exact = true;
+    }
+    if (arange_count(n, exact, &count) < 0 || !(creation.client = gt__py_client()))
         return NULL;
     gt_literal kind = exact ? GT_LITERAL_INT : GT_LITERAL_FLOAT;
     for (int k = 0; k < 3 && !exact; k++)
@@ -314,7 +368,7 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
     for (int k = 0; k < 2; k++)
         if (gt__py_number(values[k], &n[k].kind, &n[k].value) < 0)
             return NULL;
-    if (gt__py_int64(values[2], &steps) < 0 || options(values + 3, GT_FLOAT32, &creation) < 0)
+    if (gt__py_int64(values[2], &steps) < 0 || options(values + 3, gt__default_dtype, &creation) < 0)
         return NULL;
     if (steps < 0)
         return PyErr_Format(PyExc_RuntimeError, "number of steps must be non-negative");
@@ -351,7 +405,7 @@ static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyO
         return NULL;
     columns = rows;
     if ((values[1] && values[1] != Py_None && gt__py_int64(values[1], &columns) < 0) ||
-        options(values + 2, GT_FLOAT32, &creation) < 0 || !(creation.client = gt__py_client()))
+        options(values + 2, gt__default_dtype, &creation) < 0 || !(creation.client = gt__py_client()))
         return NULL;
     gt_err err = gt_eye(creation.client, creation.dtype, rows, columns, &out);
     return finish(&creation, err, out);
@@ -367,8 +421,8 @@ static PyObject *from_object(PyObject *object, Creation *creation)
     if (!creation->client)
         return NULL;
     if (gt__py_is_tensor(object)) {
-        tensor = gt_tensor_retain(((TensorObject *)object)->tensor);
-        found = 1;
+        tensor = gt__py_hold(object);
+        found = tensor ? 1 : -1;
     } else if (!PyList_Check(object) && !PyTuple_Check(object) && !PyFloat_CheckExact(object) &&
                !PyLong_CheckExact(object)) {
         found = gt__py_from_array(object, creation->client, &tensor);
@@ -381,6 +435,12 @@ static PyObject *from_object(PyObject *object, Creation *creation)
         gt_tensor *given = tensor;
         gt_err err =
             gt__py_enter(creation->client) < 0 ? GT_ERR_INTERRUPTED : gt_cast(given, creation->dtype, &tensor);
+        gt_tensor_release(given);
+        return finish(creation, err, tensor);
+    }
+    if (gt__py_is_tensor(object)) { /* a copy: the value apart from the object's gradients and writes */
+        gt_tensor *given = tensor;
+        gt_err err = gt__tensor_detach(given, &tensor);
         gt_tensor_release(given);
         return finish(creation, err, tensor);
     }

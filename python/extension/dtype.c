@@ -26,10 +26,11 @@ static int find_name(const char *name, gt_dtype *dtype)
     static const struct {
         const char *alias, *name;
     } aliases[] = {
-        {.alias = "float", .name = "float32"}, {.alias = "double", .name = "float64"},
-        {.alias = "half", .name = "float16"},  {.alias = "long", .name = "int64"},
-        {.alias = "int", .name = "int32"},     {.alias = "short", .name = "int16"},
-        {.alias = "bool_", .name = "bool"},
+        {.alias = "float", .name = "float32"},      {.alias = "double", .name = "float64"},
+        {.alias = "half", .name = "float16"},       {.alias = "long", .name = "int64"},
+        {.alias = "int", .name = "int32"},          {.alias = "short", .name = "int16"},
+        {.alias = "bool_", .name = "bool"},         {.alias = "cfloat", .name = "complex64"},
+        {.alias = "cdouble", .name = "complex128"},
     };
     const char *dot = strrchr(name, '.'); /* "torch.float32", "gt.float32" */
     if (dot)
@@ -68,8 +69,11 @@ int gt__py_dtype(PyObject *object, gt_dtype *dtype)
         return 0;
     }
     int found = 0;
-    if (object == (PyObject *)&PyFloat_Type || object == (PyObject *)&PyLong_Type ||
-        object == (PyObject *)&PyBool_Type) {
+    if (object == (PyObject *)&PyComplex_Type) { /* as in PyTorch, Python's own precision */
+        *dtype = GT_COMPLEX128;
+        found = 1;
+    } else if (object == (PyObject *)&PyFloat_Type || object == (PyObject *)&PyLong_Type ||
+               object == (PyObject *)&PyBool_Type) {
         *dtype = object == (PyObject *)&PyFloat_Type  ? GT_FLOAT32
                  : object == (PyObject *)&PyLong_Type ? GT_INT64
                                                       : GT_BOOL;
@@ -80,7 +84,7 @@ int gt__py_dtype(PyObject *object, gt_dtype *dtype)
     if (found == 0)
         PyErr_Format(PyExc_TypeError,
                      "%R is not a dtype of GT (bool, uint8, int8, int16, int32, int64, float16, bfloat16, "
-                     "float32, float64)",
+                     "float32, float64, complex64, complex128)",
                      object);
     return found == 1 ? 0 : -1;
 }
@@ -118,6 +122,25 @@ static PyObject *dtype_is_floating_point(PyObject *self, void *closure)
 {
     (void)closure;
     return PyBool_FromLong(gt__dtype_is_float(((DtypeObject *)self)->dtype));
+}
+
+static PyObject *dtype_is_complex(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(gt__dtype_is_complex(((DtypeObject *)self)->dtype));
+}
+
+static PyObject *dtype_to_complex(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_dtype dtype = ((DtypeObject *)self)->dtype;
+    return gt__py_dtype_object(gt__dtype_complex(dtype));
+}
+
+static PyObject *dtype_to_real(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return gt__py_dtype_object(gt__dtype_real(((DtypeObject *)self)->dtype));
 }
 
 static PyObject *dtype_name(PyObject *self, void *closure)
@@ -173,10 +196,15 @@ int gt__py_dtype_init(PyObject *module)
         {.name = "name", .get = dtype_name, .doc = "The dtype's name, such as 'float32'."},
         {.name = "itemsize", .get = dtype_itemsize, .doc = "Bytes of one element."},
         {.name = "is_floating_point", .get = dtype_is_floating_point, .doc = "Whether it is a float dtype."},
+        {.name = "is_complex", .get = dtype_is_complex, .doc = "Whether it is a complex dtype."},
         {.name = "dtype", .get = dtype_numpy, .doc = "The numpy.dtype; bfloat16 has none."},
         {.name = NULL},
     };
-    static PyMethodDef methods[] = {NOARGS("__reduce__", dtype_reduce, "Pickle by name."), {.ml_name = NULL}};
+    static PyMethodDef methods[] = {
+        NOARGS("__reduce__", dtype_reduce, "Pickle by name."),
+        NOARGS("to_complex", dtype_to_complex, "to_complex(): the complex dtype that holds its numbers."),
+        NOARGS("to_real", dtype_to_real, "to_real(): the dtype of a complex dtype's parts."),
+        {.ml_name = NULL}};
     static PyType_Slot slots[] = {
         SLOT(Py_tp_repr, dtype_repr),
         SLOT(Py_tp_hash, dtype_hash),

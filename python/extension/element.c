@@ -4,6 +4,8 @@
  * Types follow PyTorch: ints make int64, floats float32, bools bool; the widest kind in the list decides. Ragged
  * lists raise ValueError.
  */
+#include "client/intercept.h"
+
 #include "extension.h"
 
 #include "core/half.h"
@@ -18,6 +20,8 @@ PyObject *gt__py_element(gt_dtype dtype, const void *data)
         uint16_t u16;
         float f32;
         double f64;
+        float c64[2];
+        double c128[2];
     } element;
     memcpy(&element, data, gt__dtype_size(dtype));
     switch (dtype) {
@@ -41,6 +45,10 @@ PyObject *gt__py_element(gt_dtype dtype, const void *data)
         return PyFloat_FromDouble((double)element.f32);
     case GT_FLOAT64:
         return PyFloat_FromDouble(element.f64);
+    case GT_COMPLEX64:
+        return PyComplex_FromDoubles((double)element.c64[0], (double)element.c64[1]);
+    case GT_COMPLEX128:
+        return PyComplex_FromDoubles(element.c128[0], element.c128[1]);
     case GT_DTYPE_COUNT:
         break;
     }
@@ -78,6 +86,7 @@ typedef struct Nest {
     int rank;
     int64_t shape[GT_MAX_RANK];
     gt_literal kind; /* the widest seen */
+    bool is_complex; /* a complex number was seen, which is wider */
     gt_dtype dtype;  /* wanted, if `given` */
     bool given;
     uint8_t *next; /* where the next element goes; NULL in the first pass, which finds shape and dtype */
@@ -85,7 +94,7 @@ typedef struct Nest {
 
 static bool is_leaf(PyObject *object)
 {
-    if (PyFloat_Check(object) || PyLong_Check(object))
+    if (PyFloat_Check(object) || PyLong_Check(object) || PyComplex_Check(object))
         return true;
     if (PyList_Check(object) || PyTuple_Check(object))
         return false;
@@ -139,10 +148,22 @@ static int nest_shape(PyObject *object, Nest *nest)
     return 0;
 }
 
+static void store_complex(gt_dtype dtype, double real, double imaginary, uint8_t *at)
+{
+    double wide[2] = {real, imaginary};
+    float narrow[2] = {(float)real, (float)imaginary};
+    if (dtype == GT_COMPLEX128)
+        memcpy(at, wide, sizeof wide);
+    else
+        memcpy(at, narrow, sizeof narrow);
+}
+
 static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t *at)
 {
     double f = gt__py_literal_double(kind, value);
-    if (dtype == GT_FLOAT64) {
+    if (gt__dtype_is_complex(dtype)) {
+        store_complex(dtype, f, 0, at);
+    } else if (dtype == GT_FLOAT64) {
         memcpy(at, &f, sizeof f);
     } else if (dtype == GT_FLOAT32) {
         float narrow = (float)f;
@@ -173,11 +194,31 @@ static int store_element(gt_dtype dtype, gt_literal kind, gt_imm value, uint8_t 
     return 0;
 }
 
+/* 1: the element was a complex number. */
+static int visit_complex(PyObject *object, Nest *nest)
+{
+    double real, imaginary;
+    int found = gt__py_complex(object, &real, &imaginary);
+    if (found != 1)
+        return found;
+    nest->is_complex = true;
+    if (nest->given && !gt__dtype_is_complex(nest->dtype)) {
+        gt__py_raise(gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow",
+                              gt__dtype_name(nest->dtype)));
+        return -1;
+    }
+    if (nest->next) {
+        store_complex(nest->dtype, real, imaginary, nest->next);
+        nest->next += gt__dtype_size(nest->dtype);
+    }
+    return 1;
+}
+
 /* PyTorch's errors for an element that is no number, or an integer beyond 64 bits. Floats of any size are fine. */
 static int unusual_number(PyObject *object, const Nest *nest, gt_literal *kind, gt_imm *value)
 {
     bool large = PyErr_ExceptionMatches(PyExc_OverflowError) && PyLong_Check(object);
-    if (large && nest->given && gt__dtype_is_float(nest->dtype)) {
+    if (large && nest->given && gt__dtype_is_inexact(nest->dtype)) {
         PyErr_Clear();
         *kind = GT_LITERAL_FLOAT;
         value->f = PyLong_AsDouble(object);
@@ -194,6 +235,9 @@ static int visit_leaf(PyObject *object, Nest *nest)
 {
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
+    int found = visit_complex(object, nest);
+    if (found != 0)
+        return found < 0 ? -1 : 0;
     if (gt__py_number(object, &kind, &value) < 0 && unusual_number(object, nest, &kind, &value) < 0)
         return -1;
     if (kind > nest->kind)
@@ -250,7 +294,11 @@ static int from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
     if (nest_shape(object, &nest) < 0 || visit(object, 0, &nest) < 0)
         return -1;
     if (!given)
-        dtype = nest.kind == GT_LITERAL_INT ? GT_INT64 : nest.kind == GT_LITERAL_BOOL ? GT_BOOL : GT_FLOAT32;
+        dtype = nest.is_complex && gt__default_dtype == GT_FLOAT64 ? GT_COMPLEX128
+                : nest.is_complex                                  ? GT_COMPLEX64
+                : nest.kind == GT_LITERAL_INT                      ? GT_INT64
+                : nest.kind == GT_LITERAL_BOOL                     ? GT_BOOL
+                                                                   : gt__default_dtype;
     gt_meta meta;
     gt_err err = gt__meta_set(&meta, dtype, (unsigned)nest.rank, nest.shape);
     if (err != GT_OK) {

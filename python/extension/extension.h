@@ -20,9 +20,12 @@
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 typedef struct TensorObject {
-    PyObject_HEAD gt_tensor *tensor; /* replaced by in-place operations; NULL only before initialisation */
+    /* Replaced by in-place operations; NULL only before initialisation. If the object has an alias, that one's shell: metadata
+     * without a value. So read metadata here, and the value with gt__py_use. */
+    PyObject_HEAD gt_tensor *tensor;
+    struct gt_alias *alias; /* views and what they are views of (alias.h); nearly always NULL */
     PyObject *weakrefs;
-    struct gt_py_bond *bond; /* to objects that share its value (sharing.c); nearly always NULL */
+    PyObject *dict; /* attributes that the user set (tensor.c); nearly always NULL */
 } TensorObject;
 
 /* The types are process-wide: the extension refuses a second interpreter (module.c). */
@@ -71,11 +74,21 @@ static inline bool gt__py_is_tensor(PyObject *object)
     return Py_TYPE(object) == gt__py_tensor_type || PyType_IsSubtype(Py_TYPE(object), gt__py_tensor_type);
 }
 
+/* A tensor that autograd follows. */
+static inline bool gt__py_is_recorded(PyObject *object)
+{
+    return gt__py_is_tensor(object) && ((TensorObject *)object)->tensor->node;
+}
+
 /* ---- autograd.c -------------------------------------------------------------------------------------------- */
 
 /* The last step of an in-place operation: give the object a new value (taken, also on failure). -1: it is a leaf that requires
  * a gradient, and operations are being recorded. */
 int gt__py_rebind(PyObject *self, gt_tensor *tensor);
+/* What PyTorch refuses to change in place, while operations are recorded. `source_tracked`: an operand requires a gradient. */
+int gt__py_check_write(PyObject *self, bool source_tracked);
+/* An expanded tensor, whose elements share memory, takes one value for all of them only. */
+int gt__py_refuse_overlap(PyObject *self);
 /*
  * The first step of one that may consume the old value `a`: *held becomes the number of references that the caller passes to
  * gt__emit_assign or gt__emit_scatter. It is 2, self's and one that the caller retained, or 0 if self is NULL or has another
@@ -83,28 +96,26 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor);
  * consumed value.
  */
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held);
-/* `x.data = value` (borrowed): gt__py_rebind in any mode. A leaf keeps its node. */
-int gt__py_set_value(PyObject *self, gt_tensor *value);
+/* `x.data = value`: x shares its memory from now on. A leaf keeps its node. */
+int gt__py_set_value(PyObject *self, PyObject *value);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
-/* A new object of the same value, without a gradient. `shared`: in-place changes of one apply to the other, too. */
-PyObject *gt__py_detached(PyObject *self, bool shared);
+bool gt__py_requires_grad(PyObject *self);
+/* ---- alias.c: see alias.h, too ------------------------------------------------------------------------------ */
 
-/* ---- sharing.c: objects that stand for one value ------------------------------------------------------------ */
-
-typedef struct gt_py_bond gt_py_bond;
-
-/* `other` is a new object of self's value: in-place changes of one apply to the other from now on. */
-int gt__py_share(TensorObject *self, TensorObject *other);
-/* A new object is the gradient of a node: its in-place changes apply to the node. */
-int gt__py_share_gradient(TensorObject *gradient, gt_node *node);
-/* An object with a bond got another value: by an in-place change, which is passed on, or by new data, which ends the sharing. */
-int gt__py_pass_on(TensorObject *self, const gt_tensor *old);
-void gt__py_part(TensorObject *self, const gt_tensor *old);
-void gt__py_unshare(TensorObject *self); /* free the bond of an object that has one */
+/* gt__py_use for an object with an alias: cuts its value, if necessary. */
+gt_tensor *gt__py_use_alias(PyObject *self);
+gt_tensor *gt__py_cut(PyObject *self); /* the same, when its client can be used */
+/* A new object that shares self's memory, without a gradient. `counted`: the gradients of either know of writes through the
+ * other, as for detach(); not so for .data. */
+PyObject *gt__py_detached(PyObject *self, bool counted);
+/* Before an in-place operation on self: none of its operands may share a part of self's memory. */
+int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count);
 
 /* ---- operators.c ------------------------------------------------------------------------------------------ */
 
 /* x op y, as the operators do it. */
+/* where(condition, a, b), each a tensor or a number. */
+PyObject *gt__py_where(PyObject *const *objects);
 PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y);
 /* self.name_(...): the result of self.name(...) (taken; NULL: exception) becomes self's value, if it fits. Returns self. */
 PyObject *gt__py_adopt(PyObject *self, PyObject *result);
@@ -136,7 +147,16 @@ static inline int gt__py_enter(gt_client *client)
 static inline gt_tensor *gt__py_use(PyObject *self)
 {
     gt_tensor *tensor = ((TensorObject *)self)->tensor;
+    if (UNLIKELY(((TensorObject *)self)->alias != NULL))
+        return gt__py_use_alias(self);
     return LIKELY(!tensor->client->waiting) ? tensor : gt__py_use_later(self);
+}
+
+/* The same, retained: for operations on several tensors. */
+static inline gt_tensor *gt__py_hold(PyObject *self)
+{
+    gt_tensor *tensor = gt__py_use(self);
+    return tensor ? gt_tensor_retain(tensor) : NULL;
 }
 
 /* A client that is borrowed while other Python code runs: it may be closed meanwhile, but stays allocated. */
@@ -170,6 +190,8 @@ int gt__py_flag(PyObject *object, bool *value); /* NULL: *value is kept */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
+/* 1: a complex number, of Python, NumPy or a 0-d tensor; 0: something else; -1: exception. */
+int gt__py_complex(PyObject *object, double *real, double *imaginary);
 double gt__py_literal_double(gt_literal kind, gt_imm value);
 /*
  * Axes are read in two steps. The first runs Python code (__index__), which may give the tensor's object another
@@ -183,16 +205,18 @@ int gt__py_wrap_axis(int64_t given, int rank, int *axis);
 int gt__py_wrap_axes(const int64_t *given, int count, int rank, uint32_t *axes);
 /* An int or a sequence of ints, at most GT_MAX_RANK. */
 int gt__py_ints(PyObject *object, int *count, int64_t *values);
-/* A tuple of sizes. */
+/* A gt.Size, a tuple of sizes (size.c). */
 PyObject *gt__py_sizes(int rank, const int64_t *shape);
+int gt__py_size_init(PyObject *module);
 /* Sizes given one by one, or as one sequence. */
 int gt__py_shape(gt_py_args args, Py_ssize_t nargs, int *rank, int64_t *shape);
 
 /*
  * The other operand of a binary operation: 1: *tensor is set (a reference of the caller's), or *kind and *value;
- * 0: not ours to convert; -1: exception.
+ * 0: not ours to convert; -1: exception. `other`: the dtype of the operand that there is.
  */
-int gt__py_operand(PyObject *object, gt_client *client, gt_tensor **tensor, gt_literal *kind, gt_imm *value);
+int gt__py_operand(PyObject *object, gt_client *client, gt_dtype other, gt_tensor **tensor, gt_literal *kind,
+                   gt_imm *value);
 /* The same, but always a tensor, and anything inconvertible raises TypeError. */
 int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what, gt_tensor **tensor);
 
@@ -236,7 +260,9 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
     gt__py_random_functions[];
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
+extern PyMethodDef gt__py_spectral_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
+extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];

@@ -33,9 +33,10 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
     if (object == Py_None || object == Py_Ellipsis || PySlice_Check(object) || PyLong_Check(object))
         return 0;
     if (gt__py_is_tensor(object)) {
-        given = gt_tensor_retain(((TensorObject *)object)->tensor);
-        found = 1;
-    } else if (PyList_Check(object) || PyTuple_Check(object)) {
+        gt_tensor *used = gt__py_use(object);
+        given = gt_tensor_retain(used);
+        found = used ? 1 : -1;
+    } else if (PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) {
         found = gt__py_from_sequence(object, client, false, GT_INT64, &given) < 0 ? -1 : 1;
     } else if (PyIndex_Check(object) && !PySequence_Check(object)) {
         return 0; /* NumPy integers */
@@ -55,7 +56,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         return 0;
     }
     gt_err err = GT_OK;
-    if (gt__dtype_is_float(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
+    if (gt__dtype_is_inexact(dtype) && given->meta.numel) /* [] is a float32 tensor, and a valid index */
         err = gt__fail(GT_ERR_INDEX, "tensors used as indices must be of an integer or bool dtype, not %s",
                        gt__dtype_name(dtype));
     if (err == GT_OK)
@@ -108,7 +109,7 @@ static int slice_item(PyObject *object, int64_t size, Item *item)
     if (PySlice_Unpack(object, &start, &stop, &step) < 0)
         return -1;
     Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)size, &start, &stop, step);
-    if (count <= 1) /* with at most one element the step does not matter */
+    if (count <= 1 && (step < 0 || step > INT32_MAX)) /* with at most one element it matters only to stride() */
         step = 1;
     *item = (Item){.kind = ITEM_SLICE, .axes = 1, .start = count ? start : 0, .step = step, .count = count};
     return 0;
@@ -188,13 +189,12 @@ static int key_build(Element *elements, int count, const gt_meta *meta, Key *key
     return add_whole_axes(key, meta, axis, meta->rank - axis);
 }
 
-int gt__py_key_parse(PyObject *object, gt_tensor *a, Key *key)
+int gt__py_key_parse(PyObject *object, gt_client *client, const gt_meta *of, Key *key)
 {
     Element elements[MAX_ITEMS];
     bool is_tuple = PyTuple_Check(object);
     Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(object) : 1;
-    const gt_meta meta = a->meta; /* conversions below may run Python code that rebinds the tensor */
-    gt_client *client = a->client;
+    const gt_meta meta = *of; /* conversions below may run Python code that rebinds the tensor */
     key->count = key->advanced = 0;
     if (count > MAX_ITEMS) {
         PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", meta.rank);

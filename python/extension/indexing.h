@@ -2,7 +2,7 @@
 #ifndef GT_PYTHON_INDEXING_H
 #define GT_PYTHON_INDEXING_H
 
-#include "extension.h"
+#include "alias.h"
 
 #include <string.h>
 
@@ -24,8 +24,8 @@ typedef struct Key {
     int advanced; /* items that are INDEX or MASK */
 } Key;
 
-/* The items cover every axis of `a`. Clear the key after success only. */
-int gt__py_key_parse(PyObject *object, gt_tensor *a, Key *key);
+/* The items cover every axis of a tensor with this metadata. Clear the key after success only. */
+int gt__py_key_parse(PyObject *object, gt_client *client, const gt_meta *of, Key *key);
 void gt__py_key_clear(Key *key);
 
 #endif

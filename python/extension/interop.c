@@ -7,6 +7,8 @@
  */
 #include "extension.h"
 
+#include "client/autograd.h"
+
 #include <string.h>
 
 /* ---- in: dtypes and strides ------------------------------------------------------------------------------ */
@@ -17,10 +19,11 @@ static void unsupported_buffer(const Py_buffer *view)
     PyErr_Clear();
     PyObject *name = dtype ? PyObject_Str(dtype) : PyUnicode_FromString(view->format ? view->format : "B");
     if (name)
-        PyErr_Format(PyExc_TypeError,
-                     "can't convert an array of type %U. The supported types are: float64, float32, "
-                     "float16, int64, int32, int16, int8, uint8, and bool.",
-                     name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "can't convert an array of type %U. The supported types are: complex128, complex64, float64, float32, "
+            "float16, int64, int32, int16, int8, uint8, and bool.",
+            name);
     Py_XDECREF(dtype);
     Py_XDECREF(name);
 }
@@ -33,6 +36,8 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap)
         little = *format != '>' && *format != '!', format++;
     *swap = little != PY_LITTLE_ENDIAN && view->itemsize > 1;
     int found = -1;
+    if (format[0] == 'Z' && (format[1] == 'f' || format[1] == 'd') && !format[2])
+        found = format[1] == 'f' ? GT_COMPLEX64 : GT_COMPLEX128;
     if (format[0] && !format[1]) {
         if (format[0] == '?')
             found = GT_BOOL;
@@ -174,16 +179,26 @@ typedef struct DLManagedTensor {
     void (*deleter)(struct DLManagedTensor *self);
 } DLManagedTensor;
 
-enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
+enum {
+    DL_CPU = 1,
+    DL_CUDA_HOST = 3,
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_COMPLEX = 5,
+    DL_BOOL = 6
+};
 
 static const struct {
     uint8_t code, bits;
 } dlpack_dtypes[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},      [GT_UINT8] = {.code = DL_UINT, .bits = 8},
-    [GT_INT8] = {.code = DL_INT, .bits = 8},       [GT_INT16] = {.code = DL_INT, .bits = 16},
-    [GT_INT32] = {.code = DL_INT, .bits = 32},     [GT_INT64] = {.code = DL_INT, .bits = 64},
-    [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16}, [GT_BFLOAT16] = {.code = DL_BFLOAT, .bits = 16},
-    [GT_FLOAT32] = {.code = DL_FLOAT, .bits = 32}, [GT_FLOAT64] = {.code = DL_FLOAT, .bits = 64},
+    [GT_BOOL] = {.code = DL_BOOL, .bits = 8},          [GT_UINT8] = {.code = DL_UINT, .bits = 8},
+    [GT_INT8] = {.code = DL_INT, .bits = 8},           [GT_INT16] = {.code = DL_INT, .bits = 16},
+    [GT_INT32] = {.code = DL_INT, .bits = 32},         [GT_INT64] = {.code = DL_INT, .bits = 64},
+    [GT_FLOAT16] = {.code = DL_FLOAT, .bits = 16},     [GT_BFLOAT16] = {.code = DL_BFLOAT, .bits = 16},
+    [GT_FLOAT32] = {.code = DL_FLOAT, .bits = 32},     [GT_FLOAT64] = {.code = DL_FLOAT, .bits = 64},
+    [GT_COMPLEX64] = {.code = DL_COMPLEX, .bits = 64}, [GT_COMPLEX128] = {.code = DL_COMPLEX, .bits = 128},
 };
 
 static int from_dltensor(const DLTensor *source, gt_client *client, gt_tensor **tensor)
@@ -293,8 +308,9 @@ typedef struct LeaseObject {
 
 PyTypeObject *gt__py_lease_type;
 static const char *const formats[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = "?",  [GT_UINT8] = "B",   [GT_INT8] = "b",     [GT_INT16] = "h",   [GT_INT32] = "i",
-    [GT_INT64] = "q", [GT_FLOAT16] = "e", [GT_BFLOAT16] = "H", [GT_FLOAT32] = "f", [GT_FLOAT64] = "d",
+    [GT_BOOL] = "?",    [GT_UINT8] = "B",   [GT_INT8] = "b",       [GT_INT16] = "h",
+    [GT_INT32] = "i",   [GT_INT64] = "q",   [GT_FLOAT16] = "e",    [GT_BFLOAT16] = "H",
+    [GT_FLOAT32] = "f", [GT_FLOAT64] = "d", [GT_COMPLEX64] = "Zf", [GT_COMPLEX128] = "Zd",
 };
 
 /* Waits for the elements. */
@@ -555,8 +571,13 @@ static PyObject *method_value_id(PyObject *self, PyObject *unused)
 
 static PyObject *copy_object(PyObject *self)
 {
-    PyObject *copy = gt__py_detached(self, false);
-    if (copy && gt__py_set_requires_grad(copy, ((TensorObject *)self)->tensor->node != NULL) < 0)
+    gt_tensor *tensor = gt__py_use(self), *out = NULL;
+    if (!tensor)
+        return NULL;
+    bool requires_grad = tensor->node != NULL;
+    gt_err err = gt__tensor_detach(tensor, &out);
+    PyObject *copy = gt__py_result(err, out);
+    if (copy && gt__py_set_requires_grad(copy, requires_grad) < 0)
         Py_CLEAR(copy);
     return copy;
 }

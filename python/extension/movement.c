@@ -3,7 +3,7 @@
  * triangles. Each is one or two calls of the client. PyTorch's composed functions (sort, topk, split, roll, ...)
  * are written in Python, in python/gt/client.
  */
-#include "extension.h"
+#include "alias.h"
 
 #include <string.h>
 
@@ -21,14 +21,15 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
 {
     if (!gt__py_is_tensor(other))
         return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
-    gt_tensor *a = gt__py_use(self), *b = ((TensorObject *)other)->tensor, *out = NULL;
-    if (!a)
-        return NULL;
-    if (a->meta.rank != rank_a || b->meta.rank != rank_b)
+    int given_a = ((TensorObject *)self)->tensor->meta.rank, given_b = ((TensorObject *)other)->tensor->meta.rank;
+    if (given_a != rank_a || given_b != rank_b)
         return PyErr_Format(PyExc_RuntimeError, "%s(): expected tensors of %d and %d dimensions, got %d and %d",
-                            name, rank_a, rank_b, a->meta.rank, b->meta.rank);
-    gt_err err = gt_matmul(a, b, &out);
-    return gt__py_result(err, out);
+                            name, rank_a, rank_b, given_a, given_b);
+    gt_tensor *a = gt__py_hold(self), *b = a ? gt__py_hold(other) : NULL, *out = NULL;
+    gt_err err = b ? gt_matmul(a, b, &out) : GT_OK;
+    gt_tensor_release(a);
+    gt_tensor_release(b);
+    return b ? gt__py_result(err, out) : NULL;
 }
 
 static PyObject *method_mm(PyObject *self, PyObject *other)
@@ -70,7 +71,27 @@ static bool is_device(PyObject *object)
     return text && (!strcmp(text, "cpu") || !strcmp(text, "gt") || !strncmp(text, "cuda", 4));
 }
 
-/* to(dtype), to(other), to(device): a device changes nothing, since the dispatcher places tensors. */
+static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* The dtype that an argument of to() names: 1: found, 0: a device, -1: an exception. */
+static int wanted_dtype(PyObject *object, gt_dtype *dtype)
+{
+    if (gt__py_is_tensor(object)) {
+        *dtype = (gt_dtype)((TensorObject *)object)->tensor->meta.dtype;
+        return 1;
+    }
+    if (gt__py_dtype(object, dtype) == 0)
+        return 1;
+    if (!is_device(object))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+/*
+ * to(dtype, non_blocking, copy), to(other, ...), to(device, dtype, ...): a device changes nothing, since the dispatcher places
+ * tensors.
+ */
 static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"other|device", "dtype", "non_blocking", "copy", "memory_format"};
@@ -78,20 +99,21 @@ static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
     if (gt__py_parse("to", args, nargs, kwnames, names, 5, 4, values) < 0)
         return NULL;
-    for (int k = 0; k < 2; k++) {
-        gt_dtype wanted;
-        if (!values[k] || values[k] == Py_None)
-            continue;
-        if (gt__py_is_tensor(values[k])) {
-            dtype = (gt_dtype)((TensorObject *)values[k])->tensor->meta.dtype;
-        } else if (gt__py_dtype(values[k], &wanted) == 0) {
-            dtype = wanted;
-        } else if (is_device(values[k])) {
-            PyErr_Clear();
-        } else {
-            return NULL;
-        }
+    int first = values[0] && values[0] != Py_None ? wanted_dtype(values[0], &dtype) : 0;
+    if (first < 0)
+        return NULL;
+    if (first && nargs > 1) { /* the positions after a dtype or a tensor */
+        if (nargs > 2)
+            values[3] = args[2];
+        values[1] = NULL;
+    } else if (values[1] && values[1] != Py_None && wanted_dtype(values[1], &dtype) < 0) {
+        return NULL;
     }
+    bool copy = false;
+    if (gt__py_flag(values[3], &copy) < 0)
+        return NULL;
+    if (copy && (gt_dtype)((TensorObject *)self)->tensor->meta.dtype == dtype)
+        return method_clone(self, NULL, 0, NULL);
     return cast(self, dtype);
 }
 
@@ -107,23 +129,35 @@ static PyObject *method_astype(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return gt__py_dtype(values[0], &dtype) < 0 ? NULL : cast(self, dtype);
 }
 
-#define CAST_METHOD(name, dtype)                                                                                  \
-    static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
+/* name(memory_format=): the memory format is accepted and changes nothing, since tensors are values. */
+static PyObject *named_cast(const char *name, gt_dtype dtype, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                            PyObject *kwnames)
+{
+    static const char *const names[] = {"memory_format"};
+    PyObject *values[1];
+    if ((nargs || kwnames) && gt__py_parse(name, args, nargs, kwnames, names, 1, 0, values) < 0)
+        return NULL;
+    return cast(self, dtype);
+}
+
+#define CAST(name, dtype)                                                                                         \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
     {                                                                                                             \
-        (void)unused;                                                                                             \
-        return cast(self, dtype);                                                                                 \
+        return named_cast(#name, dtype, self, args, nargs, kwnames);                                              \
     }
-CAST_METHOD(float, GT_FLOAT32)
-CAST_METHOD(double, GT_FLOAT64)
-CAST_METHOD(half, GT_FLOAT16)
-CAST_METHOD(bfloat16, GT_BFLOAT16)
-CAST_METHOD(byte, GT_UINT8)
-CAST_METHOD(char, GT_INT8)
-CAST_METHOD(short, GT_INT16)
-CAST_METHOD(int, GT_INT32)
-CAST_METHOD(long, GT_INT64)
-CAST_METHOD(bool, GT_BOOL)
-#undef CAST_METHOD
+CAST(float, GT_FLOAT32)
+CAST(double, GT_FLOAT64)
+CAST(half, GT_FLOAT16)
+CAST(bfloat16, GT_BFLOAT16)
+CAST(byte, GT_UINT8)
+CAST(char, GT_INT8)
+CAST(short, GT_INT16)
+CAST(int, GT_INT32)
+CAST(long, GT_INT64)
+CAST(cfloat, GT_COMPLEX64)
+CAST(cdouble, GT_COMPLEX128)
+CAST(bool, GT_BOOL)
+#undef CAST
 
 /* Tensors are values, so an alias serves as a copy, unless autograd must distinguish the two. */
 static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -134,10 +168,18 @@ static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     gt_tensor *tensor = gt__py_use(self), *out = NULL;
     if (!tensor)
         return NULL;
-    if (!tensor->node)
-        return gt__py_wrap(gt_tensor_retain(tensor));
-    gt_err err = gt_copy(tensor, &out);
+    gt_err err = tensor->node ? gt_copy(tensor, &out) : gt__tensor_detach(tensor, &out);
     return gt__py_result(err, out);
+}
+
+/* A tensor that is not contiguous is copied, as far as the user can see. */
+static PyObject *method_contiguous(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    gt_strides strides;
+    gt__py_strides(self, &strides);
+    if (gt__strides_are_contiguous(gt__py_meta(self), &strides))
+        return Py_NewRef(self);
+    return method_clone(self, args, nargs, kwnames);
 }
 
 static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -150,8 +192,13 @@ static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
 
 /* ---- where ----------------------------------------------------------------------------------------------- */
 
+static gt_dtype dtype_beside(PyObject *object)
+{
+    return gt__py_is_tensor(object) ? (gt_dtype)((TensorObject *)object)->tensor->meta.dtype : GT_FLOAT32;
+}
+
 /* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
-static PyObject *where(PyObject *const *objects)
+PyObject *gt__py_where(PyObject *const *objects)
 {
     gt_client *client = NULL;
     for (int k = 0; k < 3 && !client; k++)
@@ -168,9 +215,10 @@ static PyObject *where(PyObject *const *objects)
     gt_imm values[2] = {{.i = 0}, {.i = 0}};
     if (gt__py_tensor_argument(objects[0], client, "condition", &condition) < 0)
         return NULL;
-    int found = gt__py_operand(objects[1], client, &a, &kinds[0], &values[0]);
+    int found = gt__py_operand(objects[1], client, dtype_beside(objects[2]), &a, &kinds[0], &values[0]);
     if (found == 1)
-        found = gt__py_operand(objects[2], client, &b, &kinds[1], &values[1]);
+        found = gt__py_operand(objects[2], client, a ? (gt_dtype)a->meta.dtype : GT_FLOAT32, &b, &kinds[1],
+                               &values[1]);
     PyObject *result = NULL;
     if (found == 1) {
         gt_err err =
@@ -195,7 +243,7 @@ static PyObject *py_where(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
         return PyObject_CallMethod(values[0], "nonzero", "O", Py_True); /* as_tuple */
     if (!values[0] || !values[1] || !values[2])
         return PyErr_Format(PyExc_TypeError, "where() needs condition, input and other");
-    return where(values);
+    return gt__py_where(values);
 }
 
 /* a.where(condition, other) */
@@ -207,7 +255,7 @@ static PyObject *method_where(PyObject *self, gt_py_args args, Py_ssize_t nargs,
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "where() needs condition and other");
-    return where((PyObject *[]){values[0], self, values[1]});
+    return gt__py_where((PyObject *[]){values[0], self, values[1]});
 }
 
 static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -218,8 +266,13 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "masked_fill() needs mask and value");
+    if (gt__py_is_tensor(values[1]) && ((TensorObject *)values[1])->tensor->meta.rank)
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+            ((TensorObject *)values[1])->tensor->meta.rank);
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
-    PyObject *filled = where((PyObject *[]){values[0], values[1], self});
+    PyObject *filled = gt__py_where((PyObject *[]){values[0], values[1], self});
     PyObject *result = filled ? cast(filled, dtype) : NULL;
     Py_XDECREF(filled);
     return result;
@@ -500,7 +553,7 @@ static int address(PyObject *self, PyObject *dim, PyObject *index, Addressing *a
         return -1;
     }
     gt_err err = GT_OK;
-    if (given->meta.dtype == GT_BOOL || gt__dtype_is_float((gt_dtype)given->meta.dtype))
+    if (given->meta.dtype == GT_BOOL || gt__dtype_is_inexact((gt_dtype)given->meta.dtype))
         err = gt__fail(GT_ERR_TYPE, "expected an integer dtype for index, not %s",
                        gt__dtype_name((gt_dtype)given->meta.dtype));
     if (err == GT_OK && given->meta.dtype != GT_INT64)
@@ -537,17 +590,22 @@ static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **ou
 static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **),
                         PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"dim|axis", "index|indices"};
-    PyObject *values[2];
+    static const char *const names[] = {"dim|axis", "index|indices", "sparse_grad"};
+    PyObject *values[3];
     Addressing at;
-    if (gt__py_parse(name, args, nargs, kwnames, names, 2, 2, values) < 0)
+    if (gt__py_parse(name, args, nargs, kwnames, names, function == take_rows ? 2 : 3, 2, values) < 0)
         return NULL;
     if (!values[0] || !values[1])
         return PyErr_Format(PyExc_TypeError, "%s() needs dim and index", name);
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *out = NULL;
-    gt_err err = function(at.a, at.index, at.axis, &out);
+    gt_err err;
+    if (at.index->meta.numel == 0 && function == gt_gather) /* of any rank, as in PyTorch */
+        err = gt__emit_full(at.a->client, (gt_dtype)at.a->meta.dtype, at.index->meta.rank, at.index->meta.shape,
+                            GT_LITERAL_INT, (gt_imm){.i = 0}, &out);
+    else
+        err = function(at.a, at.index, at.axis, &out);
     err = as_scalar(err, at.scalar && (!at.looked || function == take_rows), &out);
     address_clear(&at);
     return gt__py_result(err, out);
@@ -576,24 +634,27 @@ static PyObject *method_pick_rows(PyObject *self, gt_py_args args, Py_ssize_t na
         return NULL;
     if (!values[1] || !gt__py_is_tensor(values[1]))
         return PyErr_Format(PyExc_TypeError, "take() needs an index");
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_wrap_axis(dim, a->meta.rank, &axis) < 0)
+    if (gt__py_wrap_axis(dim, ((TensorObject *)self)->tensor->meta.rank, &axis) < 0)
         return NULL;
-    if (!a->meta.rank)
-        return gt__py_result(gt_copy(a, &out), out);
-    gt_tensor *index = ((TensorObject *)values[1])->tensor;
-    gt_err err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
-    return gt__py_result(err, out);
+    gt_tensor *a = gt__py_hold(self), *index = a ? gt__py_hold(values[1]) : NULL, *out = NULL;
+    gt_err err = GT_OK;
+    if (index && !a->meta.rank)
+        err = gt_copy(a, &out);
+    else if (index)
+        err = plain ? gt__emit_pick(a, index, axis, &out) : gt_take(a, index, axis, &out);
+    gt_tensor_release(a);
+    gt_tensor_release(index);
+    return index ? gt__py_result(err, out) : NULL;
 }
 
-/* src is a tensor, cast to a's dtype, or a number, expanded to the index's shape. */
+/* src is a tensor of a's dtype, or a number, expanded to the index's shape. */
 static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
 {
     gt_tensor *given, *fitting = NULL;
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
     gt_dtype dtype = (gt_dtype)at->a->meta.dtype;
-    int found = gt__py_operand(object, at->a->client, &given, &kind, &value);
+    int found = gt__py_operand(object, at->a->client, (gt_dtype)at->a->meta.dtype, &given, &kind, &value);
     if (found == 0)
         PyErr_Format(PyExc_TypeError, "src must be a Tensor or a number, not %s", Py_TYPE(object)->tp_name);
     if (found != 1)
@@ -605,8 +666,9 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
                             &fitting);
         gt__signal_inner(inner);
     } else if ((gt_dtype)given->meta.dtype != dtype) {
-        err = gt_cast(given, dtype, &fitting);
         gt_tensor_release(given);
+        PyErr_SetString(PyExc_RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype");
+        return NULL;
     } else {
         fitting = given;
     }
@@ -633,10 +695,18 @@ static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *value
         if (err == GT_OK)
             err = gt__emit_scatter(op, at.a, at.index, src, at.axis, how, held, &out);
         err = as_scalar(err, at.scalar, &out);
+        const gt_alias *alias = ((TensorObject *)self)->alias;
+        bool view = in_place && alias && alias->parent;
+        if (view) /* a cut of the memory would keep the worker from writing into it */
+            address_clear(&at);
         if (err != GT_OK || !in_place)
             result = gt__py_result(err, out);
         else if (gt__py_rebind(self, out) == 0)
             result = Py_NewRef(self);
+        if (view) {
+            gt_tensor_release(src);
+            return result;
+        }
     }
     gt_tensor_release(src);
     address_clear(&at);
@@ -745,19 +815,21 @@ PyMethodDef gt__py_movement_methods[] = {
     FAST("type", method_astype, "type(dtype): convert."),
     FAST("cast", method_astype, "cast(dtype): convert."),
     FAST("astype", method_astype, "astype(dtype): convert."),
-    NOARGS("float", method_float, "float(): to float32."),
-    NOARGS("double", method_double, "double(): to float64."),
-    NOARGS("half", method_half, "half(): to float16."),
-    NOARGS("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
-    NOARGS("byte", method_byte, "byte(): to uint8."),
-    NOARGS("char", method_char, "char(): to int8."),
-    NOARGS("short", method_short, "short(): to int16."),
-    NOARGS("int", method_int, "int(): to int32."),
-    NOARGS("long", method_long, "long(): to int64."),
-    NOARGS("bool", method_bool, "bool(): to bool."),
+    FAST("float", method_float, "float(): to float32."),
+    FAST("double", method_double, "double(): to float64."),
+    FAST("half", method_half, "half(): to float16."),
+    FAST("bfloat16", method_bfloat16, "bfloat16(): to bfloat16."),
+    FAST("byte", method_byte, "byte(): to uint8."),
+    FAST("char", method_char, "char(): to int8."),
+    FAST("cfloat", method_cfloat, "cfloat(): to complex64."),
+    FAST("cdouble", method_cdouble, "cdouble(): to complex128."),
+    FAST("short", method_short, "short(): to int16."),
+    FAST("int", method_int, "int(): to int32."),
+    FAST("long", method_long, "long(): to int64."),
+    FAST("bool", method_bool, "bool(): to bool."),
     FAST("clone", method_clone, "clone(): another tensor with this value."),
     FAST("copy", method_clone, "copy(): another tensor with this value."),
-    FAST("contiguous", method_self, "contiguous(): self."),
+    FAST("contiguous", method_contiguous, "contiguous(): self."),
     FAST("cpu", method_self, "cpu(): self."),
     FAST("cuda", method_self, "cuda(): self."),
     FAST("where", method_where, "where(condition, other): self where condition holds, else other."),

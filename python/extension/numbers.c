@@ -33,13 +33,33 @@ static int bound_from(PyObject *object, double open, Bound *bound)
     return 0;
 }
 
+/*
+ * One bound. The gradient of an element that is equal to its bound goes to the element, as in PyTorch; that of maximum and
+ * minimum would go to both in halves.
+ */
+static PyObject *bounded(PyObject *x, PyObject *bound, gt_opcode op)
+{
+    PyObject *limited = gt__py_binary(op, x, bound);
+    if (!limited || (!gt__py_is_recorded(x) && !gt__py_is_recorded(bound)))
+        return limited;
+    Py_DECREF(limited);
+    PyObject *beyond = gt__py_binary(op == GT_OP_maximum ? GT_OP_lt : GT_OP_gt, x, bound);
+    PyObject *strange = beyond ? gt__py_binary(GT_OP_ne, bound, bound) : NULL; /* a bound that is NaN */
+    PyObject *chosen = strange ? gt__py_binary(GT_OP_bitwise_or, beyond, strange) : NULL;
+    PyObject *result = chosen ? gt__py_where((PyObject *[]){chosen, bound, x}) : NULL;
+    Py_XDECREF(beyond);
+    Py_XDECREF(strange);
+    Py_XDECREF(chosen);
+    return result;
+}
+
 static PyObject *bounds_tensors(PyObject *self, PyObject *low, PyObject *high)
 {
     PyObject *result = Py_NewRef(self);
     if (low && low != Py_None)
-        Py_SETREF(result, gt__py_binary(GT_OP_maximum, result, low));
+        Py_SETREF(result, bounded(result, low, GT_OP_maximum));
     if (result && high && high != Py_None)
-        Py_SETREF(result, gt__py_binary(GT_OP_minimum, result, high));
+        Py_SETREF(result, bounded(result, high, GT_OP_minimum));
     return result;
 }
 
@@ -80,6 +100,11 @@ static const struct {
     [GT_OP_hardtanh] = {.names = {"min_val", "max_val"}, .defaults = {-1, 1}},
     [GT_OP_leaky_relu] = {.names = {"negative_slope", "unused"}, .defaults = {0.01, 0}},
     [GT_OP_elu] = {.names = {"alpha", "input_scale"}, .defaults = {1, 1}},
+    [GT_OP_logit] = {.names = {"eps", "unused"}, .defaults = {-1, 0}},
+    [GT_OP_polygamma] = {.names = {"n", "unused"}, .defaults = {0, 0}},
+    [GT_OP_bessel] = {.names = {"kind", "unused"}, .defaults = {0, 0}},
+    [GT_OP_polynomial] = {.names = {"kind", "unused"}, .defaults = {0, 0}},
+    [GT_OP_nextafter] = {.names = {"bits", "unused"}, .defaults = {23, 0}},
     [GT_OP_clamp_backward] = {.names = {"min", "max"}, .defaults = {-INFINITY, INFINITY}},
     [GT_OP_hardtanh_backward] = {.names = {"min_val", "max_val"}, .defaults = {-1, 1}},
     [GT_OP_leaky_relu_backward] = {.names = {"negative_slope", "unused"}, .defaults = {0.01, 0}},
@@ -109,44 +134,57 @@ static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, P
             return NULL;
         number[k] = gt__py_literal_double(kind, value);
     }
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
-    gt_err err =
-        tensors ? gt__emit_binary_numbers(op, a, ((TensorObject *)values[0])->tensor, number[0], number[1], &out)
-                : gt__emit_numbers(op, a, number[0], number[1], &out);
-    return gt__py_result(err, out);
+    gt_tensor *a = gt__py_hold(self), *other = a && tensors ? gt__py_hold(values[0]) : NULL, *out = NULL;
+    gt_err err = GT_OK;
+    bool ready = a && (other || !tensors);
+    if (ready)
+        err = tensors ? gt__emit_binary_numbers(op, a, other, number[0], number[1], &out)
+                      : gt__emit_numbers(op, a, number[0], number[1], &out);
+    gt_tensor_release(a);
+    gt_tensor_release(other);
+    return ready ? gt__py_result(err, out) : NULL;
 }
 
-/* lerp(end, weight): end is a tensor, weight too or a number. */
-static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+/* self and two more operands, tensors or numbers. */
+static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObject *self, gt_py_args args,
+                                Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const char *const names[] = {"end", "weight"};
+    const char *function = gt__op_table[op].name;
     PyObject *values[2];
     gt_tensor *tensors[2] = {NULL}, *out = NULL;
     gt_literal kinds[2] = {GT_LITERAL_NONE};
     gt_imm numbers[2] = {{.i = 0}};
-    if (gt__py_parse("lerp", args, nargs, kwnames, names, 2, 2, values) < 0)
+    if (gt__py_parse(function, args, nargs, kwnames, names, 2, 2, values) < 0)
         return NULL;
     if (!values[0] || !values[1])
-        return PyErr_Format(PyExc_TypeError, "lerp() needs end and weight");
+        return PyErr_Format(PyExc_TypeError, "%s() needs %s and %s", function, names[0], names[1]);
     gt_tensor *a = gt__py_use(self);
     if (!a)
         return NULL;
     gt_tensor_retain(a); /* converting the others may run code that rebinds self */
     int found = 1;
     for (int k = 0; found == 1 && k < 2; k++)
-        found = gt__py_operand(values[k], a->client, &tensors[k], &kinds[k], &numbers[k]);
+        found = gt__py_operand(values[k], a->client, (gt_dtype)a->meta.dtype, &tensors[k], &kinds[k], &numbers[k]);
     gt_err err = GT_OK;
     if (found == 1)
-        err = gt__emit_ternary(GT_OP_lerp, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1],
-                               &out);
+        err = gt__emit_ternary(op, a, tensors[0], kinds[0], numbers[0], tensors[1], kinds[1], numbers[1], &out);
     gt_tensor_release(a);
     gt_tensor_release(tensors[0]);
     gt_tensor_release(tensors[1]);
     if (found == 0)
-        PyErr_SetString(PyExc_TypeError, "lerp() takes Tensors and numbers");
+        PyErr_Format(PyExc_TypeError, "%s() takes Tensors and numbers", function);
     return found == 1 ? gt__py_result(err, out) : NULL;
+}
+
+static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return ternary_method(GT_OP_lerp, (const char *const[]){"end", "weight"}, self, args, nargs, kwnames);
+}
+
+static PyObject *method_dirichlet_grad(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return ternary_method(GT_OP_dirichlet_grad, (const char *const[]){"alpha", "total"}, self, args, nargs,
+                          kwnames);
 }
 
 /* ---- the methods ------------------------------------------------------------------------------------------ */
@@ -155,6 +193,8 @@ static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
+        if (gt__py_check_operands(self, args, nargs) < 0)                                                         \
+            return NULL;                                                                                          \
         return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }
 #define METHOD(name, tensors)                                                                                     \
@@ -176,6 +216,7 @@ PyMethodDef gt__py_number_methods[] = {
 #define UNARY_PQ(name, types, expr, grad) BOTH(name, "(...)")
 #define BINARY_PQ(name, types, expr, grad) BOTH(name, "(other, ...)")
 #include "core/ops.def"
+    FAST("dirichlet_grad", method_dirichlet_grad, "dirichlet_grad(alpha, total): how a Dirichlet sample moves."),
     BOTH(lerp, "(end, weight)") FAST("clip", method_clamp, "clip(min=None, max=None): clamp."),
     FAST("clip_", method_clamp_inplace, "clip_(min=None, max=None): clamp_."),
     {.ml_name = NULL},

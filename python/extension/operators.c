@@ -6,7 +6,7 @@
  * binary_slow. Each UNARY or BINARY row of ops.def is a method here: name() and the in-place name_(). Rows that
  * also take numbers are in numbers.c.
  */
-#include "extension.h"
+#include "alias.h"
 
 /* ---- binary operators ------------------------------------------------------------------------------------ */
 
@@ -32,7 +32,7 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a); /* converting the other may run code that rebinds self */
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1) {
         err = emit_operands(op, a, other, kind, value, reflected, &out);
         gt_tensor_release(other);
@@ -43,10 +43,10 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
 
 static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
 {
-    if (LIKELY(Py_TYPE(x) == gt__py_tensor_type)) {
+    if (LIKELY(Py_TYPE(x) == gt__py_tensor_type && !((TensorObject *)x)->alias)) {
         gt_tensor *a = ((TensorObject *)x)->tensor, *out = NULL;
         if (LIKELY(!a->client->waiting)) {
-            if (LIKELY(Py_TYPE(y) == gt__py_tensor_type)) {
+            if (LIKELY(Py_TYPE(y) == gt__py_tensor_type && !((TensorObject *)y)->alias)) {
                 gt_err err = gt__emit_binary(op, a, ((TensorObject *)y)->tensor, &out);
                 return gt__py_result(err, out);
             }
@@ -93,7 +93,7 @@ static bool is_square(const gt_tensor *a, PyObject *exponent)
     if (a->meta.dtype == GT_BOOL)
         return false;
     if (PyFloat_CheckExact(exponent))
-        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_float((gt_dtype)a->meta.dtype);
+        return PyFloat_AS_DOUBLE(exponent) == 2 && gt__dtype_is_inexact((gt_dtype)a->meta.dtype);
     return PyLong_CheckExact(exponent) && PyLong_AsLong(exponent) == 2;
 }
 
@@ -118,7 +118,7 @@ static PyObject *number_matmul(PyObject *x, PyObject *y)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(first ? y : x, a->client, &other, &kind, &value);
+    int found = gt__py_operand(first ? y : x, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (other)
         err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
     gt_tensor_release(a);
@@ -176,7 +176,9 @@ static PyObject *assign_result(PyObject *self, gt_err err, gt_tensor *result)
         PyErr_Format(PyExc_RuntimeError, "output with shape %s doesn't match the broadcast shape %s",
                      gt__shape_text(meta->rank, meta->shape, mine, sizeof mine),
                      gt__shape_text(result->meta.rank, result->meta.shape, theirs, sizeof theirs));
-    } else if ((gt__dtype_is_float(from) && !gt__dtype_is_float(dtype)) || (dtype == GT_BOOL && from != GT_BOOL)) {
+    } else if ((gt__dtype_is_inexact(from) && !gt__dtype_is_inexact(dtype)) ||
+               (gt__dtype_is_complex(from) && !gt__dtype_is_complex(dtype)) ||
+               (dtype == GT_BOOL && from != GT_BOOL)) {
         PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
                      gt__dtype_name(from), gt__dtype_name(dtype));
     } else {
@@ -198,12 +200,14 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
 {
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
+    if (UNLIKELY(((TensorObject *)self)->alias && gt__py_check_operands(self, &object, 1) < 0))
+        return NULL;
     gt_tensor *a = gt__py_use(self), *other = NULL, *out = NULL;
     if (!a)
         return NULL;
     gt_tensor_retain(a);
     gt_err err = GT_OK;
-    int found = gt__py_operand(object, a->client, &other, &kind, &value);
+    int found = gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (found == 1)
         err = emit_operands(op, a, other, kind, value, false, &out);
     gt_tensor_release(a);
@@ -236,6 +240,18 @@ static PyObject *inplace_power(PyObject *self, PyObject *other, PyObject *modulu
 
 /* ---- methods of the table -------------------------------------------------------------------------------- */
 
+/* The result (taken), with gradients of 0 for both operands: where(False, self + other, result). */
+static PyObject *with_zero_gradient(PyObject *result, PyObject *self, PyObject *other)
+{
+    if (!result || (!gt__py_is_recorded(self) && !gt__py_is_recorded(other)))
+        return result;
+    PyObject *sum = binary(GT_OP_add, self, other);
+    PyObject *linked = sum ? gt__py_where((PyObject *[]){Py_False, sum, result}) : NULL;
+    Py_XDECREF(sum);
+    Py_DECREF(result);
+    return linked;
+}
+
 /* add(other, alpha=) is self + alpha * other; div(other, rounding_mode='floor') is //, and 'trunc' rounds to zero. */
 static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, PyObject *const values[3])
 {
@@ -252,9 +268,9 @@ static PyObject *binary_options(gt_opcode op, const char *name, PyObject *self, 
     if (!rounding || rounding == Py_None)
         return binary(op, self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "floor") == 0)
-        return binary(GT_OP_floor_divide, self, other);
+        return with_zero_gradient(binary(GT_OP_floor_divide, self, other), self, other);
     if (PyUnicode_Check(rounding) && PyUnicode_CompareWithASCIIString(rounding, "trunc") == 0)
-        return binary(GT_OP_trunc_divide, self, other);
+        return with_zero_gradient(binary(GT_OP_trunc_divide, self, other), self, other);
     return PyErr_Format(PyExc_RuntimeError,
                         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found %R",
                         rounding);
@@ -288,11 +304,10 @@ PyObject *gt__py_binary(gt_opcode op, PyObject *x, PyObject *y)
 
 PyObject *gt__py_adopt(PyObject *self, PyObject *result)
 {
-    if (!result)
-        return NULL;
-    gt_tensor *tensor = gt_tensor_retain(((TensorObject *)result)->tensor);
-    Py_DECREF(result);
-    return assign_result(self, GT_OK, tensor);
+    gt_tensor *tensor = result ? gt__py_use(result) : NULL;
+    gt_tensor_retain(tensor);
+    Py_XDECREF(result);
+    return tensor ? assign_result(self, GT_OK, tensor) : NULL;
 }
 
 /* self._become(value): the last step of an in-place method that is written in Python. */
@@ -303,26 +318,42 @@ static PyObject *method_become(PyObject *self, PyObject *value)
     return gt__py_adopt(self, Py_NewRef(value));
 }
 
-/* self._replace(value): the same for a value of another shape (squeeze_). Objects that shared the old value keep it. */
-static PyObject *method_replace(PyObject *self, PyObject *value)
+/* self._replace(view): self becomes the view of itself: squeeze_(), t_(). */
+static PyObject *method_replace(PyObject *self, PyObject *view)
 {
-    if (!gt__py_is_tensor(value))
-        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
-    if (((TensorObject *)self)->bond)
-        gt__py_unshare((TensorObject *)self);
-    return gt__py_rebind(self, gt_tensor_retain(((TensorObject *)value)->tensor)) < 0 ? NULL : Py_NewRef(self);
+    if (!gt__py_is_tensor(view))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(view)->tp_name);
+    if (!((TensorObject *)view)->alias) {
+        PyErr_SetString(PyExc_ValueError, "expected a view");
+        return NULL;
+    }
+    if (gt__py_check_write(self, false) < 0)
+        return NULL;
+    return gt__py_become_view(self, view) < 0 ? NULL : Py_NewRef(self);
+}
+
+/* As in PyTorch it is int64. */
+static PyObject *square_of_bool(PyObject *self)
+{
+    gt_tensor *a = gt__py_use(self), *wide = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt_cast(a, GT_INT64, &wide);
+    return gt__py_result(err, wide);
 }
 
 #define UNARY(name, types, expr, grad)                                                                            \
     static PyObject *method_##name(PyObject *self, PyObject *unused)                                              \
     {                                                                                                             \
         (void)unused;                                                                                             \
+        if (GT_OP_##name == GT_OP_square && ((TensorObject *)self)->tensor->meta.dtype == GT_BOOL)                \
+            return square_of_bool(self);                                                                          \
         return unary(GT_OP_##name, self);                                                                         \
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
         (void)unused;                                                                                             \
-        return gt__py_adopt(self, unary(GT_OP_##name, self));                                                     \
+        return gt__py_adopt(self, method_##name(self, unused));                                                   \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
@@ -332,6 +363,8 @@ static PyObject *method_replace(PyObject *self, PyObject *value)
     static PyObject *method_##name##_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs,                   \
                                              PyObject *kwnames)                                                   \
     {                                                                                                             \
+        if (gt__py_check_operands(self, args, nargs) < 0)                                                         \
+            return NULL;                                                                                          \
         return gt__py_adopt(self, method_##name(self, args, nargs, kwnames));                                     \
     }
 #include "core/ops.def"

@@ -70,6 +70,21 @@ static PyObject *py_multinomial(PyObject *module, gt_py_args args, Py_ssize_t na
     return gt__py_result(err, out);
 }
 
+#define DRAW(name)                                                                                                \
+    static PyObject *py_##name(PyObject *module, PyObject *input)                                                 \
+    {                                                                                                             \
+        (void)module;                                                                                             \
+        gt_tensor *a = probabilities(#name, input), *out = NULL;                                                  \
+        if (!a)                                                                                                   \
+            return NULL;                                                                                          \
+        gt_err err = gt_##name(a, &out);                                                                          \
+        return gt__py_result(err, out);                                                                           \
+    }
+DRAW(poisson)
+DRAW(binomial)
+DRAW(standard_gamma)
+DRAW(dirichlet)
+
 static PyObject *py_random_state(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -128,6 +143,14 @@ PyMethodDef gt__py_random_functions[] = {
      .ml_meth = py_bernoulli,
      .ml_flags = METH_O,
      .ml_doc = "bernoulli(input): 1 with probability input, elementwise, else 0."},
+#define DRAWN(name, of)                                                                                           \
+    {                                                                                                             \
+        .ml_name = #name, .ml_meth = py_##name, .ml_flags = METH_O, .ml_doc = #name of                            \
+    }
+    DRAWN(poisson, "(input): draws of these rates."),
+    DRAWN(binomial, "(input): draws of input[0] trials with probabilities input[1]."),
+    DRAWN(standard_gamma, "(input): draws of these shapes, of scale 1."),
+    DRAWN(dirichlet, "(input): draws of these concentrations, along the last dimension."),
     FAST("multinomial", py_multinomial,
          "multinomial(input, num_samples, replacement=False): positions drawn by their weights, for each row."),
     NOARGS("_random_state", py_random_state,

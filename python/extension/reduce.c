@@ -222,13 +222,13 @@ static PyObject *along(gt_opcode op, const char *name, PyObject *self, gt_py_arg
     return gt__py_result(err, out);
 }
 
-/* Borrowed; NULL for None. *err is -1 where it is neither None nor a tensor. */
+/* Retained; NULL for None. *err is -1 where it is neither None nor a tensor. */
 static gt_tensor *optional_tensor(PyObject *object, int *err)
 {
     if (!object || object == Py_None)
         return NULL;
     if (gt__py_is_tensor(object))
-        return gt__py_use(object);
+        return gt__py_hold(object);
     PyErr_Format(PyExc_TypeError, "layer_norm(): weight and bias must be tensors or None, not %s",
                  Py_TYPE(object)->tp_name);
     *err = -1;
@@ -248,13 +248,15 @@ static PyObject *method_layer_norm(PyObject *self, gt_py_args args, Py_ssize_t n
     double eps = values[3] ? PyFloat_AsDouble(values[3]) : 1e-5;
     if (eps == -1 && PyErr_Occurred())
         return NULL;
-    gt_tensor *a = gt__py_use(self), *weight = optional_tensor(values[1], &bad),
+    gt_tensor *a = gt__py_hold(self), *weight = optional_tensor(values[1], &bad),
               *bias = optional_tensor(values[2], &bad);
     gt_tensor *out = NULL;
-    if (!a || bad || PyErr_Occurred())
-        return NULL;
-    gt_err err = gt_layer_norm(a, weight, bias, (int)(a->meta.rank - dims), eps, &out);
-    return gt__py_result(err, out);
+    bool ready = a && !bad && !PyErr_Occurred();
+    gt_err err = ready ? gt_layer_norm(a, weight, bias, (int)(a->meta.rank - dims), eps, &out) : GT_OK;
+    gt_tensor_release(a);
+    gt_tensor_release(weight);
+    gt_tensor_release(bias);
+    return ready ? gt__py_result(err, out) : NULL;
 }
 
 #define ALONG(name)                                                                                               \

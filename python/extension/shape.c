@@ -1,8 +1,8 @@
 /*
  * shape.c: methods that rearrange a tensor without touching its elements: reshape, permute, expand, squeeze,
- * slices of one axis. The worker answers most of them with a view. Indexing is in indexing.c.
+ * slices of one axis. Their results are views, which share the tensor's memory (alias.h). Indexing is in indexing.c.
  */
-#include "extension.h"
+#include "alias.h"
 
 /* Sizes and dimensions by position, or by one keyword. */
 static int sizes(const char *name, const char *keyword, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
@@ -23,42 +23,45 @@ static PyObject *method_reshape(PyObject *self, gt_py_args args, Py_ssize_t narg
     int rank;
     if (sizes("reshape", "shape|size", args, nargs, kwnames, &rank, shape) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
-    gt_err err = gt_reshape(a, rank, shape, &out);
-    return gt__py_result(err, out);
+    return gt__py_reshape(self, rank, shape, false);
 }
 
-/* PyTorch's view(dtype), which reinterprets bits, is not supported: tensors are values without memory. */
+/* PyTorch's view(dtype), which reinterprets bits, is not supported. */
 static PyObject *method_view(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    int64_t shape[GT_MAX_RANK];
+    int rank;
     if (nargs == 1 && Py_TYPE(args[0]) == gt__py_dtype_type)
         return PyErr_Format(PyExc_NotImplementedError, "view(dtype) is not supported; use to(dtype) to convert");
-    return method_reshape(self, args, nargs, kwnames);
+    if (sizes("view", "size|shape", args, nargs, kwnames, &rank, shape) < 0)
+        return NULL;
+    return gt__py_reshape(self, rank, shape, true);
 }
 
-static PyObject *like_other(PyObject *self, PyObject *other, const char *name,
-                            gt_err (*function)(gt_tensor *, int, const int64_t *, gt_tensor **))
+static const gt_meta *other_meta(PyObject *other, const char *name)
 {
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
-    if (!gt__py_is_tensor(other))
-        return PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
-    const gt_meta *meta = &((TensorObject *)other)->tensor->meta;
-    gt_err err = function(a, meta->rank, meta->shape, &out);
-    return gt__py_result(err, out);
+    if (gt__py_is_tensor(other))
+        return gt__py_meta(other);
+    PyErr_Format(PyExc_TypeError, "%s() needs a Tensor, not %s", name, Py_TYPE(other)->tp_name);
+    return NULL;
 }
 
 static PyObject *method_view_as(PyObject *self, PyObject *other)
 {
-    return like_other(self, other, "view_as", gt_reshape);
+    const gt_meta *meta = other_meta(other, "view_as");
+    return meta ? gt__py_reshape(self, meta->rank, meta->shape, true) : NULL;
+}
+
+static PyObject *method_reshape_as(PyObject *self, PyObject *other)
+{
+    const gt_meta *meta = other_meta(other, "reshape_as");
+    return meta ? gt__py_reshape(self, meta->rank, meta->shape, false) : NULL;
 }
 
 static PyObject *method_expand_as(PyObject *self, PyObject *other)
 {
-    return like_other(self, other, "expand_as", gt_expand);
+    const gt_meta *meta = other_meta(other, "expand_as");
+    return meta ? gt__py_expand(self, meta->rank, meta->shape) : NULL;
 }
 
 static PyObject *method_flatten(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -69,12 +72,12 @@ static PyObject *method_flatten(PyObject *self, gt_py_args args, Py_ssize_t narg
     if (gt__py_parse("flatten", args, nargs, kwnames, names, 2, 2, values) < 0 ||
         gt__py_dim(values[0], &given[0]) < 0 || gt__py_dim(values[1], &given[1]) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
+    const gt_meta *meta = gt__py_meta(self);
     int first, last, rank = 0;
-    if (!a || gt__py_wrap_axis(given[0], a->meta.rank, &first) < 0 ||
-        gt__py_wrap_axis(given[1], a->meta.rank, &last) < 0)
+    if (gt__py_wrap_axis(given[0], meta->rank, &first) < 0 || gt__py_wrap_axis(given[1], meta->rank, &last) < 0)
         return NULL;
-    const gt_meta *meta = &a->meta;
+    if (meta->rank && first == last)
+        return Py_NewRef(self);
     if (first > last)
         return PyErr_Format(PyExc_RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim");
     int64_t shape[GT_MAX_RANK] = {1};
@@ -83,8 +86,17 @@ static PyObject *method_flatten(PyObject *self, gt_py_args args, Py_ssize_t narg
             shape[rank - 1] *= meta->shape[k];
         else
             shape[rank++] = meta->shape[k];
-    gt_err err = gt_reshape(a, rank ? rank : 1, shape, &out);
-    return gt__py_result(err, out);
+    return gt__py_reshape(self, rank ? rank : 1, shape, false);
+}
+
+/* contiguous().view(-1): a view, or a copy also where reshape(-1) would be a view. */
+static PyObject *method_ravel(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *ordered = PyObject_CallMethod(self, "contiguous", NULL);
+    PyObject *flat = ordered ? gt__py_reshape(ordered, 1, (int64_t[]){-1}, true) : NULL;
+    Py_XDECREF(ordered);
+    return flat;
 }
 
 static PyObject *method_squeeze(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -97,18 +109,17 @@ static PyObject *method_squeeze(PyObject *self, gt_py_args args, Py_ssize_t narg
     if (gt__py_parse("squeeze", args, nargs, kwnames, names, 1, 1, &dim) < 0 ||
         gt__py_dims(dim, &count, given) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_wrap_axes(given, count, a->meta.rank, &axes) < 0)
+    const gt_meta *meta = gt__py_meta(self);
+    if (gt__py_wrap_axes(given, count, meta->rank, &axes) < 0)
         return NULL;
     if (!dim || dim == Py_None)
         axes = ~0u;
-    int64_t shape[GT_MAX_RANK];
-    int rank = 0;
-    for (int k = 0; k < a->meta.rank; k++)
-        if (a->meta.shape[k] != 1 || !(axes >> k & 1))
-            shape[rank++] = a->meta.shape[k];
-    gt_err err = gt_reshape(a, rank, shape, &out);
-    return gt__py_result(err, out);
+    int kept[GT_MAX_RANK];
+    unsigned rank = 0;
+    for (int k = 0; k < meta->rank; k++)
+        if (meta->shape[k] != 1 || !(axes >> k & 1))
+            kept[rank++] = k;
+    return gt__py_with_axes(self, rank, kept);
 }
 
 static PyObject *method_unsqueeze(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -123,31 +134,27 @@ static PyObject *method_unsqueeze(PyObject *self, gt_py_args args, Py_ssize_t na
         return PyErr_Format(PyExc_TypeError, "unsqueeze() missing required argument 'dim'");
     if (gt__py_int64(dim, &given) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    int rank = a ? a->meta.rank : 0;
-    if (!a || gt__py_wrap_axis(given, rank + 1, &axis) < 0)
+    int rank = gt__py_meta(self)->rank, axes[GT_MAX_RANK];
+    if (gt__py_wrap_axis(given, rank + 1, &axis) < 0)
         return NULL;
     if (rank == GT_MAX_RANK)
         return PyErr_Format(PyExc_RuntimeError, "tensors have at most %d dimensions", GT_MAX_RANK);
-    int64_t shape[GT_MAX_RANK];
     for (int k = 0; k <= rank; k++)
-        shape[k] = k < axis ? a->meta.shape[k] : k == axis ? 1 : a->meta.shape[k - 1];
-    gt_err err = gt_reshape(a, rank + 1, shape, &out);
-    return gt__py_result(err, out);
+        axes[k] = k < axis ? k : k == axis ? -1 : k - 1;
+    return gt__py_with_axes(self, (unsigned)rank + 1, axes);
 }
 
 /* ---- order of axes --------------------------------------------------------------------------------------- */
 
-static PyObject *permute(gt_tensor *a, int count, const int64_t *given)
+static PyObject *permute(PyObject *self, int count, const int64_t *given)
 {
-    int axes[GT_MAX_RANK];
+    int axes[GT_MAX_RANK], rank = gt__py_meta(self)->rank;
     uint32_t seen = 0;
-    gt_tensor *out = NULL;
-    if (count != a->meta.rank)
+    if (count != rank)
         return PyErr_Format(PyExc_RuntimeError,
                             "permute(): number of dimensions in the tensor input does not match the "
                             "length of the desired ordering: %d is not equal to %d",
-                            a->meta.rank, count);
+                            rank, count);
     for (int k = 0; k < count; k++) {
         if (gt__py_wrap_axis(given[k], count, &axes[k]) < 0)
             return NULL;
@@ -155,8 +162,7 @@ static PyObject *permute(gt_tensor *a, int count, const int64_t *given)
             return PyErr_Format(PyExc_RuntimeError, "permute(): duplicate dims are not allowed");
         seen |= 1u << axes[k];
     }
-    gt_err err = gt_permute(a, axes, &out);
-    return gt__py_result(err, out);
+    return gt__py_permute(self, axes);
 }
 
 static PyObject *method_permute(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -165,17 +171,15 @@ static PyObject *method_permute(PyObject *self, gt_py_args args, Py_ssize_t narg
     int count;
     if (sizes("permute", "dims|axes", args, nargs, kwnames, &count, given) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self);
-    return a ? permute(a, count, given) : NULL;
+    return permute(self, count, given);
 }
 
 static PyObject *reverse_axes(PyObject *self)
 {
-    gt_tensor *a = gt__py_use(self);
-    int64_t given[GT_MAX_RANK];
-    for (int k = 0; a && k < a->meta.rank; k++)
-        given[k] = a->meta.rank - 1 - k;
-    return a ? permute(a, a->meta.rank, given) : NULL;
+    int axes[GT_MAX_RANK], rank = gt__py_meta(self)->rank;
+    for (int k = 0; k < rank; k++)
+        axes[k] = rank - 1 - k;
+    return gt__py_permute(self, axes);
 }
 
 /* transpose(dim0, dim1) as PyTorch; without dimensions all of them are reversed, as NumPy. */
@@ -193,20 +197,18 @@ static PyObject *method_transpose(PyObject *self, gt_py_args args, Py_ssize_t na
         return PyErr_Format(PyExc_TypeError, "transpose() needs two dimensions");
     if (gt__py_int64(values[0], &given[0]) < 0 || gt__py_int64(values[1], &given[1]) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_wrap_axis(given[0], a->meta.rank, &axis0) < 0 ||
-        gt__py_wrap_axis(given[1], a->meta.rank, &axis1) < 0)
+    int rank = gt__py_meta(self)->rank, axes[GT_MAX_RANK];
+    if (gt__py_wrap_axis(given[0], rank, &axis0) < 0 || gt__py_wrap_axis(given[1], rank, &axis1) < 0)
         return NULL;
-    if (axis0 == axis1)
-        return gt__py_wrap(gt_tensor_retain(a));
-    gt_err err = gt_transpose(a, axis0, axis1, &out);
-    return gt__py_result(err, out);
+    for (int k = 0; k < rank; k++)
+        axes[k] = k == axis0 ? axis1 : k == axis1 ? axis0 : k;
+    return gt__py_permute(self, axes);
 }
 
 static PyObject *method_t(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    int rank = ((TensorObject *)self)->tensor->meta.rank;
+    int rank = gt__py_meta(self)->rank;
     if (rank > 2)
         return PyErr_Format(PyExc_RuntimeError, "t() expects a tensor with <= 2 dimensions, but self is %dD",
                             rank);
@@ -221,11 +223,9 @@ static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs
     int rank;
     if (sizes("expand", "size|shape", args, nargs, kwnames, &rank, shape) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
+    const gt_meta *meta = gt__py_meta(self);
     for (int k = 0; k < rank; k++) {
-        int own = k - (rank - a->meta.rank);
+        int own = k - (rank - meta->rank);
         if (shape[k] != -1)
             continue;
         if (own < 0)
@@ -233,10 +233,9 @@ static PyObject *method_expand(PyObject *self, gt_py_args args, Py_ssize_t nargs
                                 "expand(): the size -1 of dimension %d is not allowed in a leading, "
                                 "non-existing dimension",
                                 k);
-        shape[k] = a->meta.shape[own];
+        shape[k] = meta->shape[own];
     }
-    gt_err err = gt_expand(a, rank, shape, &out);
-    return gt__py_result(err, out);
+    return gt__py_expand(self, rank, shape);
 }
 
 /* ---- slices of one axis ---------------------------------------------------------------------------------- */
@@ -295,14 +294,12 @@ static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs
     if (gt__py_int64(values[0], &given) < 0 || gt__py_int64(values[1], &start) < 0 ||
         gt__py_int64(values[2], &length) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a)
-        return NULL;
-    if (a->meta.rank == 0)
+    const gt_meta *meta = gt__py_meta(self);
+    if (meta->rank == 0)
         return PyErr_Format(PyExc_RuntimeError, "narrow() cannot be applied to a 0-dim tensor.");
-    if (gt__py_wrap_axis(given, a->meta.rank, &axis) < 0)
+    if (gt__py_wrap_axis(given, meta->rank, &axis) < 0)
         return NULL;
-    int64_t size = a->meta.shape[axis];
+    int64_t size = meta->shape[axis];
     if (start < 0)
         start += size;
     if (start < 0 || start > size)
@@ -311,11 +308,15 @@ static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs
     if (length < 0 || length > size - start)
         return PyErr_Format(PyExc_RuntimeError, "start (%lld) + length (%lld) exceeds dimension size (%lld).",
                             (long long)start, (long long)length, (long long)size);
-    Window window = whole(&a->meta);
-    window.start[axis] = start;
-    window.count[axis] = length;
-    gt_err err = gt_slice(a, window.start, window.step, window.count, &out);
-    return gt__py_result(err, out);
+    gt_cut_arguments window;
+    int axes[GT_MAX_RANK];
+    for (int k = 0; k < meta->rank; k++) {
+        window.window[0][k] = k == axis ? start : 0;
+        window.window[1][k] = 1;
+        window.window[2][k] = k == axis ? length : meta->shape[k];
+        axes[k] = k;
+    }
+    return gt__py_slice(self, &window, meta->rank, axes);
 }
 
 /* ---- views that only strides can tell ---------------------------------------------------------------------- */
@@ -330,12 +331,10 @@ static PyObject *method_diagonal(PyObject *self, gt_py_args args, Py_ssize_t nar
         gt__py_dim(values[0], &offset) < 0 || gt__py_dim(values[1], &given[0]) < 0 ||
         gt__py_dim(values[2], &given[1]) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_wrap_axis(given[0], a->meta.rank, &axis1) < 0 ||
-        gt__py_wrap_axis(given[1], a->meta.rank, &axis2) < 0)
+    int rank = gt__py_meta(self)->rank;
+    if (gt__py_wrap_axis(given[0], rank, &axis1) < 0 || gt__py_wrap_axis(given[1], rank, &axis2) < 0)
         return NULL;
-    gt_err err = gt_diagonal(a, offset, axis1, axis2, &out);
-    return gt__py_result(err, out);
+    return gt__py_diagonal(self, offset, axis1, axis2);
 }
 
 static PyObject *method_unfold(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -351,23 +350,21 @@ static PyObject *method_unfold(PyObject *self, gt_py_args args, Py_ssize_t nargs
     if (gt__py_int64(values[0], &given) < 0 || gt__py_int64(values[1], &size) < 0 ||
         gt__py_int64(values[2], &step) < 0)
         return NULL;
-    gt_tensor *a = gt__py_use(self), *out = NULL;
-    if (!a || gt__py_wrap_axis(given, a->meta.rank, &axis) < 0)
+    if (gt__py_wrap_axis(given, gt__py_meta(self)->rank, &axis) < 0)
         return NULL;
-    gt_err err = gt_unfold(a, axis, size, step, &out);
-    return gt__py_result(err, out);
+    return gt__py_unfold(self, axis, size, step);
 }
 
 PyMethodDef gt__py_shape_methods[] = {
     FAST("reshape", method_reshape, "reshape(*shape): the same elements in another shape; one size may be -1."),
-    FAST("view", method_view, "view(*shape): reshape."),
+    FAST("view", method_view, "view(*shape): the same memory in another shape."),
     {.ml_name = "view_as",
      .ml_meth = method_view_as,
      .ml_flags = METH_O,
-     .ml_doc = "view_as(other): reshape to its shape."},
-    {.ml_name = "reshape_as", .ml_meth = method_view_as, .ml_flags = METH_O, .ml_doc = "reshape_as(other)."},
+     .ml_doc = "view_as(other): view in its shape."},
+    {.ml_name = "reshape_as", .ml_meth = method_reshape_as, .ml_flags = METH_O, .ml_doc = "reshape_as(other)."},
     FAST("flatten", method_flatten, "flatten(start_dim=0, end_dim=-1): merge dimensions into one."),
-    FAST("ravel", method_flatten, "ravel(): flatten."),
+    NOARGS("ravel", method_ravel, "ravel(): all elements in one dimension."),
     FAST("squeeze", method_squeeze, "squeeze(dim=None): drop dimensions of size 1."),
     FAST("unsqueeze", method_unsqueeze, "unsqueeze(dim): add a dimension of size 1."),
     FAST("permute", method_permute, "permute(*dims): reorder the dimensions."),

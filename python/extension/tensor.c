@@ -5,7 +5,9 @@
  * A hot loop spends half its time on temporaries, so freed objects are kept for reuse, and freeing one only queues
  * its id. Read next: operators.c, indexing.c, interop.c.
  */
-#include "extension.h"
+#include "client/intercept.h"
+
+#include "alias.h"
 
 #include <stddef.h>
 #include <structmember.h>
@@ -13,6 +15,7 @@
 enum { METHOD_LIMIT = 800, ATTRIBUTE_LIMIT = 50, SLOT_LIMIT = 100 };
 
 PyTypeObject *gt__py_tensor_type;
+static PyTypeObject *attributed_type; /* of a Tensor that has attributes of the user's */
 TensorObject *gt__py_spares[GT_PY_SPARES];
 int gt__py_spare_count;
 
@@ -27,8 +30,35 @@ PyObject *gt__py_wrap_new(gt_tensor *tensor)
     }
     self->tensor = tensor;
     self->weakrefs = NULL;
-    self->bond = NULL;
+    self->alias = NULL;
+    self->dict = NULL;
     return (PyObject *)self;
+}
+
+/* Take the attributes away from a Tensor that dies. */
+static void drop_attributes(PyObject *object)
+{
+    Py_CLEAR(((TensorObject *)object)->dict);
+    if (Py_IS_TYPE(object, attributed_type)) {
+        Py_SET_TYPE(object, (PyTypeObject *)Py_NewRef(gt__py_tensor_type));
+        Py_DECREF(attributed_type);
+    }
+}
+
+/*
+ * t.foo = 1: an object of the type itself has no dictionary, so that most tensors need none. The first such attribute makes
+ * it one of a subtype that has. Its references are invisible to the garbage collector, as those of hooks are.
+ */
+static int tensor_setattr(PyObject *self, PyObject *name, PyObject *value)
+{
+    int status = PyObject_GenericSetAttr(self, name, value);
+    if (status == 0 || !value || !Py_IS_TYPE(self, gt__py_tensor_type) ||
+        !PyErr_ExceptionMatches(PyExc_AttributeError) || _PyType_Lookup(gt__py_tensor_type, name))
+        return status;
+    PyErr_Clear();
+    Py_SET_TYPE(self, (PyTypeObject *)Py_NewRef(attributed_type));
+    Py_DECREF(gt__py_tensor_type);
+    return PyObject_GenericSetAttr(self, name, value);
 }
 
 static void tensor_dealloc(PyObject *object)
@@ -36,9 +66,14 @@ static void tensor_dealloc(PyObject *object)
     TensorObject *self = (TensorObject *)object;
     if (UNLIKELY(self->weakrefs != NULL))
         PyObject_ClearWeakRefs(object);
-    if (UNLIKELY(self->bond != NULL))
-        gt__py_unshare(self);
-    gt_tensor_release(self->tensor);
+    if (UNLIKELY(self->dict != NULL))
+        drop_attributes(object);
+    if (UNLIKELY(self->alias != NULL)) {
+        gt__alias_disown(self->alias);
+        self->alias = NULL;
+    } else {
+        gt_tensor_release(self->tensor);
+    }
     if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < GT_PY_SPARES)) {
         gt__py_spares[gt__py_spare_count++] = self;
         return;
@@ -48,7 +83,7 @@ static void tensor_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* Tensor(2, 3), Tensor([1, 2]): PyTorch's old constructor, always float32. NULL without an exception: other arguments. */
+/* Tensor(2, 3), Tensor([1, 2]): PyTorch's old constructor, of the default dtype. NULL without an exception: other arguments. */
 static PyObject *tensor_of_floats(PyObject *args)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
@@ -66,15 +101,15 @@ static PyObject *tensor_of_floats(PyObject *args)
         int64_t shape[GT_MAX_RANK] = {0};
         if (count && gt__py_shape(PySequence_Fast_ITEMS(args), count, &rank, shape) < 0)
             return NULL;
-        gt_err err = gt_full(client, GT_FLOAT32, rank, shape, 0.0, &out);
+        gt_err err = gt_full(client, gt__default_dtype, rank, shape, 0.0, &out);
         return gt__py_result(err, out);
     }
     int found = gt__py_from_array(PyTuple_GET_ITEM(args, 0), client, &given);
     if (found == 0)
-        found = gt__py_from_sequence(PyTuple_GET_ITEM(args, 0), client, true, GT_FLOAT32, &given);
+        found = gt__py_from_sequence(PyTuple_GET_ITEM(args, 0), client, true, gt__default_dtype, &given);
     if (found < 0)
         return NULL;
-    gt_err err = gt_cast(given, GT_FLOAT32, &out);
+    gt_err err = gt_cast(given, gt__default_dtype, &out);
     gt_tensor_release(given);
     return gt__py_result(err, out);
 }
@@ -90,9 +125,8 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|p:Tensor", names, &data, &requires_grad))
         return NULL;
     gt_tensor *tensor = NULL;
-    if (gt__py_is_tensor(data)) {
-        tensor = gt_tensor_retain(((TensorObject *)data)->tensor);
-    } else {
+    bool shares = gt__py_is_tensor(data);
+    if (!shares) {
         gt_client *client = gt__py_client();
         int found = client ? gt__py_from_array(data, client, &tensor) : -1;
         if (found == 0)
@@ -106,7 +140,9 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         return NULL;
     }
     self->tensor = tensor;
-    if (requires_grad && gt__py_set_requires_grad((PyObject *)self, true) < 0)
+    if (shares && gt__py_share((PyObject *)self, data, NULL, true) < 0)
+        Py_CLEAR(self);
+    if (self && requires_grad && gt__py_set_requires_grad((PyObject *)self, true) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -115,7 +151,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 
 static const gt_meta *meta_of(PyObject *self)
 {
-    return &((TensorObject *)self)->tensor->meta;
+    return gt__py_meta(self);
 }
 
 static PyObject *get_shape(PyObject *self, void *closure)
@@ -158,7 +194,7 @@ static PyObject *get_device(PyObject *self, void *closure)
 static PyObject *get_data(PyObject *self, void *closure)
 {
     (void)closure;
-    return gt__py_detached(self, true);
+    return gt__py_detached(self, false);
 }
 
 static int set_data(PyObject *self, PyObject *value, void *closure)
@@ -168,7 +204,7 @@ static int set_data(PyObject *self, PyObject *value, void *closure)
         PyErr_SetString(PyExc_TypeError, "data must be a Tensor");
         return -1;
     }
-    return gt__py_set_value(self, ((TensorObject *)value)->tensor);
+    return gt__py_set_value(self, value);
 }
 
 /* ---- methods that only look at the metadata -------------------------------------------------------------- */
@@ -214,11 +250,46 @@ static PyObject *method_is_floating_point(PyObject *self, PyObject *unused)
     return PyBool_FromLong(gt__dtype_is_float((gt_dtype)meta_of(self)->dtype));
 }
 
-static PyObject *method_is_contiguous(PyObject *self, PyObject *unused)
+static PyObject *method_is_complex(PyObject *self, PyObject *unused)
 {
-    (void)self;
     (void)unused;
-    Py_RETURN_TRUE;
+    return PyBool_FromLong(gt__dtype_is_complex((gt_dtype)meta_of(self)->dtype));
+}
+
+static PyObject *method_is_contiguous(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)args;
+    (void)nargs;
+    (void)kwnames;
+    gt_strides strides;
+    gt__py_strides(self, &strides);
+    return PyBool_FromLong(gt__strides_are_contiguous(meta_of(self), &strides));
+}
+
+static PyObject *method_stride(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"dim"};
+    PyObject *dim;
+    int64_t given;
+    int axis;
+    gt_strides strides;
+    if (gt__py_parse("stride", args, nargs, kwnames, names, 1, 1, &dim) < 0)
+        return NULL;
+    if (dim && dim != Py_None) {
+        if (gt__py_int64(dim, &given) < 0 || gt__py_wrap_axis(given, meta_of(self)->rank, &axis) < 0)
+            return NULL;
+        gt__py_strides(self, &strides);
+        return PyLong_FromLongLong(strides.step[axis]);
+    }
+    gt__py_strides(self, &strides);
+    return gt__py_sizes(meta_of(self)->rank, strides.step);
+}
+
+static PyObject *method_storage_offset(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return PyLong_FromLongLong(alias ? alias->strides.offset : 0);
 }
 
 /* ---- waiting for elements -------------------------------------------------------------------------------- */
@@ -227,7 +298,7 @@ static PyObject *method_item(PyObject *self, PyObject *unused)
 {
     (void)unused;
     gt_tensor *tensor = gt__py_use(self);
-    uint8_t element[8];
+    uint8_t element[16];
     if (!tensor)
         return NULL;
     if (tensor->meta.numel != 1)
@@ -286,6 +357,15 @@ static PyObject *tensor_float(PyObject *self)
     return number;
 }
 
+static PyObject *method_complex(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *item = only_element(self);
+    Py_complex number = item ? PyComplex_AsCComplex(item) : (Py_complex){.real = -1};
+    Py_XDECREF(item);
+    return PyErr_Occurred() ? NULL : PyComplex_FromCComplex(number);
+}
+
 static PyObject *tensor_int(PyObject *self)
 {
     PyObject *item = only_element(self);
@@ -296,7 +376,7 @@ static PyObject *tensor_int(PyObject *self)
 
 static PyObject *tensor_index(PyObject *self)
 {
-    if (meta_of(self)->numel != 1 || gt__dtype_is_float((gt_dtype)meta_of(self)->dtype)) {
+    if (meta_of(self)->numel != 1 || gt__dtype_is_inexact((gt_dtype)meta_of(self)->dtype)) {
         PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
         return NULL;
     }
@@ -338,7 +418,14 @@ static PyMethodDef own_methods[] = {
     NOARGS("element_size", method_element_size, "element_size(): bytes of one element."),
     NOARGS("is_floating_point", method_is_floating_point,
            "is_floating_point(): whether the dtype is a float one."),
-    NOARGS("is_contiguous", method_is_contiguous, "is_contiguous(): True; a tensor is a value without strides."),
+    NOARGS("is_complex", method_is_complex, "is_complex(): whether the dtype is a complex one."),
+    NOARGS("__complex__", method_complex, "The only element as a Python complex."),
+    FAST("is_contiguous", method_is_contiguous,
+         "is_contiguous(): whether its elements lie in memory in their order."),
+    FAST("stride", method_stride,
+         "stride(dim=None): the distance of neighbours along each dimension, in elements."),
+    NOARGS("storage_offset", method_storage_offset,
+           "storage_offset(): where in its memory it begins, in elements."),
     NOARGS("item", method_item, "item(): the one element as a Python number; waits for it."),
     NOARGS("tolist", method_tolist, "tolist(): the elements as nested lists; waits for them."),
     {.ml_name = NULL},
@@ -405,12 +492,35 @@ static int collect_slots(PyType_Slot *slots, int count, const PyType_Slot *more)
     return count;
 }
 
+static int attributed_init(void)
+{
+    static PyMemberDef members[] = {
+        {.name = "__dictoffset__", .type = T_PYSSIZET, .offset = offsetof(TensorObject, dict), .flags = READONLY},
+        {.name = NULL},
+    };
+    static PyGetSetDef attributes[] = {
+        {.name = "__dict__", .get = PyObject_GenericGetDict, .set = PyObject_GenericSetDict},
+        {.name = NULL},
+    };
+    PyType_Slot slots[] = {
+        SLOT(Py_tp_dealloc, tensor_dealloc),
+        SLOT(Py_tp_members, members),
+        SLOT(Py_tp_getset, attributes),
+        {.slot = 0},
+    };
+    PyType_Spec spec = {
+        .name = "gt.Tensor", .basicsize = sizeof(TensorObject), .flags = Py_TPFLAGS_DEFAULT, .slots = slots};
+    attributed_type = (PyTypeObject *)PyType_FromSpecWithBases(&spec, (PyObject *)gt__py_tensor_type);
+    return attributed_type ? 0 : -1;
+}
+
 int gt__py_tensor_init(PyObject *module)
 {
     static const PyType_Slot own_slots[] = {
         SLOT(Py_tp_new, tensor_new),
         SLOT(Py_tp_dealloc, tensor_dealloc),
         SLOT(Py_tp_repr, tensor_repr),
+        SLOT(Py_tp_setattro, tensor_setattr),
         SLOT(Py_tp_iter, tensor_iter),
         SLOT(Py_tp_hash, tensor_hash),
         SLOT(Py_tp_methods, all_methods),
@@ -437,5 +547,5 @@ int gt__py_tensor_init(PyObject *module)
     };
     gt__py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
     PyObject *type = (PyObject *)gt__py_tensor_type;
-    return type ? PyModule_AddObjectRef(module, "Tensor", type) : -1;
+    return type && attributed_init() == 0 ? PyModule_AddObjectRef(module, "Tensor", type) : -1;
 }

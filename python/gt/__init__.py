@@ -11,13 +11,18 @@ extension. gt.client.tensor has the methods that are written in Python.
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
-    Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Tensor, arange, as_tensor, bfloat16, cat,
-    concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack, from_numpy, full,
-    full_like, gpu_workers, grad, int16, int32, int64, int8, is_grad_enabled, linspace, manual_seed, ones, ones_like, rand, rand_like,
+    Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Size, Tensor, arange, as_tensor, bfloat16, cat,
+    complex128, complex64, concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack,
+    from_numpy, full, full_like, get_default_dtype, gpu_workers, int16, int32, int64, int8, is_grad_enabled, linspace,
+    manual_seed, ones, ones_like, rand, rand_like,
     randint, randint_like, randn, randn_like, stack, synchronize, tensor, uint8, where, zeros, zeros_like)
-from gt.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from gt.autograd.grad_mode import (  # noqa: F401
+    enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled)
 from gt import linalg  # noqa: F401
+from gt import _defaults, _types  # noqa: F401
+from gt._repr import set_printoptions  # noqa: F401
 from gt.client import tensor as _tensor
+from gt.amp import policies
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
 from gt.client.outputs import published_all as _published_all
 from gt.client.registry import functions as _functions
@@ -34,13 +39,15 @@ _gt._site_package(__file__.rpartition('__init__')[0])
 
 _packages.install()
 
-# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out=.
+# Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out= and input=.
+policies.install_methods(_functions)
 globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
 globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
+globals().update(_types.TYPES)
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
-Size = tuple
-globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16)
+globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16, cfloat=complex64,
+                 cdouble=complex128)
 
 
 # Functions that PyTorch has both here and in nn.functional.
@@ -51,15 +58,30 @@ _LAYERS = frozenset((
     'max_pool3d', 'prelu', 'rms_norm'))
 
 
+# Modules that are loaded on first use, and functions that are found in one of them.
+_MODULES = frozenset((
+    '__config__', 'amp', 'autograd', 'backends', 'compiler', 'cuda', 'debug', 'distributed', 'distributions', 'fft', 'func',
+    'hub', 'jit', 'masked', 'mps', 'multiprocessing', 'nn', 'optim', 'random', 'serialization', 'sparse', 'special', 'utils', 'version',
+    'xpu'))
+_ELSEWHERE = {
+    **dict.fromkeys(_LAYERS, 'nn.functional'), **dict.fromkeys(('load', 'save'), 'serialization'),
+    **dict.fromkeys(('clear_autocast_cache', 'get_autocast_dtype', 'is_autocast_cache_enabled', 'is_autocast_enabled',
+                     'set_autocast_cache_enabled', 'set_autocast_dtype', 'set_autocast_enabled'), 'amp.autocast_mode'),
+    'autocast': 'amp', 'compile': 'compiler', 'grad': 'autograd', 'is_anomaly_enabled': 'autograd', 'vmap': 'func'}
+
+
 def __getattr__(name):
-    """Load gt.nn, gt.optim, gt.utils, ..., gt.save, gt.load and functions of nn.functional on first use."""
-    if name in ('nn', 'optim', 'debug', 'cuda', 'serialization', 'utils'):
-        import importlib
+    """Load modules, and functions of modules such as nn.functional, on first use."""
+    import importlib
+    if name in _MODULES:
         return importlib.import_module('gt.' + name)
-    if name in ('save', 'load'):
-        from gt import serialization
-        return getattr(serialization, name)
-    if name in _LAYERS:
-        from gt.nn import functional
-        return getattr(functional, name)
+    if name in ('native_batch_norm', 'native_layer_norm'):
+        from gt.nn import native
+        return _published_all({name: getattr(native, name)})[name]
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module('gt.' + _ELSEWHERE[name]), name)
     raise AttributeError(f"module 'gt' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES, *_ELSEWHERE})

@@ -47,8 +47,8 @@ def _square(A, name):
 
 def _floating(A, name, dtype=None):
     A = A if dtype is None else A.to(dtype)
-    if not A.is_floating_point():
-        raise _gt.GtTypeError(f'linalg.{name}: Expected a floating point tensor as input. Got {A.dtype}')
+    if not (A.is_floating_point() or A.is_complex()):
+        raise _gt.GtTypeError(f'linalg.{name}: Expected a floating point or complex tensor as input. Got {A.dtype}')
     return A
 
 
@@ -441,8 +441,7 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
 
 def vander(x, N=None):
     """vander(x, N=None): rows of the powers 0 .. N-1 of each element."""
-    if x.ndim == 0:
-        raise _gt.GtError('linalg.vander: The input tensor x must have at least one dimension')
+    x = x if x.ndim else x.reshape(1)
     N = x.shape[-1] if N is None else N
     if N < 1:
         raise _gt.GtError(f'linalg.vander: N must be greater than 1, but got {N}')

@@ -9,6 +9,7 @@ the guide.
 """
 
 from gt import _gt
+from gt.client import windows  # noqa: F401: gt.signal.windows, as in torch.signal
 
 
 class context:

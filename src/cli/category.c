@@ -27,12 +27,15 @@ static gt_category of_form(gt_form form)
     case GT_FORM_LAYER_NORM:
         return GT_CATEGORY_REDUCE;
     case GT_FORM_MATMUL:
+    case GT_FORM_FFT:
         return GT_CATEGORY_MATMUL;
     case GT_FORM_RESHAPE:
     case GT_FORM_PERMUTE:
     case GT_FORM_EXPAND:
     case GT_FORM_SLICE:
     case GT_FORM_DIAGONAL:
+    case GT_FORM_AS_REAL:
+    case GT_FORM_AS_COMPLEX:
     case GT_FORM_UNFOLD:
     case GT_FORM_CAST:
     case GT_FORM_COPY:

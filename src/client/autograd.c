@@ -1,10 +1,15 @@
 /* autograd.c: recording and the backward walk. See autograd.h; the rules are in gradients/. */
 #include "client/autograd.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/batch.h"
+#include "client/intercept.h"
 #include "client/signals.h"
+#include "client/storage.h"
 
 _Thread_local bool gt__grad_enabled_here = true;
 _Atomic int gt__grad_disabled_threads;
@@ -28,11 +33,12 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
         return NULL;
     node->references = 1;
     node->op = (uint16_t)op;
-    node->consumed = node->keeps_gradient = node->keeps_values = false;
+    node->consumed = node->keeps_gradient = node->keeps_values = node->dropped = node->discards = false;
     node->count = 0;
     node->client = client;
     node->sequence = client->next_node++;
     node->gradient = NULL;
+    node->shared_gradient = NULL;
     node->arrivals = NULL;
     node->hooks = NULL;
     node->running_hooks = 0;
@@ -64,6 +70,8 @@ static void drop_saved(gt_node *node)
     for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
         replace(&node->saved[k], NULL);
     replace(&node->saved_out, NULL);
+    if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0) && node->custom.drop)
+        node->custom.drop(node->custom.context);
 }
 
 /* Unlink the removed hooks, or all of them. Their contexts are freed last: that may release the node itself. */
@@ -105,8 +113,11 @@ void gt__node_release(gt_node *node)
     while ((node = client->dying_nodes)) {
         client->dying_nodes = node->next_spare;
         drop_saved(node);
-        gt_tensor_release(node->gradient);
+        if (node->gradient || node->shared_gradient)
+            gt__node_drop_gradient(node);
         sweep_hooks(node, true);
+        if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0))
+            node->custom.free(node->custom.context);
         for (unsigned k = 0; k < node->count; k++)
             gt__node_release(node->operands[k].node);
         if (node->operands != node->fixed)
@@ -132,18 +143,21 @@ void gt__node_free_spares(gt_client *client)
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
-gt_err gt__tensor_require_grad(gt_tensor *tensor)
+gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out)
 {
-    if (tensor->node)
-        return GT_OK;
-    if (!gt__dtype_is_float((gt_dtype)tensor->meta.dtype))
-        return gt__fail(GT_ERR_TYPE, "only tensors of floating point dtype can require gradients");
-    gt_node *leaf = node_new(tensor->client, GT_OP_INVALID);
+    if (!gt__dtype_is_inexact((gt_dtype)meta->dtype))
+        return gt__fail(GT_ERR_TYPE, "only Tensors of floating point and complex dtype can require gradients");
+    gt_node *leaf = node_new(client, GT_OP_INVALID);
     if (!leaf)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    leaf->out = tensor->meta;
-    tensor->node = leaf;
+    leaf->out = *meta;
+    *out = leaf;
     return GT_OK;
+}
+
+gt_err gt__tensor_require_grad(gt_tensor *tensor)
+{
+    return tensor->node ? GT_OK : gt__node_new_leaf(tensor->client, &tensor->meta, &tensor->node);
 }
 
 gt_err gt__tensor_detach(gt_tensor *tensor, gt_tensor **out)
@@ -162,7 +176,8 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
     for (unsigned k = 0; k < node->count && k < GT_MAX_OPERANDS; k++)
         if (saves >> k & 1 && in[k])
             node->saved[k] = gt_tensor_retain(in[k]);
-    node->keeps_values = saves & GT_SAVE_OUT || node->saved[0] || node->saved[1] || node->saved[2];
+    node->keeps_values = saves & GT_SAVE_OUT || node->saved[0] || node->saved[1] || node->saved[2] ||
+                         (node->ins.literals && (node->op == GT_OP_mul || node->op == GT_OP_div));
     if (!(saves & GT_SAVE_OUT))
         return GT_OK;
     /* The node keeps the value itself; what the caller gets is an alias that points to the node. */
@@ -176,7 +191,7 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
 /* Whether a gradient can be asked for: the result of a differentiable op on floats. */
 static bool worth_recording(gt_opcode op, const gt_tensor *result)
 {
-    return gt__op_table[op].differentiable && gt__dtype_is_float((gt_dtype)result->meta.dtype);
+    return gt__op_table[op].differentiable && gt__dtype_is_inexact((gt_dtype)result->meta.dtype);
 }
 
 /* Fill a new node, except its instruction, and attach it to the result. Takes the node, also on failure. */
@@ -227,6 +242,37 @@ gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t 
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     node->ins = (gt_instruction){.op = (uint16_t)op, .literals = literals, .operand = {first, second}};
     return node_finish(node, in, count, out);
+}
+
+gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned count, gt_custom_rule rule, bool keeps,
+                           gt_tensor **out)
+{
+    gt_node *node = node_new(value->client, GT_OP_INVALID);
+    if (!node)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    if (count > GT_MAX_OPERANDS && !(node->operands = malloc(count * sizeof *node->operands))) {
+        node->operands = node->fixed;
+        gt__node_release(node);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
+    gt_tensor *result;
+    gt_err err = gt__tensor_alias(value, node, &result);
+    gt__node_release(node); /* the result's, or freed */
+    GT_TRY(err);
+    node->op = GT_NODE_CUSTOM;
+    node->custom = rule;
+    node->keeps_values = keeps;
+    node->ins = (gt_instruction){.scope = gt__signal_current().scope,
+                                 .site = gt__site_hooks.current ? gt__site_hooks.current() : 0};
+    node->out = value->meta;
+    node->count = count;
+    for (unsigned k = 0; k < count; k++) {
+        node->operands[k].node = in[k] && in[k]->node ? gt__node_retain(in[k]->node) : NULL;
+        if (in[k])
+            node->operands[k].meta = in[k]->meta;
+    }
+    *out = result;
+    return GT_OK;
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------- */
@@ -484,7 +530,7 @@ static gt_err run_hook(gt_hook_entry *entry, gt_tensor **gradient)
 }
 
 /* A hook may remove hooks, itself included, and add new ones, which this pass does not call. */
-static gt_err run_hooks(gt_node *node, gt_tensor **gradient)
+static gt_err run_hooks(gt_node *node, bool after, gt_tensor **gradient)
 {
     gt_hook_entry *last = node->hooks;
     gt_err err = GT_OK;
@@ -494,7 +540,7 @@ static gt_err run_hooks(gt_node *node, gt_tensor **gradient)
         last = last->next;
     node->running_hooks++;
     for (gt_hook_entry *entry = node->hooks; entry && err == GT_OK; entry = entry == last ? NULL : entry->next)
-        if (!entry->removed)
+        if (!entry->removed && entry->after == after)
             err = run_hook(entry, gradient);
     if (--node->running_hooks == 0)
         sweep_hooks(node, false);
@@ -510,28 +556,130 @@ static void deliver(pass *p, const gt_node *node, gt_tensor *gradient)
         }
 }
 
-/* Add to .grad: at leaves, and at nodes with retain_grad(). */
+/* *gradient becomes the next .grad, the caller's: the sum with the present one. */
+static gt_err add_to_gradient(pass *p, gt_node *leaf, gt_tensor *gradient, gt_tensor **next)
+{
+    gt_tensor *before;
+    GT_TRY(gt__node_gradient(leaf, &before));
+    if (before) {
+        gt_tensor_retain(before);
+        gt_err err = gt_add(before, gradient, next);
+        gt_tensor_release(before);
+        return err;
+    }
+    if (!p->options.create_graph) /* the gradient requires no gradient itself */
+        return gt__tensor_detach(gradient, next);
+    *next = gt_tensor_retain(gradient);
+    return GT_OK;
+}
+
+/* Add to .grad: at leaves, and at nodes with retain_grad(). In place, if a binding has its memory. */
 static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
     gt_tensor *before, *after;
+    gt_alias *shared;
+    uint32_t writes;
     bool disturbed;
+    if (leaf->discards)
+        return GT_OK;
     do {
-        gt_err err = GT_OK;
-        before = leaf->gradient ? gt_tensor_retain(leaf->gradient) : NULL;
-        if (before)
-            err = gt_add(before, gradient, &after);
-        else if (p->options.create_graph)
-            after = gt_tensor_retain(gradient);
-        else /* without create_graph the gradient requires no gradient itself */
-            err = gt__tensor_detach(gradient, &after);
+        before = leaf->gradient;
+        shared = leaf->shared_gradient;
+        writes = shared ? shared->storage->writes : 0;
+        GT_TRY(add_to_gradient(p, leaf, gradient, &after));
         /* While gt_add waited for room, another thread may have changed the gradient. */
-        disturbed = leaf->gradient != before;
-        gt_tensor_release(before);
-        GT_TRY(err);
+        disturbed = leaf->gradient != before || leaf->shared_gradient != shared ||
+                    (shared && shared->storage->writes != writes);
         if (disturbed)
             gt_tensor_release(after);
     } while (disturbed);
-    replace(&leaf->gradient, after);
+    if (shared && !p->options.create_graph) {
+        gt__alias_retain(shared);
+        gt_err err = gt__alias_write(shared, &(gt_written){.tensor = after});
+        gt__alias_release(shared);
+        gt_tensor_release(after);
+        return err;
+    }
+    gt__node_drop_gradient(leaf);
+    leaf->gradient = after;
+    return GT_OK;
+}
+
+char *gt__node_name(const gt_node *node, char *text, size_t size)
+{
+    if (node->op == GT_NODE_CUSTOM) {
+        snprintf(text, size, "%s", node->custom.name);
+        return text;
+    }
+    const char *from = node->op == GT_OP_INVALID  ? "accumulate_grad"
+                       : node->op == GT_OP_assign ? "copy_slices"
+                                                  : gt__op_table[node->op].name;
+    bool bare = node->op == GT_OP_INVALID || node->op == GT_OP_assign;
+    size_t length = 0;
+    bool capital = true;
+    for (; *from && length + 12 < size; from++) {
+        if (*from == '_')
+            capital = true;
+        else {
+            text[length++] = capital && *from >= 'a' && *from <= 'z' ? (char)(*from - 'a' + 'A') : *from;
+            capital = false;
+        }
+    }
+    snprintf(text + length, size - length, "%s", bare ? "" : "Backward0");
+    return text;
+}
+
+static bool is_overwritten(const gt_tensor *saved)
+{
+    return saved->overwritten || (saved->versions && saved->versions->count != saved->version);
+}
+
+/* PyTorch's name of a type: FloatTensor. */
+static const char *type_name(gt_dtype dtype)
+{
+    switch (dtype) {
+    case GT_FLOAT32:
+        return "FloatTensor";
+    case GT_FLOAT64:
+        return "DoubleTensor";
+    case GT_FLOAT16:
+        return "HalfTensor";
+    case GT_BFLOAT16:
+        return "BFloat16Tensor";
+    case GT_INT64:
+        return "LongTensor";
+    case GT_INT32:
+        return "IntTensor";
+    case GT_BOOL:
+        return "BoolTensor";
+    default:
+        return "Tensor";
+    }
+}
+
+/* The gradient of a node cannot be computed if a value that it saved was changed in place. */
+static gt_err check_saved(const gt_node *node)
+{
+    gt_tensor *const saved[] = {node->saved[0], node->saved[1], node->saved[2], node->saved_out};
+    unsigned checks = gt__gradient_checks(node);
+    for (unsigned k = 0; k < 4; k++) {
+        const gt_tensor *value = saved[k];
+        if (!value || !(checks >> k & 1) || !is_overwritten(value))
+            continue;
+        const gt_node *maker = k == 3 ? node : value->node;
+        char shape[128], name[64], origin[96] = "";
+        gt__shape_text(value->meta.rank, value->meta.shape, shape, sizeof shape);
+        if (maker && maker->op != GT_OP_INVALID)
+            snprintf(origin, sizeof origin, ", which is output 0 of %s,", gt__node_name(maker, name, sizeof name));
+        uint32_t now = value->versions ? value->versions->count : value->version + 1u;
+        return gt__fail(GT_ERR_VALUE,
+                        "one of the variables needed for gradient computation has been modified by an inplace "
+                        "operation: [gt.%s [%.*s]]%s is at version %u; expected version %u instead. Hint: enable "
+                        "anomaly detection to find the operation that failed to compute its gradient, with "
+                        "gt.autograd.set_detect_anomaly(True).",
+                        type_name((gt_dtype)value->meta.dtype), (int)strcspn(shape + 1, ")"), shape + 1, origin,
+                        now, (unsigned)value->version);
+    }
     return GT_OK;
 }
 
@@ -543,8 +691,9 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         return gt__fail(GT_ERR_VALUE,
                         "trying to backward through the graph a second time; specify retain_graph=True "
                         "the first time");
-    if (node->keeps_values && !gt__node_has_values(node)) /* checkpoint.h */
+    if (node->dropped)
         return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
+    GT_TRY(check_saved(node));
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));
@@ -558,7 +707,11 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         wanted[k] = node->operands[k].node && is_of_use(p, node->operands[k].node);
         results[k] = NULL;
     }
-    gt_err err = gt__gradient_rule(node, gradient, wanted, p->options.create_graph, results);
+    gt_err err = __builtin_expect(node->op == GT_NODE_CUSTOM, 0)
+                     ? node->custom.rule(node->custom.context, node, gradient, wanted, results)
+                     : gt__gradient_rule(node, gradient, wanted, p->options.create_graph, results);
+    if (__builtin_expect(gt__anomaly_wanted, 0) && err == GT_OK)
+        err = gt__anomaly_check(node, results);
     for (unsigned k = 0; k < node->count; k++) {
         if (err == GT_OK && results[k] && wanted[k]) {
             err = fit(&results[k], &node->operands[k].meta);
@@ -590,14 +743,17 @@ static gt_signal_state node_signal(const gt_node *node)
 static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
 {
     bool leaf = node->op == GT_OP_INVALID;
-    gt_err err = run_hooks(node, &gradient);
+    gt_err err = run_hooks(node, false, &gradient);
     /* The rule runs under the signal of its forward op, not under the one around the call of backward. */
     gt_signal_state before = gt__signal_replace(node_signal(node));
     bool asked = p->input_count ? set_has(&p->targets, node) : leaf;
     if (err == GT_OK && asked && p->results)
         deliver(p, node, gradient);
-    if (err == GT_OK && (leaf ? asked && !p->results : node->keeps_gradient))
+    if (err == GT_OK && (leaf ? asked && !p->results : node->keeps_gradient)) {
         err = accumulate(p, node, gradient);
+        if (err == GT_OK && leaf)
+            err = run_hooks(node, true, &gradient);
+    }
     if (err == GT_OK && leads_somewhere(p, node))
         err = propagate(p, node, gradient);
     gt__signal_replace(before);
@@ -626,6 +782,9 @@ static gt_err start_output(pass *p, gt_tensor *output, gt_tensor *gradient)
     }
     if (output->meta.numel != 1)
         return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for scalar outputs");
+    if (gt__dtype_is_complex((gt_dtype)output->meta.dtype))
+        return gt__fail(GT_ERR_VALUE, "grad can be implicitly created only for real scalar outputs but got gt.%s",
+                        gt__dtype_name((gt_dtype)output->meta.dtype));
     gt_tensor *one;
     GT_TRY(
         gt_full(output->client, (gt_dtype)output->meta.dtype, output->meta.rank, output->meta.shape, 1.0, &one));
@@ -655,6 +814,9 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
                         gt_tensor *const *inputs, unsigned input_count, gt_tensor **results,
                         gt_backward_options options)
 {
+    if (__builtin_expect(gt__signals_active, 0) &&
+        (gt__batch_any(outputs, count) || gt__batch_any(inputs, input_count)))
+        return gt__batch_autograd(outputs, gradients, count, inputs, input_count, results, options);
     pass p = {.inputs = inputs, .input_count = input_count, .results = results, .options = options};
     gt_err err = GT_OK;
     for (unsigned k = 0; k < input_count; k++)
@@ -663,6 +825,7 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     if (input_count)
         err = find_leading(&p, outputs, count);
     bool before = gt__grad_enable(options.create_graph);
+    gt_autocast casting = gt__autocast_pause(); /* gradients have the dtypes of the forward pass */
     for (unsigned k = 0; k < count && err == GT_OK; k++) {
         gt_signal_state around = gt__signal_current();
         if (outputs[k]->node)
@@ -676,6 +839,7 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
         err = process(&p, node, gradient);
     }
     gt__grad_enable(before);
+    gt__autocast_set(casting);
     pass_end(&p);
     for (unsigned k = 0; results && k < input_count && err == GT_OK; k++)
         if (!results[k] && !options.allow_unused)
@@ -692,20 +856,22 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
 
 /* ---- hooks ------------------------------------------------------------------------------------------------- */
 
-gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*release)(void *),
+gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*release)(void *), bool after,
                        gt_hook_entry **out)
 {
     if (!tensor->node)
         return gt__fail(GT_ERR_VALUE, "cannot register a hook on a tensor that doesn't require gradient");
-    return gt__node_hook(tensor->node, hook, context, release, out);
+    return gt__node_hook(tensor->node, hook, context, release, after, out);
 }
 
-gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*release)(void *), gt_hook_entry **out)
+gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*release)(void *), bool after,
+                     gt_hook_entry **out)
 {
     gt_hook_entry *entry = malloc(sizeof *entry), **last = &node->hooks;
     if (!entry)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    *entry = (gt_hook_entry){.references = 2, .node = node, .hook = hook, .context = context, .free = release};
+    *entry = (gt_hook_entry){
+        .references = 2, .after = after, .node = node, .hook = hook, .context = context, .free = release};
     while (*last)
         last = &(*last)->next;
     *last = entry;

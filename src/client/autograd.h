@@ -32,6 +32,7 @@ typedef struct gt_hook_entry {
     struct gt_hook_entry *next;
     uint32_t references;
     bool removed;  /* unlink it once no hook of the node runs */
+    bool after;    /* call it when .grad has the gradient, not before */
     gt_node *node; /* NULL: unlinked, or the node was freed */
     gt_hook hook;
     void (*free)(void *context);
@@ -41,6 +42,20 @@ typedef struct gt_hook_entry {
 /* The gradient of a node in one backward pass: autograd.c. */
 typedef struct gt_arrival gt_arrival;
 
+/*
+ * The rule of a node that is no op of the table: a Function written by the user. `rule` gets what gt__gradient_rule gets;
+ * `drop` lets go of saved values; `free` of everything. The name is the context's.
+ */
+typedef struct gt_custom_rule {
+    gt_err (*rule)(void *context, gt_node *node, gt_tensor *gradient, const bool *wanted, gt_tensor **results);
+    void (*drop)(void *context);
+    void (*free)(void *context);
+    void *context;
+    const char *name;
+} gt_custom_rule;
+
+enum { GT_NODE_CUSTOM = UINT16_MAX };
+
 typedef struct gt_operand_info {
     gt_node *node; /* NULL: needs no gradient, or a literal */
     gt_meta meta;
@@ -48,30 +63,31 @@ typedef struct gt_operand_info {
 
 struct gt_node {
     uint32_t references;
-    uint16_t op; /* GT_OP_INVALID: a leaf */
+    uint16_t op; /* GT_OP_INVALID: a leaf; GT_NODE_CUSTOM */
     bool consumed;
     bool keeps_gradient; /* retain_grad(): keep the gradient of a node that is not a leaf */
     bool keeps_values;   /* it has saved values, until a pass consumes them */
+    bool dropped;        /* its saved values must be computed again first: checkpoint.h */
+    bool discards;       /* a leaf that keeps no gradient: a view that was made without a history (storage.c) */
     unsigned count;      /* operands */
     gt_client *client;
-    uint64_t sequence;    /* increases with every node */
-    gt_tensor *gradient;  /* .grad */
-    gt_arrival *arrivals; /* of each backward pass that has yet to process this node */
+    uint64_t sequence;                /* increases with every node */
+    gt_tensor *gradient;              /* .grad, */
+    struct gt_alias *shared_gradient; /* or its memory, once a binding has asked for it (storage.h) */
+    gt_arrival *arrivals;             /* of each backward pass that has yet to process this node */
     gt_hook_entry *hooks;
     unsigned running_hooks; /* passes that run `hooks` now */
     gt_instruction ins;     /* immediates, flags, literals */
-    gt_slot tail[3];        /* shape or slice, where the op has one */
+    union {
+        gt_slot tail[3];       /* shape or slice, where the op has one */
+        gt_custom_rule custom; /* GT_NODE_CUSTOM */
+    };
     gt_meta out;
     gt_operand_info fixed[GT_MAX_OPERANDS], *operands; /* operands == fixed unless there are more (cat) */
     gt_tensor *saved[GT_MAX_OPERANDS], *saved_out;
     gt_node *next_spare;    /* free list, and the worklist of a release */
     gt_node *older, *newer; /* all nodes of the client */
 };
-
-static inline bool gt__node_has_values(const gt_node *node)
-{
-    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
-}
 
 /* Whether new ops are recorded, on this thread. */
 extern _Thread_local bool gt__grad_enabled_here;
@@ -94,9 +110,16 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
 gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
                                        gt_tensor *const *in, unsigned count, gt_tensor **out);
 
+/* A tensor of the same value as `value`, computed from `in` (NULL: an argument without a gradient) by a custom rule, whose
+ * context it takes on success. keeps: there are saved values, which one backward pass consumes. */
+gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned count, gt_custom_rule rule, bool keeps,
+                           gt_tensor **out);
+
 gt_node *gt__node_retain(gt_node *node);
 void gt__node_release(gt_node *node);
 void gt__node_free_spares(gt_client *client);
+/* The node of a leaf; floating dtypes only. */
+gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out);
 /* Make a leaf of a tensor that has no node; floating dtypes only. */
 gt_err gt__tensor_require_grad(gt_tensor *tensor);
 /* A tensor with the same value and without a node. */
@@ -124,15 +147,20 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
  * Add a hook to the gradient of this tensor. On success it takes the context: `free` gets it when the hook is removed or the
  * node freed, but never while the hook runs. *entry is the caller's, to remove the hook and to release.
  */
-gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*free)(void *),
+gt_err gt__tensor_hook(gt_tensor *tensor, gt_hook hook, void *context, void (*free)(void *), bool after,
                        gt_hook_entry **entry);
-gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*free)(void *), gt_hook_entry **entry);
+gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*free)(void *), bool after,
+                     gt_hook_entry **entry);
 void gt__hook_remove(gt_hook_entry *entry); /* repeated calls do nothing */
 void gt__hook_release(gt_hook_entry *entry);
 
-/* gradients/rules.c: the values that a row's rule needs saved, and the rule: results[k] becomes the gradient of operand k,
+/* "AddBackward0": PyTorch's name for the node of a row. Returns `text`. */
+char *gt__node_name(const gt_node *node, char *text, size_t size);
+
+/* gradients/rules.c: the values that a row's rule needs saved, those of them that PyTorch saves, too (GT_SAVE_0 to _OUT), and the rule: results[k] becomes the gradient of operand k,
  * the caller's, or NULL. Only wanted ones need be computed. A result may have the broadcast shape and the promoted dtype. */
 unsigned gt__gradient_saves(gt_opcode op);
+unsigned gt__gradient_checks(const gt_node *node);
 gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph,
                          gt_tensor **results);
 

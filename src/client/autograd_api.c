@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "client/autograd.h"
+#include "client/storage.h"
 
 bool gt_tensor_requires_grad(const gt_tensor *tensor)
 {
@@ -34,17 +34,17 @@ gt_err gt_detach(gt_tensor *a, gt_tensor **out)
 gt_err gt_tensor_grad(gt_tensor *tensor, gt_tensor **gradient)
 {
     GT_ARGUMENTS(gradient, tensor);
-    *gradient = tensor->node ? gt_tensor_retain(tensor->node->gradient) : NULL;
+    if (!tensor->node)
+        return GT_OK;
+    GT_TRY(gt__node_gradient(tensor->node, gradient));
+    gt_tensor_retain(*gradient);
     return GT_OK;
 }
 
 void gt_tensor_clear_grad(gt_tensor *tensor)
 {
-    if (!tensor || !tensor->node)
-        return;
-    gt_tensor *gradient = tensor->node->gradient;
-    tensor->node->gradient = NULL;
-    gt_tensor_release(gradient);
+    if (tensor && tensor->node)
+        gt__node_drop_gradient(tensor->node);
 }
 
 gt_err gt_backward(gt_tensor *loss, gt_tensor *gradient, bool retain_graph)

@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "client/autograd.h"
+#include "client/intercept.h"
 #include "link/hello.h"
 #include "core/log.h"
 #include "client/program.h"
+#include "core/settings.h"
 #include "client/signals.h"
 
 unsigned gt__fork_generation;
@@ -31,6 +33,8 @@ static gt_err client_new(gt_client **out)
     pthread_once(&once, watch_forks);
     gt__log_init();
     GT_TRY(gt__signal_config_init());
+    if (gt__setting(GT_SETTING_SYNC) != 0)
+        gt__synchronous_set(true);
     gt_client *client = calloc(1, sizeof *client);
     if (!client)
         return gt__fail(GT_ERR_MEMORY, "out of memory");

@@ -17,10 +17,18 @@
 typedef struct gt_embedded gt_embedded;
 typedef struct gt_node gt_node; /* autograd.h */
 
+/* Counts the writes to memory that tensors share (storage.h). */
+typedef struct gt_versions {
+    uint32_t references, count;
+} gt_versions;
+
 struct gt_tensor {
     uint32_t references;
-    uint8_t bounded;   /* gt_bounds_kind (bounds.h) of low and high; integers only */
-    gt_client *client; /* stays allocated while it has tensors */
+    uint32_t version : 31;    /* writes to its object before this value, */
+    uint32_t overwritten : 1; /* and whether one has replaced it: a gradient that needs it is refused */
+    uint16_t batch;           /* the level of a vmap that hides the first axis of `base` (batch.h); 0: none */
+    uint8_t bounded;          /* gt_bounds_kind (bounds.h) of low and high; integers only */
+    gt_client *client;        /* stays allocated while it has tensors */
     union {
         uint64_t id;           /* 0: consumed by an instruction; it can only be released */
         gt_tensor *next_spare; /* while on the client's free list */
@@ -28,8 +36,18 @@ struct gt_tensor {
     gt_meta meta;
     gt_tensor *base; /* of an alias: the tensor that owns the id, retained; NULL: we own it */
     gt_node *node;   /* NULL: no gradient is wanted */
+    gt_versions
+        *versions; /* of a value of a storage: overwritten, if their count is no longer `version`; else NULL */
     int64_t low, high;
 };
+
+static inline gt_versions *gt__versions_retain(gt_versions *versions)
+{
+    versions->references++;
+    return versions;
+}
+
+void gt__versions_release(gt_versions *versions); /* may be NULL */
 
 /* A shared-memory segment, reused for uploads and fetches of similar size. */
 typedef struct gt_transfer {
@@ -174,6 +192,8 @@ gt_err gt__emit_assign(gt_tensor *a, const int64_t *start, const int64_t *step, 
 /* scatter, scatter_add, scatter_reduce; `how` is imm[1] of scatter_reduce. */
 gt_err gt__emit_scatter(gt_opcode op, gt_tensor *a, gt_tensor *index, gt_tensor *src, int axis, int64_t how,
                         unsigned held, gt_tensor **out);
+/* Replace a -1 in a shape by the size that the others imply. */
+gt_err gt__reshape_sizes(const gt_meta *from, int rank, int64_t *shape);
 gt_err gt__emit_reshape(gt_tensor *a, int rank, const int64_t *shape, unsigned held, gt_tensor **out);
 /* GT_FLAG_CONSUMES or 0, for the prototype of a record whose operand 0 is updated. */
 uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, unsigned held);

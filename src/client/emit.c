@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "client/autograd.h"
+#include "client/batch.h"
 #include "client/bounds.h"
 #include "client/client.h"
+#include "client/intercept.h"
 #include "core/log.h"
 #include "core/record.h"
 #include "client/signals.h"
@@ -98,10 +100,14 @@ static inline gt_tensor *tensor_new(gt_client *client)
         return NULL;
     tensor->references = 1;
     tensor->bounded = GT_UNBOUNDED;
+    tensor->batch = 0;
+    tensor->version = 0;
+    tensor->overwritten = 0;
     tensor->client = client;
     tensor->id = client->next_id++;
     tensor->base = NULL;
     tensor->node = NULL;
+    tensor->versions = NULL;
     client->live++;
     return tensor;
 }
@@ -115,6 +121,12 @@ static void tensor_drop(gt_tensor *tensor)
     client->live--;
 }
 
+void gt__versions_release(gt_versions *versions)
+{
+    if (versions && --versions->references == 0)
+        free(versions);
+}
+
 void gt_tensor_release(gt_tensor *tensor)
 {
     while (tensor && --tensor->references == 0) {
@@ -122,8 +134,12 @@ void gt_tensor_release(gt_tensor *tensor)
         gt_tensor *base = tensor->base;
         if (__builtin_expect(tensor->node != NULL, 0))
             gt__node_release(tensor->node);
+        if (__builtin_expect(tensor->versions != NULL, 0))
+            gt__versions_release(tensor->versions);
         if (__builtin_expect(!base && tensor->id && (client->usable || client->waiting), 1))
             gt__client_free_id(client, tensor->id, gt__meta_bytes(&tensor->meta));
+        else if (tensor->batch)
+            gt__batch_count(-1);
         tensor_drop(tensor);
         if (__builtin_expect(client->closed, 0) && !base)
             gt__client_maybe_destroy(client);
@@ -143,6 +159,8 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
     alias->low = tensor->low;
     alias->high = tensor->high;
     alias->node = node ? gt__node_retain(node) : NULL;
+    if (__builtin_expect((alias->batch = tensor->batch) != 0, 0))
+        gt__batch_count(1);
     *out = alias;
     return GT_OK;
 }
@@ -294,6 +312,10 @@ gt_err gt__emit(gt_client *client, gt_instruction prototype, gt_slot *tail, gt_t
 {
     const gt_meta *metas[GT_MAX_CAT];
     uint64_t *ids = gt__record_operands(&prototype, tail).id;
+    gt_err intercepted;
+    if (__builtin_expect(gt__signals_active, 0) &&
+        gt__intercept(client, &prototype, tail, in, count, out, &intercepted))
+        return intercepted;
     GT_TRY(check_same_client(client, in, count));
     for (unsigned k = 0; k < count; k++) {
         metas[k] = in[k] ? &in[k]->meta : NULL;

@@ -54,8 +54,30 @@ static gt_imm imm_i(int64_t value)
     return (gt_imm){.i = value};
 }
 
+/* Of complex numbers: the variance is that of the real parts plus that of the imaginary ones; a norm is that of the
+ * absolute values. */
+static gt_err reduce_complex(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
+                             gt_tensor **out)
+{
+    gt_tensor *parts = NULL, *each = NULL;
+    gt_err err = op == GT_OP_var ? gt_view_as_real(a, &parts) : gt_abs(a, &parts);
+    if (err == GT_OK && op == GT_OP_norm)
+        err = gt__emit_reduce(op, parts, axes, keepdims, parameter, out);
+    if (err == GT_OK && op == GT_OP_var) {
+        uint32_t all = (1u << a->meta.rank) - 1;
+        err = gt__emit_reduce(op, parts, axes || !all ? axes : all, keepdims, parameter, &each);
+        if (err == GT_OK)
+            err = gt_sum(each, 1u << (each->meta.rank - 1), false, out);
+    }
+    gt_tensor_release(parts);
+    gt_tensor_release(each);
+    return err;
+}
+
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter, gt_tensor **out)
 {
+    if (gt__dtype_is_complex((gt_dtype)a->meta.dtype) && (op == GT_OP_norm || (op == GT_OP_var && a->meta.rank)))
+        return reduce_complex(op, a, axes, keepdims, parameter, out);
     gt_instruction prototype = {.op = (uint16_t)op, .flags = keepdims ? GT_FLAG_KEEPDIM : 0};
     prototype.imm[0].u = axes;
     prototype.imm[1].f = parameter;
@@ -227,9 +249,9 @@ gt_err gt__emit_full(gt_client *client, gt_dtype dtype, unsigned rank, const int
     if (kind == GT_LITERAL_FLOAT || dtype != GT_INT64)
         GT_TRY(gt__dtype_check_number(dtype, kind == GT_LITERAL_FLOAT ? value.f : (double)value.i));
     /* The record carries a double for floats and an integer for the rest. */
-    if (gt__dtype_is_float(dtype) && kind != GT_LITERAL_FLOAT)
+    if (gt__dtype_is_inexact(dtype) && kind != GT_LITERAL_FLOAT)
         value.f = (double)value.i;
-    else if (!gt__dtype_is_float(dtype) && kind == GT_LITERAL_FLOAT)
+    else if (!gt__dtype_is_inexact(dtype) && kind == GT_LITERAL_FLOAT)
         value.i = dtype == GT_BOOL ? value.f != 0 : gt__double_to_int64(value.f);
     prototype.imm[0] = value;
     return gt__emit(client, prototype, &tail, NULL, 0, out);
@@ -239,6 +261,21 @@ gt_err gt_full(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape
 {
     GT_ARGUMENTS(out, client);
     return gt__emit_full(client, dtype, (unsigned)rank, shape, GT_LITERAL_FLOAT, imm_f(value), out);
+}
+
+gt_err gt_full_complex(gt_client *client, gt_dtype dtype, int rank, const int64_t *shape, double real,
+                       double imaginary, gt_tensor **out)
+{
+    GT_ARGUMENTS(out, client);
+    gt_instruction prototype;
+    gt_slot tail;
+    if (!gt__dtype_valid(dtype) || !gt__dtype_is_complex(dtype))
+        return gt__fail(GT_ERR_TYPE, "a complex number cannot be converted to %s without losing a part",
+                        gt__dtype_name(dtype));
+    GT_TRY(shaped(GT_OP_full, dtype, rank, shape, &prototype, &tail));
+    prototype.imm[0].f = real;
+    prototype.imm[1].f = imaginary;
+    return gt__emit(client, prototype, &tail, NULL, 0, out);
 }
 
 gt_err gt__emit_arange(gt_client *client, gt_dtype dtype, int64_t count, gt_literal kind, gt_imm start,
@@ -336,8 +373,7 @@ gt_err gt_copy(gt_tensor *a, gt_tensor **out)
     return emit_one(GT_OP_copy, a, imm_i(0), imm_i(0), 0, out);
 }
 
-/* Replace a -1 in a shape by the size that the others imply. */
-static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
+gt_err gt__reshape_sizes(const gt_meta *from, int rank, int64_t *shape)
 {
     int64_t known = 1;
     int unknown = -1;
@@ -354,15 +390,15 @@ static gt_err fill_unknown_size(const gt_tensor *a, int rank, int64_t *shape)
     if (unknown < 0)
         return GT_OK;
     char text[128];
-    if (known == 0 && a->meta.numel == 0)
+    if (known == 0 && from->numel == 0)
         return gt__fail(GT_ERR_VALUE,
                         "cannot reshape a tensor of 0 elements into shape %s because the unspecified "
                         "dimension size -1 can be any value",
                         gt__shape_text((unsigned)rank, shape, text, sizeof text));
-    if (known == 0 || a->meta.numel % known != 0)
+    if (known == 0 || from->numel % known != 0)
         return gt__fail(GT_ERR_VALUE, "shape '%s' is invalid for input of size %lld",
-                        gt__shape_text((unsigned)rank, shape, text, sizeof text), (long long)a->meta.numel);
-    shape[unknown] = a->meta.numel / known;
+                        gt__shape_text((unsigned)rank, shape, text, sizeof text), (long long)from->numel);
+    shape[unknown] = from->numel / known;
     return GT_OK;
 }
 
@@ -371,7 +407,7 @@ gt_err gt__emit_reshape(gt_tensor *a, int rank, const int64_t *shape, unsigned h
     gt_instruction prototype;
     gt_slot tail;
     GT_TRY(shaped(GT_OP_reshape, (gt_dtype)a->meta.dtype, rank, shape, &prototype, &tail));
-    GT_TRY(fill_unknown_size(a, rank, tail.i64));
+    GT_TRY(gt__reshape_sizes(&a->meta, rank, tail.i64));
     prototype.flags = gt__consume_flag(GT_OP_reshape, &a, 1, held);
     return gt__emit(a->client, prototype, &tail, &a, 1, out);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/batch.h"
 #include "client/bounds.h"
 #include "client/client.h"
 #include "client/signals.h"
@@ -338,6 +339,8 @@ gt_err gt__client_stats(gt_client *client, bool workers, char **json)
 gt_err gt__tensor_placement(gt_tensor *tensor, char **text)
 {
     GT_TRY(gt__client_check(tensor->client));
+    if (tensor->batch)
+        return gt__batch_refuse_value();
     gt_tensor_retain(tensor);
     gt_err err = ask_text(tensor->client, (gt_instruction){.op = GT_OP_placement, .operand = {tensor->id}}, text);
     gt_tensor_release(tensor);
@@ -517,6 +520,8 @@ static gt_err fetch(gt_tensor *tensor, void *data, size_t bytes)
 {
     gt_client *client = tensor->client;
     GT_TRY(gt__client_check(client));
+    if (tensor->batch)
+        return gt__batch_refuse_value();
     if (bytes != gt__meta_bytes(&tensor->meta))
         return gt__fail(GT_ERR_VALUE, "the tensor has %zu bytes, not %zu", gt__meta_bytes(&tensor->meta), bytes);
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
@@ -545,6 +550,8 @@ static gt_err fetch_lease(gt_tensor *tensor, void **data, gt_lease **out)
     gt_client *client = tensor->client;
     size_t bytes = gt__meta_bytes(&tensor->meta);
     GT_TRY(gt__client_check(client));
+    if (tensor->batch)
+        return gt__batch_refuse_value();
     gt_transfer *transfer = through_segment(client, bytes) ? transfer_get(client, bytes) : NULL;
     gt_lease *lease = malloc(sizeof *lease + (transfer ? 0 : bytes));
     if (!lease)

@@ -2,14 +2,16 @@
 #include "core/op.h"
 
 const uint8_t gt__dtype_sizes[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = 1,  [GT_UINT8] = 1,   [GT_INT8] = 1,     [GT_INT16] = 2,   [GT_INT32] = 4,
-    [GT_INT64] = 8, [GT_FLOAT16] = 2, [GT_BFLOAT16] = 2, [GT_FLOAT32] = 4, [GT_FLOAT64] = 8,
+    [GT_BOOL] = 1,    [GT_UINT8] = 1,   [GT_INT8] = 1,      [GT_INT16] = 2,
+    [GT_INT32] = 4,   [GT_INT64] = 8,   [GT_FLOAT16] = 2,   [GT_BFLOAT16] = 2,
+    [GT_FLOAT32] = 4, [GT_FLOAT64] = 8, [GT_COMPLEX64] = 8, [GT_COMPLEX128] = 16,
 };
 
 static const char *const names[GT_DTYPE_COUNT] = {
-    [GT_BOOL] = "bool",       [GT_UINT8] = "uint8",     [GT_INT8] = "int8",       [GT_INT16] = "int16",
-    [GT_INT32] = "int32",     [GT_INT64] = "int64",     [GT_FLOAT16] = "float16", [GT_BFLOAT16] = "bfloat16",
-    [GT_FLOAT32] = "float32", [GT_FLOAT64] = "float64",
+    [GT_BOOL] = "bool",       [GT_UINT8] = "uint8",         [GT_INT8] = "int8",
+    [GT_INT16] = "int16",     [GT_INT32] = "int32",         [GT_INT64] = "int64",
+    [GT_FLOAT16] = "float16", [GT_BFLOAT16] = "bfloat16",   [GT_FLOAT32] = "float32",
+    [GT_FLOAT64] = "float64", [GT_COMPLEX64] = "complex64", [GT_COMPLEX128] = "complex128",
 };
 
 const char *gt__dtype_name(gt_dtype dtype)
@@ -29,7 +31,7 @@ gt_err gt__dtype_check_number(gt_dtype dtype, double number)
         [GT_INT32] = {.low = INT32_MIN, .high = -(double)INT32_MIN},
         [GT_INT64] = {.low = -0x1p63, .high = 0x1p63},
     };
-    bool any = dtype == GT_BOOL || gt__dtype_is_float(dtype);
+    bool any = dtype == GT_BOOL || gt__dtype_is_inexact(dtype);
     if (any || (number >= ranges[dtype].low && number < ranges[dtype].high))
         return GT_OK;
     return gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow", names[dtype]);
@@ -40,10 +42,12 @@ gt_dtype gt__dtype_promote(gt_dtype a, gt_dtype b)
     if (a == b)
         return a;
     gt_dtype low = a < b ? a : b, high = a < b ? b : a;
-    /* The enum is ordered so that the higher one wins, with two pairs that need a third dtype. */
+    /* The enum is ordered so that the higher one wins, with three pairs that need a third dtype. */
     if (low == GT_UINT8 && high == GT_INT8)
         return GT_INT16;
     if (low == GT_FLOAT16 && high == GT_BFLOAT16)
         return GT_FLOAT32;
+    if (low == GT_FLOAT64 && high == GT_COMPLEX64)
+        return GT_COMPLEX128;
     return high;
 }

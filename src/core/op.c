@@ -16,6 +16,7 @@
 #define OPERANDS_SOFTMAX 1
 #define OPERANDS_SOFTMAX_BACKWARD 2
 #define OPERANDS_MATMUL 2
+#define OPERANDS_FFT 1
 #define OPERANDS_LAYER_NORM 3
 #define OPERANDS_CONV 3
 #define OPERANDS_CONV_WEIGHT 2
@@ -31,6 +32,8 @@
 #define OPERANDS_EXPAND 1
 #define OPERANDS_SLICE 1
 #define OPERANDS_DIAGONAL 1
+#define OPERANDS_AS_REAL 1
+#define OPERANDS_AS_COMPLEX 1
 #define OPERANDS_UNFOLD 1
 #define OPERANDS_CAST 1
 #define OPERANDS_COPY 1
@@ -63,13 +66,14 @@
      : (form) == GT_FORM_CAT || (form) == GT_FORM_UPLOAD   ? -1                                                   \
                                                            : 0)
 
-/* Dtypes that the result of an elementwise row has where its operands have them, a bit each. */
-#define ALL_DTYPES ((1u << GT_DTYPE_COUNT) - 1)
+/* Dtypes that the result of an elementwise row has where its operands have them, a bit each. Complex ones are left to
+ * inference: some rows refuse them. */
+#define REAL_DTYPES ((1u << GT_REAL_DTYPES) - 1)
 #define KEEPS(form, types)                                                                                        \
     ((form) != GT_FORM_UNARY && (form) != GT_FORM_BINARY ? 0                                                      \
-     : (types) == GT_TYPES_NUM                           ? ALL_DTYPES                                             \
-     : (types) == GT_TYPES_ARITH                         ? ALL_DTYPES & ~(1u << GT_BOOL)                          \
-     : (types) == GT_TYPES_FLT                           ? ALL_DTYPES & ~((1u << GT_FLOAT16) - 1)                 \
+     : (types) == GT_TYPES_NUM                           ? REAL_DTYPES                                            \
+     : (types) == GT_TYPES_ARITH                         ? REAL_DTYPES & ~(1u << GT_BOOL)                         \
+     : (types) == GT_TYPES_FLT                           ? REAL_DTYPES & ~((1u << GT_FLOAT16) - 1)                \
                                                          : 0)
 
 #define DIFFERENTIABLE_DIFF true
@@ -86,6 +90,14 @@ const gt_op_row gt__op_table[GT_OP_COUNT] = {
                          .keeps = KEEPS(GT_FORM_##op_form, GT_TYPES_##op_types)},
 #define CONTROL(op_name, op_tail) [GT_OP_##op_name] = {.name = #op_name, .form = GT_FORM_CONTROL, .tail = op_tail},
 #include "core/ops.def"
+};
+
+const uint8_t gt__op_complex[GT_OP_COUNT] = {
+#define COMPLEX(name, rule, expr) [GT_OP_##name] = GT_COMPLEX_##rule,
+#define COMPLEX_REAL(name, rule, expr) [GT_OP_##name] = GT_COMPLEX_##rule,
+#define COMPLEX_TRUTH(name, expr) [GT_OP_##name] = GT_COMPLEX_ASIS,
+#define COMPLEX_OTHER(name, rule) [GT_OP_##name] = GT_COMPLEX_##rule,
+#include "core/complex.def"
 };
 
 const gt_op_row *gt__op_find(const char *name, gt_opcode *opcode)
@@ -134,7 +146,7 @@ gt_err gt__meta_set(gt_meta *meta, gt_dtype dtype, unsigned rank, const int64_t 
             return gt__fail(GT_ERR_VALUE, "negative dimension %lld", (long long)size);
         if (size == 0)
             empty = true;
-        else if (numel > limit / 8 / size) {
+        else if (numel > limit / 16 / size) {
             char text[128];
             return gt__fail(GT_ERR_MEMORY, "a tensor of shape %s is too large",
                             gt__shape_text(rank, shape, text, sizeof text));

@@ -40,6 +40,7 @@ typedef enum gt_opcode {
  *   SOFTMAX     a             axis.i
  *   SOFTMAX_BACKWARD  g out   axis.i              the gradient of a, from that of the result and the result
  *   MATMUL      a b
+ *   FFT         a             (fft.h)             scale.f
  *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
  *                                                               have, unless they are literals; backward: g x w
  *   CONV        x weight bias                                   window (window.h); rank spatial axes; x is (N,C,...), weight
@@ -57,6 +58,8 @@ typedef enum gt_opcode {
  *   PERMUTE     a             axes, a byte each
  *   SLICE       a                                               start, step, count (one slot each, by axis)
  *   DIAGONAL    a             offset.i            two axes, a byte each; they go, the diagonal is the last axis
+ *   AS_REAL     a                                               a last axis of size 2 is new
+ *   AS_COMPLEX  a                                               the last axis, of size 2, goes
  *   UNFOLD      a                                               axis, size, step: windows; their elements are the last axis
  *   CAST        a                                               (dtype field)
  *   COPY        a
@@ -72,9 +75,10 @@ typedef enum gt_opcode {
  *   MASK_INDEX  mask          count.i             flat positions of the count true elements
  *   ARGSORT     a             axis.i              1 = descending; stable
  *   TOPK        a             axis.i              k.i; largest first, GT_FLAG_SMALLEST: smallest first
- *   SAMPLE      a             seed.i              stream.i      {samples, 1 = with replacement} (multinomial)
+ *   SAMPLE      a             seed.i              stream.i      {samples, 1 = with replacement} (multinomial);
+ *                                                               binomial: a holds trials and probabilities, (2,...)
  *   SEARCH      sorted values 1 = right           where the values would go in the (last axis of the) sorted tensor
- *   FULL                      value (.i or .f)                  shape
+ *   FULL                      value (.i or .f)    imaginary.f   shape
  *   ARANGE                    start (.i or .f)    step          shape: start + i * step, in int64 or double
  *   EYE                                                         shape (rank 2)
  *   RANDOM                    seed.i              stream.i      shape, {low, high (randint: .i), first, run, step}
@@ -95,6 +99,7 @@ typedef enum gt_form {
     GT_FORM_SOFTMAX,
     GT_FORM_SOFTMAX_BACKWARD,
     GT_FORM_MATMUL,
+    GT_FORM_FFT,
     GT_FORM_LAYER_NORM,
     GT_FORM_CONV,
     GT_FORM_CONV_WEIGHT,
@@ -110,6 +115,8 @@ typedef enum gt_form {
     GT_FORM_EXPAND,
     GT_FORM_SLICE,
     GT_FORM_DIAGONAL,
+    GT_FORM_AS_REAL,
+    GT_FORM_AS_COMPLEX,
     GT_FORM_UNFOLD,
     GT_FORM_CAST,
     GT_FORM_COPY,
@@ -175,6 +182,15 @@ static inline unsigned gt__op_operands(gt_opcode op)
     return gt__op_table[op].operands;
 }
 
+/* How a row treats complex numbers: core/complex.def. */
+typedef enum gt_complex_rule {
+    GT_COMPLEX_REFUSED,
+    GT_COMPLEX_ASIS,
+    GT_COMPLEX_CONJ,
+} gt_complex_rule;
+
+extern const uint8_t gt__op_complex[GT_OP_COUNT]; /* gt_complex_rule */
+
 /* NULL if no op has this name. */
 const gt_op_row *gt__op_find(const char *name, gt_opcode *opcode);
 
@@ -196,9 +212,36 @@ static inline size_t gt__dtype_size(gt_dtype dtype)
     return gt__dtype_sizes[dtype];
 }
 
+/* The dtypes below this one hold real numbers. */
+enum { GT_REAL_DTYPES = GT_COMPLEX64 };
+
+static inline bool gt__dtype_is_complex(gt_dtype dtype)
+{
+    return dtype >= GT_COMPLEX64;
+}
+
 static inline bool gt__dtype_is_float(gt_dtype dtype)
 {
+    return dtype >= GT_FLOAT16 && dtype < GT_COMPLEX64;
+}
+
+/* Float or complex: what has a gradient. */
+static inline bool gt__dtype_is_inexact(gt_dtype dtype)
+{
     return dtype >= GT_FLOAT16;
+}
+
+/* The dtype of a complex dtype's parts; of another: itself. */
+static inline gt_dtype gt__dtype_real(gt_dtype dtype)
+{
+    return dtype == GT_COMPLEX64 ? GT_FLOAT32 : dtype == GT_COMPLEX128 ? GT_FLOAT64 : dtype;
+}
+
+/* The complex dtype that holds an inexact dtype's numbers, as PyTorch chooses it. There is none of 32 bits, so float16 gives
+ * complex64. */
+static inline gt_dtype gt__dtype_complex(gt_dtype dtype)
+{
+    return dtype == GT_FLOAT64 || dtype == GT_COMPLEX128 ? GT_COMPLEX128 : GT_COMPLEX64;
 }
 
 const char *gt__dtype_name(gt_dtype dtype); /* "float32" */

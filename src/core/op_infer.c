@@ -16,16 +16,20 @@ typedef gt_inference inference;
 
 /* ---- dtypes ------------------------------------------------------------------------------------------------ */
 
-enum { CATEGORY_BOOL, CATEGORY_INT, CATEGORY_FLOAT };
+enum { CATEGORY_BOOL, CATEGORY_INT, CATEGORY_FLOAT, CATEGORY_COMPLEX };
 
 static int category(gt_dtype dtype)
 {
-    return dtype == GT_BOOL ? CATEGORY_BOOL : gt__dtype_is_float(dtype) ? CATEGORY_FLOAT : CATEGORY_INT;
+    return dtype == GT_BOOL              ? CATEGORY_BOOL
+           : gt__dtype_is_complex(dtype) ? CATEGORY_COMPLEX
+           : gt__dtype_is_float(dtype)   ? CATEGORY_FLOAT
+                                         : CATEGORY_INT;
 }
 
 /*
  * PyTorch's rule: tensors with dimensions decide, then 0-d tensors, then Python numbers. An operand of lower priority
- * changes the result only if its category (bool < int < float) is higher.
+ * changes the result only if its category (bool < int < float < complex) is higher; a complex one of lower priority leaves
+ * floats their precision.
  */
 typedef struct promotion {
     gt_dtype dtype[3]; /* by priority: 0 dimensioned, 1 zero-dimensional, 2 literal */
@@ -49,7 +53,7 @@ static gt_dtype promotion_result(const promotion *p)
         if (!any)
             result = dtype;
         else if (category(dtype) > category(result))
-            result = dtype;
+            result = gt__dtype_is_float(result) ? gt__dtype_complex(result) : dtype;
         any = true;
     }
     return result;
@@ -82,7 +86,7 @@ gt_err gt__infer_dtype(inference *s, gt_dtype promoted)
             return gt__fail(GT_ERR_TYPE, "%s is not supported for bool tensors", s->row->name);
         break;
     case GT_TYPES_FLT:
-        if (!gt__dtype_is_float(promoted))
+        if (!gt__dtype_is_inexact(promoted))
             compute = result = GT_FLOAT32;
         break;
     case GT_TYPES_BOOL:
@@ -90,12 +94,12 @@ gt_err gt__infer_dtype(inference *s, gt_dtype promoted)
         break;
     case GT_TYPES_BITS:
     case GT_TYPES_INT:
-        if (gt__dtype_is_float(promoted) || (promoted == GT_BOOL && s->row->types == GT_TYPES_INT))
+        if (gt__dtype_is_inexact(promoted) || (promoted == GT_BOOL && s->row->types == GT_TYPES_INT))
             return gt__fail(GT_ERR_TYPE, "%s is not supported for %s tensors", s->row->name,
                             gt__dtype_name(promoted));
         break;
     case GT_TYPES_SUM:
-        if (!gt__dtype_is_float(promoted))
+        if (!gt__dtype_is_inexact(promoted))
             compute = result = GT_INT64;
         break;
     case GT_TYPES_INDEX:
@@ -105,6 +109,8 @@ gt_err gt__infer_dtype(inference *s, gt_dtype promoted)
     case GT_TYPES_SAME:
         break;
     }
+    if (s->ins->op == GT_OP_abs || s->ins->op == GT_OP_angle)
+        result = gt__dtype_real(result);
     s->compute = compute;
     s->out->dtype = (uint8_t)result;
     return GT_OK;
@@ -135,7 +141,7 @@ gt_err gt__infer_unary(inference *s)
 
 static gt_err check_integer_power(const inference *s, gt_dtype promoted)
 {
-    if (s->ins->op == GT_OP_pow && !gt__dtype_is_float(promoted) && gt__literal(s->ins, 1) == GT_LITERAL_INT &&
+    if (s->ins->op == GT_OP_pow && !gt__dtype_is_inexact(promoted) && gt__literal(s->ins, 1) == GT_LITERAL_INT &&
         s->ins->literal[1].i < 0)
         return gt__fail(GT_ERR_VALUE, "integers to negative integer powers are not allowed");
     return GT_OK;
@@ -362,6 +368,7 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_SOFTMAX] = infer_scan,
     [GT_FORM_SOFTMAX_BACKWARD] = infer_softmax_backward,
     [GT_FORM_MATMUL] = infer_matmul,
+    [GT_FORM_FFT] = gt__infer_fft,
     [GT_FORM_LAYER_NORM] = infer_layer_norm,
     [GT_FORM_CONV] = gt__infer_window,
     [GT_FORM_CONV_WEIGHT] = gt__infer_window,
@@ -377,6 +384,8 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_EXPAND] = gt__infer_expand,
     [GT_FORM_SLICE] = gt__infer_slice,
     [GT_FORM_DIAGONAL] = gt__infer_diagonal,
+    [GT_FORM_AS_REAL] = gt__infer_as_real,
+    [GT_FORM_AS_COMPLEX] = gt__infer_as_complex,
     [GT_FORM_UNFOLD] = gt__infer_unfold,
     [GT_FORM_CAST] = gt__infer_cast,
     [GT_FORM_COPY] = gt__infer_copy,
@@ -405,7 +414,7 @@ static gt_err check_numbers(const inference *s)
 {
     gt_dtype dtype = (gt_dtype)s->out->dtype;
     const gt_instruction *ins = s->ins;
-    if (gt__dtype_is_float(dtype) || dtype == GT_BOOL)
+    if (gt__dtype_is_inexact(dtype) || dtype == GT_BOOL)
         return GT_OK;
     bool elements = ins->op == GT_OP_where || s->row->form == GT_FORM_ASSIGN || s->row->form == GT_FORM_SCATTER;
     for (unsigned k = 1; elements && k < s->row->operands; k++) {
@@ -440,6 +449,13 @@ static bool literal_allowed(const gt_op_row *row, unsigned k)
     }
 }
 
+/* PyTorch's words, which programs match on. */
+static gt_err refuse_complex(const inference *s, gt_dtype dtype)
+{
+    return gt__fail(GT_ERR_UNSUPPORTED, "\"%s\" not implemented for '%s'", s->row->name,
+                    dtype == GT_COMPLEX64 ? "ComplexFloat" : "ComplexDouble");
+}
+
 gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_meta *const *in, gt_meta *out,
                     gt_dtype *compute)
 {
@@ -447,9 +463,12 @@ gt_err gt__op_infer(const gt_instruction *ins, const gt_slot *tail, const gt_met
     inference s = {.ins = ins, .tail = tail, .row = row, .in = in, .out = out};
     out->dtype = 0; /* helpers that fill the shape keep the dtype they find */
     unsigned operands = gt__op_operands((gt_opcode)ins->op);
-    for (unsigned k = 0; k < operands; k++)
+    for (unsigned k = 0; k < operands; k++) {
         if (!in[k] && !literal_allowed(row, k))
             return gt__fail(GT_ERR_VALUE, "%s: operand %u must be a tensor", row->name, k);
+        if (in[k] && gt__dtype_is_complex((gt_dtype)in[k]->dtype) && !gt__op_complex[ins->op])
+            return refuse_complex(&s, (gt_dtype)in[k]->dtype);
+    }
     if (__builtin_expect(ins->flags & GT_FLAG_CONSUMES, 0) && (operands == 0 || !in[0]))
         return gt__fail(GT_ERR_PROTOCOL, "%s has no tensor to consume", row->name);
     GT_TRY(infer_form[row->form](&s));

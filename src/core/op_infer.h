@@ -43,6 +43,8 @@ gt_err gt__infer_permute(gt_inference *s);
 gt_err gt__infer_expand(gt_inference *s);
 gt_err gt__infer_slice(gt_inference *s);
 gt_err gt__infer_diagonal(gt_inference *s);
+gt_err gt__infer_as_real(gt_inference *s);
+gt_err gt__infer_as_complex(gt_inference *s);
 gt_err gt__infer_unfold(gt_inference *s);
 gt_err gt__infer_cast(gt_inference *s);
 gt_err gt__infer_copy(gt_inference *s);
@@ -66,5 +68,8 @@ gt_err gt__infer_upload(gt_inference *s);
 /* op_infer_window.c: CONV to IM2COL, and RESAMPLE. */
 gt_err gt__infer_window(gt_inference *s);
 gt_err gt__infer_resample(gt_inference *s);
+
+/* op_infer_fft.c */
+gt_err gt__infer_fft(gt_inference *s);
 
 #endif

@@ -10,7 +10,7 @@
 
 static gt_err check_index_dtype(const gt_inference *s, const gt_meta *index)
 {
-    if (gt__dtype_is_float((gt_dtype)index->dtype) || index->dtype == GT_BOOL)
+    if (gt__dtype_is_inexact((gt_dtype)index->dtype) || index->dtype == GT_BOOL)
         return gt__fail(GT_ERR_TYPE, "%s: an index must be an integer tensor, not %s", s->row->name,
                         gt__dtype_name((gt_dtype)index->dtype));
     return GT_OK;
@@ -134,6 +134,32 @@ gt_err gt__infer_unfold(gt_inference *s)
         shape[axis] = (length - size) / step + 1;
     shape[a->rank] = size;
     return gt__meta_set(s->out, (gt_dtype)a->dtype, a->rank + 1u, shape);
+}
+
+gt_err gt__infer_as_real(gt_inference *s)
+{
+    const gt_meta *a = s->in[0];
+    int64_t shape[GT_MAX_RANK + 1];
+    if (!gt__dtype_is_complex((gt_dtype)a->dtype))
+        return gt__fail(GT_ERR_VALUE, "view_as_real is only supported for complex tensors");
+    memcpy(shape, a->shape, a->rank * sizeof shape[0]);
+    shape[a->rank] = 2;
+    return gt__meta_set(s->out, gt__dtype_real((gt_dtype)a->dtype), a->rank + 1u, shape);
+}
+
+gt_err gt__infer_as_complex(gt_inference *s)
+{
+    const gt_meta *a = s->in[0];
+    if (a->dtype != GT_FLOAT32 && a->dtype != GT_FLOAT64)
+        return gt__fail(
+            GT_ERR_VALUE,
+            "view_as_complex is only supported for float32 and float64 tensors, but got a tensor of %s",
+            gt__dtype_name((gt_dtype)a->dtype));
+    if (a->rank == 0)
+        return gt__fail(GT_ERR_VALUE, "Input tensor must have one or more dimensions");
+    if (a->shape[a->rank - 1] != 2)
+        return gt__fail(GT_ERR_VALUE, "Tensor must have a last dimension of size 2");
+    return gt__meta_set(s->out, gt__dtype_complex((gt_dtype)a->dtype), a->rank - 1u, a->shape);
 }
 
 /* ---- data movement ----------------------------------------------------------------------------------------- */
@@ -306,7 +332,14 @@ gt_err gt__infer_sample(gt_inference *s)
     if (!gt__dtype_is_float((gt_dtype)a->dtype))
         return gt__fail(GT_ERR_TYPE, "%s only supports floating-point dtypes for input, got: %s", s->row->name,
                         gt__dtype_name((gt_dtype)a->dtype));
-    if (s->ins->op == GT_OP_bernoulli)
+    if (s->ins->op == GT_OP_binomial) {
+        if (a->rank < 1 || a->shape[0] != 2)
+            return gt__fail(GT_ERR_VALUE, "binomial takes a tensor of trials and one of probabilities, stacked");
+        return gt__meta_set(s->out, (gt_dtype)a->dtype, a->rank - 1u, a->shape + 1);
+    }
+    if (s->ins->op == GT_OP_dirichlet && a->rank < 1)
+        return gt__fail(GT_ERR_VALUE, "dirichlet: the concentration must have a dimension");
+    if (s->ins->op != GT_OP_multinomial)
         return gt__infer_copy(s);
     if (a->rank < 1 || a->rank > 2)
         return gt__fail(GT_ERR_VALUE, "prob_dist must be 1 or 2 dim");
@@ -373,6 +406,8 @@ gt_err gt__infer_arange(gt_inference *s)
 {
     if (s->ins->rank != 1)
         return gt__fail(GT_ERR_VALUE, "arange: the result has one dimension");
+    if (gt__dtype_is_complex((gt_dtype)s->ins->dtype))
+        return gt__fail(GT_ERR_UNSUPPORTED, "arange is not supported for complex dtypes");
     return check_origin(s, 1);
 }
 
@@ -391,7 +426,7 @@ static gt_err check_runs(const gt_inference *s, const int64_t *runs)
 gt_err gt__infer_random(gt_inference *s)
 {
     bool is_float = gt__dtype_is_float((gt_dtype)s->ins->dtype);
-    if (s->ins->op != GT_OP_randint && !is_float)
+    if (gt__dtype_is_complex((gt_dtype)s->ins->dtype) || (s->ins->op != GT_OP_randint && !is_float))
         return gt__fail(GT_ERR_TYPE, "%s needs a floating dtype, not %s", s->row->name,
                         gt__dtype_name((gt_dtype)s->ins->dtype));
     const int64_t *range = s->tail[1].i64;

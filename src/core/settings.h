@@ -19,6 +19,7 @@
     X(INSTRUCTION_LOG_SIZE, "GT_INSTRUCTION_LOG_SIZE", BYTES, 4096, 9e18, 0)                                      \
     X(NUM_THREADS, "GT_NUM_THREADS", COUNT, 0, 1024, 0)                                                           \
     X(VERBOSE, "GT_VERBOSE", COUNT, 0, 1, 0)                                                                      \
+    X(SYNC, "GT_SYNC", COUNT, 0, 1, 0)                                                                            \
     X(WORKER_BATCH_SIZE, "GT_WORKER_BATCH_SIZE", COUNT, 0, 1e9, 0)                                                \
     X(WORKER_MEMORY, "GT_WORKER_MEMORY", BYTES, 1, 9e18, 0)
 

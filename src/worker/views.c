@@ -1,4 +1,4 @@
-/* views.c: stride arithmetic for reshape, permute, expand, slice, diagonal and unfold. */
+/* views.c: stride arithmetic for reshape, permute, expand, slice, diagonal, view_as_real, view_as_complex and unfold. */
 #include "worker/views.h"
 
 #include <string.h>
@@ -95,6 +95,27 @@ static void unfold_strides(const gt_view *from, const int64_t *spec, gt_view *ou
         out->stride[axis] *= step;
 }
 
+static void as_real_strides(const gt_view *from, gt_view *out)
+{
+    for (unsigned axis = 0; axis < from->meta.rank; axis++)
+        out->stride[axis] = 2 * from->stride[axis];
+    out->stride[from->meta.rank] = 1;
+}
+
+/* Pairs must lie side by side, a whole number of pairs apart, and where a complex number may lie. */
+static bool as_complex_strides(const gt_view *from, gt_view *out)
+{
+    unsigned last = from->meta.rank - 1u;
+    if (from->stride[last] != 1 || (uintptr_t)from->data % gt__dtype_size((gt_dtype)out->meta.dtype))
+        return false;
+    for (unsigned axis = 0; axis < last; axis++) {
+        if (from->stride[axis] % 2 && from->meta.shape[axis] > 1)
+            return false;
+        out->stride[axis] = from->stride[axis] / 2;
+    }
+    return true;
+}
+
 bool gt__view_of(const gt_view *from, const gt_instruction *ins, const gt_slot *tail, gt_view *out)
 {
     out->data = from->data;
@@ -115,6 +136,13 @@ bool gt__view_of(const gt_view *from, const gt_instruction *ins, const gt_slot *
             diagonal_strides(from, ins, out);
         else
             gt__view_set_contiguous(out);
+        break;
+    case GT_FORM_AS_REAL:
+        as_real_strides(from, out);
+        break;
+    case GT_FORM_AS_COMPLEX:
+        if (!as_complex_strides(from, out))
+            return false;
         break;
     case GT_FORM_UNFOLD:
         unfold_strides(from, tail[0].i64, out);

@@ -30,7 +30,7 @@ typedef void (*tensor_case)(gt_opcode op, const tensor *a);
 
 static void each_tensor(gt_opcode op, values kind, tensor_case run)
 {
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++) {
         for (int k = 0; k < COUNT(shapes); k++) {
             for (int how = 0; how < LAYOUTS; how++) {
                 tensor a = tensor_new((gt_dtype)dtype, shapes[k], (layout)how, kind);

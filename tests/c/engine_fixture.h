@@ -10,6 +10,7 @@
 #ifndef GT_TESTS_ENGINE_FIXTURE_H
 #define GT_TESTS_ENGINE_FIXTURE_H
 
+#include <complex.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,7 +160,9 @@ static int64_t lay_out(gt_view *view, layout how, int64_t *first)
 static void fill(gt_view *memory, values kind)
 {
     for (int64_t k = 0; k < memory->meta.numel; k++) {
-        if (gt__dtype_is_float(memory->meta.dtype))
+        if (gt__dtype_is_complex(memory->meta.dtype))
+            gt__reference_put_complex(memory, k, __builtin_complex(choose_real(kind), choose_real(kind)));
+        else if (gt__dtype_is_float(memory->meta.dtype))
             gt__reference_put_real(memory, k, choose_real(kind));
         else
             gt__reference_put_integer(memory, k, choose_integer(kind));
@@ -299,13 +302,26 @@ static bool same_number(double x, double y, double relative)
     return isfinite(x) && isfinite(y) && fabs(x - y) <= relative * fmax(1, fmax(fabs(x), fabs(y)));
 }
 
+/* By the larger part: the smaller one may cancel. Which part overflows first is a matter of precision. */
+static bool same_complex(double _Complex x, double _Complex y, double relative)
+{
+    bool finite_x = isfinite(creal(x)) && isfinite(cimag(x)), finite_y = isfinite(creal(y)) && isfinite(cimag(y));
+    if (!finite_x || !finite_y)
+        return finite_x == finite_y;
+    double size = fmax(1, fmax(fmax(fabs(creal(x)), fabs(cimag(x))), fmax(fabs(creal(y)), fabs(cimag(y)))));
+    double allowed = relative * size;
+    return same_number(creal(x), creal(y), allowed) && same_number(cimag(x), cimag(y), allowed);
+}
+
 /* The first element that differs, or -1. */
 static int64_t first_difference(const operation *o, const gt_view *expected, const gt_view *actual)
 {
     gt_dtype dtype = (gt_dtype)expected->meta.dtype;
-    double relative = o->exact ? 0 : tolerance(dtype, o->terms);
+    double relative = o->exact ? 0 : tolerance(gt__dtype_real(dtype), o->terms);
     for (int64_t k = 0; k < expected->meta.numel; k++) {
-        if (gt__dtype_is_float(dtype)
+        if (gt__dtype_is_complex(dtype)
+                ? !same_complex(gt__reference_complex(expected, k), gt__reference_complex(actual, k), relative)
+            : gt__dtype_is_float(dtype)
                 ? !same_number(gt__reference_real(expected, k), gt__reference_real(actual, k), relative)
                 : gt__reference_integer(expected, k) != gt__reference_integer(actual, k))
             return k;

@@ -149,7 +149,7 @@ static void matrix_case(gt_opcode op, const tensor *a)
 
 static void generate_matrix(gt_opcode op)
 {
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++)
+    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++)
         for (size_t k = 0; k < sizeof matrix_shapes / sizeof *matrix_shapes; k++)
             for (int how = 0; how < LAYOUTS; how++) {
                 if (how == REPEATED && matrix_shapes[k][0] < 3)
@@ -175,7 +175,7 @@ static const shape equations[][2] = {
 
 static void generate_solve(gt_opcode op)
 {
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++)
+    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++)
         for (size_t k = 0; k < sizeof equations / sizeof *equations; k++)
             for (int how = 0; how < LAYOUTS; how++) {
                 if (how == REPEATED && equations[k][0][0] < 3)

@@ -8,7 +8,7 @@
 
 static void cast_case(gt_opcode op, const tensor *a)
 {
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++) {
         operation o = operation_new(op, 1, a, NULL, NULL);
         o.ins.dtype = (uint8_t)dtype;
         o.exact = true;
@@ -44,8 +44,8 @@ static void cat_case(gt_opcode op, const tensor *a)
         other[axis + 1] += 2;
         none[axis + 1] = 0;
         tensor b = tensor_new((gt_dtype)meta->dtype, other, TRANSPOSED, ANY);
-        tensor c = tensor_new((gt_dtype)draw_integer(0, GT_DTYPE_COUNT), none, CONTIGUOUS, ANY);
-        tensor d = tensor_new((gt_dtype)draw_integer(0, GT_DTYPE_COUNT), other, NEGATIVE, ANY);
+        tensor c = tensor_new((gt_dtype)draw_integer(0, GT_REAL_DTYPES), none, CONTIGUOUS, ANY);
+        tensor d = tensor_new((gt_dtype)draw_integer(0, GT_REAL_DTYPES), other, NEGATIVE, ANY);
         operation o = operation_new(op, 4, a, &b, &c);
         o.in[3] = &d;
         o.operands = (unsigned)draw_integer(1, 5);
@@ -112,7 +112,7 @@ static void assign_case(gt_opcode op, const tensor *a)
         draw_slice(&o, meta, sizes);
         if (variant == 2 && meta->rank)
             sizes[draw_integer(1, meta->rank + 1)] = 1; /* broadcast */
-        gt_dtype dtype = variant == 1 ? (gt_dtype)draw_integer(0, GT_DTYPE_COUNT) : (gt_dtype)meta->dtype;
+        gt_dtype dtype = variant == 1 ? (gt_dtype)draw_integer(0, GT_REAL_DTYPES) : (gt_dtype)meta->dtype;
         tensor src = tensor_new(dtype, sizes, (layout)draw_integer(0, LAYOUTS), ANY);
         o.in[1] = &src;
         if (variant == 3)

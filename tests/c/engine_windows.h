@@ -81,7 +81,7 @@ static void conv_case(gt_opcode op, gt_dtype dtype, geometry g, int64_t images, 
 static void generate_conv(gt_opcode op)
 {
     for (int trial = 0; trial < 600; trial++) {
-        gt_dtype dtype = trial % 3 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_DTYPE_COUNT);
+        gt_dtype dtype = trial % 3 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_REAL_DTYPES);
         int64_t groups = draw_integer(0, 3) ? 1 : draw_integer(1, 5);
         conv_case(op, dtype, draw_geometry(trial % 2 ? 7 : 4), draw_integer(0, 4), groups, draw_integer(0, 4),
                   draw_integer(1, 4));
@@ -131,7 +131,7 @@ static void pool_case(gt_opcode op, gt_dtype dtype, geometry g)
 static void generate_pool(gt_opcode op)
 {
     for (int trial = 0; trial < 900; trial++) {
-        gt_dtype dtype = trial % 3 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_DTYPE_COUNT);
+        gt_dtype dtype = trial % 3 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_REAL_DTYPES);
         pool_case(op, dtype, draw_geometry(trial % 2 ? 9 : 5));
     }
     for (int trial = 0; trial < 40; trial++)
@@ -141,7 +141,7 @@ static void generate_pool(gt_opcode op)
 static void generate_im2col(gt_opcode op)
 {
     for (int trial = 0; trial < 500; trial++) {
-        gt_dtype dtype = trial % 3 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_DTYPE_COUNT);
+        gt_dtype dtype = trial % 3 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_REAL_DTYPES);
         geometry g = draw_geometry(trial % 2 ? 7 : 4);
         int64_t kernel = 1, windows = 1, images = draw_integer(0, 3), channels = draw_integer(1, 4);
         shape size;
@@ -164,7 +164,7 @@ static void generate_im2col(gt_opcode op)
 static void generate_resample(gt_opcode op)
 {
     for (int trial = 0; trial < 600; trial++) {
-        gt_dtype dtype = trial % 2 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_DTYPE_COUNT);
+        gt_dtype dtype = trial % 2 ? GT_FLOAT32 : (gt_dtype)draw_integer(0, GT_REAL_DTYPES);
         shape size = {3, draw_integer(0, 4), draw_integer(1, 9), trial % 10 ? draw_integer(1, 5) : 1500};
         tensor a = tensor_new(dtype, size, (layout)draw_integer(0, LAYOUTS), PLAIN);
         operation o = operation_new(op, 1, &a, NULL, NULL);

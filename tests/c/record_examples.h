@@ -7,6 +7,7 @@
 #define GT_TESTS_RECORD_EXAMPLES_H
 
 #include "check.h"
+#include "core/fft.h"
 #include "core/instruction.h"
 #include "core/window.h"
 
@@ -67,6 +68,10 @@ static inline void example_matrix(example *e)
     case GT_OP_slogdet:
         META(&e->expected, GT_FLOAT32, 2, 2);
         break;
+    case GT_OP_lu:
+        META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
+        META(&e->expected, GT_FLOAT32, 2, 5, 4);
+        break;
     case GT_OP_qr:
         META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
         META(&e->expected, GT_FLOAT32, 2, 7, 3);
@@ -126,6 +131,11 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(b, GT_FLOAT32, 4, 5);
         META(&e->expected, dtype, 2, 3, 5);
         break;
+    case GT_FORM_FFT:
+        ins->imm[0].u = gt__fft_pack((gt_fft_spec){.kind = GT_FFT_REAL, .axes = 6, .half = 2});
+        ins->imm[1].f = 1;
+        META(&e->expected, GT_COMPLEX64, 2, 3, 3);
+        break;
     case GT_FORM_LAYER_NORM:
         META(b, GT_FLOAT32, 2, 3, 4);
         META(c, GT_FLOAT32, 3, 4);
@@ -142,6 +152,10 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         expect_shape(e, dtype, a);
         if (ins->op == GT_OP_multinomial)
             META(&e->expected, dtype, 3, 2);
+        if (ins->op == GT_OP_binomial) {
+            META(a, GT_FLOAT32, 2, 4);
+            META(&e->expected, dtype, 4);
+        }
         break;
     case GT_FORM_MATRIX:
         example_matrix(e);
@@ -192,6 +206,14 @@ static inline void example_move(gt_form form, example *e)
         ins->imm[0].i = -1;
         ins->imm[1].u = 0x0201;
         META(&e->expected, GT_FLOAT32, 2, 2);
+        break;
+    case GT_FORM_AS_REAL:
+        META(a, GT_COMPLEX64, 2, 3, 4);
+        META(&e->expected, GT_FLOAT32, 2, 3, 4, 2);
+        break;
+    case GT_FORM_AS_COMPLEX:
+        META(a, GT_FLOAT64, 2, 3, 2);
+        META(&e->expected, GT_COMPLEX128, 2, 3);
         break;
     case GT_FORM_UNFOLD:
         set_words(&e->record[1], 2, 3, 1);

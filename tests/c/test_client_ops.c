@@ -3,6 +3,7 @@
  * each refuses. Elementwise ops come from the table: a new row is tested by being there.
  */
 #include "client_fixture.h"
+#include "engines/special_real.h"
 
 /* ---- elementwise rows --------------------------------------------------------------------------------------- */
 

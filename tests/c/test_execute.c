@@ -305,7 +305,7 @@ static void test_adopted_segments(const void *argument)
     CHECK(upload_segment(&worker, GT_FLOAT16, 1, BYTES)->view.data == only_segment->data);
     /* What can be an index or a mask is copied, so that it stays what it was when it was checked. */
     gt__store_clear(worker.store, gt__store_entry(worker.store, 1));
-    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++) {
+    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++) {
         if (gt__dtype_is_float((gt_dtype)dtype))
             continue;
         CHECK(upload_segment(&worker, (gt_dtype)dtype, 1, BYTES)->view.data != only_segment->data);

@@ -1,11 +1,18 @@
 """Tables of the op database test: entries that are not for GT, entries that are random, tolerances."""
 
 import fnmatch
+import pathlib
+
+KNOWN_FILE = pathlib.Path(__file__).with_name("opdb_known.txt")
 
 # Entries that do not count, with the reason.
 NOT_FOR_US = {
     "jiterator_*": "CUDA source compiled at run time",
     "_*": "private functions of PyTorch",
+    "hash_tensor": "its result is uint64",
+    "slice": "only in torch.ops.aten",
+    "native_dropout_backward": "only in torch.ops.aten",
+    "max_pool2d_with_indices_backward": "only in torch.ops.aten",
     "torch._*": "private functions of PyTorch",
     "torch.ops.aten._*": "private functions of PyTorch",
 }
@@ -37,11 +44,36 @@ def dropout_in(op, sample):
 
 
 # Samples that do not count, with the reason.
-SAMPLE_REASONS = {"dropout is random": dropout_in}
+SAMPLE_REASONS = {
+    "dropout is random": dropout_in,
+    "the rest of a matrix of full rank is random":
+        lambda op, sample: op.full_name == "svd_lowrank" and sample.torch_options.get("M") is not None,
+}
 
-# Errors of torch's tensors that share memory: GT's results never share memory with operands.
+# Errors that GT does not raise: of tensors that share memory; of numbers in the place of tensors, of one tensor in the place of
+# a list, of means of integers, which GT takes; and errors about PyTorch's own code.
 NO_SUCH_ERROR = ("unsupported operation: more than one element of the written-to tensor",
-                 "unsupported operation: some elements of the input tensor")
+                 "unsupported operation: some elements of the input tensor",
+                 "Trying to resize storage that is not resizable",
+                 "start must be an 0-dim integral Tensor", "Could this error message be improved",
+                 "cat() received an invalid combination", "mean(): could not infer output dtype",
+                 "must be Tensor, not int", "must be Tensor, not float", "doesn't apply to a 'int' object", "'int' object has no attribute")
+
+# Dtypes in which torch is not the judge, with the reason.
+NO_DTYPE = {
+    ("remainder", "bfloat16"): "torch's vector loop gives NaN for a tiny divisor, its scalar loop does not",
+    ("div.trunc_rounding", "bfloat16"): "torch rounds the quotient before it cuts it",
+    ("histc", "bfloat16"): "torch rounds the places of elements to bfloat16",
+    ("matrix_exp", "bfloat16"): "torch gives NaN",
+    ("linalg.matrix_exp", "bfloat16"): "torch gives NaN",
+}
+
+# Gradients in which torch is not the judge: of equal elements it picks another one, it drops that of equal bounds, or rounds
+# sums to bfloat16.
+NO_GRADIENT = {(name, "bfloat16") for name in (
+    "index_reduce.amin", "index_reduce.amax", "scatter_reduce.amin", "scatter_reduce.amax",
+    "nn.functional.scaled_dot_product_attention")} | {("__rdiv__", "bfloat16"), ("cov", "bfloat16"), ("clamp", "bfloat16"), ("fmod", "bfloat16"), ("masked.logsumexp", "bfloat16")} | {(name, dtype) for name in ("sort", "msort", "topk", "kthvalue", "mode", "median", "argsort")
+               for dtype in ("bfloat16",)}
 
 
 # ---- results that are not unique: what is compared instead -----------------------------------------------------
@@ -55,19 +87,24 @@ def _by_absolute(result, arguments):
 def _elements_at(result, arguments):
     """Equal elements may come in any order: the elements at the indices."""
     values, indices = result
-    self = arguments[0]
-    dim = next((x for x in arguments[1:] if isinstance(x, int) and not isinstance(x, bool)), -1)
-    return values, values.shape == indices.shape, self.ndim
+    return values, tuple(indices.shape)
 
 
 def _order(result, arguments):
-    return result.sort(-1)[0] if arguments[0].ndim == 1 else result.shape
+    return result.sort(-1)[0] if arguments[0].ndim == 1 else tuple(result.shape)
 
 
 GAUGE = {
-    "svd": _by_absolute, "linalg.svd": _by_absolute, "linalg.eigh": _by_absolute,
+    "svd_lowrank": _by_absolute, "pca_lowrank": _by_absolute, "svd": _by_absolute, "linalg.svd": _by_absolute, "linalg.eigh": _by_absolute,
     "topk": _elements_at, "kthvalue": _elements_at, "sort": _elements_at, "mode": _elements_at, "argsort": _order,
 }
 
 # (relative, absolute), where the algorithms differ.
-TOLERANCES = {}
+TOLERANCES = {("cov", "float32"): (1e-4, 1e-4), ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4),
+              ("native_layer_norm", "float32"): (1e-4, 1e-4)}
+
+
+def known_failures():
+    """{entry: the first difference} of opdb_known.txt."""
+    lines = KNOWN_FILE.read_text().splitlines() if KNOWN_FILE.exists() else []
+    return dict(line.split(": ", 1) for line in lines)

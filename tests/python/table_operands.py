@@ -40,6 +40,33 @@ VIEWS = [
     ("wide transposed", (64, 65), lambda t: t.T, None),
 ]
 
+SPECIAL_FLOATS = [
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    1e-3,
+    -1e-3,
+    1e-7,
+    3.0,
+    19.5,
+    20.5,
+    -20.5,
+    88.0,
+    -88.0,
+    150.0,
+    -150.0,
+    1000.5,
+]
+
 # Sums of many elements, compared with torch's, which adds them in another order.
 SUM_TOLERANCE = {
     "float16": (4e-3, 4e-2),
@@ -74,7 +101,19 @@ def slope(function):
     return run
 
 
+def widened(function):
+    """A function that torch computes in float32 and float64 only, and float32 with larger errors: in float64, then rounded."""
+
+    def run(*operands):
+        kind = torch.result_type(*operands) if len(operands) > 1 else operands[0].dtype
+        kind = kind if kind.is_floating_point else torch.get_default_dtype()
+        return function(*[operand.to(kind).double() for operand in operands]).to(kind)
+
+    return run
+
+
 ELSEWHERE = {
+    **{name: widened(getattr(torch, name)) for name in ("erfinv", "digamma", "igamma", "igammac")},
     "softsign": lambda x: torch.nn.functional.softsign(x if x.is_floating_point() else x.float()),  # 1 + |x| overflows
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "trunc_divide": trunc_divide,
@@ -98,9 +137,11 @@ ELSEWHERE = {
 }
 
 
+# Rows that PyTorch computes with fewer digits than float64 has.
+INEXACT = {"igamma": dict(rtol=2e-9), "igammac": dict(rtol=2e-9)}
+
 # Result dtypes that differ from PyTorch on purpose: (row, operand dtype): GT's dtype.
 DIFFERENT_DTYPES = {
-    ("square", "bool"): torch.bool,  # PyTorch computes it as a power of an integer; every other NUM row keeps bool
     ("any", "uint8"): torch.bool,  # PyTorch keeps uint8 here from the days before it had bool; NumPy gives bool
     ("all", "uint8"): torch.bool,
 }
@@ -112,6 +153,8 @@ def torch_function(name):
     for namespace in (torch, torch.nn.functional):
         if hasattr(namespace, name):
             return getattr(namespace, name)
+    if hasattr(torch.special, name):
+        return widened(getattr(torch.special, name))
     raise AssertionError(
         f"no torch function is called {name!r}: give it an entry in ELSEWHERE (table_operands.py)"
     )

@@ -331,7 +331,7 @@ def test_no_grad_and_detach():
 def test_leaves_and_in_place_updates():
     w = gt.tensor([1.0, 2.0], requires_grad=True)
     assert w.is_leaf and w.grad_fn is None
-    assert (w * 2).grad_fn == 'MulBackward0' and not (w * 2).is_leaf
+    assert (w * 2).grad_fn.name() == 'MulBackward0' and not (w * 2).is_leaf
     with pytest.raises(RuntimeError, match='leaf Variable'):
         w += 1
     with pytest.raises(RuntimeError, match='leaf Variable'):
@@ -348,13 +348,13 @@ def test_leaves_and_in_place_updates():
     assert w.grad.tolist() == [2.0, 5.0]
 
 
-def test_in_place_values_saved_before_are_the_old_ones():
+def test_saved_values_that_were_changed_in_place_are_refused():
     x = gt.tensor([1.0, 2.0], requires_grad=True)
     y = x * 1
     z = y * y
     y += 100
-    (z.sum() + 0 * y.sum()).backward()
-    assert x.grad.tolist() == [2.0, 4.0]
+    with pytest.raises(RuntimeError, match='modified by an inplace operation'):
+        (z.sum() + 0 * y.sum()).backward()
 
 
 def test_only_floating_tensors_require_grad():

@@ -309,7 +309,7 @@ def test_fork_while_another_thread_waits(programs):
             time.sleep(0.001)
         pid = os.fork()
         if pid == 0:
-            for use in (lambda: t + 1, t.numpy, lambda: t.sum().item(), lambda: t[0]):
+            for use in (lambda: t + 1, t.numpy, lambda: t.sum().item(), lambda: t[0] + 1):
                 try:
                     use()
                 except RuntimeError as error:

@@ -15,11 +15,12 @@ import gt
 import table_linalg
 import table_lines
 import table_movement
+import table_special
 from gt._gt import op_table
 from support import DTYPES, FLOATS, INTEGERS, Collector, check, raises, to_gt, torch_dtype, values
-from table_operands import LARGE, SUM_TOLERANCE, VIEWS, operands, torch_function, torch_result, views
+from table_operands import INEXACT, LARGE, SPECIAL_FLOATS, SUM_TOLERANCE, VIEWS, operands, torch_function, torch_result, views
 
-CHECKS = {**table_movement.CHECKS, **table_lines.CHECKS, **table_linalg.CHECKS}
+CHECKS = {**table_movement.CHECKS, **table_lines.CHECKS, **table_linalg.CHECKS, **table_special.CHECKS}
 ROWS = {row[0]: row for row in op_table() if row[1] != "CONTROL"}
 
 BROADCASTS = [
@@ -65,34 +66,6 @@ SECOND_OPERAND = {
     "trunc_divide": lambda y: torch.where(y == 0, torch.ones_like(y), y),
     "pow": lambda y: y if y.is_floating_point() or y.dtype == torch.bool else y.abs() % 5,
 }
-
-SPECIAL_FLOATS = [
-    float("nan"),
-    float("inf"),
-    -float("inf"),
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    -0.5,
-    1.5,
-    2.5,
-    -2.5,
-    1e-3,
-    -1e-3,
-    1e-7,
-    3.0,
-    19.5,
-    20.5,
-    -20.5,
-    88.0,
-    -88.0,
-    150.0,
-    -150.0,
-    1000.5,
-]
-
 
 def refused_dtype(types, dtype):
     """The rule of the types column: ops.def."""
@@ -173,8 +146,9 @@ def check_binary(name, types, dtype, cases):
         cases.true("refused", True)
         return
     numbers = NUMBERS.get(name, ())
+    digits = INEXACT.get(name, {}) if dtype == "float64" else {}
     for what, s, t, x, y in binary_operands(name, dtype):
-        cases.same(f"gt.{name}({what})", lambda: function(s, t, *numbers), torch_result(name, types, x, y, *numbers))
+        cases.same(f"gt.{name}({what})", lambda: function(s, t, *numbers), torch_result(name, types, x, y, *numbers), **digits)
     if numbers:
         return
     x, y = values((4, 3), dtype, 8), SECOND_OPERAND.get(name, lambda y: y)(values((4, 3), dtype, 9))
@@ -349,7 +323,8 @@ def test_the_table_is_whole():
         searchsorted diagonal unfold tan asin acos atan atan2 sinh cosh asinh acosh atanh exp2 log2 log10 copysign lerp trunc
         fmod remainder floor_divide square isnan isinf isfinite bitwise_and bitwise_or bitwise_xor bitwise_not
         bitwise_left_shift bitwise_right_shift leaky_relu elu selu relu6 hardtanh hardswish hardsigmoid mish softsign
-        logsigmoid logaddexp hypot sinc frac"""
+        logsigmoid logaddexp hypot sinc frac erfc erfinv lgamma digamma polygamma i0 i0e i1 i1e igamma igammac xlogy xlog1py
+        zeta erfcx ndtr ndtri log_ndtr entr logit gcd lcm nextafter heaviside logaddexp2"""
     assert set(wanted.split()) <= set(ROWS)
 
 

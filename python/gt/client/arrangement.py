@@ -10,6 +10,8 @@ from gt._gt import Tensor, arange, cat, full, zeros
 from gt.client.registry import axes_of, axis_of, function, method, sizes_of, tensors_of
 
 
+_SPLIT, _WITH_SIZES, _UNBIND = range(3)  # which operation has returned several views
+
 # ---- pieces --------------------------------------------------------------------------------------------------
 
 
@@ -34,7 +36,7 @@ def split(self, split_size_or_sections, dim=0, *, axis=None):
     for size in sections:
         pieces.append(self.narrow(dim, start, size))
         start += size
-    return tuple(pieces)
+    return _gt._pieces(tuple(pieces), _WITH_SIZES if sections is split_size_or_sections else _SPLIT)
 
 
 @method
@@ -50,7 +52,7 @@ def tensor_split(self, indices_or_sections, dim=0):
     if self.ndim == 0:
         raise RuntimeError('tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims')
     size, cuts = self.shape[dim], indices_or_sections
-    if hasattr(cuts, '__index__') or isinstance(cuts, Tensor) and cuts.ndim == 0:
+    if isinstance(cuts, Tensor) and cuts.ndim == 0 or not isinstance(cuts, Tensor) and hasattr(cuts, '__index__'):
         sections = int(cuts)
         if sections <= 0:
             raise RuntimeError(f'number of sections must be larger than 0, got {sections}')
@@ -69,7 +71,7 @@ def _split_along(name, least, dim):
                                f'{self.ndim} dimensions!')
         along = dim if self.ndim > 1 or name != 'hsplit' else 0
         cuts = indices_or_sections
-        if hasattr(cuts, '__index__') and self.shape[along] % cuts:
+        if hasattr(cuts, '__index__') and (cuts <= 0 or self.shape[along] % cuts):
             raise RuntimeError(f'torch.{name} attempted to split along dimension {along}, but the size of the dimension '
                                f'{self.shape[along]} is not divisible by the split_size {cuts}!')
         return self.tensor_split(cuts, along)
@@ -97,8 +99,8 @@ def unbind(self, dim=0, *, axis=None):
     """unbind(dim=0): the slices along a dimension, without that dimension."""
     dim = axis_of(self, dim if axis is None else axis)
     if self.ndim == 0:
-        raise RuntimeError('Dimension specified as 0 but tensor has no dimensions')
-    return tuple(self.select(dim, k) for k in range(self.shape[dim]))
+        raise IndexError('Dimension specified as 0 but tensor has no dimensions')
+    return _gt._pieces(tuple(self.select(dim, k) for k in range(self.shape[dim])), _UNBIND)
 
 
 # ---- joins ---------------------------------------------------------------------------------------------------
@@ -139,23 +141,29 @@ def atleast_3d(*tensors):
     return _each(tensors, _as_3d)
 
 
+def _some(name, tensors):
+    if not len(tensors):
+        raise RuntimeError(f'{name} expects a non-empty TensorList')
+    return tensors
+
+
 @function
 def hstack(tensors):
     """hstack(tensors): joined along the second dimension, vectors along their only one."""
-    tensors = [_as_1d(t) for t in tensors]
+    tensors = [_as_1d(t) for t in _some('hstack', tensors)]
     return cat(tensors, 0 if tensors and tensors[0].ndim == 1 else 1)
 
 
 @function
 def vstack(tensors):
     """vstack(tensors): joined along the first dimension, vectors as rows."""
-    return cat([_as_2d(t) for t in tensors])
+    return cat([_as_2d(t) for t in _some('vstack', tensors)])
 
 
 @function
 def dstack(tensors):
     """dstack(tensors): joined along the third dimension."""
-    return cat([_as_3d(t) for t in tensors], 2)
+    return cat([_as_3d(t) for t in _some('dstack', tensors)], 2)
 
 
 @function
@@ -218,6 +226,8 @@ def rot90(self, k=1, dims=(0, 1)):
     """rot90(k=1, dims=(0, 1)): k quarter turns from the first of two dimensions towards the second."""
     if len(dims) != 2:
         raise RuntimeError(f'expected total rotation dims == 2, but got dims = {len(dims)}')
+    if self.ndim < 2:
+        raise RuntimeError(f'expected total dims >= 2, but got total dims = {self.ndim}')
     first, second = axes_of(self, dims)
     if first == second:
         raise RuntimeError(f'expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}')
@@ -248,17 +258,34 @@ def roll(self, shifts, dims=None, *, axis=None):
     """roll(shifts, dims=None): shift elements around; without dims, in the flattened tensor."""
     dims = axis if dims is None else dims
     if dims is None or dims == ():
+        if not hasattr(shifts, '__index__') and len(shifts) != 1:
+            raise RuntimeError(f'shifts and dimensions must align. shifts: {len(shifts)}, dims:0')
         return self.flatten().roll(shifts, 0).reshape(self.shape)
     shifts = [shifts] if hasattr(shifts, '__index__') else list(shifts)
     dims = [dims] if hasattr(dims, '__index__') else list(dims)
     if len(shifts) != len(dims):
         raise RuntimeError(f'shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}')
+    if not self.ndim:
+        raise IndexError(f'Dimension specified as {dims[0]} but tensor has no dimensions')
     for shift, dim in zip(shifts, dims):
-        size = self.size(dim) if self.ndim else 1
+        size = self.size(dim)
         shift = shift % size if size else 0
         if shift:
             self = cat([self.narrow(dim, size - shift, shift), self.narrow(dim, 0, size - shift)], dim)
     return self.clone()
+
+
+@function
+def channel_shuffle(input, groups):
+    """channel_shuffle(input, groups): the second dimension as groups, transposed."""
+    if input.ndim < 3:
+        raise RuntimeError(f'channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}')
+    if groups <= 0:
+        raise RuntimeError(f'Number of groups to divide channels in must be positive. Value of groups:{groups}')
+    if input.shape[1] % groups:
+        raise RuntimeError(f'Number of channels must be divisible by groups. Got {input.shape[1]} channels and {groups} groups.')
+    shape = input.shape
+    return input.reshape(shape[0], groups, shape[1] // groups, *shape[2:]).transpose(1, 2).reshape(shape)
 
 
 @function
@@ -449,6 +476,12 @@ def _pad_axis(input, dim, before, after, mode):
     return input.index_select(dim, place)
 
 
+@function
+def constant_pad_nd(input, pad, value=0):
+    """constant_pad_nd(input, pad, value=0): nn.functional.pad with a constant."""
+    return globals()['pad'](input, pad, 'constant', value)
+
+
 def pad(input, pad, mode='constant', value=None):
     """Pad dimensions from the last one backwards: pad is (left, right, top, bottom, ...); negative sizes cut. The new
     elements are a value, or 'reflect', 'replicate' or 'circular' copies."""
@@ -465,7 +498,7 @@ def pad(input, pad, mode='constant', value=None):
     if mode not in ('reflect', 'replicate', 'circular'):
         raise NotImplementedError(f'Unrecognised padding mode {mode}')
     for dim, (before, after) in enumerate(sides):
-        if before < 0 or after < 0:
+        if mode != 'replicate' and (before < 0 or after < 0):
             input = _pad_constant(input, [(min(b, 0), min(a, 0)) if d == dim else (0, 0)
                                           for d, (b, a) in enumerate(sides)], 0)
             before, after = max(before, 0), max(after, 0)

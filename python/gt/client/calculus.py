@@ -105,7 +105,7 @@ def _slope(self, dim, spacing, edge_order):
 
 
 @function
-def gradient(input, *, spacing=1, dim=None, edge_order=1):
+def gradient(input, *, spacing=None, dim=None, edge_order=1):
     """gradient(input, spacing=1, dim=None, edge_order=1): the derivative along each dimension, by central differences.
     spacing: a number, one for each dimension, or the coordinates along each as tensors.
 
@@ -114,6 +114,7 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
     """
     if edge_order not in (1, 2):
         raise RuntimeError('torch.gradient only supports edge_order=1 and edge_order=2.')
+    spacing = 1 if spacing is None else spacing
     dims = axes_of(input, dim)
     if len(set(dims)) != len(dims):
         raise RuntimeError(f'dim {dims[0]} appears multiple times in the list of dims')
@@ -130,5 +131,5 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
             raise RuntimeError('torch.gradient expected each dimension size to be at least edge_order+1')
         if isinstance(s, Tensor) and (s.ndim != 1 or s.shape[0] != input.shape[d]):
             raise RuntimeError('torch.gradient expected each element of spacing to be a vector as long as its dimension')
-    self = input if input.is_floating_point() else input.to(_gt.float32)
+    self = input if input.is_floating_point() else input.to(_gt.get_default_dtype())
     return tuple(_slope(self, d, s, edge_order) for d, s in zip(dims, spacings))

@@ -36,6 +36,12 @@ def as_strided(self, size, stride, storage_offset=None):
 
 
 @method
+def as_strided_(self, size, stride, storage_offset=None):
+    """as_strided_(size, stride, storage_offset=0): as_strided, in place."""
+    return self._replace(self.as_strided(size, stride, storage_offset))
+
+
+@method
 def as_strided_scatter(self, src, size, stride, storage_offset=None):
     """as_strided_scatter(src, size, stride): self with the elements that as_strided shows replaced by src."""
     return _replaced(self, _places(self, size, stride, storage_offset), src)

@@ -1,5 +1,7 @@
 """New tensors like another one, and functions built on arange and linspace."""
 
+from builtins import range as _builtin_range
+
 from gt import _gt
 from gt.client.registry import function, method, sizes_of
 
@@ -37,8 +39,62 @@ def new_empty(self, *size, dtype=None, device=None, requires_grad=False):
 @function
 def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_grad=False):
     """logspace(start, end, steps, base=10.0): powers of base whose exponents are evenly spaced."""
-    powers = base ** _gt.linspace(start, end, steps, dtype=_gt.float64)
-    return _gt.tensor(powers, dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    if dtype is not None and not dtype.is_floating_point:
+        start, end = int(start), int(end)
+    powers = float(base) ** _gt.linspace(start, end, steps, dtype=_gt.float64)
+    return _gt.tensor(powers, dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
+
+
+@function
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
+    """linspace(start, end, steps): evenly spaced numbers, both ends included."""
+    if dtype is None or dtype.is_floating_point and dtype != _gt.float64:
+        return _gt.linspace(start, end, steps, dtype=dtype, requires_grad=requires_grad)
+    if steps < 0:
+        raise RuntimeError('number of steps must be non-negative')
+    start, end = (float(start), float(end)) if dtype == _gt.float64 else (int(start), int(end))
+    place = _gt.arange(steps, dtype=_gt.float64)
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    first, last = start + step * place, end - step * (steps - 1 - place)  # so that the last one is end itself
+    made = _gt.where(place < max(steps // 2, 1), first, last).to(dtype)
+    return made.requires_grad_() if requires_grad else made
+
+
+@function
+def range(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
+    """range(start, end, step=1): numbers up to end, which is included; arange is usual."""
+    start, end = (0, start) if end is None else (start, end)
+    if step == 0:
+        raise RuntimeError('step must be nonzero')
+    if (end - start) * step < 0:
+        raise RuntimeError('upper bound and larger bound inconsistent with step sign')
+    count = int((end - start) / step) + 1
+    return (_gt.arange(count, dtype=_gt.float64) * step + start).to(dtype or _gt.get_default_dtype()).requires_grad_(requires_grad)
+
+
+@function
+def empty_strided(size, stride, *, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False):
+    """empty_strided(size, stride): a tensor to be filled; tensors are always contiguous."""
+    if len(size) != len(stride):
+        raise RuntimeError(f'dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})')
+    return _gt.empty(tuple(size), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
+
+
+@function
+def empty_permuted(size, physical_layout, *, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False):
+    """empty_permuted(size, physical_layout): a tensor to be filled; tensors are always contiguous."""
+    if len(size) != len(physical_layout):
+        raise RuntimeError(f'Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = '
+                           f'{len(size)} is not equal to len(physical_layout) = {len(physical_layout)}')
+    if sorted(physical_layout) != list(_builtin_range(len(size))):
+        raise RuntimeError(f'Dimension out of range, or duplicate dim: {list(physical_layout)}')
+    return _gt.empty(tuple(size), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
+
+
+@method
+def new_empty_strided(self, size, stride, *, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False):
+    """new_empty_strided(size, stride): empty_strided of self's dtype."""
+    return empty_strided(size, stride, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
 
 @function
@@ -51,7 +107,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 @function
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """scalar_tensor(s): a 0-d tensor."""
-    return _gt.tensor(float(s), dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    return _gt.tensor(float(s), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function

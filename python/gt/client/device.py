@@ -20,5 +20,11 @@ class device(str):
     def __repr__(self):
         return f"device(type='{self.type}'" + (')' if self.index is None else f', index={self.index})')
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return False
+
     def __reduce__(self):
         return device, (str(self),)

@@ -12,9 +12,12 @@ _INTEGERS = {'uint8': (8, 0), 'int8': (8, 1), 'int16': (16, 1), 'int32': (32, 1)
 
 @function
 class finfo:
-    """finfo(dtype=float32): bits, eps, max, min, tiny, smallest_normal, resolution of a floating point dtype."""
+    """finfo(dtype=None): bits, eps, max, min, tiny, smallest_normal, resolution of a floating point dtype."""
 
-    def __init__(self, dtype=_gt.float32):
+    def __init__(self, dtype=None):
+        dtype = _gt.get_default_dtype() if dtype is None else dtype
+        if dtype.is_complex:
+            dtype = dtype.to_real()
         if dtype.name not in _FLOATS:
             raise TypeError('finfo() requires a floating point input type. Use iinfo to handle integer types')
         self.bits, fraction, lowest, highest = _FLOATS[dtype.name]
@@ -59,6 +62,14 @@ def promote_types(type1, type2):
 
 
 @function
-def get_default_dtype():
-    """get_default_dtype(): float32."""
-    return _gt.float32
+def can_cast(from_, to):
+    """can_cast(from_, to): whether a result of one dtype may be stored in a tensor of another."""
+    if from_.is_floating_point and not to.is_floating_point:
+        return False
+    return to != _gt.bool or from_ == _gt.bool
+
+
+@function
+def is_same_size(input, other):
+    """is_same_size(input, other): whether both have the same shape."""
+    return input.shape == other.shape

@@ -153,6 +153,15 @@ def orgqr(self, input2):
 def ormqr(self, input2, input3, left=True, transpose=False):
     """ormqr(tau, other, left=True, transpose=False): other multiplied by the product of Householder matrices, of full
     size, or by its transpose."""
+    if self.ndim < 2 or input3.ndim < 2:
+        which = 'input' if self.ndim < 2 else 'other'
+        raise RuntimeError(f'torch.ormqr: {which} must have at least 2 dimensions.')
+    if input2.shape[-1] > self.shape[-2] or self.shape[-2] != input3.shape[-2 if left else -1]:
+        raise RuntimeError(f'torch.ormqr: the sizes of input {list(self.shape)}, tau {list(input2.shape)} and other '
+                           f'{list(input3.shape)} do not fit')
+    if not self.dtype == input2.dtype == input3.dtype:
+        raise RuntimeError(f'torch.ormqr: Expected input, tau and other to have the same dtype, but got {self.dtype}, '
+                           f'{input2.dtype} and {input3.dtype}')
     v, t = linalg._reflectors(self, input2)
     t = t.mT if transpose else t
     if left:

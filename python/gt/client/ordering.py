@@ -132,28 +132,65 @@ def nanmedian(self, dim=None, keepdim=False):
     return _reduced(return_types.nanmedian, self.gather(dim, indices), indices, dim, keepdim)
 
 
-@method
-def quantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
-    """quantile(q, dim=None, keepdim=False, interpolation='linear'): a fraction q of the elements is below it."""
+_INTERPOLATIONS = ('linear', 'lower', 'higher', 'nearest', 'midpoint')
+
+
+def _quantile_fraction(name, self, q):
+    """q as a tensor, checked."""
+    if self.dtype not in (_gt.float32, _gt.float64):
+        raise RuntimeError(f'{name}() input tensor must be either float or double dtype')
+    if not isinstance(q, Tensor):
+        if not 0 <= q <= 1:
+            raise RuntimeError(f'{name}() q must be in the range [0, 1] but got {q}')
+        return _gt.tensor(q, dtype=self.dtype)
+    if q.ndim > 1:
+        raise RuntimeError(f'{name}() q must be a scalar or 1D tensor')
+    if q.dtype != self.dtype:
+        raise RuntimeError(f'{name}() q tensor must be same dtype as the input tensor')
+    if q.numel() and bool(((q < 0) | (q > 1)).any()):
+        raise RuntimeError(f'{name}() q values must be in the range [0, 1]')
+    return q
+
+
+def _quantile(name, self, q, dim, keepdim, interpolation, skip_nan):
+    if interpolation not in _INTERPOLATIONS:
+        raise RuntimeError(f'{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got '
+                           f'{interpolation}')
+    q = _quantile_fraction(name, self, q)
+    if not self.numel():
+        raise RuntimeError(f'{name}() input tensor must be non-empty')
     if dim is None:
-        flat = self.flatten().quantile(q, 0, interpolation=interpolation)
+        flat = _quantile(name, self.flatten(), q, 0, False, interpolation, skip_nan)
         return flat.reshape(flat.shape + (1,) * self.ndim) if keepdim else flat
     dim = axis_of(self, dim)
-    q = q if isinstance(q, Tensor) else _gt.tensor(q, dtype=self.dtype)
-    size = _size(self, dim)
     ordered = self.sort(dim).values.movedim(dim, -1) if self.ndim else self.reshape(1)
-    place = (q.flatten() * (size - 1)).expand(*ordered.shape[:-1], q.numel())
+    nan = ordered.isnan()
+    last = ((~nan).sum(-1, True) - 1).clamp(min=0) if skip_nan else ordered.shape[-1] - 1
+    place = (q.flatten() * last).expand(*ordered.shape[:-1], q.numel())
     low, high = place.floor(), place.ceil()
     if interpolation != 'linear':
         chosen = {'lower': lambda: low, 'higher': lambda: high, 'nearest': place.round,
                   'midpoint': lambda: place}[interpolation]
         place = (low + high) / 2 if interpolation == 'midpoint' else chosen()
     below, above = (ordered.gather(-1, place.floor().long()), ordered.gather(-1, place.ceil().long()))
-    value = below + (above - below) * (place - place.floor())
-    value = where(ordered.isnan().any(-1, True), ordered.sum(-1, True), value)
+    value = below.lerp(above, place - place.floor())
+    missing = nan.all(-1, True) if skip_nan else nan.any(-1, True)
+    value = where(missing, ordered.sum(-1, True), value)
     value = value.movedim(-1, 0)
     value = value.unsqueeze(dim + 1) if keepdim and self.ndim else value
     return value if q.ndim else value.squeeze(0)
+
+
+@method
+def quantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
+    """quantile(q, dim=None, keepdim=False, interpolation='linear'): a fraction q of the elements is below it."""
+    return _quantile('quantile', self, q, dim, keepdim, interpolation, False)
+
+
+@method
+def nanquantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
+    """nanquantile(q, dim=None, keepdim=False, interpolation='linear'): quantile of the elements that are numbers."""
+    return _quantile('nanquantile', self, q, dim, keepdim, interpolation, True)
 
 
 @method

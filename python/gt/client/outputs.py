@@ -10,9 +10,13 @@ import warnings
 from gt import _gt
 from gt._gt import Function, Tensor
 
-# Functions that make a tensor of a dtype: that of out, if none is given.
-CREATORS = frozenset(('arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'ones', 'rand', 'randint', 'randn',
+# Functions that make a tensor of a dtype, or compute in one: that of out, if none is given.
+OF_DTYPE = frozenset(('sum', 'nansum', 'prod', 'mean', 'cumsum', 'cumprod', 'arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'ones', 'rand', 'randint', 'randn',
                       'randperm', 'range', 'zeros', 'normal'))
+
+# Functions that do not convert their result to out's dtype.
+_EXACT = frozenset(('aminmax', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode', 'cummax',
+                    'cummin'))
 
 # Functions whose first operand may be a number, with their Python operator: gt.pow(2, t) is 2 ** t.
 EITHER_ORDER = {
@@ -47,7 +51,7 @@ def with_options(function, arguments, options):
     out = options.pop('out')
     if out is None:
         return function(*arguments, **options)
-    if name in CREATORS:
+    if name in OF_DTYPE:
         options.setdefault('dtype', out.dtype)
     result = function(*arguments, **options)
     return store(name, result, out)
@@ -70,6 +74,8 @@ def _store_one(name, result, out):
     if _gt.is_grad_enabled() and (result.requires_grad or out.requires_grad):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one "
                            f'of the arguments requires grad.')
+    if name in _EXACT and out.dtype != result.dtype:
+        raise RuntimeError(f'Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead')
     if out.shape == result.shape:
         return out._become(result)
     if out.numel():

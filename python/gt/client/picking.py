@@ -6,7 +6,7 @@ Results whose size depends on the elements (masked_select, nonzero, bincount) wa
 from types import SimpleNamespace
 
 from gt import _gt
-from gt._gt import Tensor, full, full_like, stack, zeros
+from gt._gt import Tensor, full, full_like, stack, where, zeros
 from gt.client.registry import axis_of, function, in_place, method
 
 
@@ -17,7 +17,9 @@ from gt.client.registry import axis_of, function, in_place, method
 def take_along_dim(self, indices, dim=None):
     """take_along_dim(indices, dim=None): gather with indices broadcast; without dim, from the flattened tensor."""
     if dim is None:
-        return self.flatten().gather(0, indices.flatten())
+        return self.flatten().take_along_dim(indices.flatten(), 0)
+    if indices.dtype != _gt.int64:
+        raise RuntimeError(f'torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype}')
     dim = axis_of(self, dim)
     if indices.ndim != self.ndim:
         raise RuntimeError(f'take_along_dim(): input and indices should have the same number of dimensions, but '
@@ -25,7 +27,8 @@ def take_along_dim(self, indices, dim=None):
     shape = [i if s == 1 else s for s, i in zip(self.shape, indices.shape)]
     mine, theirs = list(shape), list(shape)
     mine[dim], theirs[dim] = self.shape[dim], indices.shape[dim]
-    return self.expand(mine).gather(dim, indices.expand(theirs))
+    size = self.shape[dim]
+    return self.expand(mine).gather(dim, where(indices < 0, indices + size, indices).expand(theirs))
 
 
 @method
@@ -125,7 +128,7 @@ def _writes(make):
     """Two methods of one definition: name() makes a new tensor, name_() writes in place. Its second argument, `rows`, has
     the methods of _ROWS to do it with."""
     for suffix in ('', '_'):
-        rows = SimpleNamespace(**{name: getattr(Tensor, name + suffix) for name in _ROWS})
+        rows = SimpleNamespace(in_place=bool(suffix), **{name: getattr(Tensor, name + suffix) for name in _ROWS})
 
         def written(self, *arguments, _rows=rows, **options):
             return make(self, _rows, *arguments, **options)
@@ -174,7 +177,15 @@ def index_fill(self, rows, dim, index, value):
         if value.ndim:
             raise RuntimeError(f'index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} '
                                f'dimension(s).')
+        if value.requires_grad and self.ndim:  # an index that occurs twice counts once
+            line = zeros(self.shape[dim], dtype=_gt.bool).scatter(0, index.reshape(-1), True)
+            chosen = line.reshape([-1 if d == dim else 1 for d in range(self.ndim)])
+            filled = where(chosen, value.to(self.dtype), self)
+            return self._become(filled) if rows.scatter is Tensor.scatter_ else filled
         value = value.to(self.dtype).expand(shape)
+    if rows.in_place and self._overlaps():
+        self[(slice(None),) * dim + (index,)] = value
+        return self
     return rows.scatter(self, dim, _spread(self, dim, index, shape), value)
 
 
@@ -202,52 +213,52 @@ def scatter(self, rows, dim, index, src=None, *, value=None, reduce=None):
 @method
 def put(self, index, source, accumulate=False):
     """put(index, source, accumulate=False): replace elements of the flattened tensor, or add to them."""
+    if index.dtype != _gt.int64:
+        raise RuntimeError(f'put_(): Expected a long tensor for index, but got {index.dtype}')
+    if source.dtype != self.dtype:
+        raise RuntimeError('put_(): self and source expected to have the same dtype, but got self.dtype = '
+                           f'{self.dtype} and source.dtype = {source.dtype}')
+    if index.numel() != source.numel():
+        raise RuntimeError(f'put_(): Expected source and index to have the same number of elements, but got source.numel() '
+                           f'= {source.numel()}, index.numel() = {index.numel()}')
+    size = self.numel()
+    if not size and index.numel():
+        raise IndexError('put_(): Expected self not to be empty for a non-empty index')
     write = Tensor.scatter_add if accumulate else Tensor.scatter
-    return write(self.flatten(), 0, index.flatten(), source.flatten()).reshape(self.shape)
+    place = index.flatten()
+    return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)
 
 
-in_place('masked_fill', 'masked_scatter', 'put')
-
-
-# ---- counting by value ---------------------------------------------------------------------------------------
-
-
-@method
-def bincount(self, weights=None, minlength=0):
-    """bincount(weights=None, minlength=0): how often each number occurs, or the sum of its weights. Waits for the
-    largest."""
-    if self.ndim != 1 or self.is_floating_point() or self.dtype == _gt.bool:
-        raise RuntimeError('bincount only supports 1-d non-negative integral inputs.')
-    if minlength < 0:
-        raise RuntimeError('minlength should be >= 0')
-    if weights is not None and weights.shape != self.shape:
-        raise RuntimeError('weights should be 1-d and have the same length as input')
-    least, most = stack([self.amin(), self.amax()]).tolist() if self.numel() else (0, -1)
-    if least < 0:
-        raise RuntimeError('bincount only supports 1-d non-negative integral inputs.')
-    if weights is None:
-        weights = full((), 1, dtype=_gt.int64).expand(self.shape)
-    elif not weights.is_floating_point():
-        weights = weights.double()
-    size = most + 1 if most + 1 > minlength else minlength
-    return zeros(size, dtype=weights.dtype).scatter_add(0, self.long(), weights)
+in_place('masked_scatter', 'put')
 
 
 @method
-def histc(self, bins=100, min=0, max=0):
-    """histc(bins=100, min=0, max=0): how many elements lie in each of `bins` equal parts of [min, max]; with equal
-    bounds, of the range of the elements, for which it waits."""
-    flat = self.flatten().detach()
-    if bins <= 0:
-        raise RuntimeError('bins must be > 0')
-    if min == max and flat.numel():
-        min, max = stack([flat.amin(), flat.amax()]).tolist()
-    if min == max:
-        min, max = min - 1, max + 1
-    inside = (flat >= min) & (flat <= max)
-    place = ((flat.double() - min) * (bins / (max - min))).floor().clamp(0, bins - 1)
-    place = place.masked_fill(~inside, 0).long()
-    return zeros(bins, dtype=self.dtype).scatter_add(0, place, inside.to(self.dtype))
+def masked_fill_(self, mask, value):
+    """masked_fill_(mask, value): masked_fill, in place."""
+    if self._overlaps():
+        self[mask.expand(self.shape)] = value
+        return self
+    return self._become(self._value().masked_fill(mask, value))
+
+
+@method
+def nonzero_static(self, *, size, fill_value=-1):
+    """nonzero_static(size, fill_value=-1): nonzero() cut, or filled up, to a number of rows; it does not wait."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    if not self.ndim:
+        return full((size, 0), fill_value, dtype=_gt.int64)
+    flat = (self != 0).flatten()
+    count = flat.sum()
+    order = (~flat).to(_gt.uint8).argsort(0)[:size]
+    if order.shape[0] < size:
+        order = _gt.cat([order, zeros(size - order.shape[0], dtype=_gt.int64)])
+    rows = []
+    for dim in reversed(self.shape):
+        rows.append(order % dim if dim else order)
+        order = order // dim if dim else order
+    inside = _gt.arange(size) < count
+    return stack([where(inside, row, fill_value) for row in reversed(rows)], 1)
 
 
 # ---- triangles by index --------------------------------------------------------------------------------------
@@ -275,10 +286,14 @@ def combinations(input, r=2, with_replacement=False):
     import itertools
     if input.ndim != 1:
         raise RuntimeError(f'Expect a 1D vector, but got shape {list(input.shape)}')
+    if r < 0:
+        raise RuntimeError(f'Expect a non-negative number, but got {r}')
+    if r == 0:
+        return zeros(0, dtype=input.dtype)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.shape[0]), r))
-    if not rows or not r:
-        return zeros(0, dtype=input.dtype) if not r else zeros(0, r, dtype=input.dtype)
+    if not rows:
+        return input[:0].reshape(0, 1).expand(0, r)
     return input[_gt.tensor(rows)]
 
 

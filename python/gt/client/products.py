@@ -3,6 +3,7 @@
 import math
 import string
 
+from gt import _gt
 from gt._gt import Tensor
 from gt.client.registry import axes_of, axis_of, function, in_place, method
 
@@ -34,11 +35,17 @@ def inner(self, other):
 
 @method
 def vdot(self, other):
-    """vdot(other): the inner product of two vectors."""
-    return self.dot(other)
+    """vdot(other): the inner product of two vectors, the first conjugated."""
+    return (self.conj() if self.is_complex() else self).dot(other)
 
 
 def _scaled_sum(self, product, beta, alpha):
+    if not self.is_floating_point():
+        if self.dtype == _gt.bool:
+            beta, alpha = bool(beta), bool(alpha)
+            product = product if alpha else _gt.zeros_like(product)
+            return product | self if beta else product | _gt.zeros_like(self)
+        beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else product * alpha
     if beta == 0:  # beta 0 ignores self, even NaN
         return product
@@ -153,6 +160,18 @@ def cdist(self, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'):
     squares = (self * self).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2 * (self @ x2.mT)
     none = squares <= 0  # rounding may give less than 0, where sqrt has no gradient
     return squares.masked_fill(none, 1).sqrt().masked_fill(none, 0)
+
+
+@function
+def pdist(input, p=2.0):
+    """pdist(input, p=2): the p-norm distance of each pair of rows of a matrix, in the order of the upper triangle."""
+    from gt.client.picking import triu_indices
+    if input.ndim != 2:
+        raise RuntimeError(f'pdist only supports 2D tensors, got: {input.ndim}D')
+    if p < 0:
+        raise RuntimeError('pdist only supports non-negative p values')
+    rows, columns = triu_indices(input.shape[0], input.shape[0], 1)
+    return (input.index_select(0, rows) - input.index_select(0, columns))._vector_norm(float(p), -1)
 
 
 # ---- tensordot and einsum ------------------------------------------------------------------------------------

@@ -132,7 +132,60 @@ def multinomial(self, num_samples, replacement=False, *, generator=None):
 
 
 @function
-def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires_grad=False):
+def poisson(input, generator=None):
+    """poisson(input): a number of the Poisson distribution for each rate.
+
+    >>> gt.poisson(gt.tensor([0.5, 20.0]))
+    tensor([ 1., 17.])
+    """
+    with drawing(generator):
+        return _gt.poisson(input)
+
+
+@function
+def binomial(count, prob, generator=None):
+    """binomial(count, prob): how many of count trials succeed, each with probability prob; the two broadcast.
+
+    >>> gt.binomial(gt.tensor([10.0]), gt.tensor([0.5]))
+    tensor([4.])
+    """
+    if count.dtype != prob.dtype:
+        raise RuntimeError(f'Found dtype {prob.dtype} but expected {count.dtype}')
+    shape = (count.detach() + prob.detach()).shape
+    with drawing(generator):
+        both = _gt.stack([count.expand(shape).reshape(-1), prob.expand(shape).reshape(-1)])
+        return _gt.binomial(both).reshape(shape)
+
+
+@function
+def _standard_gamma(input, generator=None):
+    """_standard_gamma(input): a number of the gamma distribution with scale 1 for each shape; it has a gradient."""
+    with drawing(generator):
+        return _gt.standard_gamma(input)
+
+
+@function
+def _sample_dirichlet(input, generator=None):
+    """_sample_dirichlet(input): numbers of the Dirichlet distribution along the last dimension; they have a gradient."""
+    with drawing(generator):
+        return _gt.dirichlet(input)
+
+
+@function
+def _standard_gamma_grad(input, output):
+    """_standard_gamma_grad(input, output): the derivative of _standard_gamma's result by its shape."""
+    return input.standard_gamma_grad(output)
+
+
+@function
+def _dirichlet_grad(x, alpha, total):
+    """_dirichlet_grad(x, alpha, total): the derivative of a component x by its concentration alpha of total, over 1 - x."""
+    return x.dirichlet_grad(alpha, total)
+
+
+@function
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, layout=None, device=None,
+           pin_memory=False, requires_grad=False):
     """normal(mean, std) of tensors, or normal(mean, std, size): normally distributed numbers."""
     if not isinstance(std, Tensor) and std < 0:
         raise RuntimeError(f'normal expects std >= 0.0, but found std {std}')
@@ -141,8 +194,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, dtype=None, requires
         size, dtype = like.shape, dtype or like.dtype
     with drawing(generator):
         result = _gt.randn(size, dtype=dtype) * std + mean
-    result.requires_grad = requires_grad
-    return result
+    return result.requires_grad_() if requires_grad else result
 
 
 # ---- in place: the object gets a new value -------------------------------------------------------------------
@@ -228,6 +280,8 @@ def geometric_(self, p, *, generator=None):
 @method
 def log_normal_(self, mean=1, std=2, *, generator=None):
     """log_normal_(mean=1, std=2): fill with exponentials of normally distributed numbers."""
+    if std <= 0:
+        raise RuntimeError(f'log_normal_ expects std > 0.0, but found std={std}')
     self.normal_(mean, std, generator=generator)
     return _take(self, self.data.exp())
 
@@ -236,5 +290,7 @@ def log_normal_(self, mean=1, std=2, *, generator=None):
 def cauchy_(self, median=0, sigma=1, *, generator=None):
     """cauchy_(median=0, sigma=1): fill with numbers of the Cauchy distribution."""
     _floating(self, 'cauchy_')
+    if sigma <= 0:
+        raise RuntimeError(f'cauchy_ expects sigma > 0.0, but found sigma={sigma}')
     angle = (_uniform(self, generator) - 0.5) * math.pi
     return _take(self, angle.sin() / angle.cos() * sigma + median)

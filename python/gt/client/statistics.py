@@ -1,6 +1,6 @@
 """Statistics: norms, moments, reductions that skip NaN, differences, covariances."""
 
-from gt import linalg
+from gt import _gt, linalg
 from gt._gt import where
 from gt.client.arrangement import broadcast_shapes
 from gt.client.registry import axis_of, function, method
@@ -32,6 +32,12 @@ def dist(self, other, p=2):
 @method
 def renorm(self, p, dim, maxnorm):
     """renorm(p, dim, maxnorm): scale slices along a dimension down if their p-norm exceeds maxnorm."""
+    if self.ndim < 2:
+        raise RuntimeError(f'renorm: input needs at least 2 dimensions, got {self.ndim} dimensions')
+    if p <= 0:
+        raise RuntimeError(f'renorm: non-positive norm not supported, got {p}')
+    if maxnorm < 0:
+        raise RuntimeError(f'renorm: expected maxnorm to be >= 0 but got {maxnorm}')
     dim = axis_of(self, dim)
     others = [d for d in range(self.ndim) if d != dim]
     norms = self._vector_norm(float(p), others, True)
@@ -44,6 +50,7 @@ def renorm(self, p, dim, maxnorm):
 @method
 def var_mean(self, dim=None, unbiased=True, keepdim=False, *, correction=None):
     """var_mean(dim=None, correction=1, keepdim=False): (variance, mean)."""
+    dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
     correction = (1 if unbiased else 0) if correction is None else correction
     return self.var(dim, correction=correction, keepdim=keepdim), self.mean(dim, keepdim)
 
@@ -51,6 +58,7 @@ def var_mean(self, dim=None, unbiased=True, keepdim=False, *, correction=None):
 @method
 def std_mean(self, dim=None, unbiased=True, keepdim=False, *, correction=None):
     """std_mean(dim=None, correction=1, keepdim=False): (standard deviation, mean)."""
+    dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
     correction = (1 if unbiased else 0) if correction is None else correction
     return self.std(dim, correction=correction, keepdim=keepdim), self.mean(dim, keepdim)
 
@@ -77,24 +85,39 @@ def cov(self, *, correction=1, fweights=None, aweights=None):
         raise RuntimeError(f'cov(): expected input to have two or fewer dimensions but got an input with {self.ndim} '
                            f'dimensions')
     rows = self.reshape(1, -1) if self.ndim < 2 else self
+    if rows.dtype == _gt.bool:
+        raise RuntimeError('cov(): bool dtype is not supported for input')
     rows = rows if rows.is_floating_point() else rows.float()
+    fweights, aweights = _weights('fweights', fweights, rows, False), _weights('aweights', aweights, rows, True)
     weights = aweights if fweights is None else fweights if aweights is None else fweights * aweights
     if weights is None:
         centred = rows - rows.mean(1, True)
         product, total = centred @ centred.T, rows.shape[1] - correction
-        return _shaped(self, product / (total if total > 0 else 0))
-    weights = weights.to(rows.dtype)
+        return (product / (total if total > 0 else 0)).squeeze()
     total = weights.sum()
     centred = rows - (rows * weights).sum(1, True) / total
     if aweights is not None:
         total = total - correction * (weights * aweights).sum() / total
     else:
         total = total - correction
-    return _shaped(self, (centred * weights) @ centred.T / total.clamp(min=0))
+    return ((centred * weights) @ centred.T / total.clamp(min=0)).squeeze()
 
 
-def _shaped(self, matrix):
-    return matrix.reshape(()) if self.ndim < 2 else matrix
+def _weights(name, weights, rows, floating):
+    if weights is None:
+        return None
+    if weights.ndim > 1:
+        raise RuntimeError(f'cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.ndim} '
+                           f'dimensions')
+    if weights.is_floating_point() != floating:
+        raise RuntimeError(f'cov(): expected {name} to have {"floating point" if floating else "integral"} dtype but got '
+                           f'{name} with {weights.dtype} dtype')
+    if weights.numel() != rows.shape[1]:
+        raise RuntimeError(f'cov(): expected {name} to have the same numel as there are observations in the input but got '
+                           f'{weights.numel()} != {rows.shape[1]}')
+    if weights.numel() and bool((weights < 0).any()):
+        raise RuntimeError(f'cov(): {name} cannot be negative')
+    return weights
 
 
 @method

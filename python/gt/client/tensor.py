@@ -2,17 +2,16 @@
 
 The C extension (gt._gt) has every operation of the op table, indexing and shapes. A function marked @method becomes a
 method of Tensor. The methods are in files by family (ordering, picking, arrangement, products, linalg, statistics,
-random, creation, dtypes, calculus, copies, elementwise). The rest is here.
+random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
-
-import math
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, copies, creation, dtypes, linalg, ordering, picking, products, random, statistics)
+    arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, ordering, picking, products, random,
+    special, statistics, stft, windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
@@ -36,6 +35,8 @@ def clamp_max(self, max):
 @method
 def nan_to_num(self, nan=None, posinf=None, neginf=None):
     """nan_to_num(nan=0.0, posinf=None, neginf=None): NaN and infinities replaced, by default by the ends of the range."""
+    if self.is_complex():
+        return complex.nan_to_num_parts(self, nan, posinf, neginf)
     if not self.is_floating_point():
         return self.clone()
     largest = {'float64': 1.7976931348623157e308, 'float16': 65504.0, 'bfloat16': 3.3895313892515355e38}
@@ -68,36 +69,30 @@ def round(self, *, decimals=0):
 
 
 @method
-def logit(self, eps=None):
-    """logit(eps=None): log(x / (1 - x)), with x clamped to [eps, 1 - eps]."""
-    x = self if eps is None else self.clamp(eps, 1 - eps)
-    return x.log() - (-x).log1p()
-
-
-@method
-def xlogy(self, other):
-    """xlogy(other): self * log(other), and 0 where self is 0, unless other is NaN."""
-    other = other if isinstance(other, Tensor) else _gt.tensor(float(other))
-    outside = (self == 0) & ((other <= 0) | other.isinf())
-    return self * where(outside, 1.0, other).log()
-
-
-@method
-def float_power(self, exponent):
-    """float_power(exponent): the power, in float64."""
-    return self.double() ** (exponent.double() if isinstance(exponent, Tensor) else exponent)
+def float_power_(self, exponent):
+    """float_power_(exponent): float_power in place, of float64."""
+    if self.dtype != _gt.float64:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
+                           f'dtype Double')
+    return self._become(self.float_power(exponent))
 
 
 @method
 def fmax(self, other):
     """fmax(other): the larger one; NaN only if both are NaN."""
-    return where(other.isnan(), self, where(self.isnan(), other, self.maximum(other)))
+    other = elementwise.operand('fmax', other)
+    keep = self >= other
+    keep = keep | other.isnan() if other.is_floating_point() else keep
+    return where(keep, self, other)
 
 
 @method
 def fmin(self, other):
     """fmin(other): the smaller one; NaN only if both are NaN."""
-    return where(other.isnan(), self, where(self.isnan(), other, self.minimum(other)))
+    other = elementwise.operand('fmin', other)
+    keep = self <= other
+    keep = keep | other.isnan() if other.is_floating_point() else keep
+    return where(keep, self, other)
 
 
 @method
@@ -118,9 +113,7 @@ def signbit(self):
     return _gt.ones_like(self).copysign(self) < 0 if self.is_floating_point() else self < 0
 
 
-from gt.client import elementwise  # noqa: E402, F401: it gives methods above in-place variants
-
-in_place('clamp_min', 'clamp_max', 'nan_to_num', 'celu', 'round', 'logit', 'xlogy', 'tril', 'triu', 'cumsum', 'cumprod')
+in_place('renorm', 'clamp_min', 'clamp_max', 'fmax', 'fmin', 'nan_to_num', 'celu', 'round', 'tril', 'triu', 'cumsum', 'cumprod')
 reshaped_in_place('squeeze', 'unsqueeze', 't', 'transpose', 'swapaxes', 'swapdims')
 
 
@@ -134,6 +127,8 @@ def isclose(self, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         raise RuntimeError('rtol and atol must be greater than or equal to zero')
     if self.dtype != other.dtype:
         raise RuntimeError(f'{self.dtype} did not match {other.dtype}')
+    if self.is_complex():
+        return complex.close(self, other, rtol, atol, equal_nan)
     close = self == other
     if equal_nan and self.is_floating_point():
         close = close | (self.isnan() & other.isnan())
@@ -164,17 +159,26 @@ def is_tensor(obj):
 # ---- in place: the object gets a new value -------------------------------------------------------------------
 
 
+def _unlinked(self, value):
+    """A value that does not depend on self, with a gradient of 0 for it."""
+    if not (self.requires_grad and _gt.is_grad_enabled()) or self.is_leaf:
+        return value
+    return where(_gt.zeros((), dtype=_gt.bool), self, value)
+
+
 @method
 def zero_(self):
     """zero_(): set every element to 0."""
-    return self._become(_gt.zeros_like(self))
+    return self._fill(0)
 
 
 @method
 def fill_(self, value):
     """fill_(value): set every element."""
-    self[...] = value
-    return self
+    if isinstance(value, Tensor) and value.ndim:
+        raise RuntimeError('fill_ only supports 0-dimension value tensor but got tensor with '
+                           f'{value.ndim} dimensions.')
+    return self._fill(value)
 
 
 @method
@@ -186,17 +190,10 @@ def fill_diagonal_(self, fill_value, wrap=False):
         raise RuntimeError('all dimensions of input must be of equal length')
     width = self.shape[-1]
     step = sum(width ** k for k in range(self.ndim)) if self.ndim > 2 else width + 1
-    flat = self.flatten()
+    flat = self.flatten().clone()
     end = flat.numel() if wrap or self.ndim > 2 else min(flat.numel(), width * width)
     flat[:end:step] = fill_value
     return self._become(flat.reshape(self.shape))
-
-
-@method
-def copy_(self, src, non_blocking=False):
-    """copy_(src): copy the elements of src, broadcast and converted."""
-    self[...] = src
-    return self
 
 
 # ---- the rest ------------------------------------------------------------------------------------------------
@@ -209,22 +206,9 @@ def is_signed(self):
 
 
 @method
-def is_complex(self):
-    """is_complex(): False."""
-    return False
-
-
-@method
 def is_nonzero(self):
     """is_nonzero(): whether the one element is not zero; waits."""
     return bool(self)
-
-
-@method
-def stride(self, dim=None):
-    """stride(dim=None): the distance of neighbours along each dimension, in elements; tensors are always contiguous."""
-    strides = tuple(math.prod(self.shape[k + 1:]) for k in range(self.ndim))
-    return strides if dim is None else strides[dim]
 
 
 @method
@@ -235,13 +219,28 @@ def sum_to_size(self, *size):
     if lead < 0 or any(want not in (1, have) for want, have in zip(size, self.shape[lead:])):
         raise RuntimeError(f'size {{{list(size)}}} is not expandable to size {{{list(self.shape)}}}.')
     dims = [*range(lead), *(lead + k for k, want in enumerate(size) if want != self.shape[lead + k])]
-    return (self.sum(dims) if dims else self).reshape(size)
+    return (self.sum(dims) if dims or not size else self).reshape(size)
 
 
 @method
 def type_as(self, other):
     """type_as(other): converted to other's dtype."""
     return self.to(other.dtype)
+
+
+@method
+def adjoint(self):
+    """adjoint(): the last two dimensions swapped."""
+    if self.ndim == 1:
+        raise RuntimeError('tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.')
+    return self.transpose(-2, -1) if self.ndim else self
+
+
+def _adjoint_of_matrix(self):
+    if self.ndim not in (0, 2):
+        raise RuntimeError(f'tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor. For batches of '
+                           f'matrices, consider using tensor.mH')
+    return self.adjoint()
 
 
 def _format(self, spec):
@@ -252,8 +251,10 @@ Tensor.__format__ = _format
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
+Tensor.mH = property(lambda self: self.adjoint(), doc='The last two dimensions swapped.')
+Tensor.H = property(lambda self: _adjoint_of_matrix(self), doc='A matrix transposed.')
 Tensor.moveaxis = movedim
-Tensor.sgn, Tensor.sgn_ = Tensor.sign, Tensor.sign_
+Tensor.__rdiv__ = Tensor.__rtruediv__
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
@@ -291,14 +292,21 @@ Tensor.__array_ufunc__ = _array_ufunc
 _rows = tuple(name for name, form, *_ in _gt.op_table() if form in ('UNARY', 'BINARY', 'REDUCE'))
 _written_here = tuple(name for name in methods if not name.endswith('_') and not name.startswith(('new_', 'type_as')))
 FUNCTIONS = _rows + _written_here + (
-    'clip', 'lerp', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
+    'clip', 'lerp', 'dirichlet_grad', 'arctan2', 'fix', 'arcsin', 'arccos', 'arctan', 'arcsinh', 'arccosh', 'arctanh', 'subtract',
     'multiply', 'divide', 'true_divide', 'not_equal', 'less', 'less_equal', 'greater', 'greater_equal', 'negative',
     'absolute', 'std', 'argmax', 'argmin', 'cumsum', 'cumprod', 'logcumsumexp', 'softmax', 'log_softmax', 'matmul', 'mm',
     'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter_add',
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
-    'detach', 'sgn')
+    'detach', 'is_complex', 'sgn')
+
+# In-place methods that are functions too.
+FUNCTIONS += tuple(name + '_' for name in (
+    'abs', 'acos', 'acosh', 'addmv', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'celu', 'clamp', 'clamp_max', 'clamp_min',
+    'cos', 'cosh', 'deg2rad', 'detach', 'erf', 'exp', 'exp2', 'expm1', 'fill', 'floor', 'frac', 'gcd', 'index_put', 'lcm',
+    'ldexp', 'log', 'log10', 'log1p', 'log2', 'logit', 'nan_to_num', 'neg', 'rad2deg', 'reciprocal', 'relu', 'resize_as',
+    'round', 'rsqrt', 'selu', 'sigmoid', 'sin', 'sinc', 'sinh', 'sqrt', 'square', 'tan', 'tanh', 'trunc', 'xlogy', 'zero'))
 
 # Functions of the C extension that take out= in the package.
-EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'linspace', 'ones', 'rand', 'randint',
+EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'ones', 'rand', 'randint',
                        'randn', 'stack', 'where', 'zeros')

@@ -35,7 +35,7 @@ def _rows(weight, index, scale_grad_by_freq):
         raise RuntimeError(f'Expected tensor for argument #1 \'indices\' to have one of the following scalar types: Long, '
                            f'Int; but got {index.dtype} instead (while checking arguments for embedding)')
     index = index.long()
-    rows = weight._pick_rows(0, index)
+    rows = weight._pick_rows(0, index, True)
     return _rarer(rows, index, weight.shape[0]) if scale_grad_by_freq else rows
 
 

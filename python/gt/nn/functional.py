@@ -6,14 +6,18 @@ import math
 import warnings
 
 import gt
-from gt import _gt, where
+from gt import Tensor, _gt, where
+from gt.amp import policies as _policies
+from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
+from gt.client.outputs import published_all
 from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.distances import (  # noqa: F401
     cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, margin_ranking_loss, pairwise_distance,
     poisson_nll_loss, triplet_margin_loss, triplet_margin_with_distance_loss)
 from gt.nn.ctc import ctc_loss  # noqa: F401
 from gt.nn.embedding import embedding, embedding_bag  # noqa: F401
+from gt.nn.grid import affine_grid, grid_sample  # noqa: F401
 from gt.nn.losses import (  # noqa: F401
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss)
@@ -222,7 +226,9 @@ relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_, threshold_, rrelu_ = map(
 def linear(input, weight, bias=None):
     """x @ weight.T + bias: weight is (outputs, inputs)."""
     output = input @ weight.t()
-    return output if bias is None else output + bias
+    if bias is None:
+        return output
+    return output + (bias.to(output.dtype) if _autocasting else bias)
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -469,3 +475,10 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
     output = output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
     return output if seeing is None else where(seeing, output, 0.0)
+
+
+# Functions that take out=, as in PyTorch.
+globals().update(published_all({name: globals()[name] for name in (
+    'avg_pool2d', 'avg_pool3d', 'gelu', 'hardshrink', 'linear', 'logsigmoid', 'normalize', 'softplus', 'softshrink')},
+    'gt.nn.functional'))
+_policies.install(globals())

@@ -3,6 +3,7 @@
 import warnings
 
 import gt
+from gt.autograd import Function
 from gt.nn.module import Module
 
 
@@ -100,9 +101,46 @@ def huber_loss(input, target, reduction='mean', delta=1.0, weight=None):
 # ---- probabilities of two classes ----------------------------------------------------------------------------
 
 
-def _log(probability):
-    """log(p), at least -100, with gradients that stay finite: the first bound is just below exp(-100)."""
-    return probability.clamp(min=3.7e-44).log().clamp(min=-100.0)
+class _BinaryCrossEntropy(Function):
+    """The loss of each element. Logarithms are at least -100, and the denominator of the gradient at least 1e-12."""
+
+    @staticmethod
+    def forward(ctx, input, target):
+        """-(y log(p) + (1 - y) log(1 - p))."""
+        ctx.save_for_backward(input, target)
+        log, log_other = input.log().clamp(min=-100.0), (-input).log1p().clamp(min=-100.0)
+        return (target - 1.0) * log_other - target * log
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """By input, and by target where it is wanted."""
+        input, target = ctx.saved_tensors
+        slope = gradient * (input - target) / ((1.0 - input) * input).clamp(min=1e-12)
+        if not ctx.needs_input_grad[1]:
+            return slope, None
+        return slope, gradient * ((-input).log1p().clamp(min=-100.0) - input.log().clamp(min=-100.0))
+
+    @staticmethod
+    def vmap(info, in_dims, input, target):
+        """Elementwise, so that a batch is only larger."""
+        both = [x.unsqueeze(0).expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+                for x, dim in zip((input, target), in_dims)]
+        return _BinaryCrossEntropy.apply(*both), 0
+
+
+def _check_probabilities(input, target):
+    """Raise if an element is outside 0..1, as PyTorch does; waits for the values."""
+    if gt._gt._vmap_active() or not input.numel():
+        return
+    with gt.no_grad():
+        answers = gt.stack([((x >= 0) & (x <= 1)).all() for x in (input, target)]).tolist()
+    for name, fits in zip(('input', 'target'), answers):
+        if not fits:
+            raise RuntimeError(f'all elements of {name} should be between 0 and 1')
+
+
+_TYPES = {'float32': 'Float', 'float64': 'Double', 'float16': 'Half', 'bfloat16': 'BFloat16', 'int64': 'Long', 'int32': 'Int',
+          'int16': 'Short', 'int8': 'Char', 'uint8': 'Byte', 'bool': 'Bool'}
 
 
 def _check_sizes(input, target):
@@ -117,7 +155,10 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     if input.shape != target.shape:
         raise ValueError(f'Using a target size (gt.Size({list(target.shape)})) that is different to the input size '
                          f'(gt.Size({list(input.shape)})) is deprecated. Please ensure they have the same size.')
-    loss = -(target * _log(input) + (1.0 - target) * _log(1.0 - input))
+    if input.dtype != target.dtype:
+        raise RuntimeError(f'Found dtype {_TYPES[target.dtype.name]} but expected {_TYPES[input.dtype.name]}')
+    _check_probabilities(input, target)
+    loss = _BinaryCrossEntropy.apply(input, target)
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -152,6 +193,8 @@ def _picked(scores, target, weight, ignore_index):
     if target.shape != expected:
         raise ValueError(
             f'Expected target of shape {expected} for input of shape {scores.shape}, got {target.shape}')
+    if target.dtype not in (gt.int64, gt.uint8):
+        raise RuntimeError(f'expected scalar type Long but found {_TYPES[target.dtype.name]}')
     bad = target._outside(0, scores.shape[dim] - 1, ignore_index)
     if bad is not None and bad != ignore_index:
         raise IndexError(f'Target {bad} is out of bounds.')
@@ -191,7 +234,10 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     dim = _class_dim(input)
     scores = input.log_softmax(dim)
     smoothing = label_smoothing / input.shape[dim]
-    if target.is_floating_point():
+    if target.shape == input.shape:
+        if not target.is_floating_point():
+            raise RuntimeError('Expected floating point type for target with class probabilities, got '
+                               f'{_TYPES[target.dtype.name]}')
         if label_smoothing:
             target = target * (1 - label_smoothing) + smoothing
         weighted = scores * target if weight is None else scores * target * _class_shape(weight, input)

@@ -11,8 +11,7 @@ class Parameter(Tensor):
     """
 
     def __new__(cls, data=None, requires_grad=True):
-        data = gt.empty(0) if data is None else data
-        return Tensor.__new__(cls, data.detach() if isinstance(data, Tensor) else data, requires_grad)
+        return Tensor.__new__(cls, gt.empty(0) if data is None else data, requires_grad)
 
     def __copy__(self):
         return type(self)(self, self.requires_grad)

@@ -20,6 +20,8 @@ double gt__element(gt_dtype dtype, const void *data, int64_t index)
         uint16_t u16;
         float f32;
         double f64;
+        float c64[2];
+        double c128[2];
     } element;
     memcpy(&element, at, gt__dtype_size(dtype));
     switch (dtype) {
@@ -40,14 +42,33 @@ double gt__element(gt_dtype dtype, const void *data, int64_t index)
         return (double)gt__bfloat16_to_float(element.u16);
     case GT_FLOAT32:
         return (double)element.f32;
+    case GT_COMPLEX64:
+        return (double)element.c64[0];
+    case GT_COMPLEX128:
+        return element.c128[0];
     default:
         return element.f64;
     }
 }
 
+/* Complex numbers as twice as many real ones. */
+static gt_meta parts_of(const gt_meta *meta)
+{
+    gt_meta parts = *meta;
+    parts.dtype = (uint8_t)gt__dtype_real((gt_dtype)meta->dtype);
+    parts.numel *= 2;
+    return parts;
+}
+
 unsigned gt__look_nonfinite(const gt_meta *meta, const void *data, int64_t *first)
 {
     unsigned found = 0;
+    if (gt__dtype_is_complex((gt_dtype)meta->dtype)) {
+        gt_meta parts = parts_of(meta);
+        found = gt__look_nonfinite(&parts, data, first);
+        *first /= 2;
+        return found;
+    }
     if (!gt__dtype_is_float((gt_dtype)meta->dtype))
         return 0;
     for (int64_t k = 0; k < meta->numel; k++) {
@@ -69,6 +90,11 @@ static double default_tolerance(gt_dtype dtype)
 int64_t gt__look_difference(const gt_meta *meta, const void *a, const void *b, double tolerance)
 {
     gt_dtype dtype = (gt_dtype)meta->dtype;
+    if (gt__dtype_is_complex(dtype)) {
+        gt_meta parts = parts_of(meta);
+        int64_t at = gt__look_difference(&parts, a, b, tolerance);
+        return at < 0 ? at : at / 2;
+    }
     size_t size = gt__dtype_size(dtype);
     double allowed = gt__dtype_is_float(dtype) ? (tolerance > 0 ? tolerance : default_tolerance(dtype)) : 0;
     for (int64_t k = 0; k < meta->numel; k++) {
@@ -97,8 +123,13 @@ void gt__look_print(const gt_meta *meta, const void *data)
 {
     char shape[128];
     printf("[");
+    gt_dtype dtype = (gt_dtype)meta->dtype, part = gt__dtype_real(dtype);
     for (int64_t k = 0; k < meta->numel && k < PRINT_AT_MOST; k++)
-        printf("%s%.9g", k ? ", " : "", gt__element((gt_dtype)meta->dtype, data, k));
+        if (gt__dtype_is_complex(dtype))
+            printf("%s%.9g%+.9gj", k ? ", " : "", gt__element(part, data, 2 * k),
+                   gt__element(part, data, 2 * k + 1));
+        else
+            printf("%s%.9g", k ? ", " : "", gt__element(dtype, data, k));
     printf("%s] %s %s\n", meta->numel > PRINT_AT_MOST ? ", ..." : "",
            gt__shape_text(meta->rank, meta->shape, shape, sizeof shape), gt__dtype_name((gt_dtype)meta->dtype));
 }
@@ -106,9 +137,9 @@ void gt__look_print(const gt_meta *meta, const void *data)
 gt_err gt__look_save(const char *path, const gt_meta *meta, const void *data)
 {
     static const char *const kinds[GT_DTYPE_COUNT] = {
-        [GT_BOOL] = "|b1",    [GT_UINT8] = "|u1",   [GT_INT8] = "|i1",    [GT_INT16] = "<i2",
-        [GT_INT32] = "<i4",   [GT_INT64] = "<i8",   [GT_FLOAT16] = "<f2", [GT_BFLOAT16] = "<f4",
-        [GT_FLOAT32] = "<f4", [GT_FLOAT64] = "<f8",
+        [GT_BOOL] = "|b1",    [GT_UINT8] = "|u1",   [GT_INT8] = "|i1",      [GT_INT16] = "<i2",
+        [GT_INT32] = "<i4",   [GT_INT64] = "<i8",   [GT_FLOAT16] = "<f2",   [GT_BFLOAT16] = "<f4",
+        [GT_FLOAT32] = "<f4", [GT_FLOAT64] = "<f8", [GT_COMPLEX64] = "<c8", [GT_COMPLEX128] = "<c16",
     };
     char shape[256] = "", head[512];
     for (unsigned axis = 0; axis < meta->rank; axis++)

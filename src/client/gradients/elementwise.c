@@ -20,17 +20,6 @@ static gt_tensor *binary_numbers(gt_frame *f, gt_opcode op, gt_tensor *a, gt_ten
     STEP(gt__emit_binary_numbers(op, a, b, p, q, &result_));
 }
 
-static double literal_value(const gt_instruction *ins, unsigned k)
-{
-    return gt__literal(ins, k) == GT_LITERAL_FLOAT ? ins->literal[k].f : (double)ins->literal[k].i;
-}
-
-/* Operand k. If it is a literal: a tensor full of it, of the shape and dtype of `like`. */
-static gt_tensor *operand_tensor(gt_frame *f, unsigned k, gt_tensor *saved, gt_tensor *like)
-{
-    return IS_LITERAL(k) ? FILLED(&like->meta, literal_value(&f->node->ins, k)) : saved;
-}
-
 /* ---- one operand ------------------------------------------------------------------------------------------- */
 
 RULE(neg, 0)
@@ -39,7 +28,7 @@ RULE(neg, 0)
 }
 RULE(abs, X)
 {
-    GX(MUL(f->g, EMIT(sign, f->x)));
+    GX(MUL(f->g, EMIT(sgn, f->x)));
 }
 RULE(sign, 0)
 {
@@ -158,7 +147,10 @@ RULE(asinh, X)
 }
 RULE(acosh, X)
 {
-    GX(MUL(f->g, EMIT(rsqrt, PLUS(SQUARE(f->x), -1))));
+    /* two roots: one of the product would be on the wrong side of the cut for half of the complex numbers */
+    bool is_complex = f->x && gt__dtype_is_complex((gt_dtype)f->x->meta.dtype);
+    GX(is_complex ? MUL(f->g, MUL(EMIT(rsqrt, PLUS(f->x, -1)), EMIT(rsqrt, PLUS(f->x, 1))))
+                  : MUL(f->g, EMIT(rsqrt, PLUS(SQUARE(f->x), -1))));
 }
 RULE(atanh, X)
 {
@@ -401,26 +393,33 @@ RULE(div, Y | FOR_Y(OUT))
 static gt_tensor *power_gradient_base(gt_frame *f)
 {
     if (IS_LITERAL(1)) {
-        double exponent = literal_value(&f->node->ins, 1);
+        double exponent = gt__step_literal(&f->node->ins, 1);
         if (exponent == 0)
             return ZEROS(&f->node->operands[0].meta);
         return MUL(f->g, SCALE(NUMBER(pow, f->x, exponent - 1), exponent));
     }
-    gt_tensor *base = operand_tensor(f, 0, f->x, f->y);
+    gt_tensor *base = OPERAND(0, f->x, f->y);
     gt_tensor *slope = MUL(f->y, EMIT2(pow, base, PLUS(f->y, -1)));
     return MUL(f->g, ZERO_WHERE(NUMBER(eq, f->y, 0), slope));
 }
 
 static gt_tensor *power_gradient_exponent(gt_frame *f)
 {
-    if (IS_LITERAL(0)) {
-        double base = literal_value(&f->node->ins, 0);
+    bool is_complex = gt__dtype_is_complex((gt_dtype)f->node->out.dtype);
+    if (IS_LITERAL(0) && !is_complex) {
+        double base = gt__step_literal(&f->node->ins, 0);
         gt_tensor *slope = SCALE(f->out, log(base));
         return MUL(f->g, base == 0 ? ZERO_WHERE(NUMBER(ge, f->y, 0), slope) : slope);
     }
     /* 0 ** y has no slope in y for y >= 0 */
-    gt_tensor *slope = MUL(f->out, EMIT(log, f->x));
-    gt_tensor *flat = EMIT2(logical_and, NUMBER(eq, f->x, 0), NUMBER(ge, f->y, 0));
+    gt_tensor *base = IS_LITERAL(0) ? FILLED(&f->node->out, gt__step_literal(&f->node->ins, 0)) : f->x;
+    if (is_complex)
+        base = CAST(base, (gt_dtype)f->node->out.dtype);
+    gt_tensor *size = f->y;
+    if (f->y && gt__dtype_is_complex((gt_dtype)f->y->meta.dtype))
+        size = CAST(f->y, gt__dtype_real((gt_dtype)f->y->meta.dtype));
+    gt_tensor *slope = MUL(f->out, EMIT(log, base));
+    gt_tensor *flat = EMIT2(logical_and, NUMBER(eq, base, 0), NUMBER(ge, size, 0));
     return MUL(f->g, ZERO_WHERE(flat, slope));
 }
 
@@ -457,19 +456,19 @@ RULE(minimum, X | Y)
 RULE(remainder, X | Y)
 {
     GX(f->g);
-    GY(NEG(MUL(f->g, EMIT2(floor_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
+    GY(NEG(MUL(f->g, EMIT2(floor_divide, OPERAND(0, f->x, f->y), f->y))));
 }
 
 RULE(fmod, X | Y)
 {
     GX(f->g);
-    GY(NEG(MUL(f->g, EMIT2(trunc_divide, operand_tensor(f, 0, f->x, f->y), f->y))));
+    GY(NEG(MUL(f->g, EMIT2(trunc_divide, OPERAND(0, f->x, f->y), f->y))));
 }
 
 /* y / (x^2 + y^2) and -x / (x^2 + y^2); 0 at the origin */
 RULE(atan2, X | Y)
 {
-    gt_tensor *x = operand_tensor(f, 0, f->x, f->y), *y = operand_tensor(f, 1, f->y, f->x);
+    gt_tensor *x = OPERAND(0, f->x, f->y), *y = OPERAND(1, f->y, f->x);
     gt_tensor *squares = ADD(SQUARE(x), SQUARE(y));
     gt_tensor *share = ZERO_WHERE(NUMBER(eq, squares, 0), DIV(f->g, squares));
     GX(MUL(share, y));
@@ -509,8 +508,8 @@ RULE(where, X)
 RULE(lerp, X | Y | Z)
 {
     bool number_weight = IS_LITERAL(2);
-    double weight = number_weight ? literal_value(&f->node->ins, 2) : 0;
+    double weight = number_weight ? gt__step_literal(&f->node->ins, 2) : 0;
     GX(number_weight ? SCALE(f->g, 1 - weight) : MUL(f->g, ONE_MINUS(f->z)));
     GY(number_weight ? SCALE(f->g, weight) : MUL(f->g, f->z));
-    GZ(MUL(f->g, SUB(operand_tensor(f, 1, f->y, f->x), f->x)));
+    GZ(MUL(f->g, SUB(OPERAND(1, f->y, f->x), f->x)));
 }

@@ -2,7 +2,8 @@
  * rules.c: the table of gradient rules, one for each DIFF row of core/ops.def, and how client/autograd.c calls them.
  *
  * Rules emit ordinary ops, so they are the same on every engine and can be differentiated again. Read steps.h, then the
- * family you are after: elementwise, reduce (with scans and matmul), move, norm, window, linalg.
+ * family you are after: elementwise, reduce (with scans and matmul), move, norm, window, linalg,
+ * complex.
  */
 #include "client/gradients/steps.h"
 
@@ -20,6 +21,47 @@ __attribute__((constructor)) static void collect_rules(void)
 unsigned gt__gradient_saves(gt_opcode op)
 {
     return gradients[op].saves;
+}
+
+/*
+ * Does the rule compute g * f'(x) where complex numbers want g * conj(f'(x))? Then conj(rule(conj(g))) is right. A product
+ * with a number, which is real, is right as it is.
+ */
+static bool wants_conjugates(const gt_node *node)
+{
+    return gt__dtype_is_complex((gt_dtype)node->out.dtype) && gt__op_complex[node->op] == GT_COMPLEX_CONJ &&
+           !((node->op == GT_OP_mul || node->op == GT_OP_div) && node->ins.literals);
+}
+
+static gt_err conjugate_results(unsigned count, gt_tensor **results)
+{
+    for (unsigned k = 0; k < count; k++) {
+        gt_tensor *other = NULL;
+        if (!results[k] || !gt__dtype_is_complex((gt_dtype)results[k]->meta.dtype))
+            continue;
+        GT_TRY(gt_conj(results[k], &other));
+        gt_tensor_release(results[k]);
+        results[k] = other;
+    }
+    return GT_OK;
+}
+
+/* A user depends on which in-place operations PyTorch refuses, so where a rule here reads more than PyTorch's, that is not
+ * checked. */
+unsigned gt__gradient_checks(const gt_node *node)
+{
+    switch (node->op) {
+    case GT_OP_div:
+    case GT_OP_sinc:
+        return GT_SAVE_0 | GT_SAVE_1;
+    case GT_OP_lerp:
+        return node->saved[2] ? GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 : 0;
+    case GT_OP_remainder:
+    case GT_OP_fmod:
+        return node->operands[1].node ? GT_SAVE_0 | GT_SAVE_1 : 0;
+    default:
+        return GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 | GT_SAVE_OUT;
+    }
 }
 
 static gt_tensor *retain_saved(gt_tensor *saved)
@@ -40,8 +82,13 @@ gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted,
         f.err = gt__tensor_alias(node->saved_out, node, &f.out);
     else
         f.out = retain_saved(node->saved_out);
+    bool conjugates = wants_conjugates(node);
+    if (f.err == GT_OK && conjugates)
+        f.g = gt__step_unary(&f, GT_OP_conj, gradient);
     if (f.err == GT_OK)
         gradients[node->op].rule(&f);
+    if (f.err == GT_OK && conjugates)
+        f.err = conjugate_results(node->count, results);
     for (unsigned k = 0; k < f.count; k++)
         gt_tensor_release(f.temporary[k]);
     gt_tensor_release(f.x);

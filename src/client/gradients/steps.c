@@ -38,6 +38,16 @@ gt_tensor *gt__step_with_operand(gt_frame *f, gt_opcode op, gt_tensor *a, unsign
     STEP(gt__emit_binary_literal(op, a, gt__literal(ins, k), ins->literal[k], false, &result_));
 }
 
+double gt__step_literal(const gt_instruction *ins, unsigned k)
+{
+    return gt__literal(ins, k) == GT_LITERAL_FLOAT ? ins->literal[k].f : (double)ins->literal[k].i;
+}
+
+gt_tensor *gt__step_operand(gt_frame *f, unsigned k, gt_tensor *saved, gt_tensor *like)
+{
+    return IS_LITERAL(k) ? FILLED(&like->meta, gt__step_literal(&f->node->ins, k)) : saved;
+}
+
 gt_tensor *gt__step_reduce(gt_frame *f, gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims)
 {
     STEP(gt__emit_reduce(op, a, axes, keepdims, 0, &result_));

@@ -97,6 +97,7 @@ typedef struct gt_gradient {
 #define CAST(a, dtype) gt__step_cast(f, a, dtype)
 #define FILLED(meta, value) gt__step_full(f, meta, value)
 #define ZEROS(meta) FILLED(meta, 0)
+#define OPERAND(k, saved, like) gt__step_operand(f, k, saved, like)
 #define IS_LITERAL(k) (gt__literal(&f->node->ins, k) != GT_LITERAL_NONE)
 
 gt_tensor *gt__step_unary(gt_frame *f, gt_opcode op, gt_tensor *a);
@@ -105,6 +106,9 @@ gt_tensor *gt__step_binary(gt_frame *f, gt_opcode op, gt_tensor *a, gt_tensor *b
 gt_tensor *gt__step_number(gt_frame *f, gt_opcode op, gt_tensor *a, double value);
 /* a op (operand k of the node), be it a saved tensor or a literal */
 gt_tensor *gt__step_with_operand(gt_frame *f, gt_opcode op, gt_tensor *a, unsigned k);
+double gt__step_literal(const gt_instruction *ins, unsigned k);
+/* Operand k. If it is a literal: a tensor full of it, of the shape and dtype of `like`. */
+gt_tensor *gt__step_operand(gt_frame *f, unsigned k, gt_tensor *saved, gt_tensor *like);
 gt_tensor *gt__step_reduce(gt_frame *f, gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims);
 gt_tensor *gt__step_where(gt_frame *f, gt_tensor *condition, gt_tensor *a, gt_tensor *b);
 /* condition ? a : 0, and condition ? 0 : a */

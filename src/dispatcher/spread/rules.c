@@ -21,6 +21,7 @@
  */
 #include <string.h>
 
+#include "core/fft.h"
 #include "dispatcher/spread/rules.h"
 #include "dispatcher/workers.h"
 
@@ -265,6 +266,25 @@ static gt_err plan_matrix(gt_task *task, gt_plan *plan)
     return gt__rule_keep(task, plan, reduced_axis(task, pair, a->layout->axis));
 }
 
+/* Transformed axes must be whole; the others may be split. */
+static gt_err plan_fft(gt_task *task, gt_plan *plan)
+{
+    const gt_source *a = &task->source[0];
+    if (!gt__rule_has_parts(task, 0) || gt__fft_unpack(task->ins->imm[0].u).axes >> a->layout->axis & 1)
+        return gt__rule_whole(task, plan);
+    return gt__rule_keep(task, plan, a->layout->axis);
+}
+
+/* The axis of the parts is the last one, and whole. */
+static gt_err plan_parts(gt_task *task, gt_plan *plan)
+{
+    const gt_source *a = &task->source[0];
+    bool joins = gt__op_table[task->ins->op].form == GT_FORM_AS_COMPLEX;
+    if (!gt__rule_has_parts(task, 0) || (joins && a->layout->axis + 1u == a->meta->rank))
+        return gt__rule_whole(task, plan);
+    return gt__rule_keep(task, plan, a->layout->axis);
+}
+
 /* Two operands, whose batches are broadcast. */
 static gt_err plan_solve(gt_task *task, gt_plan *plan)
 {
@@ -502,11 +522,14 @@ static gt_rule *const rules[] = {
     [GT_FORM_MATRIX] = plan_matrix,
     [GT_FORM_SOLVE] = plan_solve,
     [GT_FORM_MATMUL] = plan_matmul,
+    [GT_FORM_FFT] = plan_fft,
     [GT_FORM_PERMUTE] = gt__plan_permute,
     [GT_FORM_EXPAND] = gt__plan_expand,
     [GT_FORM_RESHAPE] = gt__plan_reshape,
     [GT_FORM_SLICE] = gt__plan_slice,
     [GT_FORM_DIAGONAL] = plan_matrix,
+    [GT_FORM_AS_REAL] = plan_parts,
+    [GT_FORM_AS_COMPLEX] = plan_parts,
     [GT_FORM_UNFOLD] = plan_along,
     [GT_FORM_CAT] = plan_alike,
     [GT_FORM_TRIANGLE] = gt__plan_triangle,

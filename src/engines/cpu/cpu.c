@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engines/cpu/complex.h"
 #include "engines/host_memory.h"
 #include "core/settings.h"
 
@@ -66,6 +67,7 @@ static void cpu_close(gt_engine *engine)
     if (!engine)
         return;
     gt__parallel_free(gt__cpu(engine)->parallel);
+    gt__cpu_plans_free(gt__cpu(engine)->plans);
     free(engine);
 }
 
@@ -201,6 +203,7 @@ static const run_form forms[] = {
     [GT_FORM_SOFTMAX] = gt__cpu_softmax,
     [GT_FORM_SOFTMAX_BACKWARD] = gt__cpu_softmax,
     [GT_FORM_MATMUL] = gt__cpu_matmul,
+    [GT_FORM_FFT] = gt__cpu_fft,
     [GT_FORM_LAYER_NORM] = gt__cpu_layer_norm,
     [GT_FORM_CONV] = gt__cpu_conv,
     [GT_FORM_CONV_WEIGHT] = gt__cpu_conv_weight,
@@ -233,15 +236,21 @@ static const run_form forms[] = {
     [GT_FORM_CONTROL] = NULL,
 };
 
+gt_err gt__cpu_form(gt_engine *engine, const gt_call *call)
+{
+    const gt_op_row *row = &gt__op_table[call->op];
+    run_form run = forms[row->form];
+    return run ? run(engine, call) : gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
+}
+
 static gt_err cpu_run(gt_engine *engine, const gt_call *call, gt_token *token)
 {
     (void)token;
-    const gt_op_row *row = &gt__op_table[call->op];
-    run_form run = forms[row->form];
     gt_host_call room;
-    if (!run)
-        return gt__fail(GT_ERR_UNSUPPORTED, "the cpu engine does not compute %s", row->name);
-    return run(engine, run == gt__cpu_elementwise ? call : gt__call_on_host(call, &room));
+    if (__builtin_expect(gt__cpu_is_complex(call), 0))
+        return gt__cpu_complex(engine, gt__call_on_host(call, &room));
+    bool reads_literals = forms[gt__op_table[call->op].form] == gt__cpu_elementwise;
+    return gt__cpu_form(engine, reads_literals ? call : gt__call_on_host(call, &room));
 }
 
 const gt_engine_ops gt__engine_cpu = {

@@ -15,6 +15,8 @@
 #include "engines/cpu/kernels.h"
 #include "engines/cpu/parallel.h"
 
+typedef struct gt_cpu_plans gt_cpu_plans; /* fft.c */
+
 typedef struct gt_cpu {
     gt_engine engine; /* first: a gt_engine * of this engine is a gt_cpu * */
     gt_parallel *parallel;
@@ -22,6 +24,7 @@ typedef struct gt_cpu {
     uint64_t memory_limit; /* the worker's, in bytes */
     _Atomic size_t
         taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
+    gt_cpu_plans *plans;   /* of Fourier transforms; NULL: none yet */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)
@@ -87,6 +90,9 @@ int gt__loop_add(gt_loop *loop, const gt_view *view);
 void gt__loop_collapse(gt_loop *loop);
 /* Offsets (in elements) of every view at row-major position `position` of the first `rank` axes. */
 void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *offset);
+
+/* Run a call by its form; complex tensors: only movement, matmul and creation (complex.c has the rest). */
+gt_err gt__cpu_form(gt_engine *engine, const gt_call *call);
 
 /* ---- one function a form ------------------------------------------------------------------------------------ */
 

@@ -45,7 +45,11 @@ static void fill(void *context, int64_t begin, int64_t end)
     const creation *c = context;
     gt_imm value = c->call->ins->imm[0];
     gt_row_mover move = gt__dtype_is_float(c->dtype) ? c->from_double : c->from_integer;
-    move(gt__at(c->to, c->dtype, begin), 1, &value, 0, end - begin);
+    if (gt__dtype_is_complex(c->dtype))
+        gt__cpu_row_mover(c->dtype, GT_COMPLEX128)(gt__at(c->to, c->dtype, begin), 1, c->call->ins->imm, 0,
+                                                   end - begin);
+    else
+        move(gt__at(c->to, c->dtype, begin), 1, &value, 0, end - begin);
 }
 
 gt_err gt__cpu_full(gt_engine *engine, const gt_call *call)

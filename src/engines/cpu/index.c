@@ -100,6 +100,7 @@ MOVE_KERNELS(uint8_t)
 MOVE_KERNELS(uint16_t)
 MOVE_KERNELS(uint32_t)
 MOVE_KERNELS(uint64_t)
+MOVE_KERNELS(gt_sixteen_bytes)
 
 /* Integers wrap, which only unsigned arithmetic may do. */
 static inline int64_t add_integers(int64_t a, int64_t b)
@@ -113,6 +114,8 @@ static inline int64_t add_integers(int64_t a, int64_t b)
     SPAN_KERNEL(add_##name, type,                                                                                 \
                 t[*n * axis] = GT_STORE_FROM(name, ADD(gt__load_##name(t[*n * axis]), gt__load_##name(*f))))
 GT_STORED_TYPES(ADD_KERNEL)
+SPAN_KERNEL(add_complex64, float _Complex, t[*n * axis] += *f)
+SPAN_KERNEL(add_complex128, double _Complex, t[*n * axis] += *f)
 
 static inline int64_t multiply_integers(int64_t a, int64_t b)
 {
@@ -152,11 +155,19 @@ static span_kernel choose_kernel(gt_opcode op, gt_dtype dtype)
 #define ADD_ENTRY(name, dtype, type) [dtype] = add_##name,
         GT_STORED_TYPES(ADD_ENTRY)
 #undef ADD_ENTRY
+            [GT_COMPLEX64] = add_complex64,
+        [GT_COMPLEX128] = add_complex128,
     };
-    static const span_kernel gather[] = {
-        [1] = gather_uint8_t, [2] = gather_uint16_t, [4] = gather_uint32_t, [8] = gather_uint64_t};
-    static const span_kernel scatter[] = {
-        [1] = scatter_uint8_t, [2] = scatter_uint16_t, [4] = scatter_uint32_t, [8] = scatter_uint64_t};
+    static const span_kernel gather[] = {[1] = gather_uint8_t,
+                                         [2] = gather_uint16_t,
+                                         [4] = gather_uint32_t,
+                                         [8] = gather_uint64_t,
+                                         [16] = gather_gt_sixteen_bytes};
+    static const span_kernel scatter[] = {[1] = scatter_uint8_t,
+                                          [2] = scatter_uint16_t,
+                                          [4] = scatter_uint32_t,
+                                          [8] = scatter_uint64_t,
+                                          [16] = scatter_gt_sixteen_bytes};
     if (op == GT_OP_scatter_add)
         return add[dtype];
     return (op == GT_OP_scatter ? scatter : gather)[gt__dtype_size(dtype)];
@@ -340,7 +351,7 @@ gt_err gt__cpu_scatter(gt_engine *engine, const gt_call *call)
 {
     gt_cpu *cpu = gt__cpu(engine);
     const gt_view *src = call->in[2];
-    uint64_t value;
+    double _Complex value; /* room for an element of any dtype */
     gt_view literal = {.data = &value, .meta = {.numel = 1, .dtype = call->out->meta.dtype}, .contiguous = true};
     if (src->meta.dtype != call->out->meta.dtype) {
         gt__cpu_move(cpu, &literal, src); /* only a literal may have another dtype */
@@ -418,6 +429,7 @@ TAKE_ELEMENTS(uint8_t)
 TAKE_ELEMENTS(uint16_t)
 TAKE_ELEMENTS(uint32_t)
 TAKE_ELEMENTS(uint64_t)
+TAKE_ELEMENTS(gt_sixteen_bytes)
 
 /* A loop over the axes begin..end of a view and over a contiguous tensor of that shape; returns its elements. */
 static int64_t part_of_axes(gt_loop *loop, const gt_view *view, int begin, int end)
@@ -435,8 +447,11 @@ static int64_t part_of_axes(gt_loop *loop, const gt_view *view, int begin, int e
 
 gt_err gt__cpu_take(gt_engine *engine, const gt_call *call)
 {
-    static const gt_parallel_body elements[] = {
-        [1] = take_uint8_t, [2] = take_uint16_t, [4] = take_uint32_t, [8] = take_uint64_t};
+    static const gt_parallel_body elements[] = {[1] = take_uint8_t,
+                                                [2] = take_uint16_t,
+                                                [4] = take_uint32_t,
+                                                [8] = take_uint64_t,
+                                                [16] = take_gt_sixteen_bytes};
     gt_cpu *cpu = gt__cpu(engine);
     const gt_view *a = call->in[0], *index = call->in[1];
     int axis = (int)call->ins->imm[0].i;

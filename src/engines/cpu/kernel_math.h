@@ -451,15 +451,6 @@ GT_MATH double gt__trunc_divide_f64(double x, double y)
     {                                                                                                             \
         const T width = 8 * (T)sizeof(T);                                                                         \
         return x >> (((y < 0) | (y >= width)) ? width - 1 : y);                                                   \
-    }                                                                                                             \
-    GT_MATH T gt__gcd_##suffix(T x, T y)                                                                          \
-    {                                                                                                             \
-        while (y != 0) {                                                                                          \
-            T rest = y == -1 ? 0 : x % y;                                                                         \
-            x = y;                                                                                                \
-            y = rest;                                                                                             \
-        }                                                                                                         \
-        return x < 0 ? (T)(0 - (U)x) : x;                                                                         \
     }
 GT_MATH_INTEGER(i32, int32_t, uint32_t)
 GT_MATH_INTEGER(i64, int64_t, uint64_t)
@@ -562,6 +553,7 @@ GT_MATH int gt__isinf_f64(double x)
     GT_NUMBER_FUNCTION(x, gt__trunc_divide_f32, gt__trunc_divide_f64, gt__trunc_divide)(x, y)
 #define SHIFT_LEFT(x, y) _Generic((x), int32_t : gt__shift_left_i32, int64_t : gt__shift_left_i64)(x, y)
 #define SHIFT_RIGHT(x, y) _Generic((x), int32_t : gt__shift_right_i32, int64_t : gt__shift_right_i64)(x, y)
-#define GCD(x, y) _Generic((x), int32_t : gt__gcd_i32, int64_t : gt__gcd_i64)(x, y)
+
+#include "engines/cpu/kernel_math_special.h"
 
 #endif

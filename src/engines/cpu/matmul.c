@@ -30,7 +30,8 @@ typedef struct matrix {
 typedef struct product {
     gt_cpu *cpu;
     gt_compute compute;
-    size_t size; /* of an element */
+    gt_dtype dtype; /* of the operands and the result while they are multiplied */
+    size_t size;    /* of an element */
     int64_t m, n, k;
     matrix a, b;
     char *out;     /* contiguous (batch, m, n) */
@@ -206,6 +207,20 @@ static void matrix_product(const product *p, const block *x)
                     (const double *)x->b, b.leading, 0.0, (double *)x->out, leading);
 }
 
+static void complex_product(const product *p, const block *x)
+{
+    static const double one[2] = {1, 0}, zero[2] = {0, 0};
+    static const float one_f[2] = {1, 0}, zero_f[2] = {0, 0};
+    layout a = layout_of(&p->a), b = layout_of(&p->b);
+    blasint m = (blasint)x->m, n = (blasint)x->n, k = (blasint)x->k, leading = (blasint)p->n;
+    if (p->dtype == GT_COMPLEX64)
+        cblas_cgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, one_f, x->a, a.leading, x->b, b.leading,
+                    zero_f, x->out, leading);
+    else
+        cblas_zgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, one, x->a, a.leading, x->b, b.leading, zero,
+                    x->out, leading);
+}
+
 static void multiply(const product *p, const block *x)
 {
     static void (*const plain[])(const product *, const block *) = {
@@ -213,7 +228,9 @@ static void multiply(const product *p, const block *x)
         [GT_COMPUTE_F64] = plain_product_f64,
         [GT_COMPUTE_I64] = plain_product_i64,
     };
-    if (p->plain || x->m * x->n * x->k <= TINY_PRODUCT)
+    if (gt__dtype_is_complex(p->dtype))
+        complex_product(p, x);
+    else if (p->plain || x->m * x->n * x->k <= TINY_PRODUCT)
         plain[p->compute](p, x);
     else if (x->m == 1 && x->n == 1)
         dot_product(p, x);
@@ -314,10 +331,12 @@ gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call)
 {
     const gt_view *out = call->out;
     product p = {.cpu = gt__cpu(engine), .compute = gt__cpu_compute((gt_dtype)out->meta.dtype)};
-    gt_dtype dtype = p.compute == GT_COMPUTE_F32   ? GT_FLOAT32
-                     : p.compute == GT_COMPUTE_F64 ? GT_FLOAT64
-                                                   : GT_INT64;
-    p.size = gt__compute_size(p.compute);
+    gt_dtype dtype = gt__dtype_is_complex(call->compute) ? call->compute
+                     : p.compute == GT_COMPUTE_F32       ? GT_FLOAT32
+                     : p.compute == GT_COMPUTE_F64       ? GT_FLOAT64
+                                                         : GT_INT64;
+    p.dtype = dtype;
+    p.size = gt__dtype_size(dtype);
     if (out->meta.numel == 0)
         return GT_OK;
     gt_err err = prepare_operand(&p, &p.a, call->in[0], dtype, false);
@@ -326,6 +345,8 @@ gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call)
     p.m = p.a.rows;
     p.k = p.a.columns;
     p.n = p.b.columns;
+    if (err == GT_OK && gt__dtype_is_complex(dtype) && (too_long(&p.a) || too_long(&p.b)))
+        err = gt__fail(GT_ERR_UNSUPPORTED, "matmul: complex matrices of more than 2^31 - 1 rows or columns");
     if (err == GT_OK && p.k == 0) {
         memset(out->data, 0, gt__meta_bytes(&out->meta)); /* all dtypes write 0 as zero bytes */
     } else if (err == GT_OK) {

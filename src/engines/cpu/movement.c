@@ -59,7 +59,7 @@ static void move_rows(void *context, int64_t begin, int64_t end)
 
 /* ---- tiles -------------------------------------------------------------------------------------------------- */
 
-enum { TILE = 32, TILE_BYTES = TILE * TILE * 8 };
+enum { TILE = 32, TILE_BYTES = TILE * TILE * 16 };
 
 /* to (rows, columns) = from (columns, rows) transposed; strides between rows of each. */
 #define TRANSPOSE(type)                                                                                           \
@@ -83,6 +83,7 @@ TRANSPOSE(uint8_t)
 TRANSPOSE(uint16_t)
 TRANSPOSE(uint32_t)
 TRANSPOSE(uint64_t)
+TRANSPOSE(gt_sixteen_bytes)
 
 static void transpose(int64_t size, void *to, int64_t to_stride, const void *from, int64_t from_stride,
                       int64_t rows, int64_t columns)
@@ -90,7 +91,8 @@ static void transpose(int64_t size, void *to, int64_t to_stride, const void *fro
     (size == 1   ? transpose_uint8_t
      : size == 2 ? transpose_uint16_t
      : size == 4 ? transpose_uint32_t
-                 : transpose_uint64_t)(to, to_stride, from, from_stride, rows, columns);
+     : size == 8 ? transpose_uint64_t
+                 : transpose_gt_sixteen_bytes)(to, to_stride, from, from_stride, rows, columns);
 }
 
 /* One tile, at element offsets `to` and `from`. A cast transposes into a buffer first. */

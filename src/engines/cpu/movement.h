@@ -9,6 +9,11 @@
 
 #include "engines/cpu/cpu.h"
 
+/* An element of complex128, to be moved. */
+typedef struct gt_sixteen_bytes {
+    uint64_t half[2];
+} gt_sixteen_bytes;
+
 /* to[k * to_stride] = from[k * from_stride] for k < count, converted as core/convert.h says; the two do not overlap. */
 typedef void (*gt_row_mover)(void *to, int64_t to_stride, const void *from, int64_t from_stride, int64_t count);
 

@@ -1,5 +1,5 @@
 /*
- * engines/cpu/sample.c: draws with given probabilities: bernoulli and multinomial. core/random.h specifies the numbers.
+ * engines/cpu/sample.c: draws with given parameters. core/random.h and core/draws.h specify the numbers.
  *
  * bernoulli works on tiles of probabilities and of uniform numbers. multinomial computes each row's running sums once and
  * searches them by bisection, or, without replacement, sorts the row by each category's key.
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "engines/cpu/movement.h"
-#include "core/random.h"
+#include "core/draws.h"
 
 typedef struct sampling {
     gt_cpu *cpu;
@@ -17,17 +17,19 @@ typedef struct sampling {
     gt_random key;
     gt_loop loop;          /* bernoulli: over the probabilities */
     const double *weights; /* multinomial: (rows, n) */
+    double *numbers;       /* of the others: the operand, then the result */
     int64_t n, samples;
     bool replacement;
     _Atomic int failure; /* the error of some row; 0: none */
 } sampling;
 
-enum { NOT_A_PROBABILITY = 1, NOT_A_WEIGHT, NO_WEIGHT, TOO_FEW, NO_MEMORY };
+enum { NOT_A_PROBABILITY = 1, NOT_A_RATE, NOT_A_WEIGHT, NO_WEIGHT, TOO_FEW, NO_MEMORY };
 
 static gt_err failed(int failure)
 {
     static const char *const texts[] = {
         [NOT_A_PROBABILITY] = "Expected p_in >= 0 && p_in <= 1 to be true",
+        [NOT_A_RATE] = "invalid Poisson rate, expected rate to be non-negative",
         [NOT_A_WEIGHT] = "probability tensor contains either `inf`, `nan` or element < 0",
         [NO_WEIGHT] = "invalid multinomial distribution (sum of probabilities <= 0)",
         [TOO_FEW] =
@@ -217,9 +219,57 @@ static gt_err multinomial(sampling *s)
     return failed(s->failure);
 }
 
+/* ---- poisson, binomial, standard_gamma, dirichlet ----------------------------------------------------------- */
+
+/* Result k replaces number k. Of dirichlet: rows of n. */
+static void draw_part(void *context, int64_t begin, int64_t end)
+{
+    sampling *s = context;
+    const gt_view *out = s->call->out;
+    gt_dtype dtype = (gt_dtype)out->meta.dtype;
+    double *x = s->numbers;
+    for (int64_t k = begin; k < end; k++) {
+        switch ((unsigned)s->call->op) {
+        case GT_OP_poisson:
+            if (x[k] < 0)
+                s->failure = NOT_A_RATE;
+            x[k] = gt__draw_poisson(s->key, k, x[k]);
+            break;
+        case GT_OP_binomial:
+            x[k] = gt__draw_binomial(s->key, k, x[k], x[k + out->meta.numel]);
+            break;
+        case GT_OP_standard_gamma:
+            x[k] = gt__draw_gamma(s->key, k, x[k], dtype);
+            break;
+        default:
+            gt__draw_dirichlet(s->key, k * s->n, s->n, dtype, x + k * s->n);
+        }
+    }
+    int64_t first = begin * s->n, count = (end - begin) * s->n;
+    gt__cpu_store_tile(s->cpu, GT_COMPUTE_F64, dtype, x + first, gt__at(out->data, dtype, first), 1, count);
+}
+
+static gt_err draw_numbers(sampling *s)
+{
+    const gt_view *a = s->call->in[0];
+    void *numbers;
+    s->n = s->call->op == GT_OP_dirichlet ? a->meta.shape[a->meta.rank - 1] : 1;
+    if (s->call->out->meta.numel == 0)
+        return GT_OK;
+    GT_TRY(gt__cpu_scratch(s->cpu, (size_t)a->meta.numel * sizeof(double), &numbers));
+    gt__cpu_copy_view(s->cpu, a, GT_FLOAT64, numbers);
+    s->numbers = numbers;
+    enum { DRAW_COST = 64 };
+    gt__parallel_for(s->cpu->parallel, s->call->out->meta.numel / s->n, gt__grain(DRAW_COST * s->n), draw_part, s);
+    free(numbers);
+    return failed(s->failure);
+}
+
 gt_err gt__cpu_sample(gt_engine *engine, const gt_call *call)
 {
     sampling s = {
         .cpu = gt__cpu(engine), .call = call, .key = {.seed = call->ins->imm[0].u, .stream = call->ins->imm[1].u}};
-    return call->op == GT_OP_bernoulli ? bernoulli(&s) : multinomial(&s);
+    return call->op == GT_OP_bernoulli     ? bernoulli(&s)
+           : call->op == GT_OP_multinomial ? multinomial(&s)
+                                           : draw_numbers(&s);
 }

@@ -9,6 +9,7 @@
 
 #include "core/convert.h"
 #include "engines/reference/reference.h"
+#include "engines/special_real.h"
 
 /* ---- elementwise: the table's expressions ----------------------------------------------------------------- */
 
@@ -198,17 +199,6 @@ static int64_t integer_shift_right(int64_t x, int64_t y)
     return x >> (y < 0 || y > 63 ? 63 : y);
 }
 
-/* Not negative, except if it is the smallest number. */
-static int64_t integer_gcd(int64_t x, int64_t y)
-{
-    while (y != 0) {
-        int64_t rest = y == -1 ? 0 : x % y;
-        x = y;
-        y = rest;
-    }
-    return x < 0 ? -x : x;
-}
-
 /* Modulo 2^64; a negative exponent is a division by that power, rounded towards zero. */
 static int64_t integer_power(int64_t x, int64_t y)
 {
@@ -219,6 +209,28 @@ static int64_t integer_power(int64_t x, int64_t y)
         if (y % 2)
             power *= square;
     return (int64_t)power;
+}
+
+static uint64_t magnitude(int64_t x)
+{
+    return x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+}
+
+static int64_t integer_gcd(int64_t x, int64_t y)
+{
+    uint64_t a = magnitude(x), b = magnitude(y);
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return (int64_t)a;
+}
+
+static int64_t integer_lcm(int64_t x, int64_t y)
+{
+    uint64_t divisor = (uint64_t)integer_gcd(x, y);
+    return divisor ? (int64_t)(magnitude(x) / divisor * magnitude(y)) : 0;
 }
 
 static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, int64_t p, int64_t q)
@@ -236,9 +248,10 @@ static int64_t integer_compute(gt_opcode op, int64_t x, int64_t y, int64_t z, in
 #define POW(x, y) integer_power(x, y)
 #define FMOD(x, y) integer_fmod(x, y)
 #define TRUNC_DIVIDE(x, y) integer_trunc_divide(x, y)
+#define GCD(x, y) integer_gcd(x, y)
+#define LCM(x, y) integer_lcm(x, y)
 #define SHIFT_LEFT(x, y) integer_shift_left(x, y)
 #define SHIFT_RIGHT(x, y) integer_shift_right(x, y)
-#define GCD(x, y) integer_gcd(x, y)
 #define REMAINDER(x, y) integer_remainder(x, y)
 #define FLOOR_DIVIDE(x, y) integer_floor_divide(x, y)
 #define CLAMP(x, p, q) integer_minimum(integer_maximum(x, p), q)
@@ -523,16 +536,21 @@ gt_err gt__reference_matmul(const gt_call *call)
     for (int64_t flat = 0; flat < call->out->meta.numel; flat++) {
         int64_t matrix = flat / (N * M), row = flat / M % N, column = flat % M;
         double sum = 0;
+        double _Complex complex_sum = 0;
         uint64_t integer_sum = 0;
         for (int64_t k = 0; k < K; k++) {
             int64_t in_a = (matrix * N + row) * K + k, in_b = (matrix * K + k) * M + column;
-            if (gt__dtype_is_float(call->out->meta.dtype))
+            if (gt__dtype_is_complex(call->out->meta.dtype))
+                complex_sum += gt__reference_complex(&a, in_a) * gt__reference_complex(&b, in_b);
+            else if (gt__dtype_is_float(call->out->meta.dtype))
                 sum += gt__reference_real(&a, in_a) * gt__reference_real(&b, in_b);
             else
                 integer_sum +=
                     (uint64_t)gt__reference_integer(&a, in_a) * (uint64_t)gt__reference_integer(&b, in_b);
         }
-        if (gt__dtype_is_float(call->out->meta.dtype))
+        if (gt__dtype_is_complex(call->out->meta.dtype))
+            gt__reference_put_complex(call->out, flat, complex_sum);
+        else if (gt__dtype_is_float(call->out->meta.dtype))
             gt__reference_put_real(call->out, flat, sum);
         else
             gt__reference_put_integer(call->out, flat, (int64_t)integer_sum);

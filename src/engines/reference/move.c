@@ -158,6 +158,10 @@ gt_err gt__reference_gather(const gt_call *call)
 static void combine(const gt_view *out, int64_t to, const gt_view *src, int64_t from, gt_scatter_kind kind)
 {
     bool real = gt__dtype_is_float(out->meta.dtype);
+    if (gt__dtype_is_complex(out->meta.dtype)) { /* scatter_add */
+        gt__reference_put_complex(out, to, gt__reference_complex(out, to) + gt__reference_complex(src, from));
+        return;
+    }
     if (kind == GT_SCATTER_AMAX || kind == GT_SCATTER_AMIN) {
         double a = gt__reference_real(out, to), b = gt__reference_real(src, from);
         int64_t i = gt__reference_integer(out, to), j = gt__reference_integer(src, from);
@@ -238,7 +242,7 @@ gt_err gt__reference_scatter(const gt_call *call)
     if (out->data != call->in[0]->data)
         GT_TRY(gt__reference_copy(call));
     gt_view src = *call->in[2];
-    uint64_t element;
+    double _Complex element; /* room for any dtype */
     gt_view literal = {.data = &element, .meta = {.numel = 1, .dtype = out->meta.dtype}, .contiguous = true};
     if (src.meta.dtype != out->meta.dtype) { /* only a literal may have another dtype */
         gt__reference_move(&literal, 0, &src, 0);

@@ -8,6 +8,7 @@
  */
 #include "engines/reference/reference.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ int64_t gt__reference_flat(const gt_meta *meta, const int64_t *index)
     return flat;
 }
 
-static void *element(const gt_view *view, int64_t flat)
+void *gt__reference_at(const gt_view *view, int64_t flat)
 {
     int64_t index[GT_MAX_RANK];
     int64_t offset = 0;
@@ -45,13 +46,16 @@ static void *element(const gt_view *view, int64_t flat)
 
 double gt__reference_real(const gt_view *view, int64_t flat)
 {
-    const void *at = element(view, flat);
+    const void *at = gt__reference_at(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
 #define CASE(name, dtype, type)                                                                                   \
     case dtype:                                                                                                   \
         return (double)gt__load_##name(*(const type *)at);
         GT_STORED_TYPES(CASE)
 #undef CASE
+    case GT_COMPLEX64:
+    case GT_COMPLEX128:
+        return creal(gt__reference_complex(view, flat));
     case GT_DTYPE_COUNT:
         break;
     }
@@ -60,13 +64,16 @@ double gt__reference_real(const gt_view *view, int64_t flat)
 
 int64_t gt__reference_integer(const gt_view *view, int64_t flat)
 {
-    const void *at = element(view, flat);
+    const void *at = gt__reference_at(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
 #define CASE(name, dtype, type)                                                                                   \
     case dtype:                                                                                                   \
         return GT_STORE_FROM(int64, gt__load_##name(*(const type *)at));
         GT_STORED_TYPES(CASE)
 #undef CASE
+    case GT_COMPLEX64:
+    case GT_COMPLEX128:
+        return gt__double_to_int64(creal(gt__reference_complex(view, flat)));
     case GT_DTYPE_COUNT:
         break;
     }
@@ -75,7 +82,7 @@ int64_t gt__reference_integer(const gt_view *view, int64_t flat)
 
 void gt__reference_put_real(const gt_view *view, int64_t flat, double value)
 {
-    void *at = element(view, flat);
+    void *at = gt__reference_at(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
 #define CASE(name, dtype, type)                                                                                   \
     case dtype:                                                                                                   \
@@ -83,6 +90,10 @@ void gt__reference_put_real(const gt_view *view, int64_t flat, double value)
         break;
         GT_STORED_TYPES(CASE)
 #undef CASE
+    case GT_COMPLEX64:
+    case GT_COMPLEX128:
+        gt__reference_put_complex(view, flat, value);
+        break;
     case GT_DTYPE_COUNT:
         break;
     }
@@ -90,7 +101,7 @@ void gt__reference_put_real(const gt_view *view, int64_t flat, double value)
 
 void gt__reference_put_integer(const gt_view *view, int64_t flat, int64_t value)
 {
-    void *at = element(view, flat);
+    void *at = gt__reference_at(view, flat);
     switch ((gt_dtype)view->meta.dtype) {
 #define CASE(name, dtype, type)                                                                                   \
     case dtype:                                                                                                   \
@@ -98,13 +109,42 @@ void gt__reference_put_integer(const gt_view *view, int64_t flat, int64_t value)
         break;
         GT_STORED_TYPES(CASE)
 #undef CASE
+    case GT_COMPLEX64:
+    case GT_COMPLEX128:
+        gt__reference_put_complex(view, flat, (double)value);
+        break;
     case GT_DTYPE_COUNT:
         break;
     }
 }
 
+double _Complex gt__reference_complex(const gt_view *view, int64_t flat)
+{
+    const void *at = gt__reference_at(view, flat);
+    return view->meta.dtype == GT_COMPLEX64    ? (double _Complex) * (const float _Complex *)at
+           : view->meta.dtype == GT_COMPLEX128 ? *(const double _Complex *)at
+                                               : gt__reference_real(view, flat);
+}
+
+void gt__reference_put_complex(const gt_view *view, int64_t flat, double _Complex value)
+{
+    void *at = gt__reference_at(view, flat);
+    if (view->meta.dtype == GT_COMPLEX64)
+        *(float _Complex *)at = (float _Complex)value;
+    else if (view->meta.dtype == GT_COMPLEX128)
+        *(double _Complex *)at = value;
+    else if (view->meta.dtype == GT_BOOL)
+        gt__reference_put_integer(view, flat, creal(value) != 0 || cimag(value) != 0);
+    else
+        gt__reference_put_real(view, flat, creal(value));
+}
+
 void gt__reference_move(const gt_view *to, int64_t i, const gt_view *from, int64_t j)
 {
+    if (gt__dtype_is_complex(from->meta.dtype)) {
+        gt__reference_put_complex(to, i, gt__reference_complex(from, j));
+        return;
+    }
     if (gt__dtype_is_float(from->meta.dtype))
         gt__reference_put_real(to, i, gt__reference_real(from, j));
     else
@@ -211,6 +251,7 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call, gt_token *to
         [GT_FORM_SOFTMAX] = gt__reference_softmax,
         [GT_FORM_SOFTMAX_BACKWARD] = gt__reference_softmax_backward,
         [GT_FORM_MATMUL] = gt__reference_matmul,
+        [GT_FORM_FFT] = gt__reference_fft,
         [GT_FORM_LAYER_NORM] = gt__reference_layer_norm,
         [GT_FORM_CONV] = gt__reference_conv,
         [GT_FORM_CONV_WEIGHT] = gt__reference_conv,
@@ -246,9 +287,12 @@ static gt_err reference_run(gt_engine *engine, const gt_call *call, gt_token *to
     (void)token;
     gt_host_call room;
     const gt_op_row *row = &gt__op_table[call->op];
-    if (!run[row->form])
-        return gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s", row->name);
-    return run[row->form](gt__call_on_host(call, &room));
+    call = gt__call_on_host(call, &room);
+    gt_err (*function)(const gt_call *) = gt__reference_complex_form(call);
+    if (!function)
+        function = run[row->form];
+    return function ? function(call)
+                    : gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s", row->name);
 }
 
 static uint64_t reference_memory_limit(gt_engine *engine, unsigned sharers)

@@ -9,10 +9,14 @@
 
 #include "engines/engine.h"
 
+/* The address of an element. */
+void *gt__reference_at(const gt_view *view, int64_t flat);
 double gt__reference_real(const gt_view *view, int64_t flat);
 int64_t gt__reference_integer(const gt_view *view, int64_t flat);
 void gt__reference_put_real(const gt_view *view, int64_t flat, double value);
 void gt__reference_put_integer(const gt_view *view, int64_t flat, int64_t value);
+double _Complex gt__reference_complex(const gt_view *view, int64_t flat); /* of any dtype */
+void gt__reference_put_complex(const gt_view *view, int64_t flat, double _Complex value);
 
 /* to[i] = from[j], converted. */
 void gt__reference_move(const gt_view *to, int64_t i, const gt_view *from, int64_t j);
@@ -38,6 +42,11 @@ gt_err gt__reference_reduce(const gt_call *call);
 gt_err gt__reference_argreduce(const gt_call *call);
 gt_err gt__reference_matmul(const gt_call *call);
 gt_err gt__reference_layer_norm(const gt_call *call);
+
+/* engines/reference/complex.c: the function that runs a call with complex numbers, NULL if the one for real numbers does;
+ * Fourier transforms */
+gt_err (*gt__reference_complex_form(const gt_call *call))(const gt_call *);
+gt_err gt__reference_fft(const gt_call *call);
 
 /* engines/reference/lines.c: ops along one axis */
 gt_err gt__reference_scan(const gt_call *call);

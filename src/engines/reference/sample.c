@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/random.h"
+#include "core/draws.h"
 #include "engines/reference/reference.h"
 
 static gt_random key_of(const gt_call *call)
@@ -116,7 +116,51 @@ static gt_err multinomial(const gt_call *call)
     return GT_OK;
 }
 
+static gt_err draw_numbers(const gt_call *call)
+{
+    const gt_view *a = call->in[0];
+    for (int64_t k = 0; k < call->out->meta.numel; k++) {
+        double x = gt__reference_real(a, k);
+        if (call->op == GT_OP_poisson && x < 0)
+            return gt__fail(GT_ERR_VALUE, "invalid Poisson rate, expected rate to be non-negative");
+        double drawn =
+            call->op == GT_OP_poisson ? gt__draw_poisson(key_of(call), k, x)
+            : call->op == GT_OP_standard_gamma
+                ? gt__draw_gamma(key_of(call), k, x, (gt_dtype)a->meta.dtype)
+                : gt__draw_binomial(key_of(call), k, x, gt__reference_real(a, k + call->out->meta.numel));
+        gt__reference_put_real(call->out, k, drawn);
+    }
+    return GT_OK;
+}
+
+static gt_err dirichlet(const gt_call *call)
+{
+    const gt_view *a = call->in[0];
+    int64_t n = a->meta.shape[a->meta.rank - 1];
+    double *numbers = malloc(((size_t)n + 1) * sizeof *numbers);
+    if (!numbers)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (int64_t first = 0; first < a->meta.numel; first += n) {
+        for (int64_t k = 0; k < n; k++)
+            numbers[k] = gt__reference_real(a, first + k);
+        gt__draw_dirichlet(key_of(call), first, n, (gt_dtype)a->meta.dtype, numbers);
+        for (int64_t k = 0; k < n; k++)
+            gt__reference_put_real(call->out, first + k, numbers[k]);
+    }
+    free(numbers);
+    return GT_OK;
+}
+
 gt_err gt__reference_sample(const gt_call *call)
 {
-    return call->op == GT_OP_bernoulli ? bernoulli(call) : multinomial(call);
+    switch ((unsigned)call->op) {
+    case GT_OP_bernoulli:
+        return bernoulli(call);
+    case GT_OP_multinomial:
+        return multinomial(call);
+    case GT_OP_dirichlet:
+        return dirichlet(call);
+    default:
+        return draw_numbers(call);
+    }
 }

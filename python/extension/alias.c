@@ -1,0 +1,453 @@
+/*
+ * alias.c: Tensor objects that share memory: views, detach(), .data, gradients.
+ *
+ * A view is an object with an alias (client/storage.h). Its `tensor` is the alias's shell, which has metadata and no value, so
+ * that every user of the value must come through gt__py_use. The first view of a tensor gives that one an alias, too. When it
+ * is the last of its storage in use, it loses it again. Shapes of views are computed here, without emitting anything.
+ */
+#include "alias.h"
+
+#include <string.h>
+
+/* ---- objects with an alias --------------------------------------------------------------------------------- */
+
+gt_alias *gt__py_alias(PyObject *self)
+{
+    TensorObject *object = (TensorObject *)self;
+    if (object->alias)
+        return object->alias;
+    gt_alias *root;
+    gt_err err = gt__storage_new(gt_tensor_retain(object->tensor), object, &root);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return NULL;
+    }
+    gt_tensor_release(object->tensor);
+    object->tensor = &root->shell;
+    object->alias = root;
+    return root;
+}
+
+/* The object gets an alias (taken) in place of what it has. */
+static void set_alias(TensorObject *object, gt_alias *alias)
+{
+    gt_alias *before = object->alias;
+    gt_tensor *tensor = before ? NULL : object->tensor;
+    object->tensor = &alias->shell;
+    object->alias = alias;
+    alias->owner = object;
+    if (before && before->gradient_of && before->gradient_of->shared_gradient == before)
+        gt__node_set_gradient(before->gradient_of, alias); /* x.grad.data = ... */
+    if (before)
+        gt__alias_disown(before);
+    gt_tensor_release(tensor);
+}
+
+/* The object gets a value (taken) of its own. */
+static void set_plain(TensorObject *object, gt_tensor *tensor)
+{
+    gt_alias *alias = object->alias;
+    object->tensor = tensor;
+    object->alias = NULL;
+    gt__alias_disown(alias);
+}
+
+gt_tensor *gt__py_use_alias(PyObject *self)
+{
+    return LIKELY(!((TensorObject *)self)->tensor->client->waiting) ? gt__py_cut(self) : gt__py_use_later(self);
+}
+
+gt_tensor *gt__py_cut(PyObject *self)
+{
+    TensorObject *object = (TensorObject *)self;
+    gt_err err = GT_OK;
+    for (;;) {
+        gt_alias *alias = object->alias;
+        if (!alias)
+            return object->tensor;
+        gt_tensor *cut = alias->cut;
+        if (UNLIKELY(alias->creation != GT_CREATED_PLAIN) && (err = gt__alias_check_use(alias)) != GT_OK)
+            break;
+        if (!cut) {
+            gt__alias_retain(alias); /* other threads run if the emission waits */
+            err = gt__alias_cut(alias, &cut);
+            bool same = object->alias == alias;
+            gt__alias_release(alias);
+            if (err != GT_OK)
+                break;
+            if (!same) /* the object got another alias, or none */
+                continue;
+        }
+        if (gt__alias_alone(alias)) {
+            gt_tensor_retain(cut);
+            set_plain(object, cut);
+        }
+        return cut;
+    }
+    gt__py_raise(err);
+    return NULL;
+}
+
+PyObject *gt__py_wrap_alias(gt_alias *alias)
+{
+    PyObject *result = gt__py_wrap(NULL);
+    if (!result) {
+        gt__alias_disown(alias);
+        return NULL;
+    }
+    ((TensorObject *)result)->tensor = &alias->shell;
+    ((TensorObject *)result)->alias = alias;
+    alias->owner = result;
+    return result;
+}
+
+/* ---- making views ------------------------------------------------------------------------------------------ */
+
+const gt_meta *gt__py_meta(PyObject *self)
+{
+    return &((TensorObject *)self)->tensor->meta;
+}
+
+void gt__py_strides(PyObject *self, gt_strides *out)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    if (alias)
+        *out = alias->strides;
+    else
+        gt__strides_contiguous(gt__py_meta(self), out);
+}
+
+PyObject *gt__py_view(PyObject *self, gt_cut kind, const gt_cut_arguments *arguments, const gt_meta *meta,
+                      const gt_strides *strides)
+{
+    gt_alias *parent = gt__py_alias(self), *view;
+    if (!parent || (gt__signals_active && gt__py_enter(parent->shell.client) < 0))
+        return NULL;
+    gt_err err = parent->creation == GT_CREATED_PLAIN ? GT_OK : gt__alias_check_use(parent);
+    if (err == GT_OK)
+        err = gt__alias_view(parent, kind, arguments, meta, strides, self, &view);
+    return err == GT_OK ? gt__py_wrap_alias(view) : gt__py_raise(err);
+}
+
+void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output)
+{
+    gt_alias *alias = gt__py_is_tensor(view) ? ((TensorObject *)view)->alias : NULL;
+    if (!alias || !gt__grad_enabled())
+        return;
+    alias->creation = GT_CREATED_MULTI;
+    alias->maker = maker;
+    alias->output = (uint16_t)output;
+}
+
+/* The result's metadata, as the server will infer it. */
+static gt_err infer(PyObject *self, const gt_instruction *prototype, const gt_slot *tail, gt_meta *meta)
+{
+    const gt_meta *in = gt__py_meta(self);
+    gt_dtype compute;
+    return gt__op_infer(prototype, tail, &in, meta, &compute);
+}
+
+/* The metadata of a reshape; a size may be -1. */
+static gt_err infer_shape(PyObject *self, gt_opcode op, int rank, const int64_t *shape, gt_meta *meta)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_instruction prototype = {.op = (uint16_t)op, .dtype = from->dtype, .rank = (uint8_t)rank, .tail = 1};
+    gt_slot tail = {.i64 = {0}};
+    if (rank < 0 || rank > GT_MAX_RANK)
+        return gt__fail(GT_ERR_VALUE, "a tensor has at most %d dimensions, not %d", GT_MAX_RANK, rank);
+    if (rank)
+        memcpy(tail.i64, shape, (size_t)rank * sizeof *shape);
+    if (op == GT_OP_reshape)
+        GT_TRY(gt__reshape_sizes(from, rank, tail.i64));
+    return infer(self, &prototype, &tail, meta);
+}
+
+PyObject *gt__py_reshape(PyObject *self, int rank, const int64_t *shape, bool view)
+{
+    gt_meta meta;
+    gt_strides strides, shaped;
+    gt_err err = infer_shape(self, GT_OP_reshape, rank, shape, &meta);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    gt__py_strides(self, &strides);
+    if (gt__strides_reshape(gt__py_meta(self), &strides, &meta, &shaped))
+        return gt__py_view(self, GT_CUT_RESHAPE, NULL, &meta, &shaped);
+    if (view)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "view size is not compatible with input tensor's size and stride (at least one "
+                            "dimension spans across two contiguous subspaces). Use .reshape(...) instead.");
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    err = gt_reshape(a, meta.rank, meta.shape, &out);
+    return gt__py_result(err, out);
+}
+
+PyObject *gt__py_with_axes(PyObject *self, unsigned rank, const int *axes)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_meta meta = {.numel = from->numel, .dtype = from->dtype, .rank = (uint8_t)rank};
+    gt_strides strides, shaped;
+    gt__py_strides(self, &strides);
+    shaped.offset = strides.offset;
+    for (unsigned k = 0; k < rank; k++) {
+        int axis = axes[k];
+        meta.shape[k] = axis < 0 ? 1 : from->shape[axis];
+    }
+    for (int k = (int)rank - 1; k >= 0; k--) { /* a new axis: as PyTorch has it */
+        int next = k + 1 < (int)rank ? axes[k + 1] : -1;
+        if (axes[k] >= 0)
+            shaped.step[k] = strides.step[axes[k]];
+        else if (next >= 0)
+            shaped.step[k] = from->shape[next] * strides.step[next];
+        else
+            shaped.step[k] = k + 1 < (int)rank ? shaped.step[k + 1] : 1;
+    }
+    return gt__py_view(self, GT_CUT_RESHAPE, NULL, &meta, &shaped);
+}
+
+PyObject *gt__py_permute(PyObject *self, const int *axes)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_meta meta = {.numel = from->numel, .dtype = from->dtype, .rank = from->rank};
+    gt_cut_arguments arguments = {.imm = {{.u = 0}}};
+    gt_strides strides, permuted;
+    gt__py_strides(self, &strides);
+    permuted.offset = strides.offset;
+    for (unsigned k = 0; k < from->rank; k++) {
+        meta.shape[k] = from->shape[axes[k]];
+        permuted.step[k] = strides.step[axes[k]];
+        arguments.imm[0].u |= (uint64_t)axes[k] << (8 * k);
+    }
+    return gt__py_view(self, GT_CUT_PERMUTE, &arguments, &meta, &permuted);
+}
+
+PyObject *gt__py_expand(PyObject *self, int rank, const int64_t *shape)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_meta meta;
+    gt_strides strides, expanded;
+    gt_err err = infer_shape(self, GT_OP_expand, rank, shape, &meta);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    gt__py_strides(self, &strides);
+    expanded.offset = strides.offset;
+    int extra = meta.rank - from->rank;
+    for (int axis = meta.rank - 1; axis >= 0; axis--) {
+        int own = axis - extra;
+        if (own >= 0)
+            expanded.step[axis] = from->shape[own] == meta.shape[axis] ? strides.step[own] : 0;
+        else
+            expanded.step[axis] = meta.shape[axis] != 1  ? 0
+                                  : axis + 1 < meta.rank ? meta.shape[axis + 1] * expanded.step[axis + 1]
+                                                         : 1;
+    }
+    return gt__py_view(self, GT_CUT_EXPAND, NULL, &meta, &expanded);
+}
+
+int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int rank, const int *axes, gt_meta *meta,
+                         gt_strides *out)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_strides strides;
+    if (rank > GT_MAX_RANK) {
+        PyErr_Format(PyExc_RuntimeError, "the result would have %d dimensions; tensors have at most %d", rank,
+                     GT_MAX_RANK);
+        return -1;
+    }
+    gt__py_strides(self, &strides);
+    *meta = (gt_meta){.numel = 1, .dtype = from->dtype, .rank = (uint8_t)rank};
+    out->offset = strides.offset;
+    for (int axis = 0; axis < from->rank; axis++) {
+        out->offset += window->window[0][axis] * strides.step[axis];
+        strides.step[axis] *= window->window[1][axis];
+    }
+    for (int k = rank - 1; k >= 0; k--) {
+        bool last = k + 1 == rank;
+        meta->shape[k] = axes[k] < 0 ? 1 : window->window[2][axes[k]];
+        meta->numel *= meta->shape[k];
+        out->step[k] = axes[k] >= 0 ? strides.step[axes[k]] : last ? 1 : meta->shape[k + 1] * out->step[k + 1];
+    }
+    return 0;
+}
+
+PyObject *gt__py_slice(PyObject *self, const gt_cut_arguments *window, int rank, const int *axes)
+{
+    gt_meta meta;
+    gt_strides strides;
+    if (gt__py_slice_strides(self, window, rank, axes, &meta, &strides) < 0)
+        return NULL;
+    return gt__py_view(self, GT_CUT_SLICE, window, &meta, &strides);
+}
+
+PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2)
+{
+    gt_instruction prototype = {.op = GT_OP_diagonal, .imm = {{.i = offset}, {.i = axis1 | axis2 << 8}}};
+    gt_cut_arguments arguments = {.imm = {prototype.imm[0], prototype.imm[1]}};
+    gt_meta meta;
+    gt_strides strides, cut;
+    gt_err err = infer(self, &prototype, NULL, &meta);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    gt__py_strides(self, &strides);
+    int to = 0;
+    for (int axis = 0; axis < gt__py_meta(self)->rank; axis++)
+        if (axis != axis1 && axis != axis2)
+            cut.step[to++] = strides.step[axis];
+    cut.step[to] = strides.step[axis1] + strides.step[axis2];
+    cut.offset = strides.offset;
+    if (meta.shape[to]) /* an empty diagonal may lie outside */
+        cut.offset += offset >= 0 ? offset * strides.step[axis2] : -offset * strides.step[axis1];
+    return gt__py_view(self, GT_CUT_DIAGONAL, &arguments, &meta, &cut);
+}
+
+PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
+{
+    gt_instruction prototype = {.op = GT_OP_unfold, .tail = 1};
+    gt_slot tail = {.i64 = {axis, size, step}};
+    gt_cut_arguments arguments = {.unfold = {axis, size, step}};
+    gt_meta meta;
+    gt_strides strides;
+    gt_err err = infer(self, &prototype, &tail, &meta);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    gt__py_strides(self, &strides);
+    int rank = gt__py_meta(self)->rank;
+    strides.step[rank] = rank ? strides.step[axis] : 1;
+    if (rank)
+        strides.step[axis] *= meta.shape[axis] > 1 ? step : 1;
+    return gt__py_view(self, GT_CUT_UNFOLD, &arguments, &meta, &strides);
+}
+
+/* ---- the same elements apart from gradients ------------------------------------------------------------------ */
+
+PyObject *gt__py_detached(PyObject *self, bool counted)
+{
+    gt_alias *alias = gt__py_alias(self), *apart;
+    if (!alias)
+        return NULL;
+    gt_err err = gt__alias_apart(alias, NULL, counted, self, &apart);
+    return err == GT_OK ? gt__py_wrap_alias(apart) : gt__py_raise(err);
+}
+
+int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted)
+{
+    gt_alias *alias = gt__py_alias(other), *apart;
+    if (!alias)
+        return -1;
+    gt_err err = gt__alias_apart(alias, node, counted, self, &apart);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    set_alias((TensorObject *)self, apart);
+    return 0;
+}
+
+int gt__py_become_view(PyObject *self, PyObject *view)
+{
+    TensorObject *object = (TensorObject *)self, *from = (TensorObject *)view;
+    gt_alias *alias = from->alias;
+    gt_tensor *value = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
+    if (PyErr_Occurred())
+        return -1;
+    gt_err err = gt__alias_touch(alias);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
+        return gt__py_share(self, view, gt__alias_node(object->alias), true);
+    /* The view's own object lives on without it; the caller frees it. */
+    from->alias = NULL;
+    from->tensor = NULL;
+    alias->creation = alias->creation == GT_CREATED_NO_GRAD ? GT_CREATED_PLAIN : alias->creation;
+    set_alias(object, alias);
+    return 0;
+}
+
+/* ---- operands that share memory with what is written --------------------------------------------------------- */
+
+typedef enum Overlap { APART, SAME_PLACES, PARTLY, UNKNOWN } Overlap;
+
+/* As PyTorch decides it: only for tensors that fill their memory. */
+static Overlap overlap_of(const gt_meta *meta, const gt_strides *strides, const gt_alias *other)
+{
+    const gt_meta *its = &other->shell.meta;
+    int64_t first = strides->offset, second = other->strides.offset;
+    if (meta->numel == 0 || its->numel == 0)
+        return APART;
+    if (!gt__strides_are_dense(meta, strides) || !gt__strides_are_dense(its, &other->strides))
+        return UNKNOWN;
+    if (first == second && meta->numel == its->numel) {
+        bool same = meta->rank == its->rank;
+        for (unsigned k = 0; same && k < meta->rank; k++)
+            same = strides->step[k] == other->strides.step[k];
+        return same ? SAME_PLACES : PARTLY;
+    }
+    return first < second + its->numel && second < first + meta->numel ? PARTLY : APART;
+}
+
+int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,
+                         bool same_allowed)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    const gt_alias *other = gt__py_is_tensor(operand) ? ((TensorObject *)operand)->alias : NULL;
+    if (LIKELY(!alias || !other || alias->storage != other->storage))
+        return 0;
+    Overlap overlap = overlap_of(meta, strides, other);
+    if (overlap != PARTLY && (same_allowed || overlap != SAME_PLACES))
+        return 0;
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+        "single memory location. Please clone() the tensor before performing the operation.");
+    return -1;
+}
+
+bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand)
+{
+    const gt_alias *other = gt__py_is_tensor(operand) ? ((TensorObject *)operand)->alias : NULL;
+    if (!alias || !other || alias->family != other->family || strides->offset != other->strides.offset ||
+        !gt__meta_same_shape(meta, &other->shell.meta))
+        return false;
+    for (unsigned k = 0; k < meta->rank; k++)
+        if (strides->step[k] != other->strides.step[k])
+            return false;
+    return true;
+}
+
+int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool tracked = false;
+    for (Py_ssize_t k = 0; alias && k < count; k++)
+        tracked = tracked || (gt__py_is_tensor(args[k]) && gt__py_requires_grad(args[k]));
+    if (alias && gt__py_check_write(self, tracked) < 0)
+        return -1;
+    for (Py_ssize_t k = 0; alias && k < count; k++) {
+        const gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
+        gt_err err = other ? gt__alias_check_use(other) : GT_OK;
+        if (err != GT_OK) {
+            gt__py_raise(err);
+            return -1;
+        }
+    }
+    for (Py_ssize_t k = 0; alias && k < count; k++)
+        if (args[k] != self && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, args[k], true) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------- */
+
+int gt__py_write(PyObject *self, const gt_written *written)
+{
+    gt_alias *alias = ((TensorObject *)self)->alias;
+    gt__alias_retain(alias); /* other threads run if an emission waits */
+    gt_err err = gt__alias_write(alias, written);
+    gt__alias_release(alias);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}

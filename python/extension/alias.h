@@ -1,0 +1,52 @@
+/* alias.h: Tensor objects that share memory, for the files that make views. See alias.c. */
+#ifndef GT_PYTHON_ALIAS_H
+#define GT_PYTHON_ALIAS_H
+
+#include "extension.h"
+
+#include "client/signals.h"
+#include "client/storage.h"
+
+/* The alias of an object, made if it has none yet. Borrowed; NULL: exception. */
+gt_alias *gt__py_alias(PyObject *self);
+/* A new object with this alias (taken, also on failure), which counts it as its owner already. */
+PyObject *gt__py_wrap_alias(gt_alias *alias);
+
+const gt_meta *gt__py_meta(PyObject *self);
+void gt__py_strides(PyObject *self, gt_strides *out);
+
+/* Views: new objects. `kind` and the like are those of gt__alias_view. */
+PyObject *gt__py_view(PyObject *self, gt_cut kind, const gt_cut_arguments *arguments, const gt_meta *meta,
+                      const gt_strides *strides);
+/* In another shape. Where the strides do not allow that: an exception if `view`, otherwise a copy. */
+PyObject *gt__py_reshape(PyObject *self, int rank, const int64_t *shape, bool view);
+/* These axes of self, in order, and new ones of size 1 (-1). Those left out have size 1. */
+PyObject *gt__py_with_axes(PyObject *self, unsigned rank, const int *axes);
+PyObject *gt__py_permute(PyObject *self, const int *axes);
+PyObject *gt__py_expand(PyObject *self, int rank, const int64_t *shape);
+/* A window of every axis, then only these axes and new ones (-1). Those left out have one element. */
+PyObject *gt__py_slice(PyObject *self, const gt_cut_arguments *window, int rank, const int *axes);
+int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int rank, const int *axes, gt_meta *meta,
+                         gt_strides *out);
+PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2);
+PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step);
+
+/* The view is one of several results of an operation. `maker` is static. */
+void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);
+
+/* self, which may be new, shares the memory of `other` from now on, under this node. */
+int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted);
+/* self becomes the view, a new object with an alias, which has no value from now on: squeeze_(), t_(). */
+int gt__py_become_view(PyObject *self, PyObject *view);
+/* What is written of self lies as `meta` and `strides` say. An operand that shares some of these places is refused, as PyTorch
+ * does; one that has the same is, too, unless allowed. */
+int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,
+                         bool same_allowed);
+/* gt__py_refuse_overlap for what lies as `meta` and `strides` say. */
+int gt__py_refuse_places(const gt_meta *meta, const gt_strides *strides);
+/* Whether the operand is what would be written anyway: the same places, with the same gradient. */
+bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand);
+/* Write through the alias that self has. The checks were made. */
+int gt__py_write(PyObject *self, const gt_written *written);
+
+#endif

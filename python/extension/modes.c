@@ -1,0 +1,87 @@
+/*
+ * modes.c: the modes of src/client/intercept.h as functions: autocast, the default dtype, anomaly detection. The context
+ * managers and settings that users see are in python/gt/amp, python/gt/autograd and python/gt/_defaults.py.
+ */
+#include "client/intercept.h"
+
+#include "extension.h"
+
+/* _autocast(): ((cpu on, dtype), (cuda on, dtype)) of this thread. */
+static PyObject *autocast_value(gt_autocast state)
+{
+    PyObject *value = PyTuple_New(GT_AUTOCAST_DEVICES);
+    for (int device = 0; value && device < GT_AUTOCAST_DEVICES; device++) {
+        PyObject *pair =
+            Py_BuildValue("ON", state.on[device] ? Py_True : Py_False, gt__py_dtype_object(state.dtype[device]));
+        if (!pair)
+            Py_CLEAR(value);
+        else
+            PyTuple_SET_ITEM(value, device, pair);
+    }
+    return value;
+}
+
+static PyObject *py_autocast(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return autocast_value(gt__autocast_get());
+}
+
+/* _set_autocast(device, on, dtype) -> the previous state of all devices */
+static PyObject *py_set_autocast(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int device, on;
+    PyObject *dtype;
+    gt_autocast state = gt__autocast_get();
+    if (!PyArg_ParseTuple(args, "ipO", &device, &on, &dtype))
+        return NULL;
+    if (device < 0 || device >= GT_AUTOCAST_DEVICES)
+        return PyErr_Format(PyExc_ValueError, "no autocast device %d", device);
+    if (gt__py_dtype(dtype, &state.dtype[device]) < 0)
+        return NULL;
+    state.on[device] = on;
+    return autocast_value(gt__autocast_set(state));
+}
+
+static PyObject *py_default_dtype(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return gt__py_dtype_object(gt__default_dtype);
+}
+
+static PyObject *py_set_default_dtype(PyObject *module, PyObject *object)
+{
+    (void)module;
+    gt_dtype dtype = GT_FLOAT32;
+    if (gt__py_dtype(object, &dtype) < 0)
+        return NULL;
+    gt_err err = gt__default_dtype_set(dtype);
+    return err == GT_OK ? Py_NewRef(Py_None) : gt__py_raise(err);
+}
+
+static PyObject *py_set_anomaly(PyObject *module, PyObject *value)
+{
+    (void)module;
+    bool wanted = false;
+    return gt__py_flag(value, &wanted) < 0 ? NULL : PyBool_FromLong(gt__anomaly_set(wanted));
+}
+
+static PyObject *py_anomaly(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(gt__anomaly_wanted);
+}
+
+PyMethodDef gt__py_mode_functions[] = {
+    NOARGS("_autocast", py_autocast, "_autocast(): ((cpu, dtype), (cuda, dtype)) of this thread."),
+    {.ml_name = "_set_autocast", .ml_meth = py_set_autocast, .ml_flags = METH_VARARGS},
+    NOARGS("get_default_dtype", py_default_dtype, "get_default_dtype(): the dtype of floats without one."),
+    {.ml_name = "_set_default_dtype", .ml_meth = py_set_default_dtype, .ml_flags = METH_O},
+    {.ml_name = "_set_anomaly", .ml_meth = py_set_anomaly, .ml_flags = METH_O},
+    NOARGS("_anomaly", py_anomaly, "_anomaly(): whether backward passes of this thread refuse NaN."),
+    {.ml_name = NULL},
+};

@@ -1,0 +1,63 @@
+/* spectral.c: views of complex tensors as real ones and back, and Fourier transforms; gt/fft.py has PyTorch's signatures. */
+#include "extension.h"
+
+static PyObject *view_as(PyObject *object, gt_err (*function)(gt_tensor *, gt_tensor **))
+{
+    if (!gt__py_is_tensor(object))
+        return PyErr_Format(PyExc_TypeError, "expected Tensor, not %s", Py_TYPE(object)->tp_name);
+    gt_tensor *a = gt__py_use(object), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = function(a, &out);
+    return gt__py_result(err, out);
+}
+
+static PyObject *py_view_as_real(PyObject *module, PyObject *object)
+{
+    (void)module;
+    return view_as(object, gt_view_as_real);
+}
+
+static PyObject *py_view_as_complex(PyObject *module, PyObject *object)
+{
+    (void)module;
+    return view_as(object, gt_view_as_complex);
+}
+
+/* _fft(a, kind, axes, inverse, scale): kind 'c', 'r' (real to half) or 'h' (half to real, an even number) or 'o' (odd). The
+ * last of the axes is the one that is halved. */
+static PyObject *py_fft(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *object, *axes_object;
+    int kind, inverse, count;
+    int64_t axes[GT_MAX_RANK];
+    uint32_t mask = 0;
+    double scale;
+    if (!PyArg_ParseTuple(args, "O!COpd:_fft", gt__py_tensor_type, &object, &kind, &axes_object, &inverse, &scale) ||
+        gt__py_ints(axes_object, &count, axes) < 0)
+        return NULL;
+    for (int k = 0; k < count; k++)
+        mask |= axes[k] >= 0 && axes[k] < GT_MAX_RANK ? 1u << axes[k] : 1u << GT_MAX_RANK;
+    gt_tensor *a = gt__py_use(object), *out = NULL;
+    if (!a)
+        return NULL;
+    int half = count ? (int)axes[count - 1] : 0;
+    gt_err err = kind == 'c'   ? gt_fft(a, mask, inverse, scale, &out)
+                 : kind == 'r' ? gt_fft_real(a, mask, half, inverse, scale, &out)
+                               : gt_fft_to_real(a, mask, half, kind == 'o', inverse, scale, &out);
+    return gt__py_result(err, out);
+}
+
+PyMethodDef gt__py_spectral_functions[] = {
+    {.ml_name = "view_as_real",
+     .ml_meth = py_view_as_real,
+     .ml_flags = METH_O,
+     .ml_doc = "view_as_real(input): a complex tensor with its parts as a last dimension of size 2."},
+    {.ml_name = "view_as_complex",
+     .ml_meth = py_view_as_complex,
+     .ml_flags = METH_O,
+     .ml_doc = "view_as_complex(input): pairs along the last dimension, which has size 2, as complex numbers."},
+    {.ml_name = "_fft", .ml_meth = py_fft, .ml_flags = METH_VARARGS, .ml_doc = "_fft(a, kind, axes, inverse, scale)"},
+    {.ml_name = NULL},
+};

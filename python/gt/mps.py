@@ -1,0 +1,27 @@
+"""torch.mps: there is no such device; synchronize() waits, the rest reports nothing."""
+
+from gt._gt import manual_seed, synchronize  # noqa: F401
+
+
+def is_available() -> bool:
+    """False."""
+    return False
+
+
+def device_count() -> int:
+    """0."""
+    return 0
+
+
+def empty_cache() -> None:
+    """Does nothing."""
+
+
+def current_allocated_memory() -> int:
+    """0."""
+    return 0
+
+
+def driver_allocated_memory() -> int:
+    """0."""
+    return 0

@@ -1,0 +1,5 @@
+"""Versions, as torch.version has them."""
+
+from gt import __version__  # noqa: F401
+
+debug, cuda, hip, xpu, git_version = False, None, None, None, None

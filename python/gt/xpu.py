@@ -1,0 +1,19 @@
+"""torch.xpu: there is no such device; synchronize() waits, the rest reports nothing."""
+
+from gt._gt import manual_seed, synchronize  # noqa: F401
+
+manual_seed_all = manual_seed
+
+
+def is_available() -> bool:
+    """False."""
+    return False
+
+
+def device_count() -> int:
+    """0."""
+    return 0
+
+
+def empty_cache() -> None:
+    """Does nothing."""

@@ -1,0 +1,569 @@
+/* storage.c: storages and aliases: making, cutting, freeing. See storage.h; writes are in storage_write.c. */
+#include "client/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/signals.h"
+
+/* Freed ones, for reuse: views are taken in hot loops. One thread at a time is here, as for clients. */
+static gt_storage *spare_storages;
+static gt_alias *spare_aliases;
+
+void gt__storage_free_spares(void)
+{
+    while (spare_storages) {
+        gt_storage *next = spare_storages->next_spare;
+        free(spare_storages);
+        spare_storages = next;
+    }
+    while (spare_aliases) {
+        gt_alias *next = spare_aliases->after;
+        free(spare_aliases);
+        spare_aliases = next;
+    }
+}
+
+/* ---- versions ------------------------------------------------------------------------------------------------ */
+
+static gt_versions *versions_new(uint32_t count)
+{
+    gt_versions *versions = malloc(sizeof *versions);
+    if (versions)
+        *versions = (gt_versions){.references = 1, .count = count};
+    return versions;
+}
+
+/* Values that are saved for gradients tell by this whether they were overwritten. */
+void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
+{
+    if (tensor->versions != versions) {
+        gt__versions_release(tensor->versions);
+        tensor->versions = gt__versions_retain(versions);
+    }
+    tensor->version = versions->count;
+    tensor->overwritten = false;
+    if (tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base)
+        gt__alias_stamp(tensor->base, versions);
+}
+
+/* ---- making -------------------------------------------------------------------------------------------------- */
+
+/* What every alias begins with. The caller sets the rest. */
+static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client, const gt_meta *meta, void *owner)
+{
+    alias->references = 1;
+    alias->kind = GT_CUT_NONE;
+    alias->creation = GT_CREATED_PLAIN;
+    alias->whole = alias->tracked = false;
+    alias->output = alias->depth = 0;
+    alias->members = 0;
+    alias->storage = storage;
+    alias->parent = NULL;
+    alias->family = alias;
+    alias->cut = NULL;
+    alias->before = alias->after = NULL;
+    alias->node = NULL;
+    alias->owner = owner;
+    alias->idle = alias->history = NULL;
+    alias->maker = NULL;
+    alias->gradient_of = NULL;
+    alias->shell.references = 1;
+    alias->shell.client = client;
+    alias->shell.id = 0;
+    alias->shell.base = NULL;
+    alias->shell.node = NULL;
+    alias->shell.versions = NULL;
+    alias->shell.batch = 0;
+    alias->shell.bounded = 0;
+    gt__meta_copy(&alias->shell.meta, meta);
+    storage->aliases++;
+    storage->owners += owner != NULL;
+    client->live++;
+}
+
+/*
+ * The root takes the tensor's node: it is the only place of the family's node, unless other values refer to the tensor.
+ */
+gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
+{
+    gt_storage *storage = spare_storages;
+    gt_versions *versions =
+        tensor->versions ? gt__versions_retain(tensor->versions) : versions_new(tensor->version);
+    if (storage)
+        spare_storages = storage->next_spare;
+    else
+        storage = malloc(sizeof *storage);
+    if (!storage || !versions) {
+        free(storage);
+        gt__versions_release(versions);
+        gt_tensor_release(tensor);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
+    storage->aliases = storage->owners = storage->writes = 0;
+    storage->fresh = NULL;
+    gt_alias *root = &storage->root;
+    alias_begin(root, storage, tensor->client, &tensor->meta, owner);
+    root->whole = true;
+    root->versions = versions;
+    root->made_at = versions->count;
+    root->cut = tensor;
+    gt__strides_contiguous(&tensor->meta, &root->strides);
+    gt__alias_stamp(tensor, versions);
+    *out = root;
+    return GT_OK;
+}
+
+/* An alias of parent's storage, with its retained parent. */
+static gt_alias *alias_new(gt_alias *parent, const gt_meta *meta, void *owner)
+{
+    gt_alias *alias = spare_aliases;
+    if (alias)
+        spare_aliases = alias->after;
+    else if (!(alias = malloc(sizeof *alias)))
+        return NULL;
+    alias_begin(alias, parent->storage, parent->shell.client, meta, owner);
+    alias->parent = gt__alias_retain(parent);
+    alias->depth = (uint16_t)(parent->depth + 1);
+    return alias;
+}
+
+gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arguments, const gt_meta *meta,
+                      const gt_strides *strides, void *owner, gt_alias **out)
+{
+    gt_alias *alias = alias_new(parent, meta, owner);
+    if (!alias)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    bool recorded = gt__grad_enabled();
+    alias->kind = (uint8_t)kind;
+    alias->family = parent->family;
+    alias->family->members++;
+    alias->versions = gt__versions_retain(parent->versions);
+    alias->made_at = alias->versions->count;
+    alias->creation = recorded ? parent->creation : GT_CREATED_NO_GRAD;
+    alias->tracked = recorded && gt__alias_requires_grad(parent);
+    if (alias->tracked && parent == alias->family)
+        alias->history = gt__node_retain(gt__alias_node(parent));
+    alias->strides = *strides;
+    if (arguments)
+        alias->arguments = *arguments;
+    *out = alias;
+    /* A record belongs to the scope that is active now. And a view of a leaf that may get another node is of this one. */
+    if (__builtin_expect(gt__signals_active || (alias->tracked && parent->family != parent && !parent->tracked),
+                         0)) {
+        gt_tensor *cut;
+        gt_err err = gt__alias_cut(alias, &cut);
+        if (err != GT_OK) {
+            gt__alias_disown(alias);
+            return err;
+        }
+    }
+    return GT_OK;
+}
+
+gt_err gt__alias_apart(gt_alias *alias, gt_node *node, bool counted, void *owner, gt_alias **out)
+{
+    gt_versions *versions = counted ? gt__versions_retain(alias->versions) : versions_new(0);
+    gt_alias *other = versions ? alias_new(alias, &alias->shell.meta, owner) : NULL;
+    if (!other) {
+        gt__versions_release(versions);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
+    other->whole = alias->whole;
+    other->versions = versions;
+    other->made_at = versions->count;
+    other->node = node ? gt__node_retain(node) : NULL;
+    other->strides = alias->strides;
+    *out = other;
+    return GT_OK;
+}
+
+/* ---- freeing ------------------------------------------------------------------------------------------------- */
+
+gt_alias *gt__alias_retain(gt_alias *alias)
+{
+    alias->references++;
+    return alias;
+}
+
+static void unlink_fresh(gt_alias *alias)
+{
+    *(alias->before ? &alias->before->after : &alias->storage->fresh) = alias->after;
+    if (alias->after)
+        alias->after->before = alias->before;
+    alias->before = alias->after = NULL;
+}
+
+void gt__alias_drop_cut(gt_alias *alias)
+{
+    gt_tensor *cut = alias->cut;
+    if (!cut)
+        return;
+    if (alias != &alias->storage->root)
+        unlink_fresh(alias);
+    alias->cut = NULL;
+    gt_tensor_release(cut); /* last: it may free hooks, which run user code */
+}
+
+/* A family that is no longer in use lets go of its node: the graph behind it may be large. */
+static void forget_history(gt_alias *family)
+{
+    if (family->owner || family->members)
+        return;
+    gt_node *node = family->node;
+    family->node = NULL;
+    gt__node_release(node);
+    gt_tensor *value = family->cut, *detached;
+    if (!value || !value->node)
+        return;
+    if (family != &family->storage->root) {
+        gt__alias_drop_cut(family);
+    } else if (value->references == 1) {
+        node = value->node;
+        value->node = NULL;
+        gt__node_release(node);
+    } else if (gt__tensor_detach(value, &detached) == GT_OK) { /* else the graph stays until the storage goes */
+        family->cut = detached;
+        gt__alias_stamp(detached, family->versions);
+        gt_tensor_release(value);
+    }
+}
+
+static void storage_release(gt_storage *storage)
+{
+    if (--storage->aliases)
+        return;
+    gt_tensor *value = storage->root.cut;
+    storage->root.cut = NULL;
+    storage->next_spare = spare_storages;
+    spare_storages = storage;
+    gt_tensor_release(value);
+}
+
+void gt__alias_release(gt_alias *alias)
+{
+    while (alias && --alias->references == 0) {
+        gt_storage *storage = alias->storage;
+        gt_alias *parent = alias->parent, *family = alias->family;
+        gt_client *client = alias->shell.client;
+        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history;
+        alias->node = alias->idle = alias->history = NULL;
+        if (alias != &storage->root)
+            gt__alias_drop_cut(alias);
+        gt__versions_release(alias->versions);
+        if (family != alias && --family->members == 0)
+            forget_history(family);
+        if (alias != &storage->root) {
+            alias->after = spare_aliases;
+            spare_aliases = alias;
+        }
+        storage_release(storage);
+        gt__node_release(node);
+        gt__node_release(idle);
+        gt__node_release(history);
+        client->live--;
+        gt__client_maybe_destroy(client);
+        alias = parent;
+    }
+}
+
+void gt__alias_disown(gt_alias *alias)
+{
+    if (alias->owner) {
+        alias->owner = NULL;
+        alias->storage->owners--;
+        if (alias->references > 1 && alias->family == alias)
+            forget_history(alias);
+    }
+    gt__alias_release(alias);
+}
+
+/* ---- cutting ------------------------------------------------------------------------------------------------- */
+
+gt_node *gt__alias_node(const gt_alias *alias)
+{
+    if (alias == &alias->storage->root)
+        return alias->cut->node;
+    return alias->node;
+}
+
+bool gt__alias_requires_grad(const gt_alias *alias)
+{
+    return (alias->node && !alias->node->discards) || alias->tracked || gt__alias_node(alias->family);
+}
+
+/* flat[positions]: any elements. */
+static gt_err cut_strided(const gt_alias *alias, gt_tensor *value, gt_tensor **out)
+{
+    gt_tensor *positions, *flat, *taken = NULL;
+    int64_t numel = value->meta.numel;
+    GT_TRY(gt__emit_positions(alias->shell.client, &alias->shell.meta, &alias->strides, &positions));
+    gt_err err = gt_reshape(value, 1, &numel, &flat);
+    if (err == GT_OK) {
+        err = gt_take(flat, positions, 0, &taken);
+        gt_tensor_release(flat);
+    }
+    gt_tensor_release(positions);
+    GT_TRY(err);
+    err = gt_reshape(taken, alias->shell.meta.rank, alias->shell.meta.shape, out);
+    gt_tensor_release(taken);
+    return err;
+}
+
+static gt_err cut_slice(const gt_alias *alias, gt_tensor *value, gt_tensor **out)
+{
+    const gt_meta *meta = &alias->shell.meta;
+    const int64_t(*window)[GT_MAX_RANK] = alias->arguments.window;
+    bool whole = true;
+    for (unsigned axis = 0; axis < value->meta.rank; axis++)
+        whole = whole && window[2][axis] == value->meta.shape[axis] && window[1][axis] == 1;
+    gt_tensor *slice;
+    if (whole)
+        slice = gt_tensor_retain(value);
+    else
+        GT_TRY(gt_slice(value, window[0], window[1], window[2], &slice));
+    if (!whole && gt__meta_same_shape(&slice->meta, meta)) {
+        *out = slice;
+        return GT_OK;
+    }
+    gt_err err = gt_reshape(slice, meta->rank, meta->shape, out);
+    gt_tensor_release(slice);
+    return err;
+}
+
+/* Emit the cut on the parent's value. */
+static gt_err emit_cut(const gt_alias *alias, gt_tensor *value, gt_tensor **out)
+{
+    const gt_meta *meta = &alias->shell.meta;
+    const gt_cut_arguments *arguments = &alias->arguments;
+    gt_instruction prototype = {.imm = {arguments->imm[0], arguments->imm[1]}};
+    switch ((gt_cut)alias->kind) {
+    case GT_CUT_NONE:
+        return gt__tensor_alias(value, alias->node, out);
+    case GT_CUT_RESHAPE:
+        return gt_reshape(value, meta->rank, meta->shape, out);
+    case GT_CUT_EXPAND:
+        return gt_expand(value, meta->rank, meta->shape, out);
+    case GT_CUT_SLICE:
+        return cut_slice(alias, value, out);
+    case GT_CUT_UNFOLD:
+        return gt_unfold(value, (int)arguments->unfold[0], arguments->unfold[1], arguments->unfold[2], out);
+    case GT_CUT_STRIDED:
+        return cut_strided(alias, value, out);
+    case GT_CUT_PERMUTE:
+        prototype.op = GT_OP_permute;
+        break;
+    case GT_CUT_DIAGONAL:
+        prototype.op = GT_OP_diagonal;
+        break;
+    }
+    return gt__emit(value->client, prototype, NULL, &value, 1, out);
+}
+
+/*
+ * Whose gradient the cut has. PyTorch keeps the grad_fn of a view as it was made, until a write to its base gives it another
+ * one. A view made without a grad_fn, of a base that requires a gradient by now, is a leaf until then.
+ */
+typedef enum history { RECORDED, OWN, NEW_LEAF, NO_HISTORY } history;
+
+static history history_of(const gt_alias *alias)
+{
+    bool changed = alias->made_at != alias->versions->count;
+    if (alias->family != alias && alias->tracked && !changed)
+        return RECORDED;
+    if (alias->family == alias || !gt__alias_node(alias->family))
+        return OWN;
+    if (changed && alias->creation != GT_CREATED_PLAIN)
+        return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
+    if (changed || alias->tracked)
+        return RECORDED;
+    return alias->node || !gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
+}
+
+/* A new cut of `value`, as the history wants it. */
+static gt_err cut_from(gt_alias *alias, gt_tensor *value, history of, gt_tensor **out)
+{
+    gt_tensor *cut, *own;
+    bool before = gt__grad_enabled(), switched = value->node && before != (of == RECORDED);
+    if (switched)
+        gt__grad_enable(of == RECORDED);
+    gt_err err = emit_cut(alias, value, &cut);
+    if (switched)
+        gt__grad_enable(before);
+    GT_TRY(err);
+    if (of == NEW_LEAF && !alias->node) {
+        err = gt__node_new_leaf(alias->shell.client, &alias->shell.meta, &alias->node);
+        if (err == GT_OK)
+            alias->node->discards = true;
+    }
+    if (err == GT_OK && of != RECORDED && of != NO_HISTORY && alias->node && !cut->node) {
+        err = gt__tensor_alias(cut, alias->node, &own);
+        gt_tensor_release(cut);
+        cut = err == GT_OK ? own : NULL;
+    }
+    if (err != GT_OK)
+        gt_tensor_release(cut);
+    *out = cut;
+    return err;
+}
+
+static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
+{
+    if (of == RECORDED && cut->node) {
+        gt_node *leaf = alias->node;
+        alias->node = NULL;
+        alias->tracked = true;
+        alias->made_at = alias->versions->count;
+        gt__node_release(leaf);
+    }
+    alias->cut = cut;
+    alias->before = NULL;
+    alias->after = alias->storage->fresh;
+    if (alias->after)
+        alias->after->before = alias;
+    alias->storage->fresh = alias;
+    gt__alias_stamp(cut, alias->versions);
+}
+
+/* What an alias is cut from: its parent, or for STRIDED all elements of its family. */
+static gt_alias *source_of(gt_alias *alias)
+{
+    if (alias->kind != GT_CUT_STRIDED)
+        return alias->parent;
+    return alias->family->whole ? alias->family : &alias->storage->root;
+}
+
+/* A view keeps its history when its base no longer requires a gradient. Replaces *value, which is the caller's. */
+static gt_err with_history(const gt_alias *alias, gt_tensor **value)
+{
+    gt_tensor *recorded;
+    if ((*value)->node || !alias->history)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(*value, alias->history, &recorded));
+    gt_tensor_release(*value);
+    *value = recorded;
+    return GT_OK;
+}
+
+gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
+{
+    gt_err err = GT_OK;
+    while (!alias->cut) {
+        gt_tensor *value, *cut;
+        GT_TRY(gt__alias_cut(source_of(alias), &value));
+        uint32_t writes = alias->storage->writes;
+        history of = history_of(alias);
+        gt_tensor_retain(value);
+        err = of == RECORDED ? with_history(alias, &value) : GT_OK;
+        if (err == GT_OK)
+            err = cut_from(alias, value, of, &cut);
+        gt_tensor_release(value);
+        GT_TRY(err);
+        if (alias->cut || writes != alias->storage->writes)
+            gt_tensor_release(cut); /* another thread cut it, or wrote, while the emission waited */
+        else
+            keep_cut(alias, cut, of);
+    }
+    *out = alias->cut;
+    return GT_OK;
+}
+
+/* The views of a family are cut anew when it gets another node, unless they have a history of their own. */
+static void drop_cuts_without_history(gt_alias *family)
+{
+    for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
+        next = view->after;
+        if (view->family == family && view != family && !view->tracked)
+            gt__alias_drop_cut(view);
+    }
+}
+
+gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
+{
+    gt_node *before = alias->node;
+    drop_cuts_without_history(alias);
+    if (alias == &alias->storage->root) {
+        if (alias->cut->references > 1) { /* saved values keep the tensor as it is */
+            gt_tensor *own, *old = alias->cut;
+            GT_TRY(gt__tensor_alias(old, node, &own));
+            gt__node_release(node);
+            alias->cut = own;
+            gt__alias_stamp(own, alias->versions);
+            gt_tensor_release(old);
+            return GT_OK;
+        }
+        before = alias->cut->node;
+        alias->cut->node = node;
+    } else {
+        alias->node = node;
+        gt__alias_drop_cut(alias);
+    }
+    gt__node_release(before);
+    return GT_OK;
+}
+
+bool gt__alias_alone(const gt_alias *alias)
+{
+    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->idle;
+}
+
+/* ---- gradients ----------------------------------------------------------------------------------------------- */
+
+void gt__alias_own(gt_alias *alias, void *owner)
+{
+    alias->owner = owner;
+    alias->storage->owners++;
+}
+
+bool gt__node_has_gradient(const gt_node *node)
+{
+    return node->gradient || node->shared_gradient;
+}
+
+gt_err gt__node_gradient(gt_node *node, gt_tensor **out)
+{
+    *out = node->gradient;
+    return node->shared_gradient ? gt__alias_cut(node->shared_gradient, out) : GT_OK;
+}
+
+void gt__node_drop_gradient(gt_node *node)
+{
+    gt_alias *alias = node->shared_gradient;
+    gt_tensor *gradient = node->gradient;
+    node->shared_gradient = NULL;
+    node->gradient = NULL;
+    gt_tensor_release(gradient);
+    if (!alias)
+        return;
+    if (alias->gradient_of == node)
+        alias->gradient_of = NULL;
+    alias->storage->owners--;
+    gt__alias_release(alias);
+}
+
+void gt__node_set_gradient(gt_node *node, gt_alias *alias)
+{
+    gt__alias_retain(alias);
+    alias->storage->owners++;
+    gt__node_drop_gradient(node);
+    node->shared_gradient = alias;
+    alias->gradient_of = node;
+}
+
+gt_err gt__node_share_gradient(gt_node *node, gt_alias **out)
+{
+    if (!node->shared_gradient) {
+        gt_tensor *own = gt_tensor_retain(node->gradient), *alias;
+        if (own->references > 2) { /* others have the tensor, too: it must not be marked as overwritten */
+            gt_err err = gt__tensor_alias(own, own->node, &alias);
+            gt_tensor_release(own);
+            GT_TRY(err);
+            own = alias;
+        }
+        GT_TRY(gt__storage_new(own, NULL, out));
+        gt__node_set_gradient(node, *out);
+        gt__alias_release(*out);
+    }
+    *out = node->shared_gradient;
+    return GT_OK;
+}

@@ -1,0 +1,165 @@
+/*
+ * storage.h: tensors that share memory, as PyTorch's views do.
+ *
+ * The stream is functional: a gt_tensor is a value. A language binding whose tensors can be written through views gives them
+ * aliases. All aliases of one storage see the same elements. The storage has a value, that of its root alias, which covers all
+ * elements in order. Any other alias knows its parent and how it is cut from it (a slice, a permutation, ...), and where its
+ * elements lie in the storage. Taking a view emits nothing: an alias is cut when its value is needed. A write through an alias
+ * makes the storage's next value: one assignment, in place on the worker. It also drops the cuts of all others, which are cut
+ * anew at their next use.
+ *
+ * Gradients: a family is an alias with a node of its own (the root; x.detach(), x.data) and the views taken of it. A write is
+ * recorded on the family's tensor, so that the gradient flows as through PyTorch's CopySlices. Other families see the new
+ * elements and keep their nodes.
+ *
+ * Read next: strides.h (where elements lie), storage.c, storage_write.c.
+ */
+#ifndef GT_CLIENT_STORAGE_H
+#define GT_CLIENT_STORAGE_H
+
+#include "client/autograd.h"
+#include "client/strides.h"
+
+typedef struct gt_alias gt_alias;
+typedef struct gt_storage gt_storage;
+
+/* How an alias is cut from its parent. */
+typedef enum gt_cut {
+    GT_CUT_NONE, /* the same elements: detach(), .data */
+    GT_CUT_RESHAPE,
+    GT_CUT_PERMUTE,
+    GT_CUT_EXPAND,
+    GT_CUT_SLICE, /* and a reshape, if that changes the shape */
+    GT_CUT_DIAGONAL,
+    GT_CUT_UNFOLD,
+    GT_CUT_STRIDED, /* any elements of the storage */
+} gt_cut;
+
+/* The arguments of a cut, beside the shape of the result. */
+typedef union gt_cut_arguments {
+    int64_t window[3][GT_MAX_RANK]; /* SLICE: start, step, count for each axis of the parent */
+    gt_imm imm[2];                  /* PERMUTE, DIAGONAL: as in the record */
+    int64_t unfold[3];              /* UNFOLD: axis, size, step */
+} gt_cut_arguments;
+
+/* Which in-place operations PyTorch refuses on a view, while operations are recorded. */
+typedef enum gt_creation {
+    GT_CREATED_PLAIN,
+    GT_CREATED_NO_GRAD, /* while nothing was recorded */
+    GT_CREATED_MULTI,   /* one of several results: chunk(), split(), unbind(), iteration */
+} gt_creation;
+
+struct gt_alias {
+    uint32_t references; /* the owner, children, a node whose gradient it is */
+    uint8_t kind;        /* gt_cut */
+    uint8_t creation;    /* gt_creation */
+    bool whole;          /* covers the storage, in its shape and order */
+    bool tracked;        /* the cut was recorded when it was made, so PyTorch's view has a grad_fn */
+    uint16_t output;     /* MULTI: which of the results */
+    uint16_t depth;      /* ancestors */
+    uint32_t members;    /* of a family: other aliases in it */
+    gt_storage *storage;
+    gt_alias *parent;      /* retained; NULL: the root */
+    gt_alias *family;      /* an ancestor or itself */
+    gt_versions *versions; /* counts the writes that gradients must know of: shared by all but .data */
+    uint32_t made_at;      /* the version when it was taken, or last cut for gradients */
+    gt_tensor *cut;        /* the present value; NULL: cut it. The root always has one: the value of the storage */
+    gt_alias *before, *after; /* the storage's aliases that have a cut, except the root */
+    gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
+    gt_node *history;         /* of a tracked view: its family's node when it was taken */
+    gt_node *idle;            /* of a leaf that requires no gradient for now, and has one from before; else NULL */
+    void *owner;              /* the binding's object; NULL: it was freed */
+    gt_node *gradient_of;     /* the node whose gradient it is, borrowed; the last of several */
+    const char *maker;        /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
+    gt_tensor shell;          /* its metadata for the owner to read, without a value */
+    gt_strides strides;
+    gt_cut_arguments arguments;
+};
+
+struct gt_storage {
+    uint32_t aliases; /* that exist */
+    uint32_t owners;  /* aliases with an owner, or that are a gradient */
+    uint32_t writes;  /* so far */
+    gt_alias *fresh;  /* list of aliases with a cut, except the root */
+    gt_storage *next_spare;
+    gt_alias root;
+};
+
+/* A new storage whose value is the tensor (taken, also on failure). *out is the root, the caller's. */
+gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out);
+
+/*
+ * A view of `parent`, cut as `kind` and `arguments` say, with the given metadata and strides. *out is the caller's. Emits
+ * nothing, unless a signal is active.
+ */
+gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arguments, const gt_meta *meta,
+                      const gt_strides *strides, void *owner, gt_alias **out);
+/* A family of its own over the same elements, under `node` (retained; may be NULL). `counted`: writes through either count for
+ * both, as for x.detach(); x.data counts for itself. */
+gt_err gt__alias_apart(gt_alias *alias, gt_node *node, bool counted, void *owner, gt_alias **out);
+
+gt_alias *gt__alias_retain(gt_alias *alias);
+void gt__alias_release(gt_alias *alias);
+/* The owner was freed; releases its reference. */
+void gt__alias_disown(gt_alias *alias);
+
+/* The present value, *out, borrowed: the next write drops it. May emit and wait. */
+gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out);
+/* The node of a family, or of a leaf that is a view; NULL: none of its own. */
+gt_node *gt__alias_node(const gt_alias *alias);
+/* PyTorch's requires_grad, without cutting. */
+bool gt__alias_requires_grad(const gt_alias *alias);
+/* Give a leaf another node (taken on success; may be NULL). */
+gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
+/* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
+gt_err gt__alias_check_use(const gt_alias *alias);
+
+/* What is written: a tensor of the alias's dtype that broadcasts to its shape, or a number. */
+typedef struct gt_written {
+    gt_tensor *tensor; /* borrowed; NULL: the number */
+    gt_literal kind;
+    gt_imm number;
+} gt_written;
+
+/* PyTorch's checks before an in-place operation on an alias. `source_tracked`: an operand needs a gradient. */
+gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked);
+/* Write through the alias; gt__alias_check_write was successful. */
+gt_err gt__alias_write(gt_alias *alias, const gt_written *written);
+/* An in-place operation that changed no element: unsqueeze_(). */
+gt_err gt__alias_touch(gt_alias *alias);
+/* Write single elements: scatter or scatter_add at flat positions in the storage. False: not where gradients are recorded for a
+ * family other than the root's. */
+bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked);
+gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt_tensor *elements);
+/*
+ * For code that makes the next value of the root itself (a scatter), consuming the present one: drops all other cuts, and waits
+ * until `slots` slots can be emitted without waiting. Then gt__alias_write with the new value.
+ */
+gt_err gt__alias_prepare(gt_alias *root, unsigned slots);
+
+/* Whether the alias is the only one in use, so that its owner can do without a storage. */
+bool gt__alias_alone(const gt_alias *alias);
+
+void gt__storage_free_spares(void);
+
+/* ---- .grad ------------------------------------------------------------------------------------------------------ */
+
+bool gt__node_has_gradient(const gt_node *node);
+/* The gradient's present value, borrowed; NULL: none. */
+gt_err gt__node_gradient(gt_node *node, gt_tensor **out);
+/* The memory of the gradient, which exists. Borrowed. From now on gradients are added to it in place. */
+gt_err gt__node_share_gradient(gt_node *node, gt_alias **out);
+void gt__node_set_gradient(gt_node *node, gt_alias *alias); /* retains the alias */
+void gt__node_drop_gradient(gt_node *node);
+/* An alias without an owner gets one. */
+void gt__alias_own(gt_alias *alias, void *owner);
+
+/* ---- between storage.c and storage_write.c ------------------------------------------------------------------- */
+
+void gt__alias_drop_cut(gt_alias *alias);
+/* The tensor is the alias's present value: it tells by `versions` whether it was overwritten since. */
+void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
+/* Flat positions in the storage of all elements of a view, int64. */
+gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
+
+#endif

@@ -1,0 +1,488 @@
+/*
+ * storage_write.c: writes through aliases. See storage.h.
+ *
+ * A view's elements lie in the storage at an offset with strides. Where they are a slice of the storage in some shape, one
+ * `assign` writes them, otherwise one `scatter`. The record consumes the storage's value, so that the worker writes in place.
+ */
+#include "client/storage.h"
+
+#include <string.h>
+
+#include "client/signals.h"
+
+/* ---- PyTorch's refusals ---------------------------------------------------------------------------------------- */
+
+static const char *maker_of(const gt_alias *alias, unsigned *output)
+{
+    *output = alias->maker ? alias->output : 0;
+    if (alias->maker)
+        return alias->maker;
+    switch ((gt_cut)alias->kind) {
+    case GT_CUT_NONE:
+        return "AliasBackward0";
+    case GT_CUT_RESHAPE:
+        return "ViewBackward0";
+    case GT_CUT_PERMUTE:
+        return "PermuteBackward0";
+    case GT_CUT_EXPAND:
+        return "ExpandBackward0";
+    case GT_CUT_SLICE:
+        return alias->shell.meta.rank < alias->parent->shell.meta.rank ? "SelectBackward0" : "SliceBackward0";
+    case GT_CUT_DIAGONAL:
+        return "DiagonalBackward0";
+    case GT_CUT_UNFOLD:
+        return "UnfoldBackward0";
+    case GT_CUT_STRIDED:
+        break;
+    }
+    return "AsStridedBackward0";
+}
+
+static gt_err refuse(const gt_alias *alias, const char *what, const char *what_without_grad)
+{
+    unsigned output;
+    const char *maker = maker_of(alias, &output);
+    const char *why =
+        alias->creation == GT_CREATED_MULTI
+            ? "This view is the output of a function that returns multiple views. Such functions do not allow the "
+              "output views to be modified inplace. You should replace the inplace operation by an out-of-place "
+              "one."
+            : "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code "
+              "by "
+              "moving both the view and the inplace either both inside the no_grad block (if you don't want the "
+              "inplace to be tracked) or both outside (if you want the inplace to be tracked).";
+    if (alias->tracked)
+        return gt__fail(GT_ERR_VALUE, "Output %u of %s is a view and %s. %s", output, maker, what, why);
+    return gt__fail(GT_ERR_VALUE, "A view was created in no_grad mode and %s. %s", what_without_grad, why);
+}
+
+gt_err gt__alias_check_use(const gt_alias *alias)
+{
+    if (alias->creation == GT_CREATED_PLAIN || alias->family == alias || !gt__grad_enabled() ||
+        !gt__alias_node(alias->family) || alias->made_at == alias->versions->count)
+        return GT_OK;
+    return refuse(alias, "its base or another view of its base has been modified inplace",
+                  "its base or another view of its base has been modified inplace with grad mode enabled");
+}
+
+static bool is_leaf_node(const gt_node *node)
+{
+    return !node || node->op == GT_OP_INVALID;
+}
+
+gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
+{
+    bool requires_grad = gt__alias_requires_grad(alias);
+    if (!gt__grad_enabled() || !(requires_grad || source_tracked))
+        return GT_OK;
+    if (alias->family != alias) {
+        if (alias->creation != GT_CREATED_PLAIN)
+            return refuse(alias, "is being modified inplace", "is being modified inplace with grad mode enabled");
+        if (requires_grad && is_leaf_node(gt__alias_node(alias->family)))
+            return gt__fail(
+                GT_ERR_VALUE,
+                "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+    } else if (requires_grad && is_leaf_node(gt__alias_node(alias))) {
+        return gt__fail(GT_ERR_VALUE,
+                        "a leaf Variable that requires grad is being used in an in-place operation.");
+    }
+    return GT_OK;
+}
+
+/* ---- the source ---------------------------------------------------------------------------------------------- */
+
+/* Put a tensor into *where, and release the one before. */
+static void replace(gt_tensor **where, gt_tensor *tensor)
+{
+    gt_tensor *before = *where;
+    *where = tensor;
+    gt_tensor_release(before);
+}
+
+gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out)
+{
+    gt_tensor *sum = NULL, *ramp, *next;
+    int64_t shape[GT_MAX_RANK], numel = meta->numel, offset = strides->offset;
+    gt_err err = GT_OK;
+    bool inner = gt__signal_inner(true);
+    for (int axis = 0; axis < meta->rank && err == GT_OK; axis++) {
+        int64_t size = meta->shape[axis], rank = meta->rank - axis;
+        if (size == 1 || strides->step[axis] == 0)
+            continue;
+        err = gt__emit_arange(client, GT_INT64, size, GT_LITERAL_INT, (gt_imm){.i = sum ? 0 : offset},
+                              (gt_imm){.i = strides->step[axis]}, &ramp);
+        shape[0] = size;
+        for (int64_t k = 1; k < rank; k++)
+            shape[k] = 1;
+        if (err == GT_OK && rank > 1) {
+            err = gt_reshape(ramp, (int)rank, shape, &next);
+            replace(&ramp, err == GT_OK ? next : NULL);
+        }
+        if (err == GT_OK && sum) {
+            err = gt_add(sum, ramp, &next);
+            replace(&ramp, err == GT_OK ? next : NULL);
+        }
+        if (err == GT_OK)
+            replace(&sum, ramp);
+    }
+    if (err == GT_OK && !sum)
+        err = gt__emit_full(client, GT_INT64, 0, NULL, GT_LITERAL_INT, (gt_imm){.i = offset}, &sum);
+    if (err == GT_OK && sum->meta.numel != numel &&
+        (err = gt_expand(sum, meta->rank, meta->shape, &next)) == GT_OK)
+        replace(&sum, next);
+    if (err == GT_OK && (err = gt_reshape(sum, 1, &numel, &next)) == GT_OK)
+        replace(&sum, next);
+    gt__signal_inner(inner);
+    if (err != GT_OK)
+        replace(&sum, NULL);
+    *out = sum;
+    return err;
+}
+
+/* What is written, in the shape of the view; NULL for a number. *out is the caller's. */
+static gt_err full_source(const gt_meta *view, const gt_written *written, gt_tensor **out)
+{
+    gt_tensor *source = written->tensor, *fitted;
+    *out = NULL;
+    if (!source)
+        return GT_OK;
+    gt_tensor_retain(source);
+    if (source->meta.rank > view->rank) { /* leading sizes of 1 */
+        gt_err err =
+            gt_reshape(source, view->rank, source->meta.shape + (source->meta.rank - view->rank), &fitted);
+        replace(&source, err == GT_OK ? fitted : NULL);
+        GT_TRY(err);
+    }
+    if (!gt__meta_same_shape(&source->meta, view)) {
+        gt_err err = gt_expand(source, view->rank, view->shape, &fitted);
+        replace(&source, err == GT_OK ? fitted : NULL);
+        GT_TRY(err);
+    }
+    *out = source;
+    return GT_OK;
+}
+
+/* Reorder the source (taken) for the assignment. */
+static gt_err placed_source(const gt_placing *placing, gt_tensor **source)
+{
+    gt_tensor *next;
+    if (!*source)
+        return GT_OK;
+    if (!placing->ordered) {
+        gt_err err = gt_permute(*source, placing->order, &next);
+        replace(source, err == GT_OK ? next : NULL);
+        GT_TRY(err);
+    }
+    gt_meta wanted = {.rank = (uint8_t)placing->rank};
+    memcpy(wanted.shape, placing->count, sizeof wanted.shape);
+    if (gt__meta_same_shape(&(*source)->meta, &wanted))
+        return GT_OK;
+    gt_err err = gt_reshape(*source, (int)placing->rank, placing->count, &next);
+    replace(source, err == GT_OK ? next : NULL);
+    return err;
+}
+
+/* ---- the assignment -------------------------------------------------------------------------------------------- */
+
+gt_err gt__alias_prepare(gt_alias *root, unsigned slots)
+{
+    gt_storage *storage = root->storage;
+    do { /* until no other thread has cut a view meanwhile */
+        while (storage->fresh)
+            gt__alias_drop_cut(storage->fresh);
+        GT_TRY(gt__client_prepare_update(root->shell.client, slots));
+    } while (storage->fresh);
+    return GT_OK;
+}
+
+/* Elements of `base` at the given places replaced. With `root` the base is its value, which is consumed if it can be. */
+typedef struct target {
+    gt_alias *root;  /* or NULL: */
+    gt_tensor *base; /* borrowed */
+    const gt_meta *view;
+    const gt_strides *strides;
+} target;
+
+/* Slots of the records below. */
+enum { WRITE_SLOTS = 2 + 4 + 2 };
+
+static gt_err begin(const target *t, gt_tensor **base, unsigned *held)
+{
+    *base = t->base;
+    *held = 0;
+    if (!t->root)
+        return GT_OK;
+    GT_TRY(gt__alias_prepare(t->root, WRITE_SLOTS));
+    *base = t->root->cut; /* of this moment: another thread may have written while we waited */
+    *held = 1;
+    return GT_OK;
+}
+
+/* In another shape; consumes the tensor if that was possible before. *out is the caller's. */
+static gt_err reshaped(gt_tensor *a, unsigned rank, const int64_t *shape, unsigned held, gt_tensor **out)
+{
+    return gt__emit_reshape(a, (int)rank, shape, held, out);
+}
+
+/* Source is NULL for a number. */
+static gt_err assign_placed(const target *t, const gt_placing *placing, gt_tensor *source,
+                            const gt_written *written, gt_tensor **out)
+{
+    gt_tensor *base, *flat, *written_flat;
+    unsigned held;
+    GT_TRY(begin(t, &base, &held));
+    gt_meta meta = base->meta, wanted = {.rank = (uint8_t)placing->rank};
+    memcpy(wanted.shape, placing->shape, sizeof wanted.shape);
+    if (gt__meta_same_shape(&meta, &wanted))
+        return gt__emit_assign(base, placing->start, placing->step, placing->count, source, written->kind,
+                               written->number, held, out);
+    GT_TRY(reshaped(base, placing->rank, placing->shape, held, &flat));
+    gt_err err = gt__emit_assign(flat, placing->start, placing->step, placing->count, source, written->kind,
+                                 written->number, 1, &written_flat);
+    gt_tensor_release(flat);
+    GT_TRY(err);
+    err = reshaped(written_flat, meta.rank, meta.shape, 1, out);
+    gt_tensor_release(written_flat);
+    return err;
+}
+
+/* Write `elements` at flat `positions`. */
+static gt_err scatter(const target *t, gt_opcode op, gt_tensor *positions, gt_tensor *elements, gt_tensor **out)
+{
+    gt_tensor *base, *flat, *scattered;
+    unsigned held;
+    GT_TRY(begin(t, &base, &held));
+    gt_meta meta = base->meta;
+    GT_TRY(reshaped(base, 1, &meta.numel, held, &flat));
+    gt_err err = gt__emit_scatter(op, flat, positions, elements, 0, 0, 1, &scattered);
+    gt_tensor_release(flat);
+    GT_TRY(err);
+    err = reshaped(scattered, meta.rank, meta.shape, 1, out);
+    gt_tensor_release(scattered);
+    return err;
+}
+
+/* The elements have no order that a slice could follow. */
+static gt_err assign_scattered(const target *t, gt_tensor *source, const gt_written *written, gt_tensor **out)
+{
+    const gt_tensor *base = t->root ? t->root->cut : t->base;
+    gt_client *client = base->client;
+    gt_tensor *positions, *elements = NULL;
+    int64_t count = t->view->numel;
+    GT_TRY(gt__emit_positions(client, t->view, t->strides, &positions));
+    gt_err err = source ? gt_reshape(source, 1, &count, &elements)
+                        : gt__emit_full(client, (gt_dtype)base->meta.dtype, 1, &count, written->kind,
+                                        written->number, &elements);
+    if (err == GT_OK)
+        err = scatter(t, GT_OP_scatter, positions, elements, out);
+    gt_tensor_release(positions);
+    gt_tensor_release(elements);
+    return err;
+}
+
+static gt_err assign(const target *where, const gt_written *written, gt_tensor **out)
+{
+    const gt_meta *base = where->root ? &where->root->shell.meta : &where->base->meta;
+    gt_meta once = *where->view; /* elements that share a place are written once */
+    for (unsigned axis = 0; axis < once.rank; axis++)
+        if (once.shape[axis] > 1 && where->strides->step[axis] == 0) {
+            once.numel /= once.shape[axis];
+            once.shape[axis] = 1;
+        }
+    target t = *where;
+    t.view = &once;
+    gt_placing placing;
+    gt_tensor *source;
+    GT_TRY(full_source(t.view, written, &source));
+    bool placed = gt__strides_place(base, t.view, t.strides, &placing);
+    gt_err err = placed ? placed_source(&placing, &source) : GT_OK;
+    if (err == GT_OK)
+        err = placed ? assign_placed(&t, &placing, source, written, out)
+                     : assign_scattered(&t, source, written, out);
+    gt_tensor_release(source);
+    return err;
+}
+
+/* ---- the next value -------------------------------------------------------------------------------------------- */
+
+/* *value becomes the same value under this node (borrowed), as a tensor that nothing else refers to. */
+static gt_err own_value(gt_tensor **value, gt_node *node)
+{
+    gt_tensor *own;
+    if ((*value)->references == 1 && !(*value)->node) {
+        (*value)->node = node ? gt__node_retain(node) : NULL;
+        return GT_OK;
+    }
+    if ((*value)->references == 1 && (*value)->node == node)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(*value, node, &own));
+    replace(value, own);
+    return GT_OK;
+}
+
+/*
+ * The storage gets its next value (taken, also on failure). If it was recorded, its node becomes that of the alias's family;
+ * other families keep their nodes.
+ */
+static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
+{
+    gt_storage *storage = alias->storage;
+    gt_alias *root = &storage->root, *family = alias->family;
+    gt_node *node = recorded && family == root ? value->node : root->cut->node, *before = NULL;
+    gt_node *family_node = recorded && family != root && value->node ? gt__node_retain(value->node) : NULL;
+    gt_err err = own_value(&value, node);
+    if (err != GT_OK) {
+        gt__node_release(family_node);
+        gt_tensor_release(value);
+        return err;
+    }
+    while (storage->fresh)
+        gt__alias_drop_cut(storage->fresh);
+    gt_tensor *old = root->cut;
+    root->cut = value;
+    storage->writes++;
+    alias->versions->count++;
+    gt__alias_stamp(value, root->versions);
+    if (family_node) {
+        before = family->node;
+        family->node = family_node;
+    }
+    gt_tensor_release(old); /* last: they may free hooks, which run user code */
+    gt__node_release(before);
+    return GT_OK;
+}
+
+/* Whether the alias has all elements of the storage in their order, maybe in another shape. */
+static bool covers(const gt_alias *alias)
+{
+    return alias->whole ||
+           (alias->strides.offset == 0 && alias->shell.meta.numel == alias->storage->root.shell.meta.numel &&
+            gt__strides_are_contiguous(&alias->shell.meta, &alias->strides));
+}
+
+/* All elements are new: no assignment is needed. */
+static gt_err write_all(gt_alias *alias, const gt_written *written, bool recorded)
+{
+    const gt_meta *meta = &alias->storage->root.shell.meta;
+    gt_tensor *value, *shaped;
+    GT_TRY(full_source(&alias->shell.meta, written, &value));
+    if (!gt__meta_same_shape(&value->meta, meta)) {
+        gt_err err = gt_reshape(value, meta->rank, meta->shape, &shaped);
+        replace(&value, err == GT_OK ? shaped : NULL);
+        GT_TRY(err);
+    }
+    return store(alias, value, recorded);
+}
+
+/*
+ * A recorded write in a family that has a part of the storage: its tensor is put into the storage's value, then the elements,
+ * and the family's next tensor is taken from there.
+ */
+static gt_err write_in_part(gt_alias *alias, const gt_written *written)
+{
+    gt_alias *family = alias->family, *root = &alias->storage->root;
+    gt_tensor *plain, *own, *mixed, *next, *taken, *flat, *positions;
+    int64_t numel = root->shell.meta.numel;
+    GT_TRY(gt__alias_cut(family, &own));
+    gt_tensor_retain(own);
+    gt_err err = gt__tensor_detach(root->cut, &plain);
+    if (err == GT_OK) {
+        target t = {.base = plain, .view = &family->shell.meta, .strides = &family->strides};
+        err = assign(&t, &(gt_written){.tensor = own}, &mixed);
+        gt_tensor_release(plain);
+    }
+    gt_tensor_release(own);
+    GT_TRY(err);
+    target t = {.base = mixed, .view = &alias->shell.meta, .strides = &alias->strides};
+    err = assign(&t, written, &next);
+    gt_tensor_release(mixed);
+    GT_TRY(err);
+    err = gt__emit_positions(next->client, &family->shell.meta, &family->strides, &positions);
+    if (err == GT_OK && (err = gt_reshape(next, 1, &numel, &flat)) == GT_OK) {
+        err = gt_take(flat, positions, 0, &taken);
+        gt_tensor_release(flat);
+        if (err == GT_OK) {
+            err = gt_reshape(taken, family->shell.meta.rank, family->shell.meta.shape, &own);
+            gt_tensor_release(taken);
+        }
+        gt_tensor_release(positions);
+    }
+    if (err != GT_OK) {
+        gt_tensor_release(next);
+        return err;
+    }
+    err = store(alias, next, false);
+    gt_node *before = family->node;
+    family->node = own->node ? gt__node_retain(own->node) : NULL;
+    gt__node_release(before);
+    gt_tensor_release(own);
+    return err;
+}
+
+/* A recorded write in a family over all of the storage, but not the root's. */
+static gt_err write_apart(gt_alias *alias, const gt_written *written)
+{
+    gt_tensor *base, *next;
+    GT_TRY(gt__tensor_alias(alias->storage->root.cut, alias->family->node, &base));
+    target t = {.base = base, .view = &alias->shell.meta, .strides = &alias->strides};
+    gt_err err = assign(&t, written, &next);
+    gt_tensor_release(base);
+    return err == GT_OK ? store(alias, next, true) : err;
+}
+
+static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorded)
+{
+    gt_alias *root = &alias->storage->root;
+    gt_tensor *next;
+    if (covers(alias) && written->tensor && (!recorded || written->tensor->node) &&
+        (alias->family->whole || !recorded))
+        return write_all(alias, written, recorded);
+    if (recorded && !alias->family->whole)
+        return write_in_part(alias, written);
+    if (recorded && alias->family != root)
+        return write_apart(alias, written);
+    target t = {.root = root, .view = &alias->shell.meta, .strides = &alias->strides};
+    GT_TRY(assign(&t, written, &next));
+    return store(alias, next, recorded);
+}
+
+static bool is_recorded(const gt_alias *alias, bool source_tracked)
+{
+    return (source_tracked || gt__alias_node(alias->family)) && gt__grad_enabled() &&
+           gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype);
+}
+
+gt_err gt__alias_write(gt_alias *alias, const gt_written *written)
+{
+    bool recorded = is_recorded(alias, written->tensor && written->tensor->node);
+    bool before = gt__grad_enable(recorded);
+    gt_err err = write_now(alias, written, recorded);
+    gt__grad_enable(before);
+    return err;
+}
+
+gt_err gt__alias_touch(gt_alias *alias)
+{
+    const gt_alias *root = &alias->storage->root;
+    gt_tensor *same;
+    GT_TRY(gt__tensor_alias(root->cut, root->cut->node, &same));
+    return store(alias, same, false);
+}
+
+bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked)
+{
+    return alias->family == &alias->storage->root || !is_recorded(alias, source_tracked);
+}
+
+gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt_tensor *elements)
+{
+    bool recorded = is_recorded(alias, elements->node != NULL);
+    gt_tensor *next = NULL;
+    target t = {.root = &alias->storage->root};
+    bool before = gt__grad_enable(recorded);
+    gt_err err = scatter(&t, op, positions, elements, &next);
+    if (err == GT_OK)
+        err = store(alias, next, recorded);
+    gt__grad_enable(before);
+    return err;
+}
