@@ -28,7 +28,7 @@ class Linear(Module):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(gt.empty(out_features, in_features, dtype=dtype))
-        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.register_parameter('bias', Parameter(gt.empty(out_features, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -59,7 +59,7 @@ class Bilinear(Module):
         super().__init__()
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = Parameter(gt.empty(out_features, in1_features, in2_features, dtype=dtype))
-        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.register_parameter('bias', Parameter(gt.empty(out_features, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):
