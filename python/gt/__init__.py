@@ -33,6 +33,10 @@ _gt._site_package(__file__.rpartition('__init__')[0])
 # Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp().
 globals().update({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS}, **_functions)
 
+from gt import sparse as _sparse  # noqa: E402
+
+globals().update(_sparse.FUNCTIONS)
+
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 Size = tuple
 globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16, cfloat=complex64,

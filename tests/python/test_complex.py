@@ -349,3 +349,40 @@ def test_training_with_complex_weights():
             w.grad = None
         losses.append(loss.item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+# ---- several workers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_spread_over_workers(axis):
+    """The same numbers and gradients from split tensors as from whole ones."""
+    from gt import _gt
+
+    x, y = numbers(8, 6, 4, dtype="complex128"), numbers(8, 6, 4, dtype="complex128", seed=1)
+    connection = _gt.open_embedded(2)
+    try:
+        _gt.use(connection)
+        gt.register_config("parts", gt.SignalConfig(gt.ShardConfig(axis, [0, 1], False), None))
+        with gt.signal.context("parts"):
+            g, h = to_gt(x).requires_grad_(), to_gt(y)
+            product = g * h
+            assert "split" in product.placement
+            check(product, x * y)
+            for actual, expected in (
+                (product.abs(), (x * y).abs()), (product.sum(0), (x * y).sum(0)), (product.mean(), (x * y).mean()),
+                (product.prod(0), (x * y).prod(0)), (product.real, (x * y).real), (product.conj() * 1j, (x * y).conj() * 1j),
+                (gt.view_as_complex(gt.view_as_real(product) * 2), x * y * 2), (product @ h.mT, (x * y) @ y.mT),
+                (gt.fft.fft(g), torch.fft.fft(x)), (gt.fft.fftn(g), torch.fft.fftn(x)), (product.cumsum(1), (x * y).cumsum(1)),
+                (gt.fft.irfft(g, dim=1), torch.fft.irfft(x, dim=1)), (gt.fft.rfft(g.real, dim=0), torch.fft.rfft(x.real, dim=0)),
+                (gt.cat([g, h], 2)[1:, ::2], torch.cat([x, y], 2)[1:, ::2]), (g.var(), x.var()), (g.any(0), x.any(0)),
+            ):
+                check(actual, expected)
+            loss = gt.fft.fft2(g * h).abs().sum()
+            loss.backward()
+        t = x.clone().requires_grad_()
+        torch.fft.fft2(t * y).abs().sum().backward()
+        check(g.grad, t.grad, 1e-9)
+    finally:
+        _gt.use(None)
+        connection.close()
