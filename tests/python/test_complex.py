@@ -86,6 +86,18 @@ def test_creation_and_interchange():
         gt.tensor(1j, dtype=gt.float32)
 
 
+def test_saved_and_loaded(tmp_path):
+    """safetensors has complex64; complex128 is refused by name."""
+    from safetensors.torch import load_file
+
+    x = numbers(3, 2)
+    gt.save({"x": to_gt(x)}, str(tmp_path / "x.safetensors"))
+    check(gt.load(str(tmp_path / "x.safetensors"))["x"], x)
+    assert torch.equal(load_file(str(tmp_path / "x.safetensors"))["x"], x)
+    with pytest.raises(TypeError, match="no gt.complex128"):
+        gt.save({"x": to_gt(x).cdouble()}, str(tmp_path / "y.safetensors"))
+
+
 def test_repr():
     for x in (
         torch.tensor([1 + 2j, 3.5 - 1j]), torch.tensor(1j), torch.tensor([[1, 2], [3j, 4]], dtype=torch.complex128),
@@ -158,6 +170,11 @@ def test_refusals():
     with pytest.raises(RuntimeError):
         y = gt.ones(2)
         y += 1j
+    for call in (lambda: gt.ones(2).__setitem__(0, 1j), lambda: gt.ones(2).fill_(1j), lambda: gt.ones(2).masked_fill(gt.ones(2) > 0, 1j)):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type float32 without overflow"):
+            call()
+    with pytest.raises(NotImplementedError, match="Adam does not take complex parameters"):
+        gt.optim.Adam([x.requires_grad_()])
     with pytest.raises((RuntimeError, TypeError)):
         gt.arange(3, dtype=gt.complex64)
     with pytest.raises((IndexError, TypeError, RuntimeError)):

@@ -37,6 +37,8 @@ def _loaded(key, value, parameter):
 class Optimizer:
     """The base of optimisers: params are tensors, or dicts of tensors with options that override `defaults`."""
 
+    takes_complex = False  # whether the update is right for complex numbers
+
     def __init__(self, params, defaults):
         if isinstance(params, Tensor):
             raise TypeError('params argument given to the optimizer should be an iterable of Tensors or dicts, '
@@ -58,6 +60,9 @@ class Optimizer:
             if not isinstance(p, Tensor):
                 raise TypeError(
                     f'optimizer can only optimize Tensors, but one of the params is {type(p).__name__}')
+            if p.is_complex() and not self.takes_complex:
+                raise NotImplementedError(f'{type(self).__name__} does not take complex parameters: make the parameter '
+                                          f'gt.view_as_real(p) and use gt.view_as_complex of it')
             if not p.is_leaf:
                 raise ValueError("can't optimize a non-leaf Tensor")
             if p in known:

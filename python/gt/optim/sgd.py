@@ -6,6 +6,8 @@ from gt.optim.optimizer import Optimizer, require, require_common
 class SGD(Optimizer):
     """p -= lr * gradient, or lr * a running sum of gradients with momentum."""
 
+    takes_complex = True
+
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *,
                  maximize=False, foreach=None, differentiable=False, fused=None):
         require_common(lr, weight_decay)
