@@ -45,6 +45,10 @@ globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor
 globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
 globals().update(_types.TYPES, **_formats.NAMES)
 
+from gt import sparse as _sparse  # noqa: E402
+
+globals().update(_sparse.FUNCTIONS)
+
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16, cfloat=complex64,
                  cdouble=complex128)
