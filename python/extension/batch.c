@@ -102,7 +102,8 @@ static PyObject *py_level(PyObject *module, PyObject *object)
     (void)module;
     if (!gt__py_is_tensor(object))
         return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(object)->tp_name);
-    return PyLong_FromUnsignedLong(((TensorObject *)object)->tensor->batch);
+    gt_tensor *tensor = gt__py_use(object);
+    return tensor ? PyLong_FromUnsignedLong(tensor->batch) : NULL;
 }
 
 static PyObject *py_active(PyObject *module, PyObject *unused)

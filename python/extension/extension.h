@@ -99,6 +99,7 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
 /* `x.data = value`: x shares its memory from now on. A leaf keeps its node. */
 int gt__py_set_value(PyObject *self, PyObject *value);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
+bool gt__py_requires_grad(PyObject *self);
 /* ---- alias.c: see alias.h, too ------------------------------------------------------------------------------ */
 
 /* gt__py_use for an object with an alias: cuts its value, if necessary. */

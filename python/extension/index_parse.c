@@ -36,7 +36,7 @@ static int element_from(PyObject *object, gt_client *client, Element *element)
         gt_tensor *used = gt__py_use(object);
         given = gt_tensor_retain(used);
         found = used ? 1 : -1;
-    } else if (PyList_Check(object) || PyTuple_Check(object)) {
+    } else if (PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) {
         found = gt__py_from_sequence(object, client, false, GT_INT64, &given) < 0 ? -1 : 1;
     } else if (PyIndex_Check(object) && !PySequence_Check(object)) {
         return 0; /* NumPy integers */
@@ -109,7 +109,7 @@ static int slice_item(PyObject *object, int64_t size, Item *item)
     if (PySlice_Unpack(object, &start, &stop, &step) < 0)
         return -1;
     Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)size, &start, &stop, step);
-    if (count <= 1) /* with at most one element the step does not matter */
+    if (count <= 1 && (step < 0 || step > INT32_MAX)) /* with at most one element it matters only to stride() */
         step = 1;
     *item = (Item){.kind = ITEM_SLICE, .axes = 1, .start = count ? start : 0, .step = step, .count = count};
     return 0;

@@ -695,10 +695,18 @@ static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *value
         if (err == GT_OK)
             err = gt__emit_scatter(op, at.a, at.index, src, at.axis, how, held, &out);
         err = as_scalar(err, at.scalar, &out);
+        const gt_alias *alias = ((TensorObject *)self)->alias;
+        bool view = in_place && alias && alias->parent;
+        if (view) /* a cut of the memory would keep the worker from writing into it */
+            address_clear(&at);
         if (err != GT_OK || !in_place)
             result = gt__py_result(err, out);
         else if (gt__py_rebind(self, out) == 0)
             result = Py_NewRef(self);
+        if (view) {
+            gt_tensor_release(src);
+            return result;
+        }
     }
     gt_tensor_release(src);
     address_clear(&at);

@@ -36,7 +36,10 @@ static PyObject *py_node(PyObject *module, PyObject *object)
     (void)module;
     if (!gt__py_is_tensor(object))
         return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(object)->tp_name);
-    gt_node *node = ((TensorObject *)object)->tensor->node;
+    gt_tensor *tensor = gt__py_use(object);
+    gt_node *node = tensor ? tensor->node : NULL;
+    if (!tensor)
+        return NULL;
     return node ? node_capsule(node) : Py_NewRef(Py_None);
 }
 
@@ -74,7 +77,10 @@ static PyObject *py_attach(PyObject *module, PyObject *args)
     gt_tensor *out = NULL;
     if (!node)
         return NULL;
-    gt_err err = gt__tensor_alias(((TensorObject *)value)->tensor, node, &out);
+    gt_tensor *tensor = gt__py_use(value);
+    if (!tensor)
+        return NULL;
+    gt_err err = gt__tensor_alias(tensor, node, &out);
     return gt__py_result(err, out);
 }
 
@@ -132,7 +138,11 @@ static int take_results(const gt_node *node, PyObject *answer, const bool *wante
             Py_CLEAR(list);
             break;
         }
-        results[k] = gt_tensor_retain(((TensorObject *)item)->tensor);
+        results[k] = gt_tensor_retain(gt__py_use(item));
+        if (!results[k]) {
+            Py_CLEAR(list);
+            break;
+        }
     }
     int status = list ? 0 : -1;
     Py_XDECREF(list);
@@ -175,16 +185,23 @@ static PyObject *py_custom(PyObject *module, PyObject *args)
         PyMem_Free(rule);
         return text ? PyErr_NoMemory() : NULL;
     }
-    for (Py_ssize_t k = 0; k < count; k++)
+    bool usable = true;
+    for (Py_ssize_t k = 0; usable && k < count;
+         k++) /* retained: using the next may change the object of this one */
         if (gt__py_is_tensor(PyTuple_GET_ITEM(inputs, k)))
-            in[k] = ((TensorObject *)PyTuple_GET_ITEM(inputs, k))->tensor;
+            usable = (in[k] = gt_tensor_retain(gt__py_use(PyTuple_GET_ITEM(inputs, k)))) != NULL;
+    gt_tensor *of = usable ? gt__py_use(value) : NULL;
     *rule = (Rule){.callback = Py_NewRef(callback), .drop = Py_NewRef(drop), .name = Py_NewRef(name)};
     gt_custom_rule custom = {
         .rule = rule_run, .drop = rule_drop, .free = rule_free, .context = rule, .name = text};
-    gt_err err = gt__autograd_custom(((TensorObject *)value)->tensor, in, (unsigned)count, custom, keeps, &out);
+    gt_err err = of ? gt__autograd_custom(of, in, (unsigned)count, custom, keeps, &out) : GT_ERR_INTERNAL;
+    for (Py_ssize_t k = 0; k < count; k++)
+        gt_tensor_release(in[k]);
     PyMem_Free(in);
     if (err != GT_OK)
         rule_free(rule);
+    if (!of)
+        return NULL;
     return gt__py_result(err, out);
 }
 

@@ -1,6 +1,7 @@
 """Settings of the process that PyTorch scripts make: default dtype and device, determinism, threads, precision."""
 
 import os
+import warnings
 
 from gt import _gt
 from gt.client.device import device as _device
@@ -79,7 +80,9 @@ def get_deterministic_debug_mode() -> int:
 def set_float32_matmul_precision(precision: str) -> None:
     """set_float32_matmul_precision(precision): 'highest', 'high' or 'medium'; recorded, products are in full float32."""
     if precision not in ('highest', 'high', 'medium'):
-        raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
+        warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
+                      'set_float32_matmul_precision call has no effect.', stacklevel=2)
+        return
     _state['matmul'] = precision
 
 

@@ -3,6 +3,8 @@
 import math
 import types
 
+from gt import _gt
+
 _PROFILES = {'default': (4, 1000, 3, 80), 'short': (2, 1000, 2, 80), 'full': (4, math.inf, 3, 80)}
 options = types.SimpleNamespace(precision=4, threshold=1000, edgeitems=3, linewidth=80, sci_mode=None)
 
@@ -84,7 +86,7 @@ def _edges(tensor):
 def _vector(items, size, indent, formatter):
     texts = [formatter(item) for item in items]
     if size != len(items):
-        texts = texts[:options.edgeitems] + [' ...' if options.edgeitems else '...'] + texts[options.edgeitems:]
+        texts = texts[:options.edgeitems] + [' ...'] + texts[options.edgeitems:]
     per_line = max(1, (options.linewidth - indent) // (formatter.width + 2))
     lines = [', '.join(texts[k:k + per_line]) for k in range(0, len(texts), per_line)]
     return '[' + (',\n' + ' ' * (indent + 1)).join(lines) + ']'
@@ -111,14 +113,21 @@ def tensor_repr(tensor):
     """The text of a tensor; waits for the elements it shows."""
     import gt
     prefix, name, default_dtype = 'tensor(', tensor.dtype.name, gt.get_default_dtype().name
+    level = _gt._vmap_level(tensor)
+    if level:
+        return f'BatchedTensor(lvl={level}, bdim=0, shape={tuple(tensor.shape)}, dtype=gt.{name})'
     grad_fn, wants_gradient = tensor.grad_fn, tensor.requires_grad
     tensor = tensor.detach()
     suffixes = []
+    if not options.edgeitems:
+        suffixes.append(f'size={tuple(tensor.shape)}')
     if tensor.numel() == 0:
-        if tensor.ndim != 1:
+        if tensor.ndim != 1 and options.edgeitems:
             suffixes.append(f'size={tuple(tensor.shape)}')
         body = '[]'
         default = name == default_dtype
+    elif tensor.numel() > options.threshold and not options.edgeitems:
+        body, default = '[...]', name in (default_dtype, 'int64', 'bool')
     else:
         shown = _edges(tensor) if tensor.numel() > options.threshold else tensor
         shape = tensor.shape if shown is not tensor else shown.shape

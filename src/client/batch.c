@@ -15,7 +15,7 @@ typedef struct level_state {
 
 static _Thread_local level_state levels[GT_MAX_LEVELS];
 static _Thread_local unsigned depth; /* levels of this thread */
-static _Atomic uint32_t next_level = 1;
+static _Atomic uint32_t next_level;
 void (*gt__batch_slow_hook)(const char *op);
 
 /* ---- levels ------------------------------------------------------------------------------------------------ */
@@ -29,7 +29,12 @@ gt_err gt__batch_enter(int64_t size, gt_randomness randomness, uint32_t *level)
 {
     if (depth == GT_MAX_LEVELS)
         return gt__fail(GT_ERR_VALUE, "vmap: at most %d levels can be nested", GT_MAX_LEVELS);
-    *level = atomic_fetch_add(&next_level, 1);
+    /* Numbers are used once, so that a tensor of an ended vmap is found out, until all 65535 were. */
+    *level = atomic_fetch_add(&next_level, 1) % UINT16_MAX + 1;
+    if (depth && *level <= levels[depth - 1].level)
+        *level = levels[depth - 1].level + 1;
+    if (*level > UINT16_MAX)
+        return gt__fail(GT_ERR_VALUE, "vmap: too many vmaps were made inside another");
     levels[depth++] = (level_state){.level = *level, .size = size, .randomness = randomness};
     gt__batch_count(1);
     return GT_OK;

@@ -443,9 +443,13 @@ static gt_tensor *take_both(gt_batching *f, int64_t axis)
     for (unsigned k = 1; k < index->meta.rank; k++)
         shape[k] = 1;
     starts = reshape(f, starts, index->meta.rank, shape);
-    wide = keep(f, gt_cast(index, GT_INT64, &wide), &wide);
-    index = binary(f, GT_OP_add, wide, starts);
+    /* Checked here: an index past the end of its sample's rows would be one of the next sample. */
+    wide = keep(f, gt__emit_wrap_index(index, f->in[0]->meta.shape[axis], (int)axis, &wide), &wide);
+    gt_tensor *number = NULL;
+    number = wide ? keep(f, gt_cast(wide, GT_INT64, &number), &number) : NULL;
+    index = binary(f, GT_OP_add, number, starts);
     f->ins.imm[0].i = 0;
+    f->ins.imm[1].i = 1; /* no index is negative now */
     return a && index ? emit(f, (gt_tensor *[]){a, index}, 2) : NULL;
 }
 

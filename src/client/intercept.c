@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/autograd.h"
 #include "client/batch.h"
@@ -34,6 +35,13 @@ gt_autocast gt__autocast_set(gt_autocast state)
     for (int device = 0; device < GT_AUTOCAST_DEVICES; device++)
         count_mode(before.on[device], state.on[device]);
     return before;
+}
+
+gt_autocast gt__autocast_pause(void)
+{
+    gt_autocast off = autocast;
+    memset(off.on, 0, sizeof off.on);
+    return gt__autocast_set(off);
 }
 
 gt_err gt__default_dtype_set(gt_dtype dtype)
@@ -285,27 +293,6 @@ bool gt__intercept(gt_client *client, const gt_instruction *prototype, gt_slot *
 }
 
 /* ---- anomalies --------------------------------------------------------------------------------------------- */
-
-char *gt__node_name(const gt_node *node, char *text, size_t size)
-{
-    if (node->op == GT_NODE_CUSTOM) {
-        snprintf(text, size, "%s", node->custom.name);
-        return text;
-    }
-    const char *from = node->op == GT_OP_INVALID ? "accumulate_grad" : gt__op_table[node->op].name;
-    size_t length = 0;
-    bool capital = true;
-    for (; *from && length + 12 < size; from++) {
-        if (*from == '_')
-            capital = true;
-        else {
-            text[length++] = capital && *from >= 'a' && *from <= 'z' ? (char)(*from - 'a' + 'A') : *from;
-            capital = false;
-        }
-    }
-    snprintf(text + length, size - length, "%s", node->op == GT_OP_INVALID ? "" : "Backward0");
-    return text;
-}
 
 static gt_err has_nan(gt_tensor *tensor, bool *found)
 {

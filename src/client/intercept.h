@@ -25,6 +25,8 @@ typedef struct gt_autocast {
 /* This thread's autocast; set returns the previous one. */
 gt_autocast gt__autocast_get(void);
 gt_autocast gt__autocast_set(gt_autocast state);
+/* Off for all devices, the dtypes kept; returns the previous state. */
+gt_autocast gt__autocast_pause(void);
 
 /* The dtype of floats that the user names none for: process-wide. */
 extern gt_dtype gt__default_dtype;
@@ -39,9 +41,6 @@ extern _Thread_local bool gt__anomaly_wanted;
 bool gt__anomaly_set(bool on);
 /* After a gradient rule: GT_ERR_VALUE if a result has a NaN. Waits for the values. */
 gt_err gt__anomaly_check(const gt_node *node, gt_tensor *const *results);
-
-/* "SqrtBackward0", the name of a recorded op; returns `text`. */
-char *gt__node_name(const gt_node *node, char *text, size_t size);
 
 /* For gt__emit, while gt__signals_active: true if the op was emitted, changed, by this call; *err is its outcome. */
 bool gt__intercept(gt_client *client, const gt_instruction *prototype, gt_slot *tail, gt_tensor *const *in,

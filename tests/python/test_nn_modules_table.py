@@ -87,7 +87,7 @@ def test_every_class_is_in_the_table():
     classes = {name for name, found in vars(torch.nn).items() if inspect.isclass(found)}
     covered = {name for name, *_ in ROWS} | ELSEWHERE.keys()
     assert classes - covered == set()
-    assert {name for name in classes if not hasattr(nn, name)} == {'Container'}
+    assert all(hasattr(nn, name) for name in classes)
 
 
 @pytest.mark.parametrize('dimensions', [2, 3])
@@ -159,7 +159,8 @@ BAD = [
     'setattr(nn.Linear(2, 2), "weight", T.ones(2, 2))', 'setattr(nn.Linear(2, 2), "weight", 3)',
     'setattr(nn.BatchNorm1d(2), "running_mean", 3)', 'setattr(nn.Sequential(nn.ReLU()), "0", 3)',
     'setattr(nn.Sequential(nn.ReLU()), "0", T.ones(2))', 'delattr(nn.Linear(2, 2), "missing")',
-    'nn.functional.ctc_loss(T.ones(4, 2, 3), T.ones(2, 2).long(), [4], [2])', 'nn.functional.ctc_loss(T.ones(4, 2, 3), T.ones(2, 2).long(), [4, 4], [2, 2], blank=3)',
+    'nn.functional.ctc_loss(T.ones(4, 2, 3), T.ones(2, 2).long(), [4], [2])',
+    'nn.functional.ctc_loss(T.ones(4, 2, 3), T.ones(2, 2).long(), [4, 4], [2, 2], blank=3)',
     'nn.functional.ctc_loss(T.ones(4, 2, 3), T.ones(2, 2).long(), [4, 5], [2, 2])',
     'nn.functional.ctc_loss(T.ones(4, 2, 3), T.ones(2, 2).long(), [4, 4], [2, 3])',
     'nn.functional.channel_shuffle(T.ones(2, 3), 3)', 'nn.functional.rrelu(T.ones(2), 0.5, 0.2)', 'nn.functional.pdist(T.ones(2))',
@@ -179,8 +180,9 @@ def outcome(expression, library):
     return None, ''
 
 
-# Errors that Python itself raises, or that PyTorch raises from C++ with places in its source: only the class is compared.
-BY_CLASS = ('positional', 'keyword', 'argument', 'Exception raised from', 'while checking')
+# Errors that Python itself raises, that PyTorch raises from C++ with places in its source, or that print a set, in any order:
+# only the class is compared.
+BY_CLASS = ('positional', 'keyword', 'argument', 'Exception raised from', 'while checking', 'be one of')
 
 
 @pytest.mark.parametrize('expression', BAD)

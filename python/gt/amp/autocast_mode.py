@@ -8,7 +8,7 @@ import functools
 import warnings
 
 from gt import _gt
-from gt.amp.policies import active
+from gt.amp.policies import active, install_late
 
 _CPU, _CUDA = 0, 1
 _DEVICES = {'cpu': _CPU, 'gt': _CPU, 'cuda': _CUDA, 'mps': _CUDA, 'xpu': _CUDA}
@@ -46,6 +46,8 @@ def _set(device, enabled, dtype):
     before = _gt._autocast()[device]
     _gt._set_autocast(device, enabled, dtype)
     if bool(enabled) != before[0]:
+        if enabled:
+            install_late()
         active.append(None) if enabled else active.pop()
     return before
 

@@ -24,7 +24,7 @@ CPU = {
                      'pinverse', 'lstsq', 'cholesky_inverse', 'cholesky_solve', 'ormqr', 'geqrf', 'orgqr', 'matrix_exp',
                      'tensorinv', 'tensorsolve', 'stft', 'fft', 'ifft', 'fft2', 'ifft2', 'fftn', 'ifftn', 'rfft', 'irfft',
                      'rfft2', 'irfft2', 'rfftn', 'irfftn', 'hfft', 'ihfft'), 'fp32'),
-    **dict.fromkeys(('stack', 'index_copy'), 'widest'),
+    **dict.fromkeys(('index_copy',), 'widest'),
     **dict.fromkeys(('batch_norm', 'instance_norm', 'group_norm', 'layer_norm', 'rms_norm', 'dot', 'vdot', 'inner', 'addmv',
                      'addr', 'bilinear', 'lstm_cell', 'gru_cell'), 'keep'),
 }
@@ -33,9 +33,8 @@ CUDA = {
     **dict.fromkeys(('addmm', 'addbmm', 'addmv', 'addr', 'baddbmm', 'prelu', 'scaled_dot_product_attention', 'vecdot',
                      'chain_matmul', 'multi_dot', 'lstm_cell', 'gru_cell', 'rnn_tanh_cell', 'rnn_relu_cell'), 'lower'),
     **dict.fromkeys(('cdist', 'cosine_similarity', 'dist', 'erfinv', 'pdist', 'renorm', 'group_norm', 'layer_norm',
-                     'interpolate', 'upsample', 'vector_norm', 'matrix_norm', 'softplus', 'pairwise_distance'), 'fp32'),
-    **dict.fromkeys(('stack', 'addcdiv', 'addcmul', 'bilinear', 'cross', 'dot', 'vdot', 'grid_sample', 'index_put', 'tensordot',
-                     'scatter_add'), 'widest'),
+                     'interpolate', 'upsample', 'vector_norm', 'matrix_norm', 'pairwise_distance'), 'fp32'),
+    **dict.fromkeys(('addcdiv', 'addcmul', 'bilinear', 'cross', 'dot', 'vdot', 'grid_sample', 'index_put', 'tensordot'), 'widest'),
     **dict.fromkeys(('batch_norm', 'instance_norm', 'rms_norm'), 'keep'),
 }
 
@@ -123,5 +122,18 @@ def install_methods(functions):
     install(functions)
     for name in {*CPU, *CUDA}:
         method = _gt.Tensor.__dict__.get(name)
-        if method is not None and not hasattr(method, '_casts'):
+        if method is not None and not hasattr(method, '_casts') and name not in _IN_C:
             setattr(_gt.Tensor, name, wrap(method, name))
+
+
+_IN_C = ('dot',)  # fast methods: they are wrapped when autocast is first used, so that others do not pay for it
+
+
+def install_late():
+    """Wrap the methods that install_methods left out."""
+    import gt
+    from gt.client.outputs import published
+    for name in _IN_C:
+        if not hasattr(_gt.Tensor.__dict__[name], '_casts'):
+            setattr(_gt.Tensor, name, wrap(_gt.Tensor.__dict__[name], name))
+            setattr(gt, name, published(name, getattr(_gt.Tensor, name)))

@@ -1,6 +1,8 @@
 """Function: operations whose gradient is written by the user."""
 
+import collections
 import functools
+import warnings
 
 from gt import _gt
 from gt.autograd.grad_mode import no_grad
@@ -109,8 +111,9 @@ class Function(metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *arguments, **options):
-        raise RuntimeError(f'{type(self)} should not be instantiated. Methods on autograd functions are all static, so you '
-                           'should invoke them on the class itself.')
+        warnings.warn(f'{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should '
+                      'invoke them on the class itself. Instantiating an autograd function will raise an error in a future '
+                      'version of PyTorch.', DeprecationWarning, stacklevel=2)
 
     @staticmethod
     def forward(*arguments, **options):
@@ -130,6 +133,11 @@ class Function(metaclass=FunctionMeta):
             'mode AD.')
 
     @staticmethod
+    def vmap(info, in_dims, *args):
+        """If defined, the operation on a batch: returns (output, out_dims). info has batch_size and randomness."""
+        raise NotImplementedError('vmap is not implemented.')
+
+    @staticmethod
     def jvp(ctx, *grad_inputs):
         """Not used: forward mode runs on backward()."""
         raise NotImplementedError('You must implement the jvp function for custom autograd.Function to use it with forward '
@@ -138,9 +146,13 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args, **keywords):
         """Run forward() and record it, with backward() as its gradient."""
+        if _gt._vmap_active():
+            level = max((_gt._vmap_level(value) for value in args if isinstance(value, _gt.Tensor)), default=0)
+            if level:
+                return _apply_batched(cls, level, args, keywords)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(value, _gt.Tensor) and value.requires_grad for value in args)
-        leaf = _dirty_leaf(args)
+        leaf, nodes = _dirty_leaf(args), _nodes(args)
         with no_grad():
             if cls.setup_context is Function.setup_context:
                 result = cls.forward(ctx, *args, **keywords)
@@ -151,13 +163,51 @@ class Function(metaclass=FunctionMeta):
         if not recorded:
             return result
         single = not isinstance(result, (tuple, list))
-        outputs = _recorded(cls, ctx, args, (result,) if single else tuple(result), leaf)
+        if ctx._dirty:  # what was changed in place has lost its node
+            operands = tuple(value if node is None else _gt._attach(value, node) for value, node in zip(args, nodes))
+        else:
+            operands = args
+        outputs = _recorded(cls, ctx, args, operands, (result,) if single else tuple(result), leaf)
         return outputs[0] if single else outputs
+
+
+VmapInfo = collections.namedtuple('VmapInfo', 'batch_size randomness')
+
+
+def _apply_batched(cls, level, args, keywords):
+    """apply() inside a vmap: by the class's own rule vmap(info, in_dims, *args), or sample by sample."""
+    dims = tuple(0 if isinstance(value, _gt.Tensor) and _gt._vmap_level(value) == level else None for value in args)
+    whole = [value if dim is None else _gt._vmap_unwrap(value, level) for value, dim in zip(args, dims)]
+    size = next(value.shape[0] for value, dim in zip(whole, dims) if dim == 0)
+    if cls.vmap is not Function.vmap:
+        output, out_dims = cls.vmap(VmapInfo(size, 'error'), dims, *whole, **keywords)
+        if not isinstance(output, (tuple, list)):
+            return output if out_dims is None else _gt._vmap_wrap(output.movedim(out_dims, 0), level)
+        out_dims = out_dims if isinstance(out_dims, (tuple, list)) else (out_dims,) * len(output)
+        return tuple(one if dim is None else _gt._vmap_wrap(one.movedim(dim, 0), level)
+                     for one, dim in zip(output, out_dims))
+    if cls not in _warned:
+        _warned.add(cls)
+        warnings.warn(f'There is a performance drop because {cls.__name__} has no vmap staticmethod. It is computed sample by '
+                      'sample.', stacklevel=3)
+    rows = [cls.apply(*(value if dim is None else value[k] for value, dim in zip(whole, dims)), **keywords)
+            for k in range(size)]
+    if isinstance(rows[0], _gt.Tensor):
+        return _gt._vmap_wrap(_gt.stack(rows), level)
+    return tuple(_gt._vmap_wrap(_gt.stack(list(column)), level) for column in zip(*rows))
+
+
+_warned = set()  # Functions that were computed sample by sample
 
 
 def _dirty_leaf(args):
     """Ids of arguments that may not be changed in place."""
     return {id(value) for value in args if isinstance(value, _gt.Tensor) and value.requires_grad and value.is_leaf}
+
+
+def _nodes(args):
+    """The nodes of the arguments, None for those without a gradient."""
+    return [_gt._node(value) if isinstance(value, _gt.Tensor) else None for value in args]
 
 
 def _index(item, items):
@@ -169,7 +219,7 @@ def _differentiable(ctx, output):
             and _index(output, ctx._without_gradient) is None)
 
 
-def _recorded(cls, ctx, args, outputs, leaves):
+def _recorded(cls, ctx, args, operands, outputs, leaves):
     """The outputs as results of a node on the tape whose rule is backward()."""
     for tensor in ctx._dirty:
         if id(tensor) in leaves and _gt.is_grad_enabled():
@@ -192,11 +242,11 @@ def _recorded(cls, ctx, args, outputs, leaves):
             results[k] = output if _index(output, args) is None else output.detach()
     if len(wanted) == 1:
         (k,) = wanted
-        results[k] = _gt._custom(values[k], args, functools.partial(_only, run, k, len(values)), ctx._drop, name, keeps)
+        results[k] = _gt._custom(values[k], operands, functools.partial(_only, run, k, len(values)), ctx._drop, name, keeps)
         ctx._attached = _Reattached(ctx, k)
     elif wanted:
         arrived = [None] * len(values)
-        token = _gt._custom(_gt.zeros(0), args, functools.partial(_all, run, arrived), ctx._drop, name, keeps)
+        token = _gt._custom(_gt.zeros(0), operands, functools.partial(_all, run, arrived), ctx._drop, name, keeps)
         for k in wanted:
             results[k] = _port(values[k], token, arrived, k, name)
         ctx._attached = _Reattached(ctx, None, arrived, name)

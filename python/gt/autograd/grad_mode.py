@@ -132,6 +132,17 @@ class inference_mode(_Mode):
         super().__init__()
         self.mode, self._inside = not mode, []
 
+    def __call__(self, function):
+        inner = super().__call__(function)
+        if inspect.isclass(function) or inspect.isgeneratorfunction(function):
+            return inner
+
+        @functools.wraps(function)
+        def wrapped(*args, **keywords):
+            with inference_mode(not self.mode):
+                return function(*args, **keywords)
+        return wrapped
+
     def __enter__(self):
         self._inside.append(is_inference_mode_enabled())
         _inference.on = not self.mode

@@ -42,7 +42,7 @@ def logspace(start, end, steps, base=10.0, *, dtype=None, device=None, requires_
     if dtype is not None and not dtype.is_floating_point:
         start, end = int(start), int(end)
     powers = float(base) ** _gt.linspace(start, end, steps, dtype=_gt.float64)
-    return _gt.tensor(powers, dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    return _gt.tensor(powers, dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function
@@ -69,7 +69,7 @@ def range(start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=F
     if (end - start) * step < 0:
         raise RuntimeError('upper bound and larger bound inconsistent with step sign')
     count = int((end - start) / step) + 1
-    return (_gt.arange(count, dtype=_gt.float64) * step + start).to(dtype or _gt.float32).requires_grad_(requires_grad)
+    return (_gt.arange(count, dtype=_gt.float64) * step + start).to(dtype or _gt.get_default_dtype()).requires_grad_(requires_grad)
 
 
 @function
@@ -77,7 +77,7 @@ def empty_strided(size, stride, *, dtype=None, device=None, layout=None, require
     """empty_strided(size, stride): a tensor to be filled; tensors are always contiguous."""
     if len(size) != len(stride):
         raise RuntimeError(f'dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})')
-    return _gt.empty(tuple(size), dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    return _gt.empty(tuple(size), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function
@@ -88,7 +88,7 @@ def empty_permuted(size, physical_layout, *, dtype=None, device=None, layout=Non
                            f'{len(size)} is not equal to len(physical_layout) = {len(physical_layout)}')
     if sorted(physical_layout) != list(_builtin_range(len(size))):
         raise RuntimeError(f'Dimension out of range, or duplicate dim: {list(physical_layout)}')
-    return _gt.empty(tuple(size), dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    return _gt.empty(tuple(size), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @method
@@ -107,7 +107,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 @function
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """scalar_tensor(s): a 0-d tensor."""
-    return _gt.tensor(float(s), dtype=dtype or _gt.float32, requires_grad=requires_grad)
+    return _gt.tensor(float(s), dtype=dtype or _gt.get_default_dtype(), requires_grad=requires_grad)
 
 
 @function

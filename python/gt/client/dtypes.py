@@ -12,9 +12,10 @@ _INTEGERS = {'uint8': (8, 0), 'int8': (8, 1), 'int16': (16, 1), 'int32': (32, 1)
 
 @function
 class finfo:
-    """finfo(dtype=float32): bits, eps, max, min, tiny, smallest_normal, resolution of a floating point dtype."""
+    """finfo(dtype=None): bits, eps, max, min, tiny, smallest_normal, resolution of a floating point dtype."""
 
-    def __init__(self, dtype=_gt.float32):
+    def __init__(self, dtype=None):
+        dtype = _gt.get_default_dtype() if dtype is None else dtype
         if dtype.is_complex:
             dtype = dtype.to_real()
         if dtype.name not in _FLOATS:

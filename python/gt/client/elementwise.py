@@ -48,9 +48,11 @@ def fill(input, value):
     """fill(input, value): a tensor like input with one value everywhere, a number or a 0-d tensor."""
     if isinstance(value, Tensor):
         _zero_dimensional('fill_', value)
-        return value.to(input.dtype).expand(input.shape).clone() + (input.detach() * 0 if input.requires_grad else 0)
-    result = _gt.full_like(input, value)
-    return result + input * 0 if input.requires_grad and _gt.is_grad_enabled() else result
+        value = value.to(input.dtype)
+    if not (input.requires_grad and _gt.is_grad_enabled()):
+        return value.expand(input.shape).clone() if isinstance(value, Tensor) else _gt.full_like(input, value)
+    nowhere = _gt.zeros(input.shape, dtype=_gt.bool)
+    return where(nowhere, input, value)  # recorded: input gets a gradient of 0
 
 
 def _zero_dimensional(name, value):

@@ -169,14 +169,16 @@ def _unlinked(self, value):
 @method
 def zero_(self):
     """zero_(): set every element to 0."""
-    return self._become(_unlinked(self, _gt.zeros_like(self)))
+    return self._fill(0)
 
 
 @method
 def fill_(self, value):
     """fill_(value): set every element."""
-    self[...] = value
-    return self
+    if isinstance(value, Tensor) and value.ndim:
+        raise RuntimeError('fill_ only supports 0-dimension value tensor but got tensor with '
+                           f'{value.ndim} dimensions.')
+    return self._fill(value)
 
 
 @method
@@ -188,17 +190,10 @@ def fill_diagonal_(self, fill_value, wrap=False):
         raise RuntimeError('all dimensions of input must be of equal length')
     width = self.shape[-1]
     step = sum(width ** k for k in range(self.ndim)) if self.ndim > 2 else width + 1
-    flat = self.flatten()
+    flat = self.flatten().clone()
     end = flat.numel() if wrap or self.ndim > 2 else min(flat.numel(), width * width)
     flat[:end:step] = fill_value
     return self._become(flat.reshape(self.shape))
-
-
-@method
-def copy_(self, src, non_blocking=False):
-    """copy_(src): copy the elements of src, broadcast and converted."""
-    self[...] = src
-    return self
 
 
 # ---- the rest ------------------------------------------------------------------------------------------------

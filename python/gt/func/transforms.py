@@ -87,8 +87,8 @@ def grad_and_value(func, argnums=0, has_aux=False):
             if not isinstance(output, _gt.Tensor):
                 raise RuntimeError(f'grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got type {type(output)}')
             if output.ndim != 0:
-                raise RuntimeError('grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with '
-                                   f'{output.ndim} dims. Maybe you forgot to call .sum() or .mean()?')
+                raise RuntimeError('grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with '
+                                   f'{output.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?')
             wanted = [leaf for leaves, _ in flat for leaf in leaves]
             keeps = depth > 1 or _depends(output, wanted, args, options)
             found = _grads([output], wanted, None, keeps)

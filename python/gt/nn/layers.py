@@ -12,10 +12,11 @@ from gt.nn.parameter import Parameter
 class Identity(Module):
     """Returns its input; constructor arguments are ignored."""
 
-    def __init__(self, *args, **keywords):
+    def __init__(self, *args, **kwargs):
         super().__init__()
 
     def forward(self, input):
+        """The input itself."""
         return input
 
 

@@ -120,6 +120,13 @@ class _BinaryCrossEntropy(Function):
             return slope, None
         return slope, gradient * ((-input).log1p().clamp(min=-100.0) - input.log().clamp(min=-100.0))
 
+    @staticmethod
+    def vmap(info, in_dims, input, target):
+        """Elementwise, so that a batch is only larger."""
+        both = [x.unsqueeze(0).expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+                for x, dim in zip((input, target), in_dims)]
+        return _BinaryCrossEntropy.apply(*both), 0
+
 
 def _check_probabilities(input, target):
     """Raise if an element is outside 0..1, as PyTorch does; waits for the values."""

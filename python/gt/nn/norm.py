@@ -120,7 +120,7 @@ class _BatchNorm(_NormBase):
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            self.num_batches_tracked += 1
+            self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the average of all batches
                 momentum = 1.0 / self.num_batches_tracked
         of_batch = self.training or (self.running_mean is None and self.running_var is None)

@@ -14,6 +14,7 @@ from collections import defaultdict
 from gt import Tensor, _gt
 from gt.nn.hooks import Hooks, RemovableHandle  # noqa: F401
 from gt.nn.members import typename
+from gt.nn.parameter import zero_in_place
 
 _set_grad_enabled = _gt._set_grad_enabled
 
@@ -230,7 +231,7 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
-                    p.grad = _gt.zeros_like(p)
+                    zero_in_place(p)
 
     # ---- steps ---------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class SGD(Optimizer):
                 state = states[p]
                 buffer = state.get('momentum_buffer')
                 if buffer is None:
-                    buffer = g
+                    buffer = g.clone()  # the user may change .grad in place
                 else:
                     buffer = buffer * momentum + (g if keep == 1 else g * keep)
                 state['momentum_buffer'] = buffer

@@ -219,4 +219,6 @@ def read(data, label):
     try:
         return _load(data)
     except _Bad as reason:
-        raise _gt.GtError(f'{label}: not a whole safetensors file: {reason}') from None
+        # A header is JSON. Anything else may have been meant for another format.
+        kind = 'not a whole safetensors file' if bytes(data[8:9]) == b'{' else 'neither a .pt nor a safetensors file'
+        raise _gt.GtError(f'{label}: {kind}: {reason}') from None
