@@ -84,4 +84,5 @@ def _store_one(name, result, out):
                       f'future PyTorch release outputs will not be resized unless they have zero elements.', stacklevel=4)
     if result.dtype != out.dtype:
         result = _gt.empty(result.shape, dtype=out.dtype)._become(result)
-    return out._replace(result)
+    out.data = result
+    return out
