@@ -217,6 +217,22 @@ SPECIAL.update({
 })
 
 
+def places():
+    """Of a sparse matrix of 4 rows and 3 columns."""
+    return gt.tensor([[0, 3, 3, 1], [2, 0, 1, 2]])
+
+
+SPECIAL.update({
+    'view_as_real': lambda: check(lambda x, y: gt.view_as_real(gt.complex(x, y).square()), numbers((2, 3), 1), numbers((2, 3), 2)),
+    'view_as_complex': lambda: check(lambda x: gt.view_as_complex(x).square().abs(), numbers((3, 2), 1)),
+    'fft': lambda: [check(lambda x: function(x).abs(), numbers((2, n), 1))
+                    for function in (gt.fft.fft, gt.fft.ifft, gt.fft.rfft, gt.fft.ihfft, gt.fft.irfft, gt.fft.hfft) for n in (4, 5)],
+    'sparse_mm': lambda: [check(lambda v, x: _gt._sparse_mm(places(), v, x, rows, rows == 3), numbers((4,), 1), numbers((7 - rows, 2), 2))
+                          for rows in (4, 3)],
+    'sampled_mm': lambda: check(lambda a, b: _gt._sampled_mm(places(), a, b), numbers((4, 2), 1), numbers((3, 2), 2)),
+})
+
+
 def assigned(x, value):
     y = x * 1
     y[1] = value
