@@ -89,7 +89,7 @@ struct gt_node {
 
 static inline bool gt__node_has_values(const gt_node *node)
 {
-    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
+    return node->op == GT_NODE_CUSTOM || node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
 }
 
 /* Whether new ops are recorded, on this thread. */
