@@ -302,7 +302,9 @@ int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what
     gt_imm value;
     int found = gt__py_operand(object, client, GT_FLOAT32, tensor, &kind, &value);
     if (found == 1 && !*tensor) {
-        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? gt__default_dtype : kind == GT_LITERAL_INT ? GT_INT64 : GT_BOOL;
+        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? gt__default_dtype
+                         : kind == GT_LITERAL_INT ? GT_INT64
+                                                  : GT_BOOL;
         gt_err err = gt__emit_full(client, dtype, 0, NULL, kind, value, tensor);
         if (err != GT_OK) {
             gt__py_raise(err);

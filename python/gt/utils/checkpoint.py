@@ -10,6 +10,7 @@ import warnings
 
 from gt import _gt
 from gt._gt import Tensor
+from gt.amp.autocast_mode import restored
 from gt.autograd import enable_grad, no_grad
 
 
@@ -50,19 +51,6 @@ def _random_numbers_from(state):
         _gt._set_random_state(*present)
 
 
-@contextlib.contextmanager
-def _autocast_as(state):
-    """The autocast of the forward pass: (on, dtype) for each device."""
-    present = _gt._autocast()
-    for device, (on, dtype) in enumerate(state):
-        _gt._set_autocast(device, on, dtype)
-    try:
-        yield
-    finally:
-        for device, (on, dtype) in enumerate(present):
-            _gt._set_autocast(device, on, dtype)
-
-
 class _Region:
     """One call of checkpoint(): what is needed to run the function again."""
 
@@ -86,7 +74,7 @@ class _Region:
 
     def _run(self):
         function, args, kwargs, context = self.call
-        with enable_grad(), _random_numbers_from(self.state), _autocast_as(self.autocast), context:
+        with enable_grad(), _random_numbers_from(self.state), restored(self.autocast), context:
             again, _ = _gt._tape_position()
             kept = function(*args, **kwargs)  # keeps the recorded operations until their values are taken
             try:
