@@ -101,6 +101,13 @@ PyObject *gt__py_wrap_alias(gt_alias *alias)
     return result;
 }
 
+PyObject *gt__py_size_list(unsigned rank, const int64_t *shape)
+{
+    PyObject *sizes = gt__py_sizes((int)rank, shape), *list = sizes ? PySequence_List(sizes) : NULL;
+    Py_XDECREF(sizes);
+    return list;
+}
+
 /* ---- making views ------------------------------------------------------------------------------------------ */
 
 const gt_meta *gt__py_meta(PyObject *self)
@@ -249,13 +256,14 @@ int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int ran
                          gt_strides *out)
 {
     const gt_meta *from = gt__py_meta(self);
-    gt_strides strides;
+    gt_strides strides, before;
     if (rank > GT_MAX_RANK) {
         PyErr_Format(PyExc_RuntimeError, "the result would have %d dimensions; tensors have at most %d", rank,
                      GT_MAX_RANK);
         return -1;
     }
     gt__py_strides(self, &strides);
+    before = strides;
     *meta = (gt_meta){.numel = 1, .dtype = from->dtype, .rank = (uint8_t)rank};
     out->offset = strides.offset;
     for (int axis = 0; axis < from->rank; axis++) {
@@ -263,10 +271,12 @@ int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int ran
         strides.step[axis] *= window->window[1][axis];
     }
     for (int k = rank - 1; k >= 0; k--) {
-        bool last = k + 1 == rank;
+        int next = -1 - axes[k]; /* of a new axis: the one that it stands before */
         meta->shape[k] = axes[k] < 0 ? 1 : window->window[2][axes[k]];
         meta->numel *= meta->shape[k];
-        out->step[k] = axes[k] >= 0 ? strides.step[axes[k]] : last ? 1 : meta->shape[k + 1] * out->step[k + 1];
+        out->step[k] = axes[k] >= 0        ? strides.step[axes[k]]
+                       : next < from->rank ? from->shape[next] * before.step[next]
+                                           : 1;
     }
     return 0;
 }
@@ -319,6 +329,39 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
     return gt__py_view(self, GT_CUT_UNFOLD, &arguments, &meta, &strides);
 }
 
+int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_strides *strides, PyObject **out)
+{
+    gt_alias *alias = gt__py_alias(self);
+    gt_meta meta;
+    if (!alias)
+        return -1;
+    gt_err err = gt__meta_set(&meta, (gt_dtype)alias->shell.meta.dtype, (unsigned)rank, shape);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    int64_t last = strides->offset, size = (int64_t)gt__dtype_size((gt_dtype)meta.dtype);
+    int64_t room = alias->storage->root.shell.meta.numel;
+    for (int k = 0; k < rank; k++)
+        last += meta.numel ? strides->step[k] * (shape[k] - 1) : 0;
+    if (strides->offset < 0 || (meta.numel && last >= room)) {
+        PyObject *sizes = gt__py_size_list((unsigned)rank, shape);
+        PyObject *steps = sizes ? gt__py_size_list((unsigned)rank, strides->step) : NULL;
+        if (steps)
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "setStorage: sizes %R, strides %R, storage offset %lld, and itemsize %lld requiring a storage "
+                "size of %lld are out of bounds for storage of size %lld",
+                sizes, steps, (long long)strides->offset, (long long)size, (long long)((last + 1) * size),
+                (long long)(room * size));
+        Py_XDECREF(sizes);
+        Py_XDECREF(steps);
+        return -1;
+    }
+    *out = gt__py_view(self, GT_CUT_STRIDED, NULL, &meta, strides);
+    return *out ? 0 : -1;
+}
+
 /* ---- the same elements apart from gradients ------------------------------------------------------------------ */
 
 PyObject *gt__py_detached(PyObject *self, bool counted)
@@ -358,10 +401,9 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     }
     if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
         return gt__py_share(self, view, gt__alias_node(object->alias), true);
-    /* The view's own object lives on without it; the caller frees it. */
-    from->alias = NULL;
-    from->tensor = NULL;
     alias->creation = alias->creation == GT_CREATED_NO_GRAD ? GT_CREATED_PLAIN : alias->creation;
+    from->alias = NULL; /* it goes to the other object; the caller frees this one */
+    from->tensor = NULL;
     set_alias(object, alias);
     return 0;
 }

@@ -13,6 +13,8 @@ gt_alias *gt__py_alias(PyObject *self);
 PyObject *gt__py_wrap_alias(gt_alias *alias);
 
 const gt_meta *gt__py_meta(PyObject *self);
+/* "[2, 3]" in PyTorch's messages: a list. */
+PyObject *gt__py_size_list(unsigned rank, const int64_t *shape);
 void gt__py_strides(PyObject *self, gt_strides *out);
 
 /* Views: new objects. `kind` and the like are those of gt__alias_view. */
@@ -24,11 +26,13 @@ PyObject *gt__py_reshape(PyObject *self, int rank, const int64_t *shape, bool vi
 PyObject *gt__py_with_axes(PyObject *self, unsigned rank, const int *axes);
 PyObject *gt__py_permute(PyObject *self, const int *axes);
 PyObject *gt__py_expand(PyObject *self, int rank, const int64_t *shape);
-/* A window of every axis, then only these axes and new ones (-1). Those left out have one element. */
+/* A window of every axis, then only these axes and new ones (-1 - k: before axis k). Those left out have one element. */
 PyObject *gt__py_slice(PyObject *self, const gt_cut_arguments *window, int rank, const int *axes);
 int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int rank, const int *axes, gt_meta *meta,
                          gt_strides *out);
 PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2);
+/* Any elements of the memory of self. */
+int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_strides *strides, PyObject **out);
 PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step);
 
 /* The view is one of several results of an operation. `maker` is static. */

@@ -332,12 +332,24 @@ static int set_grad(PyObject *self, PyObject *value, void *closure)
     }
     const gt_meta *wanted = gt__py_meta(self), *given = gt__py_meta(value);
     if (!gt__meta_same_shape(given, wanted)) {
-        PyErr_SetString(PyExc_RuntimeError, "assigned grad has data of a different size");
+        PyObject *mine = gt__py_size_list(wanted->rank, wanted->shape);
+        PyObject *its = mine ? gt__py_size_list(given->rank, given->shape) : NULL;
+        if (its)
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "attempting to assign a gradient of size '%R' to a tensor of size '%R'. Please ensure that "
+                "the gradient and the tensor are the same size",
+                its, mine);
+        Py_XDECREF(mine);
+        Py_XDECREF(its);
         return -1;
     }
     if (given->dtype != wanted->dtype) {
-        PyErr_Format(PyExc_RuntimeError, "assigned grad has dtype %s, the tensor %s",
-                     gt__dtype_name((gt_dtype)given->dtype), gt__dtype_name((gt_dtype)wanted->dtype));
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "attempting to assign a gradient with dtype '%s' to a tensor with dtype '%s'. Please ensure that "
+            "the gradient and the tensor have the same dtype",
+            gt__dtype_name((gt_dtype)given->dtype), gt__dtype_name((gt_dtype)wanted->dtype));
         return -1;
     }
     gt_alias *alias = gt__py_alias(value);

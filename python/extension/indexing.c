@@ -197,14 +197,14 @@ static gt_err read_key(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor
     return gt_take(view, index, axis, out);
 }
 
-/* The window of a key without index tensors, and the axes of the result: -1 for a new one. Returns how many. */
+/* The window of a key without index tensors, and the axes of the result: -1 - k for a new one before axis k. Returns how many. */
 static int key_window(const Key *key, gt_cut_arguments *window, int *axes)
 {
     int axis = 0, rank = 0;
     for (int k = 0; k < key->count; k++) {
         const Item *item = &key->items[k];
         if (item->kind != ITEM_INT)
-            axes[rank++] = item->axes ? axis : -1;
+            axes[rank++] = item->axes ? axis : -1 - axis;
         if (!item->axes)
             continue;
         window->window[0][axis] = item->start;

@@ -318,18 +318,18 @@ static PyObject *method_become(PyObject *self, PyObject *value)
     return gt__py_adopt(self, Py_NewRef(value));
 }
 
-/* self._replace(view): self becomes the view of itself: squeeze_(), t_(). */
-static PyObject *method_replace(PyObject *self, PyObject *view)
+/* self._replace(value): self becomes a view (squeeze_(), t_()), or gets a value of another shape (resize_()). */
+static PyObject *method_replace(PyObject *self, PyObject *value)
 {
-    if (!gt__py_is_tensor(view))
-        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(view)->tp_name);
-    if (!((TensorObject *)view)->alias) {
-        PyErr_SetString(PyExc_ValueError, "expected a view");
-        return NULL;
-    }
+    if (!gt__py_is_tensor(value))
+        return PyErr_Format(PyExc_TypeError, "expected a Tensor, not %s", Py_TYPE(value)->tp_name);
     if (gt__py_check_write(self, false) < 0)
         return NULL;
-    return gt__py_become_view(self, view) < 0 ? NULL : Py_NewRef(self);
+    if (!((TensorObject *)value)->alias && gt__meta_same_shape(gt__py_meta(self), gt__py_meta(value)))
+        return gt__py_adopt(self, Py_NewRef(value));
+    if (!gt__py_alias(value))
+        return NULL;
+    return gt__py_become_view(self, value) < 0 ? NULL : Py_NewRef(self);
 }
 
 /* As in PyTorch it is int64. */

@@ -355,6 +355,31 @@ static PyObject *method_unfold(PyObject *self, gt_py_args args, Py_ssize_t nargs
     return gt__py_unfold(self, axis, size, step);
 }
 
+static PyObject *method_as_strided(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"size", "stride", "storage_offset"};
+    PyObject *values[3], *out = NULL;
+    int64_t shape[GT_MAX_RANK];
+    gt_strides strides;
+    int rank, count;
+    if (gt__py_parse("as_strided", args, nargs, kwnames, names, 3, 3, values) < 0)
+        return NULL;
+    if (!values[0] || !values[1])
+        return PyErr_Format(PyExc_TypeError, "as_strided() needs size and stride");
+    gt__py_strides(self, &strides);
+    if (gt__py_ints(values[0], &rank, shape) < 0 || gt__py_ints(values[1], &count, strides.step) < 0 ||
+        (values[2] && values[2] != Py_None && gt__py_int64(values[2], &strides.offset) < 0))
+        return NULL;
+    if (rank != count)
+        return PyErr_Format(PyExc_RuntimeError, "mismatch in length of strides and shape: %d and %d", count, rank);
+    for (int k = 0; k < rank; k++)
+        if (strides.step[k] < 0)
+            return PyErr_Format(PyExc_RuntimeError,
+                                "as_strided: Negative strides are not supported at the moment, got strides: %R",
+                                values[1]);
+    return gt__py_strided(self, rank, shape, &strides, &out) < 0 ? NULL : out;
+}
+
 PyMethodDef gt__py_shape_methods[] = {
     FAST("reshape", method_reshape, "reshape(*shape): the same elements in another shape; one size may be -1."),
     FAST("view", method_view, "view(*shape): the same memory in another shape."),
@@ -379,6 +404,8 @@ PyMethodDef gt__py_shape_methods[] = {
     FAST("narrow", method_narrow, "narrow(dim, start, length): a slice of one dimension."),
     FAST("diagonal", method_diagonal,
          "diagonal(offset=0, dim1=0, dim2=1): a diagonal of two dimensions, as the last."),
+    FAST("as_strided", method_as_strided,
+         "as_strided(size, stride, storage_offset=None): any elements of its memory, at these distances."),
     FAST("unfold", method_unfold,
          "unfold(dimension, size, step): windows; their elements are the last dimension."),
     {.ml_name = NULL},

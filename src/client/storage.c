@@ -137,7 +137,7 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
     bool recorded = gt__grad_enabled();
     alias->kind = (uint8_t)kind;
     alias->family = parent->family;
-    alias->family->members++;
+    alias->family->members += owner != NULL;
     alias->versions = gt__versions_retain(parent->versions);
     alias->made_at = alias->versions->count;
     alias->creation = recorded ? parent->creation : GT_CREATED_NO_GRAD;
@@ -213,6 +213,12 @@ static void forget_history(gt_alias *family)
     gt_node *node = family->node;
     family->node = NULL;
     gt__node_release(node);
+    /* What is left of the family shows other families where their elements lie. */
+    for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
+        next = view->after;
+        if (view->family == family && view->cut->node)
+            gt__alias_drop_cut(view);
+    }
     gt_tensor *value = family->cut, *detached;
     if (!value || !value->node)
         return;
@@ -244,15 +250,13 @@ void gt__alias_release(gt_alias *alias)
 {
     while (alias && --alias->references == 0) {
         gt_storage *storage = alias->storage;
-        gt_alias *parent = alias->parent, *family = alias->family;
+        gt_alias *parent = alias->parent;
         gt_client *client = alias->shell.client;
         gt_node *node = alias->node, *idle = alias->idle, *history = alias->history;
         alias->node = alias->idle = alias->history = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
-        if (family != alias && --family->members == 0)
-            forget_history(family);
         if (alias != &storage->root) {
             alias->after = spare_aliases;
             spare_aliases = alias;
@@ -267,14 +271,25 @@ void gt__alias_release(gt_alias *alias)
     }
 }
 
+void gt__alias_leave(gt_alias *alias)
+{
+    gt_alias *family = alias->family;
+    gt_node *history = alias->history;
+    if (!alias->owner)
+        return;
+    alias->owner = NULL;
+    alias->history = NULL;
+    alias->storage->owners--;
+    family->members -= family != alias;
+    gt__alias_retain(alias); /* what is freed here may run user code */
+    gt__node_release(history);
+    forget_history(family);
+    gt__alias_release(alias);
+}
+
 void gt__alias_disown(gt_alias *alias)
 {
-    if (alias->owner) {
-        alias->owner = NULL;
-        alias->storage->owners--;
-        if (alias->references > 1 && alias->family == alias)
-            forget_history(alias);
-    }
+    gt__alias_leave(alias);
     gt__alias_release(alias);
 }
 
@@ -513,6 +528,7 @@ void gt__alias_own(gt_alias *alias, void *owner)
 {
     alias->owner = owner;
     alias->storage->owners++;
+    alias->family->members += alias->family != alias;
 }
 
 bool gt__node_has_gradient(const gt_node *node)

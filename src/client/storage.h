@@ -57,7 +57,7 @@ struct gt_alias {
     bool tracked;        /* the cut was recorded when it was made, so PyTorch's view has a grad_fn */
     uint16_t output;     /* MULTI: which of the results */
     uint16_t depth;      /* ancestors */
-    uint32_t members;    /* of a family: other aliases in it */
+    uint32_t members;    /* of a family: other aliases in it that have an owner */
     gt_storage *storage;
     gt_alias *parent;      /* retained; NULL: the root */
     gt_alias *family;      /* an ancestor or itself */
@@ -151,8 +151,9 @@ gt_err gt__node_gradient(gt_node *node, gt_tensor **out);
 gt_err gt__node_share_gradient(gt_node *node, gt_alias **out);
 void gt__node_set_gradient(gt_node *node, gt_alias *alias); /* retains the alias */
 void gt__node_drop_gradient(gt_node *node);
-/* An alias without an owner gets one. */
+/* An alias without an owner gets one; an owner lets go of its alias, and keeps its reference. */
 void gt__alias_own(gt_alias *alias, void *owner);
+void gt__alias_leave(gt_alias *alias);
 
 /* ---- between storage.c and storage_write.c ------------------------------------------------------------------- */
 

@@ -341,7 +341,7 @@ def repeat(self, *sizes):
     for dim, times in enumerate(sizes):
         if times != 1:
             result = _repeat_axis(result, dim, times)
-    return result if result is not self else self.clone()
+    return result._value()  # a tensor of its own, also where nothing is repeated
 
 
 def _repeat_axis(self, dim, times):
@@ -375,7 +375,7 @@ def repeat_interleave(self, repeats=None, dim=None, *, output_size=None):
     before, size, after = self.shape[:dim], self.shape[dim] if self.ndim else 1, self.shape[dim + 1:]
     outer, inner = math.prod(before), math.prod(after)
     flat = self.reshape(outer * size, 1, inner).expand(outer * size, repeats, inner)
-    return flat.reshape(*before, size * repeats, *after)
+    return flat.reshape(*before, size * repeats, *after)._value()
 
 
 def _repeated_indices(self, repeats, dim, output_size):
@@ -416,7 +416,7 @@ def diag(self, diagonal=0):
         return self.diag_embed(diagonal)
     if self.ndim != 2:
         raise RuntimeError(f'diag(): Supports 1D or 2D tensors. Got {self.ndim}D')
-    return self.diagonal(diagonal)
+    return self.diagonal(diagonal)._value()
 
 
 @method

@@ -29,13 +29,6 @@ def _places(self, size, stride, storage_offset):
 
 
 @method
-def as_strided(self, size, stride, storage_offset=None):
-    """as_strided(size, stride, storage_offset=0): elements of the flattened tensor at the given distances."""
-    place = _places(self, size, stride, storage_offset)
-    return self.flatten().gather(0, place.flatten()).reshape(place.shape)
-
-
-@method
 def as_strided_(self, size, stride, storage_offset=None):
     """as_strided_(size, stride, storage_offset=0): as_strided, in place."""
     self.data = self.as_strided(size, stride, storage_offset)

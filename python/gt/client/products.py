@@ -140,6 +140,8 @@ def kron(self, other):
 @function
 def chain_matmul(*matrices):
     """chain_matmul(*matrices): their product, multiplied in the cheapest order."""
+    if len(matrices) == 1:
+        return matrices[0].clone()
     letters = string.ascii_letters
     terms = ','.join(letters[k] + letters[k + 1] for k in range(len(matrices)))
     return einsum(f'{terms}->{letters[0]}{letters[len(matrices)]}', *matrices)

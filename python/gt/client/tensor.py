@@ -196,6 +196,18 @@ def fill_diagonal_(self, fill_value, wrap=False):
     return self._become(flat.reshape(self.shape))
 
 
+@method
+def set_(self, source=None):
+    """set_(source): share the memory of source from now on; without one, no elements.
+
+    >>> x, y = gt.zeros(2), gt.ones(3)
+    >>> x.set_(y)
+    tensor([1., 1., 1.])
+    """
+    self.data = _gt.empty(0, dtype=self.dtype) if source is None else source
+    return self
+
+
 # ---- the rest ------------------------------------------------------------------------------------------------
 
 
@@ -219,7 +231,7 @@ def sum_to_size(self, *size):
     if lead < 0 or any(want not in (1, have) for want, have in zip(size, self.shape[lead:])):
         raise RuntimeError(f'size {{{list(size)}}} is not expandable to size {{{list(self.shape)}}}.')
     dims = [*range(lead), *(lead + k for k, want in enumerate(size) if want != self.shape[lead + k])]
-    return (self.sum(dims) if dims or not size else self).reshape(size)
+    return self.sum(dims).reshape(size) if dims or not size else self
 
 
 @method

@@ -257,10 +257,11 @@ def interpolate(input, size=None, scale_factor=None, mode='nearest', align_corne
     if dimensions not in allowed:
         raise NotImplementedError(f'Got {input.ndim}D input, but {mode} mode needs '
                                   f'{" or ".join(f"{n + 2}D" for n in allowed) or "another name"} input')
+    result = input
     for axis, length, factor in reversed(list(zip(range(2, input.ndim), sizes, factors))):  # rows are copied last
         if length != input.shape[axis] or factor not in (0.0, 1.0):
-            input = _gt.resample(input, axis, length, number, bool(align_corners), factor)
-    return input
+            result = _gt.resample(result, axis, length, number, bool(align_corners), factor)
+    return input.clone() if result is input else result
 
 
 def upsample(input, size=None, scale_factor=None, mode='nearest', align_corners=None):
