@@ -252,6 +252,20 @@ def assign_element(lib):
     return run
 
 
+@work
+def copy_column(lib):
+    """A column of 40 MB, written through a view of it: work for 100 elements, whatever the size."""
+    x, column = map(lib.tensor, inputs(10_000_000, 100))
+    x = x.reshape(100, 100_000)
+
+    def run(count):
+        for k in range(count):
+            x[:, k % 100_000].copy_(column)
+        lib.synchronize()
+        return x
+    return run
+
+
 # ---- copies between NumPy arrays and tensors --------------------------------------------------------------------
 
 

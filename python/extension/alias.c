@@ -123,8 +123,20 @@ PyObject *gt__py_view(PyObject *self, gt_cut kind, const gt_cut_arguments *argum
     gt_alias *parent = gt__py_alias(self), *view;
     if (!parent || (gt__signals_active && gt__py_enter(parent->shell.client) < 0))
         return NULL;
-    gt_err err = gt__alias_view(parent, kind, arguments, meta, strides, self, &view);
+    gt_err err = parent->creation == GT_CREATED_PLAIN ? GT_OK : gt__alias_check_use(parent);
+    if (err == GT_OK)
+        err = gt__alias_view(parent, kind, arguments, meta, strides, self, &view);
     return err == GT_OK ? gt__py_wrap_alias(view) : gt__py_raise(err);
+}
+
+void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output)
+{
+    gt_alias *alias = gt__py_is_tensor(view) ? ((TensorObject *)view)->alias : NULL;
+    if (!alias || !gt__grad_enabled())
+        return;
+    alias->creation = GT_CREATED_MULTI;
+    alias->maker = maker;
+    alias->output = (uint16_t)output;
 }
 
 /* The result's metadata, as the server will infer it. */
@@ -332,15 +344,26 @@ int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted)
     return 0;
 }
 
-void gt__py_become_view(PyObject *self, PyObject *view)
+int gt__py_become_view(PyObject *self, PyObject *view)
 {
     TensorObject *object = (TensorObject *)self, *from = (TensorObject *)view;
     gt_alias *alias = from->alias;
-    /* The view's own object lives on without it, with metadata only; the caller frees it. */
+    gt_tensor *value = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
+    if (PyErr_Occurred())
+        return -1;
+    gt_err err = gt__alias_touch(alias);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
+        return gt__py_share(self, view, gt__alias_node(object->alias), true);
+    /* The view's own object lives on without it; the caller frees it. */
     from->alias = NULL;
     from->tensor = NULL;
     alias->creation = alias->creation == GT_CREATED_NO_GRAD ? GT_CREATED_PLAIN : alias->creation;
     set_alias(object, alias);
+    return 0;
 }
 
 /* ---- operands that share memory with what is written --------------------------------------------------------- */
@@ -382,9 +405,34 @@ int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *
     return -1;
 }
 
+bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand)
+{
+    const gt_alias *other = gt__py_is_tensor(operand) ? ((TensorObject *)operand)->alias : NULL;
+    if (!alias || !other || alias->family != other->family || strides->offset != other->strides.offset ||
+        !gt__meta_same_shape(meta, &other->shell.meta))
+        return false;
+    for (unsigned k = 0; k < meta->rank; k++)
+        if (strides->step[k] != other->strides.step[k])
+            return false;
+    return true;
+}
+
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool tracked = false;
+    for (Py_ssize_t k = 0; alias && k < count; k++)
+        tracked = tracked || (gt__py_is_tensor(args[k]) && gt__py_requires_grad(args[k]));
+    if (alias && gt__py_check_write(self, tracked) < 0)
+        return -1;
+    for (Py_ssize_t k = 0; alias && k < count; k++) {
+        const gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
+        gt_err err = other ? gt__alias_check_use(other) : GT_OK;
+        if (err != GT_OK) {
+            gt__py_raise(err);
+            return -1;
+        }
+    }
     for (Py_ssize_t k = 0; alias && k < count; k++)
         if (args[k] != self && gt__py_check_operand(self, &alias->shell.meta, &alias->strides, args[k], true) < 0)
             return -1;

@@ -31,14 +31,21 @@ int gt__py_slice_strides(PyObject *self, const gt_cut_arguments *window, int ran
 PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2);
 PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step);
 
+/* The view is one of several results of an operation. `maker` is static. */
+void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);
+
 /* self, which may be new, shares the memory of `other` from now on, under this node. */
 int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted);
 /* self becomes the view, a new object with an alias, which has no value from now on: squeeze_(), t_(). */
-void gt__py_become_view(PyObject *self, PyObject *view);
+int gt__py_become_view(PyObject *self, PyObject *view);
 /* What is written of self lies as `meta` and `strides` say. An operand that shares some of these places is refused, as PyTorch
  * does; one that has the same is, too, unless allowed. */
 int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,
                          bool same_allowed);
+/* gt__py_refuse_overlap for what lies as `meta` and `strides` say. */
+int gt__py_refuse_places(const gt_meta *meta, const gt_strides *strides);
+/* Whether the operand is what would be written anyway: the same places, with the same gradient. */
+bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand);
 /* Write through the alias that self has. The checks were made. */
 int gt__py_write(PyObject *self, const gt_written *written);
 

@@ -30,18 +30,36 @@ static bool is_leaf(const gt_tensor *tensor)
     return !tensor->node || tensor->node->op == GT_OP_INVALID;
 }
 
-static bool requires_grad(PyObject *self)
+bool gt__py_requires_grad(PyObject *self)
 {
     const TensorObject *object = (TensorObject *)self;
     return object->alias ? gt__alias_requires_grad(object->alias) : object->tensor->node != NULL;
 }
 
+/* A leaf that has a gradient keeps it while it requires none. */
+static gt_err set_aside(TensorObject *object, gt_node *node)
+{
+    if (!gt__py_alias((PyObject *)object))
+        return GT_ERR_MEMORY;
+    gt_node *before = object->alias->idle;
+    object->alias->idle = gt__node_retain(node);
+    gt__node_release(before);
+    return GT_OK;
+}
+
 /* Set or remove the node of a leaf. */
 static gt_err set_leaf(TensorObject *object, bool wanted)
 {
-    gt_node *node = NULL;
-    if (wanted)
+    gt_node *node = object->alias ? gt__alias_node(object->alias) : object->tensor->node;
+    if (!wanted && node && gt__node_has_gradient(node))
+        GT_TRY(set_aside(object, node));
+    node = NULL;
+    if (wanted && object->alias && object->alias->idle) {
+        node = object->alias->idle;
+        object->alias->idle = NULL;
+    } else if (wanted) {
         GT_TRY(gt__node_new_leaf(object->tensor->client, &object->tensor->meta, &node));
+    }
     if (object->alias) {
         gt_err err = gt__alias_set_node(object->alias, node);
         if (err != GT_OK)
@@ -56,7 +74,9 @@ static gt_err set_leaf(TensorObject *object, bool wanted)
 
 int gt__py_set_requires_grad(PyObject *self, bool wanted)
 {
-    if (requires_grad(self) == wanted)
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool discards = alias && alias->node && alias->node->discards;
+    if (gt__py_requires_grad(self) == wanted && !(wanted && discards))
         return 0;
     gt_tensor *tensor = gt__py_use(self);
     if (!tensor)
@@ -102,9 +122,13 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
 
 int gt__py_refuse_overlap(PyObject *self)
 {
-    gt_strides strides;
-    gt__py_strides(self, &strides);
-    if (!gt__strides_overlap(gt__py_meta(self), &strides))
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return alias ? gt__py_refuse_places(&alias->shell.meta, &alias->strides) : 0;
+}
+
+int gt__py_refuse_places(const gt_meta *meta, const gt_strides *strides)
+{
+    if (!gt__strides_overlap(meta, strides))
         return 0;
     PyErr_SetString(PyExc_RuntimeError,
                     "unsupported operation: more than one element of the written-to tensor refers to a single "
@@ -150,6 +174,21 @@ static gt_err next_value(gt_tensor *old, gt_tensor *tensor, gt_tensor **out)
     return GT_OK;
 }
 
+/*
+ * The operation that changes a tensor in place may need its old value for the gradient. As PyTorch, which saves a copy, it does
+ * not count as overwritten then.
+ */
+static gt_err keep_old_value(gt_node *node, const gt_tensor *old)
+{
+    gt_tensor *copy, *saved = node ? node->saved[0] : NULL;
+    if (!saved || saved != old)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(saved, saved->node, &copy));
+    node->saved[0] = copy;
+    gt_tensor_release(saved);
+    return GT_OK;
+}
+
 int gt__py_rebind(PyObject *self, gt_tensor *tensor)
 {
     TensorObject *object = (TensorObject *)self;
@@ -158,18 +197,33 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
         gt_tensor_release(tensor);
         return -1;
     }
+    gt_err err =
+        UNLIKELY(tensor->node) ? keep_old_value(tensor->node, object->alias ? object->alias->cut : old) : GT_OK;
+    if (UNLIKELY(err != GT_OK)) {
+        gt_tensor_release(tensor);
+        gt__py_raise(err);
+        return -1;
+    }
     if (UNLIKELY(object->alias != NULL)) {
         int status = gt__py_refuse_overlap(self) < 0 ? -1 : gt__py_write(self, &(gt_written){.tensor = tensor});
+        /* The operation may have saved its result, which is the memory that was written. */
+        if (status == 0 && tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base &&
+            object->alias)
+            gt__alias_stamp(tensor->base, object->alias->versions);
         gt_tensor_release(tensor);
         return status;
     }
     gt_tensor_retain(old); /* another thread may write meanwhile */
-    gt_err err = next_value(old, tensor, &next);
+    err = next_value(old, tensor, &next);
     gt_tensor_release(tensor);
     if (err != GT_OK) {
         gt_tensor_release(old);
         gt__py_raise(err);
         return -1;
+    }
+    if (old->versions) { /* it had views, whose values may be saved */
+        old->versions->count++;
+        gt__alias_stamp(next, old->versions);
     }
     old->overwritten = true;
     if (old->node && old->node->saved_out && old->node->saved_out == old->base)
@@ -190,7 +244,7 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
 static PyObject *get_requires_grad(PyObject *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(requires_grad(self));
+    return PyBool_FromLong(gt__py_requires_grad(self));
 }
 
 static int set_requires_grad(PyObject *self, PyObject *value, void *closure)
@@ -218,7 +272,7 @@ static PyObject *method_requires_grad(PyObject *self, gt_py_args args, Py_ssize_
 static PyObject *get_is_leaf(PyObject *self, void *closure)
 {
     (void)closure;
-    if (!requires_grad(self))
+    if (!gt__py_requires_grad(self))
         Py_RETURN_TRUE;
     gt_tensor *tensor = gt__py_use(self);
     return tensor ? PyBool_FromLong(is_leaf(tensor)) : NULL;
@@ -233,7 +287,7 @@ static gt_node *node_of(PyObject *self)
     if (!object->alias)
         return object->tensor->node;
     if (!gt__alias_requires_grad(object->alias))
-        return NULL;
+        return object->alias->idle;
     gt_tensor *tensor = gt__py_use(self);
     return tensor ? tensor->node : NULL;
 }
@@ -286,11 +340,20 @@ static int set_grad(PyObject *self, PyObject *value, void *closure)
                      gt__dtype_name((gt_dtype)given->dtype), gt__dtype_name((gt_dtype)wanted->dtype));
         return -1;
     }
-    if (!node && (gt__py_set_requires_grad(self, true) < 0 || !(node = node_of(self))))
-        return -1;
     gt_alias *alias = gt__py_alias(value);
     if (!alias)
         return -1;
+    if (!node) { /* it requires no gradient, and may have one */
+        gt_err err = gt__node_new_leaf(((TensorObject *)self)->tensor->client, wanted, &node);
+        if (err == GT_OK)
+            err = set_aside((TensorObject *)self, node);
+        gt__node_release(err == GT_OK ? node : NULL);
+        if (err != GT_OK) {
+            if (!PyErr_Occurred())
+                gt__py_raise(err);
+            return -1;
+        }
+    }
     gt__node_retain(node); /* dropping the old gradient may run Python code */
     gt__node_set_gradient(node, alias);
     gt__node_release(node);
@@ -312,11 +375,13 @@ static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
 
 int gt__py_set_value(PyObject *self, PyObject *value)
 {
-    TensorObject *object = (TensorObject *)self;
     const gt_meta *meta = gt__py_meta(value);
     gt_client *client = ((TensorObject *)value)->tensor->client;
-    gt_node *node = object->alias ? gt__alias_node(object->alias) : object->tensor->node;
-    if (!node || node->op != GT_OP_INVALID)
+    gt_tensor *old = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
+    gt_node *node = old ? old->node : NULL;
+    if (PyErr_Occurred())
+        return -1;
+    if (!node || (node->op != GT_OP_INVALID && node->client != client))
         return gt__py_share(self, value, NULL, false);
     gt_node *leaf = NULL;
     /* A leaf belongs to the tape of its client: the other client gets a new leaf. */
@@ -352,6 +417,38 @@ static PyObject *method_detach_(PyObject *self, PyObject *unused)
         gt_tensor_release(tensor);
     }
     return err == GT_OK ? Py_NewRef(self) : gt__py_raise(err);
+}
+
+static PyObject *get_version(PyObject *self, void *closure)
+{
+    (void)closure;
+    const TensorObject *object = (TensorObject *)self;
+    return PyLong_FromUnsignedLong(object->alias ? object->alias->versions->count : object->tensor->version);
+}
+
+/* self._value(): the same value as an object of its own, still recorded. Methods in place compute with it. */
+static PyObject *method_value(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_tensor *tensor = gt__py_use(self), *out = NULL;
+    if (!tensor)
+        return NULL;
+    gt_err err = gt__tensor_alias(tensor, tensor->node, &out);
+    return gt__py_result(err, out);
+}
+
+/* _pieces(views, maker): the results of an operation that returns several views, which PyTorch treats in its own way. */
+static PyObject *py_pieces(PyObject *module, PyObject *args)
+{
+    (void)module;
+    static const char *const makers[] = {"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0"};
+    PyObject *views;
+    int maker;
+    if (!PyArg_ParseTuple(args, "O!i:_pieces", &PyTuple_Type, &views, &maker))
+        return NULL;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(views); k++)
+        gt__py_mark_piece(PyTuple_GET_ITEM(views, k), makers[maker], (unsigned)k);
+    return Py_NewRef(views);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
@@ -695,6 +792,7 @@ PyMethodDef gt__py_autograd_methods[] = {
     NOARGS("retain_grad", method_retain_grad, "Keep the gradient of this non-leaf tensor in .grad."),
     NOARGS("detach", method_detach, "The same value, without a gradient."),
     NOARGS("detach_", method_detach_, "Forget how this tensor was computed."),
+    NOARGS("_value", method_value, "The same value, apart from in-place changes."),
     {.ml_name = "_register_hook", .ml_meth = method_register_hook, .ml_flags = METH_O},
     {.ml_name = "_register_hook_after", .ml_meth = method_register_hook_after, .ml_flags = METH_O},
     {.ml_name = NULL},
@@ -705,6 +803,7 @@ PyGetSetDef gt__py_autograd_attributes[] = {
      .get = get_requires_grad,
      .set = set_requires_grad,
      .doc = "whether a gradient is wanted"},
+    {.name = "_version", .get = get_version, .doc = "how often it was changed in place"},
     {.name = "grad", .get = get_grad, .set = set_grad, .doc = "the gradient that backward() left here, or None"},
     {.name = "is_leaf", .get = get_is_leaf, .doc = "made by the user, not by an op that is recorded"},
     {.name = NULL},
@@ -714,6 +813,7 @@ PyMethodDef gt__py_autograd_functions[] = {
     FAST("grad", py_grad,
          "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
     FAST("_backward", py_backward, "_backward(tensors, gradients, retain_graph, create_graph, inputs)"),
+    {.ml_name = "_pieces", .ml_meth = py_pieces, .ml_flags = METH_VARARGS},
     {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},
     {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},
     NOARGS("is_grad_enabled", py_is_grad_enabled, "Whether new operations are recorded."),

@@ -145,6 +145,15 @@ int gt__py_complex(PyObject *object, double *real, double *imaginary)
     return PyErr_Occurred() ? -1 : 1;
 }
 
+int gt__py_check_parts(PyObject *object, gt_dtype dtype)
+{
+    if (!PyComplex_Check(object) || gt__dtype_is_complex(dtype))
+        return 0;
+    gt__py_raise(
+        gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow", gt__dtype_name(dtype)));
+    return -1;
+}
+
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value)
 {
     int found = gt__py_literal(object, kind, value);

@@ -63,9 +63,10 @@ static int like(PyObject *input, PyObject *const *values, Creation *creation)
         PyErr_SetString(PyExc_TypeError, "a _like function needs a Tensor");
         return -1;
     }
-    gt_tensor *tensor = gt__py_use(input);
-    if (!tensor)
+    const gt_tensor *tensor = ((TensorObject *)input)->tensor;
+    if (gt__py_enter(tensor->client) < 0)
         return -1;
+    tensor = ((TensorObject *)input)->tensor; /* while we waited, it may have got another one */
     creation->client = tensor->client;
     creation->rank = tensor->meta.rank;
     memcpy(creation->shape, tensor->meta.shape, sizeof creation->shape);

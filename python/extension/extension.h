@@ -99,6 +99,7 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
 /* `x.data = value`: x shares its memory from now on. A leaf keeps its node. */
 int gt__py_set_value(PyObject *self, PyObject *value);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
+bool gt__py_requires_grad(PyObject *self);
 /* ---- alias.c: see alias.h, too ------------------------------------------------------------------------------ */
 
 /* gt__py_use for an object with an alias: cuts its value, if necessary. */
@@ -191,6 +192,8 @@ int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
 /* 1: a complex number, of Python, NumPy or a 0-d tensor; 0: something else; -1: exception. */
 int gt__py_complex(PyObject *object, double *real, double *imaginary);
+/* -1: a complex number, which a tensor of this dtype cannot hold. */
+int gt__py_check_parts(PyObject *object, gt_dtype dtype);
 double gt__py_literal_double(gt_literal kind, gt_imm value);
 /*
  * Axes are read in two steps. The first runs Python code (__index__), which may give the tensor's object another

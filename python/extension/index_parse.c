@@ -109,7 +109,7 @@ static int slice_item(PyObject *object, int64_t size, Item *item)
     if (PySlice_Unpack(object, &start, &stop, &step) < 0)
         return -1;
     Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)size, &start, &stop, step);
-    if (count <= 1) /* with at most one element the step does not matter */
+    if (count <= 1 && (step < 0 || step > INT32_MAX)) /* with at most one element it matters only to stride() */
         step = 1;
     *item = (Item){.kind = ITEM_SLICE, .axes = 1, .start = count ? start : 0, .step = step, .count = count};
     return 0;

@@ -258,7 +258,10 @@ static PyObject *tensor_item(PyObject *self, Py_ssize_t position)
         window.window[2][k] = k ? meta->shape[k] : 1;
         axes[k] = k + 1;
     }
-    return gt__py_slice(self, &window, meta->rank - 1, axes);
+    PyObject *row = gt__py_slice(self, &window, meta->rank - 1, axes);
+    if (row) /* iteration is unbind() in PyTorch */
+        gt__py_mark_piece(row, "UnbindBackward0", (unsigned)position);
+    return row;
 }
 
 /* ---- writing --------------------------------------------------------------------------------------------- */
@@ -270,21 +273,22 @@ typedef struct Value {
     gt_imm number;
 } Value;
 
-/* `a` is held by the caller: conversions run Python code. */
-static int value_from(PyObject *object, gt_tensor *a, Value *value)
+/* Conversions run Python code: the caller pins the client. */
+static int value_from(PyObject *object, gt_client *client, gt_dtype dtype, Value *value)
 {
     *value = (Value){.tensor = NULL};
-    int found =
-        gt__py_operand(object, a->client, (gt_dtype)a->meta.dtype, &value->tensor, &value->kind, &value->number);
+    if (gt__py_check_parts(object, dtype) < 0)
+        return -1;
+    int found = gt__py_operand(object, client, dtype, &value->tensor, &value->kind, &value->number);
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
-        found = gt__py_from_sequence(object, a->client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
+        found = gt__py_from_sequence(object, client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;
     if (found < 0)
         return -1;
-    if (!value->tensor || value->tensor->meta.dtype == a->meta.dtype)
+    if (!value->tensor || value->tensor->meta.dtype == dtype)
         return 0;
     gt_tensor *given = value->tensor;
     value->tensor = NULL;
-    gt_err err = gt_cast(given, (gt_dtype)a->meta.dtype, &value->tensor);
+    gt_err err = gt_cast(given, dtype, &value->tensor);
     gt_tensor_release(given);
     if (err != GT_OK)
         gt__py_raise(err);
@@ -369,27 +373,60 @@ static gt_err assign_masked(gt_tensor *a, const Key *key, int at, const Value *v
     return gt_cast(mixed, (gt_dtype)a->meta.dtype, out);
 }
 
-/* The flat positions of all elements of t[key], in the shape of t[key]. */
-static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_tensor **out)
+/* Flat positions in the axes of a mask, as positions in memory: each axis has its own distance. */
+static gt_err spread_positions(gt_tensor *flat, const int64_t *shape, const int64_t *steps, int count,
+                               Scratch *scratch, gt_tensor **out)
 {
-    int64_t strides[GT_MAX_RANK + 1] = {0}, offset = 0;
-    strides[a->meta.rank] = 1;
-    for (int k = a->meta.rank - 1; k >= 0; k--)
-        strides[k] = strides[k + 1] * a->meta.shape[k];
+    gt_tensor *sum = NULL, *part;
+    int64_t inner = 1;
+    for (int k = count - 1; k >= 0; inner *= shape[k--]) {
+        GT_TRY(
+            gt__emit_binary_literal(GT_OP_floor_divide, flat, GT_LITERAL_INT, (gt_imm){.i = inner}, false, &part));
+        keep(scratch, part);
+        GT_TRY(gt__emit_binary_literal(GT_OP_remainder, part, GT_LITERAL_INT,
+                                       (gt_imm){.i = shape[k] ? shape[k] : 1}, false, &part));
+        keep(scratch, part);
+        GT_TRY(scaled(part, steps[k], scratch, &part));
+        if (sum)
+            GT_TRY(sum_of(sum, part, scratch, &part));
+        sum = part;
+    }
+    *out = sum;
+    return GT_OK;
+}
+
+/* What an index tensor or a mask adds to the positions of elements. */
+static gt_err item_offsets(const Item *item, const gt_tensor *a, int axis, const gt_strides *strides,
+                           Scratch *scratch, gt_tensor **out)
+{
+    const int64_t *shape = a->meta.shape + axis, *steps = strides->step + axis;
+    bool merges = true;
+    GT_TRY(item_positions(item, a, axis, scratch, out));
+    if (!item->axes)
+        return GT_OK; /* a mask without axes: position 0 or none */
+    for (int k = 0; k + 1 < item->axes; k++)
+        merges = merges && steps[k] == steps[k + 1] * shape[k + 1];
+    return merges ? scaled(*out, steps[item->axes - 1], scratch, out)
+                  : spread_positions(*out, shape, steps, item->axes, scratch, out);
+}
+
+/* The flat positions of all elements of t[key], in the shape of t[key], where the elements of t lie as `memory` says. */
+static gt_err key_positions(gt_tensor *a, const gt_strides *memory, const Key *key, Scratch *scratch,
+                            gt_tensor **out)
+{
+    int64_t offset = memory->offset;
 
     /* The contribution of the index tensors, combined. */
     gt_tensor *block = NULL, *part;
     int axis = 0, first = -1, last = -1, plain = 0;
     for (int k = 0, position = 0; k < key->count; axis += key->items[k++].axes) {
         const Item *item = &key->items[k];
-        int end = axis + item->axes;
         if (item->kind == ITEM_INT) {
-            offset += item->start * strides[end];
+            offset += item->start * memory->step[axis];
             continue;
         }
         if (item->kind == ITEM_INDEX || item->kind == ITEM_MASK) {
-            GT_TRY(item_positions(item, a, axis, scratch, &part));
-            GT_TRY(scaled(part, strides[end], scratch, &part));
+            GT_TRY(item_offsets(item, a, axis, memory, scratch, &part));
             if (block)
                 GT_TRY(combine(block, part, scratch, &part));
             block = part;
@@ -421,7 +458,7 @@ static gt_err key_positions(gt_tensor *a, const Key *key, Scratch *scratch, gt_t
         if (item->kind != ITEM_SLICE && item->kind != ITEM_NEW)
             continue;
         int own = seen < before ? seen : seen + block_rank;
-        int64_t stride = strides[axis + item->axes], count = item->axes ? item->count : 1;
+        int64_t stride = item->axes ? memory->step[axis] : 0, count = item->axes ? item->count : 1;
         seen++;
         gt_imm begin = {.i = item->axes ? item->start * stride : 0},
                step = {.i = item->axes ? item->step * stride : 0};
@@ -471,6 +508,18 @@ static gt_err flat_source(gt_tensor *a, const Value *value, const gt_meta *posit
     return GT_OK;
 }
 
+/* The positions of t[key] and what goes there, both flat. */
+static gt_err scattered_operands(gt_tensor *a, const gt_strides *memory, const Key *key, const Value *value,
+                                 Scratch *scratch, gt_tensor **positions, gt_tensor **source)
+{
+    GT_TRY(key_positions(a, memory, key, scratch, positions));
+    int64_t count = (*positions)->meta.numel;
+    GT_TRY(flat_source(a, value, &(*positions)->meta, scratch, source));
+    GT_TRY(gt_reshape(*positions, 1, &count, positions));
+    keep(scratch, *positions);
+    return GT_OK;
+}
+
 /*
  * Scatter into the flat tensor. In place, each step consumes the result of the one before, so that the memory has one owner
  * at the scatter.
@@ -480,12 +529,10 @@ static gt_err assign_scattered(gt_tensor *a, const Key *key, const Value *value,
 {
     gt_opcode op = accumulate ? GT_OP_scatter_add : GT_OP_scatter;
     gt_tensor *positions, *source, *flat;
+    gt_strides memory;
     int64_t numel = a->meta.numel;
-    GT_TRY(key_positions(a, key, scratch, &positions));
-    int64_t count = positions->meta.numel;
-    GT_TRY(flat_source(a, value, &positions->meta, scratch, &source));
-    GT_TRY(gt_reshape(positions, 1, &count, &positions));
-    keep(scratch, positions);
+    gt__strides_contiguous(&a->meta, &memory);
+    GT_TRY(scattered_operands(a, &memory, key, value, scratch, &positions, &source));
     unsigned held;
     GT_TRY(gt__py_held(self, a, 2 + 1 + 2, &held));
     if (a->meta.rank == 1)
@@ -541,8 +588,20 @@ static int check_value(PyObject *self, const Key *key, PyObject *value)
     return gt__py_check_operand(self, &meta, &strides, value, !key->advanced);
 }
 
+/* Whether a value broadcasts to a shape. */
+static gt_err check_fits(const gt_meta *meta, const Value *value)
+{
+    const gt_meta *given = value->tensor ? &value->tensor->meta : NULL;
+    for (int k = 0; given && k < given->rank; k++) {
+        int own = meta->rank - given->rank + k;
+        if (given->shape[k] != 1 && (own < 0 || given->shape[k] != meta->shape[own]))
+            return mismatch(given, meta->rank, meta->shape);
+    }
+    return GT_OK;
+}
+
 /* self[key] = value through a view of self, which shares its memory. */
-static int put_through_view(PyObject *self, const Key *key, const Value *value)
+static int put_through_view(PyObject *self, const Key *key, const Value *value, PyObject *object)
 {
     gt_cut_arguments window;
     gt_meta meta;
@@ -551,16 +610,20 @@ static int put_through_view(PyObject *self, const Key *key, const Value *value)
     int axes[2 * MAX_ITEMS], rank = key_window(key, &window, axes);
     if (!parent || gt__py_slice_strides(self, &window, rank, axes, &meta, &strides) < 0)
         return -1;
-    gt_err err = gt__alias_view(parent, GT_CUT_SLICE, &window, &meta, &strides, NULL, &view);
+    gt_err err = gt__alias_check_use(parent);
+    if (err == GT_OK)
+        err = gt__alias_view(parent, GT_CUT_SLICE, &window, &meta, &strides, NULL, &view);
     if (err == GT_OK) {
-        err = gt__alias_check_write(view, value->tensor && value->tensor->node);
-        const gt_meta *given = value->tensor ? &value->tensor->meta : NULL;
-        for (int k = 0; given && k < given->rank && err == GT_OK; k++) {
-            int own = meta.rank - given->rank + k;
-            if (given->shape[k] != 1 && (own < 0 || given->shape[k] != meta.shape[own]))
-                err = mismatch(given, meta.rank, meta.shape);
+        if (gt__py_refuse_places(&meta, &strides) < 0) {
+            gt__alias_release(view);
+            return -1;
         }
+        err = gt__alias_check_write(view, value->tensor && value->tensor->node);
         if (err == GT_OK)
+            err = check_fits(&meta, value);
+        if (err == GT_OK && gt__py_same_memory(view, &meta, &strides, object)) /* x[k] += y has written it */
+            err = gt__alias_touch(view);
+        else if (err == GT_OK)
             err = gt__alias_write(view, &(gt_written){value->tensor, value->kind, value->number});
         gt__alias_release(view);
     }
@@ -569,40 +632,180 @@ static int put_through_view(PyObject *self, const Key *key, const Value *value)
     return err == GT_OK ? 0 : -1;
 }
 
+/* self[key] = value with index tensors, where self is a view: scattered into the memory it shares. */
+static int put_into_memory(PyObject *self, const Key *key, const Value *value, bool accumulate)
+{
+    gt_alias *alias = gt__alias_retain(((TensorObject *)self)->alias);
+    gt_tensor *positions, *source;
+    Scratch scratch;
+    scratch_begin(&scratch, NULL);
+    gt_err err = gt__alias_check_write(alias, value->tensor && value->tensor->node);
+    if (err == GT_OK)
+        err = scattered_operands(&alias->shell, &alias->strides, key, value, &scratch, &positions, &source);
+    if (err == GT_OK)
+        err = gt__alias_scatter(alias, accumulate ? GT_OP_scatter_add : GT_OP_scatter, positions, source);
+    scratch_clear(&scratch);
+    gt__alias_release(alias);
+    if (err != GT_OK)
+        gt__py_raise(err);
+    return err == GT_OK ? 0 : -1;
+}
+
+/* Whether put_into_memory is the way: a mask with one value is cheaper as a whole, unless elements share places. */
+static bool goes_into_memory(PyObject *self, const Key *key, const Value *value)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    if (!alias || !alias->parent || !key->advanced ||
+        !gt__alias_can_scatter(alias, value->tensor && value->tensor->node))
+        return false;
+    if (gt__strides_overlap(&alias->shell.meta, &alias->strides))
+        return true;
+    return only_mask(&alias->shell, key) < 0 || (value->tensor && value->tensor->meta.numel != 1);
+}
+
+/* Read key and value. Both may run Python code; the tensor must have the same shape after it. */
+static int parse_put(PyObject *self, PyObject *key_object, PyObject *value_object, Key *key, Value *value)
+{
+    gt_client *client = ((TensorObject *)self)->tensor->client;
+    gt_meta meta = *gt__py_meta(self);
+    gt__py_pin(client);
+    int status = gt__py_enter(client) < 0 ? -1 : gt__py_key_parse(key_object, client, &meta, key);
+    if (status == 0 && value_from(value_object, client, (gt_dtype)meta.dtype, value) < 0) {
+        gt__py_key_clear(key);
+        status = -1;
+    }
+    gt__py_unpin(client);
+    if (status == 0 && !gt__meta_same_shape(&meta, gt__py_meta(self))) {
+        PyErr_SetString(PyExc_RuntimeError, "the tensor got another shape while its subscript was read");
+        gt_tensor_release(value->tensor);
+        gt__py_key_clear(key);
+        status = -1;
+    }
+    return status;
+}
+
+/* Make the whole value of self with [key] = value; in place self gets it. */
+static int put_value(PyObject *self, const Key *key, const Value *value, bool accumulate, bool in_place,
+                     gt_tensor **out)
+{
+    gt_tensor *a = gt__py_use(self);
+    if (!a)
+        return -1;
+    if (in_place && !key->advanced && a->node && a->node->op == GT_OP_INVALID && gt__grad_enabled()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+        return -1;
+    }
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool view = alias && alias->parent;
+    Scratch scratch;
+    scratch_begin(&scratch, a); /* its reference is one of the two that gt__py_held counts */
+    gt_err err = assign_key(a, key, value, accumulate, &scratch, in_place ? self : NULL, out);
+    if (view)
+        scratch_clear(&scratch); /* a cut of the memory would keep the worker from writing into it */
+    if (err != GT_OK)
+        gt__py_raise(err);
+    int status = err != GT_OK ? -1 : in_place ? gt__py_rebind(self, *out) : 0;
+    if (!view)
+        scratch_clear(&scratch); /* last: releasing may run Python code, which may use self */
+    return status;
+}
+
 /* self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. */
 static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
                gt_tensor **out)
 {
-    gt_tensor *a = gt__py_use(self);
     Key key;
-    Value value = {.tensor = NULL};
-    if (!a)
+    Value value;
+    if (parse_put(self, key_object, value_object, &key, &value) < 0)
         return -1;
-    Scratch scratch;
-    scratch_begin(&scratch, a); /* as in reading; its reference is one of the two that gt__py_held counts */
-    int status = gt__py_key_parse(key_object, a->client, &a->meta, &key);
-    if (status == 0)
-        status = value_from(value_object, a, &value);
-    if (status == 0 && in_place)
-        status = check_value(self, &key, value_object);
+    int status = in_place ? check_value(self, &key, value_object) : 0;
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    if (status == 0 && in_place && !key.advanced && a->node && a->node->op == GT_OP_INVALID &&
-        gt__grad_enabled()) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "a view of a leaf Variable that requires grad is being used in an in-place operation.");
-        status = -1;
-    } else if (status == 0 && in_place && !key.advanced && alias && alias->parent) {
-        status = put_through_view(self, &key, &value);
-    } else if (status == 0) {
-        gt_err err = assign_key(a, &key, &value, accumulate, &scratch, in_place ? self : NULL, out);
-        if (err != GT_OK)
-            gt__py_raise(err);
-        status = err != GT_OK ? -1 : in_place ? gt__py_rebind(self, *out) : 0;
-    }
-    scratch_clear(&scratch); /* last: releasing may run Python code, which may use self */
+    if (status == 0 && in_place && !key.advanced && alias)
+        status = put_through_view(self, &key, &value, value_object);
+    else if (status == 0 && in_place && goes_into_memory(self, &key, &value))
+        status = put_into_memory(self, &key, &value, accumulate);
+    else if (status == 0)
+        status = put_value(self, &key, &value, accumulate, in_place, out);
     gt_tensor_release(value.tensor);
     gt__py_key_clear(&key);
     return status;
+}
+
+/* All elements of a tensor without an alias, or of a root: one assignment. */
+static gt_err assign_all(PyObject *self, gt_tensor *a, const Value *value, gt_tensor **out)
+{
+    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK];
+    gt_tensor *source = value->tensor, *fitted = NULL;
+    unsigned held;
+    for (int k = 0; k < GT_MAX_RANK; k++)
+        step[k] = 1;
+    if (source && source->meta.rank > a->meta.rank) /* leading sizes of 1 */
+        GT_TRY(gt_reshape(source, a->meta.rank, source->meta.shape + (source->meta.rank - a->meta.rank), &fitted));
+    gt_err err = gt__py_held(self, a, 1 + 3, &held);
+    if (err == GT_OK)
+        err = gt__emit_assign(a, start, step, a->meta.shape, fitted ? fitted : source, value->kind, value->number,
+                              held, out);
+    gt_tensor_release(fitted);
+    return err;
+}
+
+/* Write a value to all elements of self. */
+static int write_all(PyObject *self, PyObject *object)
+{
+    gt_client *client = ((TensorObject *)self)->tensor->client;
+    Value value = {.tensor = NULL};
+    gt_tensor *a = NULL, *out;
+    gt__py_pin(client);
+    int status = gt__py_enter(client);
+    if (status == 0)
+        status = value_from(object, client, (gt_dtype)gt__py_meta(self)->dtype, &value);
+    gt__py_unpin(client);
+    if (status == 0)
+        status = gt__py_check_write(self, value.tensor && value.tensor->node);
+    gt_err err = status == 0 ? check_fits(gt__py_meta(self), &value) : GT_OK;
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    if (status == 0 && err == GT_OK && alias && alias->parent) {
+        status = gt__py_write(self, &(gt_written){value.tensor, value.kind, value.number});
+    } else if (status == 0 && err == GT_OK) {
+        a = gt__py_hold(self);
+        status = a ? 0 : -1;
+        if (a && (err = assign_all(self, a, &value, &out)) == GT_OK)
+            status = gt__py_rebind(self, out);
+    }
+    if (err != GT_OK)
+        gt__py_raise(err);
+    gt_tensor_release(a);
+    gt_tensor_release(value.tensor);
+    return err == GT_OK ? status : -1;
+}
+
+/* self._fill(number or tensor of one element): also of an expanded tensor. */
+static PyObject *method_fill(PyObject *self, PyObject *value)
+{
+    return write_all(self, value) < 0 ? NULL : Py_NewRef(self);
+}
+
+static PyObject *method_copy_(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"src|other", "non_blocking"};
+    PyObject *values[2];
+    if (gt__py_parse("copy_", args, nargs, kwnames, names, 2, 2, values) < 0)
+        return NULL;
+    if (!values[0])
+        return PyErr_Format(PyExc_TypeError, "copy_() missing required argument 'src'");
+    if (values[0] == self)
+        return gt__py_check_write(self, false) < 0 ? NULL : Py_NewRef(self);
+    gt_alias *alias = ((TensorObject *)self)->alias;
+    if (alias && gt__py_same_memory(alias, &alias->shell.meta, &alias->strides, values[0])) {
+        if (gt__py_check_write(self, true) < 0)
+            return NULL;
+        gt_err err = gt__alias_touch(alias);
+        return err == GT_OK ? Py_NewRef(self) : gt__py_raise(err);
+    }
+    if (gt__py_check_operands(self, values, 1) < 0 || gt__py_refuse_overlap(self) < 0)
+        return NULL;
+    return write_all(self, values[0]) < 0 ? NULL : Py_NewRef(self);
 }
 
 static int tensor_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
@@ -611,6 +814,8 @@ static int tensor_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
         PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
         return -1;
     }
+    if (key == Py_Ellipsis)
+        return gt__py_refuse_overlap(self) < 0 ? -1 : write_all(self, value);
     gt_tensor *out;
     return put(self, key, value, false, true, &out);
 }
@@ -640,6 +845,14 @@ static PyObject *method_index_put(PyObject *self, gt_py_args args, Py_ssize_t na
 static PyObject *method_index_put_inplace(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     return index_put(self, args, nargs, kwnames, true);
+}
+
+static PyObject *method_overlaps(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    gt_strides strides;
+    gt__py_strides(self, &strides);
+    return PyBool_FromLong(gt__strides_overlap(gt__py_meta(self), &strides));
 }
 
 /* Flat positions of a mask's true elements; waits for their number. */
@@ -713,8 +926,12 @@ static PyObject *method_select(PyObject *self, gt_py_args args, Py_ssize_t nargs
 
 PyMethodDef gt__py_index_methods[] = {
     FAST("select", method_select, "select(dim, index): one slice of a dimension, which goes."),
+    {.ml_name = "_fill", .ml_meth = method_fill, .ml_flags = METH_O, .ml_doc = "_fill(value): all elements."},
+    FAST("copy_", method_copy_,
+         "copy_(src, non_blocking=False): copy the elements of src, broadcast and converted."),
     FAST("_index_put", method_index_put, "_index_put(indices, values, accumulate=False)."),
     FAST("_index_put_", method_index_put_inplace, "_index_put_(indices, values, accumulate=False): in place."),
+    NOARGS("_overlaps", method_overlaps, "_overlaps(): whether it is expanded, so that elements share memory."),
     NOARGS("_positions", method_positions, "_positions(): where in the flat tensor a mask is True."),
     {.ml_name = NULL},
 };

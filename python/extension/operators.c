@@ -329,8 +329,7 @@ static PyObject *method_replace(PyObject *self, PyObject *view)
     }
     if (gt__py_check_write(self, false) < 0)
         return NULL;
-    gt__py_become_view(self, view);
-    return Py_NewRef(self);
+    return gt__py_become_view(self, view) < 0 ? NULL : Py_NewRef(self);
 }
 
 /* As in PyTorch it is int64. */

@@ -89,6 +89,16 @@ static PyObject *method_flatten(PyObject *self, gt_py_args args, Py_ssize_t narg
     return gt__py_reshape(self, rank ? rank : 1, shape, false);
 }
 
+/* contiguous().view(-1): a view, or a copy also where reshape(-1) would be a view. */
+static PyObject *method_ravel(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    PyObject *ordered = PyObject_CallMethod(self, "contiguous", NULL);
+    PyObject *flat = ordered ? gt__py_reshape(ordered, 1, (int64_t[]){-1}, true) : NULL;
+    Py_XDECREF(ordered);
+    return flat;
+}
+
 static PyObject *method_squeeze(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const char *const names[] = {"dim|axis"};
@@ -354,7 +364,7 @@ PyMethodDef gt__py_shape_methods[] = {
      .ml_doc = "view_as(other): view in its shape."},
     {.ml_name = "reshape_as", .ml_meth = method_reshape_as, .ml_flags = METH_O, .ml_doc = "reshape_as(other)."},
     FAST("flatten", method_flatten, "flatten(start_dim=0, end_dim=-1): merge dimensions into one."),
-    FAST("ravel", method_flatten, "ravel(): flatten."),
+    NOARGS("ravel", method_ravel, "ravel(): all elements in one dimension."),
     FAST("squeeze", method_squeeze, "squeeze(dim=None): drop dimensions of size 1."),
     FAST("unsqueeze", method_unsqueeze, "unsqueeze(dim): add a dimension of size 1."),
     FAST("permute", method_permute, "permute(*dims): reorder the dimensions."),

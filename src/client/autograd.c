@@ -1,6 +1,8 @@
 /* autograd.c: recording and the backward walk. See autograd.h; the rules are in gradients/. */
 #include "client/autograd.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +33,7 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
         return NULL;
     node->references = 1;
     node->op = (uint16_t)op;
-    node->consumed = node->keeps_gradient = node->keeps_values = false;
+    node->consumed = node->keeps_gradient = node->keeps_values = node->dropped = node->discards = false;
     node->count = 0;
     node->client = client;
     node->sequence = client->next_node++;
@@ -174,7 +176,8 @@ static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, g
     for (unsigned k = 0; k < node->count && k < GT_MAX_OPERANDS; k++)
         if (saves >> k & 1 && in[k])
             node->saved[k] = gt_tensor_retain(in[k]);
-    node->keeps_values = saves & GT_SAVE_OUT || node->saved[0] || node->saved[1] || node->saved[2];
+    node->keeps_values = saves & GT_SAVE_OUT || node->saved[0] || node->saved[1] || node->saved[2] ||
+                         (node->ins.literals && (node->op == GT_OP_mul || node->op == GT_OP_div));
     if (!(saves & GT_SAVE_OUT))
         return GT_OK;
     /* The node keeps the value itself; what the caller gets is an alias that points to the node. */
@@ -577,6 +580,8 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     gt_alias *shared;
     uint32_t writes;
     bool disturbed;
+    if (leaf->discards)
+        return GT_OK;
     do {
         before = leaf->gradient;
         shared = leaf->shared_gradient;
@@ -600,6 +605,84 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     return GT_OK;
 }
 
+char *gt__node_name(const gt_node *node, char *text, size_t size)
+{
+    if (node->op == GT_NODE_CUSTOM) {
+        snprintf(text, size, "%s", node->custom.name);
+        return text;
+    }
+    const char *from = node->op == GT_OP_INVALID  ? "accumulate_grad"
+                       : node->op == GT_OP_assign ? "copy_slices"
+                                                  : gt__op_table[node->op].name;
+    bool bare = node->op == GT_OP_INVALID || node->op == GT_OP_assign;
+    size_t length = 0;
+    bool capital = true;
+    for (; *from && length + 12 < size; from++) {
+        if (*from == '_')
+            capital = true;
+        else {
+            text[length++] = capital && *from >= 'a' && *from <= 'z' ? (char)(*from - 'a' + 'A') : *from;
+            capital = false;
+        }
+    }
+    snprintf(text + length, size - length, "%s", bare ? "" : "Backward0");
+    return text;
+}
+
+static bool is_overwritten(const gt_tensor *saved)
+{
+    return saved->overwritten || (saved->versions && saved->versions->count != saved->version);
+}
+
+/* PyTorch's name of a type: FloatTensor. */
+static const char *type_name(gt_dtype dtype)
+{
+    switch (dtype) {
+    case GT_FLOAT32:
+        return "FloatTensor";
+    case GT_FLOAT64:
+        return "DoubleTensor";
+    case GT_FLOAT16:
+        return "HalfTensor";
+    case GT_BFLOAT16:
+        return "BFloat16Tensor";
+    case GT_INT64:
+        return "LongTensor";
+    case GT_INT32:
+        return "IntTensor";
+    case GT_BOOL:
+        return "BoolTensor";
+    default:
+        return "Tensor";
+    }
+}
+
+/* The gradient of a node cannot be computed if a value that it saved was changed in place. */
+static gt_err check_saved(const gt_node *node)
+{
+    gt_tensor *const saved[] = {node->saved[0], node->saved[1], node->saved[2], node->saved_out};
+    unsigned checks = gt__gradient_checks(node);
+    for (unsigned k = 0; k < 4; k++) {
+        const gt_tensor *value = saved[k];
+        if (!value || !(checks >> k & 1) || !is_overwritten(value))
+            continue;
+        const gt_node *maker = k == 3 ? node : value->node;
+        char shape[128], name[64], origin[96] = "";
+        gt__shape_text(value->meta.rank, value->meta.shape, shape, sizeof shape);
+        if (maker && maker->op != GT_OP_INVALID)
+            snprintf(origin, sizeof origin, ", which is output 0 of %s,", gt__node_name(maker, name, sizeof name));
+        uint32_t now = value->versions ? value->versions->count : value->version + 1u;
+        return gt__fail(GT_ERR_VALUE,
+                        "one of the variables needed for gradient computation has been modified by an inplace "
+                        "operation: [gt.%s [%.*s]]%s is at version %u; expected version %u instead. Hint: enable "
+                        "anomaly detection to find the operation that failed to compute its gradient, with "
+                        "gt.autograd.set_detect_anomaly(True).",
+                        type_name((gt_dtype)value->meta.dtype), (int)strcspn(shape + 1, ")"), shape + 1, origin,
+                        now, (unsigned)value->version);
+    }
+    return GT_OK;
+}
+
 static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
 {
     bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
@@ -608,8 +691,9 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         return gt__fail(GT_ERR_VALUE,
                         "trying to backward through the graph a second time; specify retain_graph=True "
                         "the first time");
-    if (node->keeps_values && !gt__node_has_values(node)) /* checkpoint.h */
+    if (node->dropped)
         return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
+    GT_TRY(check_saved(node));
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));

@@ -67,6 +67,8 @@ struct gt_node {
     bool consumed;
     bool keeps_gradient; /* retain_grad(): keep the gradient of a node that is not a leaf */
     bool keeps_values;   /* it has saved values, until a pass consumes them */
+    bool dropped;        /* its saved values must be computed again first: checkpoint.h */
+    bool discards;       /* a leaf that keeps no gradient: a view that was made without a history (storage.c) */
     unsigned count;      /* operands */
     gt_client *client;
     uint64_t sequence;                /* increases with every node */
@@ -86,11 +88,6 @@ struct gt_node {
     gt_node *next_spare;    /* free list, and the worklist of a release */
     gt_node *older, *newer; /* all nodes of the client */
 };
-
-static inline bool gt__node_has_values(const gt_node *node)
-{
-    return node->op == GT_NODE_CUSTOM || node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
-}
 
 /* Whether new ops are recorded, on this thread. */
 extern _Thread_local bool gt__grad_enabled_here;
@@ -157,9 +154,13 @@ gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*free)(vo
 void gt__hook_remove(gt_hook_entry *entry); /* repeated calls do nothing */
 void gt__hook_release(gt_hook_entry *entry);
 
-/* gradients/rules.c: the values that a row's rule needs saved, and the rule: results[k] becomes the gradient of operand k,
+/* "AddBackward0": PyTorch's name for the node of a row. Returns `text`. */
+char *gt__node_name(const gt_node *node, char *text, size_t size);
+
+/* gradients/rules.c: the values that a row's rule needs saved, those of them that PyTorch saves, too (GT_SAVE_0 to _OUT), and the rule: results[k] becomes the gradient of operand k,
  * the caller's, or NULL. Only wanted ones need be computed. A result may have the broadcast shape and the promoted dtype. */
 unsigned gt__gradient_saves(gt_opcode op);
+unsigned gt__gradient_checks(const gt_node *node);
 gt_err gt__gradient_rule(gt_node *node, gt_tensor *gradient, const bool *wanted, bool create_graph,
                          gt_tensor **results);
 

@@ -17,11 +17,17 @@ static gt_node *first_since(const gt_client *client, uint64_t begin)
     return first;
 }
 
+static bool has_values(const gt_node *node)
+{
+    return node->saved[0] || node->saved[1] || node->saved[2] || node->saved_out;
+}
+
 /* Releasing a value may free hooks, which run user code: the node and its successor are retained meanwhile. */
 static void drop_values(gt_node *node)
 {
     gt_tensor *values[] = {node->saved[0], node->saved[1], node->saved[2], node->saved_out};
     node->saved[0] = node->saved[1] = node->saved[2] = node->saved_out = NULL;
+    node->dropped = true;
     for (unsigned k = 0; k < sizeof values / sizeof *values; k++)
         gt_tensor_release(values[k]);
 }
@@ -34,7 +40,7 @@ gt_err gt__checkpoint_drop(gt_client *client, uint64_t begin, gt_hook hook, void
     if (node)
         gt__node_retain(node);
     while (node) {
-        if (err == GT_OK && node->keeps_values && !node->consumed) {
+        if (err == GT_OK && has_values(node)) {
             gt_hook_entry *entry;
             err = gt__node_hook(node, hook, context, free, false, &entry);
             if (err == GT_OK) {
@@ -62,6 +68,7 @@ static void take_values(gt_node *node, const gt_node *from)
     for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
         node->saved[k] = from->saved[k] ? gt_tensor_retain(from->saved[k]) : NULL;
     node->saved_out = from->saved_out ? gt_tensor_retain(from->saved_out) : NULL;
+    node->dropped = false;
 }
 
 gt_err gt__checkpoint_restore(gt_client *client, uint64_t begin, uint64_t end, uint64_t again)
@@ -70,7 +77,7 @@ gt_err gt__checkpoint_restore(gt_client *client, uint64_t begin, uint64_t end, u
         return differs("a different number of operations was recorded");
     gt_node *from = first_since(client, again);
     for (gt_node *node = first_since(client, begin); node && node->sequence < end; node = node->newer) {
-        if (!node->keeps_values || node->consumed || gt__node_has_values(node))
+        if (!node->dropped)
             continue;
         while (from && from->sequence - again < node->sequence - begin)
             from = from->newer;
@@ -78,7 +85,8 @@ gt_err gt__checkpoint_restore(gt_client *client, uint64_t begin, uint64_t end, u
             return differs("another operation was recorded");
         if (!gt__meta_same_shape(&from->out, &node->out) || from->out.dtype != node->out.dtype)
             return differs("a tensor had another shape or dtype");
-        take_values(node, from);
+        if (!from->dropped) /* else it is part of an inner region, which has its own hook */
+            take_values(node, from);
     }
     return GT_OK;
 }

@@ -65,6 +65,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
+    alias->idle = alias->history = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->shell.references = 1;
@@ -73,6 +74,8 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->shell.base = NULL;
     alias->shell.node = NULL;
     alias->shell.versions = NULL;
+    alias->shell.batch = 0;
+    alias->shell.bounded = 0;
     gt__meta_copy(&alias->shell.meta, meta);
     storage->aliases++;
     storage->owners += owner != NULL;
@@ -85,14 +88,15 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
 gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
 {
     gt_storage *storage = spare_storages;
-    gt_versions *versions = versions_new(tensor->version);
+    gt_versions *versions =
+        tensor->versions ? gt__versions_retain(tensor->versions) : versions_new(tensor->version);
     if (storage)
         spare_storages = storage->next_spare;
     else
         storage = malloc(sizeof *storage);
     if (!storage || !versions) {
         free(storage);
-        free(versions);
+        gt__versions_release(versions);
         gt_tensor_release(tensor);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
@@ -138,11 +142,15 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
     alias->made_at = alias->versions->count;
     alias->creation = recorded ? parent->creation : GT_CREATED_NO_GRAD;
     alias->tracked = recorded && gt__alias_requires_grad(parent);
+    if (alias->tracked && parent == alias->family)
+        alias->history = gt__node_retain(gt__alias_node(parent));
     alias->strides = *strides;
     if (arguments)
         alias->arguments = *arguments;
     *out = alias;
-    if (__builtin_expect(gt__signals_active, 0)) { /* the record belongs to the scope that is active now */
+    /* A record belongs to the scope that is active now. And a view of a leaf that may get another node is of this one. */
+    if (__builtin_expect(gt__signals_active || (alias->tracked && parent->family != parent && !parent->tracked),
+                         0)) {
         gt_tensor *cut;
         gt_err err = gt__alias_cut(alias, &cut);
         if (err != GT_OK) {
@@ -238,8 +246,8 @@ void gt__alias_release(gt_alias *alias)
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent, *family = alias->family;
         gt_client *client = alias->shell.client;
-        gt_node *node = alias->node;
-        alias->node = NULL;
+        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history;
+        alias->node = alias->idle = alias->history = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -251,6 +259,8 @@ void gt__alias_release(gt_alias *alias)
         }
         storage_release(storage);
         gt__node_release(node);
+        gt__node_release(idle);
+        gt__node_release(history);
         client->live--;
         gt__client_maybe_destroy(client);
         alias = parent;
@@ -279,7 +289,7 @@ gt_node *gt__alias_node(const gt_alias *alias)
 
 bool gt__alias_requires_grad(const gt_alias *alias)
 {
-    return alias->node || gt__alias_node(alias->family);
+    return (alias->node && !alias->node->discards) || alias->tracked || gt__alias_node(alias->family);
 }
 
 /* flat[positions]: any elements. */
@@ -358,9 +368,11 @@ typedef enum history { RECORDED, OWN, NEW_LEAF, NO_HISTORY } history;
 
 static history history_of(const gt_alias *alias)
 {
+    bool changed = alias->made_at != alias->versions->count;
+    if (alias->family != alias && alias->tracked && !changed)
+        return RECORDED;
     if (alias->family == alias || !gt__alias_node(alias->family))
         return OWN;
-    bool changed = alias->made_at != alias->versions->count;
     if (changed && alias->creation != GT_CREATED_PLAIN)
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
     if (changed || alias->tracked)
@@ -379,8 +391,11 @@ static gt_err cut_from(gt_alias *alias, gt_tensor *value, history of, gt_tensor 
     if (switched)
         gt__grad_enable(before);
     GT_TRY(err);
-    if (of == NEW_LEAF && !alias->node)
+    if (of == NEW_LEAF && !alias->node) {
         err = gt__node_new_leaf(alias->shell.client, &alias->shell.meta, &alias->node);
+        if (err == GT_OK)
+            alias->node->discards = true;
+    }
     if (err == GT_OK && of != RECORDED && of != NO_HISTORY && alias->node && !cut->node) {
         err = gt__tensor_alias(cut, alias->node, &own);
         gt_tensor_release(cut);
@@ -394,7 +409,7 @@ static gt_err cut_from(gt_alias *alias, gt_tensor *value, history of, gt_tensor 
 
 static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
 {
-    if (of == RECORDED) {
+    if (of == RECORDED && cut->node) {
         gt_node *leaf = alias->node;
         alias->node = NULL;
         alias->tracked = true;
@@ -418,6 +433,18 @@ static gt_alias *source_of(gt_alias *alias)
     return alias->family->whole ? alias->family : &alias->storage->root;
 }
 
+/* A view keeps its history when its base no longer requires a gradient. Replaces *value, which is the caller's. */
+static gt_err with_history(const gt_alias *alias, gt_tensor **value)
+{
+    gt_tensor *recorded;
+    if ((*value)->node || !alias->history)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(*value, alias->history, &recorded));
+    gt_tensor_release(*value);
+    *value = recorded;
+    return GT_OK;
+}
+
 gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
 {
     gt_err err = GT_OK;
@@ -427,7 +454,9 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
         uint32_t writes = alias->storage->writes;
         history of = history_of(alias);
         gt_tensor_retain(value);
-        err = cut_from(alias, value, of, &cut);
+        err = of == RECORDED ? with_history(alias, &value) : GT_OK;
+        if (err == GT_OK)
+            err = cut_from(alias, value, of, &cut);
         gt_tensor_release(value);
         GT_TRY(err);
         if (alias->cut || writes != alias->storage->writes)
@@ -439,9 +468,20 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
     return GT_OK;
 }
 
+/* The views of a family are cut anew when it gets another node, unless they have a history of their own. */
+static void drop_cuts_without_history(gt_alias *family)
+{
+    for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
+        next = view->after;
+        if (view->family == family && view != family && !view->tracked)
+            gt__alias_drop_cut(view);
+    }
+}
+
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 {
     gt_node *before = alias->node;
+    drop_cuts_without_history(alias);
     if (alias == &alias->storage->root) {
         if (alias->cut->references > 1) { /* saved values keep the tensor as it is */
             gt_tensor *own, *old = alias->cut;
@@ -464,7 +504,7 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 
 bool gt__alias_alone(const gt_alias *alias)
 {
-    return alias->whole && alias->owner && alias->storage->owners == 1;
+    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->idle;
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------- */

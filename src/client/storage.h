@@ -66,6 +66,8 @@ struct gt_alias {
     gt_tensor *cut;        /* the present value; NULL: cut it. The root always has one: the value of the storage */
     gt_alias *before, *after; /* the storage's aliases that have a cut, except the root */
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
+    gt_node *history;         /* of a tracked view: its family's node when it was taken */
+    gt_node *idle;            /* of a leaf that requires no gradient for now, and has one from before; else NULL */
     void *owner;              /* the binding's object; NULL: it was freed */
     gt_node *gradient_of;     /* the node whose gradient it is, borrowed; the last of several */
     const char *maker;        /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
@@ -123,6 +125,12 @@ typedef struct gt_written {
 gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked);
 /* Write through the alias; gt__alias_check_write was successful. */
 gt_err gt__alias_write(gt_alias *alias, const gt_written *written);
+/* An in-place operation that changed no element: unsqueeze_(). */
+gt_err gt__alias_touch(gt_alias *alias);
+/* Write single elements: scatter or scatter_add at flat positions in the storage. False: not where gradients are recorded for a
+ * family other than the root's. */
+bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked);
+gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt_tensor *elements);
 /*
  * For code that makes the next value of the root itself (a scatter), consuming the present one: drops all other cuts, and waits
  * until `slots` slots can be emitted without waiting. Then gt__alias_write with the new value.

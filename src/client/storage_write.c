@@ -246,46 +246,59 @@ static gt_err assign_placed(const target *t, const gt_placing *placing, gt_tenso
     return err;
 }
 
+/* Write `elements` at flat `positions`. */
+static gt_err scatter(const target *t, gt_opcode op, gt_tensor *positions, gt_tensor *elements, gt_tensor **out)
+{
+    gt_tensor *base, *flat, *scattered;
+    unsigned held;
+    GT_TRY(begin(t, &base, &held));
+    gt_meta meta = base->meta;
+    GT_TRY(reshaped(base, 1, &meta.numel, held, &flat));
+    gt_err err = gt__emit_scatter(op, flat, positions, elements, 0, 0, 1, &scattered);
+    gt_tensor_release(flat);
+    GT_TRY(err);
+    err = reshaped(scattered, meta.rank, meta.shape, 1, out);
+    gt_tensor_release(scattered);
+    return err;
+}
+
 /* The elements have no order that a slice could follow. */
 static gt_err assign_scattered(const target *t, gt_tensor *source, const gt_written *written, gt_tensor **out)
 {
-    gt_tensor *base = t->root ? t->root->cut : t->base, *positions, *elements, *flat, *scattered;
+    const gt_tensor *base = t->root ? t->root->cut : t->base;
     gt_client *client = base->client;
-    int64_t numel = base->meta.numel, count = t->view->numel;
-    unsigned held;
+    gt_tensor *positions, *elements = NULL;
+    int64_t count = t->view->numel;
     GT_TRY(gt__emit_positions(client, t->view, t->strides, &positions));
     gt_err err = source ? gt_reshape(source, 1, &count, &elements)
                         : gt__emit_full(client, (gt_dtype)base->meta.dtype, 1, &count, written->kind,
                                         written->number, &elements);
-    if (err != GT_OK)
-        elements = NULL;
     if (err == GT_OK)
-        err = begin(t, &base, &held);
-    gt_meta meta = base->meta;
-    if (err == GT_OK && (err = reshaped(base, 1, &numel, held, &flat)) == GT_OK) {
-        err = gt__emit_scatter(GT_OP_scatter, flat, positions, elements, 0, 0, 1, &scattered);
-        gt_tensor_release(flat);
-        if (err == GT_OK) {
-            err = reshaped(scattered, meta.rank, meta.shape, 1, out);
-            gt_tensor_release(scattered);
-        }
-    }
+        err = scatter(t, GT_OP_scatter, positions, elements, out);
     gt_tensor_release(positions);
     gt_tensor_release(elements);
     return err;
 }
 
-static gt_err assign(const target *t, const gt_written *written, gt_tensor **out)
+static gt_err assign(const target *where, const gt_written *written, gt_tensor **out)
 {
-    const gt_meta *base = t->root ? &t->root->shell.meta : &t->base->meta;
+    const gt_meta *base = where->root ? &where->root->shell.meta : &where->base->meta;
+    gt_meta once = *where->view; /* elements that share a place are written once */
+    for (unsigned axis = 0; axis < once.rank; axis++)
+        if (once.shape[axis] > 1 && where->strides->step[axis] == 0) {
+            once.numel /= once.shape[axis];
+            once.shape[axis] = 1;
+        }
+    target t = *where;
+    t.view = &once;
     gt_placing placing;
     gt_tensor *source;
-    GT_TRY(full_source(t->view, written, &source));
-    bool placed = gt__strides_place(base, t->view, t->strides, &placing);
+    GT_TRY(full_source(t.view, written, &source));
+    bool placed = gt__strides_place(base, t.view, t.strides, &placing);
     gt_err err = placed ? placed_source(&placing, &source) : GT_OK;
     if (err == GT_OK)
-        err =
-            placed ? assign_placed(t, &placing, source, written, out) : assign_scattered(t, source, written, out);
+        err = placed ? assign_placed(&t, &placing, source, written, out)
+                     : assign_scattered(&t, source, written, out);
     gt_tensor_release(source);
     return err;
 }
@@ -433,16 +446,43 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
     return store(alias, next, recorded);
 }
 
+static bool is_recorded(const gt_alias *alias, bool source_tracked)
+{
+    return (source_tracked || gt__alias_node(alias->family)) && gt__grad_enabled() &&
+           gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype);
+}
+
 gt_err gt__alias_write(gt_alias *alias, const gt_written *written)
 {
-    bool tracked = (written->tensor && written->tensor->node) || gt__alias_node(alias->family);
-    bool recorded = tracked && gt__grad_enabled() && gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype);
-    if (alias->shell.meta.numel == 0) {
-        alias->versions->count++;
-        return GT_OK;
-    }
+    bool recorded = is_recorded(alias, written->tensor && written->tensor->node);
     bool before = gt__grad_enable(recorded);
     gt_err err = write_now(alias, written, recorded);
+    gt__grad_enable(before);
+    return err;
+}
+
+gt_err gt__alias_touch(gt_alias *alias)
+{
+    const gt_alias *root = &alias->storage->root;
+    gt_tensor *same;
+    GT_TRY(gt__tensor_alias(root->cut, root->cut->node, &same));
+    return store(alias, same, false);
+}
+
+bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked)
+{
+    return alias->family == &alias->storage->root || !is_recorded(alias, source_tracked);
+}
+
+gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt_tensor *elements)
+{
+    bool recorded = is_recorded(alias, elements->node != NULL);
+    gt_tensor *next = NULL;
+    target t = {.root = &alias->storage->root};
+    bool before = gt__grad_enable(recorded);
+    gt_err err = scatter(&t, op, positions, elements, &next);
+    if (err == GT_OK)
+        err = store(alias, next, recorded);
     gt__grad_enable(before);
     return err;
 }

@@ -195,8 +195,24 @@ static bool shape_of_runs(const run *runs, unsigned count, int64_t numel, gt_pla
     return true;
 }
 
+/* No elements: an empty slice. */
+static bool place_nothing(const gt_meta *root, gt_placing *out)
+{
+    out->rank = root->rank;
+    out->ordered = true;
+    memcpy(out->shape, root->shape, sizeof out->shape);
+    for (unsigned axis = 0; axis < root->rank; axis++) {
+        out->start[axis] = 0;
+        out->step[axis] = 1;
+        out->count[axis] = axis || !root->shape[0] ? root->shape[axis] : 0;
+    }
+    return root->rank != 0;
+}
+
 bool gt__strides_place(const gt_meta *root, const gt_meta *view, const gt_strides *strides, gt_placing *out)
 {
+    if (view->numel == 0)
+        return place_nothing(root, out);
     run runs[GT_MAX_RANK] = {{.count = 1}};
     unsigned moving = sorted_axes(view, strides, out->order);
     unsigned count = merged_runs(view, strides, out->order, moving, runs);

@@ -79,6 +79,20 @@ def check_cholesky(name, types, dtype, cases):
     cases.same("only the lower triangle is read", lambda: gt.cholesky(to_gt(x + noise)), x)
 
 
+def check_lu(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.linalg.lu(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE + RECTANGULAR, dtype):
+        for k, (part, expected) in enumerate(zip("PLU", torch.linalg.lu(x))):
+            cases.same(f"{part} of {what}", lambda: gt.linalg.lu(t)[k], expected, rtol=rtol, atol=4 * atol)
+        pivots = torch.linalg.lu_factor_ex(x).pivots
+        cases.same(f"pivots of {what}", lambda: gt.linalg.lu_factor_ex(t).pivots, pivots)
+    singular = to_gt(torch.ones(2, 2, dtype=x.dtype))
+    cases.same("info of a singular one", lambda: gt.linalg.lu_factor_ex(singular).info, torch.tensor(2, dtype=torch.int32))
+    raises(RuntimeError, lambda: gt.linalg.lu_factor(singular).LU.numpy(), "U[2,2] is zero")
+
+
 def check_qr(name, types, dtype, cases):
     if refused(name, dtype, cases, lambda: gt.linalg.qr(to_gt(values((3, 3), dtype)))):
         return
@@ -187,6 +201,7 @@ CHECKS = {
     "cofactor": check_function,
     "slogdet": check_slogdet,
     "cholesky": check_cholesky,
+    "lu": check_lu,
     "qr": check_qr,
     "svd": check_svd,
     "eigh": check_eigh,

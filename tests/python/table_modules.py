@@ -280,7 +280,7 @@ def _lazy(add):
 ELSEWHERE = {
     'Module': 'test_nn.py', 'Sequential': 'test_nn_containers.py', 'ModuleList': 'test_nn_containers.py',
     'ModuleDict': 'test_nn_containers.py', 'ParameterList': 'test_nn_containers.py', 'ParameterDict': 'test_nn_containers.py',
-    'Container': 'the old name of Module, without use', 'Parameter': 'test_nn.py', 'Buffer': 'test_nn_containers.py',
+    'Container': 'an old name of ModuleDict', 'Parameter': 'test_nn.py', 'Buffer': 'test_nn_containers.py',
     'UninitializedParameter': 'test_nn_containers.py', 'UninitializedBuffer': 'test_nn_containers.py',
     'TransformerEncoder': 'part of Transformer', 'TransformerDecoder': 'part of Transformer', 'RNNCellBase': 'a base',
     'DataParallel': 'test_nn_utils.py', 'FractionalMaxPool2d': 'test_nn_modules_table.py, with its random places',

@@ -142,7 +142,6 @@ INEXACT = {"igamma": dict(rtol=2e-9), "igammac": dict(rtol=2e-9)}
 
 # Result dtypes that differ from PyTorch on purpose: (row, operand dtype): GT's dtype.
 DIFFERENT_DTYPES = {
-    ("square", "bool"): torch.bool,  # PyTorch computes it as a power of an integer; every other NUM row keeps bool
     ("any", "uint8"): torch.bool,  # PyTorch keeps uint8 here from the days before it had bool; NumPy gives bool
     ("all", "uint8"): torch.bool,
 }

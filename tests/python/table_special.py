@@ -11,8 +11,10 @@ def wide(x):
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
-def one_operand(dtype):
-    yield from operands(dtype, 3)
+def one_operand(dtype, thorough=True):
+    """All shapes and views, or (for further kinds of one row) one view."""
+    cases = operands(dtype, 3)
+    yield from cases if thorough else (case for case in cases if case[0] in ("shape (5, 6)", "transposed"))
     if dtype in FLOATS:
         x = torch.tensor(SPECIAL_FLOATS, dtype=torch.float64).to(torch_dtype(dtype))
         yield "special values", to_gt(x), x
@@ -24,7 +26,7 @@ def result_dtype(x):
 
 def check_polygamma(name, types, dtype, cases):
     for n in (0, 1, 2, 5):
-        for what, t, x in one_operand(dtype):
+        for what, t, x in one_operand(dtype, n == 2):
             x = x[~((wide(x) <= 0) & (wide(x) == wide(x).trunc()))] if n == 1 else x  # poles: rounding errors in torch
             t = to_gt(x) if n == 1 else t
             expected = torch.polygamma(n, wide(x).double()).to(result_dtype(x))
@@ -35,7 +37,7 @@ def check_polygamma(name, types, dtype, cases):
 
 def check_logit(name, types, dtype, cases):
     for eps in (None, 0.0, 0.1, 0.3):
-        for what, t, x in one_operand(dtype):
+        for what, t, x in one_operand(dtype, eps == 0.1):
             cases.same(f"logit({what}, {eps})", lambda: gt.logit(t, eps), torch.logit(wide(x), eps).to(result_dtype(x)))
 
 
@@ -45,7 +47,7 @@ def check_bessel(name, types, dtype, cases):
         return
     for kind in gt.client.special.BESSEL:
         function = getattr(torch.special, kind)
-        for what, t, x in one_operand(dtype):
+        for what, t, x in one_operand(dtype, kind == "modified_bessel_k0"):
             x = wide(x)
             expected = function(x.double()).to(result_dtype(x))
             # torch's own errors: a constant of j0, y0 and the Airy function is not exact

@@ -39,9 +39,9 @@ PROGRAM = """
     ones = (b * 0 + 1).to(dtype) if dtype != gt.bool else gt.ones(17, 33, dtype=dtype)
     for name, form, types, _ in op_table():
         if form == "UNARY":
-            options = dict(min=0, max=1) if name == "clamp" else {}
+            options = {"clamp": dict(min=0, max=1), "polygamma": dict(n=2)}.get(name, {})
             for what, view in views.items():
-                record((name, what), lambda: getattr(gt, name)(view, **options))
+                record((name, what), lambda: getattr(gt.Tensor, name)(view, **options))
         elif form == "BINARY":
             second = ones if name in ("remainder", "floor_divide", "pow") else b
             for what, left, right in [
@@ -51,7 +51,8 @@ PROGRAM = """
                 ("empty", empty, empty),
             ]:
                 record((name, what), lambda: getattr(gt, name)(left, right))
-            record((name, "number"), lambda: getattr(gt, name)(a, 2))
+            if name not in ("heaviside", "nextafter", "polynomial"):
+                record((name, "number"), lambda: getattr(gt, name)(a, 2))
         elif form == "REDUCE":
             for what, view in views.items():
                 record((name, what), lambda: getattr(gt, name)(view))
@@ -82,6 +83,10 @@ PROGRAM = """
         record("rand", lambda: gt.rand(33, 7, dtype=dtype))
         record("randn", lambda: gt.randn(1000, dtype=dtype))
         record("bernoulli", lambda: gt.bernoulli(gt.rand(33, 7, dtype=dtype)))
+        record("poisson", lambda: gt.poisson(gt.rand(33, 7, dtype=dtype) * 30))
+        record("binomial", lambda: gt.binomial(gt.full((33, 7), 50.0, dtype=dtype), gt.rand(33, 7, dtype=dtype)))
+        record("gamma", lambda: gt._standard_gamma(gt.rand(33, 7, dtype=dtype) * 3))
+        record("dirichlet", lambda: gt._sample_dirichlet(gt.rand(33, 7, dtype=dtype)))
         record("multinomial", lambda: gt.multinomial(gt.rand(33, 7, dtype=dtype), 3))
         record("multinomial, replacement", lambda: gt.multinomial(gt.rand(5, 70, dtype=dtype), 30, True))
     record("randint", lambda: gt.randint(0, 2, (1000,), dtype=dtype))

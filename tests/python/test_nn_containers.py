@@ -247,6 +247,29 @@ def test_copies_and_pickles():
     assert again[0] is again[1] and again[0].weight is again[1].weight and len(again.parameters()) == 2
 
 
+def test_hooks_of_copies():
+    """A copied module has hooks of its own, and bound methods that are hooks belong to the copy."""
+    class Renaming(nn.Linear):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self._register_load_state_dict_pre_hook(self.renamed)
+            self.called = 0
+
+        def renamed(self, state_dict, prefix, *rest):
+            self.called += 1
+            if prefix + 'old' in state_dict:
+                state_dict[prefix + 'weight'] = state_dict.pop(prefix + 'old')
+
+    layer = Renaming(2, 2)
+    again = copy.deepcopy(layer)
+    again.load_state_dict({'old': gt.ones(2, 2), 'bias': gt.ones(2)})
+    assert (layer.called, again.called) == (0, 1) and again.weight.sum().item() == 4
+    lazy = nn.LazyLinear(3)
+    other = copy.deepcopy(lazy)
+    assert other(gt.ones(1, 4)).shape == (1, 3) and lazy.has_uninitialized_params()
+    assert type(other) is nn.Linear and lazy(gt.ones(1, 2)).shape == (1, 3) and other(gt.ones(1, 4)).shape == (1, 3)
+
+
 def test_registration_hooks():
     from gt.nn.modules import module as m
     seen = []

@@ -111,6 +111,26 @@ def as_torch(value):
     return [as_torch(of) for of in value] if isinstance(value, list) else value
 
 
+@pytest.mark.parametrize('name', ['SGD', 'RMSprop', 'Adam', 'Rprop', 'LBFGS'])
+def test_gradients_that_are_kept_and_zeroed(name):
+    """The state has values of its own: zeroing .grad in place does not change it."""
+    options = {'SGD': dict(lr=0.1, momentum=0.9), 'LBFGS': dict(max_iter=2)}.get(name, dict(lr=0.1))
+    made = []
+    for library in (gt, torch):
+        params = parameters(library, ((4,),))
+        optimizer = getattr(library.optim, name)(params, **options)
+        for k in range(4):
+            def closure():
+                optimizer.zero_grad(set_to_none=False)
+                loss = loss_of(library, params, 0)
+                loss.backward()
+                return loss
+            optimizer.step(closure)
+            params[0].grad.zero_()
+        made.append(params)
+    close(*made, rtol=1e-3, atol=1e-4)
+
+
 def test_muon():
     """It computes in bfloat16, so only about the same."""
     (ours, params), (theirs, expected) = both('Muon', dict(lr=0.1), 3, ((3, 4), (6, 5)))

@@ -10,6 +10,8 @@ from gt._gt import Tensor, arange, cat, full, zeros
 from gt.client.registry import axes_of, axis_of, function, method, sizes_of, tensors_of
 
 
+_SPLIT, _WITH_SIZES, _UNBIND = range(3)  # which operation has returned several views
+
 # ---- pieces --------------------------------------------------------------------------------------------------
 
 
@@ -34,7 +36,7 @@ def split(self, split_size_or_sections, dim=0, *, axis=None):
     for size in sections:
         pieces.append(self.narrow(dim, start, size))
         start += size
-    return tuple(pieces)
+    return _gt._pieces(tuple(pieces), _WITH_SIZES if sections is split_size_or_sections else _SPLIT)
 
 
 @method
@@ -98,7 +100,7 @@ def unbind(self, dim=0, *, axis=None):
     dim = axis_of(self, dim if axis is None else axis)
     if self.ndim == 0:
         raise IndexError('Dimension specified as 0 but tensor has no dimensions')
-    return tuple(self.select(dim, k) for k in range(self.shape[dim]))
+    return _gt._pieces(tuple(self.select(dim, k) for k in range(self.shape[dim])), _UNBIND)
 
 
 # ---- joins ---------------------------------------------------------------------------------------------------

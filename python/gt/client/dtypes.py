@@ -60,3 +60,16 @@ def promote_types(type1, type2):
     """promote_types(type1, type2): the smallest dtype that both fit in."""
     return (_gt.zeros(1, dtype=type1) + _gt.zeros(1, dtype=type2)).dtype
 
+
+@function
+def can_cast(from_, to):
+    """can_cast(from_, to): whether a result of one dtype may be stored in a tensor of another."""
+    if from_.is_floating_point and not to.is_floating_point:
+        return False
+    return to != _gt.bool or from_ == _gt.bool
+
+
+@function
+def is_same_size(input, other):
+    """is_same_size(input, other): whether both have the same shape."""
+    return input.shape == other.shape

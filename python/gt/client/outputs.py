@@ -10,8 +10,8 @@ import warnings
 from gt import _gt
 from gt._gt import Function, Tensor
 
-# Functions that make a tensor of a dtype: that of out, if none is given.
-CREATORS = frozenset(('arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'ones', 'rand', 'randint', 'randn',
+# Functions that make a tensor of a dtype, or compute in one: that of out, if none is given.
+OF_DTYPE = frozenset(('sum', 'nansum', 'prod', 'mean', 'cumsum', 'cumprod', 'arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'ones', 'rand', 'randint', 'randn',
                       'randperm', 'range', 'zeros', 'normal'))
 
 # Functions that do not convert their result to out's dtype.
@@ -51,7 +51,7 @@ def with_options(function, arguments, options):
     out = options.pop('out')
     if out is None:
         return function(*arguments, **options)
-    if name in CREATORS:
+    if name in OF_DTYPE:
         options.setdefault('dtype', out.dtype)
     result = function(*arguments, **options)
     return store(name, result, out)
@@ -84,4 +84,5 @@ def _store_one(name, result, out):
                       f'future PyTorch release outputs will not be resized unless they have zero elements.', stacklevel=4)
     if result.dtype != out.dtype:
         result = _gt.empty(result.shape, dtype=out.dtype)._become(result)
-    return out._replace(result)
+    out.data = result
+    return out

@@ -128,7 +128,7 @@ def _writes(make):
     """Two methods of one definition: name() makes a new tensor, name_() writes in place. Its second argument, `rows`, has
     the methods of _ROWS to do it with."""
     for suffix in ('', '_'):
-        rows = SimpleNamespace(**{name: getattr(Tensor, name + suffix) for name in _ROWS})
+        rows = SimpleNamespace(in_place=bool(suffix), **{name: getattr(Tensor, name + suffix) for name in _ROWS})
 
         def written(self, *arguments, _rows=rows, **options):
             return make(self, _rows, *arguments, **options)
@@ -183,6 +183,9 @@ def index_fill(self, rows, dim, index, value):
             filled = where(chosen, value.to(self.dtype), self)
             return self._become(filled) if rows.scatter is Tensor.scatter_ else filled
         value = value.to(self.dtype).expand(shape)
+    if rows.in_place and self._overlaps():
+        self[(slice(None),) * dim + (index,)] = value
+        return self
     return rows.scatter(self, dim, _spread(self, dim, index, shape), value)
 
 
@@ -226,7 +229,16 @@ def put(self, index, source, accumulate=False):
     return write(self.flatten(), 0, where(place < 0, place + size, place), source.flatten()).reshape(self.shape)
 
 
-in_place('masked_fill', 'masked_scatter', 'put')
+in_place('masked_scatter', 'put')
+
+
+@method
+def masked_fill_(self, mask, value):
+    """masked_fill_(mask, value): masked_fill, in place."""
+    if self._overlaps():
+        self[mask.expand(self.shape)] = value
+        return self
+    return self._become(self._value().masked_fill(mask, value))
 
 
 @method

@@ -169,14 +169,16 @@ def _unlinked(self, value):
 @method
 def zero_(self):
     """zero_(): set every element to 0."""
-    return self._become(_unlinked(self, _gt.zeros_like(self)))
+    return self._fill(0)
 
 
 @method
 def fill_(self, value):
     """fill_(value): set every element."""
-    self[...] = value
-    return self
+    if isinstance(value, Tensor) and value.ndim:
+        raise RuntimeError('fill_ only supports 0-dimension value tensor but got tensor with '
+                           f'{value.ndim} dimensions.')
+    return self._fill(value)
 
 
 @method
@@ -188,17 +190,10 @@ def fill_diagonal_(self, fill_value, wrap=False):
         raise RuntimeError('all dimensions of input must be of equal length')
     width = self.shape[-1]
     step = sum(width ** k for k in range(self.ndim)) if self.ndim > 2 else width + 1
-    flat = self.flatten()
+    flat = self.flatten().clone()
     end = flat.numel() if wrap or self.ndim > 2 else min(flat.numel(), width * width)
     flat[:end:step] = fill_value
     return self._become(flat.reshape(self.shape))
-
-
-@method
-def copy_(self, src, non_blocking=False):
-    """copy_(src): copy the elements of src, broadcast and converted."""
-    self[...] = src
-    return self
 
 
 # ---- the rest ------------------------------------------------------------------------------------------------
@@ -306,10 +301,11 @@ FUNCTIONS = _rows + _written_here + (
     'detach', 'is_complex', 'sgn')
 
 # In-place methods that are functions too.
-FUNCTIONS += ('zero_', 'fill_', 'resize_as_', 'clamp_', 'clamp_min_', 'clamp_max_', 'nan_to_num_', 'celu_', 'selu_', 'relu_',
-              'index_put_', 'addmv_', 'xlogy_', 'ldexp_', 'gcd_', 'lcm_', 'deg2rad_', 'rad2deg_', 'logit_', 'round_',
-              'detach_') + tuple(name + '_' for name, form, *_ in _gt.op_table()
-                                 if form == 'UNARY' and hasattr(Tensor, name + '_') and not name.endswith('backward'))
+FUNCTIONS += tuple(name + '_' for name in (
+    'abs', 'acos', 'acosh', 'addmv', 'asin', 'asinh', 'atan', 'atanh', 'ceil', 'celu', 'clamp', 'clamp_max', 'clamp_min',
+    'cos', 'cosh', 'deg2rad', 'detach', 'erf', 'exp', 'exp2', 'expm1', 'fill', 'floor', 'frac', 'gcd', 'index_put', 'lcm',
+    'ldexp', 'log', 'log10', 'log1p', 'log2', 'logit', 'nan_to_num', 'neg', 'rad2deg', 'reciprocal', 'relu', 'resize_as',
+    'round', 'rsqrt', 'selu', 'sigmoid', 'sin', 'sinc', 'sinh', 'sqrt', 'square', 'tan', 'tanh', 'trunc', 'xlogy', 'zero'))
 
 # Functions of the C extension that take out= in the package.
 EXTENSION_FUNCTIONS = ('arange', 'cat', 'concat', 'concatenate', 'empty', 'eye', 'full', 'ones', 'rand', 'randint',

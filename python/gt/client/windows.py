@@ -70,17 +70,8 @@ def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requ
     if M < 2:
         return _trivial(M, dtype, requires_grad)
     x = _gt.arange(M, dtype=_gt.float64) * (2 / (M if not sym else M - 1)) - 1
-    return _made(_bessel_i0((1 - x.square()).clamp(min=0).sqrt() * beta) / _bessel_i0(_gt.tensor(float(beta)).double()),
-                 dtype, requires_grad)
-
-
-def _bessel_i0(x):
-    """The modified Bessel function of order 0, by its power series, which converges for all x."""
-    half, term, total = (x / 2).square(), _gt.ones_like(x), _gt.ones_like(x)
-    for k in range(1, 30 + 2 * int(float(x.abs().amax()))):
-        term = term * half / (k * k)
-        total = total + term
-    return total
+    return _made(((1 - x.square()).clamp(min=0).sqrt() * beta).i0() / _gt.full((), beta, dtype=_gt.float64).i0(), dtype,
+                 requires_grad)
 
 
 def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requires_grad=False):

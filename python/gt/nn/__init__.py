@@ -9,7 +9,8 @@ from gt.nn.activations import (  # noqa: F401
     PReLU, ReLU, ReLU6, RReLU, Sigmoid, SiLU, Softmax, Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink,
     Threshold)
 from gt.nn.adaptive import AdaptiveLogSoftmaxWithLoss  # noqa: F401
-from gt.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential  # noqa: F401
+from gt.nn.containers import (  # noqa: F401
+    Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential)
 from gt.nn.conv import (  # noqa: F401
     Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 from gt.nn.ctc import CTCLoss  # noqa: F401

@@ -1,6 +1,7 @@
 """Activation functions as modules. An activation's options are those of its function, with the same names."""
 
 import inspect
+import warnings
 
 import gt
 from gt.nn import functional as F
@@ -95,12 +96,6 @@ class Tanhshrink(Activation):
     function = staticmethod(F.tanhshrink)
 
 
-class ReLU6(Activation):
-    """min(max(x, 0), 6)."""
-
-    function, options = staticmethod(F.relu6), {'inplace': False}
-
-
 class LeakyReLU(Activation):
     """x where positive, else negative_slope * x."""
 
@@ -165,6 +160,26 @@ class Hardtanh(Activation):
     """x, kept between min_val and max_val."""
 
     function, options = staticmethod(F.hardtanh), {'min_val': -1.0, 'max_val': 1.0, 'inplace': False}
+
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False, min_value=None, max_value=None):
+        for name, old in (('min', min_value), ('max', max_value)):
+            if old is not None:
+                warnings.warn(f'keyword argument `{name}_value` is deprecated and renamed to `{name}_val`', FutureWarning,
+                              stacklevel=2)
+        min_val, max_val = min_val if min_value is None else min_value, max_val if max_value is None else max_value
+        super().__init__(min_val, max_val, inplace)
+        if not self.max_val > self.min_val:
+            raise AssertionError(f'max_val must be larger than min_val, got {min_val} and {max_val}')
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6)."""
+
+    def __init__(self, inplace=False):
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self):
+        return 'inplace=True' if self.inplace else ''
 
 
 class Hardsigmoid(Activation):

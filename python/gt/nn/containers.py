@@ -1,6 +1,7 @@
 """Modules that contain modules or parameters: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
@@ -250,6 +251,17 @@ class ModuleDict(Module):
 
     def __contains__(self, key):
         return key in self._modules
+
+
+class Container(Module):
+    """Modules by keyword, under an old name of ModuleDict."""
+
+    def __init__(self, **kwargs):
+        super().__init__()
+        warnings.warn('nn.Container is deprecated. All of it\'s functionality is now implemented in nn.Module. Subclass that '
+                      'instead.', FutureWarning, stacklevel=2)
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 def _as_parameter(value):

@@ -1,5 +1,7 @@
 """Layers and losses as functions of tensors, with the names and arguments of torch.nn.functional."""
 
+import functools
+import inspect
 import math
 import warnings
 
@@ -15,6 +17,7 @@ from gt.nn.distances import (  # noqa: F401
     poisson_nll_loss, triplet_margin_loss, triplet_margin_with_distance_loss)
 from gt.nn.ctc import ctc_loss  # noqa: F401
 from gt.nn.embedding import embedding, embedding_bag  # noqa: F401
+from gt.nn.grid import affine_grid, grid_sample  # noqa: F401
 from gt.nn.losses import (  # noqa: F401
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss)
@@ -31,7 +34,6 @@ from gt.nn.unpool import (  # noqa: F401
     fractional_max_pool2d, fractional_max_pool2d_with_indices, fractional_max_pool3d, fractional_max_pool3d_with_indices,
     lp_pool1d, lp_pool2d, lp_pool3d, max_unpool1d, max_unpool2d, max_unpool3d)
 
-sigmoid, tanh = Tensor.sigmoid, Tensor.tanh
 
 
 def _stored(input, result, inplace):
@@ -40,6 +42,16 @@ def _stored(input, result, inplace):
 
 
 # ---- activations ---------------------------------------------------------------------------------------------
+
+
+def sigmoid(input):
+    """1 / (1 + exp(-x))."""
+    return input.sigmoid()
+
+
+def tanh(input):
+    """The hyperbolic tangent."""
+    return input.tanh()
 
 
 def relu(input, inplace=False):
@@ -192,8 +204,13 @@ def softmin(input, dim=None, _stacklevel=3, dtype=None):
 
 def _in_place(function):
     """The variant of an activation that changes its input."""
-    def changed(input, *args, **keywords):
-        return function(input, *args, inplace=True, **keywords)
+    accepted = inspect.signature(function)
+    options = [option for name, option in accepted.parameters.items() if name != 'inplace']
+
+    def changed(*args, **kwargs):
+        given = changed.__signature__.bind(*args, **kwargs)
+        return function(**given.arguments, inplace=True)
+    changed.__signature__ = accepted.replace(parameters=options)
     changed.__name__ = changed.__qualname__ = function.__name__ + '_'
     changed.__doc__ = f'{function.__name__}, in place.'
     return changed
@@ -365,9 +382,13 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 def _with_indices(function):
     """The variant of a pooling that returns the places of the maxima too."""
-    def both(input, *args, **keywords):
-        keywords.pop('return_indices', None)
-        return function(input, *args, return_indices=True, **keywords)
+    accepted = inspect.signature(function)
+
+    @functools.wraps(function)
+    def both(*args, **kwargs):
+        given = accepted.bind(*args, **kwargs)
+        given.arguments['return_indices'] = True
+        return function(*given.args, **given.kwargs)
     both.__name__ = both.__qualname__ = function.__name__ + '_with_indices'
     both.__doc__ = f'{function.__name__}, and the places of the maxima.'
     return both

@@ -28,11 +28,29 @@ class RemovableHandle:
             if dictionary is not None:
                 dictionary.pop(self.id, None)
 
+    def __getstate__(self):
+        """The dictionaries themselves: the handle of a copied module belongs to the copied dictionaries."""
+        return self.id, [reference() for reference in self._dictionaries]
+
+    def __setstate__(self, state):
+        self.id, dictionaries = state
+        self._dictionaries = [weakref.ref(Hooks() if each is None else each) for each in dictionaries]
+
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
         self.remove()
+
+
+class WithoutModule:
+    """A hook that does not take the module. An object, so that a bound method inside follows copies of its module."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def __call__(self, module, *arguments):
+        return self.hook(*arguments)
 
 
 class Hooks(OrderedDict):
@@ -161,6 +179,17 @@ class _Gradients:
         return tuple(packed)
 
     @staticmethod
+    def _replaced(gradients, result, title, name):
+        """The gradients, or those that a hook returned in their place."""
+        if result is None:
+            return gradients
+        result = (result,) if isinstance(result, Tensor) else result
+        if len(result) != len(gradients):
+            raise RuntimeError(f'{title} returned an invalid number of {name}, got {len(result)}, but expected '
+                               f'{len(gradients)}')
+        return result
+
+    @staticmethod
     def _observed(seen, values):
         """The values with their tensors behind a node of the tape, and the places of the tensors."""
         places = [k for k, value in enumerate(values) if isinstance(value, Tensor)]
@@ -189,30 +218,14 @@ class _Gradients:
             return None
         found = self._packed(self.inputs, gradients, self.input_count)
         for hook in self.hooks:
-            result = hook(self.module, found, self.of_outputs)
-            if result is None:
-                continue
-            if isinstance(result, Tensor):
-                result = (result,)
-            if len(result) != len(found):
-                raise RuntimeError('Backward hook returned an invalid number of grad_input, '
-                                   f'got {len(result)}, but expected {len(found)}')
-            found = result
+            found = self._replaced(found, hook(self.module, found, self.of_outputs), 'Backward hook', 'grad_input')
         self.of_outputs = None
         return [found[k] for k in self.inputs]
 
     def _outputs_known(self, gradients):
         of_outputs = self._packed(self.outputs, gradients, self.output_count)
         for hook in self.pre_hooks:
-            result = hook(self.module, of_outputs)
-            if result is None:
-                continue
-            if isinstance(result, Tensor):
-                result = (result,)
-            if len(result) != len(of_outputs):
-                raise RuntimeError('Backward pre hook returned an invalid number of grad_output, '
-                                   f'got {len(result)}, but expected {len(of_outputs)}')
-            of_outputs = result
+            of_outputs = self._replaced(of_outputs, hook(self.module, of_outputs), 'Backward pre hook', 'grad_output')
         self.of_outputs = of_outputs
         if self.inputs is None and self.hooks:
             self._without_inputs()

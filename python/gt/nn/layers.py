@@ -3,6 +3,7 @@
 import math
 
 import gt
+from gt.amp.policies import active as _autocasting
 from gt.nn import functional as F
 from gt.nn import init
 from gt.nn.module import Module
@@ -12,10 +13,11 @@ from gt.nn.parameter import Parameter
 class Identity(Module):
     """Returns its input; constructor arguments are ignored."""
 
-    def __init__(self, *args, **keywords):
+    def __init__(self, *args, **kwargs):
         super().__init__()
 
     def forward(self, input):
+        """The input itself."""
         return input
 
 
@@ -26,7 +28,7 @@ class Linear(Module):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(gt.empty(out_features, in_features, dtype=dtype))
-        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.register_parameter('bias', Parameter(gt.empty(out_features, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -38,7 +40,9 @@ class Linear(Module):
 
     def forward(self, input):
         output, bias = input @ self.weight.t(), self.bias
-        return output if bias is None else output + bias
+        if bias is None:
+            return output
+        return output + (bias.to(output.dtype) if _autocasting else bias)
 
     def extra_repr(self):
         return f'in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}'
@@ -55,7 +59,7 @@ class Bilinear(Module):
         super().__init__()
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = Parameter(gt.empty(out_features, in1_features, in2_features, dtype=dtype))
-        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.register_parameter('bias', Parameter(gt.empty(out_features, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):

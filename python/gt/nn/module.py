@@ -11,7 +11,7 @@ from gt import Tensor, _gt, no_grad
 from gt.nn import hooks
 from gt.nn.hooks import Hooks
 from gt.nn.members import BUFFER, MODULE, PARAMETER, Members, forget, typename
-from gt.nn.parameter import Buffer, Parameter, is_lazy
+from gt.nn.parameter import Buffer, Parameter, is_lazy, zero_in_place
 from gt.nn.state import State
 
 
@@ -65,6 +65,11 @@ class Module(State):
         if self._hooked:
             return hooks.call(self, args, keywords)
         return self.forward(*args, **keywords)
+
+    _call_impl = __call__
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
 
     # ---- hooks ---------------------------------------------------------------------------------------------
 
@@ -411,7 +416,7 @@ class Module(State):
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                parameter.grad = _gt.zeros_like(parameter)
+                zero_in_place(parameter)
 
     def requires_grad_(self, requires_grad=True):
         """Train all parameters, or none."""

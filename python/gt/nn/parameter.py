@@ -98,6 +98,13 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         return buffer
 
 
+def zero_in_place(parameter):
+    """Set the gradient of a parameter to zero, without its history."""
+    if parameter.grad.requires_grad:
+        parameter.grad = parameter.grad.detach()
+    parameter.grad.zero_()
+
+
 def is_lazy(param):
     """Whether a parameter or buffer has no shape yet."""
     return isinstance(param, UninitializedTensorMixin)

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from gt import Tensor, _gt, no_grad
-from gt.nn.hooks import Hooks
+from gt.nn.hooks import Hooks, WithoutModule
 from gt.nn.members import BUFFER, PARAMETER
 from gt.nn.parameter import Parameter, is_lazy
 
@@ -71,9 +71,7 @@ class State:
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
         """Call hook([module,] state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         before this module loads its own state."""
-        def called(module, *arguments):
-            return hook(module, *arguments) if with_module else hook(*arguments)
-        return self._own_hooks('_load_state_dict_pre_hooks').add(called)
+        return self._own_hooks('_load_state_dict_pre_hooks').add(hook if with_module else WithoutModule(hook))
 
     def register_load_state_dict_pre_hook(self, hook):
         """Call hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)

@@ -22,7 +22,22 @@ def _activation(given):
 
 
 class _Layer(Module):
-    """Common to both kinds of layers: the two-layer network."""
+    """Common to both kinds of layers: the two-layer network and the normalisations."""
+
+    def _add_network(self, d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, parts):
+        """Modules in the order in which PyTorch's state has them, one normalisation and one dropout for each part."""
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
+        self.norm_first = norm_first
+        for k in range(1, parts + 1):
+            setattr(self, f'norm{k}', LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
+        for k in range(1, parts + 1):
+            setattr(self, f'dropout{k}', Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _attended(self, x, mask, padding, is_causal):
+        return self.dropout1(self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)[0])
 
     def _fed_forward(self, x, dropout):
         return dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
@@ -39,18 +54,8 @@ class TransformerEncoderLayer(_Layer):
                  batch_first=False, norm_first=False, bias=True, device=None, dtype=None):
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
-
-    def _attended(self, x, mask, padding, is_causal):
-        return self.dropout1(self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)[0])
+        self._add_network(d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, 2)
+        self.activation_relu_or_gelu = {F.relu: 1, F.gelu: 2}.get(self.activation, 0)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         """The encoded sequence. is_causal says that src_mask is the causal one."""
@@ -74,20 +79,7 @@ class TransformerDecoderLayer(_Layer):
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
         self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation)
-
-    def _attended(self, x, mask, padding, is_causal):
-        return self.dropout1(self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)[0])
+        self._add_network(d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, 3)
 
     def _remembered(self, x, memory, mask, padding, is_causal):
         return self.dropout2(self.multihead_attn(x, memory, memory, padding, False, mask, is_causal=is_causal)[0])

@@ -7,6 +7,7 @@ import math
 import gt
 from gt.nn.module import Module
 from gt.optim.lr_scheduler import LRScheduler, _for_each_group
+from gt.optim.optimizer import Optimizer  # noqa: F401
 
 
 def _check_decay(decay):

@@ -46,6 +46,24 @@ static gt_err conjugate_results(unsigned count, gt_tensor **results)
     return GT_OK;
 }
 
+/* A user depends on which in-place operations PyTorch refuses, so where a rule here reads more than PyTorch's, that is not
+ * checked. */
+unsigned gt__gradient_checks(const gt_node *node)
+{
+    switch (node->op) {
+    case GT_OP_div:
+    case GT_OP_sinc:
+        return GT_SAVE_0 | GT_SAVE_1;
+    case GT_OP_lerp:
+        return node->saved[2] ? GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 : 0;
+    case GT_OP_remainder:
+    case GT_OP_fmod:
+        return node->operands[1].node ? GT_SAVE_0 | GT_SAVE_1 : 0;
+    default:
+        return GT_SAVE_0 | GT_SAVE_1 | GT_SAVE_2 | GT_SAVE_OUT;
+    }
+}
+
 static gt_tensor *retain_saved(gt_tensor *saved)
 {
     return saved ? gt_tensor_retain(saved) : NULL;

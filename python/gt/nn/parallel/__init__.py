@@ -5,3 +5,6 @@ The wrappers exist so that scripts run unchanged: `.module` is the module, and t
 
 from gt.nn.parallel.data_parallel import DataParallel, data_parallel  # noqa: F401
 from gt.nn.parallel.distributed import DistributedDataParallel  # noqa: F401
+from gt.nn.parallel.scatter_gather import gather, parallel_apply, replicate, scatter  # noqa: F401
+
+DistributedDataParallelCPU = DistributedDataParallel  # its old name

@@ -34,8 +34,7 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scale the gradients by max_norm / total_norm if that is less than 1."""
     scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for parameter in _with_gradients(parameters):
-        gradient = parameter.grad
-        parameter.grad = (gradient * scale).to(gradient.dtype)
+        parameter.grad.mul_(scale)
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -61,4 +60,4 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     """Keep every element of every gradient between ±clip_value."""
     clip_value = float(clip_value)
     for parameter in _with_gradients(parameters):
-        parameter.grad = parameter.grad.clamp(-clip_value, clip_value)
+        parameter.grad.clamp_(-clip_value, clip_value)

@@ -11,7 +11,6 @@ import copy
 import gt
 from gt import Tensor
 from gt.nn.containers import ModuleDict, ModuleList
-from gt.nn.module import Module
 from gt.nn.parameter import Parameter
 
 _cache = {}

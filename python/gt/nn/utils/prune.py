@@ -186,36 +186,38 @@ class Identity(BasePruningMethod):
         return default_mask
 
 
-class RandomUnstructured(BasePruningMethod):
-    """Prunes elements at random: an int counts them, a float is a fraction."""
+class _Unstructured(BasePruningMethod):
+    """Prunes single elements: an int counts them, a float is a fraction."""
 
     def __init__(self, amount):
         _check_amount(amount)
         self.amount = amount
+
+    def _scores(self, t):
+        """The elements with the smallest scores are pruned."""
+        raise NotImplementedError
 
     def compute_mask(self, t, default_mask):
         """The mask without `amount` elements."""
         count = _count(self.amount, t.numel())
         if not count:
             return default_mask.clone()
-        place = gt.rand(t.numel()).topk(count)[1]
+        place = self._scores(t).flatten().topk(count, largest=False)[1]
         return default_mask.flatten().scatter(0, place, 0.0).reshape(t.shape)
 
 
-class L1Unstructured(BasePruningMethod):
+class RandomUnstructured(_Unstructured):
+    """Prunes elements at random."""
+
+    def _scores(self, t):
+        return gt.rand(t.shape)
+
+
+class L1Unstructured(_Unstructured):
     """Prunes the elements with the smallest absolute values."""
 
-    def __init__(self, amount):
-        _check_amount(amount)
-        self.amount = amount
-
-    def compute_mask(self, t, default_mask):
-        """The mask without `amount` elements."""
-        count = _count(self.amount, t.numel())
-        if not count:
-            return default_mask.clone()
-        place = t.abs().flatten().topk(count, largest=False)[1]
-        return default_mask.flatten().scatter(0, place, 0.0).reshape(t.shape)
+    def _scores(self, t):
+        return t.abs()
 
 
 class _Structured(BasePruningMethod):

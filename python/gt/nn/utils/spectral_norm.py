@@ -6,6 +6,7 @@ parametrizations.spectral_norm does the same by a parametrisation.
 import gt
 from gt.nn import functional as F
 from gt.nn.parameter import Parameter
+from gt.nn.utils.weight_norm import refuse_second_hook, remove_hook
 
 
 class SpectralNorm:
@@ -50,9 +51,7 @@ class SpectralNorm:
     @staticmethod
     def apply(module, name, n_power_iterations, dim, eps):
         """Replace a weight by the normalised one."""
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(f'Cannot register two spectral_norm hooks on the same parameter {name}')
+        refuse_second_hook(module, SpectralNorm, name, 'spectral_norm')
         hook, weight = SpectralNorm(name, n_power_iterations, dim, eps), module._parameters.get(name)
         if weight is None:
             raise ValueError(f'`SpectralNorm` cannot be applied as parameter `{name}` is None')
@@ -83,9 +82,4 @@ def spectral_norm(module, name='weight', n_power_iterations=1, eps=1e-12, dim=No
 
 def remove_spectral_norm(module, name='weight'):
     """Undo spectral_norm()."""
-    for number, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[number]
-            return module
-    raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    return remove_hook(module, SpectralNorm, name, 'spectral_norm')

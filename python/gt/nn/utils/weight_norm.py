@@ -21,6 +21,23 @@ def weight_of(g, v, dim):
     return v * (g / norm_except(v, dim))
 
 
+def refuse_second_hook(module, kind, name, title):
+    """Raise if a weight of a module has a hook of this kind already."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, kind) and hook.name == name:
+            raise RuntimeError(f'Cannot register two {title} hooks on the same parameter {name}')
+
+
+def remove_hook(module, kind, name, title):
+    """Remove the hook of this kind from a weight of a module."""
+    for number, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, kind) and hook.name == name:
+            hook.remove(module)
+            del module._forward_pre_hooks[number]
+            return module
+    raise ValueError(f"{title} of '{name}' not found in {module}")
+
+
 class WeightNorm:
     """The hook, which belongs to one weight of a module."""
 
@@ -36,9 +53,7 @@ class WeightNorm:
         """Replace a weight by its length and direction."""
         warnings.warn('`gt.nn.utils.weight_norm` is deprecated in favor of '
                       '`gt.nn.utils.parametrizations.weight_norm`.', FutureWarning, stacklevel=3)
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, WeightNorm) and hook.name == name:
-                raise RuntimeError(f'Cannot register two weight_norm hooks on the same parameter {name}')
+        refuse_second_hook(module, WeightNorm, name, 'weight_norm')
         hook, weight = WeightNorm(name, dim), getattr(module, name)
         del module._parameters[name]
         module.register_parameter(name + '_g', Parameter(norm_except(weight, dim).detach()))
@@ -69,9 +84,4 @@ def weight_norm(module, name='weight', dim=0):
 
 def remove_weight_norm(module, name='weight'):
     """Undo weight_norm()."""
-    for number, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[number]
-            return module
-    raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    return remove_hook(module, WeightNorm, name, 'weight_norm')

@@ -128,20 +128,19 @@ class Failure:
     """An exception of a worker: its type, and its text with the worker's traceback."""
 
     def __init__(self, error, where):
-        self.kind = type(error)
+        self.kind, self.name, self.where = type(error), type(error).__name__, where
         self.text = ''.join(traceback.format_exception(error))
-        self.where = where
 
     def __reduce__(self):
         try:  # a type that the parent can find
             kind = pickle.loads(pickle.dumps(self.kind))
         except Exception:
             kind = RuntimeError
-        return _failure, (kind, self.text, self.where)
+        return _failure, (kind, self.name, self.text, self.where)
 
     def reraise(self):
         """Raise it in the parent."""
-        text = f'Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}'
+        text = f'Caught {self.name} {self.where}.\nOriginal {self.text}'
         if self.kind is KeyError:
             text = _KeyText(text)
         try:
@@ -161,9 +160,9 @@ class _KeyText(str):
         return str(self)
 
 
-def _failure(kind, text, where):
+def _failure(kind, name, text, where):
     failure = Failure.__new__(Failure)
-    failure.kind, failure.text, failure.where = kind, text, where
+    failure.kind, failure.name, failure.text, failure.where = kind, name, text, where
     return failure
 
 
