@@ -19,7 +19,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import gradcheck_wrapper_hermitian_input
 
 import gt
-from opdb_tables import ANY_VALUE, GAUGE, NO_DTYPE, NO_GRADIENT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
+from opdb_tables import ANY_VALUE, GAUGE, NO_DTYPE, NO_GRADIENT, NO_OUT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
 
 DTYPES = ("float32", "float64", "int64", "bool", "bfloat16")
 COMPARED = {"float64": (1e-7, 1e-7), "float32": (1e-4, 1e-5), "bfloat16": (2e-2, 2e-2), "float16": (2e-3, 1e-3),
@@ -194,6 +194,8 @@ def gt_function(op):
         return operator_of(op.name)
     if isinstance(op.op, types.FunctionType) and op.op.__module__.startswith("torch.testing"):
         return over_gt(op.op)
+    if isinstance(getattr(torch, op.name, None), torch.dtype):  # torch.cfloat is a dtype, the entry is the method
+        return gt_name("Tensor." + op.name)
     if id(op.op) in torch_names() and torch_names()[id(op.op)].startswith("Tensor.") and hasattr(torch, op.name):
         return gt_name(op.name)
     try:
@@ -418,7 +420,7 @@ def tensors_or_all(x):
 
 def check_out(op, function, sample):
     """out=: the result is written into the tensors given."""
-    if not op.supports_out or op.full_name in RANDOM:
+    if not op.supports_out or op.full_name in RANDOM or op.full_name in NO_OUT:
         return
     with torch.no_grad():
         expected, refused = caught(op.op, *sample.torch_arguments, **sample.torch_options)
