@@ -473,7 +473,7 @@ def samples_of(op, dtype, limit=None):
                 continue
 
 
-def problems_of(op, limits=None, variants=1, errors=True):
+def problems_of(op, limits=None, variants=1):
     """What is wrong with an entry, one by one: 'group: text [dtype(sample)]'. limits: the most samples of a dtype; variants:
     on how many samples of each dtype methods, in-place methods and out= run too."""
     try:
@@ -481,6 +481,7 @@ def problems_of(op, limits=None, variants=1, errors=True):
     except Missing as missing:
         yield f"missing: {missing}"
         return
+    yield from check_errors(op, function)
     for dtype in dtypes_of(op):
         for k, (sample, gradients) in enumerate(samples_of(op, dtype, (limits or {}).get(dtype))):
             if any(test(op, sample) for test in SAMPLE_REASONS.values()):
@@ -488,8 +489,6 @@ def problems_of(op, limits=None, variants=1, errors=True):
             gradients = gradients and (op.full_name, dtype) not in NO_GRADIENT
             for problem in problems_of_sample(op, function, sample, gradients, k < variants):
                 yield f"{problem} [{dtype}{sample.text()}]"
-    if errors:
-        yield from check_errors(op, function)
 
 
 def problems_of_sample(op, function, sample, gradients, variants):
