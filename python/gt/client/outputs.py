@@ -11,8 +11,9 @@ from gt import _gt
 from gt._gt import Function, Tensor
 
 # Functions that make a tensor of a dtype, or compute in one: that of out, if none is given.
-OF_DTYPE = frozenset(('sum', 'nansum', 'prod', 'mean', 'cumsum', 'cumprod', 'arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'ones', 'rand', 'randint', 'randn',
-                      'randperm', 'range', 'zeros', 'normal'))
+OF_DTYPE = frozenset((
+    'arange', 'cumprod', 'cumsum', 'empty', 'eye', 'full', 'linspace', 'logspace', 'mean', 'nansum', 'normal', 'ones', 'prod',
+    'rand', 'randint', 'randn', 'randperm', 'range', 'sum', 'zeros'))
 
 # Functions that do not convert their result to out's dtype.
 _EXACT = frozenset(('aminmax', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode', 'cummax',
