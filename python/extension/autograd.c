@@ -167,7 +167,7 @@ static gt_err next_value(gt_tensor *old, gt_tensor *tensor, gt_tensor **out)
     else if (UNLIKELY(old->node && !recording)) /* the node stays, with its gradient; only the value changes */
         GT_TRY(gt__tensor_alias(tensor, old->node, out));
     else if (UNLIKELY(tensor->references > 1))
-        GT_TRY(gt__tensor_alias(tensor, recording ? tensor->node : NULL, out));
+        GT_TRY(recording && tensor->node ? gt_copy(tensor, out) : gt__tensor_detach(tensor, out));
     else
         *out = gt_tensor_retain(tensor);
     (*out)->version = old->version + 1;
@@ -389,7 +389,9 @@ int gt__py_set_value(PyObject *self, PyObject *value)
 {
     const gt_meta *meta = gt__py_meta(value);
     gt_client *client = ((TensorObject *)value)->tensor->client;
+    bool before = gt__grad_enable(false); /* no matter whether its history can still be used */
     gt_tensor *old = gt__py_requires_grad(self) ? gt__py_use(self) : NULL;
+    gt__grad_enable(before);
     gt_node *node = old ? old->node : NULL;
     if (PyErr_Occurred())
         return -1;

@@ -614,11 +614,11 @@ static int put_through_view(PyObject *self, const Key *key, const Value *value, 
     if (err == GT_OK)
         err = gt__alias_view(parent, GT_CUT_SLICE, &window, &meta, &strides, NULL, &view);
     if (err == GT_OK) {
-        if (gt__py_refuse_places(&meta, &strides) < 0) {
+        err = gt__alias_check_write(view, value->tensor && value->tensor->node);
+        if (err == GT_OK && gt__py_refuse_places(&meta, &strides) < 0) {
             gt__alias_release(view);
             return -1;
         }
-        err = gt__alias_check_write(view, value->tensor && value->tensor->node);
         if (err == GT_OK)
             err = check_fits(&meta, value);
         if (err == GT_OK && gt__py_same_memory(view, &meta, &strides, object)) /* x[k] += y has written it */
@@ -798,7 +798,7 @@ static PyObject *method_copy_(PyObject *self, gt_py_args args, Py_ssize_t nargs,
         return gt__py_check_write(self, false) < 0 ? NULL : Py_NewRef(self);
     gt_alias *alias = ((TensorObject *)self)->alias;
     if (alias && gt__py_same_memory(alias, &alias->shell.meta, &alias->strides, values[0])) {
-        if (gt__py_check_write(self, true) < 0)
+        if (gt__py_check_write(self, gt__py_requires_grad(values[0])) < 0)
             return NULL;
         gt_err err = gt__alias_touch(alias);
         return err == GT_OK ? Py_NewRef(self) : gt__py_raise(err);
@@ -808,13 +808,27 @@ static PyObject *method_copy_(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     return write_all(self, values[0]) < 0 ? NULL : Py_NewRef(self);
 }
 
+/* x[:] */
+static bool is_all(PyObject *self, PyObject *key)
+{
+    const gt_meta *meta = gt__py_meta(self);
+    Py_ssize_t start, stop, step;
+    if (!PySlice_Check(key) || !meta->rank || ((PySliceObject *)key)->step != Py_None)
+        return false;
+    if (PySlice_Unpack(key, &start, &stop, &step) < 0) {
+        PyErr_Clear(); /* the key is read again, and raises it */
+        return false;
+    }
+    return PySlice_AdjustIndices((Py_ssize_t)meta->shape[0], &start, &stop, step) == meta->shape[0];
+}
+
 static int tensor_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
 {
     if (!value) {
         PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
         return -1;
     }
-    if (key == Py_Ellipsis)
+    if (key == Py_Ellipsis || is_all(self, key)) /* self itself, not a view of it */
         return gt__py_refuse_overlap(self) < 0 ? -1 : write_all(self, value);
     gt_tensor *out;
     return put(self, key, value, false, true, &out);

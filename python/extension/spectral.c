@@ -51,6 +51,22 @@ static PyObject *py_fft(PyObject *module, PyObject *args)
     return gt__py_result(err, out);
 }
 
+/* The tensors of three objects, held; false: exception. */
+static bool hold_three(PyObject *const *objects, gt_tensor **tensors)
+{
+    bool all = true;
+    for (int k = 0; k < 3; k++)
+        all = all && (tensors[k] = gt__py_hold(objects[k]));
+    return all;
+}
+
+static PyObject *release_three(bool held, gt_tensor **tensors, gt_err err, gt_tensor *out)
+{
+    for (int k = 0; k < 3; k++)
+        gt_tensor_release(tensors[k]);
+    return held ? gt__py_result(err, out) : NULL;
+}
+
 /* _sparse_mm(indices, values, dense, rows, transposed) */
 static PyObject *py_sparse_mm(PyObject *module, PyObject *args)
 {
@@ -61,12 +77,10 @@ static PyObject *py_sparse_mm(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O!O!Lp:_sparse_mm", gt__py_tensor_type, &objects[0], gt__py_tensor_type,
                           &objects[1], gt__py_tensor_type, &objects[2], &rows, &transposed))
         return NULL;
-    gt_tensor *indices = gt__py_use(objects[0]), *out = NULL;
-    if (!indices)
-        return NULL;
-    gt_err err = gt_sparse_mm(indices, ((TensorObject *)objects[1])->tensor, ((TensorObject *)objects[2])->tensor,
-                              rows, transposed, &out);
-    return gt__py_result(err, out);
+    gt_tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
+    bool held = hold_three(objects, in);
+    gt_err err = held ? gt_sparse_mm(in[0], in[1], in[2], rows, transposed, &out) : GT_OK;
+    return release_three(held, in, err, out);
 }
 
 /* _sampled_mm(indices, a, b) */
@@ -77,12 +91,10 @@ static PyObject *py_sampled_mm(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O!O!:_sampled_mm", gt__py_tensor_type, &objects[0], gt__py_tensor_type,
                           &objects[1], gt__py_tensor_type, &objects[2]))
         return NULL;
-    gt_tensor *indices = gt__py_use(objects[0]), *out = NULL;
-    if (!indices)
-        return NULL;
-    gt_err err =
-        gt_sampled_mm(indices, ((TensorObject *)objects[1])->tensor, ((TensorObject *)objects[2])->tensor, &out);
-    return gt__py_result(err, out);
+    gt_tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
+    bool held = hold_three(objects, in);
+    gt_err err = held ? gt_sampled_mm(in[0], in[1], in[2], &out) : GT_OK;
+    return release_three(held, in, err, out);
 }
 
 PyMethodDef gt__py_spectral_functions[] = {

@@ -1,7 +1,8 @@
 /*
  * tensor.c: the Tensor type: lifetime, attributes, and methods that wait for an element.
  *
- * A Tensor object holds one gt_tensor, an immutable value. In-place operations give the object another one.
+ * A Tensor object holds one gt_tensor, an immutable value, and in-place operations give the object another one. A view, and
+ * what it is a view of, has an alias instead (alias.c).
  * A hot loop spends half its time on temporaries, so freed objects are kept for reuse, and freeing one only queues
  * its id. Read next: operators.c, indexing.c, interop.c.
  */
@@ -64,16 +65,17 @@ static int tensor_setattr(PyObject *self, PyObject *name, PyObject *value)
 static void tensor_dealloc(PyObject *object)
 {
     TensorObject *self = (TensorObject *)object;
+    gt_alias *alias = self->alias;
+    if (UNLIKELY(alias != NULL)) { /* first: it leads to this object, and what follows may run Python code */
+        self->alias = NULL;
+        self->tensor = NULL;
+        gt__alias_disown(alias);
+    }
     if (UNLIKELY(self->weakrefs != NULL))
         PyObject_ClearWeakRefs(object);
     if (UNLIKELY(self->dict != NULL))
         drop_attributes(object);
-    if (UNLIKELY(self->alias != NULL)) {
-        gt__alias_disown(self->alias);
-        self->alias = NULL;
-    } else {
-        gt_tensor_release(self->tensor);
-    }
+    gt_tensor_release(self->tensor);
     if (LIKELY(Py_TYPE(object) == gt__py_tensor_type && gt__py_spare_count < GT_PY_SPARES)) {
         gt__py_spares[gt__py_spare_count++] = self;
         return;
@@ -530,7 +532,7 @@ int gt__py_tensor_init(PyObject *module)
         SLOT(Py_nb_float, tensor_float),
         SLOT(Py_nb_int, tensor_int),
         SLOT(Py_nb_index, tensor_index),
-        SLOT(Py_tp_doc, "A tensor on the server: an immutable value under a name that in-place operations move."),
+        SLOT(Py_tp_doc, "A tensor on the server. Views of it share its memory."),
         {.slot = 0},
     };
     PyType_Slot slots[SLOT_LIMIT] = {{.slot = 0}};

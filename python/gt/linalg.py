@@ -398,7 +398,7 @@ def matrix_power(A, n):
             result = A if result is None else result @ A
         n >>= 1
         A = A @ A if n else A
-    return result
+    return result._value()  # a tensor of its own, also where n is 1
 
 
 def multi_dot(tensors):

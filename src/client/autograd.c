@@ -667,18 +667,19 @@ static gt_err check_saved(const gt_node *node)
         if (!value || !(checks >> k & 1) || !is_overwritten(value))
             continue;
         const gt_node *maker = k == 3 ? node : value->node;
-        char shape[128], name[64], origin[96] = "";
-        gt__shape_text(value->meta.rank, value->meta.shape, shape, sizeof shape);
+        char shape[256] = "", name[64], origin[96] = "";
+        for (size_t axis = 0, length = 0; axis < value->meta.rank; axis++)
+            length += (size_t)snprintf(shape + length, sizeof shape - length, "%s%lld", axis ? ", " : "",
+                                       (long long)value->meta.shape[axis]);
         if (maker && maker->op != GT_OP_INVALID)
             snprintf(origin, sizeof origin, ", which is output 0 of %s,", gt__node_name(maker, name, sizeof name));
         uint32_t now = value->versions ? value->versions->count : value->version + 1u;
         return gt__fail(GT_ERR_VALUE,
                         "one of the variables needed for gradient computation has been modified by an inplace "
-                        "operation: [gt.%s [%.*s]]%s is at version %u; expected version %u instead. Hint: enable "
+                        "operation: [gt.%s [%s]]%s is at version %u; expected version %u instead. Hint: enable "
                         "anomaly detection to find the operation that failed to compute its gradient, with "
                         "gt.autograd.set_detect_anomaly(True).",
-                        type_name((gt_dtype)value->meta.dtype), (int)strcspn(shape + 1, ")"), shape + 1, origin,
-                        now, (unsigned)value->version);
+                        type_name((gt_dtype)value->meta.dtype), shape, origin, now, (unsigned)value->version);
     }
     return GT_OK;
 }

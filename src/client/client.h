@@ -1,8 +1,10 @@
 /*
  * client.h: the client's internals, for src/client and the Python extension.
  *
- * A client turns op calls into instructions on its link. It waits only in fetch and sync, and for room on the link. Tensors
- * are immutable values: an id, a shape, a dtype. "In place" operations in Python make a new value and rebind the object.
+ * A client turns op calls into instructions on its link. It waits only in fetch and sync, and for room on the link. A gt_tensor
+ * is an immutable value: an id, a shape, a dtype. Users of the C interface see these values. Tensors of Python can be changed in
+ * place and share memory, as in PyTorch: an in-place operation makes the next value of the memory, and everything that shows it
+ * takes its new value from there (storage.h). Where nothing else needs the old value, the worker writes into it.
  *
  * Threads: one thread at a time uses a client. In Python the GIL ensures that. A thread that waits releases the GIL but holds
  * the client's lock (client->waiting), which sends other users of the client to the slow path.

@@ -6,6 +6,8 @@
 
 #include "client/signals.h"
 
+enum { LONGEST_CHAIN = 16 }; /* of views of views */
+
 /* Freed ones, for reuse: views are taken in hot loops. One thread at a time is here, as for clients. */
 static gt_storage *spare_storages;
 static gt_alias *spare_aliases;
@@ -128,9 +130,42 @@ static gt_alias *alias_new(gt_alias *parent, const gt_meta *meta, void *owner)
     return alias;
 }
 
+/*
+ * A view of a view of a view ... is cut from all elements of its family at once, so that chains stay short: as a slice, or by
+ * the positions of its elements.
+ */
+static void cut_from_family(gt_alias **parent, gt_cut *kind, const gt_meta *meta, const gt_strides *strides,
+                            gt_cut_arguments *arguments)
+{
+    gt_alias *family = (*parent)->family;
+    gt_placing placing;
+    bool plain = (*parent)->creation == GT_CREATED_PLAIN && gt__grad_enabled() && !(*parent)->node;
+    if ((*parent)->depth < LONGEST_CHAIN || !family->whole || !plain || meta->numel == 0)
+        return;
+    gt_meta shape = family->shell.meta;
+    bool placed = gt__strides_place(&shape, meta, strides, &placing) && placing.ordered &&
+                  placing.rank == shape.rank && !gt__strides_overlap(meta, strides);
+    for (unsigned k = 0; placed && k < shape.rank; k++)
+        placed = placing.shape[k] == shape.shape[k];
+    *parent = family;
+    *kind = placed ? GT_CUT_SLICE : GT_CUT_STRIDED;
+    if (placed) {
+        memcpy(arguments->window[0], placing.start, sizeof placing.start);
+        memcpy(arguments->window[1], placing.step, sizeof placing.step);
+        memcpy(arguments->window[2], placing.count, sizeof placing.count);
+    }
+}
+
 gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arguments, const gt_meta *meta,
                       const gt_strides *strides, void *owner, gt_alias **out)
 {
+    gt_cut_arguments own;
+    if (__builtin_expect(parent->depth >= LONGEST_CHAIN, 0)) {
+        if (arguments)
+            own = *arguments;
+        arguments = &own;
+        cut_from_family(&parent, &kind, meta, strides, &own);
+    }
     gt_alias *alias = alias_new(parent, meta, owner);
     if (!alias)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -384,15 +419,14 @@ typedef enum history { RECORDED, OWN, NEW_LEAF, NO_HISTORY } history;
 static history history_of(const gt_alias *alias)
 {
     bool changed = alias->made_at != alias->versions->count;
-    if (alias->family != alias && alias->tracked && !changed)
-        return RECORDED;
-    if (alias->family == alias || !gt__alias_node(alias->family))
+    bool tracked = alias->family != alias && gt__alias_node(alias->family);
+    if (alias->family == alias)
         return OWN;
-    if (changed && alias->creation != GT_CREATED_PLAIN)
+    if (changed && alias->creation != GT_CREATED_PLAIN && tracked)
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
-    if (changed || alias->tracked)
+    if (alias->tracked || (changed && tracked))
         return RECORDED;
-    return alias->node || !gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
+    return !tracked || alias->node || !gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
 }
 
 /* A new cut of `value`, as the history wants it. */
@@ -448,13 +482,24 @@ static gt_alias *source_of(gt_alias *alias)
     return alias->family->whole ? alias->family : &alias->storage->root;
 }
 
-/* A view keeps its history when its base no longer requires a gradient. Replaces *value, which is the caller's. */
+/*
+ * A view keeps its history when its base no longer requires a gradient; after a write it has one that leads nowhere. Replaces
+ * *value, which is the caller's.
+ */
 static gt_err with_history(const gt_alias *alias, gt_tensor **value)
 {
     gt_tensor *recorded;
-    if ((*value)->node || !alias->history)
+    gt_node *nowhere = NULL;
+    if ((*value)->node || !alias->tracked)
         return GT_OK;
-    GT_TRY(gt__tensor_alias(*value, alias->history, &recorded));
+    bool changed = alias->made_at != alias->versions->count;
+    if (changed || !alias->history) {
+        GT_TRY(gt__node_new_leaf((*value)->client, &(*value)->meta, &nowhere));
+        nowhere->discards = true;
+    }
+    gt_err err = gt__tensor_alias(*value, nowhere ? nowhere : alias->history, &recorded);
+    gt__node_release(nowhere);
+    GT_TRY(err);
     gt_tensor_release(*value);
     *value = recorded;
     return GT_OK;

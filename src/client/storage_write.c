@@ -280,22 +280,48 @@ static gt_err assign_scattered(const target *t, gt_tensor *source, const gt_writ
     return err;
 }
 
+/* Of a source with several elements for one place, the first. *source is the caller's. */
+static gt_err first_of_each(const gt_meta *once, gt_tensor **source)
+{
+    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK], count[GT_MAX_RANK];
+    const gt_meta *meta = &(*source)->meta;
+    bool several = false;
+    for (int k = 0; k < meta->rank; k++) {
+        int axis = once->rank - meta->rank + k;
+        bool dropped = axis >= 0 && once->shape[axis] == 1 && meta->shape[k] > 1;
+        step[k] = 1;
+        count[k] = dropped ? 1 : meta->shape[k];
+        several = several || dropped;
+    }
+    gt_tensor *first;
+    if (!several)
+        return GT_OK;
+    GT_TRY(gt_slice(*source, start, step, count, &first));
+    replace(source, first);
+    return GT_OK;
+}
+
 static gt_err assign(const target *where, const gt_written *written, gt_tensor **out)
 {
     const gt_meta *base = where->root ? &where->root->shell.meta : &where->base->meta;
     gt_meta once = *where->view; /* elements that share a place are written once */
     for (unsigned axis = 0; axis < once.rank; axis++)
-        if (once.shape[axis] > 1 && where->strides->step[axis] == 0) {
+        if (once.numel && once.shape[axis] > 1 && where->strides->step[axis] == 0) {
             once.numel /= once.shape[axis];
             once.shape[axis] = 1;
         }
     target t = *where;
     t.view = &once;
     gt_placing placing;
-    gt_tensor *source;
-    GT_TRY(full_source(t.view, written, &source));
+    gt_tensor *source = gt_tensor_retain(written->tensor);
+    gt_err err = source && once.numel != where->view->numel ? first_of_each(&once, &source) : GT_OK;
+    gt_written fitting = {.tensor = source};
+    if (err == GT_OK)
+        err = full_source(t.view, &fitting, &source);
+    gt_tensor_release(fitting.tensor);
+    GT_TRY(err);
     bool placed = gt__strides_place(base, t.view, t.strides, &placing);
-    gt_err err = placed ? placed_source(&placing, &source) : GT_OK;
+    err = placed ? placed_source(&placing, &source) : GT_OK;
     if (err == GT_OK)
         err = placed ? assign_placed(&t, &placing, source, written, out)
                      : assign_scattered(&t, source, written, out);
@@ -366,6 +392,11 @@ static gt_err write_all(gt_alias *alias, const gt_written *written, bool recorde
     const gt_meta *meta = &alias->storage->root.shell.meta;
     gt_tensor *value, *shaped;
     GT_TRY(full_source(&alias->shell.meta, written, &value));
+    if (recorded && value->references > 2) { /* another tensor, with a node of its own: a copy of it */
+        gt_err err = gt_copy(value, &shaped);
+        replace(&value, err == GT_OK ? shaped : NULL);
+        GT_TRY(err);
+    }
     if (!gt__meta_same_shape(&value->meta, meta)) {
         gt_err err = gt_reshape(value, meta->rank, meta->shape, &shaped);
         replace(&value, err == GT_OK ? shaped : NULL);

@@ -31,7 +31,7 @@ bool gt__strides_overlap(const gt_meta *meta, const gt_strides *strides)
 {
     for (unsigned axis = 0; axis < meta->rank; axis++)
         if (meta->shape[axis] > 1 && strides->step[axis] == 0)
-            return true;
+            return meta->numel > 0;
     return false;
 }
 

@@ -285,11 +285,17 @@ def test_a_cache_is_filled_through_slices():
 
 
 def test_long_chains_of_views():
-    x = gt.arange(5000.0)
-    for _ in range(4000):
+    x = gt.arange(30000.0)
+    whole = x
+    for _ in range(29000):
         x = x[1:]
     x[0] = -1
-    assert x[:2].tolist() == [-1, 4001]
+    assert x[:2].tolist() == [-1, 29001] and whole[29000].item() == -1
+    y = w = gt.arange(100.0, requires_grad=True)
+    for k in range(40):
+        y = y[1:].view(-1) if k % 2 else y[:-1]
+    y.sum().backward()
+    assert w.grad.tolist() == [0.0] * 20 + [1.0] * 60 + [0.0] * 20
 
 
 def test_views_keep_no_object_and_no_graph_alive():

@@ -24,7 +24,7 @@ typedef struct gt_cpu {
     uint64_t memory_limit; /* the worker's, in bytes */
     _Atomic size_t
         taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
-    gt_cpu_plans *plans;   /* of Fourier transforms; NULL: none yet */
+    gt_cpu_plans *plans; /* of Fourier transforms; NULL: none yet */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)
