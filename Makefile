@@ -5,7 +5,7 @@
 #
 #   make test-engines   the suites that show an engine right, on the test engines far and late: every dtype
 #   make                build into build/: libgt.so, the gt command, the Python package
-#   make test-long      the random programs on spread tensors, 20,000 of them, and all of PyTorch's op database
+#   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
@@ -48,10 +48,11 @@ on_engines = for engine in far late; do \
 		GT_BACKEND=$$engine $(python) -m pytest -q $(engine_suites) $(1) || status=1; \
 	done;
 
-# Random programs on spread tensors, many more of them; every sample of the op database.
+# Random programs on spread tensors and with views, many more of them; every sample of the op database.
 test-long: setup-test build
 	@status=0; \
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
+	$(python) tests/python/alias_programs.py --count 100000 || status=1; \
 	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
 	exit $$status
 

@@ -207,6 +207,12 @@ GT_API gt_err gt_log_softmax(gt_tensor *a, int axis, gt_tensor **out);
 /* ---- everything else ---------------------------------------------------------------------------------------- */
 
 GT_API gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* The sparse matrix with `values` (n,) at `indices` (2, n), which has `rows` rows, times a dense one (columns, width). If
+ * transposed, the second row of the indices names rows. Values at the same place add up. */
+GT_API gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed,
+                           gt_tensor **out);
+/* a (rows, width) @ transpose(b (columns, width)), only at the indices: (n,). */
+GT_API gt_err gt_sampled_mm(gt_tensor *indices, gt_tensor *a, gt_tensor *b, gt_tensor **out);
 /* Mean 0 and variance 1 over axis `first` and those after it, times weight, plus bias (their shape; either may be NULL). */
 GT_API gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps,
                             gt_tensor **out);

@@ -145,6 +145,15 @@ int gt__py_complex(PyObject *object, double *real, double *imaginary)
     return PyErr_Occurred() ? -1 : 1;
 }
 
+int gt__py_check_parts(PyObject *object, gt_dtype dtype)
+{
+    if (!PyComplex_Check(object) || gt__dtype_is_complex(dtype))
+        return 0;
+    gt__py_raise(
+        gt__fail(GT_ERR_VALUE, "value cannot be converted to type %s without overflow", gt__dtype_name(dtype)));
+    return -1;
+}
+
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value)
 {
     int found = gt__py_literal(object, kind, value);
@@ -293,7 +302,9 @@ int gt__py_tensor_argument(PyObject *object, gt_client *client, const char *what
     gt_imm value;
     int found = gt__py_operand(object, client, GT_FLOAT32, tensor, &kind, &value);
     if (found == 1 && !*tensor) {
-        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? gt__default_dtype : kind == GT_LITERAL_INT ? GT_INT64 : GT_BOOL;
+        gt_dtype dtype = kind == GT_LITERAL_FLOAT ? gt__default_dtype
+                         : kind == GT_LITERAL_INT ? GT_INT64
+                                                  : GT_BOOL;
         gt_err err = gt__emit_full(client, dtype, 0, NULL, kind, value, tensor);
         if (err != GT_OK) {
             gt__py_raise(err);

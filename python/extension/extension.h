@@ -192,6 +192,8 @@ int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
 /* 1: a complex number, of Python, NumPy or a 0-d tensor; 0: something else; -1: exception. */
 int gt__py_complex(PyObject *object, double *real, double *imaginary);
+/* -1: a complex number, which a tensor of this dtype cannot hold. */
+int gt__py_check_parts(PyObject *object, gt_dtype dtype);
 double gt__py_literal_double(gt_literal kind, gt_imm value);
 /*
  * Axes are read in two steps. The first runs Python code (__index__), which may give the tensor's object another

@@ -277,6 +277,8 @@ typedef struct Value {
 static int value_from(PyObject *object, gt_client *client, gt_dtype dtype, Value *value)
 {
     *value = (Value){.tensor = NULL};
+    if (gt__py_check_parts(object, dtype) < 0)
+        return -1;
     int found = gt__py_operand(object, client, dtype, &value->tensor, &value->kind, &value->number);
     if (found == 0) /* a list: PyTorch refuses, NumPy does not */
         found = gt__py_from_sequence(object, client, false, GT_FLOAT32, &value->tensor) < 0 ? -1 : 1;

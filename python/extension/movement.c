@@ -272,6 +272,8 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
             ((TensorObject *)values[1])->tensor->meta.rank);
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
+    if (gt__py_check_parts(values[1], dtype) < 0)
+        return NULL;
     PyObject *filled = gt__py_where((PyObject *[]){values[0], values[1], self});
     PyObject *result = filled ? cast(filled, dtype) : NULL;
     Py_XDECREF(filled);
@@ -654,6 +656,8 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
     gt_dtype dtype = (gt_dtype)at->a->meta.dtype;
+    if (gt__py_check_parts(object, dtype) < 0)
+        return NULL;
     int found = gt__py_operand(object, at->a->client, (gt_dtype)at->a->meta.dtype, &given, &kind, &value);
     if (found == 0)
         PyErr_Format(PyExc_TypeError, "src must be a Tensor or a number, not %s", Py_TYPE(object)->tp_name);

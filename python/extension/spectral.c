@@ -1,4 +1,5 @@
-/* spectral.c: views of complex tensors as real ones and back, and Fourier transforms; gt/fft.py has PyTorch's signatures. */
+/* spectral.c: views of complex tensors as real ones and back, Fourier transforms (gt/fft.py has PyTorch's signatures), and
+ * products with sparse matrices (gt/sparse.py). */
 #include "extension.h"
 
 static PyObject *view_as(PyObject *object, gt_err (*function)(gt_tensor *, gt_tensor **))
@@ -34,7 +35,8 @@ static PyObject *py_fft(PyObject *module, PyObject *args)
     int64_t axes[GT_MAX_RANK];
     uint32_t mask = 0;
     double scale;
-    if (!PyArg_ParseTuple(args, "O!COpd:_fft", gt__py_tensor_type, &object, &kind, &axes_object, &inverse, &scale) ||
+    if (!PyArg_ParseTuple(args, "O!COpd:_fft", gt__py_tensor_type, &object, &kind, &axes_object, &inverse,
+                          &scale) ||
         gt__py_ints(axes_object, &count, axes) < 0)
         return NULL;
     for (int k = 0; k < count; k++)
@@ -49,7 +51,61 @@ static PyObject *py_fft(PyObject *module, PyObject *args)
     return gt__py_result(err, out);
 }
 
+/* The tensors of three objects, held; false: exception. */
+static bool hold_three(PyObject *const *objects, gt_tensor **tensors)
+{
+    bool all = true;
+    for (int k = 0; k < 3; k++)
+        all = all && (tensors[k] = gt__py_hold(objects[k]));
+    return all;
+}
+
+static PyObject *release_three(bool held, gt_tensor **tensors, gt_err err, gt_tensor *out)
+{
+    for (int k = 0; k < 3; k++)
+        gt_tensor_release(tensors[k]);
+    return held ? gt__py_result(err, out) : NULL;
+}
+
+/* _sparse_mm(indices, values, dense, rows, transposed) */
+static PyObject *py_sparse_mm(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *objects[3];
+    long long rows;
+    int transposed;
+    if (!PyArg_ParseTuple(args, "O!O!O!Lp:_sparse_mm", gt__py_tensor_type, &objects[0], gt__py_tensor_type,
+                          &objects[1], gt__py_tensor_type, &objects[2], &rows, &transposed))
+        return NULL;
+    gt_tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
+    bool held = hold_three(objects, in);
+    gt_err err = held ? gt_sparse_mm(in[0], in[1], in[2], rows, transposed, &out) : GT_OK;
+    return release_three(held, in, err, out);
+}
+
+/* _sampled_mm(indices, a, b) */
+static PyObject *py_sampled_mm(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *objects[3];
+    if (!PyArg_ParseTuple(args, "O!O!O!:_sampled_mm", gt__py_tensor_type, &objects[0], gt__py_tensor_type,
+                          &objects[1], gt__py_tensor_type, &objects[2]))
+        return NULL;
+    gt_tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
+    bool held = hold_three(objects, in);
+    gt_err err = held ? gt_sampled_mm(in[0], in[1], in[2], &out) : GT_OK;
+    return release_three(held, in, err, out);
+}
+
 PyMethodDef gt__py_spectral_functions[] = {
+    {.ml_name = "_sparse_mm",
+     .ml_meth = py_sparse_mm,
+     .ml_flags = METH_VARARGS,
+     .ml_doc = "_sparse_mm(indices, values, dense, rows, transposed)"},
+    {.ml_name = "_sampled_mm",
+     .ml_meth = py_sampled_mm,
+     .ml_flags = METH_VARARGS,
+     .ml_doc = "_sampled_mm(indices, a, b)"},
     {.ml_name = "view_as_real",
      .ml_meth = py_view_as_real,
      .ml_flags = METH_O,
@@ -58,6 +114,9 @@ PyMethodDef gt__py_spectral_functions[] = {
      .ml_meth = py_view_as_complex,
      .ml_flags = METH_O,
      .ml_doc = "view_as_complex(input): pairs along the last dimension, which has size 2, as complex numbers."},
-    {.ml_name = "_fft", .ml_meth = py_fft, .ml_flags = METH_VARARGS, .ml_doc = "_fft(a, kind, axes, inverse, scale)"},
+    {.ml_name = "_fft",
+     .ml_meth = py_fft,
+     .ml_flags = METH_VARARGS,
+     .ml_doc = "_fft(a, kind, axes, inverse, scale)"},
     {.ml_name = NULL},
 };

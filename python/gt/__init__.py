@@ -19,7 +19,7 @@ from gt._gt import (  # noqa: F401
 from gt.autograd.grad_mode import (  # noqa: F401
     enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled)
 from gt import linalg  # noqa: F401
-from gt import _defaults, _types  # noqa: F401
+from gt import _defaults, _formats, _types  # noqa: F401
 from gt._repr import set_printoptions  # noqa: F401
 from gt.client import tensor as _tensor
 from gt.amp import policies
@@ -43,7 +43,11 @@ _packages.install()
 policies.install_methods(_functions)
 globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
 globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
-globals().update(_types.TYPES)
+globals().update(_types.TYPES, **_formats.NAMES)
+
+from gt import sparse as _sparse  # noqa: E402
+
+globals().update(_sparse.FUNCTIONS)
 
 # PyTorch's short names of dtypes, which hide Python's own in this namespace only.
 globals().update(bool=_gt.bool, float=float32, double=float64, half=float16, long=int64, int=int32, short=int16, cfloat=complex64,

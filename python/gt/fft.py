@@ -9,6 +9,7 @@ One row of the op table (fft) computes all of them, over any set of dimensions a
 import math
 
 from gt import _gt
+from gt.client.outputs import published_all as _published_all
 from gt.client.registry import axis_of
 
 _NORMS = ('forward', 'backward', 'ortho')
@@ -230,3 +231,9 @@ def fftshift(input, dim=None):
 def ifftshift(input, dim=None):
     """ifftshift(input, dim=None): the inverse of fftshift."""
     return _shifted(input, dim, -1)
+
+
+# They take out=, as in PyTorch.
+globals().update(_published_all({name: function for name, function in list(globals().items())
+                                 if not name.startswith('_') and getattr(function, '__module__', None) == __name__},
+                                'gt.fft'))

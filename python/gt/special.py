@@ -9,6 +9,7 @@ Results and gradients are PyTorch's. The functions are elementwise, and the two 
 import gt
 from gt._gt import Tensor
 from gt.client import special as _special
+from gt.client.outputs import published_all as _published_all
 
 _ROWS = {  # names here: methods of Tensor
     'digamma': 'digamma', 'entr': 'entr', 'erf': 'erf', 'erfc': 'erfc', 'erfcx': 'erfcx', 'erfinv': 'erfinv',
@@ -35,3 +36,7 @@ def log_softmax(input, dim, *, dtype=None):
 
 
 __all__ = sorted([*_ROWS, *_FUNCTIONS, *_special.BESSEL, *_special.POLYNOMIALS, 'softmax', 'log_softmax'])
+
+# They take out=, as in PyTorch. Those that are functions of gt do already.
+globals().update(_published_all({name: globals()[name] for name in __all__
+                                 if not isinstance(globals()[name], gt._gt.Function)}, 'gt.special'))

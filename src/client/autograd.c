@@ -605,6 +605,30 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     return GT_OK;
 }
 
+char *gt__node_name(const gt_node *node, char *text, size_t size)
+{
+    if (node->op == GT_NODE_CUSTOM) {
+        snprintf(text, size, "%s", node->custom.name);
+        return text;
+    }
+    const char *from = node->op == GT_OP_INVALID  ? "accumulate_grad"
+                       : node->op == GT_OP_assign ? "copy_slices"
+                                                  : gt__op_table[node->op].name;
+    bool bare = node->op == GT_OP_INVALID || node->op == GT_OP_assign;
+    size_t length = 0;
+    bool capital = true;
+    for (; *from && length + 12 < size; from++) {
+        if (*from == '_')
+            capital = true;
+        else {
+            text[length++] = capital && *from >= 'a' && *from <= 'z' ? (char)(*from - 'a' + 'A') : *from;
+            capital = false;
+        }
+    }
+    snprintf(text + length, size - length, "%s", bare ? "" : "Backward0");
+    return text;
+}
+
 static bool is_overwritten(const gt_tensor *saved)
 {
     return saved->overwritten || (saved->versions && saved->versions->count != saved->version);

@@ -302,7 +302,11 @@ static gt_err emit_level(gt_batching *f, gt_tensor **out)
     for (unsigned k = 0; k < f->count; k++)
         metas[k] = f->in[k] ? &f->in[k]->meta : NULL;
     GT_TRY(gt__op_infer(&f->ins, f->tail, metas, &f->out, &f->compute));
+    unsigned before = depth;
+    while (gt__op_table[f->ins.op].form == GT_FORM_SAMPLE && depth && levels[depth - 1].level >= f->level)
+        depth--; /* random numbers for the bases: the levels around this one decide, as in gt__batch_emit_random */
     gt_tensor *result = gt__batch_rule(f), *fitted = NULL;
+    depth = before;
     gt_err err = f->err;
     if (err == GT_OK)
         err = result ? fit_result(f, result, &fitted) : emit_samples(f, &fitted);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/batch.h"
+#include "core/fft.h"
 #include "core/window.h"
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
@@ -343,6 +344,16 @@ static gt_tensor *rule_solve(gt_batching *f)
     return in[0] && in[1] ? emit(f, in, 2) : NULL;
 }
 
+static gt_tensor *rule_fft(gt_batching *f)
+{
+    gt_fft_spec spec = gt__fft_unpack(f->ins.imm[0].u);
+    spec.axes <<= 1;
+    if (spec.kind != GT_FFT_COMPLEX)
+        spec.half++;
+    f->ins.imm[0].u = gt__fft_pack(spec);
+    return emit_one(f, f->base[0]);
+}
+
 /* ---- views and movement ------------------------------------------------------------------------------------ */
 
 /* A copy of the shape in the record's tail, the samples in front. */
@@ -512,6 +523,8 @@ static gt_tensor *rule_sample(gt_batching *f)
             gt__op_table[f->ins.op].name);
         return NULL;
     }
+    if (f->ins.op == GT_OP_binomial) /* trials and probabilities are its first axis */
+        return emit_one(f, move_axis(f, f->base[0], 0, 1));
     bool rows = f->ins.op == GT_OP_multinomial && f->in[0]->meta.rank == 2;
     return emit_one(f, rows ? fold(f, f->base[0]) : f->base[0]);
 }
@@ -547,6 +560,9 @@ static gt_tensor *(*const rules[])(gt_batching *) = {
     [GT_FORM_RESAMPLE] = rule_resample,
     [GT_FORM_MATRIX] = rule_direct,
     [GT_FORM_SOLVE] = rule_solve,
+    [GT_FORM_FFT] = rule_fft,
+    [GT_FORM_AS_REAL] = rule_direct,
+    [GT_FORM_AS_COMPLEX] = rule_direct,
     [GT_FORM_RESHAPE] = rule_reshape,
     [GT_FORM_PERMUTE] = rule_permute,
     [GT_FORM_EXPAND] = rule_expand,

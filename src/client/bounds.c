@@ -74,10 +74,8 @@ static void infer_cast(const gt_tensor *a, gt_tensor *result)
     static const struct {
         int64_t low, high;
     } ranges[GT_DTYPE_COUNT] = {
-        [GT_UINT8] = {0, UINT8_MAX},
-        [GT_INT8] = {INT8_MIN, INT8_MAX},
-        [GT_INT16] = {INT16_MIN, INT16_MAX},
-        [GT_INT32] = {INT32_MIN, INT32_MAX},
+        [GT_UINT8] = {0, UINT8_MAX},         [GT_INT8] = {INT8_MIN, INT8_MAX},
+        [GT_INT16] = {INT16_MIN, INT16_MAX}, [GT_INT32] = {INT32_MIN, INT32_MAX},
         [GT_INT64] = {INT64_MIN, INT64_MAX},
     };
     gt_dtype dtype = (gt_dtype)result->meta.dtype;

@@ -358,6 +358,21 @@ gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out)
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 
+gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed,
+                    gt_tensor **out)
+{
+    GT_ARGUMENTS(out, indices, values, dense);
+    gt_instruction prototype = {.op = GT_OP_sparse_mm, .imm = {imm_i(rows), imm_i(transposed)}};
+    return gt__emit(indices->client, prototype, NULL, (gt_tensor *[]){indices, values, dense}, 3, out);
+}
+
+gt_err gt_sampled_mm(gt_tensor *indices, gt_tensor *a, gt_tensor *b, gt_tensor **out)
+{
+    GT_ARGUMENTS(out, indices, a, b);
+    gt_instruction prototype = {.op = GT_OP_sampled_mm};
+    return gt__emit(indices->client, prototype, NULL, (gt_tensor *[]){indices, a, b}, 3, out);
+}
+
 gt_err gt_cast(gt_tensor *a, gt_dtype dtype, gt_tensor **out)
 {
     GT_ARGUMENTS(out, a);

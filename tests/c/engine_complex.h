@@ -1,6 +1,6 @@
 /*
- * engine_complex.h: cases of test_engine.c on complex tensors, for every row of core/complex.def, and the forms FFT and
- * AS_COMPLEX. Fewer shapes than for real dtypes: the loops are the same for all rows.
+ * engine_complex.h: cases of test_engine.c on complex tensors, for every row of core/complex.def, and the forms FFT,
+ * AS_COMPLEX and SPARSE. Fewer shapes than for real dtypes: the loops are the same for all rows.
  */
 #ifndef GT_TESTS_ENGINE_COMPLEX_H
 #define GT_TESTS_ENGINE_COMPLEX_H
@@ -135,6 +135,33 @@ static void generate_as_complex(gt_opcode op)
             run_case(&o);
             tensor_free(&a);
         }
+}
+
+/* Sorted and unsorted entries, some rows without any, widths with and without a rest. */
+static void generate_sparse(gt_opcode op)
+{
+    static const int64_t widths[] = {0, 1, 7, 16, 21};
+    for (int k = 0; k < COUNT(widths) * 2 * LAYOUTS; k++) {
+        gt_dtype dtype = k % 2 ? GT_FLOAT32 : GT_FLOAT64;
+        layout how = (layout)(k / 2 % LAYOUTS);
+        int64_t width = widths[k / 2 / LAYOUTS], rows = 9, columns = 6, count = k % 3 ? 40 : 0;
+        bool transposed = k % 5 == 0 && op == GT_OP_sparse_mm;
+        tensor indices = index_new(k % 7 ? GT_INT64 : GT_INT32, (shape){2, 2, count},
+                                   how == REPEATED ? NEGATIVE : how, 0, columns);
+        tensor entries = tensor_new(dtype, (shape){1, count}, how, PLAIN);
+        tensor a = tensor_new(dtype, (shape){2, rows, width}, how, PLAIN);
+        tensor b = tensor_new(dtype, (shape){2, columns, width}, how, PLAIN);
+        for (int64_t e = 0; e < count && k % 2; e++)
+            gt__reference_put_integer(&indices.view, e, e * columns / count);
+        operation o = operation_new(op, 3, &indices, op == GT_OP_sparse_mm ? &entries : &a, &b);
+        o.ins.imm[0].i = rows;
+        o.ins.imm[1].i = transposed;
+        run_complex(&o, (double)(count + width + 1));
+        tensor_free(&indices);
+        tensor_free(&entries);
+        tensor_free(&a);
+        tensor_free(&b);
+    }
 }
 
 /* Small and large factors, even and odd, Bluestein's from 29. */

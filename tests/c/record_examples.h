@@ -131,6 +131,18 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(b, GT_FLOAT32, 4, 5);
         META(&e->expected, dtype, 2, 3, 5);
         break;
+    case GT_FORM_SPARSE:
+        META(a, GT_INT64, 2, 5);
+        if (ins->op == GT_OP_sparse_mm)
+            META(b, GT_FLOAT32, 5);
+        else
+            META(b, GT_FLOAT32, 6, 4);
+        META(c, GT_FLOAT32, 3, 4);
+        ins->imm[0].i = 6;
+        META(&e->expected, GT_FLOAT32, 5);
+        if (ins->op == GT_OP_sparse_mm)
+            META(&e->expected, GT_FLOAT32, 6, 4);
+        break;
     case GT_FORM_FFT:
         ins->imm[0].u = gt__fft_pack((gt_fft_spec){.kind = GT_FFT_REAL, .axes = 6, .half = 2});
         ins->imm[1].f = 1;

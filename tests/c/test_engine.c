@@ -340,6 +340,7 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_MATMUL] = generate_matmul,
     [GT_FORM_LAYER_NORM] = generate_layer_norm,
     [GT_FORM_CONV] = generate_conv,
+    [GT_FORM_SPARSE] = generate_sparse,
     [GT_FORM_FFT] = generate_fft,
     [GT_FORM_AS_COMPLEX] = generate_as_complex,
     [GT_FORM_CONV_WEIGHT] = generate_conv,

@@ -68,6 +68,14 @@ static void record_free(record *r)
         tensor_free(&r->tensors[--r->made]);
 }
 
+/* Operands of a product with a sparse matrix, which those of other ops hardly ever are. */
+static gt_dtype fit_sparse(gt_opcode op, unsigned k, int64_t *sizes)
+{
+    shape fitting[] = {{2, 2, 3}, {1, 3}, {2, 3, 2}};
+    memcpy(sizes, fitting[k == 1 && op == GT_OP_sampled_mm ? 2 : k], sizeof fitting[0]);
+    return k ? GT_FLOAT32 : GT_INT64;
+}
+
 /* Shapes and dtypes that fit each other more often than not. */
 static void any_operands(record *r, gt_opcode op, unsigned count)
 {
@@ -84,6 +92,10 @@ static void any_operands(record *r, gt_opcode op, unsigned count)
         gt_dtype own = index ? GT_INT64 : draw_integer(0, 8) ? dtype : (gt_dtype)draw_integer(0, GT_DTYPE_COUNT);
         if (k == 0 && (op == GT_OP_where || op == GT_OP_mask_index))
             own = GT_BOOL;
+        if (gt__op_table[op].form == GT_FORM_SPARSE && draw_integer(0, 8)) {
+            own = fit_sparse(op, k, sizes);
+            index = k == 0;
+        }
         layout how = (layout)draw_integer(0, LAYOUTS);
         r->tensors[k] =
             index && draw_integer(0, 8) ? index_new(own, sizes, how, 0, 2) : tensor_new(own, sizes, how, ANY);

@@ -26,6 +26,10 @@
     F(randint, "cno", p[0], GT_INT64, 2, p[1], 0, 9, p[2])                                                        \
     F(randperm, "co", p[0], GT_INT64, 4, p[1])                                                                    \
     F(bernoulli, "to", p[0], p[1])                                                                                \
+    F(poisson, "to", p[0], p[1])                                                                                  \
+    F(binomial, "to", p[0], p[1])                                                                                 \
+    F(standard_gamma, "to", p[0], p[1])                                                                           \
+    F(dirichlet, "to", p[0], p[1])                                                                                \
     F(multinomial, "to", p[0], 1, true, p[1])                                                                     \
     F(argmax, "to", p[0], 0, false, p[1])                                                                         \
     F(argmin, "to", p[0], 0, false, p[1])                                                                         \

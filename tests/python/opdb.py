@@ -16,11 +16,13 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_utils import set_rng_seed
 from torch.testing._internal.opinfo.core import gradcheck_wrapper_hermitian_input
 
 import gt
-from opdb_tables import ANY_VALUE, GAUGE, NO_DTYPE, NO_GRADIENT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
+from opdb_tables import ANY_VALUE, GAUGE, NO_DTYPE, NO_GRADIENT, NO_OUT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
 
+SEED = 1234  # that of PyTorch's own tests
 DTYPES = ("float32", "float64", "int64", "bool", "bfloat16")
 COMPARED = {"float64": (1e-7, 1e-7), "float32": (1e-4, 1e-5), "bfloat16": (2e-2, 2e-2), "float16": (2e-3, 1e-3),
             "complex64": (1e-4, 1e-5), "complex128": (1e-7, 1e-7)}
@@ -194,6 +196,8 @@ def gt_function(op):
         return operator_of(op.name)
     if isinstance(op.op, types.FunctionType) and op.op.__module__.startswith("torch.testing"):
         return over_gt(op.op)
+    if isinstance(getattr(torch, op.name, None), torch.dtype):  # torch.cfloat is a dtype, the entry is the method
+        return gt_name("Tensor." + op.name)
     if id(op.op) in torch_names() and torch_names()[id(op.op)].startswith("Tensor.") and hasattr(torch, op.name):
         return gt_name(op.name)
     try:
@@ -418,7 +422,7 @@ def tensors_or_all(x):
 
 def check_out(op, function, sample):
     """out=: the result is written into the tensors given."""
-    if not op.supports_out or op.full_name in RANDOM:
+    if not op.supports_out or op.full_name in RANDOM or op.full_name in NO_OUT:
         return
     with torch.no_grad():
         expected, refused = caught(op.op, *sample.torch_arguments, **sample.torch_options)
@@ -459,10 +463,9 @@ def samples_of(op, dtype, limit=None):
     """Samples of an entry: (Sample or None where it is not for us, why)."""
     kind = getattr(torch, dtype)
     gradients = op.supports_autograd and kind in op.supported_backward_dtypes("cpu")
-    torch.manual_seed(3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for k, raw in enumerate(op.sample_inputs("cpu", kind, requires_grad=gradients)):
+        for k, raw in enumerate(seeded(op.sample_inputs_func(op, "cpu", kind, gradients))):
             if limit is not None and k >= limit:
                 return
             try:
@@ -471,7 +474,19 @@ def samples_of(op, dtype, limit=None):
                 continue
 
 
-def problems_of(op, limits=None, variants=1, errors=True):
+def seeded(samples):
+    """The samples as op.sample_inputs() makes them, each from the same seed; that walks the stack for each of them, which is slow
+    in pytest."""
+    samples = iter(samples)
+    while True:
+        set_rng_seed(SEED)
+        try:
+            yield next(samples)
+        except StopIteration:
+            return
+
+
+def problems_of(op, limits=None, variants=1):
     """What is wrong with an entry, one by one: 'group: text [dtype(sample)]'. limits: the most samples of a dtype; variants:
     on how many samples of each dtype methods, in-place methods and out= run too."""
     try:
@@ -479,6 +494,7 @@ def problems_of(op, limits=None, variants=1, errors=True):
     except Missing as missing:
         yield f"missing: {missing}"
         return
+    yield from check_errors(op, function)
     for dtype in dtypes_of(op):
         for k, (sample, gradients) in enumerate(samples_of(op, dtype, (limits or {}).get(dtype))):
             if any(test(op, sample) for test in SAMPLE_REASONS.values()):
@@ -486,8 +502,6 @@ def problems_of(op, limits=None, variants=1, errors=True):
             gradients = gradients and (op.full_name, dtype) not in NO_GRADIENT
             for problem in problems_of_sample(op, function, sample, gradients, k < variants):
                 yield f"{problem} [{dtype}{sample.text()}]"
-    if errors:
-        yield from check_errors(op, function)
 
 
 def problems_of_sample(op, function, sample, gradients, variants):
@@ -511,7 +525,7 @@ def check_errors(op, function):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for wrong in op.error_inputs("cpu"):
+        for wrong in seeded(op.error_inputs_func(op, "cpu")):
             try:
                 sample = Sample(wrong.sample_input)
             except NotForUs:

@@ -68,12 +68,15 @@ NO_DTYPE = {
     ("linalg.matrix_exp", "bfloat16"): "torch gives NaN",
 }
 
+# Entries whose out= is wrong in torch: elements of the tensor given stay as they were.
+NO_OUT = {"fft.ihfftn"}
+
 # Gradients in which torch is not the judge: of equal elements it picks another one, it drops that of equal bounds, or rounds
 # sums to bfloat16.
 NO_GRADIENT = {(name, "bfloat16") for name in (
-    "index_reduce.amin", "index_reduce.amax", "scatter_reduce.amin", "scatter_reduce.amax",
-    "nn.functional.scaled_dot_product_attention")} | {("__rdiv__", "bfloat16"), ("cov", "bfloat16"), ("clamp", "bfloat16"), ("fmod", "bfloat16"), ("masked.logsumexp", "bfloat16")} | {(name, dtype) for name in ("sort", "msort", "topk", "kthvalue", "mode", "median", "argsort")
-               for dtype in ("bfloat16",)}
+    "__rdiv__", "argsort", "clamp", "cov", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp",
+    "median", "mode", "msort", "nn.functional.scaled_dot_product_attention", "scatter_reduce.amax", "scatter_reduce.amin",
+    "sort", "topk")}
 
 
 # ---- results that are not unique: what is compared instead -----------------------------------------------------
@@ -100,8 +103,10 @@ GAUGE = {
 }
 
 # (relative, absolute), where the algorithms differ.
-TOLERANCES = {("cov", "float32"): (1e-4, 1e-4), ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4),
-              ("native_layer_norm", "float32"): (1e-4, 1e-4)}
+TOLERANCES = {
+    ("cov", "float32"): (1e-4, 1e-4), ("native_layer_norm", "float32"): (1e-4, 1e-4),
+    ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4),
+    **{(f"special.bessel_{kind}", "float64"): (1e-5, 1e-5) for kind in ("j0", "j1", "y0", "y1")}}  # torch's are less exact
 
 
 def known_failures():

@@ -149,6 +149,20 @@ def test_custom_fwd_and_bwd():
     assert seen == [(gt.float32, False), False] and a.grad.dtype == gt.bfloat16
 
 
+def test_a_checkpoint_is_computed_again_under_the_same_autocast():
+    def run(checkpointed):
+        w = gt.tensor(X).requires_grad_()
+
+        def block(x):
+            return (x @ w).relu() @ w
+        with gt.autocast('cpu', dtype=gt.bfloat16):
+            out = gt.utils.checkpoint.checkpoint(block, gt.tensor(X), use_reentrant=False) if checkpointed else block(gt.tensor(X))
+        assert out.dtype == gt.bfloat16
+        out.float().sum().backward()
+        return w.grad
+    assert run(True).equal(run(False))
+
+
 # ---- GradScaler ----------------------------------------------------------------------------------------------------
 
 

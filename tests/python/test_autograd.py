@@ -18,7 +18,8 @@ DOMAINS = {
     'sqrt': (0.3, 3.0), 'rsqrt': (0.3, 3.0), 'log': (0.3, 3.0), 'reciprocal': (0.5, 3.0), 'log1p': (-0.5, 3.0),
     'pow': (0.4, 2.0), 'div': (0.5, 3.0), 'remainder': (1.1, 1.9), 'fmod': (1.1, 1.9), 'log2': (0.3, 3.0),
     'log10': (0.3, 3.0), 'tan': (-1.2, 1.2), 'asin': (-0.8, 0.8), 'acos': (-0.8, 0.8), 'atanh': (-0.8, 0.8),
-    'acosh': (1.2, 3.0),
+    'acosh': (1.2, 3.0), 'erfinv': (-0.8, 0.8), 'ndtri': (0.1, 0.8), 'entr': (0.3, 3.0), 'logit': (0.1, 0.8),
+    'xlogy': (0.3, 3.0), 'xlog1py': (-0.4, 3.0),
 }
 
 
@@ -62,7 +63,48 @@ def with_numbers(name, *values):
     check(lambda g, x: getattr(g, name)(x, *values), numbers((2, 3), 1), numbers((2, 3), 2))
 
 
+def refused(function, *arrays):
+    """PyTorch has no gradient here either, and both say so in the backward pass."""
+    inputs = [gt.tensor(a, dtype=gt.float64, requires_grad=True) for a in arrays]
+    with pytest.raises(NotImplementedError, match='is not implemented'):
+        function(*inputs).sum().backward()
+
+
+def by_second(function):
+    """The gradient by the second operand; that of the first is refused."""
+    first = gt.tensor(numbers((2, 3), 1, 1.2, 3.0))
+    check(lambda y: function(first, y), numbers((2, 3), 2, 0.5, 3.0))
+    check(lambda y: function(gt.tensor(1.7, dtype=gt.float64), y), numbers((2, 1), 2, 0.5, 3.0))
+    refused(function, numbers((2, 3), 1, 1.2, 3.0), numbers((2, 3), 2, 0.5, 3.0))
+
+
+def sampled(draw, slope):
+    """The gradient of samples is slope(samples, parameters, gradient); test_distributions.py checks what it means."""
+    parameters = gt.tensor(numbers((2, 3), 1, 0.3, 0.8), requires_grad=True)
+    samples, gradient = draw(parameters), gt.tensor(numbers((2, 3), 2))
+    samples.backward(gradient)
+    expected = slope(samples.detach(), parameters.detach(), gradient)
+    assert np.allclose(parameters.grad.numpy(), expected.numpy())
+
+
+def dirichlet_slope(x, a, g):
+    return x.dirichlet_grad(a, a.sum(-1, True)) * (g - (x * g).sum(-1, True))
+
+
 SPECIAL = {
+    'bernoulli': lambda: sampled(gt.bernoulli, lambda x, p, g: g * 0),
+    'poisson': lambda: sampled(gt.poisson, lambda x, p, g: g * 0),
+    'binomial': lambda: refused(lambda p: gt.binomial(gt.full_like(p, 3.0), p), numbers((2, 3), 1, 0.1, 0.8)),
+    'standard_gamma': lambda: sampled(gt._standard_gamma, lambda x, a, g: g * gt._standard_gamma_grad(a, x)),
+    'dirichlet': lambda: sampled(gt._sample_dirichlet, dirichlet_slope),
+    'standard_gamma_grad': lambda: refused(gt._standard_gamma_grad, numbers((2,), 1, 0.3, 2.0), numbers((2,), 2, 0.3, 2.0)),
+    'dirichlet_grad': lambda: refused(gt._dirichlet_grad, *(numbers((2,), k, 0.1 + k, 0.8 + k) for k in range(3))),
+    'heaviside': lambda: refused(gt.heaviside, numbers((2,), 1), numbers((2,), 2)),
+    'nextafter': lambda: refused(gt.nextafter, numbers((2,), 1), numbers((2,), 2)),
+    'igamma': lambda: by_second(gt.igamma),
+    'igammac': lambda: by_second(gt.igammac),
+    'zeta': lambda: by_second(gt.zeta),
+    'polygamma': lambda: [check(lambda x: x.polygamma(n), numbers((2, 3), 1, 0.4, 3.0)) for n in (0, 1, 2)],
     'clamp': lambda: check(lambda x: x.clamp(-0.7, 0.9), numbers((2, 3), 1)),
     'hardtanh': lambda: check(lambda x: x.hardtanh(-0.7, 0.9), numbers((2, 3), 1)),
     'leaky_relu': lambda: check(lambda x: x.leaky_relu(0.2), numbers((2, 3), 1)),
@@ -172,6 +214,22 @@ SPECIAL.update({
         check(lambda a, b: gt.linalg.solve_triangular(regular(a), b, upper=u, unitriangular=n), numbers((2, 3, 3), 1),
               numbers((3, 2), 2))
         for u in (False, True) for n in (False, True)],
+})
+
+
+def places():
+    """Of a sparse matrix of 4 rows and 3 columns."""
+    return gt.tensor([[0, 3, 3, 1], [2, 0, 1, 2]])
+
+
+SPECIAL.update({
+    'view_as_real': lambda: check(lambda x, y: gt.view_as_real(gt.complex(x, y).square()), numbers((2, 3), 1), numbers((2, 3), 2)),
+    'view_as_complex': lambda: check(lambda x: gt.view_as_complex(x).square().abs(), numbers((3, 2), 1)),
+    'fft': lambda: [check(lambda x: function(x).abs(), numbers((2, n), 1))
+                    for function in (gt.fft.fft, gt.fft.ifft, gt.fft.rfft, gt.fft.ihfft, gt.fft.irfft, gt.fft.hfft) for n in (4, 5)],
+    'sparse_mm': lambda: [check(lambda v, x: _gt._sparse_mm(places(), v, x, rows, rows == 3), numbers((4,), 1), numbers((7 - rows, 2), 2))
+                          for rows in (4, 3)],
+    'sampled_mm': lambda: check(lambda a, b: _gt._sampled_mm(places(), a, b), numbers((4, 2), 1), numbers((3, 2), 2)),
 })
 
 

@@ -152,7 +152,23 @@ def test_function_errors():
     same_error(wrong_count, 'FBackward returned an incorrect number of gradients (expected 2, got 1)')
     same_error(wrong_shape, 'Function FBackward returned an invalid gradient at index 0 - got [5] but expected shape '
                             'compatible with [2]')
+    def changed(m):
+        class F(m.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x ** 2
+
+            @staticmethod
+            def backward(ctx, g):
+                return 2 * g * ctx.saved_tensors[0]
+        x = m.ones(2, requires_grad=True) * 1
+        y = F.apply(x)
+        x.add_(1)
+        y.sum().backward()
     same_error(twice, None)
+    if hasattr(gt.Tensor, '_version'):
+        same_error(changed, 'has been modified by an inplace operation')
     same_error(once, 'trying to differentiate twice a function that was marked with @once_differentiable')
     with pytest.warns(DeprecationWarning, match='should not be instantiated'):
         gt.autograd.Function()

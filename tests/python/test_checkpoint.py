@@ -160,6 +160,24 @@ def test_without_gradients():
     assert not checkpoint(lambda t: t + 1, gt.ones(2), use_reentrant=False).requires_grad
 
 
+def test_autocast_of_the_forward_pass():
+    """backward() is called outside of autocast; what is computed again is cast as before."""
+    weight = gt.tensor(numbers(4, 4, seed=1)).requires_grad_()
+    x = gt.tensor(numbers(3, 4)).requires_grad_()
+
+    def function(t):
+        return (t @ weight).sin()
+
+    found = []
+    for call in (function, lambda t: checkpoint(function, t, use_reentrant=False)):
+        with gt.autocast("cpu", dtype=gt.bfloat16):
+            y = call(x)
+        assert y.dtype == gt.bfloat16
+        found.append(gt.autograd.grad(y.float().sum(), [weight, x]))
+    for mine, its in zip(*found):
+        assert gt.equal(mine, its)
+
+
 def test_memory_is_freed():
     """The values in between are dropped after the forward pass."""
 

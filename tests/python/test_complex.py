@@ -86,6 +86,18 @@ def test_creation_and_interchange():
         gt.tensor(1j, dtype=gt.float32)
 
 
+def test_saved_and_loaded(tmp_path):
+    """safetensors has complex64; complex128 is refused by name."""
+    from safetensors.torch import load_file
+
+    x = numbers(3, 2)
+    gt.save({"x": to_gt(x)}, str(tmp_path / "x.safetensors"))
+    check(gt.load(str(tmp_path / "x.safetensors"))["x"], x)
+    assert torch.equal(load_file(str(tmp_path / "x.safetensors"))["x"], x)
+    with pytest.raises(TypeError, match="no gt.complex128"):
+        gt.save({"x": to_gt(x).cdouble()}, str(tmp_path / "y.safetensors"))
+
+
 def test_repr():
     for x in (
         torch.tensor([1 + 2j, 3.5 - 1j]), torch.tensor(1j), torch.tensor([[1, 2], [3j, 4]], dtype=torch.complex128),
@@ -158,6 +170,11 @@ def test_refusals():
     with pytest.raises(RuntimeError):
         y = gt.ones(2)
         y += 1j
+    for call in (lambda: gt.ones(2).__setitem__(0, 1j), lambda: gt.ones(2).fill_(1j), lambda: gt.ones(2).masked_fill(gt.ones(2) > 0, 1j)):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type float32 without overflow"):
+            call()
+    with pytest.raises(NotImplementedError, match="Adam does not take complex parameters"):
+        gt.optim.Adam([x.requires_grad_()])
     with pytest.raises((RuntimeError, TypeError)):
         gt.arange(3, dtype=gt.complex64)
     with pytest.raises((IndexError, TypeError, RuntimeError)):
@@ -349,3 +366,40 @@ def test_training_with_complex_weights():
             w.grad = None
         losses.append(loss.item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+# ---- several workers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_spread_over_workers(axis):
+    """The same numbers and gradients from split tensors as from whole ones."""
+    from gt import _gt
+
+    x, y = numbers(8, 6, 4, dtype="complex128"), numbers(8, 6, 4, dtype="complex128", seed=1)
+    connection = _gt.open_embedded(2)
+    try:
+        _gt.use(connection)
+        gt.register_config("parts", gt.SignalConfig(gt.ShardConfig(axis, [0, 1], False), None))
+        with gt.signal.context("parts"):
+            g, h = to_gt(x).requires_grad_(), to_gt(y)
+            product = g * h
+            assert "split" in product.placement
+            check(product, x * y)
+            for actual, expected in (
+                (product.abs(), (x * y).abs()), (product.sum(0), (x * y).sum(0)), (product.mean(), (x * y).mean()),
+                (product.prod(0), (x * y).prod(0)), (product.real, (x * y).real), (product.conj() * 1j, (x * y).conj() * 1j),
+                (gt.view_as_complex(gt.view_as_real(product) * 2), x * y * 2), (product @ h.mT, (x * y) @ y.mT),
+                (gt.fft.fft(g), torch.fft.fft(x)), (gt.fft.fftn(g), torch.fft.fftn(x)), (product.cumsum(1), (x * y).cumsum(1)),
+                (gt.fft.irfft(g, dim=1), torch.fft.irfft(x, dim=1)), (gt.fft.rfft(g.real, dim=0), torch.fft.rfft(x.real, dim=0)),
+                (gt.cat([g, h], 2)[1:, ::2], torch.cat([x, y], 2)[1:, ::2]), (g.var(), x.var()), (g.any(0), x.any(0)),
+            ):
+                check(actual, expected)
+            loss = gt.fft.fft2(g * h).abs().sum()
+            loss.backward()
+        t = x.clone().requires_grad_()
+        torch.fft.fft2(t * y).abs().sum().backward()
+        check(g.grad, t.grad, 1e-9)
+    finally:
+        _gt.use(None)
+        connection.close()

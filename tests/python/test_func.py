@@ -46,6 +46,8 @@ RULES = {
     'scatter': (lambda m, a, i: a.scatter_add(0, i[:4].unsqueeze(0), a[:1] * 2), A, INDEX),
     'linear algebra': (lambda m, a: (m.linalg.inv(a @ a.t() + 3 * m.eye(3)), m.linalg.det(a @ a.t()),
                                      m.linalg.solve(a @ a.t() + 3 * m.eye(3), a)), A),
+    'fourier transforms': (lambda m, a: (m.fft.rfft(a).abs(), m.view_as_real(m.fft.fft2(a)), m.fft.irfft(m.fft.rfft(a, dim=0), dim=0)),
+                           A),
     'einsum': (lambda m, a, b: m.einsum('ij,jk->ki', a, b), A, B),
     'in place': (lambda m, a: (lambda c: (c.mul_(2), c)[1])(a.clone()), A),
     'clamp and numbers': (lambda m, a: a.clamp(-0.5, 0.5) + 2.5, A),
@@ -141,6 +143,11 @@ def test_random_numbers():
     assert (dropped[0] != dropped[1]).any()
     nested = gt.vmap(lambda a: gt.vmap(lambda b: gt.rand(()), randomness='same')(a), randomness='different')(x)
     assert (nested[0] == nested[0, 0]).all() and (nested[0] != nested[1]).all()
+    ones = gt.vmap(lambda p: (gt.bernoulli(p), gt.bernoulli(gt.full((300,), 0.5)), gt.multinomial(p, 40)),
+                   randomness='different')(gt.full((2, 300), 0.5))
+    assert all((x[0] != x[1]).any() for x in ones)
+    trials = gt.vmap(lambda n, p: gt.binomial(n, p), randomness='different')(gt.full((2, 300), 9.0), gt.full((2, 300), 0.5))
+    assert (trials[0] != trials[1]).any() and bool(((trials >= 0) & (trials <= 9)).all())
     same_error(lambda m: m.vmap(lambda a: m.rand(3))(m.zeros(2, 3)), 'randomness error mode')
 
 

@@ -38,12 +38,29 @@ def made(library, row):
     return getattr(library.nn, name)(*args, **keywords)
 
 
+def same_attributes(ours, theirs):
+    """Public attributes that are plain values, and the names of parameters and buffers, None too."""
+    for name, value in vars(theirs).items():
+        if not name.startswith('_') and isinstance(value, (int, float, str, tuple, list, type(None))):
+            assert getattr(ours, name) == value, name
+    for kind in ('_parameters', '_buffers', '_modules'):
+        assert list(getattr(ours, kind)) == list(getattr(theirs, kind)), kind
+    expected, found = bases(theirs), bases(ours)
+    assert expected == found or (type(theirs).__name__.startswith('Lazy') and expected < found)
+
+
+def bases(module):
+    """The public classes that isinstance() finds."""
+    return {base.__name__ for base in type(module).__mro__ if hasattr(torch.nn, base.__name__)}
+
+
 @pytest.mark.parametrize('row', ROWS, ids=title)
 @pytest.mark.filterwarnings('ignore')
 def test_module(row):
     torch.manual_seed(3)
     theirs, ours = made(torch, row), made(gt, row)
     assert repr(ours) == repr(theirs).replace('torch.', 'gt.')
+    same_attributes(ours, theirs)
     inputs = [given for given in row[3] if given is not None]
     if not inputs:
         assert list(ours.state_dict()) == list(theirs.state_dict())

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import gt
+import table_complex
 import table_linalg
 import table_lines
 import table_movement
@@ -20,7 +21,7 @@ from gt._gt import op_table
 from support import DTYPES, FLOATS, INTEGERS, Collector, check, raises, to_gt, torch_dtype, values
 from table_operands import INEXACT, LARGE, SPECIAL_FLOATS, SUM_TOLERANCE, VIEWS, operands, torch_function, torch_result, views
 
-CHECKS = {**table_movement.CHECKS, **table_lines.CHECKS, **table_linalg.CHECKS, **table_special.CHECKS}
+CHECKS = {**table_movement.CHECKS, **table_lines.CHECKS, **table_linalg.CHECKS, **table_special.CHECKS, **table_complex.CHECKS}
 ROWS = {row[0]: row for row in op_table() if row[1] != "CONTROL"}
 
 BROADCASTS = [

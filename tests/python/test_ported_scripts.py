@@ -119,7 +119,7 @@ def test_lists_of_parameters():
     assert listed(gt) == listed(torch)
     with pytest.raises(IndexError):
         gt.nn.ParameterList([gt.ones(1)])[1]
-    with pytest.raises(KeyError):
+    with pytest.raises(AttributeError, match="'ParameterDict' object has no attribute 'a'"):
         gt.nn.ParameterDict()['a']
 
 

@@ -147,6 +147,10 @@ DRAWS = """
         yield gt.randint(-5, 50, (70001,))
         yield gt.randperm(40_000)
         yield gt.bernoulli(gt.rand(300, 301))
+        yield gt.poisson(gt.rand(300, 301) * 30)
+        yield gt._standard_gamma(gt.rand(300, 301) * 3)
+        yield gt._sample_dirichlet(gt.rand(300, 31))
+        yield gt.binomial(gt.full((300, 301), 40.0), gt.rand(300, 301))
         yield gt.rand(50, 20).multinomial(4)
         yield gt.rand(3, 1000).multinomial(70_000, replacement=True)
         yield gt.zeros(1000).normal_()
@@ -169,7 +173,7 @@ def test_same_numbers_everywhere(programs):
         ("", {"GT_BACKEND": "reference"}),
     ]
     results = [programs.run(DRAWS.replace("{setup}", setup), **options).split() for setup, options in setups]
-    assert len(results[0]) == 11
+    assert len(results[0]) == 15
     for result in results[1:-1]:
         assert result == results[0]
     assert results[-1][:-1] == results[0][:-1]

@@ -1,4 +1,4 @@
-"""Random programs: chains of ops, views, in-place updates and deletions, against torch with value semantics.
+"""Random programs: chains of ops, views, in-place updates and deletions, against torch.
 
 Operations are asynchronous, and buffers are reused and updated in place if they have no other user. This finds values
 that change unexpectedly and reads of freed buffers.
@@ -46,7 +46,7 @@ def view(rng, t, x):
         start, step = rng.randrange(2), rng.choice([1, 2])
         choices += [(lambda v: v[start::step],) * 2, (lambda v: v[..., start:],) * 2, (lambda v: v.flatten(),) * 2]
         choices += [
-            (lambda v: v[::-1], lambda v: v.flip(0)),
+            (lambda v: v.flip(0),) * 2,
             (lambda v: v.reshape(-1) if v.numel() else v.flatten(),) * 2,
         ]
         choices += [(lambda v: v.flip(-1),) * 2]
@@ -75,9 +75,10 @@ def reduce(rng, t, x):
 
 
 def update(rng, live, k):
-    """Change live[k] in place; no other value may change."""
+    """Change live[k] in place, and with it the views of the same memory; no other value may change."""
     t, x = live[k]
-    x = x.clone()
+    if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
+        return  # both refuse to write to an expanded tensor
     kind = rng.randrange(5)
     if kind == 0:
         t += 1
@@ -89,13 +90,13 @@ def update(rng, live, k):
         t[0] = 3
         x[0] = 3
     elif kind == 3 and x.dim() and x.shape[-1] > 1:
-        t[..., ::2] = t[..., :1]
+        t[..., ::2] = t[..., :1].clone()
         x[..., ::2] = x[..., :1].clone()
     else:
         other, y = rng.choice(live)
         if y.shape == x.shape:
-            t -= other
-            x -= y
+            t -= other.clone()
+            x -= y.clone()
     live[k] = (t.clamp_(-64, 64), x.clamp_(-64, 64))
 
 

@@ -17,7 +17,7 @@ PRIVATE = {
     'annotations', 'assert_int_or_pair', 'auto', 'bind', 'boolean_dispatch', 'cast', 'chain', 'contextmanager', 'deepcopy', 'deprecated',
     'has_torch_function', 'has_torch_function_unary', 'has_torch_function_variadic', 'handle_torch_function', 'inf', 'is_traceable_wrapper_subclass',
     'get_swap_module_params_on_conversion', 'overload', 'override', 'ref', 'reproducibility_notes', 'sparse_support_notes', 'tf32_notes', 'warn',
-    'wraps', 'repeat'}
+    'wraps', 'repeat', 'Module'}
 
 
 def missing(name):

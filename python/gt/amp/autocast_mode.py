@@ -4,6 +4,7 @@ Which functions are cast follows PyTorch's lists: that of its CPU for device_typ
 The client casts single operations as it emits them (src/client/intercept.c); policies.py wraps composed functions.
 """
 
+import contextlib
 import functools
 import warnings
 
@@ -120,6 +121,17 @@ class autocast:
             with self:
                 return function(*arguments, **options)
         return wrapped
+
+
+@contextlib.contextmanager
+def restored(states):
+    """A context with the autocast of another time: what gt._gt._autocast() returned then."""
+    before = [_set(device, *state) for device, state in enumerate(states)]
+    try:
+        yield
+    finally:
+        for device, state in enumerate(before):
+            _set(device, *state)
 
 
 def _cast(value, dtype):

@@ -252,7 +252,7 @@ def _recorded(cls, ctx, args, operands, outputs, leaves):
         ctx._attached = _Reattached(ctx, None, arrived, name)
     for k, output in enumerate(outputs):
         if _index(output, ctx._dirty) is not None:
-            output._replace(results[k])
+            output._become(results[k])
             results[k] = output
     return tuple(results)
 

@@ -31,7 +31,8 @@ def _places(self, size, stride, storage_offset):
 @method
 def as_strided_(self, size, stride, storage_offset=None):
     """as_strided_(size, stride, storage_offset=0): as_strided, in place."""
-    return self._replace(self.as_strided(size, stride, storage_offset))
+    self.data = self.as_strided(size, stride, storage_offset)
+    return self
 
 
 @method
@@ -145,7 +146,8 @@ def resize_(self, *sizes, memory_format=None):
     count, flat = math.prod(sizes), self.flatten()
     if count > flat.numel():
         flat = _gt.cat([flat, _gt.zeros(count - flat.numel(), dtype=self.dtype)])
-    return self._replace(flat.narrow(0, 0, count).reshape(sizes))
+    self.data = flat.narrow(0, 0, count).reshape(sizes).clone()
+    return self
 
 
 @method

@@ -3,7 +3,7 @@
 import math
 
 from gt import _gt
-from gt._gt import Tensor
+from gt._gt import Tensor, where
 from gt.client.registry import function, in_place, method
 
 

@@ -11,8 +11,9 @@ from gt import _gt
 from gt._gt import Function, Tensor
 
 # Functions that make a tensor of a dtype, or compute in one: that of out, if none is given.
-OF_DTYPE = frozenset(('sum', 'nansum', 'prod', 'mean', 'cumsum', 'cumprod', 'arange', 'empty', 'eye', 'full', 'linspace', 'logspace', 'ones', 'rand', 'randint', 'randn',
-                      'randperm', 'range', 'zeros', 'normal'))
+OF_DTYPE = frozenset((
+    'arange', 'cumprod', 'cumsum', 'empty', 'eye', 'full', 'linspace', 'logspace', 'mean', 'nansum', 'normal', 'ones', 'prod',
+    'rand', 'randint', 'randn', 'randperm', 'range', 'sum', 'zeros'))
 
 # Functions that do not convert their result to out's dtype.
 _EXACT = frozenset(('aminmax', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode', 'cummax',
@@ -84,4 +85,5 @@ def _store_one(name, result, out):
                       f'future PyTorch release outputs will not be resized unless they have zero elements.', stacklevel=4)
     if result.dtype != out.dtype:
         result = _gt.empty(result.shape, dtype=out.dtype)._become(result)
-    return out._replace(result)
+    out.data = result
+    return out

@@ -166,14 +166,10 @@ class Geometric(_ByProbability):
         return gt.nn.functional.binary_cross_entropy_with_logits(self.logits, self.probs, reduction='none') / self.probs
 
 
-class Binomial(_ByProbability):
-    """The number of successes in total_count trials."""
+class _Counted(_ByProbability):
+    """Parameterised by a count as well."""
 
-    has_enumerate_support = True
-    arg_constraints = {'total_count': constraints.nonnegative_integer, 'probs': constraints.unit_interval,
-                       'logits': constraints.real}
-
-    def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
+    def __init__(self, total_count, probs=None, logits=None, validate_args=None):
         _one_of(probs, logits)
         name, value = ('probs', probs) if probs is not None else ('logits', logits)
         self._check_numbers(validate_args, total_count=total_count, **{name: value})
@@ -186,6 +182,21 @@ class Binomial(_ByProbability):
     def expand(self, batch_shape, _instance=None):
         """expand(batch_shape): the same distribution with a larger batch shape."""
         return self._expanded_parameter(_instance, batch_shape, total_count=self.total_count.expand(batch_shape))
+
+
+class Binomial(_Counted):
+    """The number of successes in total_count trials."""
+
+    has_enumerate_support = True
+    arg_constraints = {'total_count': constraints.nonnegative_integer, 'probs': constraints.unit_interval,
+                       'logits': constraints.real}
+
+    def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
+        super().__init__(total_count, probs, logits, validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        """expand(batch_shape): the same distribution with a larger batch shape."""
+        return super().expand(batch_shape, self._get_checked_instance(Binomial, _instance))
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self):
@@ -239,26 +250,12 @@ class Binomial(_ByProbability):
         return values.expand(-1, *self._batch_shape) if expand else values
 
 
-class NegativeBinomial(_ByProbability):
+class NegativeBinomial(_Counted):
     """The number of successes before total_count failures."""
 
     arg_constraints = {'total_count': constraints.greater_than_eq(0), 'probs': constraints.half_open_interval(0.0, 1.0),
                        'logits': constraints.real}
     support = constraints.nonnegative_integer
-
-    def __init__(self, total_count, probs=None, logits=None, validate_args=None):
-        _one_of(probs, logits)
-        name, value = ('probs', probs) if probs is not None else ('logits', logits)
-        self._check_numbers(validate_args, total_count=total_count, **{name: value})
-        self.total_count, value = broadcast_all(total_count, value)
-        self.total_count = self.total_count.to(value.dtype)
-        setattr(self, name, value)
-        self._param = value
-        super().__init__(value.shape, validate_args=validate_args)
-
-    def expand(self, batch_shape, _instance=None):
-        """expand(batch_shape): the same distribution with a larger batch shape."""
-        return self._expanded_parameter(_instance, batch_shape, total_count=self.total_count.expand(batch_shape))
 
     @property
     def mean(self):

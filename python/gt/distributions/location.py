@@ -6,7 +6,7 @@ import math
 import gt
 from gt.distributions import constraints
 from gt.distributions.distribution import Distribution, ExponentialFamily
-from gt.distributions.utils import broadcast_all, eps_of, euler_constant, rand_open, standard_normal, tiny_of
+from gt.distributions.utils import broadcast_all, eps_of, euler_constant, standard_normal, tiny_of
 
 
 class _LocationScale(Distribution):
@@ -337,9 +337,3 @@ class Uniform(Distribution):
     def entropy(self):
         """entropy(): the entropy, in nats."""
         return (self.high - self.low).log()
-
-
-def logistic(shape, dtype):
-    """Numbers of the standard logistic distribution."""
-    u = rand_open(shape, dtype).clamp(max=1 - eps_of(dtype))
-    return u.log() - (-u).log1p()

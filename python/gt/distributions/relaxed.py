@@ -95,7 +95,8 @@ class ExpRelaxedCategorical(Distribution):
         self._validate_sample(value)
         k = self.event_shape[0]
         logits, value = broadcast_all(self.logits, value)
-        t = self.temperature if isinstance(self.temperature, gt.Tensor) else gt.tensor(float(self.temperature), dtype=logits.dtype)
+        t = self.temperature
+        t = t if isinstance(t, gt.Tensor) else gt.tensor(float(t), dtype=logits.dtype)
         log_scale = math.lgamma(float(k)) + (k - 1) * t.log()
         score = logits - value * t
         return (score - score.logsumexp(-1, True)).sum(-1) + log_scale

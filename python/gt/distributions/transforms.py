@@ -11,10 +11,10 @@ from gt.distributions import constraints
 from gt.distributions.utils import broadcast_all, eps_of, sum_rightmost, tiny_of
 from gt.nn import functional as F
 
-__all__ = ['AbsTransform', 'AffineTransform', 'ComposeTransform', 'CorrCholeskyTransform', 'ExpTransform', 'IndependentTransform', 'LowerCholeskyTransform',
-           'PositiveDefiniteTransform', 'PowerTransform', 'ReshapeTransform', 'SigmoidTransform', 'SoftplusTransform',
-           'TanhTransform', 'SoftmaxTransform', 'StickBreakingTransform', 'Transform',
-           'identity_transform']
+__all__ = ['AbsTransform', 'AffineTransform', 'ComposeTransform', 'CorrCholeskyTransform', 'ExpTransform',
+           'IndependentTransform', 'LowerCholeskyTransform', 'PositiveDefiniteTransform', 'PowerTransform',
+           'ReshapeTransform', 'SigmoidTransform', 'SoftplusTransform', 'TanhTransform', 'SoftmaxTransform',
+           'StickBreakingTransform', 'Transform', 'identity_transform']
 
 
 class Transform:

@@ -96,12 +96,6 @@ class Tanhshrink(Activation):
     function = staticmethod(F.tanhshrink)
 
 
-class ReLU6(Activation):
-    """min(max(x, 0), 6)."""
-
-    function, options = staticmethod(F.relu6), {'inplace': False}
-
-
 class LeakyReLU(Activation):
     """x where positive, else negative_slope * x."""
 
@@ -176,6 +170,16 @@ class Hardtanh(Activation):
         super().__init__(min_val, max_val, inplace)
         if not self.max_val > self.min_val:
             raise AssertionError(f'max_val must be larger than min_val, got {min_val} and {max_val}')
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6)."""
+
+    def __init__(self, inplace=False):
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self):
+        return 'inplace=True' if self.inplace else ''
 
 
 class Hardsigmoid(Activation):

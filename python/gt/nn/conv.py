@@ -48,7 +48,7 @@ class _Conv(Module):
             self.padding = per_dimension(padding, self.dimensions)
         channels = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = Parameter(gt.empty(channels[0], channels[1] // groups, *self.kernel_size, dtype=dtype))
-        self.bias = Parameter(gt.empty(out_channels, dtype=dtype)) if bias else None
+        self.register_parameter('bias', Parameter(gt.empty(out_channels, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):

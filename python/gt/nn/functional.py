@@ -6,7 +6,7 @@ import math
 import warnings
 
 import gt
-from gt import Tensor, _gt, where
+from gt import _gt, where
 from gt.amp import policies as _policies
 from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401

@@ -3,6 +3,7 @@
 import math
 
 import gt
+from gt.amp.policies import active as _autocasting
 from gt.nn import functional as F
 from gt.nn import init
 from gt.nn.module import Module
@@ -27,7 +28,7 @@ class Linear(Module):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(gt.empty(out_features, in_features, dtype=dtype))
-        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.register_parameter('bias', Parameter(gt.empty(out_features, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -39,7 +40,9 @@ class Linear(Module):
 
     def forward(self, input):
         output, bias = input @ self.weight.t(), self.bias
-        return output if bias is None else output + bias
+        if bias is None:
+            return output
+        return output + (bias.to(output.dtype) if _autocasting else bias)
 
     def extra_repr(self):
         return f'in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}'
@@ -56,7 +59,7 @@ class Bilinear(Module):
         super().__init__()
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = Parameter(gt.empty(out_features, in1_features, in2_features, dtype=dtype))
-        self.bias = Parameter(gt.empty(out_features, dtype=dtype)) if bias else None
+        self.register_parameter('bias', Parameter(gt.empty(out_features, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self):

@@ -11,11 +11,20 @@ from gt.nn.parameter import Parameter
 
 def _weight_and_bias(module, shape, weight, bias, dtype):
     """Ones and zeros, or None."""
-    module.weight = Parameter(gt.ones(shape, dtype=dtype)) if weight else None
-    module.bias = Parameter(gt.zeros(shape, dtype=dtype)) if bias else None
+    module.register_parameter('weight', Parameter(gt.ones(shape, dtype=dtype)) if weight else None)
+    module.register_parameter('bias', Parameter(gt.zeros(shape, dtype=dtype)) if bias else None)
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    """Common to normalisations by the input alone: weight and bias start at 1 and 0."""
+
+    def reset_parameters(self):
+        """Weight to 1 and bias to 0."""
+        for name, parameter in self.named_parameters(recurse=False):
+            init.constant_(parameter, 1.0 if name == 'weight' else 0.0)
+
+
+class LayerNorm(_Affine):
     """Mean 0 and variance 1 over the last dimensions, times weight, plus bias."""
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
@@ -31,14 +40,14 @@ class LayerNorm(Module):
         return f'{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}'
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """x divided by its root mean square over the last dimensions, times weight."""
 
     def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
         super().__init__()
         shape = (normalized_shape,) if hasattr(normalized_shape, '__index__') else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        self.weight = Parameter(gt.ones(shape, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter('weight', Parameter(gt.ones(shape, dtype=dtype)) if elementwise_affine else None)
 
     def forward(self, input):
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -47,7 +56,7 @@ class RMSNorm(Module):
         return f'{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}'
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Mean 0 and variance 1 over each group of channels (dimension 1), times weight, plus bias."""
 
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None):

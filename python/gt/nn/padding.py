@@ -17,103 +17,127 @@ class _Pad(Module):
             raise ValueError(f'expected 1 or {sides} numbers of padding, got {len(self.padding)}')
 
     def forward(self, input):
+        """The padded input."""
         return F.pad(input, self.padding, self.mode)
 
     def extra_repr(self):
         return f'{self.padding}'
 
 
-class ConstantPad1d(_Pad):
-    """The same value around the last dimension."""
+class _ConstantPad(_Pad):
+    """The same value around the last dimensions."""
 
     def __init__(self, padding, value):
         super().__init__(padding)
         self.value = value
 
     def forward(self, input):
+        """The padded input."""
         return F.pad(input, self.padding, 'constant', self.value)
 
     def extra_repr(self):
         return f'padding={self.padding}, value={self.value}'
 
 
-class ConstantPad2d(ConstantPad1d):
-    """The same value around the last two dimensions."""
+class _ZeroPad(_ConstantPad):
+    """Zeros around the last dimensions."""
 
-    dimensions = 2
+    def __init__(self, padding):
+        super().__init__(padding, 0.0)
 
-
-class ConstantPad3d(ConstantPad1d):
-    """The same value around the last three dimensions."""
-
-    dimensions = 3
+    def extra_repr(self):
+        return f'{self.padding}'
 
 
-class ZeroPad1d(_Pad):
-    """Zeros around the last dimension."""
-
-
-class ZeroPad2d(_Pad):
-    """Zeros around the last two dimensions."""
-
-    dimensions = 2
-
-
-class ZeroPad3d(_Pad):
-    """Zeros around the last three dimensions."""
-
-    dimensions = 3
-
-
-class ReflectionPad1d(_Pad):
+class _ReflectionPad(_Pad):
     """The elements next to the edge, mirrored."""
 
     mode = 'reflect'
 
 
-class ReflectionPad2d(ReflectionPad1d):
-    """The same for two dimensions."""
-
-    dimensions = 2
-
-
-class ReflectionPad3d(ReflectionPad1d):
-    """The same for three dimensions."""
-
-    dimensions = 3
-
-
-class ReplicationPad1d(_Pad):
-    """The elements of the edge, repeated."""
+class _ReplicationPad(_Pad):
+    """The elements at the edge, repeated."""
 
     mode = 'replicate'
 
 
-class ReplicationPad2d(ReplicationPad1d):
-    """The same for two dimensions."""
-
-    dimensions = 2
-
-
-class ReplicationPad3d(ReplicationPad1d):
-    """The same for three dimensions."""
-
-    dimensions = 3
-
-
-class CircularPad1d(_Pad):
-    """The elements of the other end."""
+class _CircularPad(_Pad):
+    """The elements from the other edge."""
 
     mode = 'circular'
 
 
-class CircularPad2d(CircularPad1d):
-    """The same for two dimensions."""
+class ConstantPad1d(_ConstantPad):
+    """The same value around the last dimension."""
+
+
+class ConstantPad2d(_ConstantPad):
+    """The same value around the last two dimensions."""
 
     dimensions = 2
 
 
-class CircularPad3d(CircularPad1d):
-    """The same for three dimensions."""
+class ConstantPad3d(_ConstantPad):
+    """The same value around the last three dimensions."""
+
+    dimensions = 3
+
+
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
+    """Zeros around the last dimension."""
+
+
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
+    """Zeros around the last two dimensions."""
+
+
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
+    """Zeros around the last three dimensions."""
+
+
+class ReflectionPad1d(_ReflectionPad):
+    """The elements next to the edge, mirrored."""
+
+
+class ReflectionPad2d(_ReflectionPad):
+    """The elements next to the edges of the last two dimensions, mirrored."""
+
+    dimensions = 2
+
+
+class ReflectionPad3d(_ReflectionPad):
+    """The elements next to the edges of the last three dimensions, mirrored."""
+
+    dimensions = 3
+
+
+class ReplicationPad1d(_ReplicationPad):
+    """The elements at the edge, repeated."""
+
+
+class ReplicationPad2d(_ReplicationPad):
+    """The elements at the edges of the last two dimensions, repeated."""
+
+    dimensions = 2
+
+
+class ReplicationPad3d(_ReplicationPad):
+    """The elements at the edges of the last three dimensions, repeated."""
+
+    dimensions = 3
+
+
+class CircularPad1d(_CircularPad):
+    """The elements from the other edge."""
+
+
+class CircularPad2d(_CircularPad):
+    """The elements from the other edges of the last two dimensions."""
+
+    dimensions = 2
+
+
+class CircularPad3d(_CircularPad):
+    """The elements from the other edges of the last three dimensions."""
 
     dimensions = 3

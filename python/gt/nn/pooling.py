@@ -271,6 +271,7 @@ class Upsample(Module):
 
     def __init__(self, size=None, scale_factor=None, mode='nearest', align_corners=None, recompute_scale_factor=None):
         super().__init__()
+        self.name = type(self).__name__
         self.size, self.mode, self.align_corners = size, mode, align_corners
         self.recompute_scale_factor = recompute_scale_factor
         self.scale_factor = (tuple(map(float, scale_factor)) if isinstance(scale_factor, tuple) else

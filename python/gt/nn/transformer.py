@@ -55,6 +55,7 @@ class TransformerEncoderLayer(_Layer):
         super().__init__()
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
         self._add_network(d_model, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, dtype, 2)
+        self.activation_relu_or_gelu = {F.relu: 1, F.gelu: 2}.get(self.activation, 0)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         """The encoded sequence. is_causal says that src_mask is the causal one."""

@@ -133,6 +133,8 @@ class Optimizer:
         if 'step' in cls.__dict__:
             cls.step = _hooked(cls.step)
 
+    takes_complex = False  # whether the update is right for complex numbers
+
     def __init__(self, params, defaults):
         if isinstance(params, Tensor):
             raise TypeError('params argument given to the optimizer should be an iterable of Tensors or dicts, '
@@ -207,6 +209,9 @@ class Optimizer:
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f'optimizer can only optimize Tensors, but one of the params is {typename(p)}')
+            if p.is_complex() and not self.takes_complex:
+                raise NotImplementedError(f'{type(self).__name__} does not take complex parameters: make the parameter '
+                                          f'gt.view_as_real(p) and use gt.view_as_complex of it')
             if not (p.is_leaf or self.defaults.get('differentiable')):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():

@@ -10,6 +10,8 @@ class SGD(Optimizer):
     >>> optimizer = gt.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     """
 
+    takes_complex = True
+
     def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *,
                  maximize=False, foreach=None, differentiable=False, fused=None):
         require_common(lr, weight_decay)

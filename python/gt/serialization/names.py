@@ -59,7 +59,8 @@ def _whole(values):
     return isinstance(values, (tuple, list)) and all(type(value) is int and value >= 0 for value in values)
 
 
-def _strides(size):
+def packed_strides(size):
+    """The strides of a tensor whose elements are in order, as PyTorch counts them."""
     strides, step = [], 1
     for length in reversed(size):
         strides.append(step)
@@ -111,7 +112,7 @@ class Storage:
     def _cut(self, dtype, offset, size, stride, length):
         width = dtype.itemsize
         real = [(extent, step) for extent, step in zip(size, stride) if extent != 1]
-        if not length or real == list(zip([e for e, _ in real], _strides([e for e, _ in real]))):
+        if not length or real == list(zip([e for e, _ in real], packed_strides([e for e, _ in real]))):
             elements = self._data[offset * width:(offset + length) * width]
         else:
             import numpy as np

@@ -15,7 +15,8 @@ from gt import _gt
 from gt._gt import Tensor
 
 _DTYPES = {'BOOL': _gt.bool, 'U8': _gt.uint8, 'I8': _gt.int8, 'I16': _gt.int16, 'I32': _gt.int32, 'I64': _gt.int64,
-           'F16': _gt.float16, 'BF16': _gt.bfloat16, 'F32': _gt.float32, 'F64': _gt.float64}
+           'F16': _gt.float16, 'BF16': _gt.bfloat16, 'F32': _gt.float32, 'F64': _gt.float64,
+           'C64': _gt.complex64}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _STRUCTURE = 'gt.structure'  # the metadata key for the structure of nested values
 _LONGEST_HEADER = 100_000_000  # bytes; other readers have the same limit
@@ -86,6 +87,8 @@ def _header(tensors, metadata):
     for name in order:
         tensor = tensors[name]
         begin, end = end, end + tensor.numel() * tensor.element_size()
+        if tensor.dtype not in _NAMES:
+            raise TypeError(f'{name}: the safetensors format has no {tensor.dtype}')
         entries[name] = {'dtype': _NAMES[tensor.dtype], 'shape': list(tensor.shape), 'data_offsets': [begin, end]}
     named = {name: entries[name] for name in tensors}
     text = json.dumps({'__metadata__': metadata, **named} if metadata else named, ensure_ascii=False,

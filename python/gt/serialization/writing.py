@@ -14,7 +14,7 @@ from collections import OrderedDict
 from gt import _gt
 from gt._gt import Tensor
 from gt.client.device import device
-from gt.serialization.names import STORAGE_OF, Global
+from gt.serialization.names import STORAGE_OF, Global, packed_strides
 
 _ALIGNMENT = 64
 _ZIP64_LIMIT = (1 << 31) - 1
@@ -78,7 +78,9 @@ class Records:
 
     @staticmethod
     def _reduce_tensor(tensor):
-        args = _Stored(tensor), 0, tuple(tensor.shape), tensor.stride(), tensor.requires_grad, OrderedDict()
+        size = tuple(tensor.shape)
+        # _elements() gives them in order, also those of a view whose own strides are others.
+        args = _Stored(tensor), 0, size, packed_strides(size), tensor.requires_grad, OrderedDict()
         state = getattr(tensor, '__dict__', None)
         if state:
             return _REBUILD_FROM_TYPE, (_REBUILD_TENSOR, _TENSOR, args, state)

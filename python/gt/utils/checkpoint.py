@@ -1,7 +1,7 @@
 """checkpoint: save memory in training by computing a part of the forward pass a second time.
 
 The part is recorded as always, but the values that its operations saved for the backward pass are dropped. When the first
-gradient arrives there, the function runs again with the same random numbers, and the recorded operations take the new
+gradient arrives there, the function runs again with the same random numbers and the same autocast, and the recorded operations take the new
 values. So every way to compute gradients works, and both values of use_reentrant give the same gradients.
 """
 
@@ -10,6 +10,7 @@ import warnings
 
 from gt import _gt
 from gt._gt import Tensor
+from gt.amp.autocast_mode import restored
 from gt.autograd import enable_grad, no_grad
 
 
@@ -56,6 +57,7 @@ class _Region:
     def __init__(self, function, args, kwargs, context, preserve_rng_state):
         self.call = function, _frozen(args), _frozen(kwargs), context
         self.state = _gt._random_state() if preserve_rng_state else None
+        self.autocast = _gt._autocast()
         self.begin, self.scope = _gt._tape_position()
 
     def end(self):
@@ -72,7 +74,7 @@ class _Region:
 
     def _run(self):
         function, args, kwargs, context = self.call
-        with enable_grad(), _random_numbers_from(self.state), context:
+        with enable_grad(), _random_numbers_from(self.state), restored(self.autocast), context:
             again, _ = _gt._tape_position()
             kept = function(*args, **kwargs)  # keeps the recorded operations until their values are taken
             try:

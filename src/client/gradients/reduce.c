@@ -253,6 +253,34 @@ static gt_tensor *transposed_product(gt_frame *f, gt_tensor *a, gt_tensor *b, bo
     return is_transposed_operand ? T(MATMUL(T(b), a)) : MATMUL(T(a), b);
 }
 
+/* The sparse matrix of `values` at the node's indices, or its transpose, times a dense one. */
+static gt_tensor *sparse_product(gt_frame *f, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed)
+{
+    STEP(gt_sparse_mm(f->x, values, dense, rows, transposed, &result_));
+}
+
+static gt_tensor *samples(gt_frame *f, gt_tensor *a, gt_tensor *b)
+{
+    STEP(gt_sampled_mm(f->x, a, b, &result_));
+}
+
+RULE(sparse_mm, X | Y | Z)
+{
+    bool transposed = f->node->ins.imm[1].i;
+    if (f->wanted[1])
+        GY(transposed ? samples(f, f->z, f->g) : samples(f, f->g, f->z));
+    if (f->wanted[2])
+        GZ(sparse_product(f, f->y, f->g, f->node->operands[2].meta.shape[0], !transposed));
+}
+
+RULE(sampled_mm, X | Y | Z)
+{
+    if (f->wanted[1])
+        GY(sparse_product(f, f->g, f->z, f->node->operands[1].meta.shape[0], false));
+    if (f->wanted[2])
+        GZ(sparse_product(f, f->g, f->y, f->node->operands[2].meta.shape[0], true));
+}
+
 RULE(matmul, FOR_X(Y) | FOR_Y(X))
 {
     const gt_meta *a = &f->node->operands[0].meta, *b = &f->node->operands[1].meta;

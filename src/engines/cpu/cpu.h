@@ -24,7 +24,7 @@ typedef struct gt_cpu {
     uint64_t memory_limit; /* the worker's, in bytes */
     _Atomic size_t
         taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
-    gt_cpu_plans *plans;   /* of Fourier transforms; NULL: none yet */
+    gt_cpu_plans *plans; /* of Fourier transforms; NULL: none yet */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)
@@ -102,6 +102,8 @@ gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
+/* sparse.c: SPARSE. */
+gt_err gt__cpu_sparse(gt_engine *engine, const gt_call *call);
 /* conv.c; conv_weight.c; pool.c: MAX_POOL and MAX_INDEX, POOL; resample.c: IM2COL, RESAMPLE. */
 gt_err gt__cpu_conv(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_conv_weight(gt_engine *engine, const gt_call *call);

@@ -137,3 +137,57 @@ gt_err gt__reference_search(const gt_call *call)
     }
     return GT_OK;
 }
+
+/* ---- sparse matrices ---------------------------------------------------------------------------------------- */
+
+/* Every place in range, or an error that names the first that is not. */
+static gt_err check_places(const gt_view *indices, int64_t row, int64_t size)
+{
+    int64_t count = indices->meta.shape[1];
+    for (int64_t k = 0; k < count; k++) {
+        int64_t place = gt__reference_integer(indices, row * count + k);
+        if (place < 0 || place >= size)
+            return gt__fail(GT_ERR_INDEX, "index %lld is out of bounds for dimension %lld with size %lld",
+                            (long long)place, (long long)row, (long long)size);
+    }
+    return GT_OK;
+}
+
+static double product_of_rows(const gt_call *call, int64_t i, int64_t j)
+{
+    int64_t width = call->in[1]->meta.shape[1];
+    double sum = 0;
+    for (int64_t k = 0; k < width; k++)
+        sum += gt__reference_real(call->in[1], i * width + k) * gt__reference_real(call->in[2], j * width + k);
+    return sum;
+}
+
+/* The sum over the entries of row i of value times row j of the dense matrix, at column k. */
+static double sparse_product(const gt_call *call, int64_t first, int64_t i, int64_t k)
+{
+    const gt_view *indices = call->in[0], *dense = call->in[2];
+    int64_t count = indices->meta.shape[1], width = dense->meta.shape[1];
+    double sum = 0;
+    for (int64_t e = 0; e < count; e++)
+        if (gt__reference_integer(indices, first * count + e) == i)
+            sum += gt__reference_real(call->in[1], e) *
+                   gt__reference_real(dense, gt__reference_integer(indices, (1 - first) * count + e) * width + k);
+    return sum;
+}
+
+gt_err gt__reference_sparse(const gt_call *call)
+{
+    const gt_view *indices = call->in[0], *out = call->out;
+    bool samples = call->op == GT_OP_sampled_mm;
+    int64_t first = samples ? 0 : call->ins->imm[1].i, count = indices->meta.shape[1];
+    GT_TRY(check_places(indices, first, samples ? call->in[1]->meta.shape[0] : out->meta.shape[0]));
+    GT_TRY(check_places(indices, 1 - first, call->in[2]->meta.shape[0]));
+    for (int64_t k = 0; k < out->meta.numel; k++) {
+        int64_t width = samples ? 1 : out->meta.shape[1];
+        gt__reference_put_real(out, k,
+                               samples ? product_of_rows(call, gt__reference_integer(indices, k),
+                                                         gt__reference_integer(indices, count + k))
+                                       : sparse_product(call, first, k / width, k % width));
+    }
+    return GT_OK;
+}

@@ -41,6 +41,7 @@ gt_err gt__reference_ternary(const gt_call *call);
 gt_err gt__reference_reduce(const gt_call *call);
 gt_err gt__reference_argreduce(const gt_call *call);
 gt_err gt__reference_matmul(const gt_call *call);
+gt_err gt__reference_sparse(const gt_call *call);
 gt_err gt__reference_layer_norm(const gt_call *call);
 
 /* engines/reference/complex.c: the function that runs a call with complex numbers, NULL if the one for real numbers does;
@@ -48,7 +49,7 @@ gt_err gt__reference_layer_norm(const gt_call *call);
 gt_err (*gt__reference_complex_form(const gt_call *call))(const gt_call *);
 gt_err gt__reference_fft(const gt_call *call);
 
-/* engines/reference/lines.c: ops along one axis */
+/* engines/reference/lines.c: ops along one axis, and products with sparse matrices */
 gt_err gt__reference_scan(const gt_call *call);
 gt_err gt__reference_softmax(const gt_call *call);
 gt_err gt__reference_softmax_backward(const gt_call *call);
