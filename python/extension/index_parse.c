@@ -4,6 +4,8 @@
  */
 #include "indexing.h"
 
+#include "client/signals.h"
+
 void gt__py_key_clear(Key *key)
 {
     for (int k = 0; k < key->count; k++)
@@ -201,8 +203,10 @@ int gt__py_key_parse(PyObject *object, gt_client *client, const gt_meta *of, Key
         return -1;
     }
     int made = 0, status = 0;
+    bool inner = gt__signal_inner(true); /* tensors made of lists are not placed by a signal */
     for (; made < count && status == 0; made++)
         status = element_from(is_tuple ? PyTuple_GET_ITEM(object, made) : object, client, &elements[made]);
+    gt__signal_inner(inner);
     if (status == 0)
         status = key_build(elements, made, &meta, key);
     for (int k = 0; k < made; k++)

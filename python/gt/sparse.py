@@ -11,6 +11,7 @@ Products of float32 and float64 matrices are one instruction (sparse_mm of the o
 
 import math
 
+from gt.client.outputs import published
 from gt import _gt
 from gt._gt import Tensor, cat, stack
 from gt.client.registry import axis_of
@@ -467,7 +468,7 @@ def log_softmax(input, dim, *, dtype=None):
 
 
 def _dispatched(name):
-    dense = getattr(Tensor, name)
+    dense = published(name, getattr(Tensor, name))
 
     def call(input, *arguments, **options):
         if isinstance(input, SparseTensor) or (arguments and isinstance(arguments[0], SparseTensor)):

@@ -42,6 +42,14 @@
     F(softmax, "to", p[0], 0, p[1])                                                                               \
     F(log_softmax, "to", p[0], 0, p[1])                                                                           \
     F(matmul, "tto", p[0], p[1], p[2])                                                                            \
+    F(full_complex, "cno", p[0], GT_COMPLEX64, 2, p[1], 1, 2, p[2])                                               \
+    F(sparse_mm, "ttto", p[0], p[1], p[2], 2, false, p[3])                                                        \
+    F(sampled_mm, "ttto", p[0], p[1], p[2], p[3])                                                                 \
+    F(view_as_real, "to", p[0], p[1])                                                                             \
+    F(view_as_complex, "to", p[0], p[1])                                                                          \
+    F(fft, "to", p[0], 1, false, 1, p[1])                                                                         \
+    F(fft_real, "to", p[0], 1, 0, false, 1, p[1])                                                                 \
+    F(fft_to_real, "to", p[0], 1, 0, false, false, 1, p[1])                                                       \
     F(layer_norm, "t?t?to", p[0], p[1], p[2], 1, 1e-5, p[3])                                                      \
     F(cast, "to", p[0], GT_FLOAT64, p[1])                                                                         \
     F(copy, "to", p[0], p[1])                                                                                     \

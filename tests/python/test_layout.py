@@ -21,6 +21,7 @@ ALLOWED = {
 }
 # engines/cpu, engines/reference, ...: the table, and the interface. Not each other, and not the worker.
 ENGINE = ["core", "engines/engine.h", "engines/host_memory.h", "engines/plan.h", "engines/plugin.h", "engines/special.h", "engines/complex_template.h",
+          "engines/complex_template_end.h",
           "engines/special_real.h"]
 # cli/top, cli/replay, ...
 TOOL = ["cli", "core", "dispatcher/handles.h", "dispatcher/observe", "link", "worker"]

@@ -10,7 +10,9 @@ from gt._gt import op_table
 from table_operands import torch_function
 from support import DTYPES, FLOATS, INTEGERS, Collector, check, raises, to_gt, torch_dtype, torch_promotion, values
 
-BINARY = {name: types for name, form, types, _ in op_table() if form == "BINARY"}
+# Two rows are not functions of PyTorch's: test_special.py and test_random.py judge them.
+BINARY = {name: types for name, form, types, _ in op_table()
+          if form == "BINARY" and name not in ("polynomial", "standard_gamma_grad")}
 DIVISIONS = ("remainder", "floor_divide", "trunc_divide", "fmod", "pow")
 
 
@@ -61,6 +63,15 @@ def test_integers_become_halves_before_they_are_compared(whole, dtype):
         check((to_gt(numbers) - to_gt(halves)).isnan(), (numbers - halves).isnan())
 
 
+def judged(name, x, y):
+    """PyTorch's result; None where it has no kernel for these dtypes (test_special.py compares what it has)."""
+    try:
+        return torch_function(name)(x, y)
+    except (NotImplementedError, RuntimeError):
+        assert name in ("nextafter", "logaddexp2", "heaviside"), name
+        return None
+
+
 @pytest.mark.parametrize("name", BINARY)
 def test_all_pairs(name):
     cases, function, types = Collector(), getattr(gt, name), BINARY[name]
@@ -74,7 +85,9 @@ def test_all_pairs(name):
             if name in WANTS_FLOATS and not torch_promotion(x.dtype, y.dtype).is_floating_point:
                 continue  # no kernel in torch; in test_ops_table.py
             kind = torch_promotion(x.dtype, y.dtype)
-            reference = torch_function(name)(x, y)
+            reference = judged(name, x, y)
+            if reference is None:
+                continue
             if types in ("NUM", "ARITH", "BITS", "INT"):
                 cases.true(f"the reference of {call} is {kind}", reference.dtype == kind)
             cases.same(call, lambda: function(to_gt(x), to_gt(y)), reference)
@@ -92,7 +105,9 @@ def test_a_0d_tensor_promotes_between_categories_only(name):
             if name in WANTS_FLOATS and not torch_promotion(torch_dtype(left), torch_dtype(right)).is_floating_point:
                 continue
             x, y = operand(name, (3,), left, 1), operand(name, (), right, 2)
-            reference = torch_function(name)(x, y)
+            reference = judged(name, x, y)
+            if reference is None:
+                continue
             cases.same(f"gt.{name}({left}, 0-d {right})", lambda: function(to_gt(x), to_gt(y)), reference)
             x = operand(name, (), left, 3)
             y = operand(name, (3,), right, 4)

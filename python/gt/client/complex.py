@@ -123,14 +123,6 @@ def is_neg(self):
 
 
 @method
-def adjoint(self):
-    """adjoint(): the last two dimensions swapped, and the conjugates."""
-    if self.ndim == 1:
-        raise RuntimeError('tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.')
-    return self.transpose(-2, -1).conj() if self.ndim else self.conj()
-
-
-@method
 def isreal(self):
     """isreal(): whether an element's imaginary part is 0."""
     return self.imag == 0 if self.is_complex() else _gt.ones_like(self, dtype=_gt.bool)

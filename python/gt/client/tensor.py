@@ -242,17 +242,11 @@ def type_as(self, other):
 
 @method
 def adjoint(self):
-    """adjoint(): the last two dimensions swapped."""
+    """adjoint(): the last two dimensions swapped, and the conjugates of complex numbers."""
     if self.ndim == 1:
         raise RuntimeError('tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.')
-    return self.transpose(-2, -1) if self.ndim else self
-
-
-def _adjoint_of_matrix(self):
-    if self.ndim not in (0, 2):
-        raise RuntimeError(f'tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor. For batches of '
-                           f'matrices, consider using tensor.mH')
-    return self.adjoint()
+    swapped = self.transpose(-2, -1) if self.ndim else self
+    return swapped.conj() if self.is_complex() else swapped
 
 
 def _format(self, spec):
@@ -263,8 +257,6 @@ Tensor.__format__ = _format
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
-Tensor.mH = property(lambda self: self.adjoint(), doc='The last two dimensions swapped.')
-Tensor.H = property(lambda self: _adjoint_of_matrix(self), doc='A matrix transposed.')
 Tensor.moveaxis = movedim
 Tensor.__rdiv__ = Tensor.__rtruediv__
 Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
