@@ -33,7 +33,7 @@ run: build
 test: setup-test build
 	@status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
-	$(python) -m pytest tests/python || status=1; \
+	$(python) -m pytest $(parallel) tests/python || status=1; \
 	$(call on_engines,-k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)') \
 	exit $$status
 
@@ -42,10 +42,12 @@ test-engines: setup-test build
 	$(call on_engines) \
 	exit $$status
 
+# Two processes, each with whole files, where pytest-xdist is installed.
+parallel = $$($(python) -c 'import xdist; print("-n 2 --dist loadfile")' 2>/dev/null)
 engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.py sharding.py server.py)
 on_engines = for engine in far late; do \
 		echo "on the engine $$engine:"; \
-		GT_BACKEND=$$engine $(python) -m pytest -q $(engine_suites) $(1) || status=1; \
+		GT_BACKEND=$$engine $(python) -m pytest -q $(parallel) $(engine_suites) $(1) || status=1; \
 	done;
 
 # Random programs on spread tensors and with views, many more of them; every sample of the op database.

@@ -267,6 +267,8 @@ gt_err gt_full_complex(gt_client *client, gt_dtype dtype, int rank, const int64_
                        double imaginary, gt_tensor **out)
 {
     GT_ARGUMENTS(out, client);
+    if (rank > 0)
+        GT_REQUIRE(shape);
     gt_instruction prototype;
     gt_slot tail;
     if (!gt__dtype_valid(dtype) || !gt__dtype_is_complex(dtype))
