@@ -829,7 +829,8 @@ static int tensor_ass_subscript(PyObject *self, PyObject *key, PyObject *value)
         return -1;
     }
     if (key == Py_Ellipsis || is_all(self, key)) /* self itself, not a view of it */
-        return gt__py_check_write(self, false) < 0 || gt__py_refuse_overlap(self) < 0 ? -1 : write_all(self, value);
+        return gt__py_check_write(self, false) < 0 || gt__py_refuse_overlap(self) < 0 ? -1
+                                                                                      : write_all(self, value);
     gt_tensor *out;
     return put(self, key, value, false, true, &out);
 }

@@ -465,7 +465,9 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
 {
     gt_alias *root = &alias->storage->root;
     gt_tensor *next;
-    if (covers(alias) && written->tensor && (!recorded || written->tensor->node) &&
+    /* What is copied from elsewhere leaves the old value with a gradient of 0, which the assignment records. */
+    bool copied = recorded && written->tensor && written->tensor->references > 1 && gt__alias_node(alias->family);
+    if (covers(alias) && written->tensor && !copied && (!recorded || written->tensor->node) &&
         (alias->family->whole || !recorded))
         return write_all(alias, written, recorded);
     if (recorded && !alias->family->whole)
