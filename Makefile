@@ -33,7 +33,8 @@ run: build
 test: setup-test build
 	@status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
-	$(python) -m pytest $(parallel) tests/python || status=1; \
+	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
+	$(python) -m pytest -q tests/python/test_top.py || status=1; \
 	$(call on_engines,-k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)') \
 	exit $$status
 
@@ -42,7 +43,8 @@ test-engines: setup-test build
 	$(call on_engines) \
 	exit $$status
 
-# Two processes, each with whole files, where pytest-xdist is installed.
+# Two processes, each with whole files, where pytest-xdist is installed. test_top.py drives a terminal, which pytest-xdist
+# disturbs.
 parallel = $$($(python) -c 'import xdist; print("-n 2 --dist loadfile")' 2>/dev/null)
 engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.py sharding.py server.py)
 on_engines = for engine in far late; do \

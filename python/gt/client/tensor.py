@@ -302,7 +302,7 @@ FUNCTIONS = _rows + _written_here + (
     'bmm', 'mv', 'dot', 'clone', 'tril', 'triu', 'diagonal', 'argsort', 'gather', 'index_select', 'scatter_add',
     'scatter_reduce', 'masked_fill', 'reshape', 'flatten', 'ravel', 'squeeze', 'unsqueeze', 'permute', 'transpose',
     'swapaxes', 'swapdims', 't', 'broadcast_to', 'flip', 'narrow', 'select', 'moveaxis', 'numel', 'is_floating_point',
-    'detach', 'is_complex', 'sgn')
+    'as_strided', 'detach', 'is_complex', 'sgn')
 
 # In-place methods that are functions too.
 FUNCTIONS += tuple(name + '_' for name in (
