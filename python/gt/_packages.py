@@ -6,7 +6,6 @@ imports einops, before or after gt. einops.layers.gt has the layers, beside eino
 one look at each name that is imported.
 """
 
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
@@ -32,7 +31,7 @@ def array_function(self, function, types, args, keywords):
         return function(*map(_arrays, args), **{key: _arrays(value) for key, value in keywords.items()})
 
 
-class _Registering(importlib.abc.Loader):
+class _Registering:
     """Loads a module with its own loader, and registers the backend in it."""
 
     def __init__(self, loader):
@@ -46,7 +45,7 @@ class _Registering(importlib.abc.Loader):
         register(module)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     def find_spec(self, name, path=None, target=None):
         if name == 'einops.layers.gt':
             folder = os.path.dirname(os.path.abspath(__file__))

@@ -63,7 +63,8 @@ typedef struct gt_transfer {
 /* A thread's place in the queue for a client; in the thread's own memory. */
 typedef struct gt_turn {
     struct gt_turn *next;
-    bool away; /* the thread does something else: those behind it go first */
+    uint64_t since_ns; /* when it began to queue */
+    bool away;         /* the thread does something else: those behind it go first */
 } gt_turn;
 
 struct gt_client {

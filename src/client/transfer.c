@@ -19,6 +19,7 @@ enum {
     MAX_TRANSFERS = 256,        /* segments a client keeps */
     SMALLEST_SEGMENT = 1 << 20, /* bytes */
     LOOK_UP_MS = 100,           /* how often a wait asks whether it was interrupted */
+    LONGEST_QUEUE_NS = 2000000, /* after this a thread that queues for the client gets it next */
 };
 
 gt_wait_hooks gt__wait_hooks;
@@ -55,14 +56,24 @@ static bool is_first(const gt_client *client, const gt_turn *turn)
     return first == turn && (client->reserved || !__atomic_load_n(&client->waiting, __ATOMIC_ACQUIRE));
 }
 
-/* With the mutex: the client is free. If a thread queues, it stays reserved for it. */
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * With the mutex: the client is free. If a thread has queued for long, it stays reserved for that one. Not at once: to hand it
+ * over each time, the threads would wait for the language's lock more than they work.
+ */
 static void pass_on(gt_client *client)
 {
     const gt_turn *first = client->turns;
     while (first && first->away)
         first = first->next;
-    client->reserved = first != NULL;
-    __atomic_store_n(&client->waiting, first != NULL, __ATOMIC_RELEASE);
+    client->reserved = first && now_ns() - first->since_ns > LONGEST_QUEUE_NS;
+    __atomic_store_n(&client->waiting, client->reserved, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&turn_over);
 }
 
@@ -76,7 +87,7 @@ static void unlink_turn(gt_client *client, const gt_turn *turn)
 
 void gt__turn_join(gt_client *client, gt_turn *turn)
 {
-    *turn = (gt_turn){0};
+    *turn = (gt_turn){.since_ns = now_ns()};
     pthread_mutex_lock(&turn_mutex);
     gt_turn **end = &client->turns;
     while (*end)

@@ -561,15 +561,17 @@ double gt__special_log_ndtr(double x)
     return x < -1 ? log(gt__special_erfcx(-t) / 2) - t * t : log1p(-erfc(t) / 2);
 }
 
-double gt__special_nextafter(double x, double y, double bits)
+/* `given` comes with the record, so anything but the fractions of the dtypes counts as float64's. */
+double gt__special_nextafter(double x, double y, double given)
 {
+    int bits = given == 7 || given == 10 || given == 23 ? (int)given : 52;
     int least = bits == 52 ? -1022 : bits == 10 ? -14 : -126;
     if (x != x || y != y)
         return x + y;
     if (x == y)
         return y;
     if (x == 0)
-        return copysign(ldexp(1, least - (int)bits), y);
+        return copysign(ldexp(1, least - bits), y);
     int exponent;
     double half = frexp(x, &exponent); /* x is 2 half 2^(exponent - 1) */
     exponent = exponent - 1 < least ? least : exponent - 1;
@@ -577,7 +579,7 @@ double gt__special_nextafter(double x, double y, double bits)
     if (!outward && fabs(half) == 0.5 && exponent > least)
         exponent--;
     if (isinf(x))
-        return copysign(ldexp(2 - ldexp(1, -(int)bits), bits == 52 ? 1023 : -least + 1), x);
-    double step = copysign(ldexp(1, exponent - (int)bits), x);
+        return copysign(ldexp(2 - ldexp(1, -bits), bits == 52 ? 1023 : -least + 1), x);
+    double step = copysign(ldexp(1, exponent - bits), x);
     return outward ? x + step : x - step;
 }

@@ -252,7 +252,8 @@ def test_without_tensorboard(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("tensorboard.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "gt.utils.tensorboard", raising=False)
-    monkeypatch.delattr(gt.utils, "tensorboard", raising=False)
+    if "tensorboard" in vars(gt.utils):
+        monkeypatch.delattr(gt.utils, "tensorboard")
     raises(ImportError, lambda: gt.utils.tensorboard, "pip install tensorboard")
 
 

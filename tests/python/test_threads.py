@@ -4,7 +4,7 @@ import threading
 import gt
 
 MOST = 20_000  # fetches of the greedy thread
-FAIR = 100  # of them, while another thread waits for its turn
+FAIR = 2000  # of them, while another thread waits for its turn: some milliseconds
 
 
 def test_a_thread_that_fetches_in_a_loop_leaves_room_for_others():

@@ -5,12 +5,11 @@
 """
 
 from gt import _gt
-from gt.autograd import forward_ad, function, functional, graph, profiler  # noqa: F401
+from gt.autograd import function, graph  # noqa: F401
 from gt.autograd.anomaly_mode import detect_anomaly, is_anomaly_enabled, set_detect_anomaly  # noqa: F401
 from gt.autograd.function import Function  # noqa: F401
 from gt.autograd.grad_mode import (  # noqa: F401
     enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled)
-from gt.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck  # noqa: F401
 from gt.autograd.graph import RemovableHandle, register_hook  # noqa: F401
 from gt.autograd.variable import Variable  # noqa: F401
 
@@ -86,3 +85,24 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         return run(*gradients)
     from gt.func.vmap import vmap_gradients
     return vmap_gradients(run, gradients)
+
+
+# Loaded on first use, so that `import gt` stays short: modules, and functions of gradcheck.
+_LATER = {'forward_ad': None, 'functional': None, 'profiler': None, 'GradcheckError': 'gradcheck', 'gradcheck': 'gradcheck',
+          'gradgradcheck': 'gradcheck'}
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module 'gt.autograd' has no attribute '{name}'")
+    import importlib
+    module = importlib.import_module('gt.autograd.' + (_LATER[name] or name))
+    if not _LATER[name]:
+        return module
+    for function_name in ('GradcheckError', 'gradcheck', 'gradgradcheck'):  # gradcheck is a module and its function
+        globals()[function_name] = getattr(module, function_name)
+    return globals()[name]
+
+
+def __dir__():
+    return sorted({*globals(), *_LATER})
