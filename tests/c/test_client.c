@@ -75,7 +75,7 @@ static void test_places(const void *argument)
     gt_client_close(&client);
 }
 
-/* Threads that queue for a client get it in order, and it stays theirs until they take it. */
+/* Threads that have queued for long get a client in order, and it stays theirs until they take it. */
 static void test_turns(const void *argument)
 {
     (void)argument;
@@ -85,6 +85,7 @@ static void test_turns(const void *argument)
     gt__turn_join(client, &first);
     gt__turn_join(client, &second);
     gt__turn_join(client, &third);
+    first.since_ns = second.since_ns = third.since_ns = 0;
     CHECK(!gt__turn_take(client, &first)); /* in use */
     gt__client_unlock(client);
     CHECK(client->waiting); /* the thread that unlocked it would have to queue */
@@ -100,6 +101,7 @@ static void test_turns(const void *argument)
     CHECK(gt__turn_take(client, &third));
     gt__turn_away(client, &second, false);
     gt__turn_join(client, &third);
+    third.since_ns = 0;
     OK(gt__client_lock(client));
     gt__client_unlock(client);
     gt__turn_leave(client, &second);
