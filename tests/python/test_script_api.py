@@ -283,3 +283,10 @@ def test_gt_sync_raises_at_the_line_of_the_operation():
         return done.stdout.splitlines()
     assert run('1')[-1] == '4.0 False' and len(run('1')) == 3
     assert run('0') == ['4.0 True']
+
+
+def test_memory_formats_and_layouts_are_one_of_each():
+    assert isinstance(gt.channels_last, gt.memory_format) and repr(gt.channels_last) == 'gt.channels_last'
+    assert pickle.loads(pickle.dumps(gt.channels_last)) is gt.channels_last
+    assert gt.ones(2).layout is gt.strided and isinstance(gt.strided, gt.layout)
+    assert gt.eye(2).to_sparse().layout is gt.sparse_coo
