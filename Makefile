@@ -23,8 +23,10 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
 comma := ,
 
+# Bytecode, too: many machines set PYTHONDONTWRITEBYTECODE, and import gt would compile every file each time.
 build: build/build.ninja
 	@ninja -C build
+	@$(python) -m compileall -q $(CURDIR)/build/python/gt
 
 run: build
 	@$(python) examples/mlp.py
