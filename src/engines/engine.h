@@ -18,7 +18,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 3 };
+enum { GT_ENGINE_VERSION = 4 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -127,10 +127,11 @@ typedef struct gt_engine_ops {
 
     /* Optional. No more work comes for now: start work that was held back to be batched. */
     void (*flush)(gt_engine *engine);
-    /* Optional, together: run a plan as one program. compile returns GT_ERR_UNSUPPORTED to decline. buffer[] has the
-     * address of each of the plan's buffers. A failure is that of the first step that failed: *step is its number,
-     * or the completion's `step` if the failure comes later. */
-    gt_err (*compile)(gt_engine *engine, const gt_plan *plan, gt_program **program);
+    /* Optional, together: run a plan as one program. compile may group steps and drop inner buffers (plan.h), and returns
+     * GT_ERR_UNSUPPORTED to decline. The plan lives as long as the program. buffer[] has the address of each of the
+     * plan's buffers. A failure is that of the first step that failed: *step is its number, or the completion's
+     * `step` if the failure comes later. */
+    gt_err (*compile)(gt_engine *engine, gt_plan *plan, gt_program **program);
     gt_err (*run_program)(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
                           gt_token *token);
     void (*free_program)(gt_engine *engine, gt_program *program);

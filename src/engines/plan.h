@@ -5,6 +5,12 @@
  * Values are tensors; a value lies in a buffer at an offset, with strides. Inputs are read and not made by the
  * sequence; outputs are made and live on after it; all other values are inner: their last use is known, and inner
  * buffers whose lives do not overlap share memory.
+ *
+ * An engine that compiles a plan may run neighbouring steps as one: it gives them one group number. An inner buffer
+ * that is made and last used in one group need not exist: its role becomes NONE. Memory is shared after that, by groups,
+ * so a buffer that is read in a group never shares memory with one that is made in it.
+ *
+ * The literals and immediates of a record may change from run to run; engines read them from the record in each run.
  */
 #ifndef GT_ENGINES_PLAN_H
 #define GT_ENGINES_PLAN_H
@@ -19,16 +25,28 @@ typedef struct gt_plan_value {
     uint32_t buffer;   /* that holds it */
     int64_t offset;    /* bytes: of element (0,...,0) in the buffer */
     uint32_t last_use; /* the last step that reads it, else the step that makes it; or GT_PLAN_LIVES */
+    bool dies;         /* an input that the sequence frees */
     gt_view view;      /* without data */
 } gt_plan_value;
 
-typedef enum gt_plan_role { GT_PLAN_INPUT, GT_PLAN_OUTPUT, GT_PLAN_INNER } gt_plan_role;
+typedef enum gt_plan_role {
+    GT_PLAN_INPUT,
+    GT_PLAN_OUTPUT,
+    GT_PLAN_INNER,
+    GT_PLAN_NONE, /* inner, and never in memory: address NULL */
+} gt_plan_role;
+
+#define GT_PLAN_TAKES_NONE UINT32_MAX
 
 typedef struct gt_plan_buffer {
     gt_plan_role role;
     size_t bytes;
     uint32_t number;   /* INPUT, OUTPUT: which of them; INNER: which of the plan's memories */
     uint32_t last_use; /* a step, or GT_PLAN_LIVES */
+    /* OUTPUT: an INPUT buffer whose memory it may be given, if the worker finds that no other tensor uses it. The input's
+     * last use is the step that makes the output, and both are contiguous, of one shape and dtype. The step is
+     * elementwise: element k is read before element k is written; or an assignment or scatter, which consumes it. */
+    uint32_t takes;
 } gt_plan_buffer;
 
 typedef enum gt_step_kind {
@@ -46,6 +64,7 @@ typedef struct gt_plan_step {
     unsigned operands;
     const uint32_t *operand; /* values, or GT_PLAN_LITERAL */
     uint32_t result;         /* a value */
+    uint32_t group;          /* the number of the first step that it runs as one with; at first its own number */
 } gt_plan_step;
 
 struct gt_plan {

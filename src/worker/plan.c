@@ -83,7 +83,8 @@ static uint32_t value_add(planning *p, uint64_t id, uint32_t buffer)
 static uint32_t buffer_add(planning *p, gt_plan_role role, size_t bytes)
 {
     gt_plan *plan = p->plan;
-    plan->buffers[plan->buffer_count] = (gt_plan_buffer){.role = role, .bytes = bytes};
+    plan->buffers[plan->buffer_count] =
+        (gt_plan_buffer){.role = role, .bytes = bytes, .takes = GT_PLAN_TAKES_NONE};
     return plan->buffer_count++;
 }
 
@@ -113,9 +114,10 @@ static gt_err value_read(planning *p, const gt_instruction *ins, uint64_t id, ui
 static void value_free(planning *p, uint64_t id)
 {
     uint32_t value = *place_of(p, id);
-    if (value == NO_VALUE || p->freed[value] || p->given[value])
+    if (value == NO_VALUE || p->freed[value])
         return;
     p->freed[value] = true;
+    p->plan->values[value].dies = p->given[value];
     p->live[p->plan->values[value].buffer]--;
 }
 
@@ -176,7 +178,8 @@ static gt_err step_add(planning *p, const gt_slot *record)
                                                      .record = record,
                                                      .operands = operands.count,
                                                      .operand = operand,
-                                                     .result = result};
+                                                     .result = result,
+                                                     .group = number};
     p->operand_next += operands.count;
     return GT_OK;
 }
@@ -216,14 +219,54 @@ static void find_outputs(planning *p)
     }
     for (uint32_t k = 0; k < plan->value_count; k++) {
         gt_plan_buffer *buffer = &plan->buffers[plan->values[k].buffer];
-        uint32_t last = buffer->role == GT_PLAN_INNER ? plan->values[k].last_use : GT_PLAN_LIVES;
+        bool lives = buffer->role == GT_PLAN_OUTPUT || (p->given[k] && !plan->values[k].dies);
+        uint32_t last = lives ? GT_PLAN_LIVES : plan->values[k].last_use;
         buffer->last_use = last > buffer->last_use ? last : buffer->last_use;
     }
 }
 
-/* Inner buffers get memory in the order they are made: the free one that has to grow least. */
-static void share_memory(gt_plan *plan, uint32_t *busy_until)
+/* Whether the result of step `number` may be computed over its operand o: an input that dies there, of the same layout,
+ * whose memory no other operand reads in another order. */
+static bool may_take(const gt_plan *plan, uint32_t number, unsigned o, bool elementwise)
 {
+    const gt_plan_step *step = &plan->steps[number];
+    const gt_plan_value *from = &plan->values[step->operand[o]], *to = &plan->values[step->result];
+    const gt_plan_buffer *input = &plan->buffers[from->buffer];
+    for (unsigned k = 0; k < step->operands; k++)
+        if (k != o && step->operand[k] != GT_PLAN_LITERAL &&
+            plan->values[step->operand[k]].buffer == from->buffer &&
+            !(elementwise && step->operand[k] == step->operand[o]))
+            return false;
+    return input->role == GT_PLAN_INPUT && input->last_use == number && from->dies && from->offset == 0 &&
+           from->view.contiguous && to->view.contiguous && from->view.meta.dtype == to->view.meta.dtype &&
+           gt__meta_same_shape(&from->view.meta, &to->view.meta);
+}
+
+/* Outputs that can be computed over an input that dies: an optimizer's state, a cache that is assigned to. */
+static void find_takers(gt_plan *plan)
+{
+    for (uint32_t k = 0; k < plan->step_count; k++) {
+        const gt_plan_step *step = &plan->steps[k];
+        gt_plan_buffer *buffer = &plan->buffers[plan->values[step->result].buffer];
+        gt_form form = (gt_form)gt__op_table[step->op].form;
+        bool elementwise = form == GT_FORM_UNARY || form == GT_FORM_BINARY || form == GT_FORM_TERNARY;
+        bool assigns =
+            (form == GT_FORM_ASSIGN || form == GT_FORM_SCATTER) && gt__record_consumed(&step->record->ins);
+        if (step->kind != GT_STEP_RUN || buffer->role != GT_PLAN_OUTPUT || !(elementwise || assigns))
+            continue;
+        for (unsigned o = 0; o < (assigns ? 1 : step->operands) && buffer->takes == GT_PLAN_TAKES_NONE; o++)
+            if (step->operand[o] != GT_PLAN_LITERAL && may_take(plan, k, o, elementwise))
+                buffer->takes = plan->values[step->operand[o]].buffer;
+    }
+}
+
+/* Inner buffers get memory in the order they are made: the free one that has to grow least. */
+gt_err gt__plan_share_memory(gt_plan *plan)
+{
+    uint32_t *busy_until = calloc(plan->step_count + 1, sizeof *busy_until); /* by memory: a group */
+    if (!busy_until)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    plan->memory_count = 0;
     for (uint32_t k = 0; k < plan->step_count; k++) {
         gt_plan_buffer *buffer = &plan->buffers[plan->values[plan->steps[k].result].buffer];
         if (plan->steps[k].kind != GT_STEP_RUN || buffer->role != GT_PLAN_INNER)
@@ -233,7 +276,7 @@ static void share_memory(gt_plan *plan, uint32_t *busy_until)
         for (uint32_t m = 0; m < plan->memory_count; m++) {
             size_t have = plan->memories[m];
             size_t cost = have >= buffer->bytes ? have - buffer->bytes : buffer->bytes - have;
-            if (busy_until[m] < k && cost < best_cost) {
+            if (busy_until[m] < plan->steps[k].group && cost < best_cost) {
                 best = m;
                 best_cost = cost;
             }
@@ -242,9 +285,11 @@ static void share_memory(gt_plan *plan, uint32_t *busy_until)
             plan->memories[plan->memory_count++] = 0;
         if (plan->memories[best] < buffer->bytes)
             plan->memories[best] = buffer->bytes;
-        busy_until[best] = buffer->last_use;
+        busy_until[best] = plan->steps[buffer->last_use].group;
         buffer->number = best;
     }
+    free(busy_until);
+    return GT_OK;
 }
 
 /* ---- sequences: life ------------------------------------------------------------------------------------------ */
@@ -286,11 +331,7 @@ static gt_err planning_run(planning *p, size_t slots)
     for (size_t at = 0; at < slots; at += 1u + plan->records[at].ins.tail)
         GT_TRY(record_add(p, plan->records + at));
     find_outputs(p);
-    uint32_t *busy_until = calloc(plan->step_count + 1, sizeof *busy_until);
-    if (!busy_until)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    share_memory(plan, busy_until);
-    free(busy_until);
+    find_takers(plan);
     return GT_OK;
 }
 

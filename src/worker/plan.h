@@ -31,12 +31,13 @@ typedef struct gt_plan_input {
 
 /*
  * Plan a sequence: computing records and frees, one after the other in `slots` slots. Ids that are read and not made
- * there must be among the inputs; the plan keeps inputs that the sequence frees or consumes: it frees only values that
- * it made. GT_ERR_UNSUPPORTED: the sequence holds a record that cannot be planned (an upload, a
+ * there must be among the inputs. Inner buffers have no memory until gt__plan_share_memory. GT_ERR_UNSUPPORTED: the sequence holds a record that cannot be planned (an upload, a
  * question); GT_ERR_VALUE and the like: a record that would fail.
  */
 gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *inputs, unsigned input_count,
                     gt_plan **plan);
+/* Give each inner buffer one of the plan's memories, after the engine has grouped the steps. */
+gt_err gt__plan_share_memory(gt_plan *plan);
 void gt__plan_free(gt_plan **plan);
 
 #endif

@@ -77,8 +77,8 @@ typedef struct fate {
 struct gt_sequence {
     gt_plan *plan;
     gt_program *program;  /* NULL if the engine did not compile the plan */
-    gt_buffer **memories; /* of inner buffers */
-    gt_buffer **buffers;  /* by the plan's buffers: what a run uses; inputs and outputs for that run only */
+    gt_buffer **memories; /* of inner buffers, during a run */
+    gt_buffer **buffers;  /* by the plan's buffers, during a run */
     void **address;       /* the same */
     fate *fates;          /* by value */
     gt_token last;        /* of the program's last run */
@@ -97,9 +97,6 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
     gt__late_wait(worker, s->last); /* its flights point to the plan */
     if (s->program)
         worker->engine->ops->free_program(worker->engine, s->program);
-    for (uint32_t k = 0; s->memories && k < s->plan->memory_count; k++)
-        if (s->memories[k])
-            gt__buffer_release(worker->store, s->memories[k]);
     gt__plan_free(&s->plan);
     free(s->memories);
     free(s->buffers);
@@ -131,7 +128,7 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
     gt_err err = GT_ERR_MEMORY;
     if (s) {
         s->plan = plan;
-        s->memories = calloc(plan->memory_count + 1, sizeof(*s->memories));
+        s->memories = calloc(plan->step_count + 1, sizeof(*s->memories));
         s->buffers = calloc(plan->buffer_count + 1, sizeof(*s->buffers));
         s->address = calloc(plan->buffer_count + 1, sizeof(*s->address));
         s->fates = calloc(plan->value_count + 1, sizeof *s->fates);
@@ -141,10 +138,10 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
         gt__plan_free(&plan);
     if (err != GT_OK)
         gt__error_set("out of memory");
-    for (uint32_t k = 0; err == GT_OK && k < plan->memory_count; k++)
-        err = allocate_bytes(worker->store, plan->memories[k], &s->memories[k]);
     if (err == GT_OK)
         err = sequence_compile(worker, s);
+    if (err == GT_OK)
+        err = gt__plan_share_memory(plan);
     if (err != GT_OK)
         gt__sequence_free(worker, &s);
     *out = s;
@@ -191,20 +188,45 @@ static gt_err bind_inputs(gt_worker *worker, gt_sequence *s, const uint64_t *inp
     return GT_OK;
 }
 
+/* The output's buffer: that of an input that it may take and that no other tensor has, or a new one. The input is
+ * referred to by its entry and by this run. */
+static gt_err bind_output(gt_worker *worker, gt_sequence *s, const gt_plan_buffer *buffer, gt_buffer **out)
+{
+    gt_buffer *taken = buffer->takes == GT_PLAN_TAKES_NONE ? NULL : s->buffers[buffer->takes];
+    if (!taken || taken->references != 2 || taken->segment)
+        return allocate_bytes(worker->store, buffer->bytes, out);
+    taken->references++;
+    *out = taken;
+    return GT_OK;
+}
+
 static gt_err bind_memory(gt_worker *worker, gt_sequence *s)
 {
     const gt_plan *plan = s->plan;
+    for (uint32_t k = 0; k < plan->memory_count; k++)
+        GT_TRY(allocate_bytes(worker->store, plan->memories[k], &s->memories[k]));
     for (uint32_t k = 0; k < plan->buffer_count; k++) {
         const gt_plan_buffer *buffer = &plan->buffers[k];
-        if (buffer->role == GT_PLAN_INPUT)
+        if (buffer->role == GT_PLAN_INPUT || buffer->role == GT_PLAN_NONE)
             continue;
         if (buffer->role == GT_PLAN_INNER) {
             s->buffers[k] = s->memories[buffer->number];
             s->buffers[k]->references++;
         } else
-            GT_TRY(allocate_bytes(worker->store, buffer->bytes, &s->buffers[k]));
+            GT_TRY(bind_output(worker, s, buffer, &s->buffers[k]));
         s->address[k] = s->buffers[k]->memory;
     }
+    return GT_OK;
+}
+
+/* For running step by step: memory for the buffers that the engine's program does without. */
+static gt_err bind_rest(gt_worker *worker, gt_sequence *s)
+{
+    for (uint32_t k = 0; k < s->plan->buffer_count; k++)
+        if (s->plan->buffers[k].role == GT_PLAN_NONE) {
+            GT_TRY(allocate_bytes(worker->store, s->plan->buffers[k].bytes, &s->buffers[k]));
+            s->address[k] = s->buffers[k]->memory;
+        }
     return GT_OK;
 }
 
@@ -282,40 +304,84 @@ static void run_step(gt_worker *worker, gt_sequence *s, const gt_plan_step *step
         result->poison = gt__worker_failure(worker, &origin, err, gt_error_text());
 }
 
-/* Run the engine's program. After an immediate failure, running the steps one by one finds the outputs that fail. A
- * later failure fails all outputs. */
-static bool run_program(gt_worker *worker, gt_sequence *s)
+static bool inputs_are_there(const gt_sequence *s)
+{
+    for (uint32_t k = 0; k < s->plan->input_count; k++)
+        if (s->fates[s->plan->inputs[k]].poison)
+            return false;
+    return true;
+}
+
+/* The first `steps` steps and their groups may have written over an input. */
+static bool has_written_over(const gt_sequence *s, unsigned steps)
 {
     const gt_plan *plan = s->plan;
-    gt_flight *flights[GT_MAX_CAT];
-    unsigned count = 0, failed = 0;
-    for (uint32_t k = 0; k < plan->input_count; k++) {
-        const fate *f = &s->fates[plan->inputs[k]];
-        if (f->poison || (f->flight && count == GT_MAX_CAT))
-            return false;
-        if (f->flight)
-            flights[count++] = f->flight;
+    for (unsigned k = 0; k < plan->step_count && plan->steps[k].group <= steps; k++) {
+        uint32_t buffer = plan->values[plan->steps[k].result].buffer, takes = plan->buffers[buffer].takes;
+        if (takes != GT_PLAN_TAKES_NONE && s->buffers[takes] == s->buffers[buffer])
+            return true;
     }
+    return false;
+}
+
+/* The program's work is queued, or inputs are late: so are the outputs. */
+static gt_err program_late(gt_worker *worker, gt_sequence *s, gt_token token)
+{
+    const gt_plan *plan = s->plan;
+    gt_flight **flights = malloc((plan->input_count + 1) * sizeof(*flights));
+    unsigned count = 0;
+    if (!flights)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (uint32_t k = 0; k < plan->input_count; k++)
+        if (s->fates[plan->inputs[k]].flight)
+            flights[count++] = s->fates[plan->inputs[k]].flight;
+    gt_err err = GT_OK;
+    if (token || count) {
+        gt_origin origin = gt__worker_origin(worker, &plan->steps[plan->step_count - 1].record->ins);
+        gt_token latest = token ? token : gt__late_latest(flights, count);
+        gt_flight *flight = gt__late_fly(worker, latest, &origin, flights, count, &err);
+        if (token)
+            gt__timing_fly(worker, flight, origin.op, false);
+        if (flight)
+            flight->plan = plan;
+        s->last = latest;
+        for (uint32_t k = 0; k < plan->output_count && flight; k++) {
+            s->fates[plan->outputs[k]].flight = flight;
+            flight->references++;
+        }
+        gt__flight_release(&worker->late, flight);
+    }
+    free(flights);
+    return err;
+}
+
+static void poison_outputs(gt_worker *worker, gt_sequence *s, const gt_instruction *ins, gt_err err)
+{
+    gt_origin origin = gt__worker_origin(worker, ins);
+    gt_poison *poison = gt__worker_failure(worker, &origin, err, gt_error_text());
+    for (uint32_t k = 0; k < s->plan->output_count; k++)
+        set_poison(&s->fates[s->plan->outputs[k]], poison);
+    gt__poison_release(poison);
+}
+
+/* Run the engine's program. False: it did not run, or failed, and running the steps one by one finds the outputs that
+ * fail. If it failed after it had written over an input, all outputs fail, as they do after a later failure. */
+static bool run_program(gt_worker *worker, gt_sequence *s)
+{
+    unsigned failed = 0;
     gt_token token = 0;
+    if (!s->program || !s->plan->step_count || !inputs_are_there(s))
+        return false;
     gt_err err = worker->engine->ops->run_program(worker->engine, s->program, s->address,
                                                   gt__timing_on(&worker->timing), &failed, &token);
     gt__late_given(&worker->late, token);
-    if (err != GT_OK || (!token && !count) || !plan->step_count)
-        return err == GT_OK;
-    gt_origin origin = gt__worker_origin(worker, &plan->steps[plan->step_count - 1].record->ins);
-    gt_token latest = token ? token : gt__late_latest(flights, count);
-    gt_flight *flight = gt__late_fly(worker, latest, &origin, flights, count, &err);
-    if (token)
-        gt__timing_fly(worker, flight, origin.op, false);
-    if (flight)
-        flight->plan = plan;
-    s->last = latest;
-    for (uint32_t k = 0; k < plan->output_count && flight; k++) {
-        s->fates[plan->outputs[k]].flight = flight;
-        flight->references++;
-    }
-    gt__flight_release(&worker->late, flight);
-    return err == GT_OK;
+    if (err == GT_OK)
+        err = program_late(worker, s, token);
+    else if (!has_written_over(s, failed))
+        return false;
+    if (err != GT_OK)
+        poison_outputs(worker, s, &s->plan->steps[failed].record->ins, err);
+    return true;
 }
 
 static void keep_output(gt_worker *worker, gt_sequence *s, uint32_t value, gt_entry *entry)
@@ -345,12 +411,24 @@ static void unbind(gt_worker *worker, gt_sequence *s)
             gt__buffer_release(worker->store, s->buffers[k]);
             s->buffers[k] = NULL;
         }
+    for (uint32_t k = 0; k < s->plan->memory_count; k++)
+        if (s->memories[k]) {
+            gt__buffer_release(worker->store, s->memories[k]);
+            s->memories[k] = NULL;
+        }
     for (uint32_t k = 0; k < s->plan->value_count; k++) {
         if (s->fates[k].poison)
             gt__poison_release(s->fates[k].poison);
         gt__flight_release(&worker->late, s->fates[k].flight);
         s->fates[k] = (fate){0};
     }
+}
+
+static void clear_dead(gt_worker *worker, const gt_plan *plan, const uint64_t *inputs)
+{
+    for (uint32_t k = 0; k < plan->input_count; k++)
+        if (plan->values[plan->inputs[k]].dies)
+            gt__store_clear(worker->store, gt__store_find(worker->store, inputs[k]));
 }
 
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *inputs, const uint64_t *outputs)
@@ -365,9 +443,13 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *input
     err = bind_inputs(worker, s, inputs);
     if (err == GT_OK)
         err = bind_memory(worker, s);
-    if (err == GT_OK && !(s->program && run_program(worker, s)))
-        for (unsigned k = 0; k < plan->step_count; k++)
+    if (err == GT_OK && !run_program(worker, s)) {
+        err = bind_rest(worker, s);
+        for (unsigned k = 0; k < plan->step_count && err == GT_OK; k++)
             run_step(worker, s, &plan->steps[k]);
+    }
+    if (err == GT_OK)
+        clear_dead(worker, plan, inputs);
     for (uint32_t k = 0; k < plan->output_count && err == GT_OK; k++)
         keep_output(worker, s, plan->outputs[k], gt__store_find(worker->store, outputs[k]));
     unbind(worker, s);

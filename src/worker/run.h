@@ -15,7 +15,7 @@ gt_err gt__step_run(gt_worker *worker, const gt_decoded *decoded, const gt_step 
 /* The entry becomes a view of the step's operand 0. */
 void gt__step_view(gt_worker *worker, const gt_decoded *decoded, gt_entry *entry);
 
-/* A plan and what it keeps from run to run: memory for inner values, and the engine's program if it made one. */
+/* A plan and the engine's program for it, if it made one. Memory is the store's, for the time of each run. */
 typedef struct gt_sequence gt_sequence;
 
 /* Takes the plan, also on failure. */
@@ -23,7 +23,8 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **sequence
 /*
  * Run it: inputs[k] and outputs[k] are the store's slots for the plan's inputs and outputs. Inputs must look as planned
  * (GT_ERR_VALUE: nothing was done). An output that depends on a failed step or input is poison. The other outputs
- * are not affected.
+ * are not affected, unless the engine's program had already written over an input. Inputs that die with the sequence
+ * are cleared from the store.
  */
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t *inputs, const uint64_t *outputs);
 /* Whether the engine compiled it. */

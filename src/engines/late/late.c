@@ -131,7 +131,7 @@ static void copy_steps(gt_program *program, const gt_plan *plan)
     }
 }
 
-static gt_err late_compile(gt_engine *engine, const gt_plan *plan, gt_program **out)
+static gt_err late_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
 {
     (void)engine;
     size_t slots = 0, operands = 0;
