@@ -1,5 +1,6 @@
 /* client.c: opening and closing clients. Read emit.c next. */
 #include "client/client.h"
+#include "client/hotpath.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@ static gt_err client_new(gt_client **out)
     client->next_id = 1;
     client->next_ticket = 1;
     client->seed = gt__now_ns() ^ (uint64_t)(uintptr_t)client;
+    client->hotpath = gt__hotpath_new();
     *out = client;
     return GT_OK;
 }
@@ -69,6 +71,7 @@ void gt__client_maybe_destroy(gt_client *client)
         free(client->transfers);
         client->transfers = next;
     }
+    gt__hotpath_free(&client->hotpath);
     free(client->frees);
     free(client);
 }

@@ -77,7 +77,9 @@ struct gt_client {
     gt_node *oldest_node, *newest_node; /* the tape */
     uint64_t next_node;
     bool releasing_nodes;
-    uint64_t work;   /* elements touched by instructions not flushed yet */
+    struct gt_hotpath *hotpath; /* hotpath.h; NULL: off */
+    bool draining;              /* records that were held back wait for room: nothing else may be written */
+    uint64_t work;              /* elements touched by instructions not flushed yet */
     uint64_t *frees; /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
     uint64_t free_bytes;
@@ -106,6 +108,8 @@ struct gt_client {
 /* Reserve room on the link, waiting if the server is far behind. Commit it, and flush if enough work is queued. */
 gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out);
 void gt__client_commit(gt_client *client, unsigned slots, int64_t work);
+/* The same for a record that is not held back in any case. */
+void gt__client_publish(gt_client *client, unsigned slots, int64_t work);
 
 /* Incremented in a forked child: clients opened before the fork are unusable there. */
 extern unsigned gt__fork_generation;

@@ -12,6 +12,7 @@
 #include "client/batch.h"
 #include "client/bounds.h"
 #include "client/client.h"
+#include "client/hotpath.h"
 #include "client/intercept.h"
 #include "core/log.h"
 #include "core/record.h"
@@ -40,7 +41,8 @@ static gt_err wait_for_room(gt_client *client, unsigned slots)
 {
     GT_TRY(gt__client_lock(client));
     gt_err err = GT_OK;
-    while (err == GT_OK && !gt__link_reserve(client->link, slots)) {
+    while (err == GT_OK &&
+           ((client->draining && !gt__hotpath_drain(client)) || !gt__link_reserve(client->link, slots))) {
         gt__link_flush(client->link);
         client->work = 0;
         err = gt__client_wait(client, GT_WAIT_WRITE);
@@ -53,6 +55,8 @@ static gt_err wait_for_room(gt_client *client, unsigned slots)
 static inline gt_slot *room_now(gt_client *client, unsigned slots)
 {
     if (__builtin_expect(!client->usable || client->generation != gt__fork_generation, 0))
+        return NULL;
+    if (__builtin_expect(client->draining, 0) && !gt__hotpath_drain(client))
         return NULL;
     return gt__link_reserve(client->link, slots);
 }
@@ -70,17 +74,28 @@ static void debug_record(const gt_instruction *ins)
     gt__log(GT_LOG_CLIENT, "%s", gt__instruction_text(ins, text, sizeof text));
 }
 
-/* Every record of a client comes through here. */
-static inline void commit(gt_client *client, unsigned slots, int64_t work)
+static inline void publish(gt_client *client, unsigned slots, int64_t work)
 {
-    if (gt__log_on(GT_LOG_CLIENT))
-        debug_record(&client->link->write_next->ins);
     gt__link_commit(client->link, slots);
     client->work += (uint64_t)work;
     if (__builtin_expect(client->link->unflushed >= client->link->batch || client->work >= FLUSH_WORK, 0)) {
         client->link->ops->flush(client->link);
         client->work = 0;
     }
+}
+
+void gt__client_publish(gt_client *client, unsigned slots, int64_t work)
+{
+    publish(client, slots, work);
+}
+
+/* Every record of a client comes through here. */
+static inline void commit(gt_client *client, unsigned slots, int64_t work)
+{
+    if (gt__log_on(GT_LOG_CLIENT))
+        debug_record(&client->link->write_next->ins);
+    if (!client->hotpath || !gt__hotpath_take(client, slots, work))
+        publish(client, slots, work);
 }
 
 void gt__client_commit(gt_client *client, unsigned slots, int64_t work)
@@ -205,6 +220,8 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
 
 void gt__client_flush(gt_client *client)
 {
+    if (client->hotpath)
+        gt__hotpath_release(client);
     send_frees(client, 1);
     if (client->usable)
         gt__link_flush(client->link);

@@ -13,6 +13,7 @@
 #include "client/batch.h"
 #include "client/bounds.h"
 #include "client/client.h"
+#include "client/hotpath.h"
 #include "client/signals.h"
 
 enum {
@@ -170,6 +171,10 @@ void gt__client_unlock(gt_client *client)
 
 gt_err gt__client_wait(gt_client *client, gt_wait what)
 {
+    if (client->hotpath)
+        gt__hotpath_release(client);
+    if (client->draining && !gt__hotpath_drain(client))
+        what |= GT_WAIT_WRITE;
     void *state = hooks_before();
     gt_err err = gt__link_wait(client->link, what, LOOK_UP_MS);
     hooks_after(state);

@@ -27,6 +27,15 @@ static int64_t control_tail(const gt_instruction *ins)
         return ins->imm[1].u >= 1 && ins->imm[1].u <= GT_MAX_TIMINGS
                    ? (int64_t)gt__slots_for(ins->imm[1].u * sizeof(gt_timing_entry))
                    : -1;
+    case GT_OP_path:
+        if (ins->imm[0].u > ins->imm[1].u)
+            return -1;
+        return ins->imm[1].u - ins->imm[0].u < GT_PATH_PIECE ? (int64_t)(ins->imm[1].u - ins->imm[0].u)
+                                                             : GT_PATH_PIECE;
+    case GT_OP_repeat:
+        return ins->imm[0].u <= GT_MAX_CHUNK / sizeof(uint64_t)
+                   ? (int64_t)gt__slots_for(ins->imm[0].u * sizeof(uint64_t))
+                   : -1;
     case GT_OP_hello:
         return GT_HELLO_TAIL;
     case GT_OP_goodbye:

@@ -99,6 +99,7 @@ enum {
     GT_SITE_TAIL = 2,       /* slots: file:line */
     GT_MAX_SITES = 1 << 16, /* of a client that are named */
     GT_MAX_TIMINGS = 256,   /* instructions one timing record tells of */
+    GT_PATH_PIECE = 256,    /* slots of a path's definition that one record has */
 };
 
 /*
@@ -142,6 +143,7 @@ enum {
  *                                with the signal's name, two with its backward signal's, workers, 8 to a slot
  *   mark     client -> disp.     `scope`: a name to see in the log
  *   placement client -> disp.    operand[0] the tensor, result: a ticket; the reply's text says where it lives
+ *   path, repeat                 hot paths: core/path.h
  *
  * Between workers. A tag is a number that no other transfer has.
  *

@@ -15,6 +15,7 @@ static const struct {
     [GT_LOG_CLIENT] = {.setting = GT_SETTING_DEBUG_CLIENT, .prefix = "gt client"},
     [GT_LOG_DISPATCHER] = {.setting = GT_SETTING_DEBUG_DISPATCHER, .prefix = "gt dispatcher"},
     [GT_LOG_WORKER] = {.setting = GT_SETTING_DEBUG_WORKER, .prefix = "gt worker"},
+    [GT_LOG_COMPILE] = {.setting = GT_SETTING_DEBUG_COMPILE, .prefix = "gt"},
 };
 
 bool gt__log_enabled[GT_LOG_TOPICS];

@@ -2,7 +2,7 @@
  * log.h: what GT prints on standard error: warnings and errors, and more only on request.
  *
  * GT_VERBOSE=1: start-up and connections. GT_DEBUG_CLIENT, GT_DEBUG_DISPATCHER, GT_DEBUG_WORKER=1: each part's
- * instructions and decisions. The environment is read once.
+ * instructions and decisions. GT_DEBUG_COMPILE=1: hot paths. The environment is read once.
  */
 #ifndef GT_CORE_LOG_H
 #define GT_CORE_LOG_H
@@ -14,6 +14,7 @@ typedef enum gt_log_topic {
     GT_LOG_CLIENT,
     GT_LOG_DISPATCHER,
     GT_LOG_WORKER,
+    GT_LOG_COMPILE,
     GT_LOG_TOPICS
 } gt_log_topic;
 

@@ -10,10 +10,16 @@
 
 /* X(name, variable, what it is, least, most, default). The kinds: seconds, a whole number, bytes (with K, M, G, T). */
 #define GT_SETTINGS(X)                                                                                            \
+    X(AUTO_COMPILE, "GT_AUTO_COMPILE", COUNT, 0, 1, 0)                                                            \
     X(AUTO_SHARD, "GT_AUTO_SHARD", COUNT, 0, 1, 0)                                                                \
+    X(COMPILE, "GT_COMPILE", COUNT, 0, 1, 0)                                                                      \
     X(DEBUG_CLIENT, "GT_DEBUG_CLIENT", COUNT, 0, 1, 0)                                                            \
+    X(DEBUG_COMPILE, "GT_DEBUG_COMPILE", COUNT, 0, 1, 0)                                                          \
     X(DEBUG_DISPATCHER, "GT_DEBUG_DISPATCHER", COUNT, 0, 1, 0)                                                    \
     X(DEBUG_WORKER, "GT_DEBUG_WORKER", COUNT, 0, 1, 0)                                                            \
+    X(HOTPATH_MIN_SEQ, "GT_HOTPATH_MIN_SEQ", COUNT, 1, 1e6, 5)                                                    \
+    X(HOTPATH_THRESHOLD, "GT_HOTPATH_THRESHOLD", COUNT, 2, 1e6, 10)                                               \
+    X(HOTPATH_WINDOW, "GT_HOTPATH_WINDOW", COUNT, 1, 1e6, 8192)                                                   \
     X(TIMEOUT, "GT_TIMEOUT", SECONDS, 1, 1e6, 60)                                                                 \
     X(CONNECT_TIMEOUT, "GT_CONNECT_TIMEOUT", SECONDS, 0.001, 1e6, 10)                                             \
     X(INSTRUCTION_LOG_SIZE, "GT_INSTRUCTION_LOG_SIZE", BYTES, 4096, 9e18, 0)                                      \

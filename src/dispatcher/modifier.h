@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-#include "core/instruction.h"
+#include "core/path.h"
 
 typedef struct gt_session gt_session;
 typedef struct gt_modifier gt_modifier;
@@ -36,8 +36,11 @@ typedef struct gt_modifier_ops {
     gt_err (*open)(gt_modifier *modifier);                        /* optional */
     gt_err (*step)(gt_modifier *modifier, const gt_slot *record); /* a checked record: header, then its tail */
     gt_err (*flush)(gt_modifier *modifier, gt_flush why);         /* optional: emit all records held back */
-    void (*stats)(const gt_modifier *modifier, FILE *json);       /* optional: write one JSON object */
-    void (*close)(gt_modifier *modifier);                         /* optional */
+    /* Optional: the records of a hot path pass, all at once, and are not changed (paths.h). Without it, paths are expanded
+     * into single records. */
+    void (*repeat)(gt_modifier *modifier, const gt_path *path);
+    void (*stats)(const gt_modifier *modifier, FILE *json); /* optional: write one JSON object */
+    void (*close)(gt_modifier *modifier);                   /* optional */
 } gt_modifier_ops;
 
 struct gt_modifier {

@@ -15,6 +15,15 @@ static gt_err step(gt_modifier *modifier, const gt_slot *record)
     return gt__modifier_emit(modifier, record);
 }
 
+static void repeat(gt_modifier *modifier, const gt_path *path)
+{
+    statistics *s = (statistics *)modifier;
+    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail) {
+        s->by_op[path->records[at].ins.op]++;
+        s->tail_slots += path->records[at].ins.tail;
+    }
+}
+
 static gt_err flush(gt_modifier *modifier, gt_flush why)
 {
     ((statistics *)modifier)->syncs += why == GT_FLUSH_SYNC;
@@ -43,5 +52,6 @@ const gt_modifier_ops gt__modifier_statistics = {
     .size = sizeof(statistics),
     .step = step,
     .flush = flush,
+    .repeat = repeat,
     .stats = stats,
 };

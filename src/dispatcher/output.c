@@ -34,7 +34,9 @@ static bool needs_worker(const gt_instruction *ins)
 
 static bool has_room(gt_session *session, const gt_instruction *ins)
 {
-    unsigned slots = ins->op == GT_OP_fetch ? GT_DOWNLOAD_ROOM : 1u + ins->tail;
+    unsigned slots = ins->op == GT_OP_fetch    ? GT_DOWNLOAD_ROOM
+                     : ins->op == GT_OP_repeat ? GT_PATH_ROOM
+                                               : 1u + ins->tail;
     if (!needs_worker(ins))
         return true;
     if (session->spreading && !gt__spread_has_room(session))
@@ -110,8 +112,9 @@ gt_err gt__output_drain(gt_session *session, size_t *left)
         }
         if (session->dispatcher->observing)
             gt__observe_resume(session, entry->ins.imm[0].u, entry->ins.imm[1].u);
-        gt_err err = gt__place(session, record);
-        *left -= entry->ins.tail < *left ? entry->ins.tail : *left;
+        size_t slots = entry->ins.tail;
+        gt_err err = gt__place(session, record); /* a path may become records that wait: the queue may move */
+        *left -= slots < *left ? slots : *left;
         gt__slot_queue_pop(waiting);
         GT_TRY(err);
         if (session->home)

@@ -262,6 +262,8 @@ gt_err gt__place(gt_session *session, const gt_slot *record)
         return gt__answer_placement(session, ins);
     case GT_OP_config:
         return gt__spread_config(session, record);
+    case GT_OP_repeat:
+        return gt__paths_place(session, record);
     case GT_OP_forget:
         gt__relay_forget(session, ins->imm[0].u);
         return GT_OK;

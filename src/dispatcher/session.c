@@ -66,6 +66,10 @@ static gt_err handle_control(gt_session *session, const gt_slot *record)
     case GT_OP_free:
     case GT_OP_data:
         break;
+    case GT_OP_path: /* only records that come later name it */
+        return gt__paths_define(session, record);
+    case GT_OP_repeat:
+        return gt__paths_run(session, record);
     case GT_OP_stats: /* not for the modifiers, but in order */
         GT_TRY(gt__chain_flush(session->chain, GT_FLUSH_SYNC));
         return gt__output_put(session, record);
@@ -318,6 +322,7 @@ void gt__session_free(gt_session *session, const char *reason)
     gt__output_free(&session->output);
     gt__download_drop_all(session, NULL);
     gt__spreading_free(session);
+    gt__paths_free(session);
     free_tensors(session);
     if (session->home)
         session->home->sessions--;

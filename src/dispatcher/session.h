@@ -11,6 +11,7 @@
 #include "dispatcher/modifier.h"
 #include "dispatcher/observe/observe.h"
 #include "dispatcher/output.h"
+#include "dispatcher/paths.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/relays.h"
 #include "dispatcher/texts.h"
@@ -27,6 +28,7 @@ struct gt_session {
     gt_dispatch_worker *home; /* where this session's tensors live; NULL: there is no worker */
     gt_spreading *spreading;  /* NULL: all its tensors are at home */
     gt_handles handles;
+    gt_paths *paths; /* NULL: none was defined */
     bool settled; /* the modifiers were told that the client is idle */
     uint64_t instructions;
     uint64_t number;

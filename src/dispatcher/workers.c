@@ -229,6 +229,7 @@ void gt__worker_leave(gt_dispatch_worker *worker, const char *reason)
         if (peer->session)
             gt__session_lose_worker(peer->session, worker, text);
     gt__slot_numbers_clear(&worker->slots);
+    memset(worker->paths, 0, sizeof worker->paths);
     gt__worker_drop_backlog(worker);
     gt__workers_divide_memory(dispatcher);
 }

@@ -6,6 +6,7 @@
 #include "core/slot_queue.h"
 #include "dispatcher/observe/observe.h"
 #include "dispatcher/observe/reports.h"
+#include "dispatcher/paths.h"
 #include "dispatcher/peer.h"
 #include "dispatcher/pending.h"
 #include "dispatcher/slot_numbers.h"
@@ -29,6 +30,7 @@ struct gt_dispatch_worker {
     gt_backlog backlog;
     gt_slot_numbers slots;
     gt_pendings pendings;
+    bool paths[GT_WORKER_PATHS]; /* by number: the worker knows a path of this number */
     uint64_t life; /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
     uint64_t memory;  /* which memory it draws on */

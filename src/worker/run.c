@@ -89,6 +89,11 @@ bool gt__sequence_compiled(const gt_sequence *sequence)
     return sequence->program != NULL;
 }
 
+void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value)
+{
+    sequence->plan->records[slot].u64[word] = value;
+}
+
 void gt__sequence_free(gt_worker *worker, gt_sequence **where)
 {
     gt_sequence *s = *where;

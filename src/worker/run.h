@@ -27,6 +27,8 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **sequence
  * are cleared from the store.
  */
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t *inputs, const uint64_t *outputs);
+/* Change a word of the plan's records: a literal or an immediate. */
+void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value);
 /* Whether the engine compiled it. */
 bool gt__sequence_compiled(const gt_sequence *sequence);
 void gt__sequence_free(gt_worker *worker, gt_sequence **sequence);

@@ -16,6 +16,7 @@
 #include "engines/host_memory.h"
 #include "link/hello.h"
 #include "worker/answer.h"
+#include "worker/paths.h"
 #include "worker/upload.h"
 
 static bool stopping(const gt_worker_options *options)
@@ -88,6 +89,12 @@ static bool handle_control(gt_worker *worker, const gt_instruction *ins, const g
     case GT_OP_forget:
         if (worker->link->ops->forget)
             worker->link->ops->forget(worker->link, ins->imm[0].u);
+        return true;
+    case GT_OP_path:
+        gt__worker_define_path(worker, tail - 1);
+        return true;
+    case GT_OP_repeat:
+        gt__worker_run_path(worker, tail - 1);
         return true;
     case GT_OP_goodbye:
         return false;
@@ -284,6 +291,7 @@ gt_err gt__worker_run(const gt_worker_options *options, gt_link *link)
         err = meet_peers(&worker, options);
     if (err == GT_OK)
         err = serve(&worker, options);
+    gt__worker_paths_free(&worker);
     gt__deferred_free(&worker.deferred);
     leave_peers(&worker);
     /* The store before the link: buffers may lie in segments that the link maps. */

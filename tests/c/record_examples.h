@@ -350,6 +350,14 @@ static inline void example_control(example *e)
     case GT_OP_hello:
         ins->tail = GT_HELLO_TAIL;
         break;
+    case GT_OP_path:
+        ins->imm[1].u = 3;
+        ins->tail = 3;
+        break;
+    case GT_OP_repeat:
+        ins->imm[0].u = 9;
+        ins->tail = 2;
+        break;
     case GT_OP_goodbye:
         ins->tail = GT_GOODBYE_TAIL;
         break;

@@ -430,8 +430,6 @@ static void test_programs(const void *argument)
         a[k] = (float)k;
     example_plan_make(e);
     CHECK_EQ(engine->ops->compile(engine, &e->plan, &program), GT_OK);
-    memset(e, 0xee, sizeof *e); /* the program has its own */
-    free(e);
     gt_token token[3] = {0};
     for (int k = 0; k < 3; k++) {
         void *buffer[] = {a, k == 1 ? bad : good, t, t2, out[k / 2]};
@@ -439,6 +437,8 @@ static void test_programs(const void *argument)
         memset(buffer, 0, sizeof buffer);
     }
     engine->ops->free_program(engine, program); /* it waits for its turn */
+    memset(e, 0xee, sizeof *e);                 /* runs have what they need */
+    free(e);
     int failures = 0;
     for (gt_completion c; engine->ops->completed(engine, true, &c);)
         if (c.err) {

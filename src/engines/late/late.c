@@ -47,7 +47,8 @@ typedef struct job {
             void **buffer;
             gt_view *in; /* room for the operands of a step */
             const gt_view **views;
-        } program; /* FREE: `program` */
+            gt_slot *records; /* as they were when the program was run */
+        } program;            /* FREE: `program` */
         struct {
             uint64_t tag;
             unsigned self, count;
@@ -56,13 +57,15 @@ typedef struct job {
     };
 } job;
 
-/* A plan of our own: steps and values as in the plan, with records and operands copied. */
+/* A plan of our own: steps and values as in the plan, with operands copied. Records are copied for each run. */
 struct gt_program {
+    const gt_plan *plan;
     unsigned step_count, most_operands;
     uint32_t buffer_count;
     gt_plan_step *steps;
     gt_plan_value *values;
-    gt_slot *records;
+    size_t *record; /* by step: where it is in a job's records */
+    size_t slots;   /* of these */
     uint32_t *operands;
 };
 
@@ -110,48 +113,45 @@ static void program_free(gt_program *program)
         return;
     free(program->steps);
     free(program->values);
-    free(program->records);
+    free(program->record);
     free(program->operands);
     free(program);
 }
 
 static void copy_steps(gt_program *program, const gt_plan *plan)
 {
-    gt_slot *record = program->records;
     uint32_t *operand = program->operands;
     for (unsigned k = 0; k < plan->step_count; k++) {
         gt_plan_step *step = &program->steps[k];
-        size_t slots = 1 + (size_t)step->record->ins.tail;
-        memcpy(record, step->record, slots * sizeof *record);
         memcpy(operand, step->operand, step->operands * sizeof *operand);
-        step->record = record;
         step->operand = operand;
-        record += slots;
         operand += step->operands;
+        program->record[k] = program->slots;
+        program->slots += 1 + (size_t)step->record->ins.tail;
     }
 }
 
 static gt_err late_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
 {
     (void)engine;
-    size_t slots = 0, operands = 0;
+    size_t operands = 0;
     gt_program *program = calloc(1, sizeof *program);
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
     for (unsigned k = 0; k < plan->step_count; k++) {
         const gt_plan_step *step = &plan->steps[k];
-        slots += 1 + (size_t)step->record->ins.tail;
         operands += step->operands;
         if (step->operands > program->most_operands)
             program->most_operands = step->operands;
     }
+    program->plan = plan;
     program->step_count = plan->step_count;
     program->buffer_count = plan->buffer_count;
     program->steps = malloc(plan->step_count * sizeof *program->steps + 1);
     program->values = malloc(plan->value_count * sizeof *program->values + 1);
-    program->records = malloc(slots * sizeof *program->records + 1);
+    program->record = malloc(plan->step_count * sizeof *program->record + 1);
     program->operands = malloc(operands * sizeof *program->operands + 1);
-    if (!program->steps || !program->values || !program->records || !program->operands) {
+    if (!program->steps || !program->values || !program->record || !program->operands) {
         program_free(program);
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
     }
@@ -172,12 +172,13 @@ static gt_view place(const job *j, uint32_t value)
 
 static gt_err run_step(late_engine *late, const job *j, const gt_plan_step *step)
 {
-    const gt_instruction *ins = &step->record->ins;
+    const gt_slot *record = j->program.records + j->program.program->record[j->step];
+    const gt_instruction *ins = &record->ins;
     gt_view out = place(j, step->result);
     gt_call call = {.op = step->op,
                     .compute = step->compute,
                     .ins = ins,
-                    .tail = step->record + 1,
+                    .tail = record + 1,
                     .operands = step->operands,
                     .in = j->program.views,
                     .out = &out};
@@ -455,13 +456,19 @@ static gt_err late_run_program(gt_engine *engine, gt_program *program, void *con
     (void)step; /* steps fail later */
     size_t buffers = program->buffer_count * sizeof *buffer;
     size_t views = program->most_operands * (sizeof(gt_view) + sizeof(gt_view *));
-    job *j = job_new(JOB_PROGRAM, buffers + views);
+    job *j = job_new(JOB_PROGRAM, buffers + views + (program->slots + 1) * sizeof(gt_slot));
     if (j) {
         j->program.in = (gt_view *)(j + 1);
         j->program.views = (const gt_view **)(j->program.in + program->most_operands);
         j->program.buffer = (void **)(j->program.views + program->most_operands);
         if (buffers)
             memcpy(j->program.buffer, buffer, buffers);
+        j->program.records =
+            (gt_slot *)(((uintptr_t)(j->program.buffer + program->buffer_count) + 7) & ~(uintptr_t)7);
+        for (unsigned k = 0; k < program->step_count; k++) {
+            const gt_slot *record = program->plan->steps[k].record;
+            memcpy(j->program.records + program->record[k], record, (1u + record->ins.tail) * sizeof *record);
+        }
         j->program.program = program;
         j->timed = timed;
     }

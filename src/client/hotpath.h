@@ -1,0 +1,41 @@
+/*
+ * hotpath.h: finds the loop in a client's stream and sends it as one record.
+ *
+ * Every record that the client commits passes here. The detector (hotpath_detect.c) finds sequences that repeat, and where
+ * they should be cut. Such a sequence is learned while it is emitted once more, as a template (hotpath_template.c). From then
+ * on records that begin like a template are held back and compared with it, one by one. After the last of them one
+ * `repeat` record goes out in their place (core/path.h); a record that does not fit sends all those held back, as if
+ * nothing had happened.
+ *
+ * Frees are not part of a sequence: when a tensor dies says nothing about the order of work. They are collected while
+ * records are held back; what must be dead at the end of a path is compared with what is.
+ */
+#ifndef GT_CLIENT_HOTPATH_H
+#define GT_CLIENT_HOTPATH_H
+
+#include "client/client.h"
+
+typedef struct gt_hotpath gt_hotpath;
+
+/* NULL if GT_AUTO_COMPILE is 0, or there is no memory. */
+gt_hotpath *gt__hotpath_new(void);
+void gt__hotpath_free(gt_hotpath **hot);
+
+/* A record was written at the link's write_next. True: it is held back; false: commit it. */
+bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work);
+/* Records were held back and must go to the link first, for which there was no room. True: they are all there now. */
+bool gt__hotpath_drain(gt_client *client);
+/* Send the records that are held back, as far as there is room. */
+void gt__hotpath_release(gt_client *client);
+
+typedef struct gt_hotpath_stats {
+    uint64_t instructions, hot_instructions; /* computing records: all, and those sent as paths */
+    uint64_t sequences, hot_sequences;       /* repetitions found; templates in use */
+    uint64_t runs, misses;                   /* paths sent; records that did not fit a path that had begun */
+    uint64_t bytes_saved;                    /* of records not sent */
+} gt_hotpath_stats;
+
+/* Zeros if hot paths are off. */
+gt_hotpath_stats gt__hotpath_stats(const gt_client *client);
+
+#endif

@@ -1,0 +1,165 @@
+/* hotpath_detect.c: see hotpath_detect.h. */
+#include "client/hotpath_detect.h"
+
+#include <stdlib.h>
+
+#include "core/path.h"
+
+enum {
+    PAST = 1 << 15,
+    INDEX_BITS = 13,
+    UNROLLED = 64,          /* records of a path that is made of a short period, at most */
+    UNROLLED_WORK = 1 << 15 /* and elements that it touches: more would keep the worker waiting */
+};
+
+/* ---- canonical form ------------------------------------------------------------------------------------------ */
+
+static inline uint64_t mix(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x9E3779B97F4A7C15u;
+}
+
+static uint32_t hash_tail(const gt_slot *record, uint64_t hash)
+{
+    if (record->ins.op != GT_OP_cat) /* whose tail has ids */
+        for (unsigned k = 0; k < 8u * record->ins.tail; k++)
+            hash = mix(hash ^ hash >> 29, record[1].u64[k]);
+    return (uint32_t)(hash >> 32);
+}
+
+gt_canonical gt__canonical(const gt_slot *record)
+{
+    uint64_t hash = mix(record->u64[GT_WORD_HEAD], record->u64[GT_WORD_PLACE] << 17);
+    gt_canonical canonical = {.shape = (uint32_t)(hash >> 32)};
+    unsigned free_words = gt__path_parameter_words(&record->ins);
+    if (!(free_words >> GT_WORD_IMM & 1))
+        hash = mix(mix(hash ^ hash >> 29, record->u64[GT_WORD_IMM]), record->u64[GT_WORD_IMM + 1]);
+    canonical.exact = record->ins.tail ? hash_tail(record, hash) : (uint32_t)(hash >> 32);
+    return canonical;
+}
+
+/* ---- periods ------------------------------------------------------------------------------------------------- */
+
+bool gt__detector_init(gt_detector *d, unsigned window, unsigned threshold, unsigned shortest)
+{
+    *d = (gt_detector){.window = window < PAST / 2 - 1 ? window : PAST / 2 - 1,
+                       .threshold = threshold < 2 ? 2 : threshold,
+                       .shortest = shortest < 1 ? 1 : shortest};
+    d->past = calloc(PAST, sizeof *d->past);
+    d->last = calloc((size_t)1 << INDEX_BITS, sizeof *d->last);
+    return d->past && d->last;
+}
+
+void gt__detector_free(gt_detector *d)
+{
+    free(d->past);
+    free(d->last);
+}
+
+static inline struct gt_past *past(const gt_detector *d, uint64_t position)
+{
+    return &d->past[position & (PAST - 1)];
+}
+
+void gt__detector_restart(gt_detector *d)
+{
+    d->period = 0;
+    d->matched = 0;
+    d->told = false;
+    d->separator = true;
+}
+
+bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
+{
+    return d->period && past(d, d->position - d->period)->canonical.shape == canonical.shape;
+}
+
+/* Records that must match before a sequence counts as hot: the repetitions after the first. */
+static uint64_t enough(const gt_detector *d)
+{
+    uint64_t length = d->period < d->shortest ? d->shortest : d->period;
+    return length * (d->threshold - 1);
+}
+
+bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work)
+{
+    uint32_t *last = &d->last[canonical.shape >> (32 - INDEX_BITS)];
+    uint64_t position = d->position;
+    bool same = gt__detector_expects(d, canonical);
+    if (same)
+        d->matched++;
+    else {
+        uint64_t distance = (uint32_t)position + 1u - *last; /* *last: the position plus one */
+        bool known = *last && distance && distance <= d->window && distance <= position &&
+                     past(d, position - distance)->canonical.shape == canonical.shape;
+        d->period = known ? (uint32_t)distance : 0;
+        d->matched = known;
+        d->told = false;
+    }
+    *past(d, position) = (struct gt_past){.canonical = canonical,
+                                          .live = (uint32_t)live,
+                                          .work = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work,
+                                          .separated = d->separator};
+    d->separator = false;
+    *last = (uint32_t)position + 1u;
+    d->position++;
+    bool hot = d->period && !d->told && d->matched >= enough(d);
+    d->told |= hot;
+    return hot;
+}
+
+/* ---- cutting ------------------------------------------------------------------------------------------------- */
+
+/* The record `offset` into the last period is another each time. */
+static bool varies(const gt_detector *d, uint32_t offset)
+{
+    uint64_t position = d->position - d->period + offset;
+    return past(d, position)->canonical.exact != past(d, position - d->period)->canonical.exact;
+}
+
+static bool cuts(const gt_detector *d, uint32_t offset)
+{
+    uint64_t position = d->position - d->period + offset;
+    return (past(d, position)->separated && past(d, position - d->period)->separated) || varies(d, offset) ||
+           varies(d, (offset + d->period - 1) % d->period);
+}
+
+/* The offset before which the fewest tensors are alive. */
+static uint32_t least_alive(const gt_detector *d)
+{
+    uint32_t best = 0;
+    for (uint32_t k = 1; k < d->period; k++)
+        if (past(d, d->position - d->period + k)->live < past(d, d->position - d->period + best)->live)
+            best = k;
+    return best;
+}
+
+/* How often a period that nothing cuts is repeated in one path. */
+static uint32_t unrolled(const gt_detector *d)
+{
+    uint64_t work = 1, least = (d->shortest + d->period - 1) / d->period, most = UNROLLED / d->period;
+    for (uint32_t k = 0; k < d->period; k++)
+        work += past(d, d->position - d->period + k)->work;
+    most = most < UNROLLED_WORK / work ? most : UNROLLED_WORK / work;
+    return (uint32_t)(most > least ? most : least);
+}
+
+unsigned gt__detector_cut(const gt_detector *d, gt_segment_plan segments[GT_HOT_SEGMENTS])
+{
+    uint32_t first = 0, period = d->period, count = 0;
+    while (first < period && !cuts(d, first))
+        first++;
+    if (first == period) {
+        uint64_t begin = d->position + least_alive(d);
+        segments[0] = (gt_segment_plan){.begin = begin, .end = begin + (uint64_t)period * unrolled(d)};
+        return 1;
+    }
+    for (uint32_t at = first, next; at < first + period && count < GT_HOT_SEGMENTS; at = next) {
+        next = at + 1;
+        while (next < first + period && !cuts(d, next % period))
+            next++;
+        if (next - at >= d->shortest && !varies(d, at % period))
+            segments[count++] = (gt_segment_plan){.begin = d->position + at, .end = d->position + next};
+    }
+    return count;
+}

@@ -1,0 +1,59 @@
+/*
+ * hotpath_detect.h: the detector of hot paths: which part of a stream repeats, and where to cut it.
+ *
+ * Each computing record has two hashes of its canonical form, which has no ids: `shape` of its op, dtypes, flags and place
+ * in the program, `exact` of everything else that a path cannot have as a parameter. A period is found by looking up where a
+ * record's shape was seen last; it is kept as long as every record equals the one a period before. A
+ * sequence is hot after GT_HOTPATH_THRESHOLD periods. Constant time for each record.
+ *
+ * A period is cut into segments where the client waited or sent data in each of the last two periods, and around records
+ * that are not exactly the same each time. If nothing cuts it, it is cut where the fewest tensors are alive.
+ */
+#ifndef GT_CLIENT_HOTPATH_DETECT_H
+#define GT_CLIENT_HOTPATH_DETECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/instruction.h"
+
+typedef struct gt_canonical {
+    uint32_t shape, exact;
+} gt_canonical;
+
+gt_canonical gt__canonical(const gt_slot *record);
+
+typedef struct gt_segment_plan {
+    uint64_t begin, end; /* positions in the stream of computing records */
+} gt_segment_plan;
+
+enum { GT_HOT_SEGMENTS = 32 };
+
+typedef struct gt_detector {
+    struct gt_past {
+        gt_canonical canonical;
+        uint32_t live, work; /* tensors alive before it; elements that it touches */
+        uint32_t separated;  /* something that cannot be part of a path came before it */
+    } * past;                /* ring: the last GT_DETECTOR_PAST records */
+    uint32_t *last;          /* by shape: the position where it was seen last */
+    uint64_t position;       /* records seen */
+    uint32_t period;         /* 0: none */
+    uint64_t matched;        /* records that equal the one a period before */
+    bool told;               /* that this period is hot */
+    bool separator;          /* one came since the last record */
+    unsigned window, threshold, shortest;
+} gt_detector;
+
+/* window: the longest period; threshold: repetitions; shortest: the shortest path. */
+bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshold, unsigned shortest);
+void gt__detector_free(gt_detector *detector);
+/* Forget the present period: the stream goes on somewhere else. */
+void gt__detector_restart(gt_detector *detector);
+/* See one record. True: a sequence has become hot with it. */
+bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work);
+/* Whether the record at the present position, not seen yet, equals the one a period before. */
+bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);
+/* Cut the hot period: segments that begin at the present position or later, in order. Returns their number. */
+unsigned gt__detector_cut(const gt_detector *detector, gt_segment_plan segments[GT_HOT_SEGMENTS]);
+
+#endif

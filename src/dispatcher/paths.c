@@ -1,0 +1,318 @@
+/* paths.c: see paths.h. Place in the flow: session.c -> modifiers -> place.c -> here. */
+#include "dispatcher/paths.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/record.h"
+#include "dispatcher/place.h"
+#include "dispatcher/session.h"
+#include "dispatcher/state.h"
+#include "dispatcher/worker_stream.h"
+
+enum { VARIANTS = 4 };
+
+/* What the outputs look like for inputs that look like this. */
+typedef struct variant {
+    gt_meta *inputs, *outputs; /* one allocation; NULL: unused */
+} variant;
+
+typedef struct known_path {
+    gt_path *path;
+    variant variants[VARIANTS];
+    unsigned last, next; /* variants: the one that served last, the one to be replaced next */
+    uint64_t life;       /* of the worker that knows it; 0: none does */
+    int32_t worker;      /* its index */
+    uint32_t number;     /* there */
+} known_path;
+
+struct gt_paths {
+    known_path known[GT_PATHS];
+    gt_path_pieces pieces;
+};
+
+/* ---- definitions -------------------------------------------------------------------------------------------- */
+
+/* The worker that knows the path, if it still does. */
+static gt_dispatch_worker *knowing_worker(const gt_session *session, const known_path *known)
+{
+    gt_dispatch_worker *worker = known->life ? session->dispatcher->workers[known->worker] : NULL;
+    return worker && worker->peer && worker->life == known->life ? worker : NULL;
+}
+
+static void forget(gt_session *session, known_path *known)
+{
+    gt_dispatch_worker *worker = knowing_worker(session, known);
+    gt_slot *out = worker ? gt__worker_reserve(worker, 1) : NULL;
+    if (out) {
+        out->ins = (gt_instruction){.op = GT_OP_path, .result = known->number};
+        gt__worker_put(worker, 1);
+        worker->paths[known->number] = false;
+    }
+    gt__path_free(&known->path);
+    for (unsigned k = 0; k < VARIANTS; k++)
+        free(known->variants[k].inputs);
+    *known = (known_path){0};
+}
+
+void gt__paths_free(gt_session *session)
+{
+    if (!session->paths)
+        return;
+    for (unsigned k = 0; k < GT_PATHS; k++)
+        forget(session, &session->paths->known[k]);
+    gt__path_pieces_free(&session->paths->pieces);
+    free(session->paths);
+    session->paths = NULL;
+}
+
+gt_err gt__paths_define(gt_session *session, const gt_slot *record)
+{
+    gt_path *path;
+    if (record->ins.result >= GT_PATHS)
+        return gt__fail(GT_ERR_PROTOCOL, "path %llu is not a number of one",
+                        (unsigned long long)record->ins.result);
+    if (!session->paths && !(session->paths = calloc(1, sizeof *session->paths)))
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    GT_TRY(gt__path_piece(&session->paths->pieces, record, &path));
+    if (!path)
+        return GT_OK;
+    known_path *known = &session->paths->known[record->ins.result];
+    forget(session, known);
+    known->path = path;
+    return GT_OK;
+}
+
+const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run)
+{
+    return session->paths->known[run->ins.result].path;
+}
+
+/* ---- expanding ---------------------------------------------------------------------------------------------- */
+
+static gt_err pass_on(void *context, gt_slot *record)
+{
+    gt_session *session = context;
+    if (session->dispatcher->observing)
+        gt__observe_received(session, record);
+    return session->chain->ops->step(session->chain, record);
+}
+
+static gt_err put(void *context, gt_slot *record)
+{
+    return gt__output_put(context, record);
+}
+
+static bool modifiers_agree(const gt_modifier *modifier)
+{
+    for (; modifier->next; modifier = modifier->next)
+        if (!modifier->ops->repeat)
+            return false;
+    return true;
+}
+
+gt_err gt__paths_run(gt_session *session, const gt_slot *run)
+{
+    const gt_path *path =
+        session->paths && run->ins.result < GT_PATHS ? session->paths->known[run->ins.result].path : NULL;
+    if (!path)
+        return gt__fail(GT_ERR_PROTOCOL, "repeat: path %llu is not defined", (unsigned long long)run->ins.result);
+    GT_TRY(gt__path_check_run(path, run));
+    session->instructions += path->count - 1; /* the run itself is counted as one */
+    if (session->dispatcher->observing || session->spreading || !modifiers_agree(session->chain))
+        return gt__path_expand(path, run, pass_on, session);
+    for (gt_modifier *modifier = session->chain; modifier->next; modifier = modifier->next)
+        modifier->ops->repeat(modifier, path);
+    return gt__output_put(session, run);
+}
+
+/* ---- placing ------------------------------------------------------------------------------------------------ */
+
+/* The shapes of the outputs: each record is checked as it would be on its own. */
+static gt_err infer(const gt_path *path, const gt_meta *inputs, gt_meta *outputs)
+{
+    gt_meta *locals = malloc(path->count * sizeof *locals);
+    gt_err err = locals ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    uint32_t made = 0;
+    for (uint32_t at = 0; at < path->slots && err == GT_OK; at += 1u + path->records[at].ins.tail) {
+        const gt_slot *record = path->records + at;
+        const gt_meta *metas[GT_MAX_CAT];
+        gt_dtype compute;
+        if (record->ins.op == GT_OP_free)
+            continue;
+        gt_operands operands = gt__record_operands(&record->ins, record + 1);
+        for (unsigned k = 0; k < operands.count; k++)
+            metas[k] = !gt__operand_is_tensor(&operands, k) ? NULL
+                       : operands.id[k] >= GT_PATH_INPUT    ? &inputs[operands.id[k] - GT_PATH_INPUT]
+                                                            : &locals[operands.id[k] - 1];
+        err = gt__op_infer(&record->ins, record + 1, metas, &locals[made++], &compute);
+    }
+    for (uint32_t k = 0; k < path->outputs && err == GT_OK; k++)
+        outputs[k] = locals[path->output[k]];
+    free(locals);
+    return err;
+}
+
+static bool looks_alike(const gt_session *session, const gt_path *path, const gt_slot *run, const variant *v)
+{
+    for (uint32_t k = 0; k < path->inputs; k++) {
+        const gt_meta *meta = &gt__handles_find(&session->handles, gt__path_word(run, k))->meta;
+        if (meta->dtype != v->inputs[k].dtype || !gt__meta_same_shape(meta, &v->inputs[k]))
+            return false;
+    }
+    return true;
+}
+
+/* The shapes of the run's outputs; NULL: they cannot be inferred. */
+static const gt_meta *output_metas(gt_session *session, known_path *known, const gt_slot *run)
+{
+    const gt_path *path = known->path;
+    for (unsigned k = 0; k < VARIANTS; k++) {
+        unsigned which = (known->last + k) % VARIANTS;
+        if (known->variants[which].inputs && looks_alike(session, path, run, &known->variants[which])) {
+            known->last = which;
+            return known->variants[which].outputs;
+        }
+    }
+    variant *v = &known->variants[known->next];
+    gt_meta *metas = malloc(((size_t)path->inputs + path->outputs + 1) * sizeof *metas);
+    if (!metas)
+        return NULL;
+    for (uint32_t k = 0; k < path->inputs; k++)
+        metas[k] = gt__handles_find(&session->handles, gt__path_word(run, k))->meta;
+    if (infer(path, metas, metas + path->inputs) != GT_OK) {
+        free(metas);
+        return NULL;
+    }
+    free(v->inputs);
+    *v = (variant){.inputs = metas, .outputs = metas + path->inputs};
+    known->last = known->next;
+    known->next = (known->next + 1) % VARIANTS;
+    return v->outputs;
+}
+
+/* Have the home worker know the path. False: it has too many, or there is no memory. */
+static bool tell_worker(gt_session *session, known_path *known)
+{
+    gt_dispatch_worker *worker = session->home;
+    const gt_path *path = known->path;
+    if (knowing_worker(session, known) == worker)
+        return true;
+    uint32_t number = 0;
+    while (number < GT_WORKER_PATHS && worker->paths[number])
+        number++;
+    size_t slots = gt__path_definition_slots(path->slots, path->count, path->parameters);
+    gt_slot *definition = number < GT_WORKER_PATHS ? malloc(slots * sizeof *definition) : NULL;
+    if (!definition)
+        return false;
+    gt__path_define(path->records, path->slots, path->count, path->offset, path->parameter, path->parameters,
+                    definition);
+    bool sent = true;
+    for (size_t at = 0; at < slots && sent; at += GT_PATH_PIECE) {
+        unsigned length = slots - at < GT_PATH_PIECE ? (unsigned)(slots - at) : GT_PATH_PIECE;
+        gt_slot *out = gt__worker_reserve(worker, 1 + length);
+        sent = out != NULL;
+        if (!sent)
+            break;
+        out->ins = (gt_instruction){.op = GT_OP_path, .result = number, .tail = (uint16_t)length};
+        out->ins.imm[0].u = at;
+        out->ins.imm[1].u = slots;
+        memcpy(out + 1, definition + at, length * sizeof *out);
+        gt__worker_put(worker, 1 + length);
+    }
+    free(definition);
+    if (!sent)
+        return false;
+    worker->paths[number] = true;
+    known->life = worker->life;
+    known->worker = worker->index;
+    known->number = number;
+    return true;
+}
+
+static bool inputs_at_home(const gt_session *session, const gt_path *path, const gt_slot *run)
+{
+    for (uint32_t k = 0; k < path->inputs; k++) {
+        const gt_handle *handle = gt__handles_find(&session->handles, gt__path_word(run, k));
+        if (!handle || handle->worker != session->home->index)
+            return false;
+    }
+    return true;
+}
+
+/* Handles and slots for the outputs; the slots go to words[]. */
+static gt_err make_outputs(gt_session *session, const gt_path *path, const gt_slot *run, const gt_meta *metas,
+                           uint64_t *words)
+{
+    gt_dispatch_worker *worker = session->home;
+    for (uint32_t k = 0; k < path->outputs; k++) {
+        gt_handle *handle;
+        uint64_t id = run->ins.operand[0] + path->offset[path->output[k]];
+        GT_TRY(gt__handles_insert(&session->handles, id, &handle));
+        handle->worker = GT_NO_WORKER;
+        handle->slot = 0;
+        handle->meta = metas[k];
+        uint32_t slot = gt__slot_number_new(&worker->slots);
+        if (!slot)
+            return gt__fail(GT_ERR_MEMORY, "too many tensors on worker %s", worker->name);
+        handle->worker = worker->index;
+        handle->slot = slot;
+        words[k] = slot;
+    }
+    return GT_OK;
+}
+
+/* Tensors that are gone after the run. The worker frees the dying inputs with it. */
+static gt_err free_after(gt_session *session, const gt_path *path, const gt_slot *run)
+{
+    gt_dispatch_worker *worker = session->home;
+    gt_err err = GT_OK;
+    for (uint32_t k = 0; k < run->ins.imm[0].u; k++) {
+        int32_t index;
+        uint32_t slot;
+        bool dies = k < path->inputs && path->dies[k];
+        if (!dies && k < gt__path_run_words(path))
+            continue;
+        if (!gt__handles_remove(&session->handles, gt__path_word(run, k), &index, &slot))
+            err = gt__session_unknown(&run->ins, gt__path_word(run, k));
+        else if (dies)
+            gt__slot_number_free(&worker->slots, slot);
+        else if (index != GT_NO_WORKER)
+            gt__worker_free_tensor(worker, slot);
+    }
+    gt__worker_flush_frees(worker);
+    return err;
+}
+
+gt_err gt__paths_place(gt_session *session, const gt_slot *run)
+{
+    known_path *known = &session->paths->known[run->ins.result];
+    const gt_path *path = known->path;
+    gt_dispatch_worker *worker = session->home;
+    const gt_meta *metas = worker && !session->spreading && inputs_at_home(session, path, run)
+                               ? output_metas(session, known, run)
+                               : NULL;
+    if (!metas || !tell_worker(session, known)) {
+        gt_slot copy[GT_PATH_ROOM]; /* the run may lie in the queue that the records go to */
+        memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
+        return gt__path_expand(path, copy, put, session);
+    }
+    uint32_t words = path->inputs + path->outputs + path->parameters;
+    unsigned tail = gt__slots_for(words * sizeof(uint64_t));
+    gt_slot *out = gt__worker_reserve(worker, 1 + tail);
+    if (!out)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    out->ins = (gt_instruction){.op = GT_OP_repeat, .result = known->number, .tail = (uint16_t)tail};
+    out->ins.imm[0].u = words;
+    uint64_t *word = out[1].u64;
+    for (uint32_t k = 0; k < path->inputs; k++)
+        *word++ = gt__handles_find(&session->handles, gt__path_word(run, k))->slot;
+    GT_TRY(make_outputs(session, path, run, metas, word));
+    word += path->outputs;
+    for (uint32_t k = 0; k < path->parameters; k++)
+        *word++ = gt__path_word(run, path->inputs + k);
+    gt__slots_pad(out + 1, words * sizeof *word);
+    gt__worker_put(worker, 1 + tail);
+    worker->instructions += path->count;
+    return free_after(session, path, run);
+}

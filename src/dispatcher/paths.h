@@ -1,0 +1,32 @@
+/*
+ * paths.h: a session's hot paths (core/path.h): their definitions, and their runs.
+ *
+ * A run goes to the worker as one record if all its inputs are on the home worker, no observer wants to see
+ * every instruction, and the modifiers agree. Otherwise it is expanded into the records that it stands for.
+ */
+#ifndef GT_DISPATCHER_PATHS_H
+#define GT_DISPATCHER_PATHS_H
+
+#include "core/path.h"
+
+typedef struct gt_session gt_session;
+typedef struct gt_dispatch_worker gt_dispatch_worker;
+typedef struct gt_paths gt_paths;
+
+enum {
+    GT_WORKER_PATHS = 1024,              /* that one worker has at a time; their numbers there are below this */
+    GT_PATH_ROOM = 1 + GT_PATH_WORDS / 8 /* slots of the longest run */
+};
+
+/* A client's `path` record. */
+gt_err gt__paths_define(gt_session *session, const gt_slot *record);
+/* A client's `repeat` record, before the modifiers. */
+gt_err gt__paths_run(gt_session *session, const gt_slot *run);
+/* The same, behind them: there is room for GT_PATH_ROOM slots in the link of the home worker. */
+gt_err gt__paths_place(gt_session *session, const gt_slot *run);
+void gt__paths_free(gt_session *session);
+
+/* The path of a checked run. */
+const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run);
+
+#endif

@@ -1,0 +1,156 @@
+/* paths.c: see paths.h. */
+#include "worker/paths.h"
+
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "core/path.h"
+#include "worker/run.h"
+#include "worker/worker.h"
+
+enum { PATHS = 1024, VARIANTS = 4 };
+
+typedef struct worker_path {
+    gt_path *path;
+    gt_sequence *variant[VARIANTS]; /* for other shapes or strides of the inputs */
+    unsigned last, next;            /* the one that ran last; the one to be replaced next */
+} worker_path;
+
+struct gt_worker_paths {
+    worker_path path[PATHS];
+    gt_path_pieces pieces;
+};
+
+static void forget(gt_worker *worker, worker_path *known)
+{
+    for (unsigned k = 0; k < VARIANTS; k++)
+        gt__sequence_free(worker, &known->variant[k]);
+    gt__path_free(&known->path);
+    *known = (worker_path){0};
+}
+
+void gt__worker_paths_free(gt_worker *worker)
+{
+    if (!worker->paths)
+        return;
+    for (unsigned k = 0; k < PATHS; k++)
+        forget(worker, &worker->paths->path[k]);
+    gt__path_pieces_free(&worker->paths->pieces);
+    free(worker->paths);
+    worker->paths = NULL;
+}
+
+void gt__worker_define_path(gt_worker *worker, const gt_slot *record)
+{
+    gt_path *path = NULL;
+    if (!worker->paths)
+        worker->paths = calloc(1, sizeof *worker->paths);
+    if (!worker->paths || record->ins.result >= PATHS) {
+        gt__log_error("worker %s: a path cannot be kept", worker->name);
+        return;
+    }
+    worker_path *known = &worker->paths->path[record->ins.result];
+    if (!record->ins.imm[1].u) {
+        forget(worker, known);
+        return;
+    }
+    if (gt__path_piece(&worker->paths->pieces, record, &path) != GT_OK)
+        gt__log_error("worker %s: %s", worker->name, gt_error_text());
+    if (!path)
+        return;
+    forget(worker, known);
+    known->path = path;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------ */
+
+/* Plan the path for inputs that look as these do. */
+static gt_err plan(gt_worker *worker, const gt_path *path, const uint64_t *inputs, gt_sequence **sequence)
+{
+    gt_plan_input *given = malloc((path->inputs + 1) * sizeof *given);
+    gt_plan *made = NULL;
+    gt_err err = given ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    for (uint32_t k = 0; k < path->inputs && err == GT_OK; k++) {
+        gt_entry *entry = gt__store_find(worker->store, inputs[k]);
+        if (entry)
+            gt__store_settle(worker->store, entry);
+        if (!entry || !gt__entry_is_tensor(entry))
+            err = entry && entry->state == GT_ENTRY_POISON
+                      ? gt__fail(entry->poison->err, "%s", entry->poison->text)
+                      : gt__fail(GT_ERR_INTERNAL, "an input of a path is not there");
+        else
+            given[k] = (gt_plan_input){.id = GT_PATH_INPUT + k, .view = &entry->view};
+    }
+    if (err == GT_OK)
+        err = gt__plan_new(path->records, path->slots, given, path->inputs, &made);
+    free(given);
+    return err == GT_OK ? gt__sequence_new(worker, made, sequence) : err;
+}
+
+static void set_parameters(gt_sequence *sequence, const gt_path *path, const uint64_t *value)
+{
+    for (uint32_t k = 0; k < path->parameters; k++)
+        gt__sequence_set_word(sequence, path->parameter[k].slot, path->parameter[k].word, value[k]);
+}
+
+/* GT_ERR_VALUE: it was planned for other inputs. */
+static gt_err run_variant(gt_worker *worker, const worker_path *known, gt_sequence *sequence,
+                          const uint64_t *words)
+{
+    const gt_path *path = known->path;
+    set_parameters(sequence, path, words + path->inputs + path->outputs);
+    return gt__sequence_run(worker, sequence, words, words + path->inputs);
+}
+
+static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
+{
+    for (unsigned k = 0; k < VARIANTS; k++) {
+        unsigned which = (known->last + k) % VARIANTS;
+        gt_err err =
+            known->variant[which] ? run_variant(worker, known, known->variant[which], words) : GT_ERR_VALUE;
+        if (err == GT_ERR_VALUE)
+            continue;
+        known->last = which;
+        return err;
+    }
+    gt_sequence **sequence = &known->variant[known->next];
+    gt__sequence_free(worker, sequence);
+    GT_TRY(plan(worker, known->path, words, sequence));
+    known->last = known->next;
+    known->next = (known->next + 1) % VARIANTS;
+    return run_variant(worker, known, *sequence, words);
+}
+
+/* The path could not be run at all: all its outputs fail. */
+static void fail(gt_worker *worker, const gt_path *path, const uint64_t *words, gt_err err)
+{
+    gt_origin origin = gt__worker_origin(worker, &path->records->ins);
+    gt_poison *poison = gt__worker_failure(worker, &origin, err, gt_error_text());
+    for (uint32_t k = 0; k < path->outputs; k++) {
+        gt_entry *entry = gt__store_entry(worker->store, words[path->inputs + k]);
+        if (!entry)
+            continue;
+        gt__store_clear(worker->store, entry);
+        entry->poison = poison;
+        entry->state = GT_ENTRY_POISON;
+        poison->references++;
+    }
+    for (uint32_t k = 0; k < path->inputs; k++)
+        if (path->dies[k] && gt__store_find(worker->store, words[k]))
+            gt__store_clear(worker->store, gt__store_find(worker->store, words[k]));
+    gt__poison_release(poison);
+}
+
+void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
+{
+    worker_path *known =
+        worker->paths && record->ins.result < PATHS ? &worker->paths->path[record->ins.result] : NULL;
+    if (!known || !known->path ||
+        record->ins.imm[0].u != (uint64_t)known->path->inputs + known->path->outputs + known->path->parameters) {
+        gt__log_error("worker %s: a run of a path that is not known", worker->name);
+        return;
+    }
+    gt_err err = run_known(worker, known, record[1].u64);
+    if (err != GT_OK)
+        fail(worker, known->path, record[1].u64, err);
+}

@@ -1,0 +1,16 @@
+/* paths.h: a worker's hot paths (core/path.h): each is planned for how its inputs look, and run as a sequence (run.h). */
+#ifndef GT_WORKER_PATHS_H
+#define GT_WORKER_PATHS_H
+
+#include "core/instruction.h"
+
+typedef struct gt_worker gt_worker;
+typedef struct gt_worker_paths gt_worker_paths;
+
+/* A `path` record: a piece of a definition, or one to forget. */
+void gt__worker_define_path(gt_worker *worker, const gt_slot *record);
+/* A `repeat` record. */
+void gt__worker_run_path(gt_worker *worker, const gt_slot *record);
+void gt__worker_paths_free(gt_worker *worker);
+
+#endif
