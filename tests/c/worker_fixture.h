@@ -9,7 +9,7 @@
 #include "worker/upload.h"
 #include "worker/worker.h"
 
-static inline bool worker_open(gt_worker *worker, const char *engine)
+static inline bool worker_open_threads(gt_worker *worker, const char *engine, int threads)
 {
     const gt_engine_ops *ops;
     *worker = (gt_worker){.name = "test"};
@@ -17,12 +17,17 @@ static inline bool worker_open(gt_worker *worker, const char *engine)
         fprintf(stderr, "%s\n", gt_error_text());
         return CHECK(false);
     }
-    if (!CHECK_EQ(ops->open(&(gt_engine_options){.threads = 1}, &worker->engine), GT_OK) ||
+    if (!CHECK_EQ(ops->open(&(gt_engine_options){.threads = threads}, &worker->engine), GT_OK) ||
         !CHECK_EQ(gt__store_new(worker->engine, &worker->store), GT_OK))
         return false;
     if (ops->asynchronous)
         gt__store_set_late(worker->store, worker);
     return true;
+}
+
+static inline bool worker_open(gt_worker *worker, const char *engine)
+{
+    return worker_open_threads(worker, engine, 1);
 }
 
 static inline void worker_close(gt_worker *worker)

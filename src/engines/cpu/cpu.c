@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "engines/cpu/complex.h"
+#include "engines/cpu/program.h"
 #include "engines/host_memory.h"
 #include "core/settings.h"
 
@@ -265,4 +266,7 @@ const gt_engine_ops gt__engine_cpu = {
     .write = cpu_write,
     .read = cpu_read,
     .run = cpu_run,
+    .compile = gt__cpu_compile,
+    .run_program = gt__cpu_run_program,
+    .free_program = gt__cpu_free_program,
 };

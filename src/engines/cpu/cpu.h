@@ -100,6 +100,10 @@ gt_err gt__cpu_form(gt_engine *engine, const gt_call *call);
  * views like any other (gt__call_on_host). */
 gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
+/* Of rows that are contiguous and of this compute type; what it is for a dtype. */
+gt_compute gt__cpu_reduce_compute(gt_opcode op, gt_dtype dtype);
+void gt__cpu_reduce_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
+                         int64_t rows, int64_t n, gt_dtype dtype, void *out);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
 /* sparse.c: SPARSE. */
@@ -136,6 +140,9 @@ gt_err gt__cpu_random(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_sample(gt_engine *engine, const gt_call *call);
 /* norm.c */
 gt_err gt__cpu_layer_norm(gt_engine *engine, const gt_call *call);
+/* Rows of operands that are contiguous and of this compute type: x w b, or g x w. */
+void gt__cpu_norm_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *const *in,
+                       int64_t rows, int64_t n, void *out);
 /* scan.c; softmax.c: SOFTMAX and SOFTMAX_BACKWARD; search.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call);

@@ -8,7 +8,7 @@
  */
 #include <stdatomic.h>
 
-#include "engines/cpu/cpu.h"
+#include "engines/cpu/elementwise.h"
 
 enum {
     SHORT_ROW = 32,                     /* rows shorter than this: a kernel call each would cost too much */
@@ -16,123 +16,9 @@ enum {
     LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
 };
 
-/* One value of any compute type. */
-typedef union scalar {
-    float f32;
-    double f64;
-    int64_t i64;
-    int32_t i32;
-    int8_t i8;
-    uint8_t u8;
-} scalar;
-
-/* Whether a row's result is 0 or 1 if its operands are. */
-static bool keeps_truth(gt_opcode op)
-{
-    return gt__op_table[op].types == GT_TYPES_BOOL || op == GT_OP_bitwise_and || op == GT_OP_bitwise_or ||
-           op == GT_OP_bitwise_xor || op == GT_OP_mul || op == GT_OP_maximum || op == GT_OP_minimum ||
-           op == GT_OP_where;
-}
-
-/* 32 bits suffice for the narrow integers: a row's low bits depend only on its operands' low bits. Bools are bytes for rows
- * that keep them 0 or 1. Other rows need a tile: their results are stored as 1 if they are not 0. */
-static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
-{
-    if (dtype == GT_BOOL && keeps_truth(op))
-        return GT_COMPUTE_U8;
-    switch (dtype) {
-    case GT_INT8:
-        return GT_COMPUTE_I8;
-    case GT_UINT8:
-        return GT_COMPUTE_U8;
-    case GT_BOOL:
-    case GT_INT16:
-    case GT_INT32:
-        return GT_COMPUTE_I32;
-    default:
-        return gt__cpu_compute(dtype);
-    }
-}
-
-static gt_dtype native_dtype(gt_compute compute)
-{
-    static const gt_dtype natives[] = {
-        [GT_COMPUTE_F32] = GT_FLOAT32, [GT_COMPUTE_F64] = GT_FLOAT64, [GT_COMPUTE_I64] = GT_INT64,
-        [GT_COMPUTE_I32] = GT_INT32,   [GT_COMPUTE_I8] = GT_INT8,     [GT_COMPUTE_U8] = GT_UINT8};
-    return natives[compute];
-}
-
-/* Whether elements of a dtype lie in memory as kernels of another read them. */
-static inline bool reads_as(gt_dtype dtype, gt_dtype native)
-{
-    return dtype == native || (dtype == GT_BOOL && native == GT_UINT8);
-}
-
-/* Whether a row writes bools. */
-static inline bool writes_bools(const gt_call *call, gt_compute compute)
-{
-    return gt__op_table[call->op].types == GT_TYPES_BOOL ||
-           (compute == GT_COMPUTE_U8 && call->out->meta.dtype == GT_BOOL);
-}
-
-static double scalar_value(gt_compute compute, const void *value)
-{
-    switch (compute) {
-    case GT_COMPUTE_F32:
-        return (double)*(const float *)value;
-    case GT_COMPUTE_F64:
-        return *(const double *)value;
-    case GT_COMPUTE_I32:
-        return (double)*(const int32_t *)value;
-    case GT_COMPUTE_I8:
-        return (double)*(const int8_t *)value;
-    case GT_COMPUTE_U8:
-        return (double)*(const uint8_t *)value;
-    default:
-        return (double)*(const int64_t *)value;
-    }
-}
-
-/* x ** y for the few constant y that need no logarithm, as PyTorch does; NULL for others. */
-static gt_elementwise_kernel choose_power(const gt_kernels *kernels, gt_compute compute, double y)
-{
-    gt_opcode op = y == 2.0 ? GT_OP_square : y == 0.5 ? GT_OP_sqrt : y == -0.5 ? GT_OP_rsqrt : GT_OP_reciprocal;
-    if (y == 3.0)
-        return kernels->cube[compute];
-    if (y != 2.0 && y != 0.5 && y != -0.5 && y != -1.0)
-        return NULL;
-    return kernels->elementwise[op][compute][0]; /* NULL for roots and inverses of integers */
-}
-
-/* `y`: the second operand if it is a single number, else NULL. */
-static gt_elementwise_kernel choose_kernel(const gt_kernels *kernels, gt_opcode op, gt_compute compute,
-                                           unsigned constants, const void *y)
-{
-    gt_elementwise_kernel special = NULL;
-    if (op == GT_OP_pow && constants == GT_CONSTANT_Y && y)
-        special = choose_power(kernels, compute, scalar_value(compute, y));
-    else if (compute == GT_COMPUTE_F32)
-        special = kernels->guarded[op];
-    return special ? special : kernels->elementwise[op][compute][constants];
-}
-
-/* A kernel needs at least one operand that is not constant, and a condition never is. */
-static unsigned usable_constants(unsigned constants, unsigned operands)
-{
-    unsigned all = (1u << operands) - 1;
-    return operands == 3 || constants == all ? constants & ~(unsigned)GT_CONSTANT_X : constants;
-}
-
 static int64_t grain_of(gt_opcode op)
 {
     return gt__op_table[op].types == GT_TYPES_FLT ? COSTLY_GRAIN : GT_CPU_GRAIN;
-}
-
-/* Integer kernels do not trap on a zero divisor, so divisors are checked first. */
-static bool divides(gt_opcode op, gt_compute compute)
-{
-    return compute != GT_COMPUTE_F32 && compute != GT_COMPUTE_F64 &&
-           (op == GT_OP_remainder || op == GT_OP_floor_divide || op == GT_OP_fmod || op == GT_OP_trunc_divide);
 }
 
 static bool has_zero(const void *divisors, gt_compute compute, int64_t count)
@@ -180,12 +66,12 @@ static void run_direct(void *context, int64_t begin, int64_t end)
 }
 
 /* Fill `in` with the addresses of the operands' elements; false: one needs converting or gathering. */
-static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compute, const void **in, scalar *value,
-                        unsigned *constants)
+static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compute, const void **in,
+                        gt_scalar *value, unsigned *constants)
 {
     int64_t count = call->out->meta.numel;
-    gt_dtype native = native_dtype(compute);
-    gt_dtype out_dtype = writes_bools(call, compute) ? GT_BOOL : native;
+    gt_dtype native = gt__elementwise_native(compute);
+    gt_dtype out_dtype = gt__elementwise_written(call->op, compute, (gt_dtype)call->out->meta.dtype);
     unsigned mask = 0;
     if (call->out->meta.dtype != out_dtype)
         return false;
@@ -194,16 +80,16 @@ static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compu
         in[k] = gt__call_data(call, k);
         if (view->meta.numel == 1) {
             mask |= 1u << k;
-            if (!reads_as((gt_dtype)view->meta.dtype, native)) {
+            if (!gt__elementwise_reads_as((gt_dtype)view->meta.dtype, native)) {
                 gt__cpu_load_tile(cpu, compute, (gt_dtype)view->meta.dtype, in[k], 1, 1, &value[k]);
                 in[k] = &value[k];
             }
         } else if (!view->contiguous || view->meta.numel != count ||
-                   !reads_as((gt_dtype)view->meta.dtype, native)) {
+                   !gt__elementwise_reads_as((gt_dtype)view->meta.dtype, native)) {
             return false;
         }
     }
-    *constants = usable_constants(mask, call->operands);
+    *constants = gt__elementwise_constants(mask, call->operands);
     return *constants == mask || count == 1;
 }
 
@@ -212,9 +98,10 @@ static gt_err elementwise_direct(gt_cpu *cpu, const gt_call *call, gt_compute co
 {
     int64_t count = call->out->meta.numel, grain = grain_of(call->op);
     double pq[2] = {call->ins->imm[0].f, call->ins->imm[1].f};
-    if (divides(call->op, compute) && has_zero(in[1], compute, constants & GT_CONSTANT_Y ? 1 : count))
+    if (gt__elementwise_divides(call->op, compute) &&
+        has_zero(in[1], compute, constants & GT_CONSTANT_Y ? 1 : count))
         return zero_division();
-    gt_elementwise_kernel kernel = choose_kernel(cpu->kernels, call->op, compute, constants, in[1]);
+    gt_elementwise_kernel kernel = gt__elementwise_kernel(cpu->kernels, call->op, compute, constants, in[1]);
     if (count <= grain) {
         kernel(call->out->data, in[0], in[1], in[2], pq, count);
         return GT_OK;
@@ -287,7 +174,8 @@ static void run_segment(general *g, const int64_t *offset, int64_t start, int64_
         atomic_store_explicit(&g->zero, true, memory_order_relaxed);
     const void *number =
         g->one_number ? in[1] : NULL; /* an operand that is constant in this row may differ in the next */
-    gt_elementwise_kernel kernel = choose_kernel(g->cpu->kernels, g->op, g->compute, g->constants, number);
+    gt_elementwise_kernel kernel =
+        gt__elementwise_kernel(g->cpu->kernels, g->op, g->compute, g->constants, number);
     char *to = g->out.data + (offset[g->operands] + start * g->out.stride) * (int64_t)g->out.size;
     if (g->out.in_place) {
         kernel(to, in[0], in[1], in[2], g->pq, count);
@@ -344,21 +232,20 @@ static void plan_operands(general *g, const gt_call *call)
     unsigned constants = 0;
     for (unsigned k = 0; k < g->operands; k++)
         constants |= g->loop.stride[k][last] == 0 ? 1u << k : 0;
-    g->constants = usable_constants(constants, g->operands);
+    g->constants = gt__elementwise_constants(constants, g->operands);
     bool tiled = false;
     for (unsigned k = 0; k <= g->operands; k++) {
         const gt_view *view = k < g->operands ? call->in[k] : call->out;
         operand *o = k < g->operands ? &g->in[k] : &g->out;
-        gt_dtype wanted = k < g->operands ? native_dtype(g->compute) : g->kernel_dtype;
+        gt_dtype wanted = k < g->operands ? gt__elementwise_native(g->compute) : g->kernel_dtype;
         o->data = k < g->operands ? gt__call_data(call, k) : view->data;
         o->dtype = (gt_dtype)view->meta.dtype;
         o->size = gt__dtype_size(o->dtype);
         o->stride = g->loop.stride[k][last];
         o->constant = k < g->operands && g->constants & 1u << k;
-        o->in_place = (k < g->operands ? reads_as(o->dtype, wanted) : o->dtype == wanted) &&
+        o->in_place = (k < g->operands ? gt__elementwise_reads_as(o->dtype, wanted) : o->dtype == wanted) &&
                       (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
-        o->rounds = k < g->operands && (g->compute_dtype == GT_FLOAT16 || g->compute_dtype == GT_BFLOAT16) &&
-                    (o->dtype == GT_INT16 || o->dtype == GT_INT32 || o->dtype == GT_INT64);
+        o->rounds = k < g->operands && gt__elementwise_rounds(g->compute_dtype, o->dtype);
         tiled |= !o->in_place && !o->constant;
     }
     g->row = g->loop.shape[last];
@@ -374,10 +261,10 @@ static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute c
                  .compute = compute,
                  .compute_dtype = call->compute,
                  .operands = call->operands};
-    g.kernel_dtype = writes_bools(call, compute) ? GT_BOOL : native_dtype(compute);
+    g.kernel_dtype = gt__elementwise_written(call->op, compute, (gt_dtype)call->out->meta.dtype);
     g.pq[0] = call->ins->imm[0].f;
     g.pq[1] = call->ins->imm[1].f;
-    g.checks_zero = divides(call->op, compute);
+    g.checks_zero = gt__elementwise_divides(call->op, compute);
     g.one_number = call->operands == 2 && call->in[1]->meta.numel == 1;
     gt__loop_start(&g.loop, &call->out->meta);
     for (unsigned k = 0; k < call->operands; k++)
@@ -431,9 +318,9 @@ static bool elementwise_small(const gt_cpu *cpu, const gt_call *call)
     }
     gt_elementwise_kernel kernel = cpu->kernels->elementwise[call->op][GT_COMPUTE_F32][constants];
     if (constants) {
-        if (constants != usable_constants(constants, call->operands))
+        if (constants != gt__elementwise_constants(constants, call->operands))
             return false;
-        kernel = choose_kernel(cpu->kernels, call->op, GT_COMPUTE_F32, constants, in[1]);
+        kernel = gt__elementwise_kernel(cpu->kernels, call->op, GT_COMPUTE_F32, constants, in[1]);
     }
     double pq[2] = {call->ins->imm[0].f, call->ins->imm[1].f};
     kernel(call->out->data, in[0], in[1], in[2], pq, count);
@@ -444,9 +331,9 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
 {
     if (elementwise_small(cpu, call))
         return GT_OK;
-    gt_compute compute = compute_of(call->op, call->compute);
+    gt_compute compute = gt__elementwise_compute(call->op, call->compute);
     const void *in[3] = {NULL, NULL, NULL};
-    scalar value[3];
+    gt_scalar value[3];
     unsigned constants;
     if (find_direct(cpu, call, compute, in, value, &constants))
         return elementwise_direct(cpu, call, compute, in, constants);
@@ -460,10 +347,10 @@ static gt_err elementwise(gt_cpu *cpu, const gt_call *call)
  */
 static gt_err elementwise_narrow(gt_cpu *cpu, const gt_call *call)
 {
-    gt_compute compute = compute_of(call->op, call->compute);
+    gt_compute compute = gt__elementwise_compute(call->op, call->compute);
     const gt_view *in[3];
     gt_view narrow[3];
-    scalar wide, value[3];
+    gt_scalar wide, value[3];
     uint8_t literals = call->literals;
     for (unsigned k = 0; k < call->operands; k++) {
         const gt_view *view = in[k] = call->in[k];
@@ -488,7 +375,5 @@ gt_err gt__cpu_elementwise(gt_engine *engine, const gt_call *call)
     gt_cpu *cpu = gt__cpu(engine);
     if (call->out->meta.numel == 0)
         return GT_OK;
-    bool full = call->compute == GT_FLOAT32 || call->compute == GT_FLOAT64 || call->compute == GT_INT64 ||
-                call->compute == GT_INT32;
-    return full ? elementwise(cpu, call) : elementwise_narrow(cpu, call);
+    return gt__elementwise_narrow(call->compute) ? elementwise_narrow(cpu, call) : elementwise(cpu, call);
 }

@@ -136,16 +136,32 @@ static void all_moments(void *context, int64_t begin, int64_t end)
         line_moments(c, line, &c->mean[line], &c->scale[line]);
 }
 
+static gt_parallel_body body_of(gt_opcode op, gt_compute compute)
+{
+    bool wide = compute == GT_COMPUTE_F64;
+    if (op == GT_OP_layer_norm)
+        return wide ? forward_double : forward_float;
+    return wide ? backward_double : backward_float;
+}
+
+void gt__cpu_norm_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *const *in,
+                       int64_t rows, int64_t n, void *out)
+{
+    bool forward = ins->op == GT_OP_layer_norm;
+    normalisation c = {.cpu = cpu, .compute = compute, .lines = rows, .n = n, .eps = ins->imm[1].f, .out = out};
+    c.x.data = in[forward ? 0 : 1];
+    c.g.data = in[0];
+    c.weight.data = in[forward ? 1 : 2];
+    c.bias.data = in[2];
+    body_of((gt_opcode)ins->op, compute)(&c, 0, rows);
+}
+
 static gt_err run(gt_cpu *cpu, const gt_call *call, normalisation *c)
 {
     bool wide = c->compute == GT_COMPUTE_F64;
     int64_t grain = GT_CPU_GRAIN / 4 / c->n + 1;
     if (call->op != GT_OP_layer_norm_backward_weight) {
-        bool forward = call->op == GT_OP_layer_norm;
-        gt_parallel_body body = forward ? wide ? forward_double : forward_float
-                                : wide  ? backward_double
-                                        : backward_float;
-        gt__parallel_for(cpu->parallel, c->lines, grain, body, c);
+        gt__parallel_for(cpu->parallel, c->lines, grain, body_of(call->op, c->compute), c);
         return GT_OK;
     }
     void *moments = NULL;

@@ -46,7 +46,8 @@ typedef struct reduction {
     int64_t row;  /* of the last kept axis (by row: all results) */
     int64_t tiles;
     int64_t parts; /* of the reduced elements */
-    const gt_view *out;
+    gt_dtype out_dtype;
+    char *out;
     accumulator *partial; /* (parts, results), when there are several parts */
     const double *center; /* (results): in parts, second pass of var and logsumexp; norm: p */
 } reduction;
@@ -182,8 +183,7 @@ static double root(double total, double p)
 static void store_results(const reduction *r, int64_t first, int64_t results, accumulator *total,
                           const double *center)
 {
-    gt_dtype dtype = (gt_dtype)r->out->meta.dtype;
-    char *to = (char *)r->out->data + first * (int64_t)gt__dtype_size(dtype);
+    char *to = r->out + first * (int64_t)gt__dtype_size(r->out_dtype);
     if (r->op == GT_OP_mean || r->op == GT_OP_var)
         for (int64_t j = 0; j < results; j++)
             total[j].f /= r->divisor;
@@ -193,7 +193,8 @@ static void store_results(const reduction *r, int64_t first, int64_t results, ac
     if (r->op == GT_OP_norm)
         for (int64_t j = 0; j < results; j++)
             total[j].f = root(total[j].f, r->parameter);
-    gt__cpu_store_tile(r->cpu, is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64, dtype, total, to, 1, results);
+    gt__cpu_store_tile(r->cpu, is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64, r->out_dtype, total, to, 1,
+                       results);
 }
 
 static void whole_tile(const reduction *r, int64_t first, int64_t results)
@@ -371,27 +372,57 @@ static void plan_tasks(reduction *r)
     }
 }
 
+gt_compute gt__cpu_reduce_compute(gt_opcode op, gt_dtype dtype)
+{
+    gt_compute compute = gt__cpu_compute(dtype);
+    /* The mean or variance of integers is computed in double. */
+    return compute == GT_COMPUTE_I64 && gt__op_table[op].types == GT_TYPES_FLT ? GT_COMPUTE_F64 : compute;
+}
+
+static void set_op(reduction *r, gt_opcode op, double parameter)
+{
+    r->op = op;
+    r->parameter = parameter;
+    r->fold = fold_of(op, parameter);
+    r->second = op == GT_OP_var ? GT_FOLD_SQUARES : GT_FOLD_EXPS;
+}
+
+static void set_divisor(reduction *r)
+{
+    r->divisor = (double)r->elements - (r->op == GT_OP_var ? r->parameter : 0.0);
+    r->divisor = r->divisor > 0 ? r->divisor : 0; /* too few elements: infinity or NaN, as PyTorch has it */
+}
+
+void gt__cpu_reduce_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
+                         int64_t rows, int64_t n, gt_dtype dtype, void *out)
+{
+    reduction r = {.cpu = cpu, .compute = compute, .native = true, .out_dtype = dtype, .out = out, .data = x};
+    set_op(&r, (gt_opcode)ins->op, ins->imm[1].f);
+    r.size = gt__compute_size(compute);
+    r.elements = n;
+    set_divisor(&r);
+    r.kept.rank = r.reduced.rank = r.reduced.stride[0][0] = 1;
+    r.kept.stride[0][0] = n;
+    for (int64_t first = 0; first < rows; first += ROW_TILE)
+        whole_tile(&r, first, rows - first < ROW_TILE ? rows - first : ROW_TILE);
+}
+
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call)
 {
     const gt_view *in = call->in[0];
     double parameter = call->ins->imm[1].f;
-    reduction r = {.cpu = gt__cpu(engine), .op = call->op, .parameter = parameter, .out = call->out};
-    r.fold = fold_of(call->op, parameter);
-    r.second = call->op == GT_OP_var ? GT_FOLD_SQUARES : GT_FOLD_EXPS;
+    reduction r = {.cpu = gt__cpu(engine), .out_dtype = (gt_dtype)call->out->meta.dtype, .out = call->out->data};
+    set_op(&r, call->op, parameter);
     uint64_t all = ((uint64_t)1 << in->meta.rank) - 1, mask = call->ins->imm[0].u;
     mask = mask ? mask : all;
     r.data = in->data;
     r.dtype = (gt_dtype)in->meta.dtype;
     r.size = gt__dtype_size(r.dtype);
-    r.compute = gt__cpu_compute(r.dtype);
-    /* The mean or variance of integers is computed in double. */
-    if (r.compute == GT_COMPUTE_I64 && gt__op_table[call->op].types == GT_TYPES_FLT)
-        r.compute = GT_COMPUTE_F64;
+    r.compute = gt__cpu_reduce_compute(call->op, r.dtype);
     r.native = r.dtype == GT_FLOAT32 || r.dtype == GT_FLOAT64 || (r.dtype == GT_INT64 && is_integer(&r));
     r.results = select_axes(&r.kept, in, all & ~mask);
     r.elements = select_axes(&r.reduced, in, mask);
-    r.divisor = (double)r.elements - (call->op == GT_OP_var ? parameter : 0.0);
-    r.divisor = r.divisor > 0 ? r.divisor : 0; /* too few elements: infinity or NaN, as PyTorch has it */
+    set_divisor(&r);
     if (r.results == 0)
         return GT_OK;
     plan_tasks(&r);

@@ -1,0 +1,211 @@
+/*
+ * program.h: plans that the CPU engine has compiled; shared by the files of that part.
+ *
+ * A program is a list of parts that run one after the other. A part is one step, run as in eager mode with its views
+ * prepared, or a group of neighbouring steps that runs as one pass over tiles: the positions of the iteration space are cut
+ * into tiles that fit in the cache, and for each tile every member computes its elements before the next tile begins. Values
+ * that live only inside of the group exist only as tiles, in scratch memory that threads reuse for every tile.
+ *
+ * The iteration space has `count` positions, the elements of the members' results in row-major order. If members reduce or
+ * normalise rows (the last axes), tiles are whole rows, and values may have one element for each row (GT_LEVEL_ROW).
+ *
+ * program_form.c chooses the groups, program_lower.c translates a group into tile operations, program_tile.c runs them,
+ * program.c holds it all together.
+ */
+#ifndef GT_ENGINES_CPU_PROGRAM_H
+#define GT_ENGINES_CPU_PROGRAM_H
+
+#include "engines/cpu/elementwise.h"
+#include "engines/cpu/movement.h"
+#include "engines/plan.h"
+
+enum {
+    GT_FUSED_MEMBERS = 64,      /* steps in a group, at most */
+    GT_LONGEST_ROW = 16 * 1024, /* elements of a row that tiles consist of */
+    GT_SHORTEST_ROW = 32,       /* shorter rows are not worth a kernel call each */
+};
+
+/* What the positions of a value are. */
+typedef enum gt_level {
+    GT_LEVEL_FULL,   /* those of the iteration space */
+    GT_LEVEL_ROW,    /* its rows */
+    GT_LEVEL_COLUMN, /* its columns: the same numbers for every row */
+    GT_LEVEL_COUNT
+} gt_level;
+
+/* ---- forming ------------------------------------------------------------------------------------------------- */
+
+typedef enum gt_fusible {
+    GT_FUSIBLE_NOT,
+    GT_FUSIBLE_ELEMENTWISE,
+    GT_FUSIBLE_MOVE,
+    GT_FUSIBLE_REDUCE, /* of rows: one number for each */
+    GT_FUSIBLE_SOFTMAX,
+    GT_FUSIBLE_NORM,
+} gt_fusible;
+
+/* How a step's operand is walked in the order of the positions: collapsed axes. */
+typedef struct gt_access {
+    int rank;
+    int64_t shape[GT_MAX_RANK], stride[GT_MAX_RANK];
+} gt_access;
+
+typedef struct gt_member {
+    uint32_t step;
+    gt_fusible kind;
+    gt_level level; /* of its result */
+} gt_member;
+
+typedef struct gt_group {
+    gt_member member[GT_FUSED_MEMBERS];
+    unsigned members;
+    int64_t count;
+    int64_t row;    /* elements in a row; 0: no rows */
+    bool needs_row; /* members work on rows; if not, rows are only the period of a broadcast */
+    bool aligned;   /* results depend on where tiles begin (guarded kernels): no rows, tiles of GT_TILE elements */
+} gt_group;
+
+typedef struct gt_forming gt_forming;
+
+/* By buffer: the group that makes it now, and at which level. */
+gt_err gt__forming_new(const gt_cpu *cpu, gt_plan *plan, gt_forming **forming);
+void gt__forming_free(gt_forming *forming);
+/* The group that begins with step `first`, as long as possible; none if it has no members. Views in between belong to it. */
+void gt__group_form(gt_forming *forming, uint32_t first, gt_group *group);
+/* The level at which the group being formed, or formed last, makes a buffer; GT_LEVEL_COUNT: it does not make it. */
+gt_level gt__group_made(const gt_forming *forming, uint32_t buffer);
+
+/* How `view` is walked if its positions are the elements of `over`, to which it is broadcast. */
+void gt__access_find(const gt_view *view, const gt_meta *over, gt_access *access);
+/* Position k is element k. */
+bool gt__access_flat(const gt_access *access);
+/* In rows of `row` elements: every row is the same run; every row is one element. */
+bool gt__access_column(const gt_access *access, int64_t row);
+bool gt__access_row(const gt_access *access, int64_t row);
+/* The shape whose elements are the positions that a member walks. */
+const gt_meta *gt__member_space(const gt_plan *plan, const gt_plan_step *step, gt_fusible kind);
+
+/* ---- tiles --------------------------------------------------------------------------------------------------- */
+
+typedef enum gt_slot_place {
+    GT_PLACE_SCRATCH,
+    GT_PLACE_MEMORY,
+    GT_PLACE_NUMBER, /* one number, prepared at the start of a run */
+} gt_slot_place;
+
+/* An operand or a result of tile operations. */
+typedef struct gt_tile_slot {
+    gt_slot_place place;
+    gt_level level;
+    uint8_t size;    /* bytes of an element */
+    uint32_t buffer; /* MEMORY */
+    int64_t offset;  /* MEMORY: bytes in the buffer; SCRATCH: bytes in the scratch; NUMBER: which */
+    char *base;      /* MEMORY, NUMBER: during a run */
+    uint32_t region, first,
+        last; /* SCRATCH, while a group is lowered: its place, the operations that make and use it */
+} gt_tile_slot;
+
+typedef struct gt_tile {
+    void **at; /* by slot */
+    int64_t begin[GT_LEVEL_COUNT], count[GT_LEVEL_COUNT];
+    const gt_cpu *cpu;
+    int64_t row;
+} gt_tile;
+
+/* A strided operand that is gathered into a tile, or used where it lies if it is one run there. */
+typedef struct gt_tile_gather {
+    gt_load_kernel load; /* or */
+    gt_row_mover move;
+    int64_t from_size, to_size;
+    bool as_is;     /* needs no conversion */
+    uint16_t slot;  /* where it goes */
+    int64_t offset; /* of the slot in the scratch */
+    gt_access access;
+} gt_tile_gather;
+
+typedef struct gt_tile_op gt_tile_op;
+struct gt_tile_op {
+    void (*run)(const gt_tile_op *op, gt_tile *tile);
+    uint16_t out, in[3];
+    uint8_t level;     /* of its positions */
+    uint8_t inputs;    /* used in in[] */
+    bool over_operand; /* the result may be written over an operand of the same size */
+    gt_opcode op;
+    gt_compute compute;
+    gt_dtype dtype; /* of the result, where kernels convert it */
+    const gt_instruction *ins;
+    union {
+        struct {
+            gt_elementwise_kernel kernel;
+            const double *pq;
+            int64_t out_step, in_step[3]; /* bytes from row to row */
+        } apply;
+        gt_load_kernel load;
+        gt_store_kernel store;
+        gt_row_mover move;
+        gt_tile_gather *gather;
+    };
+};
+
+void gt__tile_apply(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_apply_rows(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_load(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_store(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_move(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_spread_rows(const gt_tile_op *op, gt_tile *tile);    /* an element to a row of them */
+void gt__tile_spread_columns(const gt_tile_op *op, gt_tile *tile); /* a row to all rows */
+void gt__tile_fill(const gt_tile_op *op, gt_tile *tile);           /* one number to all positions */
+void gt__tile_reduce(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_softmax(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_norm(const gt_tile_op *op, gt_tile *tile);
+
+/* A literal, or a tensor of one element, as the kernels read it. */
+typedef struct gt_tile_number {
+    const gt_instruction *ins; /* NULL: a tensor */
+    unsigned operand;
+    uint32_t buffer;
+    int64_t offset;
+    gt_dtype dtype;
+    gt_compute compute;
+    gt_dtype narrow; /* rounded to this dtype first; the compute type's own: not */
+    gt_scalar value;
+} gt_tile_number;
+
+/* An operation whose kernel depends on a number. */
+typedef struct gt_tile_choice {
+    uint32_t op, number, constants;
+} gt_tile_choice;
+
+typedef struct gt_fused {
+    int64_t count, row;
+    int64_t tile, tiles; /* positions in a tile: elements, or rows if there are rows */
+    int64_t grain;       /* tiles worth a thread */
+    gt_tile_slot *slots;
+    gt_tile_op *ops;
+    gt_tile_gather *gathers;
+    gt_tile_number *numbers;
+    gt_tile_choice *choices;
+    unsigned slot_count, op_count, gather_count, number_count, choice_count;
+    unsigned before; /* the first operations run once for many tiles: they prepare what all tiles share */
+    size_t scratch;  /* bytes for each thread */
+} gt_fused;
+
+/* Translate a group; buffers that only the group uses get the role NONE. */
+gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *forming, const gt_group *group,
+                       gt_fused **fused);
+void gt__fused_free(gt_fused *fused);
+/* Scratch: `threads` times `scratch` bytes. */
+typedef struct gt_scratch gt_scratch;
+gt_err gt__scratch_new(unsigned threads, size_t bytes, gt_scratch **scratch);
+void gt__scratch_free(gt_scratch *scratch);
+void gt__fused_run(gt_cpu *cpu, gt_fused *fused, void *const *buffer, gt_scratch *scratch);
+
+/* ---- vtable -------------------------------------------------------------------------------------------------- */
+
+gt_err gt__cpu_compile(gt_engine *engine, gt_plan *plan, gt_program **program);
+gt_err gt__cpu_run_program(gt_engine *engine, gt_program *program, void *const *buffer, bool timed, unsigned *step,
+                           gt_token *token);
+void gt__cpu_free_program(gt_engine *engine, gt_program *program);
+
+#endif

@@ -1,0 +1,322 @@
+/*
+ * program_form.c: chooses which neighbouring steps of a plan run as one pass over tiles. Read program.h first.
+ *
+ * A step joins the group if its positions are those of the group (or its rows), if it reads what the group makes only at
+ * the position where that is made, and if nothing that the group writes over (`takes`) is read at another position.
+ */
+#include <stdlib.h>
+
+#include "engines/cpu/program.h"
+
+/* What the group has done to a buffer. */
+typedef struct trace {
+    uint32_t made, read,
+        read_apart; /* numbers of groups; 0: none. read_apart: not at the position of the reader */
+    gt_level level; /* at which it is made, or read */
+} trace;
+
+struct gt_forming {
+    const gt_cpu *cpu;
+    gt_plan *plan;
+    uint32_t number; /* of the group */
+    trace buffer[];
+};
+
+gt_err gt__forming_new(const gt_cpu *cpu, gt_plan *plan, gt_forming **out)
+{
+    gt_forming *f = calloc(1, sizeof *f + plan->buffer_count * sizeof f->buffer[0]);
+    *out = f;
+    if (!f)
+        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    f->cpu = cpu;
+    f->plan = plan;
+    return GT_OK;
+}
+
+void gt__forming_free(gt_forming *forming)
+{
+    free(forming);
+}
+
+gt_level gt__group_made(const gt_forming *forming, uint32_t buffer)
+{
+    const trace *t = &forming->buffer[buffer];
+    return t->made == forming->number ? t->level : GT_LEVEL_COUNT;
+}
+
+/* ---- access -------------------------------------------------------------------------------------------------- */
+
+void gt__access_find(const gt_view *view, const gt_meta *over, gt_access *access)
+{
+    gt_loop loop;
+    int64_t stride = 1;
+    gt__loop_start(&loop, over);
+    gt__loop_add(&loop, view);
+    loop.views = 2; /* the second: the positions themselves */
+    for (int axis = loop.rank - 1; axis >= 0; axis--) {
+        loop.stride[1][axis] = loop.shape[axis] == 1 ? 0 : stride;
+        stride *= loop.shape[axis];
+    }
+    gt__loop_collapse(&loop);
+    access->rank = loop.rank;
+    for (int axis = 0; axis < loop.rank; axis++) {
+        access->shape[axis] = loop.shape[axis];
+        access->stride[axis] = loop.stride[0][axis];
+    }
+}
+
+bool gt__access_flat(const gt_access *access)
+{
+    return access->rank == 1 && (access->stride[0] == 1 || access->shape[0] == 1);
+}
+
+bool gt__access_column(const gt_access *access, int64_t row)
+{
+    return access->rank == 2 && access->shape[1] == row && access->stride[0] == 0 && access->stride[1] == 1;
+}
+
+bool gt__access_row(const gt_access *access, int64_t row)
+{
+    return access->rank == 2 && access->shape[1] == row && access->stride[0] == 1 && access->stride[1] == 0;
+}
+
+const gt_meta *gt__member_space(const gt_plan *plan, const gt_plan_step *step, gt_fusible kind)
+{
+    uint32_t value = kind == GT_FUSIBLE_REDUCE ? step->operand[0] : step->result;
+    return &plan->values[value].view.meta;
+}
+
+/* ---- what a step is ------------------------------------------------------------------------------------------ */
+
+static bool is_complex(const gt_plan *plan, const gt_plan_step *step)
+{
+    bool complex = gt__dtype_is_complex((gt_dtype)plan->values[step->result].view.meta.dtype);
+    for (unsigned k = 0; k < step->operands; k++)
+        if (step->operand[k] != GT_PLAN_LITERAL)
+            complex |= gt__dtype_is_complex((gt_dtype)plan->values[step->operand[k]].view.meta.dtype);
+    return complex;
+}
+
+/* A copy of elements that lie far apart is left to movement.c, which moves squares of them. */
+static bool moves_runs(const gt_plan *plan, const gt_plan_step *step)
+{
+    gt_access access;
+    if (step->operand[0] == GT_PLAN_LITERAL)
+        return false;
+    gt__access_find(&plan->values[step->operand[0]].view, &plan->values[step->operand[0]].view.meta, &access);
+    int64_t stride = access.stride[access.rank - 1];
+    return stride == 0 || stride == 1;
+}
+
+static int64_t product(const gt_meta *meta, int64_t first)
+{
+    int64_t count = 1;
+    for (int64_t axis = first; axis < meta->rank; axis++)
+        count *= meta->shape[axis];
+    return count;
+}
+
+/* The last axes are reduced and others are kept: the elements of a row. 0: not so. */
+static int64_t reduced_row(const gt_meta *meta, uint64_t mask)
+{
+    int axis = meta->rank;
+    while (axis > 0 && mask >> (axis - 1) & 1)
+        axis--;
+    if (axis == 0 || axis == meta->rank || mask & (((uint64_t)1 << axis) - 1))
+        return 0;
+    return product(meta, axis);
+}
+
+/* *row: of the rows that it works on; 0: none. */
+static gt_fusible kind_of(const gt_plan *plan, const gt_plan_step *step, int64_t *row)
+{
+    const gt_instruction *ins = &step->record->ins;
+    const gt_meta *out = &plan->values[step->result].view.meta;
+    *row = 0;
+    if (step->kind != GT_STEP_RUN || out->numel == 0 || is_complex(plan, step))
+        return GT_FUSIBLE_NOT;
+    const gt_meta *first =
+        step->operands && step->operand[0] != GT_PLAN_LITERAL ? &plan->values[step->operand[0]].view.meta : NULL;
+    switch ((gt_form)gt__op_table[step->op].form) {
+    case GT_FORM_UNARY:
+    case GT_FORM_BINARY:
+    case GT_FORM_TERNARY:
+        return gt__elementwise_divides(step->op, gt__elementwise_compute(step->op, step->compute))
+                   ? GT_FUSIBLE_NOT
+                   : GT_FUSIBLE_ELEMENTWISE;
+    case GT_FORM_RESHAPE:
+    case GT_FORM_CAST:
+    case GT_FORM_COPY:
+        return moves_runs(plan, step) ? GT_FUSIBLE_MOVE : GT_FUSIBLE_NOT;
+    case GT_FORM_REDUCE:
+        *row = first && first->numel ? reduced_row(first, ins->imm[0].u) : 0;
+        return *row ? GT_FUSIBLE_REDUCE : GT_FUSIBLE_NOT;
+    case GT_FORM_SOFTMAX:
+    case GT_FORM_SOFTMAX_BACKWARD:
+        *row = out->rank && ins->imm[0].i == out->rank - 1 ? out->shape[out->rank - 1] : 0;
+        return *row ? GT_FUSIBLE_SOFTMAX : GT_FUSIBLE_NOT;
+    case GT_FORM_LAYER_NORM:
+        *row = product(out, ins->imm[0].i);
+        return step->op == GT_OP_layer_norm_backward_weight ? GT_FUSIBLE_NOT : GT_FUSIBLE_NORM;
+    default:
+        return GT_FUSIBLE_NOT;
+    }
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------- */
+
+static bool row_fits(const gt_group *g, int64_t row)
+{
+    if (row < 2 || row > GT_LONGEST_ROW || g->aligned)
+        return false;
+    return !g->needs_row || g->row == row;
+}
+
+/* The kernel's results depend on where it begins. */
+static bool wants_aligned(const gt_forming *f, const gt_plan_step *step)
+{
+    bool angle = step->op == GT_OP_sin || step->op == GT_OP_cos || step->op == GT_OP_tan || step->op == GT_OP_sinc;
+    return angle && gt__elementwise_compute(step->op, step->compute) == GT_COMPUTE_F32 &&
+           f->cpu->kernels->guarded[step->op];
+}
+
+/* Operands that are not elements of the iteration space: the weights of a normalisation. */
+static bool is_weight(gt_fusible kind, gt_opcode op, unsigned k)
+{
+    return kind == GT_FUSIBLE_NORM && k >= (op == GT_OP_layer_norm ? 1u : 2u);
+}
+
+/* Whether operand k can be read; `own`: it is read at the reader's position. */
+static bool operand_fits(const gt_forming *f, const gt_group *g, const gt_plan_step *step, const gt_member *m,
+                         unsigned k, int64_t row, gt_access *access, bool *own)
+{
+    const gt_plan *plan = f->plan;
+    const gt_plan_value *value = &plan->values[step->operand[k]];
+    gt_level made = gt__group_made(f, value->buffer);
+    bool one = value->view.meta.numel == 1, weight = is_weight(m->kind, step->op, k);
+    if (weight) {
+        *access = (gt_access){.rank = 1};
+        *own = false;
+        return made == GT_LEVEL_COUNT;
+    }
+    gt__access_find(&value->view, gt__member_space(plan, step, m->kind), access);
+    gt_level space = m->kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_FULL : m->level;
+    bool flat = gt__access_flat(access) && value->view.meta.numel > 0 && (!one || access->shape[0] == 1);
+    *own = flat;
+    if (made == GT_LEVEL_COUNT)
+        return true;
+    if (value->offset != 0 || (one && step->op == GT_OP_pow && k == 1))
+        return false;
+    if (made == space)
+        return flat;
+    if (made != GT_LEVEL_ROW || space != GT_LEVEL_FULL)
+        return false;
+    return gt__access_row(access, row) || (one && g->count == row);
+}
+
+/* The result may be written over an operand: all that the group reads of it must be at the writer's position. */
+static bool taker_fits(const gt_forming *f, const gt_plan_step *step, gt_level level)
+{
+    uint32_t takes = f->plan->buffers[f->plan->values[step->result].buffer].takes;
+    if (takes == GT_PLAN_TAKES_NONE)
+        return true;
+    const trace *t = &f->buffer[takes];
+    if (t->read_apart == f->number)
+        return false;
+    return t->read != f->number || t->level == level;
+}
+
+typedef struct reading {
+    gt_access access;
+    bool own;
+} reading;
+
+static bool readings_fit(const gt_forming *f, const gt_group *g, const gt_plan_step *step, const gt_member *m,
+                         int64_t row, reading *r)
+{
+    uint32_t takes = f->plan->buffers[f->plan->values[step->result].buffer].takes;
+    for (unsigned k = 0; k < step->operands; k++) {
+        if (step->operand[k] == GT_PLAN_LITERAL)
+            continue;
+        if (!operand_fits(f, g, step, m, k, row, &r[k].access, &r[k].own))
+            return false;
+        if (takes == f->plan->values[step->operand[k]].buffer && !r[k].own)
+            return false;
+    }
+    return taker_fits(f, step, m->level);
+}
+
+static void note(gt_forming *f, gt_group *g, const gt_plan_step *step, const gt_member *m, const reading *r)
+{
+    gt_level space = m->kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_FULL : m->level;
+    for (unsigned k = 0; k < step->operands; k++) {
+        if (step->operand[k] == GT_PLAN_LITERAL)
+            continue;
+        trace *t = &f->buffer[f->plan->values[step->operand[k]].buffer];
+        if (t->made != f->number) {
+            if (!r[k].own || (t->read == f->number && t->level != space))
+                t->read_apart = f->number;
+            t->read = f->number;
+            t->level = space;
+        }
+        const gt_access *a =
+            &r[k].access; /* rows that nothing needs, but that save gathering a broadcast operand */
+        int64_t period = a->rank == 2 && space == GT_LEVEL_FULL ? a->shape[1] : 0;
+        if (!g->row && period >= GT_SHORTEST_ROW && period <= GT_LONGEST_ROW && !g->aligned &&
+            (gt__access_column(a, period) || gt__access_row(a, period)))
+            g->row = period;
+    }
+    trace *t = &f->buffer[f->plan->values[step->result].buffer];
+    t->made = f->number;
+    t->level = m->level;
+}
+
+/* Add a step to the group, if it fits. */
+static bool join(gt_forming *f, gt_group *g, uint32_t number)
+{
+    const gt_plan_step *step = &f->plan->steps[number];
+    int64_t row;
+    gt_member m = {.step = number, .kind = kind_of(f->plan, step, &row)};
+    if (m.kind == GT_FUSIBLE_NOT || g->members == GT_FUSED_MEMBERS)
+        return false;
+    gt_group next = *g;
+    int64_t count = gt__member_space(f->plan, step, m.kind)->numel;
+    if (!g->members)
+        next.count = count;
+    if (row) {
+        if (!row_fits(g, row) || count != next.count)
+            return false;
+        next.row = row;
+        next.needs_row = true;
+    }
+    bool elementwise = m.kind == GT_FUSIBLE_ELEMENTWISE;
+    bool on_rows = next.needs_row && count != next.count && (elementwise || m.kind == GT_FUSIBLE_MOVE) && !row;
+    if (on_rows ? count * next.row != next.count : count != next.count)
+        return false;
+    m.level = on_rows || m.kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_ROW : GT_LEVEL_FULL;
+    if (elementwise && wants_aligned(f, step)) {
+        if (next.needs_row)
+            return false;
+        next.row = 0;
+        next.aligned = true;
+    }
+    reading r[GT_MAX_OPERANDS];
+    if (!readings_fit(f, &next, step, &m, next.row, r) || (elementwise && wants_aligned(f, step) && !r[0].own))
+        return false;
+    *g = next;
+    note(f, g, step, &m, r);
+    g->member[g->members++] = m;
+    return true;
+}
+
+void gt__group_form(gt_forming *forming, uint32_t first, gt_group *group)
+{
+    const gt_plan *plan = forming->plan;
+    forming->number++;
+    group->members = 0;
+    group->count = group->row = 0;
+    group->needs_row = group->aligned = false;
+    for (uint32_t k = first; k < plan->step_count; k++)
+        if (plan->steps[k].kind != GT_STEP_VIEW && !join(forming, group, k))
+            break;
+}

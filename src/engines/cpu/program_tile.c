@@ -1,0 +1,257 @@
+/* program_tile.c: runs a group's operations tile by tile, threads sharing the tiles. Read program.h first. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engines/cpu/program.h"
+
+/* ---- operations ---------------------------------------------------------------------------------------------- */
+
+void gt__tile_apply(const gt_tile_op *op, gt_tile *tile)
+{
+    void **at = tile->at;
+    op->apply.kernel(at[op->out], at[op->in[0]], at[op->in[1]], at[op->in[2]], op->apply.pq,
+                     tile->count[op->level]);
+}
+
+void gt__tile_apply_rows(const gt_tile_op *op, gt_tile *tile)
+{
+    char *out = tile->at[op->out];
+    const char *x = tile->at[op->in[0]], *y = tile->at[op->in[1]], *z = tile->at[op->in[2]];
+    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++) {
+        op->apply.kernel(out, x, y, z, op->apply.pq, tile->row);
+        out += op->apply.out_step;
+        x += op->apply.in_step[0];
+        y += op->apply.in_step[1];
+        z += op->apply.in_step[2];
+    }
+}
+
+void gt__tile_load(const gt_tile_op *op, gt_tile *tile)
+{
+    op->load(tile->at[op->out], tile->at[op->in[0]], 1, tile->count[op->level]);
+}
+
+void gt__tile_store(const gt_tile_op *op, gt_tile *tile)
+{
+    op->store(tile->at[op->out], 1, tile->at[op->in[0]], tile->count[op->level]);
+}
+
+void gt__tile_move(const gt_tile_op *op, gt_tile *tile)
+{
+    op->move(tile->at[op->out], 1, tile->at[op->in[0]], 1, tile->count[op->level]);
+}
+
+void gt__tile_fill(const gt_tile_op *op, gt_tile *tile)
+{
+    op->move(tile->at[op->out], 1, tile->at[op->in[0]], 0, tile->count[op->level]);
+}
+
+void gt__tile_spread_rows(const gt_tile_op *op, gt_tile *tile)
+{
+    char *out = tile->at[op->out];
+    const char *in = tile->at[op->in[0]];
+    int64_t size = (int64_t)gt__dtype_size(op->dtype);
+    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
+        op->move(out + r * tile->row * size, 1, in + r * size, 0, tile->row);
+}
+
+void gt__tile_spread_columns(const gt_tile_op *op, gt_tile *tile)
+{
+    size_t bytes = (size_t)tile->row * gt__dtype_size(op->dtype);
+    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
+        memcpy((char *)tile->at[op->out] + (size_t)r * bytes, tile->at[op->in[0]], bytes);
+}
+
+void gt__tile_gather_run(const gt_tile_op *op, gt_tile *tile)
+{
+    const gt_tile_gather *g = op->gather;
+    const gt_access *a = &g->access;
+    int last = a->rank - 1;
+    int64_t index[GT_MAX_RANK], width = a->shape[last], step = a->stride[last], offset = 0;
+    int64_t begin = tile->begin[op->level], left = tile->count[op->level];
+    int64_t rest = begin / width, column = begin % width;
+    const char *from = tile->at[op->in[0]];
+    char *to = (char *)tile->at + g->offset;
+    for (int axis = last - 1; axis >= 0; axis--) {
+        index[axis] = rest % a->shape[axis];
+        rest /= a->shape[axis];
+        offset += index[axis] * a->stride[axis];
+    }
+    if (g->as_is && step == 1 && width - column >= left) {
+        tile->at[op->out] = (void *)(uintptr_t)(from + (offset + column) * g->from_size);
+        return;
+    }
+    tile->at[op->out] = to;
+    while (left > 0) {
+        int64_t count = gt__min(width - column, left);
+        const char *run = from + (offset + column * step) * g->from_size;
+        if (g->load)
+            g->load(to, run, step, count);
+        else
+            g->move(to, 1, run, step, count);
+        to += count * g->to_size;
+        left -= count;
+        column = 0;
+        for (int axis = last - 1; axis >= 0; axis--) {
+            offset += a->stride[axis];
+            if (++index[axis] < a->shape[axis])
+                break;
+            index[axis] = 0;
+            offset -= a->stride[axis] * a->shape[axis];
+        }
+    }
+}
+
+void gt__tile_reduce(const gt_tile_op *op, gt_tile *tile)
+{
+    gt__cpu_reduce_rows(tile->cpu, op->ins, op->compute, tile->at[op->in[0]], tile->count[GT_LEVEL_ROW], tile->row,
+                        op->dtype, tile->at[op->out]);
+}
+
+void gt__tile_softmax(const gt_tile_op *op, gt_tile *tile)
+{
+    const gt_kernels *kernels = tile->cpu->kernels;
+    int64_t bytes = tile->row * (int64_t)gt__compute_size(op->compute);
+    char *out = tile->at[op->out];
+    const char *x = tile->at[op->in[0]], *y = tile->at[op->in[1]];
+    bool logarithm = op->op == GT_OP_log_softmax || op->op == GT_OP_log_softmax_backward;
+    for (int64_t r = 0; r < tile->count[GT_LEVEL_ROW]; r++)
+        if (op->inputs == 1)
+            kernels->softmax_row[op->compute](out + r * bytes, x + r * bytes, tile->row, logarithm);
+        else
+            kernels->softmax_backward_row[op->compute](out + r * bytes, x + r * bytes, y + r * bytes, tile->row,
+                                                       logarithm);
+}
+
+void gt__tile_norm(const gt_tile_op *op, gt_tile *tile)
+{
+    gt__cpu_norm_rows(tile->cpu, op->ins, op->compute,
+                      (const void *[]){tile->at[op->in[0]], tile->at[op->in[1]], tile->at[op->in[2]]},
+                      tile->count[GT_LEVEL_ROW], tile->row, tile->at[op->out]);
+}
+
+/* ---- scratch ------------------------------------------------------------------------------------------------- */
+
+/* A block for each thread; a thread claims one for the time of a chunk. */
+struct gt_scratch {
+    unsigned blocks;
+    size_t bytes;
+    char *memory;
+    atomic_bool busy[];
+};
+
+gt_err gt__scratch_new(unsigned threads, size_t bytes, gt_scratch **out)
+{
+    enum { PAGE = 4096 };
+    gt_scratch *s = *out = malloc(sizeof *s + threads * sizeof s->busy[0]);
+    bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (s)
+        *s =
+            (gt_scratch){.blocks = threads, .bytes = bytes, .memory = aligned_alloc(PAGE, threads * bytes + PAGE)};
+    if (!s || !s->memory) {
+        gt__scratch_free(s);
+        *out = NULL;
+        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    }
+    for (unsigned k = 0; k < threads; k++)
+        atomic_init(&s->busy[k], false);
+    return GT_OK;
+}
+
+void gt__scratch_free(gt_scratch *scratch)
+{
+    if (scratch)
+        free(scratch->memory);
+    free(scratch);
+}
+
+static unsigned scratch_claim(gt_scratch *s)
+{
+    for (unsigned k = 0;; k = (k + 1) % s->blocks)
+        if (!atomic_exchange_explicit(&s->busy[k], true, memory_order_acquire))
+            return k;
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------- */
+
+typedef struct pass {
+    const gt_cpu *cpu;
+    const gt_fused *fused;
+    gt_scratch *scratch;
+} pass;
+
+static void set_tile(const gt_fused *f, gt_tile *tile, int64_t number)
+{
+    int64_t positions = f->row ? f->count / f->row : f->count, begin = number * f->tile;
+    int64_t count = gt__min(f->tile, positions - begin), row = f->row ? f->row : 1;
+    tile->begin[GT_LEVEL_ROW] = begin;
+    tile->count[GT_LEVEL_ROW] = count;
+    tile->begin[GT_LEVEL_FULL] = begin * row;
+    tile->count[GT_LEVEL_FULL] = count * row;
+    for (unsigned s = 0; s < f->slot_count; s++) {
+        const gt_tile_slot *slot = &f->slots[s];
+        if (slot->place == GT_PLACE_MEMORY)
+            tile->at[s] = slot->base + tile->begin[slot->level] * slot->size;
+    }
+}
+
+/* Tiles begin <= t < end. */
+static void run_tiles(void *context, int64_t begin, int64_t end)
+{
+    const pass *p = context;
+    const gt_fused *f = p->fused;
+    unsigned block = scratch_claim(p->scratch);
+    char *scratch = p->scratch->memory + block * p->scratch->bytes;
+    gt_tile tile = {.at = (void **)scratch, .cpu = p->cpu, .row = f->row};
+    tile.count[GT_LEVEL_COLUMN] = f->row;
+    for (unsigned s = 0; s < f->slot_count; s++)
+        tile.at[s] = f->slots[s].place == GT_PLACE_SCRATCH ? scratch + f->slots[s].offset : f->slots[s].base;
+    for (unsigned k = 0; k < f->before; k++)
+        f->ops[k].run(&f->ops[k], &tile);
+    for (int64_t number = begin; number < end; number++) {
+        set_tile(f, &tile, number);
+        for (unsigned k = f->before; k < f->op_count; k++)
+            f->ops[k].run(&f->ops[k], &tile);
+    }
+    atomic_store_explicit(&p->scratch->busy[block], false, memory_order_release);
+}
+
+static void prepare_number(const gt_cpu *cpu, gt_tile_number *n, void *const *buffer)
+{
+    gt_view literal;
+    gt_imm value;
+    gt_dtype dtype = n->dtype;
+    const void *from = &value;
+    if (n->ins) {
+        value = gt__literal_operand(n->ins, n->operand, &literal);
+        dtype = (gt_dtype)literal.meta.dtype;
+    } else
+        from = (const char *)buffer[n->buffer] + n->offset;
+    gt__cpu_load_tile(cpu, n->compute, dtype, from, 1, 1, &n->value);
+    if (n->narrow != gt__elementwise_native(n->compute)) {
+        gt_scalar narrow;
+        gt__cpu_store_tile(cpu, n->compute, n->narrow, &n->value, &narrow, 1, 1);
+        gt__cpu_load_tile(cpu, n->compute, n->narrow, &narrow, 1, 1, &n->value);
+    }
+}
+
+void gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer, gt_scratch *scratch)
+{
+    for (unsigned k = 0; k < f->number_count; k++)
+        prepare_number(cpu, &f->numbers[k], buffer);
+    for (unsigned s = 0; s < f->slot_count; s++) {
+        gt_tile_slot *slot = &f->slots[s];
+        if (slot->place == GT_PLACE_MEMORY)
+            slot->base = (char *)buffer[slot->buffer] + slot->offset;
+        else if (slot->place == GT_PLACE_NUMBER)
+            slot->base = (char *)&f->numbers[slot->offset].value;
+    }
+    for (unsigned k = 0; k < f->choice_count; k++) {
+        gt_tile_op *op = &f->ops[f->choices[k].op];
+        op->apply.kernel = gt__elementwise_kernel(cpu->kernels, op->op, op->compute, f->choices[k].constants,
+                                                  &f->numbers[f->choices[k].number].value);
+    }
+    pass p = {.cpu = cpu, .fused = f, .scratch = scratch};
+    gt__parallel_for(cpu->parallel, f->tiles, f->grain, run_tiles, &p);
+}

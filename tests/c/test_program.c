@@ -1,0 +1,433 @@
+/*
+ * test_program.c: what the CPU engine makes of a plan gives what the steps give one by one: bit by bit where elements are
+ * computed from elements, within rounding where rows are reduced. Random sequences over many shapes, dtypes and views, with
+ * values that die, outputs that take the memory of inputs, and numbers that change from run to run.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/record.h"
+#include "engines/cpu/movement.h"
+#include "engines/plan.h"
+#include "random_numbers.h"
+#include "worker/views.h"
+#include "worker_fixture.h"
+
+enum { MOST_SLOTS = 1024, INPUTS = 9, FIRST = 20, SHIFT = 1000, MOST_VALUES = 200, KEPT = 900 };
+
+typedef struct program {
+    gt_slot records[MOST_SLOTS];
+    size_t slots;
+    uint64_t live[MOST_VALUES], next;
+    unsigned count;
+    int64_t rows, columns;
+    gt_dtype dtypes[3];
+    bool smooth; /* only what passes small differences on */
+    bool shared[INPUTS + 1];
+} program;
+
+/* ---- inputs -------------------------------------------------------------------------------------------------- */
+
+static double any_number(numbers *n, gt_dtype dtype, bool smooth)
+{
+    static const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-41, -3e-310, 1e30, 7e4, 200};
+    if (dtype == GT_BOOL)
+        return (double)numbers_below(n, 2);
+    if (!gt__dtype_is_float(dtype))
+        return (double)numbers_below(n, 120) - 50 * (dtype != GT_UINT8);
+    if (!smooth && numbers_below(n, 24) == 0)
+        return special[numbers_below(n, sizeof special / sizeof *special)];
+    return (double)(int64_t)(numbers_next(n) >> 11) / (double)(1ll << 51) - 2;
+}
+
+static void make_tensor(gt_worker *worker, const program *p, uint64_t id, gt_dtype dtype, unsigned rank,
+                        const int64_t *shape, numbers *n)
+{
+    gt_slot record[8] = {
+        {.ins = {.op = GT_OP_full, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .tail = 1, .result = id}}};
+    for (unsigned k = 0; k < rank; k++)
+        record[1].i64[k] = shape[k];
+    const gt_entry *entry = execute(worker, record);
+    for (int64_t k = 0; k < entry->view.meta.numel; k++) {
+        double number = any_number(n, dtype, p->smooth);
+        gt__cpu_row_mover(dtype, GT_FLOAT64)((char *)entry->view.data + k * (int64_t)gt__dtype_size(dtype), 1,
+                                             &number, 1, 1);
+    }
+}
+
+/* Whole, as rows, as columns, single numbers, transposed, of three dimensions; the same for the same seed. */
+static void make_inputs(gt_worker *worker, const program *p, uint64_t seed)
+{
+    numbers n = {.state = seed};
+    int64_t r = p->rows, c = p->columns;
+    const int64_t shapes[INPUTS][3] = {{r, c}, {r, c}, {r, c}, {c}, {r, 1}, {1}, {1, c}, {c, r}, {r, c}};
+    const unsigned ranks[INPUTS] = {2, 2, 2, 1, 2, 0, 2, 2, 2};
+    for (uint64_t id = 1; id <= INPUTS; id++) {
+        make_tensor(worker, p, id, p->dtypes[id % 3], ranks[id - 1], shapes[id - 1], &n);
+        gt_slot keep[8] = {{.ins = {.op = GT_OP_permute, .result = KEPT + id, .operand = {id}}}};
+        keep->ins.imm[0].u = ranks[id - 1] == 2 ? 1 : 0; /* a view: the memory has two users */
+        if (p->shared[id])
+            execute(worker, keep);
+        else
+            gt__store_clear(worker->store, gt__store_entry(worker->store, KEPT + id));
+    }
+}
+
+/* ---- sequences ----------------------------------------------------------------------------------------------- */
+
+static gt_slot *append(program *p, gt_opcode op, unsigned tail)
+{
+    gt_slot *record = p->records + p->slots;
+    memset(record, 0, (1 + tail) * sizeof *record);
+    record->ins.op = (uint16_t)op;
+    record->ins.tail = (uint16_t)tail;
+    record->ins.result = p->next++;
+    return record;
+}
+
+static void set_literal(numbers *n, gt_slot *record, unsigned k)
+{
+    static const double powers[] = {2, 3, 0.5, -1, 1.5};
+    unsigned kind = 1 + (unsigned)numbers_below(n, 3);
+    record->ins.literals |= (uint8_t)(kind << 2 * k);
+    if (kind == GT_LITERAL_FLOAT)
+        record->ins.literal[k].f = powers[numbers_below(n, 5)];
+    else
+        record->ins.literal[k].i = (int64_t)numbers_below(n, kind == GT_LITERAL_BOOL ? 2 : 4);
+}
+
+static void add_elementwise(program *p, numbers *n)
+{
+    static const gt_opcode ops[] = {
+        GT_OP_neg,           GT_OP_abs,   GT_OP_relu, GT_OP_exp, GT_OP_tanh,        GT_OP_sigmoid,
+        GT_OP_gelu,          GT_OP_add,   GT_OP_sub,  GT_OP_mul, GT_OP_div,         GT_OP_maximum,
+        GT_OP_square,        GT_OP_clamp, GT_OP_sqrt, GT_OP_pow, GT_OP_lt,          GT_OP_eq,
+        GT_OP_logical_or,    GT_OP_where, GT_OP_lerp, GT_OP_sin, GT_OP_cos,         GT_OP_isnan,
+        GT_OP_relu_backward, GT_OP_silu,  GT_OP_mul,  GT_OP_add, GT_OP_bitwise_and, GT_OP_remainder,
+        GT_OP_floor_divide,  GT_OP_hypot};
+    enum { SMOOTH = 14 };
+    gt_opcode op = ops[numbers_below(n, p->smooth ? SMOOTH : sizeof ops / sizeof *ops)];
+    gt_slot *record = append(p, op == GT_OP_div && p->smooth ? GT_OP_mul : op, 0);
+    unsigned operands = gt__op_operands((gt_opcode)record->ins.op), literal = (unsigned)numbers_below(n, 6);
+    for (unsigned k = 0; k < operands; k++) {
+        if (k == literal && operands > 1)
+            set_literal(n, record, k);
+        else
+            record->ins.operand[k] = p->live[numbers_below(n, p->count)];
+    }
+    record->ins.imm[0].f = -0.5;
+    record->ins.imm[1].f = 1.5;
+}
+
+static void add_view(program *p, numbers *n, const gt_worker *worker)
+{
+    uint64_t a = p->live[numbers_below(n, p->count)];
+    const gt_meta *meta = &gt__store_find(worker->store, a)->view.meta;
+    gt_slot *record;
+    switch (numbers_below(n, 4)) {
+    case 0:
+        record = append(p, GT_OP_permute, 0);
+        for (uint64_t k = 0; k < meta->rank; k++)
+            record->ins.imm[0].u |= (uint64_t)(meta->rank - 1 - k) << 8 * k;
+        break;
+    case 1: /* one or two dimensions more or less */
+        record = append(p, GT_OP_reshape, 1);
+        record->ins.rank = meta->rank == 2 ? 1 : 3;
+        record[1].i64[0] = meta->rank == 2 ? meta->numel : 1;
+        record[1].i64[1] = meta->numel;
+        record[1].i64[2] = 1;
+        break;
+    case 2:
+        record = append(p, GT_OP_expand, 1);
+        record->ins.rank = 2;
+        record[1].i64[0] = p->rows;
+        record[1].i64[1] = p->columns;
+        break;
+    default:
+        record = append(p, GT_OP_slice, 3);
+        for (unsigned k = 0; k < meta->rank; k++) {
+            record[2].i64[k] = 1;
+            record[3].i64[k] = meta->shape[k];
+        }
+        if (meta->rank && meta->shape[0] > 1) { /* the first row repeated would be another shape: leave one out */
+            record[1].i64[0] = 1;
+            record[3].i64[0]--;
+        }
+    }
+    record->ins.operand[0] = a;
+}
+
+static void add_move(program *p, numbers *n)
+{
+    gt_slot *record = append(p, numbers_below(n, 2) ? GT_OP_cast : GT_OP_copy, 0);
+    record->ins.dtype = (uint8_t)p->dtypes[numbers_below(n, 3)];
+    record->ins.operand[0] = p->live[numbers_below(n, p->count)];
+}
+
+static void add_rows(program *p, numbers *n, const gt_worker *worker)
+{
+    static const gt_opcode ops[] = {GT_OP_sum,
+                                    GT_OP_mean,
+                                    GT_OP_amax,
+                                    GT_OP_var,
+                                    GT_OP_logsumexp,
+                                    GT_OP_softmax,
+                                    GT_OP_log_softmax,
+                                    GT_OP_layer_norm,
+                                    GT_OP_layer_norm_backward,
+                                    GT_OP_softmax_backward,
+                                    GT_OP_layer_norm_backward_weight,
+                                    GT_OP_sum};
+    gt_slot *record = append(p, ops[numbers_below(n, sizeof ops / sizeof *ops)], 0);
+    gt_instruction *ins = &record->ins;
+    for (unsigned k = 0; k < gt__op_operands((gt_opcode)ins->op); k++)
+        ins->operand[k] = p->live[numbers_below(n, p->count)];
+    const gt_meta *meta = &gt__store_find(worker->store, ins->operand[0])->view.meta;
+    gt_form form = (gt_form)gt__op_table[ins->op].form;
+    unsigned last = meta->rank ? meta->rank - 1u : 0;
+    ins->imm[0].i = last;
+    ins->imm[1].f = 0.5;
+    if (form == GT_FORM_REDUCE) {
+        ins->imm[0].u = numbers_below(n, 3) ? 1u << last : numbers_below(n, 2) ? 1 : 0;
+        ins->flags = numbers_below(n, 3) ? GT_FLAG_KEEPDIM : 0;
+    } else if (form == GT_FORM_LAYER_NORM) {
+        for (unsigned k = ins->op == GT_OP_layer_norm ? 1 : 2; k < 3; k++) {
+            if (numbers_below(n, 2))
+                ins->operand[k] = 4;
+            else {
+                ins->literals |= (uint8_t)(GT_LITERAL_FLOAT << 2 * k);
+                ins->literal[k].f = 0.75;
+            }
+        }
+    }
+}
+
+static void add_free(program *p, uint64_t id)
+{
+    gt_slot *record = append(p, GT_OP_free, 0);
+    p->next--;
+    record->ins.result = 0;
+    record->ins.operand[1] = id;
+    p->slots++;
+}
+
+static void run_record(gt_worker *worker, const gt_slot *record)
+{
+    gt__worker_execute(worker, &record->ins, record + 1);
+}
+
+/* Records that fail are left out. */
+static void random_program(gt_worker *worker, program *p, numbers *n)
+{
+    p->slots = 0;
+    p->count = 0;
+    p->next = FIRST;
+    for (uint64_t id = 1; id <= INPUTS; id++)
+        p->live[p->count++] = id;
+    unsigned steps = 3 + (unsigned)numbers_below(n, 22);
+    while (steps-- > 0) {
+        uint64_t id = p->next, dice = numbers_below(n, 12);
+        if (dice == 0)
+            add_view(p, n, worker);
+        else if (dice == 1)
+            add_move(p, n);
+        else if (dice < 6 && p->smooth)
+            add_rows(p, n, worker);
+        else
+            add_elementwise(p, n);
+        const gt_slot *record = p->records + p->slots;
+        unsigned length;
+        if (gt__instruction_check(record, 8, &length) != GT_OK) {
+            p->next = id;
+            continue;
+        }
+        run_record(worker, record);
+        const gt_entry *entry = gt__store_entry(worker->store, id);
+        if (!gt__entry_is_tensor(entry)) {
+            p->next = id;
+            continue;
+        }
+        p->slots += length;
+        p->live[p->count++] = id;
+        for (unsigned k = 0; k < 2 && p->count > 6 && numbers_below(n, 3); k++) {
+            uint64_t at = numbers_below(n, p->count);
+            if (p->live[at] == 4) /* a weight */
+                continue;
+            add_free(p, p->live[at]);
+            p->live[at] = p->live[--p->count];
+        }
+    }
+}
+
+static void run_directly(gt_worker *worker, const program *p)
+{
+    for (size_t at = 0; at < p->slots; at += 1u + p->records[at].ins.tail)
+        if (p->records[at].ins.op != GT_OP_free)
+            run_record(worker, p->records + at);
+}
+
+/* ---- comparing ----------------------------------------------------------------------------------------------- */
+
+static bool close_enough(gt_dtype dtype, const char *a, const char *b, int64_t count)
+{
+    double tolerance = dtype == GT_FLOAT64 ? 1e-9 : dtype == GT_FLOAT32 ? 1e-3 : 0.1;
+    for (int64_t k = 0; k < count; k++) {
+        double x, y;
+        int64_t at = k * (int64_t)gt__dtype_size(dtype);
+        gt__cpu_row_mover(GT_FLOAT64, dtype)(&x, 1, a + at, 1, 1);
+        gt__cpu_row_mover(GT_FLOAT64, dtype)(&y, 1, b + at, 1, 1);
+        bool same = x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance * (1 + fabs(x));
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+static bool same_value(gt_worker *worker, const program *p, uint64_t a, uint64_t b)
+{
+    size_t bytes_a = 0, bytes_b = 1;
+    void *data_a = read_tensor(worker, a, &bytes_a), *data_b = read_tensor(worker, b, &bytes_b);
+    const gt_entry *entry_a = gt__store_find(worker->store, a), *entry_b = gt__store_find(worker->store, b);
+    bool same = data_a && data_b && bytes_a == bytes_b &&
+                gt__meta_same_shape(&entry_a->view.meta, &entry_b->view.meta) &&
+                entry_a->view.meta.dtype == entry_b->view.meta.dtype;
+    if (same && memcmp(data_a, data_b, bytes_a) != 0)
+        same = p->smooth &&
+               close_enough((gt_dtype)entry_a->view.meta.dtype, data_a, data_b, entry_a->view.meta.numel);
+    free(data_a);
+    free(data_b);
+    return same;
+}
+
+static const char *name_of(const gt_plan *plan, uint64_t id)
+{
+    for (unsigned k = 0; k < plan->step_count; k++)
+        if (plan->values[plan->steps[k].result].id == id)
+            return gt__op_table[plan->steps[k].op].name;
+    return "?";
+}
+
+/* What an engine may do to a plan. */
+static void check_groups(const gt_plan *plan)
+{
+    bool grow = true, inside = true;
+    for (uint32_t k = 0; k < plan->step_count; k++) {
+        const gt_plan_step *step = &plan->steps[k];
+        grow &= step->group <= k && (k == 0 || step->group >= plan->steps[k - 1].group);
+        const gt_plan_buffer *buffer = &plan->buffers[plan->values[step->result].buffer];
+        if (buffer->role == GT_PLAN_NONE)
+            inside &= plan->steps[buffer->last_use].group == step->group;
+    }
+    CHECK(grow);
+    CHECK(inside);
+}
+
+static void new_literals(numbers *n, gt_slot *records, size_t slots)
+{
+    for (size_t at = 0; at < slots; at += 1u + records[at].ins.tail)
+        for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
+            if (gt__literal(&records[at].ins, k) == GT_LITERAL_FLOAT)
+                records[at].ins.literal[k].f = numbers_below(n, 2) ? 2 : 0.25;
+}
+
+/* Plan it, run it twice, compare with the steps one by one. Returns the steps that run with others. */
+static unsigned check_program(gt_worker *worker, program *p, numbers *n, uint64_t seed)
+{
+    gt_plan_input inputs[INPUTS];
+    gt_plan *plan;
+    gt_sequence *sequence = NULL;
+    unsigned grouped = 0;
+    for (uint64_t id = 1; id <= INPUTS; id++)
+        inputs[id - 1] = (gt_plan_input){.id = id, .view = &gt__store_find(worker->store, id)->view};
+    if (!CHECK_EQ(gt__plan_new(p->records, p->slots, inputs, INPUTS, &plan), GT_OK) ||
+        !CHECK_EQ(gt__sequence_new(worker, plan, &sequence), GT_OK) || !CHECK(gt__sequence_compiled(sequence)))
+        return 0;
+    check_groups(plan);
+    for (uint32_t k = 0; k < plan->step_count; k++)
+        grouped += plan->steps[k].group != k;
+    for (int round = 0; round < 2; round++) {
+        uint64_t from[INPUTS], to[MOST_VALUES];
+        for (uint32_t k = 0; k < plan->input_count; k++)
+            from[k] = plan->values[plan->inputs[k]].id;
+        for (uint32_t k = 0; k < plan->output_count; k++)
+            to[k] = plan->values[plan->outputs[k]].id + SHIFT;
+        make_inputs(worker, p, seed + (uint64_t)round);
+        run_directly(worker, p);
+        CHECK_EQ(gt__sequence_run(worker, sequence, from, to), GT_OK);
+        bool fails = false; /* then outputs may fail that do not depend on it: what they need was written over */
+        for (uint64_t id = FIRST; id < p->next; id++)
+            fails |= !gt__entry_is_tensor(gt__store_entry(worker->store, id));
+        for (uint32_t k = 0; k < plan->output_count && !fails; k++)
+            if (!CHECK(same_value(worker, p, to[k] - SHIFT, to[k])))
+                fprintf(stderr, "seed %llu, round %d: value %llu (%s)\n", (unsigned long long)seed, round,
+                        (unsigned long long)(to[k] - SHIFT), name_of(plan, to[k] - SHIFT));
+        uint64_t state = n->state;
+        new_literals(n, p->records, p->slots);
+        n->state = state;
+        new_literals(n, plan->records, p->slots);
+    }
+    gt__sequence_free(worker, &sequence);
+    return grouped;
+}
+
+static void choose_shape(program *p, numbers *n)
+{
+    static const int64_t rows[] = {1, 2, 3, 5, 17, 64}, columns[] = {1, 2, 7, 16, 33, 40, 130};
+    p->rows = rows[numbers_below(n, 6)];
+    p->columns = columns[numbers_below(n, 7)];
+    if (numbers_below(n, 20) == 0)
+        p->rows = 0;
+    if (numbers_below(n, 8) == 0) { /* many tiles */
+        p->rows = 150;
+        p->columns = 333;
+    }
+}
+
+typedef struct variant {
+    int threads;
+    bool smooth;
+} variant;
+
+static void test_random(const void *context)
+{
+    enum { PROGRAMS = CHECK_SANITIZED ? 100 : 700 };
+    static const gt_dtype all[] = {GT_FLOAT32, GT_FLOAT32, GT_FLOAT64, GT_BFLOAT16, GT_FLOAT16, GT_BOOL,
+                                   GT_INT64,   GT_INT32,   GT_UINT8,   GT_INT8,     GT_INT16};
+    const variant *v = context;
+    static program p;
+    gt_worker worker = {.name = "test"};
+    numbers n = {.state = 5 + (uint64_t)v->threads};
+    unsigned grouped = 0;
+    if (!worker_open_threads(&worker, "cpu", v->threads))
+        return;
+    p.smooth = v->smooth;
+    for (uint64_t k = 0; k < PROGRAMS; k++) {
+        choose_shape(&p, &n);
+        for (int d = 0; d < 3; d++)
+            p.dtypes[d] = all[numbers_below(&n, v->smooth ? 4 : sizeof all / sizeof *all)];
+        if (numbers_below(&n, 2) || (v->smooth && numbers_below(&n, 2)))
+            p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = GT_FLOAT32;
+        for (int i = 1; i <= INPUTS; i++)
+            p.shared[i] = numbers_below(&n, 3) == 0;
+        make_inputs(&worker, &p, 100 * k);
+        random_program(&worker, &p, &n);
+        if (p.slots)
+            grouped += check_program(&worker, &p, &n, 100 * k);
+    }
+    CHECK(grouped > 2 * PROGRAMS);
+    worker_close(&worker);
+}
+
+int main(int argc, char **argv)
+{
+    static const variant variants[] = {{1, false}, {1, true}, {3, false}, {3, true}};
+    check_begin(argc, argv);
+    for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s, %d threads", variants[k].smooth ? "rows" : "elements",
+                 variants[k].threads);
+        check_run(name, test_random, &variants[k]);
+    }
+    return check_end();
+}
