@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "engines/cpu/box.h"
+
 typedef struct move {
     gt_loop loop; /* view 0 is written, view 1 is read */
     gt_dtype to_dtype;
@@ -61,40 +63,6 @@ static void move_rows(void *context, int64_t begin, int64_t end)
 
 enum { TILE = 32, TILE_BYTES = TILE * TILE * 16 };
 
-/* to (rows, columns) = from (columns, rows) transposed; strides between rows of each. */
-#define TRANSPOSE(type)                                                                                           \
-    static void transpose_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride,              \
-                                 int64_t rows, int64_t columns)                                                   \
-    {                                                                                                             \
-        type *restrict t = to;                                                                                    \
-        const type *restrict f = from;                                                                            \
-        if (rows == TILE && columns == TILE) {                                                                    \
-            for (int64_t block = 0; block < TILE; block += 8)                                                     \
-                for (int64_t i = 0; i < TILE; i++)                                                                \
-                    for (int64_t j = 0; j < 8; j++)                                                               \
-                        t[i * to_stride + block + j] = f[(block + j) * from_stride + i];                          \
-        } else {                                                                                                  \
-            for (int64_t i = 0; i < rows; i++)                                                                    \
-                for (int64_t j = 0; j < columns; j++)                                                             \
-                    t[i * to_stride + j] = f[j * from_stride + i];                                                \
-        }                                                                                                         \
-    }
-TRANSPOSE(uint8_t)
-TRANSPOSE(uint16_t)
-TRANSPOSE(uint32_t)
-TRANSPOSE(uint64_t)
-TRANSPOSE(gt_sixteen_bytes)
-
-static void transpose(int64_t size, void *to, int64_t to_stride, const void *from, int64_t from_stride,
-                      int64_t rows, int64_t columns)
-{
-    (size == 1   ? transpose_uint8_t
-     : size == 2 ? transpose_uint16_t
-     : size == 4 ? transpose_uint32_t
-     : size == 8 ? transpose_uint64_t
-                 : transpose_gt_sixteen_bytes)(to, to_stride, from, from_stride, rows, columns);
-}
-
 /* One tile, at element offsets `to` and `from`. A cast transposes into a buffer first. */
 static void move_tile(const move *m, int64_t to, int64_t from, int64_t rows, int64_t columns)
 {
@@ -103,11 +71,11 @@ static void move_tile(const move *m, int64_t to, int64_t from, int64_t rows, int
     char *target = m->to + to * m->to_size;
     const char *source = m->from + from * m->from_size;
     if (m->to_dtype == m->from_dtype) {
-        transpose(m->to_size, target, to_row, source, from_column, rows, columns);
+        gt__transpose(m->to_size, target, to_row, source, from_column, rows, columns);
         return;
     }
     _Alignas(64) char buffer[TILE_BYTES];
-    transpose(m->from_size, buffer, TILE, source, from_column, rows, columns);
+    gt__transpose(m->from_size, buffer, TILE, source, from_column, rows, columns);
     for (int64_t i = 0; i < rows; i++)
         m->row(target + i * to_row * m->to_size, 1, buffer + i * TILE * m->from_size, 1, columns);
 }
