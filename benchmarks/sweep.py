@@ -30,32 +30,38 @@ def reason_for(cell):
 
 
 class Sides:
-    """GT, and PyTorch on all cores and on one: the faster of the two counts."""
+    """GT, and PyTorch on all cores and on one: the faster of the two counts. `cpu`: processor time, one thread each."""
 
-    def __init__(self, stack):
+    def __init__(self, stack, cpu):
         # Compiled loops would leave out the ops to be measured.
-        self.gt = stack.enter_context(Child("gt", GT_AUTO_COMPILE="0"))
-        self.torch = [stack.enter_context(Child(name)) for name in ("torch", "torch on one thread")]
+        settings = {"GT_AUTO_COMPILE": "0", **({"GT_NUM_THREADS": "1"} if cpu else {})}
+        names = ("torch on one thread",) if cpu else ("torch on one thread", "torch")
+        self.cpu = cpu
+        self.gt = stack.enter_context(Child("gt", **settings))
+        self.torch = {name: stack.enter_context(Child(name)) for name in names}
+
+    def run(self, child, count):
+        return child("run", count=count, cpu=self.cpu)
 
     def faster_torch(self, count):
         """The PyTorch process that does the prepared work faster."""
-        times = [min(child("run", count=count) for _ in range(3)) for child in self.torch]
-        return self.torch[times[1] < times[0]]
+        return min(self.torch.values(), key=lambda child: min(self.run(child, count) for _ in range(3)))
 
 
 def measure(sides, cell):
     """Seconds of one repetition, (GT, PyTorch). Rounds alternate, and the lower quartile counts: the machine may be busy."""
-    children = {"gt": sides.gt, "torch": sides.torch[0], "torch on one thread": sides.torch[1]}
+    children = {"gt": sides.gt, **sides.torch}
     compare_checks({name: child("prepare", work=cell) for name, child in children.items()})
-    sides.torch[1]("run", count=2)
-    count = calibrate(sides.torch[1], ROUND_SECONDS)
+    one_thread = sides.torch["torch on one thread"]
+    sides.run(one_thread, 2)
+    count = calibrate(one_thread, ROUND_SECONDS)
     pair = (sides.gt, sides.faster_torch(count))
     times = ([], [])
-    pair[0]("run", count=count)
+    sides.run(sides.gt, count)
     for _ in range(ROUNDS):
         for child, values in zip(pair, times):
-            time.sleep(SETTLE_SECONDS)
-            values.append(child("run", count=count) / count)
+            time.sleep(0 if sides.cpu else SETTLE_SECONDS)
+            values.append(sides.run(child, count) / count)
     return tuple(statistics.quantiles(values, n=4)[0] for values in times)
 
 
@@ -112,10 +118,12 @@ def main():
     parser = argparse.ArgumentParser(description="Measure GT's eager kernels against PyTorch.")
     parser.add_argument("--only", metavar="PATTERN", help='only cells "op/class/dtype" matching this regular expression')
     parser.add_argument("--json", metavar="PATH", type=pathlib.Path, help="write the times here, too")
+    parser.add_argument("--cpu", action="store_true", help="processor time on one thread each, for a busy machine")
     arguments = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        sides = Sides(stack)
-        print(f"{processor()}; torch {sides.torch[0]('version')}, at its faster of all cores and one thread")
+        sides = Sides(stack, arguments.cpu)
+        how = "processor time, one thread each" if arguments.cpu else "the faster of all cores and one thread"
+        print(f"{processor()}; torch {sides.torch['torch on one thread']('version')}: {how}")
         results, errors = run(sides, arguments.only)
     unexplained = summarise(results, errors)
     if arguments.json:

@@ -184,7 +184,9 @@ static void load_plane(const walk *w, const char *from, char *tile)
     } else if (crosses(box) && w->native) {
         gt__transpose(w->size, tile, columns, from, across, rows, columns);
     } else if (crosses(box)) {
-        for (int64_t j = 0; j < columns; j++)
+        if (across == rows)
+            w->load(numbers, from, 1, rows * columns);
+        for (int64_t j = 0; across != rows && j < columns; j++)
             w->load(numbers + j * rows * w->tile_size, from + j * across * w->size, 1, rows);
         gt__transpose(w->tile_size, tile, columns, numbers, rows, rows, columns);
     } else {

@@ -338,7 +338,7 @@ static void KERNEL(row_all)(void *accumulator, const void *xs, int64_t count, co
 }
 
 /* Columns: rows are added to a tile of partial results, four at a time, and that to the accumulators every 64 rows. */
-#define FOLD_COLUMN(fold, first)                                                                                  \
+#define FOLD_COLUMN(fold, first, centered)                                                                        \
     static void KERNEL(column_##fold)(void *accumulator, const void *xs, int64_t stride, int64_t rows,            \
                                       int64_t count, const double *center)                                        \
     {                                                                                                             \
@@ -346,7 +346,7 @@ static void KERNEL(row_all)(void *accumulator, const void *xs, int64_t count, co
         ACCUMULATOR *total = accumulator;                                                                         \
         const T *x = xs;                                                                                          \
         UNUSED(c);                                                                                                \
-        for (int64_t j = 0; j < count; j++)                                                                       \
+        for (int64_t j = 0; j < (centered ? count : 0); j++)                                                      \
             c[j] = center ? (T)center[j] : 0;                                                                     \
         while (rows > 0) {                                                                                        \
             int64_t block = rows < COLUMN_BLOCK ? rows : COLUMN_BLOCK;                                            \
@@ -367,20 +367,20 @@ static void KERNEL(row_all)(void *accumulator, const void *xs, int64_t count, co
                 MERGE_##fold(total[j], (ACCUMULATOR)part[j]);                                                     \
         }                                                                                                         \
     }
-FOLD_COLUMN(sum, 0)
-FOLD_COLUMN(prod, 1)
-FOLD_COLUMN(max, LEAST)
-FOLD_COLUMN(min, MOST)
-FOLD_COLUMN(any, 0)
-FOLD_COLUMN(all, 1)
-FOLD_COLUMN(squares, 0)
+FOLD_COLUMN(sum, 0, false)
+FOLD_COLUMN(prod, 1, false)
+FOLD_COLUMN(max, LEAST, false)
+FOLD_COLUMN(min, MOST, false)
+FOLD_COLUMN(any, 0, false)
+FOLD_COLUMN(all, 1, false)
+FOLD_COLUMN(squares, 0, true)
 #if !INTEGER
-FOLD_COLUMN(abs, 0)
-FOLD_COLUMN(abs_max, 0)
-FOLD_COLUMN(abs_min, MOST)
-FOLD_COLUMN(nonzero, 0)
-FOLD_COLUMN(powers, 0)
-FOLD_COLUMN(exps, 0)
+FOLD_COLUMN(abs, 0, false)
+FOLD_COLUMN(abs_max, 0, false)
+FOLD_COLUMN(abs_min, MOST, false)
+FOLD_COLUMN(nonzero, 0, false)
+FOLD_COLUMN(powers, 0, true)
+FOLD_COLUMN(exps, 0, true)
 #endif
 
 /* Blocks are searched whole, without an early exit, so that the search vectorises. */

@@ -10,14 +10,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engines/cpu/cpu.h"
+#include "engines/cpu/box.h"
 
 enum {
-    ROW_TILE = 64,      /* results to a tile, by row */
-    GATHERED_ROWS = 4,  /* rows gathered at a time, by column */
-    SHORT_RUN = 16,     /* runs shorter than this are better folded by column, gathered */
-    PART_GRAIN = 16384, /* elements worth a task of their own */
-    ENOUGH_TASKS = 32,  /* for any number of threads: fewer tiles than this are split into parts */
+    ROW_TILE = 64,          /* results to a tile, by row */
+    GATHERED = 4 * GT_TILE, /* elements gathered at a time, by column */
+    FEWEST_COLUMNS = 16,    /* in a tile of short runs */
+    PART_GRAIN = 16384,     /* elements worth a task of their own */
+    ENOUGH_TASKS = 32,      /* for any number of threads: fewer tiles than this are split into parts */
 };
 
 typedef union accumulator {
@@ -107,25 +107,35 @@ static void fold_by_row(const reduction *r, gt_fold fold, accumulator *total, in
     }
 }
 
+/* Gather (rows, results) elements into a dense matrix of the compute type. */
+static void gather_rows(const reduction *r, const char *from, int64_t stride, int64_t rows, int64_t across,
+                        int64_t results, char *to)
+{
+    int64_t most = GT_TILE / results, size = (int64_t)gt__compute_size(r->compute);
+    for (int64_t i = 0; i < rows; i += most) {
+        gt_box box;
+        gt__box_set(&box, 2, (int64_t[]){rows - i < most ? rows - i : most, results}, (int64_t[]){stride, across});
+        gt__box_load(r->cpu, r->compute, r->dtype, &box, from + i * stride * (int64_t)r->size,
+                     to + i * results * size);
+    }
+}
+
 static void fold_by_column(const reduction *r, gt_fold fold, accumulator *total, int64_t results, int64_t base,
                            int64_t begin, int64_t end, const double *center)
 {
-    _Alignas(64) char gathered[GATHERED_ROWS][GT_TILE * sizeof(double)];
+    _Alignas(64) char gathered[GATHERED * sizeof(double)];
     gt_fold_column_kernel kernel = r->cpu->kernels->fold_column[fold][r->compute];
     int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset;
     int64_t across = r->kept.stride[0][r->kept.rank - 1];
-    int64_t width = (int64_t)(sizeof gathered[0] / gt__compute_size(r->compute));
     while (begin < end) {
         int64_t rows = next_run(r, begin, end, &offset);
         const char *from = r->data + (base + offset) * (int64_t)r->size;
         if (r->native && across == 1) {
             kernel(total, from, stride, rows, results, center);
         } else {
-            rows = rows < GATHERED_ROWS ? rows : GATHERED_ROWS;
-            for (int64_t i = 0; i < rows; i++)
-                gt__cpu_load_tile(r->cpu, r->compute, r->dtype, from + i * stride * (int64_t)r->size, across,
-                                  results, gathered[i]);
-            kernel(total, gathered, width, rows, results, center);
+            rows = rows < GATHERED / results ? rows : GATHERED / results;
+            gather_rows(r, from, stride, rows, across, results, gathered);
+            kernel(total, gathered, results, rows, results, center);
         }
         begin += rows;
     }
@@ -340,12 +350,18 @@ static int64_t last_stride(const gt_loop *loop)
     return stride < 0 ? -stride : stride;
 }
 
+/* Runs shorter than this are better folded by column, gathered: the kernels for rows take so many elements at a time. */
+static int64_t short_run(const reduction *r)
+{
+    return 8 * r->cpu->kernels->vector_bytes / (int64_t)gt__compute_size(r->compute);
+}
+
 static bool better_by_column(const reduction *r)
 {
     int64_t across = r->kept.shape[r->kept.rank - 1], along = r->reduced.shape[r->reduced.rank - 1];
     if (across == 1)
         return false;
-    if (along < SHORT_RUN && across > along)
+    if (along < short_run(r) && across > along)
         return true;
     return last_stride(&r->kept) < last_stride(&r->reduced) && last_stride(&r->kept) != 0;
 }
@@ -360,6 +376,10 @@ static void plan_tasks(reduction *r)
     r->row = r->by_column ? r->kept.shape[r->kept.rank - 1] : r->results;
     int64_t share = r->results / ENOUGH_TASKS; /* narrower tiles of whole rows are better than parts of rows */
     int64_t widest = r->by_column ? GT_TILE : share < 1 ? 1 : share < ROW_TILE ? share : ROW_TILE;
+    if (r->by_column && last_stride(&r->kept) != 1) { /* short runs: a tile has all of its elements in the cache */
+        int64_t along = r->reduced.shape[r->reduced.rank - 1];
+        widest = along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / along;
+    }
     r->tile = r->row < widest ? r->row : widest;
     r->tiles = r->results / r->row * ((r->row + r->tile - 1) / r->tile);
     r->parts = 1;
