@@ -107,6 +107,19 @@ static void fold_by_row(const reduction *r, gt_fold fold, accumulator *total, in
     }
 }
 
+static void merge(const reduction *r, gt_fold fold, accumulator *total, const accumulator *part, int64_t results)
+{
+    static const gt_opcode merging[GT_FOLD_COUNT] = {
+        [GT_FOLD_SUM] = GT_OP_add,     [GT_FOLD_PROD] = GT_OP_mul,    [GT_FOLD_MAX] = GT_OP_maximum,
+        [GT_FOLD_MIN] = GT_OP_minimum, [GT_FOLD_ANY] = GT_OP_maximum, [GT_FOLD_ALL] = GT_OP_minimum,
+        [GT_FOLD_SQUARES] = GT_OP_add, [GT_FOLD_ABS] = GT_OP_add,     [GT_FOLD_ABS_MAX] = GT_OP_maximum,
+        [GT_FOLD_NONZERO] = GT_OP_add, [GT_FOLD_POWERS] = GT_OP_add,  [GT_FOLD_ABS_MIN] = GT_OP_minimum,
+        [GT_FOLD_EXPS] = GT_OP_add,
+    };
+    gt_compute compute = is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64;
+    r->cpu->kernels->elementwise[merging[fold]][compute][0](total, total, part, NULL, NULL, results);
+}
+
 /* Gather (rows, results) elements into a dense matrix of the compute type. */
 static void gather_rows(const reduction *r, const char *from, int64_t stride, int64_t rows, int64_t across,
                         int64_t results, char *to)
@@ -120,24 +133,68 @@ static void gather_rows(const reduction *r, const char *from, int64_t stride, in
     }
 }
 
+/* The rows of a matrix into total[]. Several rows of a narrow dense matrix make a wide one, whose rows are folded first. */
+static void fold_matrix(const reduction *r, gt_fold fold, accumulator *total, const char *x, int64_t stride,
+                        int64_t rows, int64_t results, const double *center)
+{
+    enum { WIDE = 64 };
+    gt_fold_column_kernel kernel = r->cpu->kernels->fold_column[fold][r->compute];
+    int64_t together = WIDE / results;
+    if (!center && stride == results && together > 1 && rows >= 4 * together) {
+        accumulator wide[WIDE];
+        const accumulator nothing = first_value(r, fold);
+        for (int64_t j = 0; j < together * results; j++)
+            wide[j] = nothing;
+        kernel(wide, x, together * results, rows / together, together * results, NULL);
+        for (int64_t k = 0; k < together; k++)
+            merge(r, fold, total, wide + k * results, results);
+        x += rows / together * together * results * (int64_t)gt__compute_size(r->compute);
+        rows %= together;
+    }
+    kernel(total, x, stride, rows, results, center);
+}
+
 static void fold_by_column(const reduction *r, gt_fold fold, accumulator *total, int64_t results, int64_t base,
                            int64_t begin, int64_t end, const double *center)
 {
     _Alignas(64) char gathered[GATHERED * sizeof(double)];
-    gt_fold_column_kernel kernel = r->cpu->kernels->fold_column[fold][r->compute];
     int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset;
     int64_t across = r->kept.stride[0][r->kept.rank - 1];
     while (begin < end) {
         int64_t rows = next_run(r, begin, end, &offset);
         const char *from = r->data + (base + offset) * (int64_t)r->size;
         if (r->native && across == 1) {
-            kernel(total, from, stride, rows, results, center);
+            fold_matrix(r, fold, total, from, stride, rows, results, center);
         } else {
             rows = rows < GATHERED / results ? rows : GATHERED / results;
             gather_rows(r, from, stride, rows, across, results, gathered);
-            kernel(total, gathered, results, rows, results, center);
+            fold_matrix(r, fold, total, gathered, results, rows, results, center);
         }
         begin += rows;
+    }
+}
+
+/* The rows of a matrix, each into its own total. */
+static void fold_matrix_rows(const reduction *r, gt_fold fold, int64_t first, int64_t results, int64_t begin,
+                             int64_t end, const double *center, accumulator *total)
+{
+    _Alignas(64) char gathered[GT_TILE * sizeof(double)];
+    gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
+    int64_t length = end - begin, stride = r->kept.stride[0][0], size = (int64_t)r->size;
+    int64_t together = r->native ? results : length > 0 ? GT_TILE / length : results;
+    for (int64_t i = 0, rows; i < results; i += rows) {
+        rows = results - i < together ? results - i : together;
+        const char *x = r->data + ((first + i) * stride + begin) * size;
+        int64_t step = stride * size;
+        if (!r->native && length > 0) {
+            gt_box box;
+            gt__box_set(&box, 2, (int64_t[]){rows, length}, (int64_t[]){stride, 1});
+            gt__box_load(r->cpu, r->compute, r->dtype, &box, x, gathered);
+            x = gathered;
+            step = length * (int64_t)gt__compute_size(r->compute);
+        }
+        for (int64_t j = 0; j < rows; j++)
+            kernel(&total[i + j], x + j * step, length, center ? &center[i + j] : NULL);
     }
 }
 
@@ -146,19 +203,17 @@ static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t r
                       const double *center, accumulator *total)
 {
     int64_t base;
+    const accumulator nothing = first_value(r, fold);
     for (int64_t j = 0; j < results; j++)
-        total[j] = first_value(r, fold);
+        total[j] = nothing;
     if (r->by_column) {
         gt__loop_offsets(&r->kept, r->kept.rank, first, &base);
         fold_by_column(r, fold, total, results, base, begin, end, center);
         return;
     }
-    if (r->native && r->kept.rank == 1 && r->reduced.rank == 1 &&
-        r->reduced.stride[0][0] == 1) { /* rows of a matrix */
-        gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
-        for (int64_t j = 0; j < results; j++)
-            kernel(&total[j], r->data + ((first + j) * r->kept.stride[0][0] + begin) * (int64_t)r->size,
-                   end - begin, center ? &center[j] : NULL);
+    if (r->kept.rank == 1 && r->reduced.rank == 1 && r->reduced.stride[0][0] == 1 &&
+        (r->native || end - begin <= GT_TILE)) {
+        fold_matrix_rows(r, fold, first, results, begin, end, center, total);
         return;
     }
     for (int64_t j = 0; j < results; j++) {
@@ -206,8 +261,33 @@ static void store_results(const reduction *r, int64_t first, int64_t results, ac
     gt__cpu_store_tile(r->cpu, is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64, dtype, total, to, 1, results);
 }
 
+/* Few elements of the compute type for each result, in one run by column: no accumulators. */
+static bool fold_directly(const reduction *r, int64_t first, int64_t results)
+{
+    bool plain = r->op == GT_OP_sum || r->op == GT_OP_prod || r->op == GT_OP_amax || r->op == GT_OP_amin;
+    if (!plain || !r->by_column || !r->native || r->out->meta.dtype != r->dtype || r->reduced.rank != 1 ||
+        r->elements == 0 || r->elements > GT_FEW_ROWS)
+        return false;
+    _Alignas(64) char gathered[GATHERED * sizeof(double)];
+    int64_t base, stride = r->reduced.stride[0][0], across = r->kept.stride[0][r->kept.rank - 1];
+    gt__loop_offsets(&r->kept, r->kept.rank, first, &base);
+    const char *from = r->data + base * (int64_t)r->size;
+    if (across != 1) {
+        if (r->elements * results > GATHERED)
+            return false;
+        gather_rows(r, from, stride, r->elements, across, results, gathered);
+        from = gathered;
+        stride = results;
+    }
+    r->cpu->kernels->fold_few[r->fold][r->compute]((char *)r->out->data + first * (int64_t)r->size, from, stride,
+                                                   r->elements, results);
+    return true;
+}
+
 static void whole_tile(const reduction *r, int64_t first, int64_t results)
 {
+    if (fold_directly(r, first, results))
+        return;
     accumulator total[GT_TILE];
     double center[GT_TILE], *centers = NULL; /* NULL: not filled */
     center[0] = r->parameter;
@@ -250,25 +330,12 @@ static void run_tasks(void *context, int64_t begin, int64_t end)
     }
 }
 
-static void merge(const reduction *r, accumulator *total, const accumulator *part, int64_t results)
-{
-    static const gt_opcode merging[GT_FOLD_COUNT] = {
-        [GT_FOLD_SUM] = GT_OP_add,     [GT_FOLD_PROD] = GT_OP_mul,    [GT_FOLD_MAX] = GT_OP_maximum,
-        [GT_FOLD_MIN] = GT_OP_minimum, [GT_FOLD_ANY] = GT_OP_maximum, [GT_FOLD_ALL] = GT_OP_minimum,
-        [GT_FOLD_SQUARES] = GT_OP_add, [GT_FOLD_ABS] = GT_OP_add,     [GT_FOLD_ABS_MAX] = GT_OP_maximum,
-        [GT_FOLD_NONZERO] = GT_OP_add, [GT_FOLD_POWERS] = GT_OP_add,  [GT_FOLD_ABS_MIN] = GT_OP_minimum,
-        [GT_FOLD_EXPS] = GT_OP_add,
-    };
-    gt_compute compute = is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64;
-    r->cpu->kernels->elementwise[merging[r->fold]][compute][0](total, total, part, NULL, NULL, results);
-}
-
 /* One pass over all parts; the totals end in the first part's accumulators. */
 static void run_parts(reduction *r)
 {
     gt__parallel_for(r->cpu->parallel, r->parts * r->tiles, 1, run_tasks, r);
     for (int64_t part = 1; part < r->parts; part++)
-        merge(r, r->partial, r->partial + part * r->results, r->results);
+        merge(r, r->fold, r->partial, r->partial + part * r->results, r->results);
 }
 
 static gt_err reduce_in_parts(reduction *r)
@@ -353,7 +420,8 @@ static int64_t last_stride(const gt_loop *loop)
 /* Runs shorter than this are better folded by column, gathered: the kernels for rows take so many elements at a time. */
 static int64_t short_run(const reduction *r)
 {
-    return 8 * r->cpu->kernels->vector_bytes / (int64_t)gt__compute_size(r->compute);
+    int64_t elements = 8 * r->cpu->kernels->vector_bytes / (int64_t)gt__compute_size(r->compute);
+    return elements > 32 ? elements : 32;
 }
 
 static bool better_by_column(const reduction *r)
