@@ -187,12 +187,6 @@ def stack(case):
     return lambda: case.module.stack((x, y), -1)
 
 
-@op("flip", classes=("tiny", "short rows", "long rows", "odd sizes"))
-def flip(case):
-    x, axis = case.operand(), case.axis
-    return lambda: case.module.flip(x, (axis,))
-
-
 @op("index_select", classes=("tiny", "short rows", "many rows", "odd sizes"))
 def index_select(case):
     x = case.operand()
@@ -207,7 +201,7 @@ def gather(case):
     return lambda: case.module.gather(x, -1, index)
 
 
-@op("index_add", classes=("tiny", "short rows", "many rows", "odd sizes"))
+@op("index_add", dtypes=("float32", "int64"), classes=("tiny", "short rows", "many rows", "odd sizes"))
 def index_add(case):
     x = case.operand()
     index = case.indices(16, case.shape[0])
