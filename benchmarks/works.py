@@ -7,6 +7,7 @@ and executes in the background; lib.synchronize() at the end of run() waits for 
 Small works have an inline loop: a function call around `a + b` would cost more than `a + b`.
 Read next: child.py, which runs these in a separate process; bench.py, which says when and how often.
 """
+import functools
 import os
 
 import numpy
@@ -34,7 +35,7 @@ class Gt:
         return x.sum(1, keepdim=True)
 
     def to_numpy(self, x):
-        return x.numpy()
+        return (x.float() if x.dtype == self.module.bfloat16 else x).numpy()
 
     def copy_in(self, array):
         """A function that makes a tensor of the array."""
@@ -49,9 +50,9 @@ class Gt:
 class Torch:
     """PyTorch on all cores, without autograd's bookkeeping."""
 
-    def __init__(self):
+    def __init__(self, threads=0):
         import torch
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
         torch.set_grad_enabled(False)
         self.module = torch
         self.version = torch.__version__
@@ -70,7 +71,7 @@ class Torch:
         return x.sum(1, keepdim=True)
 
     def to_numpy(self, x):
-        return x.numpy()
+        return (x.float() if x.dtype == self.module.bfloat16 else x).numpy()
 
 
 class Numpy:
@@ -105,7 +106,7 @@ class Numpy:
     copy_out = copy_in
 
 
-LIBRARIES = {"gt": Gt, "torch": Torch, "numpy": Numpy}
+LIBRARIES = {"gt": Gt, "torch": Torch, "torch on one thread": functools.partial(Torch, 1), "numpy": Numpy}
 
 WORKS = {}
 

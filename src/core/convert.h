@@ -14,6 +14,10 @@
 #ifndef GT_CORE_CONVERT_H
 #define GT_CORE_CONVERT_H
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include "core/half.h"
 
 #define GT_STORED_TYPES(X)                                                                                        \
@@ -28,6 +32,24 @@
     X(float32, GT_FLOAT32, float)                                                                                 \
     X(float64, GT_FLOAT64, double)
 
+#if defined(__aarch64__)
+/* The processor's conversions are just these. */
+static inline int32_t gt__float_to_int32(float value)
+{
+    return vcvts_s32_f32(value);
+}
+
+static inline int64_t gt__double_to_int64(double value)
+{
+    return vcvtd_s64_f64(value);
+}
+
+static inline int32_t gt__double_to_int32(double value)
+{
+    int64_t wide = vcvtd_s64_f64(value);
+    return (int32_t)(wide < INT32_MIN ? INT32_MIN : wide > INT32_MAX ? INT32_MAX : wide);
+}
+#else
 /* Only numbers in range are converted; comparisons with NaN are false, so NaN becomes 0. */
 #define GT_SATURATE(name, real, integer, limit, most)                                                             \
     static inline integer name(real value)                                                                        \
@@ -40,6 +62,7 @@ GT_SATURATE(gt__float_to_int32, float, int32_t, 0x1p31f, INT32_MAX)
 GT_SATURATE(gt__double_to_int32, double, int32_t, 0x1p31, INT32_MAX)
 GT_SATURATE(gt__double_to_int64, double, int64_t, 0x1p63, INT64_MAX)
 #undef GT_SATURATE
+#endif
 
 /* Through double, which is exact: processors only convert vectors between types of the same width. */
 static inline int64_t gt__float_to_int64(float value)

@@ -85,7 +85,7 @@ static inline uint16_t gt__float_to_bfloat16(float value)
     uint32_t bits = gt__float_bits(value);
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
     uint32_t nan = bits >> 16 | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    return (uint16_t)(value != value ? nan : rounded);
 }
 
 #endif

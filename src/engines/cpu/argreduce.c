@@ -3,14 +3,17 @@
  *
  * The first of equals wins, and NaN counts as the extreme, as in PyTorch. Each result is one line of elements; a
  * line is searched tile by tile, in place where it is contiguous and of the compute type; lines that lie side by side
- * are searched together, row by row. A long single line is split over the threads. reduce.c has the reductions that
- * yield values.
+ * are searched together, row by row, and so are short lines, after they are transposed into a tile (box.h). A long single
+ * line is split over the threads. reduce.c has the reductions that yield values.
  */
 #include <stdlib.h>
 
-#include "engines/cpu/cpu.h"
+#include "engines/cpu/box.h"
 
-enum { PIECE = GT_CPU_GRAIN }; /* elements of a long line searched at once */
+enum {
+    PIECE = GT_CPU_GRAIN, /* elements of a long line searched at once */
+    SHORT_LINE = 64,      /* elements; a tile holds at least 16 such lines */
+};
 
 typedef union value {
     float f32;
@@ -130,22 +133,48 @@ SEARCH_COLUMNS(f32, float, int32_t)
 SEARCH_COLUMNS(f64, double, int64_t)
 SEARCH_COLUMNS(i64, int64_t, int64_t)
 
+static void search_columns(const search *s, const void *x, int64_t stride, int64_t width, int64_t *out)
+{
+    if (s->compute == GT_COMPUTE_F32)
+        columns_f32(x, stride, s->length, width, s->largest, out);
+    else if (s->compute == GT_COMPUTE_F64)
+        columns_f64(x, stride, s->length, width, s->largest, out);
+    else
+        columns_i64(x, stride, s->length, width, s->largest, out);
+}
+
+/* Lines from `begin` on that one call of search_columns takes. */
+static int64_t take_lines(const search *s, int64_t begin, int64_t end, int64_t most)
+{
+    int64_t row = s->lines.shape[s->lines.rank - 1], left = row - begin % row;
+    left = end - begin < left ? end - begin : left;
+    return left < most ? left : most;
+}
+
 static void search_side_by_side(void *context, int64_t begin, int64_t end)
 {
     const search *s = context;
-    int last = s->lines.rank - 1;
-    int64_t base, row = s->lines.shape[last], stride = s->line.stride[0][0];
+    int64_t base;
     for (int64_t width; begin < end; begin += width) {
-        width = row - begin % row < COLUMNS ? row - begin % row : COLUMNS;
-        width = end - begin < width ? end - begin : width;
+        width = take_lines(s, begin, end, COLUMNS);
         gt__loop_offsets(&s->lines, s->lines.rank, begin, &base);
-        const void *x = s->data + base * (int64_t)s->size;
-        if (s->compute == GT_COMPUTE_F32)
-            columns_f32(x, stride, s->length, width, s->largest, s->out + begin);
-        else if (s->compute == GT_COMPUTE_F64)
-            columns_f64(x, stride, s->length, width, s->largest, s->out + begin);
-        else
-            columns_i64(x, stride, s->length, width, s->largest, s->out + begin);
+        search_columns(s, s->data + base * (int64_t)s->size, s->line.stride[0][0], width, s->out + begin);
+    }
+}
+
+static void search_short(void *context, int64_t begin, int64_t end)
+{
+    const search *s = context;
+    _Alignas(64) char tile[GT_TILE * sizeof(double)];
+    int64_t base, most = GT_TILE / s->length < COLUMNS ? GT_TILE / s->length : COLUMNS;
+    for (int64_t width; begin < end; begin += width) {
+        gt_box box;
+        width = take_lines(s, begin, end, most);
+        gt__loop_offsets(&s->lines, s->lines.rank, begin, &base);
+        gt__box_set(&box, 2, (int64_t[]){s->length, width},
+                    (int64_t[]){s->line.stride[0][0], s->lines.stride[0][s->lines.rank - 1]});
+        gt__box_load(s->cpu, s->compute, s->dtype, &box, s->data + base * (int64_t)s->size, tile);
+        search_columns(s, tile, width, width, s->out + begin);
     }
 }
 
@@ -206,7 +235,12 @@ gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call)
     int64_t grain = GT_CPU_GRAIN / s.length;
     bool side_by_side = s.native && s.line.rank == 1 && s.line.stride[0][0] != 1 && s.length < INT32_MAX &&
                         s.lines.stride[0][s.lines.rank - 1] == 1;
+    bool brief = s.line.rank == 1 && s.length <= SHORT_LINE && results >= SHORT_LINE;
     grain = side_by_side && grain < COLUMNS ? COLUMNS : grain > 0 ? grain : 1;
-    gt__parallel_for(s.cpu->parallel, results, grain, side_by_side ? search_side_by_side : search_lines, &s);
+    gt__parallel_for(s.cpu->parallel, results, grain,
+                     side_by_side ? search_side_by_side
+                     : brief      ? search_short
+                                  : search_lines,
+                     &s);
     return GT_OK;
 }

@@ -3,15 +3,19 @@
  *
  * Two paths. Direct: every operand is contiguous and of the compute type (or a single value), so one kernel call,
  * or one per chunk and thread, does it all; small float32 ops cost a few nanoseconds here. General: collapse the
- * axes, walk rows of the innermost, and let each operand be used in place, held constant, or gathered into a tile,
- * whichever its stride and dtype allow. Read kernels.h first; loop.c collapses.
+ * axes, and let each operand be used in place, held constant, or gathered into a tile, whichever its strides and dtype
+ * allow. Long rows are walked one by one. Short rows, and operands that run along different axes, are walked in boxes
+ * of several rows (box.h). Read kernels.h first; loop.c collapses.
  */
 #include <stdatomic.h>
+#include <string.h>
 
+#include "engines/cpu/box.h"
 #include "engines/cpu/elementwise.h"
 
 enum {
-    SHORT_ROW = 32,                     /* rows shorter than this: a kernel call each would cost too much */
+    SHORT_ROW = 128,                    /* rows shorter than this: a kernel call each would cost too much */
+    BOX_SIDE = 32,                      /* of a box that is transposed */
     COSTLY_GRAIN = GT_CPU_GRAIN / 4,    /* of rows that compute more than they move */
     LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
 };
@@ -122,10 +126,11 @@ typedef struct operand {
     char *data;
     gt_dtype dtype;
     size_t size;
-    int64_t stride; /* along a row */
-    bool in_place;  /* the kernel reads (writes) it where it is */
-    bool constant;  /* along a row */
-    bool rounds;    /* integers that a half cannot hold: rounded to halves first */
+    int64_t stride;      /* along a row */
+    bool reads_in_place; /* its dtype is the kernel's */
+    bool in_place;       /* and, along a row, the kernel reads (writes) it where it is */
+    bool constant;       /* along a row */
+    bool rounds;         /* integers that a half cannot hold: rounded to halves first */
 } operand;
 
 typedef struct general {
@@ -142,8 +147,12 @@ typedef struct general {
     gt_loop loop; /* views: the operands, then out. The last axis is the row. */
     int64_t row;  /* elements in a row */
     int64_t segment;
-    int64_t segments; /* in a row */
-    bool one_number;  /* operand 1 */
+    int64_t segments;            /* in a row */
+    int64_t extent[GT_MAX_RANK]; /* of a box */
+    int64_t count[GT_MAX_RANK];  /* of boxes along an axis */
+    int64_t boxes;               /* 0: rows instead */
+    int64_t box_size;            /* elements, at most GT_TILE */
+    bool one_number;             /* operand 1 */
     bool checks_zero;
     atomic_bool zero;
 } general;
@@ -152,6 +161,29 @@ typedef struct tiles {
     _Alignas(64) char in[3][GT_TILE * sizeof(double)];
     _Alignas(64) char out[GT_TILE * sizeof(double)];
 } tiles;
+
+/* Integers that are to be halves lose the bits that halves do not have. */
+static void round_tile(const general *g, void *tile, int64_t count, void *scratch)
+{
+    gt__cpu_store_tile(g->cpu, g->compute, g->compute_dtype, tile, scratch, 1, count);
+    gt__cpu_load_tile(g->cpu, g->compute, g->compute_dtype, scratch, 1, count, tile);
+}
+
+static void run_kernel(general *g, void *to, const void **in, int64_t count)
+{
+    if (g->checks_zero && has_zero(in[1], g->compute, g->constants & GT_CONSTANT_Y ? 1 : count))
+        atomic_store_explicit(&g->zero, true, memory_order_relaxed);
+    const void *number =
+        g->one_number ? in[1] : NULL; /* an operand that is constant in this row may differ in the next */
+    gt__elementwise_kernel(g->cpu->kernels, g->op, g->compute, g->constants, number)(to, in[0], in[1], in[2],
+                                                                                     g->pq, count);
+}
+
+/* The compute type in which the kernel writes: bools are bytes. */
+static gt_compute written(const general *g)
+{
+    return g->kernel_dtype == GT_BOOL ? GT_COMPUTE_U8 : g->compute;
+}
 
 static void run_segment(general *g, const int64_t *offset, int64_t start, int64_t count, tiles *t)
 {
@@ -163,31 +195,15 @@ static void run_segment(general *g, const int64_t *offset, int64_t start, int64_
         if (!o->in_place) {
             int64_t numbers = o->constant ? 1 : count;
             gt__cpu_load_tile(g->cpu, g->compute, o->dtype, from, o->stride, numbers, t->in[k]);
-            if (o->rounds) {
-                gt__cpu_store_tile(g->cpu, g->compute, g->compute_dtype, t->in[k], t->out, 1, numbers);
-                gt__cpu_load_tile(g->cpu, g->compute, g->compute_dtype, t->out, 1, numbers, t->in[k]);
-            }
+            if (o->rounds)
+                round_tile(g, t->in[k], numbers, t->out);
             in[k] = t->in[k];
         }
     }
-    if (g->checks_zero && has_zero(in[1], g->compute, g->in[1].constant ? 1 : count))
-        atomic_store_explicit(&g->zero, true, memory_order_relaxed);
-    const void *number =
-        g->one_number ? in[1] : NULL; /* an operand that is constant in this row may differ in the next */
-    gt_elementwise_kernel kernel =
-        gt__elementwise_kernel(g->cpu->kernels, g->op, g->compute, g->constants, number);
     char *to = g->out.data + (offset[g->operands] + start * g->out.stride) * (int64_t)g->out.size;
-    if (g->out.in_place) {
-        kernel(to, in[0], in[1], in[2], g->pq, count);
-        return;
-    }
-    kernel(t->out, in[0], in[1], in[2], g->pq, count);
-    gt_compute written = g->kernel_dtype == GT_BOOL ? GT_COMPUTE_COUNT : g->compute;
-    if (written != GT_COMPUTE_COUNT)
-        gt__cpu_store_tile(g->cpu, written, g->out.dtype, t->out, to, g->out.stride, count);
-    else
-        for (int64_t i = 0; i < count; i++)
-            to[i * g->out.stride] = t->out[i];
+    run_kernel(g, g->out.in_place ? to : t->out, in, count);
+    if (!g->out.in_place)
+        gt__cpu_store_tile(g->cpu, written(g), g->out.dtype, t->out, to, g->out.stride, count);
 }
 
 /* Segments begin <= s < end, numbered through all rows. */
@@ -207,31 +223,163 @@ static void run_segments(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Rows run along the last axis, unless it is short: then along the longest. The order of elements does not matter. */
-static void choose_row_axis(gt_loop *loop)
+/* ---- general, in boxes --------------------------------------------------------------------------------------- */
+
+/* Where box number `box` begins in every view, and its shape: less at the edges. */
+static int64_t find_box(const general *g, int64_t box, int64_t *offset, int64_t *shape)
 {
-    int last = loop->rank - 1, longest = last;
-    if (loop->shape[last] >= SHORT_ROW)
-        return;
-    for (int axis = 0; axis < loop->rank; axis++)
-        longest = loop->shape[axis] > loop->shape[longest] ? axis : longest;
-    int64_t size = loop->shape[last];
-    loop->shape[last] = loop->shape[longest];
-    loop->shape[longest] = size;
-    for (int view = 0; view < loop->views; view++) {
-        int64_t stride = loop->stride[view][last];
-        loop->stride[view][last] = loop->stride[view][longest];
-        loop->stride[view][longest] = stride;
+    const gt_loop *loop = &g->loop;
+    int64_t elements = 1;
+    for (int view = 0; view < loop->views; view++)
+        offset[view] = 0;
+    for (int axis = loop->rank - 1; axis >= 0; axis--) {
+        int64_t start = box % g->count[axis] * g->extent[axis], left = loop->shape[axis] - start;
+        box /= g->count[axis];
+        shape[axis] = left < g->extent[axis] ? left : g->extent[axis];
+        elements *= shape[axis];
+        for (int view = 0; view < loop->views; view++)
+            offset[view] += start * loop->stride[view][axis];
+    }
+    return elements;
+}
+
+/* The elements of an operand in a box: where they are, or gathered into its tile. `loaded` is what the tile holds. */
+static const void *read_box(const general *g, unsigned k, const char *from, const int64_t *shape, int64_t elements,
+                            tiles *t, const char **loaded)
+{
+    const operand *o = &g->in[k];
+    gt_box box;
+    if (o->constant)
+        box = (gt_box){.rank = 1, .shape = {1}};
+    else
+        gt__box_set(&box, g->loop.rank, shape, g->loop.stride[k]);
+    if (o->reads_in_place && gt__box_is_row(&box))
+        return from;
+    if (*loaded != from) {
+        gt__box_load(g->cpu, g->compute, o->dtype, &box, from, t->in[k]);
+        if (o->rounds)
+            round_tile(g, t->in[k], o->constant ? 1 : elements, t->out);
+    }
+    *loaded = from;
+    return t->in[k];
+}
+
+static void run_boxes(void *context, int64_t begin, int64_t end)
+{
+    general *g = context;
+    tiles t;
+    int64_t offset[GT_LOOP_VIEWS], shape[2][GT_MAX_RANK] = {{0}};
+    const char *loaded[3] = {NULL, NULL, NULL};
+    for (int64_t number = begin; number < end; number++) {
+        int64_t *now = shape[number & 1], elements = find_box(g, number, offset, now);
+        const void *in[3] = {NULL, NULL, NULL};
+        bool same = memcmp(shape[0], shape[1], sizeof shape[0]) == 0;
+        for (unsigned k = 0; k < g->operands; k++) {
+            if (!same)
+                loaded[k] = NULL;
+            in[k] =
+                read_box(g, k, g->in[k].data + offset[k] * (int64_t)g->in[k].size, now, elements, &t, &loaded[k]);
+        }
+        gt_box box;
+        gt__box_set(&box, g->loop.rank, now, g->loop.stride[g->operands]);
+        char *to = g->out.data + offset[g->operands] * (int64_t)g->out.size;
+        bool in_place = g->out.reads_in_place && gt__box_is_row(&box);
+        run_kernel(g, in_place ? to : t.out, in, elements);
+        if (!in_place)
+            gt__box_store(g->cpu, written(g), g->out.dtype, &box, t.out, to);
     }
 }
 
-/* How the kernel accesses each operand along a row, and whether rows must be cut into tiles. */
+/* Whether an axis is where the elements of a view are neighbours. */
+static bool runs_along(const gt_loop *loop, int view, int axis)
+{
+    return loop->stride[view][axis] == 1 && loop->shape[axis] > 1;
+}
+
+/* Move an axis to a later place; those between move forward. The order of elements does not matter. */
+static void move_axis_to(gt_loop *loop, int from, int to)
+{
+    for (int axis = from; axis < to; axis++) {
+        int64_t size = loop->shape[axis];
+        loop->shape[axis] = loop->shape[axis + 1];
+        loop->shape[axis + 1] = size;
+        for (int view = 0; view < loop->views; view++) {
+            int64_t stride = loop->stride[view][axis];
+            loop->stride[view][axis] = loop->stride[view][axis + 1];
+            loop->stride[view][axis + 1] = stride;
+        }
+    }
+}
+
+/* Rows run along the axis along which most views do. */
+static void choose_row_axis(gt_loop *loop)
+{
+    int last = loop->rank - 1, best = last, most = -1;
+    for (int axis = last; axis >= 0; axis--) {
+        int views = 0;
+        for (int view = 0; view < loop->views; view++)
+            views += runs_along(loop, view, axis);
+        if (views > most) {
+            most = views;
+            best = axis;
+        }
+    }
+    move_axis_to(loop, best, last);
+}
+
+/* Find a view that runs along another axis than rows do, and make that the second-last axis. */
+static bool choose_cross_axis(gt_loop *loop)
+{
+    int last = loop->rank - 1, best = -1;
+    for (int view = 0; view < loop->views; view++)
+        for (int axis = 0; axis < last && loop->stride[view][last] != 0; axis++)
+            if (runs_along(loop, view, axis) && (best < 0 || loop->shape[axis] > loop->shape[best]))
+                best = axis;
+    if (best >= 0)
+        move_axis_to(loop, best, last - 1);
+    return best >= 0;
+}
+
+/* Cut the loop into boxes, if that is better than rows; otherwise leave g->boxes 0. */
+static void plan_boxes(general *g)
+{
+    gt_loop *loop = &g->loop;
+    int last = loop->rank - 1;
+    int64_t size = 1;
+    bool crossed = choose_cross_axis(loop);
+    if (last == 0 || (!crossed && loop->shape[last] >= SHORT_ROW))
+        return;
+    g->boxes = 1;
+    for (int axis = last; axis >= 0; axis--) {
+        int64_t most = GT_TILE / size;
+        if (crossed && axis == last) { /* leave room for the other axis */
+            int64_t other = loop->shape[last - 1] < BOX_SIDE ? loop->shape[last - 1] : BOX_SIDE;
+            most = GT_TILE / other;
+        }
+        g->extent[axis] = loop->shape[axis] < most ? loop->shape[axis] : most;
+        size *= g->extent[axis];
+        g->count[axis] = (loop->shape[axis] + g->extent[axis] - 1) / g->extent[axis];
+        g->boxes *= g->count[axis];
+    }
+    g->box_size = size;
+}
+
+/* Whether a view has one value in each row, or in each box. */
+static bool is_constant(const general *g, unsigned view)
+{
+    bool walked = g->loop.stride[view][g->loop.rank - 1] != 0;
+    for (int axis = 0; g->boxes && axis < g->loop.rank; axis++)
+        walked |= g->loop.stride[view][axis] != 0 && g->extent[axis] > 1;
+    return !walked;
+}
+
+/* How the kernel accesses each operand along a row or in a box, and whether rows must be cut into tiles. */
 static void plan_operands(general *g, const gt_call *call)
 {
     int last = g->loop.rank - 1;
     unsigned constants = 0;
     for (unsigned k = 0; k < g->operands; k++)
-        constants |= g->loop.stride[k][last] == 0 ? 1u << k : 0;
+        constants |= is_constant(g, k) ? 1u << k : 0;
     g->constants = gt__elementwise_constants(constants, g->operands);
     bool tiled = false;
     for (unsigned k = 0; k <= g->operands; k++) {
@@ -243,8 +391,8 @@ static void plan_operands(general *g, const gt_call *call)
         o->size = gt__dtype_size(o->dtype);
         o->stride = g->loop.stride[k][last];
         o->constant = k < g->operands && g->constants & 1u << k;
-        o->in_place = (k < g->operands ? gt__elementwise_reads_as(o->dtype, wanted) : o->dtype == wanted) &&
-                      (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
+        o->reads_in_place = k < g->operands ? gt__elementwise_reads_as(o->dtype, wanted) : o->dtype == wanted;
+        o->in_place = o->reads_in_place && (o->stride == 1 || o->constant || g->loop.shape[last] == 1);
         o->rounds = k < g->operands && gt__elementwise_rounds(g->compute_dtype, o->dtype);
         tiled |= !o->in_place && !o->constant;
     }
@@ -272,10 +420,11 @@ static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute c
     gt__loop_add(&g.loop, call->out);
     gt__loop_collapse(&g.loop);
     choose_row_axis(&g.loop);
+    plan_boxes(&g);
     plan_operands(&g, call);
-    int64_t rows = call->out->meta.numel / g.row;
-    int64_t grain = grain_of(call->op) / g.segment;
-    gt__parallel_for(cpu->parallel, rows * g.segments, grain > 1 ? grain : 1, run_segments, &g);
+    int64_t grain = grain_of(call->op) / (g.boxes ? g.box_size : g.segment);
+    int64_t chunks = g.boxes ? g.boxes : call->out->meta.numel / g.row * g.segments;
+    gt__parallel_for(cpu->parallel, chunks, grain > 1 ? grain : 1, g.boxes ? run_boxes : run_segments, &g);
     return atomic_load(&g.zero) ? zero_division() : GT_OK;
 }
 

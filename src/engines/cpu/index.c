@@ -407,6 +407,24 @@ static void take_blocks(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* The same for short blocks that lie in one piece. */
+static void take_short(void *context, int64_t begin, int64_t end)
+{
+    const taking *t = context;
+    int64_t size = (int64_t)gt__dtype_size(t->dtype), bytes = t->inner_count * size;
+    while (begin < end) {
+        int64_t offset[GT_LOOP_VIEWS], first = begin % t->count, count = gt__min(t->count - first, end - begin);
+        gt__loop_offsets(&t->outer, t->outer.rank, begin / t->count, offset);
+        const char *from = t->from + offset[1] * size;
+        for (int64_t k = 0; k < count; k++) {
+            int64_t number = t->numbers[first + k];
+            number += number < 0 ? t->size : 0;
+            gt__copy_short(t->to + (begin + k) * bytes, from + number * t->stride * size, bytes);
+        }
+        begin += count;
+    }
+}
+
 /* The same for blocks of one element. */
 #define TAKE_ELEMENTS(type)                                                                                       \
     static void take_##type(void *context, int64_t begin, int64_t end)                                            \
@@ -469,9 +487,14 @@ gt_err gt__cpu_take(gt_engine *engine, const gt_call *call)
     int64_t blocks = t.count * part_of_axes(&t.outer, a, 0, axis);
     t.inner_count = part_of_axes(&t.inner, a, axis + 1, a->meta.rank);
     gt__loop_collapse(&t.inner);
+    bool brief = t.inner.rank == 1 && t.inner.stride[1][0] == 1 &&
+                 t.inner_count * (int64_t)gt__dtype_size(t.dtype) <= GT_SHORT_COPY;
     if (call->out->meta.numel > 0)
         gt__parallel_for(cpu->parallel, blocks, gt__grain(t.inner_count),
-                         t.inner_count == 1 ? elements[gt__dtype_size(t.dtype)] : take_blocks, &t);
+                         t.inner_count == 1 ? elements[gt__dtype_size(t.dtype)]
+                         : brief            ? take_short
+                                            : take_blocks,
+                         &t);
     free(scratch);
     return GT_OK;
 }

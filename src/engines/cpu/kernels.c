@@ -63,7 +63,7 @@
 #define DOT_CHANNELS(type)                                                                                        \
     ((int)(VECTOR_BYTES / sizeof(type) > GT_CONV_CHANNELS ? VECTOR_BYTES / sizeof(type) : GT_CONV_CHANNELS))
 
-enum { ROW_VECTORS = 8, ROW_BLOCK = 4096, ROW_AHEAD = 1024 /* bytes */, COLUMN_BLOCK = 64 };
+enum { ROW_VECTORS = 8, ROW_BLOCK = 4096, ROW_AHEAD = 1024 /* bytes */, COLUMN_BLOCK = GT_FEW_ROWS };
 
 /* p and q of a row, as the compute type; integers saturate. */
 static inline float from_double_f32(double value)
@@ -425,6 +425,7 @@ const gt_kernels GLUE(gt__kernels, GT_KERNELS) = {
     .store = {GT_STORED_TYPES(STORE_ENTRY)},
     .fold_row = FOLD_ENTRIES(row),
     .fold_column = FOLD_ENTRIES(column),
+    .fold_few = FOLD_ENTRIES(few),
     .argmax = BY_COMPUTE(argmax),
     .argmin = BY_COMPUTE(argmin),
     .softmax_row = FLOATS(softmax_row),

@@ -56,6 +56,9 @@ typedef void (*gt_fold_row_kernel)(void *accumulator, const void *x, int64_t cou
 /* accumulator[j] op= x[i * stride + j] for i < rows, j < count; count <= GT_TILE; center is per column */
 typedef void (*gt_fold_column_kernel)(void *accumulator, const void *x, int64_t stride, int64_t rows,
                                       int64_t count, const double *center);
+/* out[j] = x[j] op x[stride + j] op ..., without accumulators: 0 < rows <= GT_FEW_ROWS, any count up to GT_TILE */
+typedef void (*gt_fold_few_kernel)(void *out, const void *x, int64_t stride, int64_t rows, int64_t count);
+enum { GT_FEW_ROWS = 64 };
 /* The first position at which x is its own maximum (or minimum), NaN counting as the extreme; count > 0. */
 typedef int64_t (*gt_arg_kernel)(const void *x, int64_t count);
 
@@ -140,6 +143,7 @@ typedef struct gt_kernels {
     gt_store_kernel store[GT_DTYPE_COUNT][GT_COMPUTE_COUNT];
     gt_fold_row_kernel fold_row[GT_FOLD_COUNT][GT_COMPUTE_COUNT];
     gt_fold_column_kernel fold_column[GT_FOLD_COUNT][GT_COMPUTE_COUNT];
+    gt_fold_few_kernel fold_few[GT_FOLD_COUNT][GT_COMPUTE_COUNT];
     gt_arg_kernel argmax[GT_COMPUTE_COUNT];
     gt_arg_kernel argmin[GT_COMPUTE_COUNT];
     gt_softmax_row_kernel softmax_row[GT_COMPUTE_COUNT]; /* f32 and f64, as the next two */

@@ -203,7 +203,7 @@ static inline VECTOR KERNEL(vector_abs)(VECTOR x)
         UNUSED(c);                                                                                                \
         T result = first;                                                                                         \
         int64_t i = 0;                                                                                            \
-        if (count >= ROW_VECTORS * LANES) {                                                                       \
+        if (count >= (INTEGER ? 2 : 1) * ROW_VECTORS * LANES) {                                                   \
             VECTOR part[ROW_VECTORS];                                                                             \
             for (int v = 0; v < ROW_VECTORS; v++)                                                                 \
                 part[v] = (VECTOR){0} + (T)(first);                                                               \
@@ -255,6 +255,11 @@ FOLD_ROW(nan_min, MOST)
     {                                                                                                             \
         T result = first, total;                                                                                  \
         int64_t i = 0;                                                                                            \
+        if (INTEGER && count < 4 * ROW_VECTORS * LANES) {                                                         \
+            for (; i < count; i++)                                                                                \
+                result = x[i] compare result ? x[i] : result;                                                     \
+            return result;                                                                                        \
+        }                                                                                                         \
         VECTOR part[ROW_VECTORS], sum[4] = {0};                                                                   \
         for (int v = 0; v < ROW_VECTORS; v++)                                                                     \
             part[v] = (VECTOR){0} + (T)(first);                                                                   \
@@ -337,50 +342,103 @@ static void KERNEL(row_all)(void *accumulator, const void *xs, int64_t count, co
     *(ACCUMULATOR *)accumulator = MERGE_all(*(ACCUMULATOR *)accumulator, !missing);
 }
 
-/* Columns: rows are added to a tile of partial results, four at a time, and that to the accumulators every 64 rows. */
-#define FOLD_COLUMN(fold, first)                                                                                  \
+/*
+ * Columns: rows are added to a tile of partial results, four at a time, and that to the accumulators every 64 rows. `few`
+ * has the first part only: up to 64 rows, without accumulators.
+ */
+#define FOLD_FEW(fold, first)                                                                                     \
+    static inline void KERNEL(add_few_##fold)(T * part, const T *x, int64_t stride, int64_t rows, int64_t count,  \
+                                              const T *c)                                                         \
+    {                                                                                                             \
+        UNUSED(c);                                                                                                \
+        INDEPENDENT for (int64_t j = 0; j < count; j++) part[j] = STEP_##fold((T)(first), x[j], c[j]);            \
+        for (rows--, x += stride; rows >= 4; rows -= 4, x += 4 * stride)                                          \
+            INDEPENDENT for (int64_t j = 0; j < count; j++)                                                       \
+            {                                                                                                     \
+                T a = STEP_##fold(part[j], x[j], c[j]);                                                           \
+                T b = STEP_##fold(a, x[j + stride], c[j]);                                                        \
+                T d = STEP_##fold(b, x[j + 2 * stride], c[j]);                                                    \
+                part[j] = STEP_##fold(d, x[j + 3 * stride], c[j]);                                                \
+            }                                                                                                     \
+        for (; rows > 0; rows--, x += stride)                                                                     \
+            INDEPENDENT for (int64_t j = 0; j < count; j++) part[j] = STEP_##fold(part[j], x[j], c[j]);           \
+    }
+/* With vectors, whose step may be one instruction. */
+#define FOLD_FEW_VECTORS(fold)                                                                                    \
+    static inline void KERNEL(add_few_##fold)(T * part, const T *x, int64_t stride, int64_t rows, int64_t count,  \
+                                              const T *c)                                                         \
+    {                                                                                                             \
+        int64_t j = 0;                                                                                            \
+        UNUSED(c);                                                                                                \
+        for (; j + 4 * LANES <= count; j += 4 * LANES) {                                                          \
+            VECTOR a[4];                                                                                          \
+            for (int v = 0; v < 4; v++)                                                                           \
+                a[v] = *(const VECTOR *)(x + j + v * LANES);                                                      \
+            for (int64_t i = 1; i < rows; i++)                                                                    \
+                for (int v = 0; v < 4; v++)                                                                       \
+                    a[v] = VECTOR_STEP_##fold(a[v], *(const VECTOR *)(x + i * stride + j + v * LANES), 0);        \
+            for (int v = 0; v < 4; v++)                                                                           \
+                *(VECTOR *)(part + j + v * LANES) = a[v];                                                         \
+        }                                                                                                         \
+        for (; j + LANES <= count; j += LANES) {                                                                  \
+            VECTOR a = *(const VECTOR *)(x + j);                                                                  \
+            for (int64_t i = 1; i < rows; i++)                                                                    \
+                a = VECTOR_STEP_##fold(a, *(const VECTOR *)(x + i * stride + j), 0);                              \
+            *(VECTOR *)(part + j) = a;                                                                            \
+        }                                                                                                         \
+        for (; j < count; j++) {                                                                                  \
+            T a = x[j];                                                                                           \
+            for (int64_t i = 1; i < rows; i++)                                                                    \
+                a = STEP_##fold(a, x[i * stride + j], 0);                                                         \
+            part[j] = a;                                                                                          \
+        }                                                                                                         \
+    }
+#define FOLD_COLUMN(fold, centered)                                                                               \
+    static void KERNEL(few_##fold)(void *out, const void *x, int64_t stride, int64_t rows, int64_t count)         \
+    {                                                                                                             \
+        static const T zeros[GT_TILE];                                                                            \
+        KERNEL(add_few_##fold)(out, x, stride, rows, count, zeros);                                               \
+    }                                                                                                             \
     static void KERNEL(column_##fold)(void *accumulator, const void *xs, int64_t stride, int64_t rows,            \
                                       int64_t count, const double *center)                                        \
     {                                                                                                             \
         T part[GT_TILE], c[GT_TILE];                                                                              \
         ACCUMULATOR *total = accumulator;                                                                         \
-        const T *x = xs;                                                                                          \
-        UNUSED(c);                                                                                                \
-        for (int64_t j = 0; j < count; j++)                                                                       \
+        for (int64_t j = 0; j < (centered ? count : 0); j++)                                                      \
             c[j] = center ? (T)center[j] : 0;                                                                     \
-        while (rows > 0) {                                                                                        \
-            int64_t block = rows < COLUMN_BLOCK ? rows : COLUMN_BLOCK;                                            \
-            rows -= block;                                                                                        \
-            for (int64_t j = 0; j < count; j++)                                                                   \
-                part[j] = first;                                                                                  \
-            for (; block >= 4; block -= 4, x += 4 * stride)                                                       \
-                INDEPENDENT for (int64_t j = 0; j < count; j++)                                                   \
-                {                                                                                                 \
-                    T a = STEP_##fold(part[j], x[j], c[j]);                                                       \
-                    T b = STEP_##fold(a, x[j + stride], c[j]);                                                    \
-                    T d = STEP_##fold(b, x[j + 2 * stride], c[j]);                                                \
-                    part[j] = STEP_##fold(d, x[j + 3 * stride], c[j]);                                            \
-                }                                                                                                 \
-            for (; block > 0; block--, x += stride)                                                               \
-                INDEPENDENT for (int64_t j = 0; j < count; j++) part[j] = STEP_##fold(part[j], x[j], c[j]);       \
+        for (const T *x = xs; rows > 0; rows -= COLUMN_BLOCK, x += COLUMN_BLOCK * stride) {                       \
+            KERNEL(add_few_##fold)(part, x, stride, rows < COLUMN_BLOCK ? rows : COLUMN_BLOCK, count, c);         \
             INDEPENDENT for (int64_t j = 0; j < count; j++) total[j] =                                            \
                 MERGE_##fold(total[j], (ACCUMULATOR)part[j]);                                                     \
         }                                                                                                         \
     }
-FOLD_COLUMN(sum, 0)
-FOLD_COLUMN(prod, 1)
-FOLD_COLUMN(max, LEAST)
-FOLD_COLUMN(min, MOST)
-FOLD_COLUMN(any, 0)
-FOLD_COLUMN(all, 1)
-FOLD_COLUMN(squares, 0)
+FOLD_FEW(sum, 0)
+FOLD_FEW(prod, 1)
+FOLD_FEW_VECTORS(max)
+FOLD_FEW_VECTORS(min)
+FOLD_FEW(any, 0)
+FOLD_FEW(all, 1)
+FOLD_FEW(squares, 0)
+FOLD_COLUMN(sum, false)
+FOLD_COLUMN(prod, false)
+FOLD_COLUMN(max, false)
+FOLD_COLUMN(min, false)
+FOLD_COLUMN(any, false)
+FOLD_COLUMN(all, false)
+FOLD_COLUMN(squares, true)
 #if !INTEGER
-FOLD_COLUMN(abs, 0)
-FOLD_COLUMN(abs_max, 0)
-FOLD_COLUMN(abs_min, MOST)
-FOLD_COLUMN(nonzero, 0)
-FOLD_COLUMN(powers, 0)
-FOLD_COLUMN(exps, 0)
+FOLD_FEW(abs, 0)
+FOLD_FEW(abs_max, 0)
+FOLD_FEW(abs_min, MOST)
+FOLD_FEW(nonzero, 0)
+FOLD_FEW(powers, 0)
+FOLD_FEW(exps, 0)
+FOLD_COLUMN(abs, false)
+FOLD_COLUMN(abs_max, false)
+FOLD_COLUMN(abs_min, false)
+FOLD_COLUMN(nonzero, false)
+FOLD_COLUMN(powers, true)
+FOLD_COLUMN(exps, true)
 #endif
 
 /* Blocks are searched whole, without an early exit, so that the search vectorises. */
@@ -441,6 +499,8 @@ static int64_t KERNEL(argmin)(const void *xs, int64_t count)
 #undef EXTREME_ROW
 #undef NATIVE_MAX
 #undef NATIVE_MIN
+#undef FOLD_FEW
+#undef FOLD_FEW_VECTORS
 #undef FOLD_COLUMN
 #undef SUM_ROW
 #undef T

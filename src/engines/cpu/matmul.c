@@ -93,25 +93,45 @@ static void describe(matrix *x, const gt_view *view, bool column_vector)
     settle_strides(x);
 }
 
-/* Replace the operand by a contiguous copy of the given dtype; broadcast batch axes stay broadcast. */
+/* Exchange the last two axes. */
+static void transpose_view(gt_view *view)
+{
+    int last = view->meta.rank - 1;
+    int64_t size = view->meta.shape[last], stride = view->stride[last];
+    view->meta.shape[last] = view->meta.shape[last - 1];
+    view->stride[last] = view->stride[last - 1];
+    view->meta.shape[last - 1] = size;
+    view->stride[last - 1] = stride;
+}
+
+/*
+ * Replace the operand by a copy of the given dtype, with the order of its axes in memory, which BLAS can read either way;
+ * broadcast batch axes stay broadcast.
+ */
 static gt_err copy_operand(product *p, matrix *x, const gt_view *view, gt_dtype dtype, bool column_vector)
 {
     gt_view source = *view, copy;
+    bool crossed = view->meta.rank >= 2 && x->row == 1 && x->column != 1;
     for (int axis = 0; axis < (int)view->meta.rank - 2; axis++)
         if (view->stride[axis] == 0 && view->meta.shape[axis] > 1)
             source.meta.shape[axis] = 1;
     source.contiguous = false;
     GT_TRY(gt__meta_set(&source.meta, (gt_dtype)view->meta.dtype, view->meta.rank, source.meta.shape));
+    if (crossed)
+        transpose_view(&source);
     copy = source;
     int64_t stride = 1;
     for (int axis = (int)view->meta.rank - 1; axis >= 0; axis--) {
-        copy.stride[axis] = source.meta.shape[axis] == view->meta.shape[axis] ? stride : 0;
+        bool broadcast = axis < (int)view->meta.rank - 2 && source.meta.shape[axis] != view->meta.shape[axis];
+        copy.stride[axis] = broadcast ? 0 : stride;
         stride *= source.meta.shape[axis];
     }
     void *scratch = NULL;
     GT_TRY(gt__cpu_scratch(p->cpu, (size_t)stride * gt__dtype_size(dtype), &scratch));
     gt__cpu_copy_view(p->cpu, &source, dtype, scratch);
     copy.data = scratch;
+    if (crossed)
+        transpose_view(&copy);
     describe(x, &copy, column_vector);
     x->scratch = scratch;
     return GT_OK;

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "engines/cpu/box.h"
+
 typedef struct move {
     gt_loop loop; /* view 0 is written, view 1 is read */
     gt_dtype to_dtype;
@@ -61,40 +63,6 @@ static void move_rows(void *context, int64_t begin, int64_t end)
 
 enum { TILE = 32, TILE_BYTES = TILE * TILE * 16 };
 
-/* to (rows, columns) = from (columns, rows) transposed; strides between rows of each. */
-#define TRANSPOSE(type)                                                                                           \
-    static void transpose_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride,              \
-                                 int64_t rows, int64_t columns)                                                   \
-    {                                                                                                             \
-        type *restrict t = to;                                                                                    \
-        const type *restrict f = from;                                                                            \
-        if (rows == TILE && columns == TILE) {                                                                    \
-            for (int64_t block = 0; block < TILE; block += 8)                                                     \
-                for (int64_t i = 0; i < TILE; i++)                                                                \
-                    for (int64_t j = 0; j < 8; j++)                                                               \
-                        t[i * to_stride + block + j] = f[(block + j) * from_stride + i];                          \
-        } else {                                                                                                  \
-            for (int64_t i = 0; i < rows; i++)                                                                    \
-                for (int64_t j = 0; j < columns; j++)                                                             \
-                    t[i * to_stride + j] = f[j * from_stride + i];                                                \
-        }                                                                                                         \
-    }
-TRANSPOSE(uint8_t)
-TRANSPOSE(uint16_t)
-TRANSPOSE(uint32_t)
-TRANSPOSE(uint64_t)
-TRANSPOSE(gt_sixteen_bytes)
-
-static void transpose(int64_t size, void *to, int64_t to_stride, const void *from, int64_t from_stride,
-                      int64_t rows, int64_t columns)
-{
-    (size == 1   ? transpose_uint8_t
-     : size == 2 ? transpose_uint16_t
-     : size == 4 ? transpose_uint32_t
-     : size == 8 ? transpose_uint64_t
-                 : transpose_gt_sixteen_bytes)(to, to_stride, from, from_stride, rows, columns);
-}
-
 /* One tile, at element offsets `to` and `from`. A cast transposes into a buffer first. */
 static void move_tile(const move *m, int64_t to, int64_t from, int64_t rows, int64_t columns)
 {
@@ -103,11 +71,11 @@ static void move_tile(const move *m, int64_t to, int64_t from, int64_t rows, int
     char *target = m->to + to * m->to_size;
     const char *source = m->from + from * m->from_size;
     if (m->to_dtype == m->from_dtype) {
-        transpose(m->to_size, target, to_row, source, from_column, rows, columns);
+        gt__transpose(m->to_size, target, to_row, source, from_column, rows, columns);
         return;
     }
     _Alignas(64) char buffer[TILE_BYTES];
-    transpose(m->from_size, buffer, TILE, source, from_column, rows, columns);
+    gt__transpose(m->from_size, buffer, TILE, source, from_column, rows, columns);
     for (int64_t i = 0; i < rows; i++)
         m->row(target + i * to_row * m->to_size, 1, buffer + i * TILE * m->from_size, 1, columns);
 }
@@ -247,9 +215,60 @@ gt_err gt__cpu_copy(gt_engine *engine, const gt_call *call)
     return GT_OK;
 }
 
+/* Contiguous operands of the result's dtype: their pieces lie side by side in each row of the result. */
+enum { CAT_OPERANDS = 16 };
+typedef struct joining {
+    char *to;
+    const char *from[CAT_OPERANDS];
+    int64_t bytes[CAT_OPERANDS]; /* of a piece */
+    int64_t row;                 /* bytes */
+    unsigned operands;
+} joining;
+
+static void join_rows(void *context, int64_t begin, int64_t end)
+{
+    const joining *j = context;
+    for (int64_t row = begin; row < end; row++) {
+        char *to = j->to + row * j->row;
+        for (unsigned k = 0; k < j->operands; k++) {
+            int64_t bytes = j->bytes[k];
+            if (bytes <= GT_SHORT_COPY)
+                gt__copy_short(to, j->from[k] + row * bytes, bytes);
+            else
+                memcpy(to, j->from[k] + row * bytes, (size_t)bytes);
+            to += bytes;
+        }
+    }
+}
+
+/* False: something needs more than copying rows, or there is only one. */
+static bool cat_rows(gt_cpu *cpu, const gt_call *call, int64_t axis)
+{
+    int64_t rows = 1, size = (int64_t)gt__dtype_size((gt_dtype)call->out->meta.dtype);
+    joining j = {.to = call->out->data, .operands = call->operands};
+    for (int before = 0; before < axis; before++)
+        rows *= call->out->meta.shape[before];
+    if (rows <= 1 || call->operands > CAT_OPERANDS || !call->out->contiguous)
+        return false;
+    for (unsigned k = 0; k < call->operands; k++) {
+        const gt_view *in = call->in[k];
+        if (!in->contiguous || in->meta.dtype != call->out->meta.dtype)
+            return false;
+        j.from[k] = in->data;
+        j.bytes[k] = in->meta.numel / rows * size;
+        if (j.bytes[k] <= size) /* single elements: a strided loop is faster */
+            return false;
+        j.row += j.bytes[k];
+    }
+    gt__parallel_for(cpu->parallel, rows, gt__grain(j.row / size), join_rows, &j);
+    return true;
+}
+
 gt_err gt__cpu_cat(gt_engine *engine, const gt_call *call)
 {
     int64_t axis = call->ins->imm[0].i, before = 0;
+    if (cat_rows(gt__cpu(engine), call, axis))
+        return GT_OK;
     for (unsigned k = 0; k < call->operands; k++) {
         const gt_view *in = call->in[k];
         gt_view part = *call->out;

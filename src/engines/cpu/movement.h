@@ -7,6 +7,8 @@
 #ifndef GT_ENGINES_CPU_MOVEMENT_H
 #define GT_ENGINES_CPU_MOVEMENT_H
 
+#include <string.h>
+
 #include "engines/cpu/cpu.h"
 
 /* An element of complex128, to be moved. */
@@ -74,6 +76,26 @@ static inline void *gt__at(void *data, gt_dtype dtype, int64_t offset)
 static inline int64_t gt__min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* memcpy for rows of a few elements, where a call would cost more than the copy. */
+enum { GT_SHORT_COPY = 256 };
+static inline void gt__copy_short(char *to, const char *from, int64_t bytes)
+{
+    /* Blocks of a fixed size are single instructions; the last one may overlap the one before. */
+#define GT_COPY_BLOCKS(size)                                                                                      \
+    if (bytes >= size) {                                                                                          \
+        for (int64_t k = 0; k < bytes - size; k += size)                                                          \
+            memcpy(to + k, from + k, size);                                                                       \
+        memcpy(to + bytes - size, from + bytes - size, size);                                                     \
+        return;                                                                                                   \
+    }
+    GT_COPY_BLOCKS(16)
+    GT_COPY_BLOCKS(8)
+    GT_COPY_BLOCKS(4)
+    GT_COPY_BLOCKS(2)
+    GT_COPY_BLOCKS(1)
+#undef GT_COPY_BLOCKS
 }
 
 /* Lines per chunk for a thread that crosses them: fewer would make threads share cache lines. */

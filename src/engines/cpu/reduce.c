@@ -10,14 +10,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engines/cpu/cpu.h"
+#include "engines/cpu/box.h"
 
 enum {
-    ROW_TILE = 64,      /* results to a tile, by row */
-    GATHERED_ROWS = 4,  /* rows gathered at a time, by column */
-    SHORT_RUN = 16,     /* runs shorter than this are better folded by column, gathered */
-    PART_GRAIN = 16384, /* elements worth a task of their own */
-    ENOUGH_TASKS = 32,  /* for any number of threads: fewer tiles than this are split into parts */
+    ROW_TILE = 64,          /* results to a tile, by row */
+    GATHERED = 4 * GT_TILE, /* elements gathered at a time, by column */
+    FEWEST_COLUMNS = 16,    /* in a tile of short runs */
+    PART_GRAIN = 16384,     /* elements worth a task of their own */
+    ENOUGH_TASKS = 32,      /* for any number of threads: fewer tiles than this are split into parts */
 };
 
 typedef union accumulator {
@@ -108,27 +108,94 @@ static void fold_by_row(const reduction *r, gt_fold fold, accumulator *total, in
     }
 }
 
+static void merge(const reduction *r, gt_fold fold, accumulator *total, const accumulator *part, int64_t results)
+{
+    static const gt_opcode merging[GT_FOLD_COUNT] = {
+        [GT_FOLD_SUM] = GT_OP_add,     [GT_FOLD_PROD] = GT_OP_mul,    [GT_FOLD_MAX] = GT_OP_maximum,
+        [GT_FOLD_MIN] = GT_OP_minimum, [GT_FOLD_ANY] = GT_OP_maximum, [GT_FOLD_ALL] = GT_OP_minimum,
+        [GT_FOLD_SQUARES] = GT_OP_add, [GT_FOLD_ABS] = GT_OP_add,     [GT_FOLD_ABS_MAX] = GT_OP_maximum,
+        [GT_FOLD_NONZERO] = GT_OP_add, [GT_FOLD_POWERS] = GT_OP_add,  [GT_FOLD_ABS_MIN] = GT_OP_minimum,
+        [GT_FOLD_EXPS] = GT_OP_add,
+    };
+    gt_compute compute = is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64;
+    r->cpu->kernels->elementwise[merging[fold]][compute][0](total, total, part, NULL, NULL, results);
+}
+
+/* Gather (rows, results) elements into a dense matrix of the compute type. */
+static void gather_rows(const reduction *r, const char *from, int64_t stride, int64_t rows, int64_t across,
+                        int64_t results, char *to)
+{
+    int64_t most = GT_TILE / results, size = (int64_t)gt__compute_size(r->compute);
+    for (int64_t i = 0; i < rows; i += most) {
+        gt_box box;
+        gt__box_set(&box, 2, (int64_t[]){rows - i < most ? rows - i : most, results}, (int64_t[]){stride, across});
+        gt__box_load(r->cpu, r->compute, r->dtype, &box, from + i * stride * (int64_t)r->size,
+                     to + i * results * size);
+    }
+}
+
+/* The rows of a matrix into total[]. Several rows of a narrow dense matrix make a wide one, whose rows are folded first. */
+static void fold_matrix(const reduction *r, gt_fold fold, accumulator *total, const char *x, int64_t stride,
+                        int64_t rows, int64_t results, const double *center)
+{
+    enum { WIDE = 64 };
+    gt_fold_column_kernel kernel = r->cpu->kernels->fold_column[fold][r->compute];
+    int64_t together = WIDE / results;
+    if (!center && stride == results && together > 1 && rows >= 4 * together) {
+        accumulator wide[WIDE];
+        const accumulator nothing = first_value(r, fold);
+        for (int64_t j = 0; j < together * results; j++)
+            wide[j] = nothing;
+        kernel(wide, x, together * results, rows / together, together * results, NULL);
+        for (int64_t k = 0; k < together; k++)
+            merge(r, fold, total, wide + k * results, results);
+        x += rows / together * together * results * (int64_t)gt__compute_size(r->compute);
+        rows %= together;
+    }
+    kernel(total, x, stride, rows, results, center);
+}
+
 static void fold_by_column(const reduction *r, gt_fold fold, accumulator *total, int64_t results, int64_t base,
                            int64_t begin, int64_t end, const double *center)
 {
-    _Alignas(64) char gathered[GATHERED_ROWS][GT_TILE * sizeof(double)];
-    gt_fold_column_kernel kernel = r->cpu->kernels->fold_column[fold][r->compute];
+    _Alignas(64) char gathered[GATHERED * sizeof(double)];
     int64_t stride = r->reduced.stride[0][r->reduced.rank - 1], offset;
     int64_t across = r->kept.stride[0][r->kept.rank - 1];
-    int64_t width = (int64_t)(sizeof gathered[0] / gt__compute_size(r->compute));
     while (begin < end) {
         int64_t rows = next_run(r, begin, end, &offset);
         const char *from = r->data + (base + offset) * (int64_t)r->size;
         if (r->native && across == 1) {
-            kernel(total, from, stride, rows, results, center);
+            fold_matrix(r, fold, total, from, stride, rows, results, center);
         } else {
-            rows = rows < GATHERED_ROWS ? rows : GATHERED_ROWS;
-            for (int64_t i = 0; i < rows; i++)
-                gt__cpu_load_tile(r->cpu, r->compute, r->dtype, from + i * stride * (int64_t)r->size, across,
-                                  results, gathered[i]);
-            kernel(total, gathered, width, rows, results, center);
+            rows = rows < GATHERED / results ? rows : GATHERED / results;
+            gather_rows(r, from, stride, rows, across, results, gathered);
+            fold_matrix(r, fold, total, gathered, results, rows, results, center);
         }
         begin += rows;
+    }
+}
+
+/* The rows of a matrix, each into its own total. */
+static void fold_matrix_rows(const reduction *r, gt_fold fold, int64_t first, int64_t results, int64_t begin,
+                             int64_t end, const double *center, accumulator *total)
+{
+    _Alignas(64) char gathered[GT_TILE * sizeof(double)];
+    gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
+    int64_t length = end - begin, stride = r->kept.stride[0][0], size = (int64_t)r->size;
+    int64_t together = r->native ? results : length > 0 ? GT_TILE / length : results;
+    for (int64_t i = 0, rows; i < results; i += rows) {
+        rows = results - i < together ? results - i : together;
+        const char *x = r->data + ((first + i) * stride + begin) * size;
+        int64_t step = stride * size;
+        if (!r->native && length > 0) {
+            gt_box box;
+            gt__box_set(&box, 2, (int64_t[]){rows, length}, (int64_t[]){stride, 1});
+            gt__box_load(r->cpu, r->compute, r->dtype, &box, x, gathered);
+            x = gathered;
+            step = length * (int64_t)gt__compute_size(r->compute);
+        }
+        for (int64_t j = 0; j < rows; j++)
+            kernel(&total[i + j], x + j * step, length, center ? &center[i + j] : NULL);
     }
 }
 
@@ -137,19 +204,17 @@ static void fold_tile(const reduction *r, gt_fold fold, int64_t first, int64_t r
                       const double *center, accumulator *total)
 {
     int64_t base;
+    const accumulator nothing = first_value(r, fold);
     for (int64_t j = 0; j < results; j++)
-        total[j] = first_value(r, fold);
+        total[j] = nothing;
     if (r->by_column) {
         gt__loop_offsets(&r->kept, r->kept.rank, first, &base);
         fold_by_column(r, fold, total, results, base, begin, end, center);
         return;
     }
-    if (r->native && r->kept.rank == 1 && r->reduced.rank == 1 &&
-        r->reduced.stride[0][0] == 1) { /* rows of a matrix */
-        gt_fold_row_kernel kernel = r->cpu->kernels->fold_row[fold][r->compute];
-        for (int64_t j = 0; j < results; j++)
-            kernel(&total[j], r->data + ((first + j) * r->kept.stride[0][0] + begin) * (int64_t)r->size,
-                   end - begin, center ? &center[j] : NULL);
+    if (r->kept.rank == 1 && r->reduced.rank == 1 && r->reduced.stride[0][0] == 1 &&
+        (r->native || end - begin <= GT_TILE)) {
+        fold_matrix_rows(r, fold, first, results, begin, end, center, total);
         return;
     }
     for (int64_t j = 0; j < results; j++) {
@@ -197,8 +262,33 @@ static void store_results(const reduction *r, int64_t first, int64_t results, ac
                        results);
 }
 
+/* Few elements of the compute type for each result, in one run by column: no accumulators. */
+static bool fold_directly(const reduction *r, int64_t first, int64_t results)
+{
+    bool plain = r->op == GT_OP_sum || r->op == GT_OP_prod || r->op == GT_OP_amax || r->op == GT_OP_amin;
+    if (!plain || !r->by_column || !r->native || r->out->meta.dtype != r->dtype || r->reduced.rank != 1 ||
+        r->elements == 0 || r->elements > GT_FEW_ROWS)
+        return false;
+    _Alignas(64) char gathered[GATHERED * sizeof(double)];
+    int64_t base, stride = r->reduced.stride[0][0], across = r->kept.stride[0][r->kept.rank - 1];
+    gt__loop_offsets(&r->kept, r->kept.rank, first, &base);
+    const char *from = r->data + base * (int64_t)r->size;
+    if (across != 1) {
+        if (r->elements * results > GATHERED)
+            return false;
+        gather_rows(r, from, stride, r->elements, across, results, gathered);
+        from = gathered;
+        stride = results;
+    }
+    r->cpu->kernels->fold_few[r->fold][r->compute]((char *)r->out->data + first * (int64_t)r->size, from, stride,
+                                                   r->elements, results);
+    return true;
+}
+
 static void whole_tile(const reduction *r, int64_t first, int64_t results)
 {
+    if (fold_directly(r, first, results))
+        return;
     accumulator total[GT_TILE];
     double center[GT_TILE], *centers = NULL; /* NULL: not filled */
     center[0] = r->parameter;
@@ -241,25 +331,12 @@ static void run_tasks(void *context, int64_t begin, int64_t end)
     }
 }
 
-static void merge(const reduction *r, accumulator *total, const accumulator *part, int64_t results)
-{
-    static const gt_opcode merging[GT_FOLD_COUNT] = {
-        [GT_FOLD_SUM] = GT_OP_add,     [GT_FOLD_PROD] = GT_OP_mul,    [GT_FOLD_MAX] = GT_OP_maximum,
-        [GT_FOLD_MIN] = GT_OP_minimum, [GT_FOLD_ANY] = GT_OP_maximum, [GT_FOLD_ALL] = GT_OP_minimum,
-        [GT_FOLD_SQUARES] = GT_OP_add, [GT_FOLD_ABS] = GT_OP_add,     [GT_FOLD_ABS_MAX] = GT_OP_maximum,
-        [GT_FOLD_NONZERO] = GT_OP_add, [GT_FOLD_POWERS] = GT_OP_add,  [GT_FOLD_ABS_MIN] = GT_OP_minimum,
-        [GT_FOLD_EXPS] = GT_OP_add,
-    };
-    gt_compute compute = is_integer(r) ? GT_COMPUTE_I64 : GT_COMPUTE_F64;
-    r->cpu->kernels->elementwise[merging[r->fold]][compute][0](total, total, part, NULL, NULL, results);
-}
-
 /* One pass over all parts; the totals end in the first part's accumulators. */
 static void run_parts(reduction *r)
 {
     gt__parallel_for(r->cpu->parallel, r->parts * r->tiles, 1, run_tasks, r);
     for (int64_t part = 1; part < r->parts; part++)
-        merge(r, r->partial, r->partial + part * r->results, r->results);
+        merge(r, r->fold, r->partial, r->partial + part * r->results, r->results);
 }
 
 static gt_err reduce_in_parts(reduction *r)
@@ -341,12 +418,19 @@ static int64_t last_stride(const gt_loop *loop)
     return stride < 0 ? -stride : stride;
 }
 
+/* Runs shorter than this are better folded by column, gathered: the kernels for rows take so many elements at a time. */
+static int64_t short_run(const reduction *r)
+{
+    int64_t elements = 8 * r->cpu->kernels->vector_bytes / (int64_t)gt__compute_size(r->compute);
+    return elements > 32 ? elements : 32;
+}
+
 static bool better_by_column(const reduction *r)
 {
     int64_t across = r->kept.shape[r->kept.rank - 1], along = r->reduced.shape[r->reduced.rank - 1];
     if (across == 1)
         return false;
-    if (along < SHORT_RUN && across > along)
+    if (along < short_run(r) && across > along)
         return true;
     return last_stride(&r->kept) < last_stride(&r->reduced) && last_stride(&r->kept) != 0;
 }
@@ -361,6 +445,10 @@ static void plan_tasks(reduction *r)
     r->row = r->by_column ? r->kept.shape[r->kept.rank - 1] : r->results;
     int64_t share = r->results / ENOUGH_TASKS; /* narrower tiles of whole rows are better than parts of rows */
     int64_t widest = r->by_column ? GT_TILE : share < 1 ? 1 : share < ROW_TILE ? share : ROW_TILE;
+    if (r->by_column && last_stride(&r->kept) != 1) { /* short runs: a tile has all of its elements in the cache */
+        int64_t along = r->reduced.shape[r->reduced.rank - 1];
+        widest = along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / along;
+    }
     r->tile = r->row < widest ? r->row : widest;
     r->tiles = r->results / r->row * ((r->row + r->tile - 1) / r->tile);
     r->parts = 1;

@@ -3,15 +3,20 @@
  * cache between finding its maximum, summing its exponentials and scaling.
  *
  * If the axis is the last in memory, a line is processed in place. If not, neighbouring lines are processed side by side
- * (forward), or a line is gathered, computed and stored, as are lines of other dtypes. Threads share the lines. The inner
+ * (forward), as are short lines after they are transposed into a tile (box.h), or a line is gathered, computed and
+ * stored, as are lines of other dtypes. Threads share the lines. The inner
  * loops are in kernels_softmax_template.h.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "engines/cpu/box.h"
 #include "engines/cpu/movement.h"
 
-enum { COST = 4 }; /* of an element, in copied ones */
+enum {
+    COST = 4,        /* of an element, in copied ones */
+    SHORT_LINE = 32, /* elements: shorter lines are processed side by side */
+};
 
 typedef struct softmaxing {
     const gt_cpu *cpu;
@@ -90,6 +95,27 @@ static void lines_side_by_side(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* Lines begin <= l < end, each SHORT_LINE elements at most, side by side in a tile. */
+static void short_lines(void *context, int64_t begin, int64_t end)
+{
+    const softmaxing *s = context;
+    _Alignas(64) char in[GT_TILE * sizeof(double)], out[GT_TILE * sizeof(double)];
+    int last = s->lines.rank - 1;
+    int64_t most = gt__min(GT_SOFTMAX_COLUMNS, GT_TILE / s->n), offset[GT_LOOP_VIEWS];
+    while (begin < end) {
+        int64_t width = s->lines.shape[last] - begin % s->lines.shape[last];
+        gt_box from, to;
+        width = gt__min(gt__min(width, most), end - begin);
+        gt__loop_offsets(&s->lines, s->lines.rank, begin, offset);
+        gt__box_set(&to, 2, (int64_t[]){s->n, width}, (int64_t[]){s->stride[0], s->lines.stride[0][last]});
+        gt__box_set(&from, 2, (int64_t[]){s->n, width}, (int64_t[]){s->stride[1], s->lines.stride[1][last]});
+        gt__box_load(s->cpu, s->compute, s->dtype[1], &from, gt__at(s->data[1], s->dtype[1], offset[1]), in);
+        s->cpu->kernels->softmax_column[s->compute](out, width, in, width, s->n, width, s->logarithm);
+        gt__box_store(s->cpu, s->compute, s->dtype[0], &to, out, gt__at(s->data[0], s->dtype[0], offset[0]));
+        begin += width;
+    }
+}
+
 gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call)
 {
     gt_cpu *cpu = gt__cpu(engine);
@@ -116,7 +142,9 @@ gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call)
     gt__loop_collapse(&s.lines);
     int last = s.lines.rank - 1;
     bool side_by_side = s.operands == 1 && s.lines.stride[0][last] == 1 && s.lines.stride[1][last] == 1;
-    if (s.native && in_place)
+    if (s.operands == 1 && s.n <= SHORT_LINE && !(s.native && side_by_side))
+        gt__parallel_for(cpu->parallel, count, gt__grain(COST * s.n), short_lines, &s);
+    else if (s.native && in_place)
         gt__parallel_for(cpu->parallel, count, gt__grain(COST * s.n), lines_in_place, &s);
     else if (s.native && side_by_side)
         gt__parallel_for(cpu->parallel, count, gt__lines_across(cpu, count, COST * s.n), lines_side_by_side, &s);
