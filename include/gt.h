@@ -213,6 +213,10 @@ GT_API gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *den
                            gt_tensor **out);
 /* a (rows, width) @ transpose(b (columns, width)), only at the indices: (n,). */
 GT_API gt_err gt_sampled_mm(gt_tensor *indices, gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* softmax(query key' scale) value on the last two axes: query (..., L, E), key (..., S, E), value (..., S, F). Query i sees the
+ * keys 0 to i % period; 0: all keys. */
+GT_API gt_err gt_attention(gt_tensor *query, gt_tensor *key, gt_tensor *value, double scale, int64_t period,
+                           gt_tensor **out);
 /* Mean 0 and variance 1 over axis `first` and those after it, times weight, plus bias (their shape; either may be NULL). */
 GT_API gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps,
                             gt_tensor **out);

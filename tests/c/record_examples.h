@@ -143,6 +143,16 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         if (ins->op == GT_OP_sparse_mm)
             META(&e->expected, GT_FLOAT32, 6, 4);
         break;
+    case GT_FORM_ATTENTION:
+        META(b, GT_FLOAT32, 2, 5, 4);
+        META(c, GT_FLOAT32, 2, 5, 3);
+        ins->imm[0].f = 0.5;
+        META(&e->expected, GT_FLOAT32, 2, 3, 3);
+        if (ins->op == GT_OP_attention_backward) {
+            META(a, GT_FLOAT32, 2, 3, 7);
+            META(&e->expected, GT_FLOAT32, 2, 3 * 4 + 5 * 4 + 5 * 3);
+        }
+        break;
     case GT_FORM_FFT:
         ins->imm[0].u = gt__fft_pack((gt_fft_spec){.kind = GT_FFT_REAL, .axes = 6, .half = 2});
         ins->imm[1].f = 1;

@@ -453,17 +453,20 @@ def _grouped(x, groups):
     return x.reshape(*x.shape[:-3], x.shape[-3] // groups, groups * x.shape[-2], x.shape[-1])
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-                                 enable_gqa=False):
-    """softmax(query @ key.T * scale + mask) @ value over the last two dimensions."""
-    if is_causal and attn_mask is not None:
-        raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
-    groups = _query_groups(query, key, value) if enable_gqa else 1
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+def _fits_one_instruction(query, key, value):
+    """Whether _gt._attention takes these: one floating dtype and the same axes before the last two."""
+    return (query.dtype == key.dtype == value.dtype and query.dtype.is_floating_point and query.ndim >= 2
+            and query.shape[:-2] == key.shape[:-2] == value.shape[:-2])
+
+
+def _attention_by_scores(query, key, value, attn_mask, dropout_p, is_causal, scale, groups):
+    """Attention with the matrix of all scores, for masks and dropout. Half precision is widened, and rounded once."""
+    dtype, seeing = query.dtype, None
+    if dtype.is_floating_point and dtype.itemsize < 4:
+        query, key, value = query.float(), key.float(), value.float()
     scores = _grouped(query * scale, groups) @ key.transpose(-2, -1)
     if groups > 1:
         scores = scores.reshape(*query.shape[:-1], key.shape[-2])
-    seeing = None
     if is_causal:
         attn_mask = gt.ones(query.shape[-2], key.shape[-2], dtype=_gt.bool).tril()
     elif attn_mask is not None:  # a fully masked query gets zeros
@@ -474,7 +477,25 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     weights = scores.softmax(-1)
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
     output = output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
-    return output if seeing is None else where(seeing, output, 0.0)
+    return (output if seeing is None else where(seeing, output, 0.0)).to(dtype)
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                                 enable_gqa=False):
+    """softmax(query @ key.T * scale + mask) @ value over the last two dimensions.
+
+    Without a mask (is_causal is none) and without dropout it is one instruction that never holds all scores.
+    """
+    if is_causal and attn_mask is not None:
+        raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
+    groups = _query_groups(query, key, value) if enable_gqa else 1
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if attn_mask is None and not dropout_p and math.isfinite(scale):
+        rows = _grouped(query, groups)
+        if _fits_one_instruction(rows, key, value):
+            output = _gt._attention(rows, key, value, scale, query.shape[-2] if is_causal else 0)
+            return output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
+    return _attention_by_scores(query, key, value, attn_mask, dropout_p, is_causal, scale, groups)
 
 
 # Functions that take out=, as in PyTorch.
