@@ -16,8 +16,8 @@ OF_DTYPE = frozenset((
     'rand', 'randint', 'randn', 'randperm', 'range', 'sum', 'zeros'))
 
 # Functions that do not convert their result to out's dtype.
-_EXACT = frozenset(('aminmax', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode', 'cummax',
-                    'cummin'))
+_EXACT = frozenset(('aminmax', 'complex', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode',
+                    'cummax', 'cummin'))
 
 # Functions whose first operand may be a number, with their Python operator: gt.pow(2, t) is 2 ** t.
 EITHER_ORDER = {

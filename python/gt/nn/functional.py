@@ -71,8 +71,18 @@ def leaky_relu(input, negative_slope=0.01, inplace=False):
 
 def prelu(input, weight):
     """leaky_relu with the slopes of a tensor: one, or one for each channel (dimension 1)."""
-    if weight.numel() > 1 and input.ndim > 1:
+    if weight.ndim > 1:
+        raise RuntimeError(f'prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}')
+    if weight.numel() != 1:
+        if not input.ndim:
+            raise RuntimeError('Not allow zero-dim input tensor.')
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if weight.numel() != channels:
+            raise RuntimeError('Mismatch of parameter numbers and input channel size. Found parameter numbers = '
+                               f'{weight.numel()} and channel size = {channels}.')
         weight = weight.reshape(-1, *(1,) * (input.ndim - 2))
+    elif not input.ndim:
+        weight = weight.reshape(())
     return where(input > 0, input, input * weight)
 
 
@@ -138,6 +148,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     """x, kept between two bounds."""
+    if min_val > max_val:
+        raise ValueError('min_val cannot be greater than max_val')
     return input.hardtanh_(min_val, max_val) if inplace else input.hardtanh(min_val, max_val)
 
 
@@ -153,7 +165,7 @@ def hardswish(input, inplace=False):
 
 def threshold(input, threshold, value, inplace=False):
     """x where larger than the threshold, else the value."""
-    return _stored(input, where(input > threshold, input, float(value)), inplace)
+    return _stored(input, where(input > threshold, input, float(value) if input.is_floating_point() else int(value)), inplace)
 
 
 def hardshrink(input, lambd=0.5):
@@ -163,6 +175,8 @@ def hardshrink(input, lambd=0.5):
 
 def softshrink(input, lambd=0.5):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
+    if not lambd >= 0:
+        raise RuntimeError(f'lambda must be greater or equal to 0, but found to be {lambd}.')
     return input - input.clamp(-lambd, lambd)
 
 
