@@ -74,9 +74,9 @@ NO_OUT = {"fft.ihfftn"}
 # Gradients in which torch is not the judge: of equal elements it picks another one, it drops that of equal bounds, rounds
 # sums to bfloat16, or fails its own gradcheck (as_strided_scatter).
 NO_GRADIENT = {(name, "bfloat16") for name in (
-    "__rdiv__", "argsort", "clamp", "cov", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp",
+    "__rdiv__", "argsort", "clamp", "cov", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp", "grid_sampler_2d",
     "median", "mode", "msort", "scatter_reduce.amax", "scatter_reduce.amin",
-    "nn.functional.normalize", "sort", "topk")} | {("as_strided_scatter", dtype) for dtype in ("float32", "float64", "bfloat16")}
+    "grid_sampler_3d", "nn.functional.grid_sample", "nn.functional.normalize", "sort", "topk")} | {("as_strided_scatter", dtype) for dtype in ("float32", "float64", "bfloat16")}
 
 
 # ---- results that are not unique: what is compared instead -----------------------------------------------------
@@ -105,7 +105,7 @@ GAUGE = {
 # (relative, absolute), where the algorithms differ.
 TOLERANCES = {
     ("cov", "float32"): (1e-4, 1e-4), ("native_layer_norm", "float32"): (1e-4, 1e-4),
-    ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4),
+    ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4), ("nn.functional.ctc_loss", "float32"): (1e-4, 1e-4),
     **{(f"special.bessel_{kind}", "float64"): (1e-5, 1e-5) for kind in ("j0", "j1", "y0", "y1")}}  # torch's are less exact
 
 

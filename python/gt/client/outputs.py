@@ -28,9 +28,10 @@ EITHER_ORDER = {
     'bitwise_right_shift': operator.rshift}
 
 
-def published(name, call):
-    """The function of the package that calls a method or a function."""
-    return Function(name, call, with_options, EITHER_ORDER.get(name))
+def published(name, call, others=None):
+    """The function of the package that calls a method or a function; `others` instead, if one of the first two operands is not a
+    tensor."""
+    return Function(name, call, with_options, EITHER_ORDER.get(name), others)
 
 
 def published_all(calls, module='gt'):
