@@ -330,6 +330,9 @@ GT_API gt_err gt_svd(gt_tensor *a, bool full, gt_tensor **u, gt_tensor **s, gt_t
 GT_API gt_err gt_svdvals(gt_tensor *a, gt_tensor **s);
 /* a = v diag(w) v^T of symmetric a, w ascending; only the lower triangle is read, or the upper one. */
 GT_API gt_err gt_eigh(gt_tensor *a, bool upper, gt_tensor **w, gt_tensor **v);
+/* Of any square matrices; w and v are complex, and v has columns of length 1. Not differentiable. */
+GT_API gt_err gt_eig(gt_tensor *a, gt_tensor **w, gt_tensor **v);
+GT_API gt_err gt_eigvals(gt_tensor *a, gt_tensor **w);
 GT_API gt_err gt_eigvalsh(gt_tensor *a, bool upper, gt_tensor **w);
 /* The x with a x = b; b (..., n, k), or vectors (n) or (..., n) as many as a has matrices. Batches broadcast. */
 GT_API gt_err gt_solve(gt_tensor *a, gt_tensor *b, gt_tensor **out);

@@ -84,6 +84,9 @@ static inline void example_matrix(example *e)
     case GT_OP_eigh:
         META(&e->expected, GT_FLOAT32, 2, 4, 3);
         break;
+    case GT_OP_eig:
+        META(&e->expected, GT_COMPLEX64, 2, 4, 3);
+        break;
     case GT_OP_pinv:
         META(&e->operand[0], GT_FLOAT32, 2, 3, 4);
         META(&e->expected, GT_FLOAT32, 2, 4, 3);

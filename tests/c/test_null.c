@@ -92,6 +92,8 @@
     F(qr, "too", p[0], false, p[1], p[2])                                                                         \
     F(svd, "tooo", p[0], false, p[1], p[2], p[3])                                                                 \
     F(svdvals, "to", p[0], p[1])                                                                                  \
+    F(eig, "too", p[0], p[1], p[2])                                                                               \
+    F(eigvals, "to", p[0], p[1])                                                                                  \
     F(eigh, "too", p[0], false, p[1], p[2])                                                                       \
     F(eigvalsh, "to", p[0], false, p[1])                                                                          \
     F(solve, "tto", p[0], p[1], p[2])                                                                             \

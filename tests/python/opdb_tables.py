@@ -98,7 +98,8 @@ def _order(result, arguments):
 
 
 GAUGE = {
-    "svd_lowrank": _by_absolute, "pca_lowrank": _by_absolute, "svd": _by_absolute, "linalg.svd": _by_absolute, "linalg.eigh": _by_absolute,
+    "svd_lowrank": _by_absolute, "pca_lowrank": _by_absolute, "svd": _by_absolute, "linalg.svd": _by_absolute, "linalg.eig": _by_absolute,
+    "linalg.eigh": _by_absolute,
     "topk": _elements_at, "kthvalue": _elements_at, "sort": _elements_at, "mode": _elements_at, "argsort": _order,
 }
 
