@@ -213,6 +213,10 @@ GT_API gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *den
                            gt_tensor **out);
 /* a (rows, width) @ transpose(b (columns, width)), only at the indices: (n,). */
 GT_API gt_err gt_sampled_mm(gt_tensor *indices, gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* softmax(query key' scale) value on the last two axes: query (..., L, E), key (..., S, E), value (..., S, F). Query i sees the
+ * keys 0 to i % period; 0: all keys. */
+GT_API gt_err gt_attention(gt_tensor *query, gt_tensor *key, gt_tensor *value, double scale, int64_t period,
+                           gt_tensor **out);
 /* Mean 0 and variance 1 over axis `first` and those after it, times weight, plus bias (their shape; either may be NULL). */
 GT_API gt_err gt_layer_norm(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, int first, double eps,
                             gt_tensor **out);
@@ -326,6 +330,9 @@ GT_API gt_err gt_svd(gt_tensor *a, bool full, gt_tensor **u, gt_tensor **s, gt_t
 GT_API gt_err gt_svdvals(gt_tensor *a, gt_tensor **s);
 /* a = v diag(w) v^T of symmetric a, w ascending; only the lower triangle is read, or the upper one. */
 GT_API gt_err gt_eigh(gt_tensor *a, bool upper, gt_tensor **w, gt_tensor **v);
+/* Of any square matrices; w and v are complex, and v has columns of length 1. Not differentiable. */
+GT_API gt_err gt_eig(gt_tensor *a, gt_tensor **w, gt_tensor **v);
+GT_API gt_err gt_eigvals(gt_tensor *a, gt_tensor **w);
 GT_API gt_err gt_eigvalsh(gt_tensor *a, bool upper, gt_tensor **w);
 /* The x with a x = b; b (..., n, k), or vectors (n) or (..., n) as many as a has matrices. Batches broadcast. */
 GT_API gt_err gt_solve(gt_tensor *a, gt_tensor *b, gt_tensor **out);

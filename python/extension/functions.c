@@ -2,8 +2,9 @@
  * functions.c: gt.Function, the type of gt.add, gt.exp, gt.cat and the other functions of the package.
  *
  * A function of the package calls a method of Tensor or another callable. It adds what PyTorch's functions have and
- * methods do not: out=, input= for the first operand, and a number as the first operand of gt.pow(2, t). A call without
- * keyword arguments goes straight to the method. client/outputs.py does the rest, in Python.
+ * methods do not: out=, input= for the first operand, a number as the first operand of gt.pow(2, t), and sparse operands of
+ * gt.matmul. A call without keyword arguments goes straight to the C function of the method. client/outputs.py does the rest,
+ * in Python.
  */
 #include "extension.h"
 
@@ -13,9 +14,14 @@ typedef struct FunctionObject {
     PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *call;      /* the method or function */
     PyObject *reflected; /* the Python operator if the first operand may be a number; else NULL */
-    PyObject *options;   /* called as options(call, arguments, keywords) if there is out= or input= */
+    PyObject *others;    /* called instead if one of the first two operands is not a tensor; else NULL */
+    PyMethodDef *
+        method; /* that of `call`, if it is a method of Tensor in C that takes FASTCALL or no arguments; else NULL */
+    PyObject *options; /* called as options(call, arguments, keywords) if there is out= or input= */
     PyObject *name, *doc, *module;
 } FunctionObject;
+
+typedef PyObject *(*fast_function)(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames);
 
 static bool is_special(PyObject *keyword)
 {
@@ -38,37 +44,74 @@ static PyObject *call_with_options(FunctionObject *self, gt_py_args args, Py_ssi
     return result;
 }
 
+/* The C function of the method. The interpreter's own way there checks again what is known here. */
+static PyObject *call_method(PyMethodDef *method, gt_py_args args, Py_ssize_t nargs)
+{
+    if (method->ml_flags & METH_NOARGS)
+        return method->ml_meth(args[0], NULL);
+    fast_function function = (fast_function)(void (*)(void))method->ml_meth;
+    return function(args[0], args + 1, nargs - 1, NULL);
+}
+
+static PyObject *call_without_keywords(FunctionObject *self, gt_py_args args, size_t nargsf)
+{
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    bool fits = self->method && nargs > 0 && (nargs == 1 || !(self->method->ml_flags & METH_NOARGS));
+    if (LIKELY(fits && gt__py_is_tensor(args[0])))
+        return call_method(self->method, args, nargs);
+    return PyObject_Vectorcall(self->call, args, nargsf, NULL);
+}
+
 static PyObject *function_vectorcall(PyObject *object, gt_py_args args, size_t nargsf, PyObject *kwnames)
 {
     FunctionObject *self = (FunctionObject *)object;
-    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-    if (LIKELY(!kwnames)) {
-        if (self->reflected && nargs == 2 && !gt__py_is_tensor(args[0]) && PyNumber_Check(args[0]) &&
-            gt__py_is_tensor(args[1]))
-            return PyObject_Vectorcall(self->reflected, args, 2, NULL);
-        return PyObject_Vectorcall(self->call, args, nargsf, NULL);
-    }
+    if (LIKELY(!kwnames))
+        return call_without_keywords(self, args, nargsf);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); k++)
         if (is_special(PyTuple_GET_ITEM(kwnames, k)))
-            return call_with_options(self, args, nargs, kwnames);
+            return call_with_options(self, args, PyVectorcall_NARGS(nargsf), kwnames);
     return PyObject_Vectorcall(self->call, args, nargsf, kwnames);
 }
 
-/* Function(name, call, options, reflected=None) */
+/* Of a function with two operands, one of which may be something else than a tensor. */
+static PyObject *mixed_vectorcall(PyObject *object, gt_py_args args, size_t nargsf, PyObject *kwnames)
+{
+    FunctionObject *self = (FunctionObject *)object;
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    if (self->reflected && !kwnames && nargs == 2 && !gt__py_is_tensor(args[0]) && PyNumber_Check(args[0]) &&
+        gt__py_is_tensor(args[1]))
+        return PyObject_Vectorcall(self->reflected, args, 2, NULL);
+    if (self->others && ((nargs > 0 && !gt__py_is_tensor(args[0])) || (nargs > 1 && !gt__py_is_tensor(args[1]))))
+        return PyObject_Vectorcall(self->others, args, nargsf, kwnames);
+    return function_vectorcall(object, args, nargsf, kwnames);
+}
+
+static PyMethodDef *direct_method(PyObject *call)
+{
+    if (!Py_IS_TYPE(call, &PyMethodDescr_Type) || PyDescr_TYPE(call) != gt__py_tensor_type)
+        return NULL;
+    PyMethodDef *method = ((PyMethodDescrObject *)call)->d_method;
+    return method->ml_flags == METH_NOARGS || method->ml_flags == (METH_FASTCALL | METH_KEYWORDS) ? method : NULL;
+}
+
+/* Function(name, call, options, reflected=None, others=None) */
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"name", "call", "options", "reflected", NULL};
-    PyObject *name, *call, *options, *reflected = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOO|O:Function", names, &name, &call, &options, &reflected))
+    static char *names[] = {"name", "call", "options", "reflected", "others", NULL};
+    PyObject *name, *call, *options, *reflected = Py_None, *others = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOO|OO:Function", names, &name, &call, &options, &reflected,
+                                     &others))
         return NULL;
     FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    self->vectorcall = function_vectorcall;
+    self->vectorcall = reflected == Py_None && others == Py_None ? function_vectorcall : mixed_vectorcall;
     self->name = Py_NewRef(name);
     self->call = Py_NewRef(call);
     self->options = Py_NewRef(options);
     self->reflected = reflected == Py_None ? NULL : Py_NewRef(reflected);
+    self->others = others == Py_None ? NULL : Py_NewRef(others);
+    self->method = direct_method(call); /* of a type that lives as long as the module */
     self->doc = PyObject_GetAttrString(call, "__doc__");
     self->module = PyUnicode_FromString("gt");
     if (!self->doc || !self->module)
@@ -82,6 +125,7 @@ static int function_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->call);
     Py_VISIT(self->reflected);
+    Py_VISIT(self->others);
     Py_VISIT(self->options);
     Py_VISIT(self->doc);
     return 0;
@@ -92,6 +136,7 @@ static int function_clear(PyObject *object)
     FunctionObject *self = (FunctionObject *)object;
     Py_CLEAR(self->call);
     Py_CLEAR(self->reflected);
+    Py_CLEAR(self->others);
     Py_CLEAR(self->options);
     Py_CLEAR(self->name);
     Py_CLEAR(self->doc);

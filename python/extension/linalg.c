@@ -50,6 +50,7 @@ ONE(inverse)
 ONE(det)
 ONE(cholesky)
 ONE(svdvals)
+ONE(eigvals)
 #undef ONE
 
 static PyObject *py_cofactor(PyObject *module, PyObject *object)
@@ -94,6 +95,16 @@ static PyObject *py_slogdet(PyObject *module, PyObject *object)
     if (!a)
         return NULL;
     gt_err err = gt_slogdet(a, &out[0], &out[1]);
+    return tuple_of(err, out, 2);
+}
+
+static PyObject *py_eig(PyObject *module, PyObject *object)
+{
+    (void)module;
+    gt_tensor *a = tensor_of(object), *out[MOST_RESULTS];
+    if (!a)
+        return NULL;
+    gt_err err = gt_eig(a, &out[0], &out[1]);
     return tuple_of(err, out, 2);
 }
 
@@ -179,6 +190,8 @@ PyMethodDef gt__py_linalg_functions[] = {
     ARGUMENT(cholesky, "_cholesky(A)"),
     ARGUMENT(cholesky_ex, "_cholesky_ex(A): never fails."),
     ARGUMENT(svdvals, "_svdvals(A)"),
+    ARGUMENT(eig, "_eig(A): (w, V), complex; without gradients"),
+    ARGUMENT(eigvals, "_eigvals(A): w, complex; without gradients"),
     ARGUMENTS(lu, "_lu(A, check): packed; check: singular matrices fail."),
     ARGUMENTS(pinv, "_pinv(A, rtol, atol): rtol < 0 is the default."),
     ARGUMENTS(qr, "_qr(A, complete): (Q, R)"),

@@ -274,6 +274,10 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
     gt_dtype dtype = (gt_dtype)((TensorObject *)self)->tensor->meta.dtype;
     if (gt__py_check_parts(values[1], dtype) < 0)
         return NULL;
+    if (gt__py_is_tensor(values[1]) && !gt__dtype_is_complex(dtype) &&
+        gt__dtype_is_complex((gt_dtype)((TensorObject *)values[1])->tensor->meta.dtype))
+        return PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                            gt__dtype_name(dtype));
     PyObject *filled = gt__py_where((PyObject *[]){values[0], values[1], self});
     PyObject *result = filled ? cast(filled, dtype) : NULL;
     Py_XDECREF(filled);

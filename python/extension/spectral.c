@@ -1,5 +1,5 @@
 /* spectral.c: views of complex tensors as real ones and back, Fourier transforms (gt/fft.py has PyTorch's signatures), and
- * products with sparse matrices (gt/sparse.py). */
+ * products with sparse matrices (gt/sparse.py), and attention. */
 #include "extension.h"
 
 static PyObject *view_as(PyObject *object, gt_err (*function)(gt_tensor *, gt_tensor **))
@@ -83,6 +83,22 @@ static PyObject *py_sparse_mm(PyObject *module, PyObject *args)
     return release_three(held, in, err, out);
 }
 
+/* _attention(query, key, value, scale, period): core/attention.h */
+static PyObject *py_attention(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *objects[3];
+    double scale;
+    long long period;
+    if (!PyArg_ParseTuple(args, "O!O!O!dL:_attention", gt__py_tensor_type, &objects[0], gt__py_tensor_type,
+                          &objects[1], gt__py_tensor_type, &objects[2], &scale, &period))
+        return NULL;
+    gt_tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
+    bool held = hold_three(objects, in);
+    gt_err err = held ? gt_attention(in[0], in[1], in[2], scale, period, &out) : GT_OK;
+    return release_three(held, in, err, out);
+}
+
 /* _sampled_mm(indices, a, b) */
 static PyObject *py_sampled_mm(PyObject *module, PyObject *args)
 {
@@ -102,6 +118,10 @@ PyMethodDef gt__py_spectral_functions[] = {
      .ml_meth = py_sparse_mm,
      .ml_flags = METH_VARARGS,
      .ml_doc = "_sparse_mm(indices, values, dense, rows, transposed)"},
+    {.ml_name = "_attention",
+     .ml_meth = py_attention,
+     .ml_flags = METH_VARARGS,
+     .ml_doc = "_attention(query, key, value, scale, period): for nn.functional.scaled_dot_product_attention"},
     {.ml_name = "_sampled_mm",
      .ml_meth = py_sampled_mm,
      .ml_flags = METH_VARARGS,

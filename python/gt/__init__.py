@@ -79,7 +79,7 @@ def __getattr__(name):
     import importlib
     if name in _MODULES:
         return importlib.import_module('gt.' + name)
-    if name in ('native_batch_norm', 'native_layer_norm'):
+    if name in ('grid_sampler', 'grid_sampler_2d', 'grid_sampler_3d', 'native_batch_norm', 'native_layer_norm'):
         from gt.nn import native
         return _published_all({name: getattr(native, name)})[name]
     if name in _ELSEWHERE:

@@ -1,5 +1,5 @@
-"""gt.linalg: the functions of torch.linalg. All work on the last two dimensions, in float32 and float64; leading
-dimensions are batches.
+"""gt.linalg: the functions of torch.linalg. All work on the last two dimensions, in float32 and float64; inv, solve,
+solve_triangular, eig and eigvals in complex dtypes, too. Leading dimensions are batches.
 
 Workers compute decompositions with LAPACK. Norms, powers and ranks are Python functions of other operations. If a
 matrix has no result (singular, not positive-definite), the worker finds out, and reading the result raises LinAlgError.
@@ -17,6 +17,7 @@ from gt.client.outputs import published_all
 
 _QR = namedtuple('linalg_qr', ['Q', 'R'])
 _SVD = namedtuple('linalg_svd', ['U', 'S', 'Vh'])
+_Eig = namedtuple('linalg_eig', ['eigenvalues', 'eigenvectors'])
 _Eigh = namedtuple('linalg_eigh', ['eigenvalues', 'eigenvectors'])
 _Slogdet = namedtuple('linalg_slogdet', ['sign', 'logabsdet'])
 _Lstsq = namedtuple('linalg_lstsq', ['solution', 'residuals', 'rank', 'singular_values'])
@@ -165,6 +166,68 @@ def eigh(A, UPLO='L'):
 def eigvalsh(A, UPLO='L'):
     """eigvalsh(A, UPLO='L'): the eigenvalues of a symmetric A, ascending."""
     return _gt._eigvalsh(A, _is_upper(UPLO))[0]
+
+
+class _EigValues(Function):
+    """The eigenvalues of any square matrices."""
+
+    @staticmethod
+    def forward(ctx, A):
+        ctx.save_for_backward(A)
+        return _gt._eigvals(A)
+
+    @staticmethod
+    def backward(ctx, g):
+        A, = ctx.saved_tensors
+        L, V = _EigVectors.apply(A) if _gt.is_grad_enabled() else _gt._eig(A)
+        return _eig_gradient(A, L, V, g, None)
+
+
+class _EigVectors(Function):
+    """Eigenvalues and eigenvectors of any square matrices. The gradient exists if the loss does not depend on the vectors'
+    phases, as in PyTorch."""
+
+    @staticmethod
+    def forward(ctx, A):
+        L, V = _gt._eig(A)
+        ctx.save_for_backward(A, L, V)
+        return L, V
+
+    @staticmethod
+    def backward(ctx, gL, gV):
+        A, L, V = ctx.saved_tensors
+        if _gt.is_grad_enabled():  # of a second derivative: L and V must depend on A
+            L, V = _EigVectors.apply(A)
+        return _eig_gradient(A, L, V, gL, gV)
+
+
+def _eig_gradient(A, L, V, gL, gV):
+    """V^-H (diag(gL) + (V^H gV - V^H V diag(Re V^H gV)) / conj(L_j - L_i)) V^H"""
+    adjoint = V.mH
+    inner = gL.unsqueeze(-1) * adjoint
+    if gV is not None:
+        along = adjoint @ gV
+        along = along - (adjoint @ V) * along.diagonal(0, -2, -1).real.unsqueeze(-2)
+        unit = _gt.eye(V.shape[-1], dtype=V.dtype)
+        inner = inner + along * (1 - unit) / ((L.unsqueeze(-2) - L.unsqueeze(-1)).conj() + unit) @ adjoint
+    result = _gt._solve(adjoint, inner)
+    return result if A.is_complex() else result.real
+
+
+def eig(A):
+    """eig(A): (eigenvalues, eigenvectors) of any square A, complex; in the order that LAPACK finds them.
+
+    >>> gt.linalg.eig(gt.tensor([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
+    tensor([0.+1.j, 0.-1.j])
+    """
+    _square(A, 'eig')
+    return _Eig(*_EigVectors.apply(A))
+
+
+def eigvals(A):
+    """eigvals(A): the eigenvalues of any square A, complex."""
+    _square(A, 'eigvals')
+    return _EigValues.apply(A)
 
 
 def cholesky_ex(A, *, upper=False, check_errors=False):

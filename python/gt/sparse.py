@@ -468,14 +468,15 @@ def log_softmax(input, dim, *, dtype=None):
 
 
 def _dispatched(name):
-    dense = published(name, getattr(Tensor, name))
+    dense = getattr(Tensor, name)
 
-    def call(input, *arguments, **options):
-        if isinstance(input, SparseTensor) or (arguments and isinstance(arguments[0], SparseTensor)):
-            return getattr(input, name)(*arguments, **options) if isinstance(input, SparseTensor) else input @ arguments[0]
+    def others(input, *arguments, **options):
+        if isinstance(input, SparseTensor):
+            return getattr(input, name)(*arguments, **options)
+        if arguments and isinstance(arguments[0], SparseTensor):
+            return input @ arguments[0]
         return dense(input, *arguments, **options)
-    call.__name__, call.__doc__ = name, dense.__doc__
-    return call
+    return published(name, dense, others)
 
 
 FUNCTIONS = {'sparse_coo_tensor': sparse_coo_tensor, 'strided': strided, 'sparse_coo': sparse_coo, 'layout': layout,

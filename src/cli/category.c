@@ -28,6 +28,7 @@ static gt_category of_form(gt_form form)
         return GT_CATEGORY_REDUCE;
     case GT_FORM_MATMUL:
     case GT_FORM_SPARSE:
+    case GT_FORM_ATTENTION:
     case GT_FORM_FFT:
         return GT_CATEGORY_MATMUL;
     case GT_FORM_RESHAPE:

@@ -223,6 +223,12 @@ static gt_tensor *rule_matmul(gt_batching *f)
     return emit(f, in, 2);
 }
 
+static gt_tensor *rule_attention(gt_batching *f)
+{
+    gt_tensor *in[] = {whole(f, 0), whole(f, 1), whole(f, 2)};
+    return emit(f, in, 3);
+}
+
 /* layer_norm without weight and bias, of x along the last axes. */
 static gt_tensor *normalized(gt_batching *f, gt_tensor *x, int64_t first)
 {
@@ -550,6 +556,7 @@ static gt_tensor *(*const rules[])(gt_batching *) = {
     [GT_FORM_SOFTMAX] = rule_along,
     [GT_FORM_SOFTMAX_BACKWARD] = rule_softmax_backward,
     [GT_FORM_MATMUL] = rule_matmul,
+    [GT_FORM_ATTENTION] = rule_attention,
     [GT_FORM_LAYER_NORM] = rule_layer_norm,
     [GT_FORM_CONV] = rule_conv,
     [GT_FORM_CONV_WEIGHT] = rule_conv_weight,

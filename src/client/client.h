@@ -207,6 +207,8 @@ uint8_t gt__consume_flag(gt_opcode op, gt_tensor *const *in, unsigned count, uns
 /* Before an update in place: wait until `slots` slots can be emitted without waiting, so that no other thread takes a
  * reference in between; and send the frees of views of the tensor, which would keep the worker from writing into it. */
 gt_err gt__client_prepare_update(gt_client *client, unsigned slots);
+/* The two rows of form ATTENTION: core/attention.h. */
+gt_err gt__emit_attention(gt_opcode op, gt_tensor *const *in, double scale, int64_t period, gt_tensor **out);
 /* layer_norm: x, weight, bias; its two backward rows: g, x, weight. Weight and bias may be NULL. */
 gt_err gt__emit_layer_norm(gt_opcode op, gt_tensor *const *in, int64_t first, double eps, gt_tensor **out);
 /* A row of form SCAN, SOFTMAX or (b given) SOFTMAX_BACKWARD. */

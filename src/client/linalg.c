@@ -165,18 +165,32 @@ gt_err gt_svd(gt_tensor *a, bool full, gt_tensor **u, gt_tensor **s, gt_tensor *
     return deliver(err, packed, (gt_tensor * *const[]){u, s, vh}, results, 3);
 }
 
-gt_err gt_eigh(gt_tensor *a, bool upper, gt_tensor **w, gt_tensor **v)
+/* w and v of a packed result. */
+static gt_err emit_eigen(gt_opcode op, gt_tensor *a, bool upper, gt_tensor **w, gt_tensor **v)
 {
-    GT_CLEAR(w);
-    GT_CLEAR(v);
-    GT_REQUIRE(a, w, v);
     gt_tensor *packed, *results[2] = {NULL};
-    GT_TRY(gt__emit_matrix(GT_OP_eigh, a, integer(GT_VECTORS_REDUCED), integer(upper), &packed));
+    GT_TRY(gt__emit_matrix(op, a, integer(GT_VECTORS_REDUCED), integer(upper), &packed));
     int64_t n = gt__columns(&packed->meta);
     gt_err err = cut_row(packed, 0, n, &results[0]);
     if (err == GT_OK)
         err = cut(packed, 1, n, n, &results[1]);
     return deliver(err, packed, (gt_tensor * *const[]){w, v}, results, 2);
+}
+
+gt_err gt_eigh(gt_tensor *a, bool upper, gt_tensor **w, gt_tensor **v)
+{
+    GT_CLEAR(w);
+    GT_CLEAR(v);
+    GT_REQUIRE(a, w, v);
+    return emit_eigen(GT_OP_eigh, a, upper, w, v);
+}
+
+gt_err gt_eig(gt_tensor *a, gt_tensor **w, gt_tensor **v)
+{
+    GT_CLEAR(w);
+    GT_CLEAR(v);
+    GT_REQUIRE(a, w, v);
+    return emit_eigen(GT_OP_eig, a, false, w, v);
 }
 
 static gt_err only_values(gt_opcode op, gt_tensor *a, int64_t upper, gt_tensor **out)
@@ -198,6 +212,12 @@ gt_err gt_eigvalsh(gt_tensor *a, bool upper, gt_tensor **w)
 {
     GT_ARGUMENTS(w, a);
     return only_values(GT_OP_eigh, a, upper, w);
+}
+
+gt_err gt_eigvals(gt_tensor *a, gt_tensor **w)
+{
+    GT_ARGUMENTS(w, a);
+    return only_values(GT_OP_eig, a, 0, w);
 }
 
 /* ---- equations ---------------------------------------------------------------------------------------------- */

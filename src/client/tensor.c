@@ -368,6 +368,19 @@ gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int
     return gt__emit(indices->client, prototype, NULL, (gt_tensor *[]){indices, values, dense}, 3, out);
 }
 
+gt_err gt__emit_attention(gt_opcode op, gt_tensor *const *in, double scale, int64_t period, gt_tensor **out)
+{
+    gt_instruction prototype = {.op = (uint16_t)op, .imm = {imm_f(scale), imm_i(period)}};
+    return gt__emit(in[0]->client, prototype, NULL, in, 3, out);
+}
+
+gt_err gt_attention(gt_tensor *query, gt_tensor *key, gt_tensor *value, double scale, int64_t period,
+                    gt_tensor **out)
+{
+    GT_ARGUMENTS(out, query, key, value);
+    return gt__emit_attention(GT_OP_attention, (gt_tensor *[]){query, key, value}, scale, period, out);
+}
+
 gt_err gt_sampled_mm(gt_tensor *indices, gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
     GT_ARGUMENTS(out, indices, a, b);

@@ -18,6 +18,7 @@
  *   svd       gt_vectors.i                        (..., m + 1 + n, c): u (m, c), s, v (n, c); c = k, full: max(m, n),
  *                                                 and zeros where u or v has fewer columns. Only values: (..., 1, k)
  *   eigh      gt_vectors.i      1 = upper         (..., 1 + n, n): w, then v. Only values: (..., 1, n)
+ *   eig       gt_vectors.i                        the same, complex
  */
 #ifndef GT_CORE_LINALG_H
 #define GT_CORE_LINALG_H

@@ -41,6 +41,7 @@ typedef enum gt_opcode {
  *   SOFTMAX_BACKWARD  g out   axis.i              the gradient of a, from that of the result and the result
  *   MATMUL      a b
  *   SPARSE      index a b     rows.i (sparse_mm)  1 = the second index row names rows (sparse_mm); ops.def has the shapes
+ *   ATTENTION   q k v         scale.f             period.i      (attention.h)
  *   FFT         a             (fft.h)             scale.f
  *   LAYER_NORM  x w b         first axis.i        eps.f         over that axis and those after it, whose shape w and b
  *                                                               have, unless they are literals; backward: g x w
@@ -101,6 +102,7 @@ typedef enum gt_form {
     GT_FORM_SOFTMAX_BACKWARD,
     GT_FORM_MATMUL,
     GT_FORM_SPARSE,
+    GT_FORM_ATTENTION,
     GT_FORM_FFT,
     GT_FORM_LAYER_NORM,
     GT_FORM_CONV,

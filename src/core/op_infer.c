@@ -369,6 +369,7 @@ static gt_err (*const infer_form[])(inference *) = {
     [GT_FORM_SOFTMAX_BACKWARD] = infer_softmax_backward,
     [GT_FORM_MATMUL] = infer_matmul,
     [GT_FORM_SPARSE] = gt__infer_sparse,
+    [GT_FORM_ATTENTION] = gt__infer_attention,
     [GT_FORM_FFT] = gt__infer_fft,
     [GT_FORM_LAYER_NORM] = infer_layer_norm,
     [GT_FORM_CONV] = gt__infer_window,

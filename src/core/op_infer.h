@@ -69,6 +69,9 @@ gt_err gt__infer_upload(gt_inference *s);
 gt_err gt__infer_window(gt_inference *s);
 gt_err gt__infer_resample(gt_inference *s);
 
+/* op_infer_attention.c */
+gt_err gt__infer_attention(gt_inference *s);
+
 /* op_infer_fft.c: transforms, and products with sparse matrices. */
 gt_err gt__infer_fft(gt_inference *s);
 gt_err gt__infer_sparse(gt_inference *s);

@@ -14,8 +14,8 @@ static const char *torch_name(gt_opcode op)
 
 static gt_err check_dtype(gt_opcode op, const gt_meta *a)
 {
-    if (a->dtype == GT_FLOAT32 || a->dtype == GT_FLOAT64)
-        return GT_OK;
+    if (a->dtype == GT_FLOAT32 || a->dtype == GT_FLOAT64 || gt__dtype_is_complex((gt_dtype)a->dtype))
+        return GT_OK; /* inference has refused complex numbers where the row does not take them */
     if (gt__dtype_is_float((gt_dtype)a->dtype))
         return gt__fail(GT_ERR_TYPE, "linalg.%s: Low precision dtypes not supported. Got %s", torch_name(op),
                         gt__dtype_name((gt_dtype)a->dtype));
@@ -73,7 +73,7 @@ static gt_err infer_matrix(const gt_instruction *ins, const gt_meta *a, gt_meta 
     if (needs_square(op))
         GT_TRY(check_square(op, a));
     int64_t m = gt__rows(a), n = gt__columns(a), least = m < n ? m : n, most = m > n ? m : n;
-    bool decomposes = op == GT_OP_qr || op == GT_OP_svd || op == GT_OP_eigh;
+    bool decomposes = op == GT_OP_qr || op == GT_OP_svd || op == GT_OP_eigh || op == GT_OP_eig;
     if (decomposes && (vectors < GT_VECTORS_REDUCED || vectors > GT_VECTORS_NONE))
         return gt__fail(GT_ERR_VALUE, "linalg.%s: unknown choice of vectors: %lld", torch_name(op),
                         (long long)vectors);
@@ -94,6 +94,9 @@ static gt_err infer_matrix(const gt_instruction *ins, const gt_meta *a, gt_meta 
         return batched(a, m + 1 + n, vectors == GT_VECTORS_FULL ? most : least, out);
     case GT_OP_eigh:
         return batched(a, vectors == GT_VECTORS_NONE ? 1 : 1 + n, n, out);
+    case GT_OP_eig:
+        GT_TRY(batched(a, vectors == GT_VECTORS_NONE ? 1 : 1 + n, n, out));
+        return gt__meta_set(out, gt__dtype_complex((gt_dtype)a->dtype), out->rank, out->shape);
     default:
         return batched(a, n, n, out);
     }

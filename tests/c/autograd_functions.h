@@ -17,6 +17,16 @@ static gt_err run_layer_norm(gt_tensor **in, gt_tensor **out)
     return gt_layer_norm(in[0], in[1], in[2], 1, 0.1, out);
 }
 
+static gt_err run_attention(gt_tensor **in, gt_tensor **out)
+{
+    return gt_attention(in[0], in[1], in[2], 0.5, 0, out);
+}
+
+static gt_err run_attention_causal(gt_tensor **in, gt_tensor **out)
+{
+    return gt_attention(in[0], in[1], in[2], 0.5, 2, out);
+}
+
 static gt_err run_matmul(gt_tensor **in, gt_tensor **out)
 {
     return gt_matmul(in[0], in[1], out);
@@ -208,6 +218,8 @@ static gt_err run_shared(gt_tensor **in, gt_tensor **out)
 
 static const function others[] = {
     LINALG_FUNCTIONS{.name = "power of a literal", .run = run_power_literal, .inputs = {{2, {2, 3}}}},
+    {.name = "attention", .run = run_attention, .inputs = {{3, {2, 2, 3}}, {3, {2, 4, 3}}, {3, {2, 4, 2}}}},
+    {.name = "attention, causal", .run = run_attention_causal, .inputs = {{2, {4, 3}}, {2, {3, 3}}, {2, {3, 2}}}},
     {.name = "layer_norm", .run = run_layer_norm, .inputs = {{3, {2, 2, 3}}, {2, {2, 3}}, {2, {2, 3}}}},
     {.name = "matmul", .run = run_matmul, .inputs = {{2, {2, 3}}, {2, {3, 4}}}},
     {.name = "matmul, batches", .run = run_matmul, .inputs = {{3, {2, 2, 3}}, {2, {3, 2}}}},

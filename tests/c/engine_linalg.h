@@ -5,6 +5,8 @@
 #ifndef GT_TESTS_ENGINE_LINALG_H
 #define GT_TESTS_ENGINE_LINALG_H
 
+#include <complex.h>
+
 #include "check.h"
 #include "engine_fixture.h"
 #include "core/linalg.h"
@@ -74,9 +76,42 @@ static bool gives_back(const operation *o, const packed *p, int64_t matrix, int6
     return true;
 }
 
+/* eig: A v = w v for columns of length 1, and the values add up to the trace. */
+static bool has_eigenvectors(const operation *o, const gt_view *out)
+{
+    const gt_view *a = &o->in[0]->view;
+    int64_t n = gt__rows(&a->meta), size = gt__rows(&out->meta) * n;
+    bool vectors = o->ins.imm[0].i != GT_VECTORS_NONE;
+    double unit = (out->meta.dtype == GT_COMPLEX128 ? 0x1p-44 : 0x1p-14) * (double)(n * n + 1);
+    for (int64_t matrix = 0; size && matrix < out->meta.numel / size; matrix++) {
+        double _Complex trace = 0;
+        for (int64_t j = 0; j < n; j++) {
+            double _Complex w = gt__reference_complex(out, matrix * size + j);
+            double length = 0;
+            trace += w - gt__reference_real(a, matrix * n * n + j * n + j);
+            for (int64_t i = 0; vectors && i < n; i++) {
+                double _Complex v = gt__reference_complex(out, matrix * size + n + i * n + j), sum = -w * v;
+                for (int64_t k = 0; k < n; k++)
+                    sum += gt__reference_real(a, matrix * n * n + i * n + k) *
+                           gt__reference_complex(out, matrix * size + n + k * n + j);
+                length += creal(v * conj(v));
+                if (!(cabs(sum) <= unit))
+                    return false;
+            }
+            if (vectors && !(fabs(length - 1) <= unit))
+                return false;
+        }
+        if (!(cabs(trace) <= unit * (double)n))
+            return false;
+    }
+    return true;
+}
+
 static bool is_decomposition(const operation *o, const gt_view *out)
 {
     const gt_meta *a = &o->in[0]->view.meta;
+    if (o->ins.op == GT_OP_eig)
+        return has_eigenvectors(o, out);
     int64_t m = gt__rows(a), n = gt__columns(a), k = m < n ? m : n,
             size = gt__rows(&out->meta) * gt__columns(&out->meta);
     bool svd = o->ins.op == GT_OP_svd, full = o->ins.imm[0].i == GT_VECTORS_FULL;
@@ -130,7 +165,8 @@ static void make_small(const tensor *a)
 
 static void matrix_case(gt_opcode op, const tensor *a)
 {
-    for (int64_t choice = 0; choice < (op == GT_OP_qr || op == GT_OP_svd || op == GT_OP_eigh ? 3 : 1); choice++) {
+    for (int64_t choice = 0;
+         choice < (op == GT_OP_qr || op == GT_OP_svd || op == GT_OP_eigh || op == GT_OP_eig ? 3 : 1); choice++) {
         operation o = operation_new(op, 1, a, NULL, NULL);
         o.ins.imm[0].i = choice;
         if (op == GT_OP_eigh)
@@ -140,7 +176,7 @@ static void matrix_case(gt_opcode op, const tensor *a)
             o.ins.imm[1].f = 0;
         }
         o.terms = 400;
-        if ((op == GT_OP_svd || op == GT_OP_eigh) && choice != GT_VECTORS_NONE)
+        if (op == GT_OP_eig || ((op == GT_OP_svd || op == GT_OP_eigh) && choice != GT_VECTORS_NONE))
             vectors_case(&o);
         else
             run_case(&o);
@@ -222,6 +258,7 @@ static void test_no_result(const void *argument)
     gt__reference_put_real(&a.view, 21, INFINITY);
     check_failure(GT_OP_svd, &a, NULL, "(Batch element 2): The algorithm failed to converge");
     check_failure(GT_OP_eigh, &a, NULL, "non-finite");
+    check_failure(GT_OP_eig, &a, NULL, "non-finite");
     check_failure(GT_OP_pinv, &a, NULL, "non-finite");
     tensor_free(&a);
     tensor_free(&b);

@@ -84,6 +84,9 @@ static inline void example_matrix(example *e)
     case GT_OP_eigh:
         META(&e->expected, GT_FLOAT32, 2, 4, 3);
         break;
+    case GT_OP_eig:
+        META(&e->expected, GT_COMPLEX64, 2, 4, 3);
+        break;
     case GT_OP_pinv:
         META(&e->operand[0], GT_FLOAT32, 2, 3, 4);
         META(&e->expected, GT_FLOAT32, 2, 4, 3);
@@ -142,6 +145,16 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         META(&e->expected, GT_FLOAT32, 5);
         if (ins->op == GT_OP_sparse_mm)
             META(&e->expected, GT_FLOAT32, 6, 4);
+        break;
+    case GT_FORM_ATTENTION:
+        META(b, GT_FLOAT32, 2, 5, 4);
+        META(c, GT_FLOAT32, 2, 5, 3);
+        ins->imm[0].f = 0.5;
+        META(&e->expected, GT_FLOAT32, 2, 3, 3);
+        if (ins->op == GT_OP_attention_backward) {
+            META(a, GT_FLOAT32, 2, 3, 7);
+            META(&e->expected, GT_FLOAT32, 2, 3 * 4 + 5 * 4 + 5 * 3);
+        }
         break;
     case GT_FORM_FFT:
         ins->imm[0].u = gt__fft_pack((gt_fft_spec){.kind = GT_FFT_REAL, .axes = 6, .half = 2});

@@ -200,6 +200,43 @@ static void generate_matmul(gt_opcode op)
     }
 }
 
+static void generate_attention(gt_opcode op)
+{
+    static const struct {
+        shape q, k, v;
+        int64_t period;
+    } cases[] = {
+        {.q = {2, 3, 4}, .k = {2, 5, 4}, .v = {2, 5, 2}, .period = 0},
+        {.q = {2, 5, 4}, .k = {2, 5, 4}, .v = {2, 5, 4}, .period = 5},
+        {.q = {4, 2, 3, 7, 4}, .k = {4, 2, 3, 5, 4}, .v = {4, 2, 3, 5, 3}, .period = 7},
+        {.q = {3, 2, 130, 16}, .k = {3, 2, 67, 16}, .v = {3, 2, 67, 8}, .period = 65},
+        {.q = {3, 2, 600, 8}, .k = {3, 2, 300, 8}, .v = {3, 2, 300, 8}, .period = 0},
+        {.q = {3, 0, 3, 4}, .k = {3, 0, 2, 4}, .v = {3, 0, 2, 4}, .period = 0},
+        {.q = {2, 3, 4}, .k = {2, 0, 4}, .v = {2, 0, 2}, .period = 0},
+        {.q = {2, 0, 4}, .k = {2, 3, 4}, .v = {2, 3, 2}, .period = 1},
+        {.q = {2, 3, 0}, .k = {2, 2, 0}, .v = {2, 2, 2}, .period = 0},
+    };
+    for (int dtype = GT_FLOAT16; dtype < GT_REAL_DTYPES; dtype++)
+        for (int k = 0; k < COUNT(cases); k++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                shape q;
+                memcpy(q, cases[k].q, sizeof q);
+                if (op == GT_OP_attention_backward)
+                    q[q[0]] += cases[k].v[cases[k].v[0]];
+                tensor a = tensor_new((gt_dtype)dtype, q, (layout)how, NEAR_ONE);
+                tensor b = tensor_new((gt_dtype)dtype, cases[k].k, (layout)((how + 1) % LAYOUTS), NEAR_ONE);
+                tensor c = tensor_new((gt_dtype)dtype, cases[k].v, (layout)((how + 2) % LAYOUTS), NEAR_ONE);
+                operation o = operation_new(op, 3, &a, &b, &c);
+                o.ins.imm[0].f = 0.5;
+                o.ins.imm[1].i = cases[k].period;
+                o.terms = 16 * (double)(q[q[0] - 1] + cases[k].k[cases[k].k[0] - 1] + 16);
+                run_case(&o);
+                tensor_free(&a);
+                tensor_free(&b);
+                tensor_free(&c);
+            }
+}
+
 /* ---- normalisation ------------------------------------------------------------------------------------------ */
 
 static void layer_norm_case(gt_opcode op, const tensor *a)
@@ -340,6 +377,7 @@ static void (*const generators[])(gt_opcode) = {
     [GT_FORM_MATMUL] = generate_matmul,
     [GT_FORM_LAYER_NORM] = generate_layer_norm,
     [GT_FORM_CONV] = generate_conv,
+    [GT_FORM_ATTENTION] = generate_attention,
     [GT_FORM_SPARSE] = generate_sparse,
     [GT_FORM_FFT] = generate_fft,
     [GT_FORM_AS_COMPLEX] = generate_as_complex,

@@ -76,6 +76,14 @@ static gt_dtype fit_sparse(gt_opcode op, unsigned k, int64_t *sizes)
     return k ? GT_FLOAT32 : GT_INT64;
 }
 
+/* The same of attention, whose first operand of the backward row is wider. */
+static gt_dtype fit_attention(gt_opcode op, unsigned k, int64_t *sizes)
+{
+    shape fitting[] = {{2, 3, op == GT_OP_attention ? 2 : 5}, {2, 4, 2}, {2, 4, 3}};
+    memcpy(sizes, fitting[k], sizeof fitting[0]);
+    return GT_FLOAT32;
+}
+
 /* Shapes and dtypes that fit each other more often than not. */
 static void any_operands(record *r, gt_opcode op, unsigned count)
 {
@@ -96,6 +104,8 @@ static void any_operands(record *r, gt_opcode op, unsigned count)
             own = fit_sparse(op, k, sizes);
             index = k == 0;
         }
+        if (gt__op_table[op].form == GT_FORM_ATTENTION && draw_integer(0, 8))
+            own = fit_attention(op, k, sizes);
         layout how = (layout)draw_integer(0, LAYOUTS);
         r->tensors[k] =
             index && draw_integer(0, 8) ? index_new(own, sizes, how, 0, 2) : tensor_new(own, sizes, how, ANY);

@@ -45,6 +45,7 @@
     F(full_complex, "cno", p[0], GT_COMPLEX64, 2, p[1], 1, 2, p[2])                                               \
     F(sparse_mm, "ttto", p[0], p[1], p[2], 2, false, p[3])                                                        \
     F(sampled_mm, "ttto", p[0], p[1], p[2], p[3])                                                                 \
+    F(attention, "ttto", p[0], p[1], p[2], 1, 0, p[3])                                                            \
     F(view_as_real, "to", p[0], p[1])                                                                             \
     F(view_as_complex, "to", p[0], p[1])                                                                          \
     F(fft, "to", p[0], 1, false, 1, p[1])                                                                         \
@@ -91,6 +92,8 @@
     F(qr, "too", p[0], false, p[1], p[2])                                                                         \
     F(svd, "tooo", p[0], false, p[1], p[2], p[3])                                                                 \
     F(svdvals, "to", p[0], p[1])                                                                                  \
+    F(eig, "too", p[0], p[1], p[2])                                                                               \
+    F(eigvals, "to", p[0], p[1])                                                                                  \
     F(eigh, "too", p[0], false, p[1], p[2])                                                                       \
     F(eigvalsh, "to", p[0], false, p[1])                                                                          \
     F(solve, "tto", p[0], p[1], p[2])                                                                             \

@@ -71,12 +71,12 @@ NO_DTYPE = {
 # Entries whose out= is wrong in torch: elements of the tensor given stay as they were.
 NO_OUT = {"fft.ihfftn"}
 
-# Gradients in which torch is not the judge: of equal elements it picks another one, it drops that of equal bounds, or rounds
-# sums to bfloat16.
+# Gradients in which torch is not the judge: of equal elements it picks another one, it drops that of equal bounds, rounds
+# sums to bfloat16, or fails its own gradcheck (as_strided_scatter).
 NO_GRADIENT = {(name, "bfloat16") for name in (
-    "__rdiv__", "argsort", "clamp", "cov", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp",
-    "median", "mode", "msort", "nn.functional.scaled_dot_product_attention", "scatter_reduce.amax", "scatter_reduce.amin",
-    "sort", "topk")}
+    "__rdiv__", "argsort", "clamp", "cov", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp", "grid_sampler_2d",
+    "median", "mode", "msort", "scatter_reduce.amax", "scatter_reduce.amin",
+    "grid_sampler_3d", "nn.functional.grid_sample", "nn.functional.normalize", "sort", "topk")} | {("as_strided_scatter", dtype) for dtype in ("float32", "float64", "bfloat16")}
 
 
 # ---- results that are not unique: what is compared instead -----------------------------------------------------
@@ -98,14 +98,15 @@ def _order(result, arguments):
 
 
 GAUGE = {
-    "svd_lowrank": _by_absolute, "pca_lowrank": _by_absolute, "svd": _by_absolute, "linalg.svd": _by_absolute, "linalg.eigh": _by_absolute,
+    "svd_lowrank": _by_absolute, "pca_lowrank": _by_absolute, "svd": _by_absolute, "linalg.svd": _by_absolute, "linalg.eig": _by_absolute,
+    "linalg.eigh": _by_absolute,
     "topk": _elements_at, "kthvalue": _elements_at, "sort": _elements_at, "mode": _elements_at, "argsort": _order,
 }
 
 # (relative, absolute), where the algorithms differ.
 TOLERANCES = {
     ("cov", "float32"): (1e-4, 1e-4), ("native_layer_norm", "float32"): (1e-4, 1e-4),
-    ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4),
+    ("nn.functional.layer_norm", "float32"): (1e-4, 1e-4), ("nn.functional.ctc_loss", "float32"): (1e-4, 1e-4),
     **{(f"special.bessel_{kind}", "float64"): (1e-5, 1e-5) for kind in ("j0", "j1", "y0", "y1")}}  # torch's are less exact
 
 

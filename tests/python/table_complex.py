@@ -40,6 +40,25 @@ def check_fft(name, types, dtype, cases):
     cases.same("fft", lambda: gt.view_as_real(gt.fft.fft(to_gt(finite))), expected, rtol=1e-4, atol=1e-2)
 
 
+def check_attention(name, types, dtype, cases):
+    """Both rows: that of the backward pass through gradients."""
+    arrays = [values(shape, dtype, k) for k, shape in enumerate([(2, 3, 4), (2, 5, 4), (2, 5, 2)])]
+    if dtype not in ("float16", "bfloat16", "float32", "float64"):
+        refused(cases, lambda: gt._gt._attention(*(to_gt(x) for x in arrays), 0.5, 0))
+        return
+    arrays = [torch.nan_to_num(x.double(), 1, 2, 3).clamp(-2, 2).to(x.dtype) for x in arrays]
+    rtol, atol = {"float16": (1e-2, 1e-2), "bfloat16": (5e-2, 5e-2), "float32": (1e-4, 1e-5), "float64": (1e-7, 1e-8)}[dtype]
+    for causal in (False, True):
+        ours, theirs = [to_gt(x).requires_grad_() for x in arrays], [x.clone().requires_grad_() for x in arrays]
+        result = gt._gt._attention(*ours, 0.5, 3 if causal else 0)
+        expected = torch.nn.functional.scaled_dot_product_attention(*theirs, scale=0.5, is_causal=causal)
+        cases.same(f"attention, causal {causal}", lambda: result.detach(), expected.detach(), rtol=rtol, atol=atol)
+        result.square().sum().backward()
+        expected.square().sum().backward()
+        for got, wanted in zip(ours, theirs):
+            cases.same("gradient", lambda: got.grad, wanted.grad, rtol=rtol, atol=atol)
+
+
 def check_sparse(name, types, dtype, cases):
     x = values((4, 3), dtype, 1)
     indices = torch.tensor([[0, 2, 4, 0], [1, 3, 3, 1]])
@@ -62,6 +81,8 @@ CHECKS = {
     "view_as_real": check_view_as_real,
     "view_as_complex": check_view_as_complex,
     "fft": check_fft,
+    "attention": check_attention,
+    "attention_backward": check_attention,
     "sparse_mm": check_sparse,
     "sampled_mm": check_sparse,
 }

@@ -146,6 +146,25 @@ def check_eigh(name, types, dtype, cases):
             cases.true(f"orthonormal vectors of {what}, {uplo}", identity_error(v, dtype) < 10 * atol)
 
 
+def check_eig(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.linalg.eig(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE, dtype, regular=False):
+        w, v = gt.linalg.eig(t)
+        kind = gt.complex64 if dtype == "float32" else gt.complex128
+        cases.true(f"dtype of {what}", w.dtype == v.dtype == kind)
+        if not x.numel():
+            continue
+        scale = float(x.abs().max()) * x.shape[-1]
+        error = (t.to(kind) @ v - v * w.unsqueeze(-2)).abs().max().item()
+        cases.true(f"A v = w v of {what}", error < 8 * atol * scale)
+        lengths = v.abs().square().sum(-2).sqrt()
+        cases.same(f"lengths of {what}", lambda: lengths, torch.ones(lengths.shape, dtype=x.dtype), rtol=rtol, atol=atol)
+        cases.same(f"sum of {what}", lambda: gt.linalg.eigvals(t).real.sum(-1), torch.linalg.eigvals(x).real.sum(-1), rtol=rtol,
+                   atol=4 * atol * scale)
+
+
 EQUATIONS = [
     ((4, 4), (4, 3)),
     ((2, 4, 4), (4, 1)),
@@ -204,6 +223,7 @@ CHECKS = {
     "lu": check_lu,
     "qr": check_qr,
     "svd": check_svd,
+    "eig": check_eig,
     "eigh": check_eigh,
     "solve": check_solve,
     "solve_triangular": check_solve_triangular,

@@ -3,6 +3,7 @@
 The rows themselves, in every shape and layout, are in table_linalg.py.
 """
 
+import numpy as np
 import pytest
 import torch
 
@@ -221,3 +222,56 @@ def test_matrices_without_a_result():
     assert gt.linalg.cond(gt.ones(2, 2), 1).item() == INF
     assert gt.linalg.det(gt.eye(3)).item() == 1
     assert to_torch(gt.linalg.inv(gt.eye(2) * 2)).tolist() == [[0.5, 0], [0, 0.5]]
+
+
+# ---- complex matrices, and eigenvalues of any ------------------------------------------------------------------
+
+
+def complex_pair(*shape, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.standard_normal(shape) + 1j * generator.standard_normal(shape)
+    return gt.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+
+
+def check_parts(ours, theirs, tolerance):
+    """Complex numbers by their parts; `check` allows no difference."""
+    if theirs.is_complex():
+        ours, theirs = gt.view_as_real(ours.detach()), torch.view_as_real(theirs.detach().resolve_conj())
+    check(ours.detach(), theirs.detach(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("function", [
+    lambda m, a, b: m.linalg.solve(a, b),
+    lambda m, a, b: m.linalg.solve(a, b[0, :, 0]),
+    lambda m, a, b: m.linalg.inv(a),
+    lambda m, a, b: m.linalg.solve_triangular(a.tril(), b, upper=False),
+    lambda m, a, b: m.linalg.solve_triangular(a, b, upper=True, unitriangular=True),
+    lambda m, a, b: m.linalg.eigvals(a).abs().sort(-1)[0],
+    lambda m, a, b: m.linalg.eig(a)[1].abs().sum(-1),
+], ids=["solve", "solve vector", "inv", "lower", "unit upper", "eigvals", "eig"])
+def test_complex_matrices(function):
+    (a, x), (b, y) = complex_pair(2, 4, 4), complex_pair(2, 4, 3, seed=1)
+    ours, theirs = function(gt, a, b), function(torch, x, y)
+    check_parts(ours, theirs, 1e-9)
+    ours.abs().square().sum().backward()
+    theirs.abs().square().sum().backward()
+    for got, wanted in ((a, x), (b, y)):
+        assert (got.grad is None) == (wanted.grad is None)
+        if wanted.grad is not None:
+            check_parts(got.grad, wanted.grad, 1e-7)
+
+
+def test_eig_of_real_matrices():
+    numbers = np.random.default_rng(3).standard_normal((3, 5, 5))
+    a, x = gt.tensor(numbers, requires_grad=True), torch.tensor(numbers, requires_grad=True)
+    ours, theirs = gt.linalg.eig(a), torch.linalg.eig(x)
+    assert type(ours).__name__ == "linalg_eig"
+    check_parts(ours.eigenvalues, theirs.eigenvalues, 1e-9)
+    check((ours[1] @ ours[0].diag_embed() @ gt.linalg.inv(ours[1])).detach().real, x.detach(), rtol=1e-9, atol=1e-9)
+    (ours[1].abs() * ours[0].abs().unsqueeze(-1)).sum().backward()
+    (theirs[1].abs() * theirs[0].abs().unsqueeze(-1)).sum().backward()
+    check(a.grad, x.grad, rtol=1e-7, atol=1e-7)
+    with pytest.raises(RuntimeError, match="non-finite"):
+        gt.linalg.eigvals(gt.tensor([[1.0, float("nan")], [0.0, 1.0]])).sum().item()
+    with pytest.raises(RuntimeError, match="square"):
+        gt.linalg.eig(gt.ones(2, 3))

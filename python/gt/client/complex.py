@@ -2,7 +2,7 @@
 
 from gt import _gt
 from gt._gt import Tensor, stack, view_as_complex, view_as_real
-from gt.client.registry import function, method
+from gt.client.registry import function, in_place, method
 
 function(view_as_real)
 function(view_as_complex)
@@ -96,6 +96,9 @@ def polar(abs, angle):
 def conj_physical(self):
     """conj_physical(): the conjugates."""
     return self.conj()
+
+
+in_place('conj_physical')
 
 
 @method

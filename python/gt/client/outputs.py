@@ -16,8 +16,8 @@ OF_DTYPE = frozenset((
     'rand', 'randint', 'randn', 'randperm', 'range', 'sum', 'zeros'))
 
 # Functions that do not convert their result to out's dtype.
-_EXACT = frozenset(('aminmax', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode', 'cummax',
-                    'cummin'))
+_EXACT = frozenset(('aminmax', 'complex', 'gather', 'index_select', 'multinomial', 'sort', 'take', 'topk', 'kthvalue', 'mode',
+                    'cummax', 'cummin'))
 
 # Functions whose first operand may be a number, with their Python operator: gt.pow(2, t) is 2 ** t.
 EITHER_ORDER = {
@@ -28,9 +28,10 @@ EITHER_ORDER = {
     'bitwise_right_shift': operator.rshift}
 
 
-def published(name, call):
-    """The function of the package that calls a method or a function."""
-    return Function(name, call, with_options, EITHER_ORDER.get(name))
+def published(name, call, others=None):
+    """The function of the package that calls a method or a function; `others` instead, if one of the first two operands is not a
+    tensor."""
+    return Function(name, call, with_options, EITHER_ORDER.get(name), others)
 
 
 def published_all(calls, module='gt'):

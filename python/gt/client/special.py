@@ -129,6 +129,9 @@ def float_power(self, exponent):
 @function
 def float_power(input, exponent):  # noqa: F811
     """float_power(input, exponent): the power, in float64; either may be a number."""
+    if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
+        raise TypeError('float_power() received an invalid combination of arguments - got '
+                        f'({type(input).__name__}, {type(exponent).__name__}), but one must be a Tensor')
     base = input if isinstance(input, Tensor) else _gt.tensor(float(input), dtype=_gt.float64)
     return Tensor.float_power(base, exponent)
 

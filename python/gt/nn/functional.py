@@ -71,8 +71,18 @@ def leaky_relu(input, negative_slope=0.01, inplace=False):
 
 def prelu(input, weight):
     """leaky_relu with the slopes of a tensor: one, or one for each channel (dimension 1)."""
-    if weight.numel() > 1 and input.ndim > 1:
+    if weight.ndim > 1:
+        raise RuntimeError(f'prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}')
+    if weight.numel() != 1:
+        if not input.ndim:
+            raise RuntimeError('Not allow zero-dim input tensor.')
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if weight.numel() != channels:
+            raise RuntimeError('Mismatch of parameter numbers and input channel size. Found parameter numbers = '
+                               f'{weight.numel()} and channel size = {channels}.')
         weight = weight.reshape(-1, *(1,) * (input.ndim - 2))
+    elif not input.ndim:
+        weight = weight.reshape(())
     return where(input > 0, input, input * weight)
 
 
@@ -138,6 +148,8 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     """x, kept between two bounds."""
+    if min_val > max_val:
+        raise ValueError('min_val cannot be greater than max_val')
     return input.hardtanh_(min_val, max_val) if inplace else input.hardtanh(min_val, max_val)
 
 
@@ -153,7 +165,7 @@ def hardswish(input, inplace=False):
 
 def threshold(input, threshold, value, inplace=False):
     """x where larger than the threshold, else the value."""
-    return _stored(input, where(input > threshold, input, float(value)), inplace)
+    return _stored(input, where(input > threshold, input, float(value) if input.is_floating_point() else int(value)), inplace)
 
 
 def hardshrink(input, lambd=0.5):
@@ -163,6 +175,8 @@ def hardshrink(input, lambd=0.5):
 
 def softshrink(input, lambd=0.5):
     """x, moved towards 0 by lambd, and 0 between ±lambd."""
+    if not lambd >= 0:
+        raise RuntimeError(f'lambda must be greater or equal to 0, but found to be {lambd}.')
     return input - input.clamp(-lambd, lambd)
 
 
@@ -453,17 +467,20 @@ def _grouped(x, groups):
     return x.reshape(*x.shape[:-3], x.shape[-3] // groups, groups * x.shape[-2], x.shape[-1])
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-                                 enable_gqa=False):
-    """softmax(query @ key.T * scale + mask) @ value over the last two dimensions."""
-    if is_causal and attn_mask is not None:
-        raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
-    groups = _query_groups(query, key, value) if enable_gqa else 1
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+def _fits_one_instruction(query, key, value):
+    """Whether _gt._attention takes these: one floating dtype and the same axes before the last two."""
+    return (query.dtype == key.dtype == value.dtype and query.dtype.is_floating_point and query.ndim >= 2
+            and query.shape[:-2] == key.shape[:-2] == value.shape[:-2])
+
+
+def _attention_by_scores(query, key, value, attn_mask, dropout_p, is_causal, scale, groups):
+    """Attention with the matrix of all scores, for masks and dropout. Half precision is widened, and rounded once."""
+    dtype, seeing = query.dtype, None
+    if dtype.is_floating_point and dtype.itemsize < 4:
+        query, key, value = query.float(), key.float(), value.float()
     scores = _grouped(query * scale, groups) @ key.transpose(-2, -1)
     if groups > 1:
         scores = scores.reshape(*query.shape[:-1], key.shape[-2])
-    seeing = None
     if is_causal:
         attn_mask = gt.ones(query.shape[-2], key.shape[-2], dtype=_gt.bool).tril()
     elif attn_mask is not None:  # a fully masked query gets zeros
@@ -474,7 +491,25 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     weights = scores.softmax(-1)
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
     output = output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
-    return output if seeing is None else where(seeing, output, 0.0)
+    return (output if seeing is None else where(seeing, output, 0.0)).to(dtype)
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                                 enable_gqa=False):
+    """softmax(query @ key.T * scale + mask) @ value over the last two dimensions.
+
+    Without a mask (is_causal is none) and without dropout it is one instruction that never holds all scores.
+    """
+    if is_causal and attn_mask is not None:
+        raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
+    groups = _query_groups(query, key, value) if enable_gqa else 1
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if attn_mask is None and not dropout_p and math.isfinite(scale):
+        rows = _grouped(query, groups)
+        if _fits_one_instruction(rows, key, value):
+            output = _gt._attention(rows, key, value, scale, query.shape[-2] if is_causal else 0)
+            return output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
+    return _attention_by_scores(query, key, value, attn_mask, dropout_p, is_causal, scale, groups)
 
 
 # Functions that take out=, as in PyTorch.

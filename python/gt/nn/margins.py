@@ -31,7 +31,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     if input.ndim > 2 or 0 in input.shape[1:]:
         raise RuntimeError('Expected non-empty vector or matrix with optional 0-dim batch size, but got: '
                            f'{list(input.shape)}')
-    scores, classes = (input, target) if input.ndim == 2 else (input.unsqueeze(0), target.reshape(1))
+    scores, classes = (input, target) if input.ndim == 2 else (input.reshape(1, -1), target.reshape(1))
     if classes.shape != scores.shape[:1]:
         raise RuntimeError(f'inconsistent target size, expected {list(scores.shape[:1])} but got {list(target.shape)}')
     index = classes.unsqueeze(1)

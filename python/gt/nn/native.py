@@ -1,4 +1,5 @@
-"""Normalisations that also return what their gradients need: gt.native_layer_norm and others, as in torch."""
+"""Functions of gt that torch has beside those of nn.functional: native_layer_norm and native_batch_norm, which also return what
+their gradients need, and grid_sampler, whose options are numbers."""
 
 from gt._gt import zeros
 from gt.nn import functional
@@ -24,3 +25,20 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         return result, zeros(0, dtype=input.dtype), zeros(0, dtype=input.dtype)
     dims = [d for d in range(input.ndim) if d != 1]
     return result, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
+
+
+def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+    """grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners): nn.functional.grid_sample with numbers: mode 0
+    bilinear, 1 nearest, 2 bicubic; padding 0 zeros, 1 border, 2 reflection."""
+    return functional.grid_sample(input, grid, ('bilinear', 'nearest', 'bicubic')[interpolation_mode],
+                                  ('zeros', 'border', 'reflection')[padding_mode], align_corners)
+
+
+def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners):
+    """grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners): grid_sampler of images."""
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners):
+    """grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners): grid_sampler of volumes."""
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)

@@ -26,6 +26,9 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """x divided by its root mean square over the last dimensions, times weight."""
+    if not len(normalized_shape):
+        raise RuntimeError('Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, '
+                           'but got normalized_shape = []')
     if eps is None:
         bits = {'float64': 52, 'float16': 10, 'bfloat16': 7}.get(input.dtype.name, 23)
         eps = 2.0 ** -bits
@@ -39,15 +42,21 @@ def _per_channel(tensor, input):
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Mean 0 and variance 1 over each group of channels (dimension 1), times weight, plus bias."""
+    if input.ndim < 2:
+        raise RuntimeError(f'Expected at least 2 dimensions for input tensor but received {input.ndim}')
     if input.shape[1] % num_groups:
         raise RuntimeError(f'Expected number of channels in input to be divisible by num_groups, but got input of '
                            f'shape {list(input.shape)} and num_groups={num_groups}')
+    if not input.numel():
+        return _affine(input, _per_channel(weight, input), _per_channel(bias, input))
     groups = input.reshape(input.shape[0], num_groups, -1)._layer_norm(1, None, None, eps)
     return _affine(groups.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input))
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Mean 0 and variance 1 over all but the channels: of this batch in training, else by the running values."""
+    if input.ndim < 2 and not input.numel():
+        return input.clone()
     weight, bias = _per_channel(weight, input), _per_channel(bias, input)
     if not training:
         centered = input - _per_channel(running_mean, input)

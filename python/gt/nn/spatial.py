@@ -106,10 +106,17 @@ def _check_pooled(input, dimensions, name):
                            f'size for the dimensions pooled over, but got input of size {list(input.shape)}')
 
 
+def _strides(stride, kernel_size, dimensions):
+    """Without a stride, or with an empty list of them, windows do not overlap."""
+    return _numbers(kernel_size if stride is None or stride == [] or stride == () else stride, dimensions, 'stride')
+
+
 def _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, dimensions, name):
     _check_pooled(input, dimensions, name)
-    arguments = (_numbers(kernel_size, dimensions, 'kernel_size'),
-                 _numbers(kernel_size if stride is None else stride, dimensions, 'stride'),
+    if 0 in input.shape[-dimensions - 1:]:
+        raise RuntimeError(f'{name}: Expected {dimensions + 1}D or {dimensions + 2}D (batch mode) tensor with optional 0 '
+                           f'dim batch size for input, but got:{list(input.shape)}')
+    arguments = (_numbers(kernel_size, dimensions, 'kernel_size'), _strides(stride, kernel_size, dimensions),
                  _numbers(padding, dimensions, 'padding'), _numbers(dilation, dimensions, 'dilation'), ceil_mode)
     output = _gt.max_pool(input, *arguments)
     return (output, _gt.max_pool_index(input, *arguments)) if return_indices else output
@@ -134,9 +141,20 @@ def _avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad,
     _check_pooled(input, dimensions, name)
     if divisor_override == 0:
         raise RuntimeError('divisor must be not zero')
-    return _gt.avg_pool(input, _numbers(kernel_size, dimensions, 'kernel_size'),
-                        _numbers(kernel_size if stride is None else stride, dimensions, 'stride'),
-                        _numbers(padding, dimensions, 'padding'), ceil_mode, count_include_pad, divisor_override or 0)
+    arguments = (_numbers(kernel_size, dimensions, 'kernel_size'), _strides(stride, kernel_size, dimensions),
+                 _numbers(padding, dimensions, 'padding'), ceil_mode, count_include_pad)
+    if input.is_floating_point() or input.is_complex() or input.dtype == _gt.bool:
+        return _gt.avg_pool(input, *arguments, divisor_override or 0)
+    return _avg_pool_integers(input, arguments, divisor_override)
+
+
+def _avg_pool_integers(input, arguments, divisor):
+    """Sums and divisors are exact in float64; the quotient is cut towards 0, as in torch."""
+    sums = _gt.avg_pool(input.double(), *arguments, 1)
+    if divisor is None:
+        ones = _gt.ones(input.shape, dtype=_gt.float64)
+        divisor = (_gt.avg_pool(ones, *arguments, 1) / _gt.avg_pool(ones, *arguments, 0)).round()
+    return (sums.round() / divisor).trunc().to(input.dtype)
 
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
@@ -160,13 +178,17 @@ def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 def _adaptive_size(input, output_size, dimensions):
     """None keeps a dimension's size."""
-    sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * dimensions
+    listed = isinstance(output_size, (tuple, list))
+    if listed and input.ndim <= len(output_size):
+        raise ValueError(f'Input dimension should be at least {len(output_size) + 1}')
+    sizes = output_size if listed else (output_size,) * dimensions
     return tuple(kept if size is None else size for size, kept in zip(sizes, input.shape[-dimensions:]))
 
 
 def _adaptive_avg_pool(input, output_size, dimensions, name):
+    size = _adaptive_size(input, output_size, dimensions)
     _check_pooled(input, dimensions, name)
-    return _gt.adaptive_avg_pool(input, _adaptive_size(input, output_size, dimensions))
+    return _gt.adaptive_avg_pool(input, size)
 
 
 def adaptive_avg_pool1d(input, output_size):
@@ -185,8 +207,8 @@ def adaptive_avg_pool3d(input, output_size):
 
 
 def _adaptive_max_pool(input, output_size, return_indices, dimensions, name):
-    _check_pooled(input, dimensions, name)
     size = _adaptive_size(input, output_size, dimensions)
+    _check_pooled(input, dimensions, name)
     output = _gt.adaptive_max_pool(input, size)
     return (output, _gt.adaptive_max_pool_index(input, size)) if return_indices else output
 

@@ -126,9 +126,8 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dimensio
         shape[2 + axis], shape[2 + dimensions + axis] = count, window
         places = places.reshape(shape)
         index = places if index is None else index * size + places
-    index = index.reshape(*x.shape[:2], *output, -1)
-    flat = x.reshape(*x.shape[:2], -1)
-    windows = flat.gather(2, index.reshape(*x.shape[:2], -1)).reshape(index.shape)
+    index = index.flatten(2 + dimensions)
+    windows = x.flatten(2).gather(2, index.flatten(2)).reshape(index.shape)
     best, which = windows.max(-1)
     where = index.gather(-1, which.unsqueeze(-1)).squeeze(-1)
     return (best, where) if batched else (best.squeeze(0), where.squeeze(0))

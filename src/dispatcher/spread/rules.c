@@ -12,6 +12,7 @@
  *     matmul        rows or columns or batch split: so is the result; the contraction split: partial
  *     window        convolutions and pooling: the batch is split, gradients of weights are partial
  *     matrix, solve split along the axes before the matrices
+ *     attention     split along batches, heads and (forward) queries
  *     views         permute, reshape, expand, slice: where the split axis goes
  *     tril, take, gather, scatter, assign, layer_norm: split along an axis that the op does not mix
  *     creation      every member makes its part
@@ -313,6 +314,23 @@ static gt_err plan_alike(gt_task *task, gt_plan *plan)
     return GT_OK;
 }
 
+/* Batches and heads may be split, and so may the queries of the forward row if each of them sees all keys. */
+static gt_err plan_attention(gt_task *task, gt_plan *plan)
+{
+    int lead = gt__rule_lead(task);
+    if (lead < 0)
+        return gt__rule_whole(task, plan);
+    gt_layout *like = task->source[lead].layout;
+    unsigned rank = task->source[lead].meta->rank;
+    bool by_query =
+        lead == 0 && like->axis + 2u == rank && task->ins->op == GT_OP_attention && !task->ins->imm[1].i;
+    if (like->axis + 2u >= rank && !by_query)
+        return gt__rule_whole(task, plan);
+    for (unsigned k = 0; k < task->count; k++)
+        GT_TRY(gt__rule_want(task, plan, k, like, by_query && k ? -1 : (int)like->axis));
+    return gt__rule_give(plan, like, GT_SPLIT, like->axis);
+}
+
 /* Normalised lines stay whole. Weights are whole, and their gradients are partial: sums over the lines. */
 static gt_err plan_layer_norm(gt_task *task, gt_plan *plan)
 {
@@ -522,6 +540,7 @@ static gt_rule *const rules[] = {
     [GT_FORM_MATRIX] = plan_matrix,
     [GT_FORM_SOLVE] = plan_solve,
     [GT_FORM_MATMUL] = plan_matmul,
+    [GT_FORM_ATTENTION] = plan_attention,
     [GT_FORM_FFT] = plan_fft,
     [GT_FORM_PERMUTE] = gt__plan_permute,
     [GT_FORM_EXPAND] = gt__plan_expand,

@@ -106,6 +106,8 @@ void gt__cpu_reduce_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_comput
                          int64_t rows, int64_t n, gt_dtype dtype, void *out);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
+/* attention.c: ATTENTION. */
+gt_err gt__cpu_attention(gt_engine *engine, const gt_call *call);
 /* sparse.c: SPARSE. */
 gt_err gt__cpu_sparse(gt_engine *engine, const gt_call *call);
 /* conv.c; conv_weight.c; pool.c: MAX_POOL and MAX_INDEX, POOL; resample.c: IM2COL, RESAMPLE. */

@@ -2,8 +2,8 @@
  * engines/cpu/linalg.c: linear algebra on batches of matrices, with OpenBLAS's LAPACK.
  *
  * A call is planned once (sizes, LAPACK's workspace), then each thread takes matrices of the batch: copies one
- * in, calls LAPACK, writes the results out in the packed layout of core/linalg.h. linalg_template.h has the work on one
- * matrix, in float and in double. LAPACK's matrices are column-major: a row-major matrix is passed as its own
+ * in, calls LAPACK, writes the results out in the packed layout of core/linalg.h. The templates have the work on one
+ * matrix, in each type. LAPACK's matrices are column-major: a row-major matrix is passed as its own
  * transpose where possible. A matrix without a result (singular, not finite) fails the call; the first one is reported.
  */
 #include "core/linalg.h"
@@ -31,7 +31,7 @@ typedef struct linalg {
     bool upper, unit;
     gt_loop batch; /* views: a, b */
     int64_t row_stride[2], column_stride[2];
-    int64_t result; /* elements of one matrix's result */
+    int64_t result; /* of one matrix, in elements of the operand's dtype */
     /* Elements of workspace for one matrix: copies, LAPACK's own, integers. */
     size_t area[3], work, integers;
     _Atomic uint64_t
@@ -102,19 +102,71 @@ static gt_err failed(const linalg *s)
     }
 }
 
-/* ---- one matrix, in both types ------------------------------------------------------------------------------ */
+/* ---- one matrix, in each type ------------------------------------------------------------------------------- */
 
 #define T float
 #define NAME(name) name##_float
 #define LAPACK(name) s##name##_
 #define CBLAS(name) cblas_s##name
+#define ALPHA_ONE 1
 #include "engines/cpu/linalg_template.h"
+#include "engines/cpu/linalg_real_template.h"
 
 #define T double
 #define NAME(name) name##_double
 #define LAPACK(name) d##name##_
 #define CBLAS(name) cblas_d##name
+#define ALPHA_ONE 1
 #include "engines/cpu/linalg_template.h"
+#include "engines/cpu/linalg_real_template.h"
+
+#define T float _Complex
+#define R float
+#define NAME(name) name##_complex64
+#define REAL(name) name##_float
+#define LAPACK(name) c##name##_
+#define CBLAS(name) cblas_c##name
+#define ALPHA_ONE (&(T){1})
+#include "engines/cpu/linalg_template.h"
+#include "engines/cpu/linalg_complex_template.h"
+
+#define T double _Complex
+#define R double
+#define NAME(name) name##_complex128
+#define REAL(name) name##_double
+#define LAPACK(name) z##name##_
+#define CBLAS(name) cblas_z##name
+#define ALPHA_ONE (&(T){1})
+#include "engines/cpu/linalg_template.h"
+#include "engines/cpu/linalg_complex_template.h"
+
+static bool plan(linalg *s)
+{
+    switch ((gt_dtype)s->call->in[0]->meta.dtype) {
+    case GT_FLOAT32:
+        return plan_float(s);
+    case GT_FLOAT64:
+        return plan_double(s);
+    case GT_COMPLEX64:
+        return plan_complex64(s);
+    default:
+        return plan_complex128(s);
+    }
+}
+
+static uint64_t run(const linalg *s, workspace *w, const void *a, const void *b, void *out)
+{
+    switch ((gt_dtype)s->call->in[0]->meta.dtype) {
+    case GT_FLOAT32:
+        return run_float(s, w, a, b, out);
+    case GT_FLOAT64:
+        return run_double(s, w, a, b, out);
+    case GT_COMPLEX64:
+        return run_complex64(s, w, a, b, out);
+    default:
+        return run_complex128(s, w, a, b, out);
+    }
+}
 
 /* ---- batches ------------------------------------------------------------------------------------------------ */
 
@@ -145,7 +197,6 @@ static workspace workspace_cut(const linalg *s, size_t size, char *memory)
 
 typedef struct share {
     linalg *s;
-    bool wide;
     _Atomic bool no_memory;
 } share;
 
@@ -153,7 +204,7 @@ static void run_matrices(void *context, int64_t begin, int64_t end)
 {
     share *all = context;
     linalg *s = all->s;
-    size_t size = all->wide ? sizeof(double) : sizeof(float);
+    size_t size = gt__dtype_size((gt_dtype)s->call->in[0]->meta.dtype);
     void *memory;
     if (gt__cpu_scratch(s->cpu, workspace_bytes(s, size), &memory) != GT_OK) {
         all->no_memory = true;
@@ -167,9 +218,7 @@ static void run_matrices(void *context, int64_t begin, int64_t end)
         for (int k = 0; k < s->batch.views; k++)
             from[k] = (const char *)s->call->in[k]->data + offset[k] * (int64_t)size;
         char *to = (char *)s->call->out->data + matrix * s->result * (int64_t)size;
-        uint64_t what = all->wide
-                            ? run_double(s, &w, (const double *)from[0], (const double *)from[1], (double *)to)
-                            : run_float(s, &w, (const float *)from[0], (const float *)from[1], (float *)to);
+        uint64_t what = run(s, &w, from[0], from[1], to);
         if (what)
             keep_failure(s, matrix, what);
     }
@@ -206,7 +255,7 @@ static int64_t start_batch(linalg *s)
 gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
 {
     const gt_meta *a = &call->in[0]->meta, *out = &call->out->meta;
-    bool solves = gt__op_table[call->op].form == GT_FORM_SOLVE, wide = a->dtype == GT_FLOAT64;
+    bool solves = gt__op_table[call->op].form == GT_FORM_SOLVE;
     int64_t m = gt__rows(a), n = gt__columns(a), k = solves ? gt__columns(&call->in[1]->meta) : gt__min(m, n);
     if (out->numel == 0)
         return GT_OK;
@@ -221,8 +270,10 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
                 .k = (int)k,
                 .failure = UINT64_MAX};
     int64_t matrices = start_batch(&s);
-    s.result = out->numel / matrices;
-    if (call->op == GT_OP_qr || call->op == GT_OP_svd || call->op == GT_OP_eigh) {
+    /* In elements of the operand's dtype: a complex number is two real ones. */
+    s.result = out->numel / matrices *
+               (int64_t)(gt__dtype_size((gt_dtype)out->dtype) / gt__dtype_size((gt_dtype)a->dtype));
+    if (call->op == GT_OP_qr || call->op == GT_OP_svd || call->op == GT_OP_eigh || call->op == GT_OP_eig) {
         s.vectors = (gt_vectors)call->ins->imm[0].i;
         s.columns = (int)gt__columns(out);
         s.upper = call->ins->imm[1].i != 0;
@@ -231,10 +282,10 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
         s.upper = call->ins->imm[0].i & GT_TRIANGLE_UPPER;
         s.unit = call->ins->imm[0].i & GT_TRIANGLE_UNIT;
     }
-    if (!(wide ? plan_double(&s) : plan_float(&s)))
+    if (!plan(&s))
         return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
                         (long long)n);
-    share all = {.s = &s, .wide = wide};
+    share all = {.s = &s};
     int64_t cost = gt__min((int64_t)1 << 40, m * n) * (k + 1); /* an estimate of the multiplications */
     gt__parallel_for(s.cpu->parallel, matrices, gt__grain(cost), run_matrices, &all);
     return all.no_memory ? gt__fail(GT_ERR_MEMORY, "the worker has no memory for the workspace of %s",

@@ -266,7 +266,7 @@ static void store_results(const reduction *r, int64_t first, int64_t results, ac
 static bool fold_directly(const reduction *r, int64_t first, int64_t results)
 {
     bool plain = r->op == GT_OP_sum || r->op == GT_OP_prod || r->op == GT_OP_amax || r->op == GT_OP_amin;
-    if (!plain || !r->by_column || !r->native || r->out->meta.dtype != r->dtype || r->reduced.rank != 1 ||
+    if (!plain || !r->by_column || !r->native || r->out_dtype != r->dtype || r->reduced.rank != 1 ||
         r->elements == 0 || r->elements > GT_FEW_ROWS)
         return false;
     _Alignas(64) char gathered[GATHERED * sizeof(double)];
@@ -280,8 +280,8 @@ static bool fold_directly(const reduction *r, int64_t first, int64_t results)
         from = gathered;
         stride = results;
     }
-    r->cpu->kernels->fold_few[r->fold][r->compute]((char *)r->out->data + first * (int64_t)r->size, from, stride,
-                                                   r->elements, results);
+    r->cpu->kernels->fold_few[r->fold][r->compute](r->out + first * (int64_t)r->size, from, stride, r->elements,
+                                                   results);
     return true;
 }
 

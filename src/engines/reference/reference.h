@@ -49,6 +49,13 @@ gt_err gt__reference_layer_norm(const gt_call *call);
 gt_err (*gt__reference_complex_form(const gt_call *call))(const gt_call *);
 gt_err gt__reference_fft(const gt_call *call);
 
+/* engines/reference/linalg_complex.c: solve, solve_triangular and inverse of complex matrices; eig of all */
+gt_err gt__reference_complex_solve(const gt_call *call);
+gt_err gt__reference_eig(const gt_call *call);
+
+/* engines/reference/attention.c */
+gt_err gt__reference_attention(const gt_call *call);
+
 /* engines/reference/lines.c: ops along one axis, and products with sparse matrices */
 gt_err gt__reference_scan(const gt_call *call);
 gt_err gt__reference_softmax(const gt_call *call);
