@@ -68,6 +68,7 @@ gt_tensor *gt__py_cut(PyObject *self)
         gt_tensor *cut = alias->cut;
         if (UNLIKELY(alias->creation != GT_CREATED_PLAIN) && (err = gt__alias_check_use(alias)) != GT_OK)
             break;
+        gt__alias_follow(alias);
         if (!cut) {
             gt__alias_retain(alias); /* other threads run if the emission waits */
             err = gt__alias_cut(alias, &cut);
@@ -173,7 +174,10 @@ PyObject *gt__py_reshape(PyObject *self, int rank, const int64_t *shape, bool vi
 {
     gt_meta meta;
     gt_strides strides, shaped;
-    gt_err err = infer_shape(self, GT_OP_reshape, rank, shape, &meta);
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    gt_err err = view && alias ? gt__alias_check_use(alias) : GT_OK;
+    if (err == GT_OK)
+        err = infer_shape(self, GT_OP_reshape, rank, shape, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -462,12 +466,18 @@ bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_str
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    bool tracked = false;
-    for (Py_ssize_t k = 0; alias && k < count; k++)
-        tracked = tracked || (gt__py_is_tensor(args[k]) && gt__py_requires_grad(args[k]));
-    if (alias && gt__py_check_write(self, tracked) < 0)
+    bool tracked = false, aliased = alias != NULL;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (!gt__py_is_tensor(args[k]))
+            continue;
+        tracked = tracked || gt__py_requires_grad(args[k]);
+        aliased = aliased || ((TensorObject *)args[k])->alias;
+    }
+    if (LIKELY(!aliased))
+        return 0;
+    if (gt__py_check_write(self, tracked) < 0)
         return -1;
-    for (Py_ssize_t k = 0; alias && k < count; k++) {
+    for (Py_ssize_t k = 0; k < count; k++) {
         const gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
         gt_err err = other ? gt__alias_check_use(other) : GT_OK;
         if (err != GT_OK) {

@@ -75,13 +75,16 @@ static gt_err set_leaf(TensorObject *object, bool wanted)
 int gt__py_set_requires_grad(PyObject *self, bool wanted)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    bool discards = alias && alias->node && alias->node->discards;
-    if (gt__py_requires_grad(self) == wanted && !(wanted && discards))
+    /* A view without a history, of a base that requires a gradient: it becomes a leaf with a gradient of its own. */
+    bool bare = alias && alias->family != alias && !alias->tracked && (!alias->node || alias->node->discards);
+    if (gt__py_requires_grad(self) == wanted && !(wanted && bare))
         return 0;
     gt_tensor *tensor = gt__py_use(self);
     if (!tensor)
         return -1;
     if (!is_leaf(tensor)) {
+        if (wanted) /* its history, unknown until now, requires one */
+            return 0;
         PyErr_SetString(PyExc_RuntimeError,
                         "you can only change requires_grad flags of leaf variables. If you want to "
                         "use a computed variable in a subgraph that doesn't require "

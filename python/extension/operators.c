@@ -200,7 +200,8 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
 {
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
-    if (UNLIKELY(((TensorObject *)self)->alias && gt__py_check_operands(self, &object, 1) < 0))
+    bool aliased = ((TensorObject *)self)->alias || (gt__py_is_tensor(object) && ((TensorObject *)object)->alias);
+    if (UNLIKELY(aliased && gt__py_check_operands(self, &object, 1) < 0))
         return NULL;
     gt_tensor *a = gt__py_use(self), *other = NULL, *out = NULL;
     if (!a)
@@ -352,8 +353,7 @@ static PyObject *square_of_bool(PyObject *self)
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
-        (void)unused;                                                                                             \
-        return gt__py_adopt(self, method_##name(self, unused));                                                   \
+        return gt__py_check_operands(self, NULL, 0) < 0 ? NULL : gt__py_adopt(self, method_##name(self, unused)); \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \

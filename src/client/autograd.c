@@ -690,8 +690,11 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
     gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
     if (node->consumed && node->keeps_values)
         return gt__fail(GT_ERR_VALUE,
-                        "trying to backward through the graph a second time; specify retain_graph=True "
-                        "the first time");
+                        "Trying to backward through the graph a second time (or directly access saved tensors "
+                        "after they have already been freed). Saved intermediate values of the graph are freed "
+                        "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+                        "backward through the graph a second time or if you need to access saved tensors after "
+                        "calling backward.");
     if (node->dropped)
         return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
     GT_TRY(check_saved(node));

@@ -57,7 +57,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->references = 1;
     alias->kind = GT_CUT_NONE;
     alias->creation = GT_CREATED_PLAIN;
-    alias->whole = alias->tracked = false;
+    alias->whole = alias->tracked = alias->known = false;
     alias->output = alias->depth = 0;
     alias->members = 0;
     alias->storage = storage;
@@ -176,7 +176,8 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
     alias->versions = gt__versions_retain(parent->versions);
     alias->made_at = alias->versions->count;
     alias->creation = recorded ? parent->creation : GT_CREATED_NO_GRAD;
-    alias->tracked = recorded && gt__alias_requires_grad(parent);
+    alias->tracked = alias->known = recorded && gt__alias_requires_grad(parent);
+    gt__alias_follow(parent);
     if (alias->tracked && parent == alias->family)
         alias->history = gt__node_retain(gt__alias_node(parent));
     alias->strides = *strides;
@@ -422,7 +423,7 @@ static history history_of(const gt_alias *alias)
     bool tracked = alias->family != alias && gt__alias_node(alias->family);
     if (alias->family == alias)
         return OWN;
-    if (changed && alias->creation != GT_CREATED_PLAIN && tracked)
+    if (changed && alias->creation != GT_CREATED_PLAIN && (tracked || alias->tracked))
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
     if (alias->tracked || (changed && tracked))
         return RECORDED;

@@ -55,9 +55,10 @@ struct gt_alias {
     uint8_t creation;    /* gt_creation */
     bool whole;          /* covers the storage, in its shape and order */
     bool tracked;        /* the cut was recorded when it was made, so PyTorch's view has a grad_fn */
-    uint16_t output;     /* MULTI: which of the results */
-    uint16_t depth;      /* ancestors */
-    uint32_t members;    /* of a family: other aliases in it that have an owner */
+    bool known; /* PyTorch has computed that grad_fn. Until then it takes the view for a leaf in check_write */
+    uint16_t output;  /* MULTI: which of the results */
+    uint16_t depth;   /* ancestors */
+    uint32_t members; /* of a family: other aliases in it that have an owner */
     gt_storage *storage;
     gt_alias *parent;      /* retained; NULL: the root */
     gt_alias *family;      /* an ancestor or itself */
@@ -111,6 +112,12 @@ gt_node *gt__alias_node(const gt_alias *alias);
 bool gt__alias_requires_grad(const gt_alias *alias);
 /* Give a leaf another node (taken on success; may be NULL). */
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
+/* Before a use in a recorded operation: PyTorch computes the grad_fn of a view whose base was written to. */
+static inline void gt__alias_follow(gt_alias *alias)
+{
+    if (!alias->known && gt__grad_enabled() && gt__alias_node(alias->family))
+        alias->known = true;
+}
 /* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
 gt_err gt__alias_check_use(const gt_alias *alias);
 

@@ -51,6 +51,10 @@ static gt_err refuse(const gt_alias *alias, const char *what, const char *what_w
               "by "
               "moving both the view and the inplace either both inside the no_grad block (if you don't want the "
               "inplace to be tracked) or both outside (if you want the inplace to be tracked).";
+    if (alias->tracked && alias->creation == GT_CREATED_NO_GRAD)
+        return gt__fail(GT_ERR_VALUE,
+                        "Output %u of %s is a view of a view which was created in no_grad mode and %s. %s", output,
+                        maker, what_without_grad, why);
     if (alias->tracked)
         return gt__fail(GT_ERR_VALUE, "Output %u of %s is a view and %s. %s", output, maker, what, why);
     return gt__fail(GT_ERR_VALUE, "A view was created in no_grad mode and %s. %s", what_without_grad, why);
@@ -59,7 +63,7 @@ static gt_err refuse(const gt_alias *alias, const char *what, const char *what_w
 gt_err gt__alias_check_use(const gt_alias *alias)
 {
     if (alias->creation == GT_CREATED_PLAIN || alias->family == alias || !gt__grad_enabled() ||
-        !gt__alias_node(alias->family) || alias->made_at == alias->versions->count)
+        !(alias->tracked || gt__alias_node(alias->family)) || alias->made_at == alias->versions->count)
         return GT_OK;
     return refuse(alias, "its base or another view of its base has been modified inplace",
                   "its base or another view of its base has been modified inplace with grad mode enabled");
@@ -82,6 +86,9 @@ gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
             return gt__fail(
                 GT_ERR_VALUE,
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+        if (requires_grad && !alias->known)
+            return gt__fail(GT_ERR_VALUE,
+                            "a leaf Variable that requires grad is being used in an in-place operation.");
     } else if (requires_grad && is_leaf_node(gt__alias_node(alias))) {
         return gt__fail(GT_ERR_VALUE,
                         "a leaf Variable that requires grad is being used in an in-place operation.");
@@ -346,6 +353,13 @@ static gt_err own_value(gt_tensor **value, gt_node *node)
     return GT_OK;
 }
 
+/* PyTorch's CopySlices, which a backward pass goes through once, unless the graph is retained. */
+static void mark_written_view(const gt_alias *alias, gt_node *node)
+{
+    if (node && alias->family != alias)
+        node->keeps_values = true;
+}
+
 /*
  * The storage gets its next value (taken, also on failure). If it was recorded, its node becomes that of the alias's family;
  * other families keep their nodes.
@@ -356,6 +370,10 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     gt_alias *root = &storage->root, *family = alias->family;
     gt_node *node = recorded && family == root ? value->node : root->cut->node, *before = NULL;
     gt_node *family_node = recorded && family != root && value->node ? gt__node_retain(value->node) : NULL;
+    if (recorded) {
+        mark_written_view(alias, value->node);
+        alias->known = true;
+    }
     gt_err err = own_value(&value, node);
     if (err != GT_OK) {
         gt__node_release(family_node);
@@ -445,6 +463,8 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     err = store(alias, next, false);
     gt_node *before = family->node;
     family->node = own->node ? gt__node_retain(own->node) : NULL;
+    mark_written_view(alias, family->node);
+    alias->known = true;
     gt__node_release(before);
     gt_tensor_release(own);
     return err;

@@ -1,0 +1,118 @@
+"""Views and in-place operations where PyTorch's rules are least expected. Each program runs in both libraries: what it leaves in
+`r` must agree, or the error that it raises. Random programs are in alias_programs.py, the idioms of users in test_aliasing.py."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import gt
+
+PROLOGUE = """
+x = (n.arange(12.) / 4 + 1).reshape(3, 4).clone()
+w = ((n.arange(12.) / 8 + 0.5).reshape(3, 4)).clone().requires_grad_()
+y = w * 2
+"""
+
+
+def plain(value):
+    """What can be compared: tensors as lists of numbers."""
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (gt.Tensor, torch.Tensor)):
+        return [list(value.shape), value.detach().clone().resolve_conj().numpy()]
+    return value
+
+
+def outcome(n, lines):
+    """The value of r, or the beginning of the error."""
+    names = {"n": n}
+    exec(PROLOGUE, names)
+    try:
+        exec(lines, names)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        kind = next(k for k in (RuntimeError, ValueError, TypeError, IndexError) if isinstance(error, k))
+        text = str(error).replace("torch.", "gt.")
+        return kind.__name__, (text.split(":")[0] if "modified by an inplace" in text else text[:60])
+    return plain(names["r"])
+
+
+def same(ours, theirs):
+    if isinstance(theirs, np.ndarray):
+        return isinstance(ours, np.ndarray) and np.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    if isinstance(theirs, (list, tuple)):
+        return len(ours) == len(theirs) and all(same(a, b) for a, b in zip(ours, theirs))
+    return ours == theirs
+
+
+def check(lines):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = outcome(gt, lines), outcome(torch, lines)
+    assert same(ours, theirs), f"{lines}\nGT: {ours}\ntorch: {theirs}"
+
+
+def programs(*texts):
+    return pytest.mark.parametrize("lines", texts, ids=lambda text: text.replace("\n", "; ")[:90])
+
+
+@programs(
+    "v = y.unbind()[1]\ny.copy_(y)\nr = v * 2",
+    "v = y[1:]\ny.copy_(y)\nv.sum().backward()\nr = w.grad",
+    "z = y * y\ny.copy_(y)\nz.sum().backward()",
+    "y.copy_(y)\ny.sum().backward()\nr = [w.grad, y._version]",
+    "v = y[1:]\nv.copy_(v)\ny.sum().backward()\nr = [w.grad, y._version]",
+    "w.copy_(w)",
+)
+def test_a_copy_to_itself(lines):
+    check(lines)
+
+
+# PyTorch takes a view whose base was recorded since for a leaf, until something has asked for its grad_fn.
+@programs(
+    "v = x[1:]\nx.mul_(w)\nv.clamp_(-1, 1)",
+    "v = x[1:]\nx.mul_(w)\nv.sin_()",
+    "v = x[1:]\nx.mul_(w)\nv += w[0]",
+    "v = x.expand_as(x)\nx.mul_(w)\nv.add_(1)",
+    "v = x[1:]\nx.mul_(w)\nwith n.no_grad(): u = v * 2\nv.add_(1)",
+    "v = x[1:]\nx.mul_(w)\nv.is_leaf\nv.add_(1)\nx.sum().backward()\nr = [w.grad, x]",
+    "v = x[1:]\nx.mul_(w)\nu = v * 2\nv.add_(1)\n(x * x).sum().backward()\nr = [w.grad, x]",
+    "v = x[1:]\nx.mul_(w)\nv[0] = 3\nv.add_(1)\n(x * x).sum().backward()\nr = [w.grad, x]",
+    "v = x[1:]\nx.mul_(w)\nv.requires_grad_()\nr = v.is_leaf",
+    "v = x[1:]\nx.mul_(w)\nwith n.no_grad(): v.add_(1)\nx.sum().backward()\nr = [w.grad, x]",
+)
+def test_views_taken_before_their_base_was_recorded(lines):
+    check(lines)
+
+
+@programs(
+    "with n.no_grad(): v = y.unsqueeze(0)\nv.requires_grad_()\n(v * v).sum().backward()\nr = [v.grad, w.grad]",
+    "with n.no_grad(): v = y.unsqueeze(0)\nv.requires_grad_().requires_grad_()\nv[0, 1].sum().backward()\nr = v.grad",
+    "v = x[:]\nv.requires_grad_()\na = v.chunk(2)[0]\nx[0, 0] = 1\nr = a.is_leaf",
+    "v = x[:]\nv.requires_grad_()\na = v.chunk(2)[0]\nx[0, 0] = 1\nwith n.no_grad(): a.sum()\nr = a * 2",
+    "with n.no_grad(): v = y[1:]\nv[:, ...] = 0.5",
+    "with n.no_grad(): v = y[1:]\nv[:, 1] = 0.5",
+    "with n.no_grad(): v = w[:, 1:]\nwith n.no_grad(): v.detach()[0] = 1\nr = v.view(2, 2, 2)",
+    "v = y.chunk(2)[0]\nv.detach()[0] = 2\nw.sub_(v)",
+    "y[:, :] = w\ny.sum().backward()\ny.sum().backward()\nr = w.grad",
+)
+def test_views_with_a_state_of_their_own(lines):
+    check(lines)
+
+
+@programs(
+    "y[1:].mul_(3)\nl = (y * y).sum()\nl.backward(retain_graph=True)\nl.backward()\nr = w.grad",
+    "y = w + 2\ny[1:] = 3\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny[1:].add_(3)\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny.view(-1).add_(3)\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny.diagonal().add_(3)\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny.add_(3)\nl = y.sum()\nl.backward()\nl.backward()\nr = w.grad",
+    "y = w + 2\nv = y[1:]\nv.add_(3)\nl = v.sum()\nl.backward(retain_graph=True)\n(y * y).sum().backward()\nl.backward()",
+    "y[1:].sin_()\ng, = n.autograd.grad(y.sum(), w, create_graph=True)\ng.sum().backward()\nr = w.grad",
+    "v = y[1:]\nv.mul_(v.clone())\nv.exp_()\ng, = n.autograd.grad(y.sum(), w, create_graph=True)\n"
+    "h, = n.autograd.grad((g * g).sum(), w, create_graph=True)\nr = [h, n.autograd.grad(h.sum(), w)]",
+    "y.t()[1].mul_(w[:, 0])\ng, = n.autograd.grad((y * y).sum(), w, create_graph=True)\n(g * g).sum().backward()\nr = w.grad",
+)
+def test_passes_through_a_view_that_was_written_to(lines):
+    check(lines)
