@@ -68,7 +68,6 @@ gt_tensor *gt__py_cut(PyObject *self)
         gt_tensor *cut = alias->cut;
         if (UNLIKELY(alias->creation != GT_CREATED_PLAIN) && (err = gt__alias_check_use(alias)) != GT_OK)
             break;
-        gt__alias_follow(alias);
         if (!cut) {
             gt__alias_retain(alias); /* other threads run if the emission waits */
             err = gt__alias_cut(alias, &cut);
@@ -147,6 +146,13 @@ void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output)
     alias->output = (uint16_t)output;
 }
 
+/* PyTorch follows the history of a view before it looks at the arguments. */
+static gt_err check_use(PyObject *self)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return alias && alias->creation != GT_CREATED_PLAIN ? gt__alias_check_use(alias) : GT_OK;
+}
+
 /* The result's metadata, as the server will infer it. */
 static gt_err infer(PyObject *self, const gt_instruction *prototype, const gt_slot *tail, gt_meta *meta)
 {
@@ -174,8 +180,7 @@ PyObject *gt__py_reshape(PyObject *self, int rank, const int64_t *shape, bool vi
 {
     gt_meta meta;
     gt_strides strides, shaped;
-    const gt_alias *alias = ((TensorObject *)self)->alias;
-    gt_err err = view && alias ? gt__alias_check_use(alias) : GT_OK;
+    gt_err err = view ? check_use(self) : GT_OK;
     if (err == GT_OK)
         err = infer_shape(self, GT_OP_reshape, rank, shape, &meta);
     if (err != GT_OK)
@@ -238,7 +243,9 @@ PyObject *gt__py_expand(PyObject *self, int rank, const int64_t *shape)
     const gt_meta *from = gt__py_meta(self);
     gt_meta meta;
     gt_strides strides, expanded;
-    gt_err err = infer_shape(self, GT_OP_expand, rank, shape, &meta);
+    gt_err err = check_use(self);
+    if (err == GT_OK)
+        err = infer_shape(self, GT_OP_expand, rank, shape, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -300,7 +307,9 @@ PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2)
     gt_cut_arguments arguments = {.imm = {prototype.imm[0], prototype.imm[1]}};
     gt_meta meta;
     gt_strides strides, cut;
-    gt_err err = infer(self, &prototype, NULL, &meta);
+    gt_err err = check_use(self);
+    if (err == GT_OK)
+        err = infer(self, &prototype, NULL, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -322,7 +331,9 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
     gt_cut_arguments arguments = {.unfold = {axis, size, step}};
     gt_meta meta;
     gt_strides strides;
-    gt_err err = infer(self, &prototype, &tail, &meta);
+    gt_err err = check_use(self);
+    if (err == GT_OK)
+        err = infer(self, &prototype, &tail, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -490,6 +501,18 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
             return -1;
     return 0;
 }
+
+/* self._check_write(operands...): the first step of an in-place method that is written in Python. */
+static PyObject *method_check_write(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)kwnames;
+    return gt__py_check_operands(self, args, nargs) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyMethodDef gt__py_alias_methods[] = {
+    FAST("_check_write", method_check_write, "_check_write(*operands): whether it may be written in place."),
+    {.ml_name = NULL},
+};
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
 

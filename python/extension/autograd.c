@@ -111,7 +111,7 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
         return GT_OK; /* the value of a view is not what the write changes */
     if (alias) {
         gt__alias_retain(alias);
-        gt_err err = gt__alias_prepare(alias, slots);
+        gt_err err = gt__alias_prepare(alias, alias->versions, slots);
         *held = err == GT_OK && object->alias == alias && alias->cut == a ? 2 : 0;
         gt__alias_release(alias);
         return err;
@@ -278,6 +278,8 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
     if (!gt__py_requires_grad(self))
         Py_RETURN_TRUE;
     gt_tensor *tensor = gt__py_use(self);
+    if (((TensorObject *)self)->alias)
+        gt__alias_follow(((TensorObject *)self)->alias);
     return tensor ? PyBool_FromLong(is_leaf(tensor)) : NULL;
 }
 
@@ -388,7 +390,28 @@ static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-int gt__py_set_value(PyObject *self, PyObject *value)
+/* PyTorch's graph saves a leaf itself, not its memory: after x.data = y it has saved y. */
+static int replace_saved(PyObject *self, gt_tensor *old)
+{
+    if (old->references == 1 || !gt__meta_same_shape(&old->meta, gt__py_meta(self)) ||
+        old->meta.dtype != gt__py_meta(self)->dtype)
+        return 0;
+    bool before = gt__grad_enable(false);
+    gt_tensor *value = gt__py_use(self);
+    gt__grad_enable(before);
+    if (value)
+        gt__saved_replace(old, value);
+    return value ? 0 : -1;
+}
+
+/* The object's value as far as it has one. The caller's, may be NULL. */
+static gt_tensor *present_value(PyObject *self)
+{
+    const TensorObject *object = (TensorObject *)self;
+    return gt_tensor_retain(object->alias ? object->alias->cut : object->tensor);
+}
+
+static int share_value(PyObject *self, PyObject *value)
 {
     const gt_meta *meta = gt__py_meta(value);
     gt_client *client = ((TensorObject *)value)->tensor->client;
@@ -409,6 +432,16 @@ int gt__py_set_value(PyObject *self, PyObject *value)
     }
     int status = gt__py_share(self, value, leaf ? leaf : node, false);
     gt__node_release(leaf);
+    return status;
+}
+
+int gt__py_set_value(PyObject *self, PyObject *value)
+{
+    gt_tensor *old = present_value(self);
+    int status = share_value(self, value);
+    if (status == 0 && old && is_leaf(old))
+        status = replace_saved(self, old);
+    gt_tensor_release(old);
     return status;
 }
 

@@ -689,6 +689,8 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
 static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *values, int64_t how, bool in_place)
 {
     Addressing at;
+    if (in_place && gt__py_check_operands(self, NULL, 0) < 0)
+        return NULL;
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *src = scatter_source(values[2], &at), *out = NULL;

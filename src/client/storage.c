@@ -57,7 +57,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->references = 1;
     alias->kind = GT_CUT_NONE;
     alias->creation = GT_CREATED_PLAIN;
-    alias->whole = alias->tracked = alias->known = false;
+    alias->whole = alias->tracked = alias->known = alias->ghost = false;
     alias->output = alias->depth = 0;
     alias->members = 0;
     alias->storage = storage;
@@ -102,7 +102,8 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
         gt_tensor_release(tensor);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
-    storage->aliases = storage->owners = storage->writes = 0;
+    storage->aliases = storage->owners = storage->writes = storage->ghosts = 0;
+    storage->saved = NULL;
     storage->fresh = NULL;
     gt_alias *root = &storage->root;
     alias_begin(root, storage, tensor->client, &tensor->meta, owner);
@@ -177,7 +178,8 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
     alias->made_at = alias->versions->count;
     alias->creation = recorded ? parent->creation : GT_CREATED_NO_GRAD;
     alias->tracked = alias->known = recorded && gt__alias_requires_grad(parent);
-    gt__alias_follow(parent);
+    if (recorded && !parent->known)
+        gt__alias_follow(parent);
     if (alias->tracked && parent == alias->family)
         alias->history = gt__node_retain(gt__alias_node(parent));
     alias->strides = *strides;
@@ -230,6 +232,16 @@ static void unlink_fresh(gt_alias *alias)
     alias->before = alias->after = NULL;
 }
 
+static void link_fresh(gt_alias *alias, gt_tensor *cut)
+{
+    alias->cut = cut;
+    alias->before = NULL;
+    alias->after = alias->storage->fresh;
+    if (alias->after)
+        alias->after->before = alias;
+    alias->storage->fresh = alias;
+}
+
 void gt__alias_drop_cut(gt_alias *alias)
 {
     gt_tensor *cut = alias->cut;
@@ -238,7 +250,24 @@ void gt__alias_drop_cut(gt_alias *alias)
     if (alias != &alias->storage->root)
         unlink_fresh(alias);
     alias->cut = NULL;
+    alias->known = alias->known || (cut->node && cut->node->used);
     gt_tensor_release(cut); /* last: it may free hooks, which run user code */
+    if (__builtin_expect(alias->ghost, 0))
+        gt__ghost_end(alias);
+}
+
+/* The value that the root has had until now may be saved: a ghost has it from now on. */
+static void keep_saved(gt_alias *root, gt_tensor *value)
+{
+    gt_alias *ghost = alias_new(root, &root->shell.meta, NULL);
+    if (!ghost)
+        return; /* a write through x.data will not reach it */
+    ghost->whole = true;
+    ghost->versions = gt__versions_retain(root->versions);
+    ghost->made_at = ghost->versions->count;
+    ghost->strides = root->strides;
+    link_fresh(ghost, gt_tensor_retain(value));
+    gt__alias_release(ghost);
 }
 
 /* A family that is no longer in use lets go of its node: the graph behind it may be large. */
@@ -252,7 +281,7 @@ static void forget_history(gt_alias *family)
     /* What is left of the family shows other families where their elements lie. */
     for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
         next = view->after;
-        if (view->family == family && view->cut->node)
+        if (view->family == family && view->cut->node && !view->ghost)
             gt__alias_drop_cut(view);
     }
     gt_tensor *value = family->cut, *detached;
@@ -267,6 +296,8 @@ static void forget_history(gt_alias *family)
     } else if (gt__tensor_detach(value, &detached) == GT_OK) { /* else the graph stays until the storage goes */
         family->cut = detached;
         gt__alias_stamp(detached, family->versions);
+        if (family->storage->owners)
+            keep_saved(family, value);
         gt_tensor_release(value);
     }
 }
@@ -285,6 +316,8 @@ static void storage_release(gt_storage *storage)
 void gt__alias_release(gt_alias *alias)
 {
     while (alias && --alias->references == 0) {
+        if (__builtin_expect(alias->cut && gt__ghost_keep(alias), 0))
+            return;
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent;
         gt_client *client = alias->shell.client;
@@ -320,6 +353,8 @@ void gt__alias_leave(gt_alias *alias)
     gt__alias_retain(alias); /* what is freed here may run user code */
     gt__node_release(history);
     forget_history(family);
+    if (!alias->storage->owners)
+        gt__ghost_end_all(alias->storage);
     gt__alias_release(alias);
 }
 
@@ -341,6 +376,11 @@ gt_node *gt__alias_node(const gt_alias *alias)
 bool gt__alias_requires_grad(const gt_alias *alias)
 {
     return (alias->node && !alias->node->discards) || alias->tracked || gt__alias_node(alias->family);
+}
+
+void gt__alias_follow(gt_alias *alias)
+{
+    alias->known = alias->known || gt__alias_node(alias->family);
 }
 
 /* flat[positions]: any elements. */
@@ -466,12 +506,7 @@ static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
         alias->made_at = alias->versions->count;
         gt__node_release(leaf);
     }
-    alias->cut = cut;
-    alias->before = NULL;
-    alias->after = alias->storage->fresh;
-    if (alias->after)
-        alias->after->before = alias;
-    alias->storage->fresh = alias;
+    link_fresh(alias, cut);
     gt__alias_stamp(cut, alias->versions);
 }
 
@@ -529,12 +564,36 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
     return GT_OK;
 }
 
+gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out)
+{
+    while (!alias->cut) {
+        gt_tensor *value, *cut, *own;
+        GT_TRY(gt__alias_cut(source_of(alias), &value));
+        uint32_t writes = alias->storage->writes;
+        gt_tensor_retain(value);
+        bool before = gt__grad_enable(false);
+        gt_err err = emit_cut(alias, value, &cut);
+        gt__grad_enable(before);
+        gt_tensor_release(value);
+        GT_TRY(err);
+        err = gt__tensor_alias(cut, node, &own);
+        gt_tensor_release(cut);
+        GT_TRY(err);
+        if (alias->cut || writes != alias->storage->writes)
+            gt_tensor_release(own);
+        else
+            keep_cut(alias, own, OWN);
+    }
+    *out = alias->cut;
+    return GT_OK;
+}
+
 /* The views of a family are cut anew when it gets another node, unless they have a history of their own. */
 static void drop_cuts_without_history(gt_alias *family)
 {
     for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
         next = view->after;
-        if (view->family == family && view != family && !view->tracked)
+        if (view->family == family && view != family && !view->tracked && !view->ghost)
             gt__alias_drop_cut(view);
     }
 }
@@ -565,7 +624,7 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 
 bool gt__alias_alone(const gt_alias *alias)
 {
-    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->idle;
+    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->storage->ghosts && !alias->idle;
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------- */
@@ -599,7 +658,8 @@ void gt__node_drop_gradient(gt_node *node)
         return;
     if (alias->gradient_of == node)
         alias->gradient_of = NULL;
-    alias->storage->owners--;
+    if (--alias->storage->owners == 0)
+        gt__ghost_end_all(alias->storage);
     gt__alias_release(alias);
 }
 

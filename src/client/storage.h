@@ -22,6 +22,7 @@
 
 typedef struct gt_alias gt_alias;
 typedef struct gt_storage gt_storage;
+typedef struct gt_saved gt_saved; /* storage_saved.c */
 
 /* How an alias is cut from its parent. */
 typedef enum gt_cut {
@@ -69,10 +70,12 @@ struct gt_alias {
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
     gt_node *history;         /* of a tracked view: its family's node when it was taken */
     gt_node *idle;            /* of a leaf that requires no gradient for now, and has one from before; else NULL */
-    void *owner;              /* the binding's object; NULL: it was freed */
-    gt_node *gradient_of;     /* the node whose gradient it is, borrowed; the last of several */
-    const char *maker;        /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
-    gt_tensor shell;          /* its metadata for the owner to read, without a value */
+    bool ghost;               /* freed, but its cut is saved for a gradient (storage_saved.c) */
+    gt_alias *ghost_before, *ghost_after;
+    void *owner;          /* the binding's object; NULL: it was freed */
+    gt_node *gradient_of; /* the node whose gradient it is, borrowed; the last of several */
+    const char *maker;    /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
+    gt_tensor shell;      /* its metadata for the owner to read, without a value */
     gt_strides strides;
     gt_cut_arguments arguments;
 };
@@ -81,6 +84,8 @@ struct gt_storage {
     uint32_t aliases; /* that exist */
     uint32_t owners;  /* aliases with an owner, or that are a gradient */
     uint32_t writes;  /* so far */
+    uint32_t ghosts;  /* in `fresh` */
+    gt_saved *saved;  /* values that the write in progress replaces */
     gt_alias *fresh;  /* list of aliases with a cut, except the root */
     gt_storage *next_spare;
     gt_alias root;
@@ -112,12 +117,8 @@ gt_node *gt__alias_node(const gt_alias *alias);
 bool gt__alias_requires_grad(const gt_alias *alias);
 /* Give a leaf another node (taken on success; may be NULL). */
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
-/* Before a use in a recorded operation: PyTorch computes the grad_fn of a view whose base was written to. */
-static inline void gt__alias_follow(gt_alias *alias)
-{
-    if (!alias->known && gt__grad_enabled() && gt__alias_node(alias->family))
-        alias->known = true;
-}
+/* PyTorch computes the grad_fn of a view whose base was written to now, since it is asked for. */
+void gt__alias_follow(gt_alias *alias);
 /* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
 gt_err gt__alias_check_use(const gt_alias *alias);
 
@@ -140,9 +141,10 @@ bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked);
 gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt_tensor *elements);
 /*
  * For code that makes the next value of the root itself (a scatter), consuming the present one: drops all other cuts, and waits
- * until `slots` slots can be emitted without waiting. Then gt__alias_write with the new value.
+ * until `slots` slots can be emitted without waiting. Then gt__alias_write with the new value. `writer`: the versions of the
+ * alias that is written through.
  */
-gt_err gt__alias_prepare(gt_alias *root, unsigned slots);
+gt_err gt__alias_prepare(gt_alias *root, const gt_versions *writer, unsigned slots);
 
 /* Whether the alias is the only one in use, so that its owner can do without a storage. */
 bool gt__alias_alone(const gt_alias *alias);
@@ -167,7 +169,23 @@ void gt__alias_leave(gt_alias *alias);
 void gt__alias_drop_cut(gt_alias *alias);
 /* The tensor is the alias's present value: it tells by `versions` whether it was overwritten since. */
 void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
+/* As gt__alias_cut, after a write that does not count for the alias: it keeps its node (borrowed). */
+gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
 /* Flat positions in the storage of all elements of a view, int64. */
 gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
+
+/* ---- storage_saved.c ------------------------------------------------------------------------------------------- */
+
+/* Before a write that does not count for the alias: its present value may be saved. */
+gt_err gt__saved_note(gt_alias *alias);
+/* After it: nodes that have saved such values get the new ones. */
+gt_err gt__saved_update(gt_storage *storage, const gt_versions *writer);
+/* Nodes that have saved `old`, of which the caller has a reference, get another value. */
+void gt__saved_replace(gt_tensor *old, gt_tensor *value);
+/* An alias without references stays as a ghost, if its cut is saved: true. */
+bool gt__ghost_keep(gt_alias *alias);
+void gt__ghost_end(gt_alias *alias);         /* its cut was dropped */
+void gt__ghost_end_all(gt_storage *storage); /* no object has the storage any more */
+void gt__ghost_sweep(void);                  /* end those whose cut is no longer saved */
 
 #endif

@@ -86,7 +86,7 @@ gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
             return gt__fail(
                 GT_ERR_VALUE,
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
-        if (requires_grad && !alias->known)
+        if (requires_grad && !alias->known && !(alias->cut && alias->cut->node && alias->cut->node->used))
             return gt__fail(GT_ERR_VALUE,
                             "a leaf Variable that requires grad is being used in an in-place operation.");
     } else if (requires_grad && is_leaf_node(gt__alias_node(alias))) {
@@ -191,12 +191,22 @@ static gt_err placed_source(const gt_placing *placing, gt_tensor **source)
 
 /* ---- the assignment -------------------------------------------------------------------------------------------- */
 
-gt_err gt__alias_prepare(gt_alias *root, unsigned slots)
+/* A write through an alias with these versions drops all cuts. Those of other versions may be saved for gradients. */
+static gt_err drop_cuts(gt_storage *storage, const gt_versions *writer)
+{
+    for (gt_alias *alias = storage->fresh; alias; alias = alias->after)
+        if (__builtin_expect(alias->versions != writer, 0))
+            GT_TRY(gt__saved_note(alias));
+    while (storage->fresh)
+        gt__alias_drop_cut(storage->fresh);
+    return GT_OK;
+}
+
+gt_err gt__alias_prepare(gt_alias *root, const gt_versions *writer, unsigned slots)
 {
     gt_storage *storage = root->storage;
     do { /* until no other thread has cut a view meanwhile */
-        while (storage->fresh)
-            gt__alias_drop_cut(storage->fresh);
+        GT_TRY(drop_cuts(storage, writer));
         GT_TRY(gt__client_prepare_update(root->shell.client, slots));
     } while (storage->fresh);
     return GT_OK;
@@ -204,8 +214,9 @@ gt_err gt__alias_prepare(gt_alias *root, unsigned slots)
 
 /* Elements of `base` at the given places replaced. With `root` the base is its value, which is consumed if it can be. */
 typedef struct target {
-    gt_alias *root;  /* or NULL: */
-    gt_tensor *base; /* borrowed */
+    gt_alias *root;            /* or NULL: */
+    const gt_versions *writer; /* with root: of the alias that is written through */
+    gt_tensor *base;           /* borrowed */
     const gt_meta *view;
     const gt_strides *strides;
 } target;
@@ -219,7 +230,7 @@ static gt_err begin(const target *t, gt_tensor **base, unsigned *held)
     *held = 0;
     if (!t->root)
         return GT_OK;
-    GT_TRY(gt__alias_prepare(t->root, WRITE_SLOTS));
+    GT_TRY(gt__alias_prepare(t->root, t->writer, WRITE_SLOTS));
     *base = t->root->cut; /* of this moment: another thread may have written while we waited */
     *held = 1;
     return GT_OK;
@@ -375,13 +386,15 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
         alias->known = true;
     }
     gt_err err = own_value(&value, node);
+    if (err == GT_OK && root->versions != alias->versions && root->cut->id)
+        err = gt__saved_note(root);
+    if (err == GT_OK)
+        err = drop_cuts(storage, alias->versions);
     if (err != GT_OK) {
         gt__node_release(family_node);
         gt_tensor_release(value);
         return err;
     }
-    while (storage->fresh)
-        gt__alias_drop_cut(storage->fresh);
     gt_tensor *old = root->cut;
     root->cut = value;
     storage->writes++;
@@ -391,9 +404,15 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
         before = family->node;
         family->node = family_node;
     }
+    if (__builtin_expect(storage->saved != NULL, 0)) {
+        const gt_versions *writer = alias->versions;
+        gt__alias_retain(root); /* what is freed there may run user code */
+        err = gt__saved_update(storage, writer);
+        gt__alias_release(root);
+    }
     gt_tensor_release(old); /* last: they may free hooks, which run user code */
     gt__node_release(before);
-    return GT_OK;
+    return err;
 }
 
 /* Whether the alias has all elements of the storage in their order, maybe in another shape. */
@@ -494,7 +513,7 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
         return write_in_part(alias, written);
     if (recorded && alias->family != root)
         return write_apart(alias, written);
-    target t = {.root = root, .view = &alias->shell.meta, .strides = &alias->strides};
+    target t = {.root = root, .writer = alias->versions, .view = &alias->shell.meta, .strides = &alias->strides};
     GT_TRY(assign(&t, written, &next));
     return store(alias, next, recorded);
 }
@@ -531,7 +550,7 @@ gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt
 {
     bool recorded = is_recorded(alias, elements->node != NULL);
     gt_tensor *next = NULL;
-    target t = {.root = &alias->storage->root};
+    target t = {.root = &alias->storage->root, .writer = alias->versions};
     bool before = gt__grad_enable(recorded);
     gt_err err = scatter(&t, op, positions, elements, &next);
     if (err == GT_OK)

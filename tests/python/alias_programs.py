@@ -5,8 +5,7 @@ program, because the next line depends on shapes. GT then runs the same lines. A
 raised the same type of error for the same reason; at the end, every variable has the same value, shape, dtype, requires_grad,
 is_leaf and gradient. A failing program is printed as a script.
 
-Left out, because docs/pytorch.md lists them as differences: writes through .data while a graph is alive, writes of a tensor
-to memory that overlaps it, permuted results of elementwise operations, requires_grad_(False) and new .data of a tensor with
+Left out, because docs/pytorch.md lists them as differences: writes of a tensor to memory that overlaps it, permuted results of elementwise operations, requires_grad_(False) and new .data of a tensor with
 views.
 
     python tests/python/alias_programs.py --seed 17          # show one program and what differs
@@ -171,7 +170,7 @@ class Writer:
             f"{name}[{self.key(t)}]", f"{name}[{self.key(t)}]", f"{name}[{self.key(t)}]",
             f"{name}.view({self.factors(t.numel())})", f"{name}.reshape({self.factors(t.numel())})",
             f"{name}.permute({perm})", f"{name}.squeeze()", f"{name}.unsqueeze({self.rng.randint(0, t.dim())})",
-            f"{name}.detach()", f"{name}.data" if not self.has_graph() else f"{name}.detach()", f"{name}.flatten()", f"{name}.expand({[2] + list(t.shape)})",
+            f"{name}.detach()", f"{name}.data", f"{name}.flatten()", f"{name}.expand({[2] + list(t.shape)})",
             f"{name}.contiguous()", f"{name}.view_as({name})", f"{name}.expand_as({name})",
         ]
         if t.dim():
@@ -219,7 +218,7 @@ class Writer:
             return name, t
         if choice < 0.75:
             expression = f"{name}[{self.key(t)}]"
-        elif choice < 0.85 and not self.has_graph():
+        elif choice < 0.85:
             expression = f"{name}.data[{self.key(t)}]"
         elif choice < 0.95:
             expression = f"{name}.detach()"
@@ -229,9 +228,6 @@ class Writer:
             return expression, eval(expression, self.torch)
         except Exception:  # the key was out of range
             return name, t
-
-    def has_graph(self):
-        return any(isinstance(t, torch.Tensor) and t.requires_grad for t in self.torch.values())
 
     def write(self):
         target, t = self.target()

@@ -116,3 +116,50 @@ def test_views_with_a_state_of_their_own(lines):
 )
 def test_passes_through_a_view_that_was_written_to(lines):
     check(lines)
+
+
+# A write through .data is not noticed by the graph, whose saved values share the memory.
+@programs(
+    "z = w * x\nw.data.mul_(2)\nx.requires_grad_()\nz = w * x\nw.data.mul_(2)\nw.data.add_(1)\nz.sum().backward()\nr = [x.grad, w.grad]",
+    "x.requires_grad_()\nz = y * x\ny.data[1].fill_(7)\nz.sum().backward()\nr = [x.grad, w.grad]",
+    "z = y.exp()\nz.data.mul_(2)\nz.data[0] = 1\nz.sum().backward()\nr = w.grad",
+    "z = y.tanh()\nq = z * z\nz.data.fill_(0.5)\nq.sum().backward()\nr = w.grad",
+    "z = y[1] * y[0]\ny.data.mul_(3)\nz.sum().backward()\nr = w.grad",
+    "z = y.t() @ y\nd = y.data\ndel y\nd.zero_()\nz.sum().backward()\nr = w.grad",
+    "z = y[1:] ** 3\nfor _ in range(3): y.data[1] *= 2\nz.sum().backward()\nr = w.grad",
+    "d = y.data\nz = w * d\nd.add_(1)\nz.sum().backward()",
+    "d = y.data\nz = w * d\nwith n.no_grad(): y.add_(1)\nz.sum().backward()\nr = w.grad",
+    "z = y * w\ny.data.add_(1)\ny.add_(1)\nz.sum().backward()",
+    "u = x.clone().requires_grad_()\nz = w * u\nu.data = u.data + 5\nz.sum().backward()\nr = w.grad",
+    "u = x.clone()\nz = w * u\nu.data = x\nx.mul_(2)\nz.sum().backward()\nr = w.grad",
+    "u = y * 1\nz = w * u\nu.data = x\nz.sum().backward()\nr = w.grad",
+    "z = (y * w).sum()\nw.register_hook(lambda g: (w.data.add_(g), None)[1])\nz.backward()\nr = [w, w.grad]",
+    "z = y.sigmoid()\nz.data[:, 1:].zero_()\ng, = n.autograd.grad(z.sum(), w, create_graph=True)\n(g * g).sum().backward()\nr = w.grad",
+    "z = w * x\nv = w.data.view(-1)\nv[3:5] = 9\nx.data.t()[1] = 4\nz.sum().backward()\nr = w.grad",
+)
+def test_writes_through_data_before_the_backward_pass(lines):
+    check(lines)
+
+
+def test_saved_views_do_not_stay():
+    x = gt.ones(100, 3)
+    w = gt.ones(3, requires_grad=True)
+    for _ in range(5):
+        for k in range(100):
+            (x[k] * w).sum().backward()
+    x.data.mul_(2)
+    (x[0] * w).sum().backward()
+    assert w.grad.tolist() == [502.0] * 3
+
+
+@programs(
+    "with n.no_grad(): v = y.chunk(2)[0]\nz = v * v\ny.detach().zero_()\nz.sum().backward()\nr = [w.grad, z.requires_grad]",
+    "with n.no_grad(): v = y[0]\nr = n.autograd.grad((v * 2).sum(), v)",
+    "v = x[1:]\nx.mul_(w)\nv.masked_fill_(v > 1, 0)",
+    "v = x[1:]\nx.mul_(w)\nv.index_fill_(0, n.tensor([0]), 2)",
+    "v = x[1:]\nx.mul_(w)\nv.scatter_(0, n.tensor([[0]]), 2.)",
+    "with n.no_grad(): v = y[0:0, 0]\ny.detach().add_(1)\nr = v.unfold(0, 1, 2)",
+    "with n.no_grad(): v = y[0]\ny.detach().add_(1)\nr = v.expand(3, 3)",
+)
+def test_the_order_of_checks(lines):
+    check(lines)
