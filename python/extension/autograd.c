@@ -211,8 +211,10 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
         int status = gt__py_refuse_overlap(self) < 0 ? -1 : gt__py_write(self, &(gt_written){.tensor = tensor});
         /* The operation may have saved its result, which is the memory that was written. */
         if (status == 0 && tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base &&
-            object->alias)
-            gt__alias_stamp(tensor->base, object->alias->versions);
+            object->alias && (err = gt__alias_keep_value(object->alias, tensor->base)) != GT_OK) {
+            gt__py_raise(err);
+            status = -1;
+        }
         gt_tensor_release(tensor);
         return status;
     }

@@ -694,10 +694,9 @@ static gt_err check_saved(const gt_node *node)
     return GT_OK;
 }
 
-static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
+/* Whether the node can be gone through. */
+static gt_err check_node(const gt_node *node)
 {
-    bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
-    gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
     if (node->consumed && node->keeps_values)
         return gt__fail(GT_ERR_VALUE,
                         "Trying to backward through the graph a second time (or directly access saved tensors "
@@ -707,7 +706,22 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
                         "calling backward.");
     if (node->dropped)
         return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
-    GT_TRY(check_saved(node));
+    return check_saved(node);
+}
+
+static void consume(const pass *p, gt_node *node)
+{
+    if (p->options.retain_graph)
+        return;
+    node->consumed = true;
+    drop_saved(node);
+}
+
+static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
+{
+    bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
+    gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
+    GT_TRY(check_node(node));
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));
@@ -740,10 +754,8 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         free(wanted);
         free(results);
     }
-    if (err == GT_OK && !p->options.retain_graph) {
-        node->consumed = true;
-        drop_saved(node);
-    }
+    if (err == GT_OK)
+        consume(p, node);
     return err;
 }
 
@@ -768,8 +780,13 @@ static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
         if (err == GT_OK && leaf)
             err = run_hooks(node, true, &gradient);
     }
-    if (err == GT_OK && leads_somewhere(p, node))
+    if (err == GT_OK && leads_somewhere(p, node)) {
         err = propagate(p, node, gradient);
+    } else if (err == GT_OK && !leaf && !p->input_count) { /* its operands are views without a history */
+        err = check_node(node);
+        if (err == GT_OK)
+            consume(p, node);
+    }
     gt__signal_replace(before);
     gt_tensor_release(gradient);
     gt__node_release(node);

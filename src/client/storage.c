@@ -256,18 +256,19 @@ void gt__alias_drop_cut(gt_alias *alias)
         gt__ghost_end(alias);
 }
 
-/* The value that the root has had until now may be saved: a ghost has it from now on. */
-static void keep_saved(gt_alias *root, gt_tensor *value)
+gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value)
 {
-    gt_alias *ghost = alias_new(root, &root->shell.meta, NULL);
+    gt_alias *ghost = alias_new(alias, &alias->shell.meta, NULL);
     if (!ghost)
-        return; /* a write through x.data will not reach it */
-    ghost->whole = true;
-    ghost->versions = gt__versions_retain(root->versions);
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    ghost->whole = alias->whole;
+    ghost->versions = gt__versions_retain(alias->versions);
     ghost->made_at = ghost->versions->count;
-    ghost->strides = root->strides;
+    ghost->strides = alias->strides;
     link_fresh(ghost, gt_tensor_retain(value));
+    gt__alias_stamp(value, ghost->versions);
     gt__alias_release(ghost);
+    return GT_OK;
 }
 
 /* A family that is no longer in use lets go of its node: the graph behind it may be large. */
@@ -296,8 +297,8 @@ static void forget_history(gt_alias *family)
     } else if (gt__tensor_detach(value, &detached) == GT_OK) { /* else the graph stays until the storage goes */
         family->cut = detached;
         gt__alias_stamp(detached, family->versions);
-        if (family->storage->owners)
-            keep_saved(family, value);
+        if (family->storage->owners) /* a failure loses only what a write through x.data would do to it */
+            (void)gt__alias_keep_value(family, value);
         gt_tensor_release(value);
     }
 }

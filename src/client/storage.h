@@ -176,6 +176,8 @@ gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strid
 
 /* ---- storage_saved.c ------------------------------------------------------------------------------------------- */
 
+/* A node may have saved this value of the alias, which is not its cut, or will not be any more: a ghost has it from now on. */
+gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value);
 /* Before a write that does not count for the alias: its present value may be saved. */
 gt_err gt__saved_note(gt_alias *alias);
 /* After it: nodes that have saved such values get the new ones. */

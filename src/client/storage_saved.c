@@ -53,12 +53,17 @@ gt_err gt__saved_note(gt_alias *alias)
 void gt__saved_replace(gt_tensor *old, gt_tensor *value)
 {
     /* The newest nodes first; one reference is the caller's. */
-    for (gt_node *node = old->client->newest_node; node && old->references > 1; node = node->older)
+    for (gt_node *node = old->client->newest_node; node && old->references > 1; node = node->older) {
         for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
             if (node->saved[k] == old) {
                 node->saved[k] = gt_tensor_retain(value);
                 gt_tensor_release(old);
             }
+        if (node->saved_out == old && !value->node) {
+            node->saved_out = gt_tensor_retain(value);
+            gt_tensor_release(old);
+        }
+    }
 }
 
 /* The node of the result gets the new value, without a node: else neither would ever be freed. */

@@ -163,3 +163,14 @@ def test_saved_views_do_not_stay():
 )
 def test_the_order_of_checks(lines):
     check(lines)
+
+
+@programs(
+    "with n.no_grad(): v = y[:]\nz = v.sigmoid()\nz.detach().fill_(0.5)\nz.sum().backward()",
+    "with n.no_grad(): v = y[:]\nz = v.sigmoid()\nz.sum().backward()\nz.sum().backward()",
+    "y[-1].tanh_()\ny.data.mul_(2)\n(y * 3).sum().backward()\nr = w.grad",
+    "y.view(-1)[2:5].exp_()\ny.data.t()[1] = 9\ny[0, 0] = 1\ny.sum().backward()\nr = w.grad",
+    "v = y.t()\nv.sigmoid_()\nv.data[0] = 2\ny.sum().backward()\nr = w.grad",
+)
+def test_results_that_the_graph_has_saved(lines):
+    check(lines)
