@@ -573,7 +573,10 @@ gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out)
         uint32_t writes = alias->storage->writes;
         gt_tensor_retain(value);
         bool before = gt__grad_enable(false);
-        gt_err err = emit_cut(alias, value, &cut);
+        /* Not an alias of a tensor whose node may lead to the one that saves it: neither would ever be freed. */
+        gt_err err = alias->kind == GT_CUT_NONE && value->node
+                         ? gt_reshape(value, value->meta.rank, value->meta.shape, &cut)
+                         : emit_cut(alias, value, &cut);
         gt__grad_enable(before);
         gt_tensor_release(value);
         GT_TRY(err);
