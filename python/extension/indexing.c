@@ -214,6 +214,42 @@ static int key_window(const Key *key, gt_cut_arguments *window, int *axes)
     return rank;
 }
 
+/* The result of index tensors on a permuted tensor keeps the order of the axes that they do not take. */
+static PyObject *lay_picked(PyObject *result, PyObject *self, const Key *key)
+{
+    gt_strides strides, taken = {.offset = 0}, index = {.offset = 0}, out;
+    int axis = 0, plain = 0, before = 0, first = -1, last = -1, position = 0;
+    int64_t steps[2 * MAX_ITEMS];
+    if (!result || !((TensorObject *)self)->alias)
+        return result;
+    gt__py_strides(self, &strides);
+    for (int k = 0; k < key->count; axis += key->items[k++].axes) {
+        const Item *item = &key->items[k];
+        if (item->kind == ITEM_INT)
+            continue;
+        if (item->kind == ITEM_SLICE || item->kind == ITEM_NEW) {
+            steps[plain++] = item->axes ? strides.step[axis] * item->step : 0;
+        } else {
+            before = first < 0 ? plain : before;
+            first = first < 0 ? position : first;
+            last = position;
+        }
+        position++;
+    }
+    const gt_meta *meta = gt__py_meta(result);
+    int block = meta->rank - plain;
+    before = last - first + 1 == key->advanced ? before : 0;
+    int64_t inner = 1;
+    for (int k = meta->rank - 1; k >= 0; k--) {
+        bool picked = k >= before && k < before + block;
+        taken.step[k] = picked ? 0 : steps[k < before ? k : k - block];
+        index.step[k] = picked || meta->shape[k] == 1 ? inner : 0;
+        inner *= picked ? meta->shape[k] : 1;
+    }
+    gt__strides_of_result(meta, (gt_laid[]){{meta, &taken}, {meta, &index}}, 2, &out);
+    return gt__py_lay(result, &out);
+}
+
 static PyObject *tensor_subscript(PyObject *self, PyObject *object)
 {
     const gt_tensor *tensor = ((TensorObject *)self)->tensor;
@@ -238,8 +274,9 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
         err = read_key(a, &key, &scratch, &out);
         scratch_clear(&scratch);
     }
+    PyObject *result = a ? lay_picked(gt__py_result(err, out), self, &key) : NULL;
     gt__py_key_clear(&key);
-    return a ? gt__py_result(err, out) : NULL;
+    return result;
 }
 
 /* Iteration and x[i] from C. */
@@ -772,7 +809,9 @@ static int put(PyObject *self, PyObject *key_object, PyObject *value_object, boo
     Value value;
     if (parse_put(self, key_object, value_object, &key, &value) < 0)
         return -1;
-    int status = in_place ? check_value(self, &key, value_object) : 0;
+    int status = in_place && key.advanced ? gt__py_check_operands(self, NULL, 0) : 0;
+    if (status == 0 && in_place)
+        status = check_value(self, &key, value_object);
     const gt_alias *alias = ((TensorObject *)self)->alias;
     if (status == 0 && in_place && is_whole(self, &key)) /* self itself, not a view of it */
         status = gt__py_refuse_overlap(self) < 0 ? -1 : write_value(self, &value);

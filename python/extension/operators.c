@@ -38,7 +38,9 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
         gt_tensor_release(other);
     }
     gt_tensor_release(a);
-    return found == 1 ? gt__py_result(err, out) : found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    if (found != 1)
+        return found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    return gt__py_elementwise(err, out, (PyObject *[]){x, y}, 2);
 }
 
 static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
@@ -80,11 +82,12 @@ OPERATOR(rshift, GT_OP_bitwise_right_shift)
 
 static PyObject *unary(gt_opcode op, PyObject *self)
 {
+    bool aliased = ((TensorObject *)self)->alias != NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a)
         return NULL;
     gt_err err = gt__emit_unary(op, a, &out);
-    return gt__py_result(err, out);
+    return LIKELY(!aliased) ? gt__py_result(err, out) : gt__py_elementwise(err, out, &self, 1);
 }
 
 /* x ** 2 is common and has a cheaper op. */
@@ -340,7 +343,7 @@ static PyObject *square_of_bool(PyObject *self)
     if (!a)
         return NULL;
     gt_err err = gt_cast(a, GT_INT64, &wide);
-    return gt__py_result(err, wide);
+    return gt__py_elementwise(err, wide, &self, 1);
 }
 
 #define UNARY(name, types, expr, grad)                                                                            \

@@ -104,6 +104,7 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
     }
     storage->aliases = storage->owners = storage->writes = storage->ghosts = 0;
     storage->saved = NULL;
+    storage->permuted = false;
     storage->fresh = NULL;
     gt_alias *root = &storage->root;
     alias_begin(root, storage, tensor->client, &tensor->meta, owner);
@@ -115,6 +116,19 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
     gt__alias_stamp(tensor, versions);
     *out = root;
     return GT_OK;
+}
+
+void gt__storage_lay(gt_alias *root, const gt_strides *strides)
+{
+    root->strides = *strides;
+    root->storage->permuted = !gt__strides_are_contiguous(&root->shell.meta, strides);
+}
+
+bool gt__storage_place(const gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_strides *out)
+{
+    *out = *strides;
+    return !storage->permuted ||
+           gt__strides_to_value(&storage->root.shell.meta, &storage->root.strides, meta, strides, out);
 }
 
 /* An alias of parent's storage, with its retained parent. */
@@ -144,7 +158,9 @@ static void cut_from_family(gt_alias **parent, gt_cut *kind, const gt_meta *meta
     if ((*parent)->depth < LONGEST_CHAIN || !family->whole || !plain || meta->numel == 0)
         return;
     gt_meta shape = family->shell.meta;
-    bool placed = gt__strides_place(&shape, meta, strides, &placing) && placing.ordered &&
+    gt_strides local;
+    bool placed = gt__storage_place(family->storage, meta, strides, &local) &&
+                  gt__strides_place(&shape, meta, &local, &placing) && placing.ordered &&
                   placing.rank == shape.rank && !gt__strides_overlap(meta, strides);
     for (unsigned k = 0; placed && k < shape.rank; k++)
         placed = placing.shape[k] == shape.shape[k];
@@ -389,7 +405,7 @@ static gt_err cut_strided(const gt_alias *alias, gt_tensor *value, gt_tensor **o
 {
     gt_tensor *positions, *flat, *taken = NULL;
     int64_t numel = value->meta.numel;
-    GT_TRY(gt__emit_positions(alias->shell.client, &alias->shell.meta, &alias->strides, &positions));
+    GT_TRY(gt__emit_positions(alias->storage, &alias->shell.meta, &alias->strides, &positions));
     gt_err err = gt_reshape(value, 1, &numel, &flat);
     if (err == GT_OK) {
         err = gt_take(flat, positions, 0, &taken);
@@ -628,7 +644,8 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 
 bool gt__alias_alone(const gt_alias *alias)
 {
-    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->storage->ghosts && !alias->idle;
+    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->storage->ghosts &&
+           !alias->idle && gt__strides_are_usual(&alias->shell.meta, &alias->strides);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------- */

@@ -85,6 +85,7 @@ struct gt_storage {
     uint32_t owners;  /* aliases with an owner, or that are a gradient */
     uint32_t writes;  /* so far */
     uint32_t ghosts;  /* in `fresh` */
+    bool permuted;    /* the elements of the value are not in memory in their order: root.strides says where */
     gt_saved *saved;  /* values that the write in progress replaces */
     gt_alias *fresh;  /* list of aliases with a cut, except the root */
     gt_storage *next_spare;
@@ -93,6 +94,9 @@ struct gt_storage {
 
 /* A new storage whose value is the tensor (taken, also on failure). *out is the root, the caller's. */
 gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out);
+
+/* The elements of a new storage lie so, dense: only views and their strides show that. */
+void gt__storage_lay(gt_alias *root, const gt_strides *strides);
 
 /*
  * A view of `parent`, cut as `kind` and `arguments` say, with the given metadata and strides. *out is the caller's. Emits
@@ -171,8 +175,10 @@ void gt__alias_drop_cut(gt_alias *alias);
 void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
 /* As gt__alias_cut, after a write that does not count for the alias: it keeps its node (borrowed). */
 gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
-/* Flat positions in the storage of all elements of a view, int64. */
-gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
+/* Flat positions in the storage's value of all elements of a view, int64. */
+gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
+/* The strides of a view in the storage's value; false: it is permuted, and they are not regular there. */
+bool gt__storage_place(const gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_strides *out);
 
 /* ---- storage_saved.c ------------------------------------------------------------------------------------------- */
 

@@ -106,7 +106,42 @@ static void replace(gt_tensor **where, gt_tensor *tensor)
     gt_tensor_release(before);
 }
 
-gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out)
+/* Positions in memory become positions in the value. *positions is the caller's. */
+static gt_err memory_to_value(const gt_storage *storage, gt_tensor **positions)
+{
+    const gt_meta *meta = &storage->root.shell.meta;
+    gt_strides usual;
+    gt_tensor *sum = NULL, *part = NULL, *next;
+    gt_err err = GT_OK;
+    gt__strides_contiguous(meta, &usual);
+    for (int axis = 0; axis < meta->rank && err == GT_OK; axis++) {
+        const struct {
+            gt_opcode op;
+            int64_t number;
+        } steps[] = {{GT_OP_floor_divide, storage->root.strides.step[axis]},
+                     {GT_OP_remainder, meta->shape[axis]},
+                     {GT_OP_mul, usual.step[axis]}};
+        if (meta->shape[axis] < 2)
+            continue;
+        replace(&part, gt_tensor_retain(*positions));
+        for (unsigned k = 0; k < 3 && err == GT_OK; k++)
+            if ((err = gt__emit_binary_literal(steps[k].op, part, GT_LITERAL_INT, (gt_imm){.i = steps[k].number},
+                                               false, &next)) == GT_OK)
+                replace(&part, next);
+        if (err == GT_OK && sum && (err = gt_add(sum, part, &next)) == GT_OK)
+            replace(&part, next);
+        if (err == GT_OK)
+            replace(&sum, gt_tensor_retain(part));
+    }
+    replace(&part, NULL);
+    if (err == GT_OK && sum)
+        replace(positions, gt_tensor_retain(sum));
+    replace(&sum, NULL);
+    return err;
+}
+
+/* Flat positions as the strides say. */
+static gt_err emit_regular(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out)
 {
     gt_tensor *sum = NULL, *ramp, *next;
     int64_t shape[GT_MAX_RANK], numel = meta->numel, offset = strides->offset;
@@ -143,6 +178,19 @@ gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strid
     if (err != GT_OK)
         replace(&sum, NULL);
     *out = sum;
+    return err;
+}
+
+gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_tensor **out)
+{
+    gt_strides local;
+    bool regular = gt__storage_place(storage, meta, strides, &local);
+    GT_TRY(emit_regular(storage->root.shell.client, meta, regular ? &local : strides, out));
+    if (regular)
+        return GT_OK;
+    gt_err err = memory_to_value(storage, out);
+    if (err != GT_OK)
+        replace(out, NULL);
     return err;
 }
 
@@ -214,6 +262,7 @@ gt_err gt__alias_prepare(gt_alias *root, const gt_versions *writer, unsigned slo
 
 /* Elements of `base` at the given places replaced. With `root` the base is its value, which is consumed if it can be. */
 typedef struct target {
+    gt_storage *storage;
     gt_alias *root;            /* or NULL: */
     const gt_versions *writer; /* with root: of the alias that is written through */
     gt_tensor *base;           /* borrowed */
@@ -287,7 +336,7 @@ static gt_err assign_scattered(const target *t, gt_tensor *source, const gt_writ
     gt_client *client = base->client;
     gt_tensor *positions, *elements = NULL;
     int64_t count = t->view->numel;
-    GT_TRY(gt__emit_positions(client, t->view, t->strides, &positions));
+    GT_TRY(gt__emit_positions(t->storage, t->view, t->strides, &positions));
     gt_err err = source ? gt_reshape(source, 1, &count, &elements)
                         : gt__emit_full(client, (gt_dtype)base->meta.dtype, 1, &count, written->kind,
                                         written->number, &elements);
@@ -338,7 +387,9 @@ static gt_err assign(const target *where, const gt_written *written, gt_tensor *
         err = full_source(t.view, &fitting, &source);
     gt_tensor_release(fitting.tensor);
     GT_TRY(err);
-    bool placed = gt__strides_place(base, t.view, t.strides, &placing);
+    gt_strides local;
+    bool placed = gt__storage_place(t.storage, t.view, t.strides, &local) &&
+                  gt__strides_place(base, t.view, &local, &placing);
     err = placed ? placed_source(&placing, &source) : GT_OK;
     if (err == GT_OK)
         err = placed ? assign_placed(&t, &placing, source, written, out)
@@ -418,9 +469,9 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
 /* Whether the alias has all elements of the storage in their order, maybe in another shape. */
 static bool covers(const gt_alias *alias)
 {
-    return alias->whole ||
-           (alias->strides.offset == 0 && alias->shell.meta.numel == alias->storage->root.shell.meta.numel &&
-            gt__strides_are_contiguous(&alias->shell.meta, &alias->strides));
+    return alias->whole || (!alias->storage->permuted && alias->strides.offset == 0 &&
+                            alias->shell.meta.numel == alias->storage->root.shell.meta.numel &&
+                            gt__strides_are_contiguous(&alias->shell.meta, &alias->strides));
 }
 
 /* All elements are new: no assignment is needed. */
@@ -455,17 +506,18 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     gt_tensor_retain(own);
     gt_err err = gt__tensor_detach(root->cut, &plain);
     if (err == GT_OK) {
-        target t = {.base = plain, .view = &family->shell.meta, .strides = &family->strides};
+        target t = {
+            .storage = alias->storage, .base = plain, .view = &family->shell.meta, .strides = &family->strides};
         err = assign(&t, &(gt_written){.tensor = own}, &mixed);
         gt_tensor_release(plain);
     }
     gt_tensor_release(own);
     GT_TRY(err);
-    target t = {.base = mixed, .view = &alias->shell.meta, .strides = &alias->strides};
+    target t = {.storage = alias->storage, .base = mixed, .view = &alias->shell.meta, .strides = &alias->strides};
     err = assign(&t, written, &next);
     gt_tensor_release(mixed);
     GT_TRY(err);
-    err = gt__emit_positions(next->client, &family->shell.meta, &family->strides, &positions);
+    err = gt__emit_positions(alias->storage, &family->shell.meta, &family->strides, &positions);
     if (err == GT_OK && (err = gt_reshape(next, 1, &numel, &flat)) == GT_OK) {
         err = gt_take(flat, positions, 0, &taken);
         gt_tensor_release(flat);
@@ -494,7 +546,7 @@ static gt_err write_apart(gt_alias *alias, const gt_written *written)
 {
     gt_tensor *base, *next;
     GT_TRY(gt__tensor_alias(alias->storage->root.cut, alias->family->node, &base));
-    target t = {.base = base, .view = &alias->shell.meta, .strides = &alias->strides};
+    target t = {.storage = alias->storage, .base = base, .view = &alias->shell.meta, .strides = &alias->strides};
     gt_err err = assign(&t, written, &next);
     gt_tensor_release(base);
     return err == GT_OK ? store(alias, next, true) : err;
@@ -513,7 +565,11 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
         return write_in_part(alias, written);
     if (recorded && alias->family != root)
         return write_apart(alias, written);
-    target t = {.root = root, .writer = alias->versions, .view = &alias->shell.meta, .strides = &alias->strides};
+    target t = {.storage = alias->storage,
+                .root = root,
+                .writer = alias->versions,
+                .view = &alias->shell.meta,
+                .strides = &alias->strides};
     GT_TRY(assign(&t, written, &next));
     return store(alias, next, recorded);
 }
@@ -543,6 +599,8 @@ gt_err gt__alias_touch(gt_alias *alias)
 
 bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked)
 {
+    if (alias->storage->permuted)
+        return false;
     return alias->family == &alias->storage->root || !is_recorded(alias, source_tracked);
 }
 
@@ -550,7 +608,7 @@ gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt
 {
     bool recorded = is_recorded(alias, elements->node != NULL);
     gt_tensor *next = NULL;
-    target t = {.root = &alias->storage->root, .writer = alias->versions};
+    target t = {.storage = alias->storage, .root = &alias->storage->root, .writer = alias->versions};
     bool before = gt__grad_enable(recorded);
     gt_err err = scatter(&t, op, positions, elements, &next);
     if (err == GT_OK)

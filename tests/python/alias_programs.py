@@ -5,8 +5,8 @@ program, because the next line depends on shapes. GT then runs the same lines. A
 raised the same type of error for the same reason; at the end, every variable has the same value, shape, dtype, requires_grad,
 is_leaf and gradient. A failing program is printed as a script.
 
-Left out, because docs/pytorch.md lists them as differences: writes of a tensor to memory that overlaps it, permuted results of elementwise operations, requires_grad_(False) and new .data of a tensor with
-views.
+Left out, because docs/pytorch.md lists them as differences: writes of a tensor to memory that overlaps it,
+requires_grad_(False) and new .data of a tensor with views.
 
     python tests/python/alias_programs.py --seed 17          # show one program and what differs
     python tests/python/alias_programs.py --count 100000     # many
@@ -203,7 +203,7 @@ class Writer:
         t = self.torch[name]
         if t.dim() and t.shape[0]:
             choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.max()"]
-        return f"{self.new_name()} = ({self.rng.choice(choices)}).contiguous()"
+        return f"{self.new_name()} = {self.rng.choice(choices)}"
 
     def index(self, size):
         chosen = self.rng.sample(range(size), self.rng.randint(1, size))
@@ -263,14 +263,16 @@ class Writer:
         name = self.pick(lambda t: t.is_floating_point() and t.requires_grad >= wanted) or "v0"
         t = self.torch[name]
         retain = self.rng.choice(["", "retain_graph=True"])
-        leaf = self.pick(lambda t: t.is_leaf and t.grad is not None)
+        leaf = self.pick(lambda t: t._base is None and t.is_leaf and t.grad is not None)
         if leaf and self.rng.random() < 0.5:
             key = self.key(self.torch[leaf].grad)
             return self.rng.choice([
                 f"{leaf}.grad.zero_()", f"{leaf}.grad[{key}].mul_(2)", f"{leaf}.grad = None", f"{self.new_name()} = {leaf}.grad",
                 f"{leaf}.grad = {leaf}.grad.clone()", f"{leaf}.grad += 1", f"{leaf}.grad[{key}] = 3."])
-        if attribute(t, "is_leaf") is True and self.rng.random() < 0.2:
-            return f"{name}.requires_grad_()"
+        if self.rng.random() < 0.2:
+            self.run(f"{name}.is_leaf")  # torch computes the grad_fn of a view when it is asked for
+            if attribute(t, "is_leaf") is True:
+                return f"{name}.requires_grad_()"
         return f"({name} * {self.rng.choice(['1.', '2.', name])}).sum().backward({retain})"
 
     def read(self):
@@ -332,6 +334,13 @@ def difference(ours, theirs, what):
     return None
 
 
+def places(t):
+    """Where the elements lie, as far as that can matter."""
+    if not t.numel():
+        return None
+    return t.is_contiguous(), t.storage_offset(), [stride for size, stride in zip(t.shape, t.stride()) if size > 1]
+
+
 def attribute(t, name):
     """Its value, or why it cannot be read: torch refuses to follow some views."""
     try:
@@ -347,6 +356,8 @@ def compare(names, theirs):
         problem = difference(names[name], t, name)
         if problem:
             return problem
+        if places(names[name]) != places(t):
+            return f"{name}: strides {names[name].stride()}, torch {t.stride()}"
         if attribute(t, "is_leaf") is not True:
             continue
         ours = names[name].grad
