@@ -344,12 +344,84 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
     return gt__py_view(self, GT_CUT_UNFOLD, &arguments, &meta, &strides);
 }
 
+PyObject *gt__py_view_as_real(PyObject *self)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_strides strides;
+    gt_err err = check_use(self);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    if (!gt__dtype_is_complex((gt_dtype)from->dtype))
+        return PyErr_Format(PyExc_RuntimeError, "view_as_real is only supported for complex tensors");
+    if (from->rank == GT_MAX_RANK)
+        return PyErr_Format(PyExc_RuntimeError, "tensors have at most %d dimensions", GT_MAX_RANK);
+    gt_meta meta = *from;
+    meta.dtype = (uint8_t)gt__dtype_real((gt_dtype)from->dtype);
+    meta.shape[meta.rank++] = 2;
+    meta.numel *= 2;
+    gt__py_strides(self, &strides);
+    strides.offset *= 2;
+    for (unsigned k = 0; k < from->rank; k++)
+        strides.step[k] *= 2;
+    strides.step[from->rank] = 1;
+    return gt__py_view(self, GT_CUT_REAL, NULL, &meta, &strides);
+}
+
+/* Why PyTorch cannot show these real numbers as complex ones; NULL: it can. */
+static const char *not_pairs(const gt_meta *meta, const gt_strides *strides)
+{
+    if (!meta->rank)
+        return "Input tensor must have one or more dimensions";
+    if (meta->shape[meta->rank - 1] != 2)
+        return "Tensor must have a last dimension of size 2";
+    for (int k = 0; k < meta->rank - 1; k++)
+        if (strides->step[k] % 2)
+            return "Tensor must have a stride divisible by 2 for all but last dimension";
+    if (strides->step[meta->rank - 1] != 1)
+        return "Tensor must have a last dimension with stride 1";
+    return strides->offset % 2 ? "Tensor must have a storage_offset divisible by 2" : NULL;
+}
+
+PyObject *gt__py_view_as_complex(PyObject *self)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_strides strides;
+    gt_err err = check_use(self);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    if (from->dtype != GT_FLOAT32 && from->dtype != GT_FLOAT64)
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor "
+            "of scalar type: %s",
+            gt__dtype_name((gt_dtype)from->dtype));
+    gt__py_strides(self, &strides);
+    const char *problem = not_pairs(from, &strides);
+    if (problem) {
+        PyErr_SetString(PyExc_RuntimeError, problem);
+        return NULL;
+    }
+    gt_meta meta = *from;
+    meta.dtype = from->dtype == GT_FLOAT32 ? GT_COMPLEX64 : GT_COMPLEX128;
+    meta.rank--;
+    meta.numel /= 2;
+    strides.offset /= 2;
+    for (unsigned k = 0; k < meta.rank; k++)
+        strides.step[k] /= 2;
+    return gt__py_view(self, GT_CUT_COMPLEX, NULL, &meta, &strides);
+}
+
 int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_strides *strides, PyObject **out)
 {
     gt_alias *alias = gt__py_alias(self);
     gt_meta meta;
     if (!alias)
         return -1;
+    if (alias->shell.meta.dtype != alias->storage->root.shell.meta.dtype) {
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "as_strided() of a view_as_real() or view_as_complex() is not supported: clone() it");
+        return -1;
+    }
     gt_err err = gt__meta_set(&meta, (gt_dtype)alias->shell.meta.dtype, (unsigned)rank, shape);
     if (err != GT_OK) {
         gt__py_raise(err);
@@ -434,6 +506,8 @@ static Overlap overlap_of(const gt_meta *meta, const gt_strides *strides, const 
     int64_t first = strides->offset, second = other->strides.offset;
     if (meta->numel == 0 || its->numel == 0)
         return APART;
+    if (meta->dtype != its->dtype)
+        return UNKNOWN;
     if (!gt__strides_are_dense(meta, strides) || !gt__strides_are_dense(its, &other->strides))
         return UNKNOWN;
     if (first == second && meta->numel == its->numel) {
@@ -465,8 +539,8 @@ int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *
 bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand)
 {
     const gt_alias *other = gt__py_is_tensor(operand) ? ((TensorObject *)operand)->alias : NULL;
-    if (!alias || !other || alias->family != other->family || strides->offset != other->strides.offset ||
-        !gt__meta_same_shape(meta, &other->shell.meta))
+    if (!alias || !other || alias->family != other->family || meta->dtype != other->shell.meta.dtype ||
+        strides->offset != other->strides.offset || !gt__meta_same_shape(meta, &other->shell.meta))
         return false;
     for (unsigned k = 0; k < meta->rank; k++)
         if (strides->step[k] != other->strides.step[k])

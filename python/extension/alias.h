@@ -54,6 +54,8 @@ PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2);
 /* Any elements of the memory of self. */
 int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_strides *strides, PyObject **out);
 PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step);
+PyObject *gt__py_view_as_real(PyObject *self);
+PyObject *gt__py_view_as_complex(PyObject *self);
 
 /* The view is one of several results of an operation. `maker` is static. */
 void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);

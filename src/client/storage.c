@@ -67,7 +67,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
-    alias->idle = alias->history = NULL;
+    alias->idle = alias->history = alias->kept = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->shell.references = 1;
@@ -155,7 +155,8 @@ static void cut_from_family(gt_alias **parent, gt_cut *kind, const gt_meta *meta
     gt_alias *family = (*parent)->family;
     gt_placing placing;
     bool plain = (*parent)->creation == GT_CREATED_PLAIN && gt__grad_enabled() && !(*parent)->node;
-    if ((*parent)->depth < LONGEST_CHAIN || !family->whole || !plain || meta->numel == 0)
+    if ((*parent)->depth < LONGEST_CHAIN || !family->whole || !plain || meta->numel == 0 ||
+        meta->dtype != family->shell.meta.dtype)
         return;
     gt_meta shape = family->shell.meta;
     gt_strides local;
@@ -338,8 +339,8 @@ void gt__alias_release(gt_alias *alias)
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent;
         gt_client *client = alias->shell.client;
-        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history;
-        alias->node = alias->idle = alias->history = NULL;
+        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept;
+        alias->node = alias->idle = alias->history = alias->kept = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -351,6 +352,7 @@ void gt__alias_release(gt_alias *alias)
         gt__node_release(node);
         gt__node_release(idle);
         gt__node_release(history);
+        gt__node_release(kept);
         client->live--;
         gt__client_maybe_destroy(client);
         alias = parent;
@@ -360,15 +362,16 @@ void gt__alias_release(gt_alias *alias)
 void gt__alias_leave(gt_alias *alias)
 {
     gt_alias *family = alias->family;
-    gt_node *history = alias->history;
+    gt_node *history = alias->history, *kept = alias->kept;
     if (!alias->owner)
         return;
     alias->owner = NULL;
-    alias->history = NULL;
+    alias->history = alias->kept = NULL;
     alias->storage->owners--;
     family->members -= family != alias;
     gt__alias_retain(alias); /* what is freed here may run user code */
     gt__node_release(history);
+    gt__node_release(kept);
     forget_history(family);
     if (!alias->storage->owners)
         gt__ghost_end_all(alias->storage);
@@ -458,6 +461,10 @@ static gt_err emit_cut(const gt_alias *alias, gt_tensor *value, gt_tensor **out)
         return gt_unfold(value, (int)arguments->unfold[0], arguments->unfold[1], arguments->unfold[2], out);
     case GT_CUT_STRIDED:
         return cut_strided(alias, value, out);
+    case GT_CUT_REAL:
+        return gt_view_as_real(value, out);
+    case GT_CUT_COMPLEX:
+        return gt_view_as_complex(value, out);
     case GT_CUT_PERMUTE:
         prototype.op = GT_OP_permute;
         break;
@@ -484,7 +491,7 @@ static history history_of(const gt_alias *alias)
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
     if (alias->tracked || (changed && tracked))
         return RECORDED;
-    return !tracked || alias->node || !gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
+    return !tracked || alias->node || !gt__dtype_is_inexact((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
 }
 
 /* A new cut of `value`, as the history wants it. */
@@ -561,6 +568,14 @@ static gt_err with_history(const gt_alias *alias, gt_tensor **value)
 gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
 {
     gt_err err = GT_OK;
+    if (__builtin_expect(alias->kept != NULL, 0)) {
+        gt_node *kept = alias->kept;
+        alias->kept = NULL;
+        if (alias->made_at == alias->versions->count)
+            err = gt__alias_cut_again(alias, kept, out);
+        gt__node_release(kept);
+        GT_TRY(err);
+    }
     while (!alias->cut) {
         gt_tensor *value, *cut;
         GT_TRY(gt__alias_cut(source_of(alias), &value));

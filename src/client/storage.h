@@ -34,6 +34,8 @@ typedef enum gt_cut {
     GT_CUT_DIAGONAL,
     GT_CUT_UNFOLD,
     GT_CUT_STRIDED, /* any elements of the storage */
+    GT_CUT_REAL,    /* complex numbers as pairs along a new last axis; its strides are in real numbers */
+    GT_CUT_COMPLEX, /* pairs along the last axis as complex numbers */
 } gt_cut;
 
 /* The arguments of a cut, beside the shape of the result. */
@@ -69,8 +71,9 @@ struct gt_alias {
     gt_alias *before, *after; /* the storage's aliases that have a cut, except the root */
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
     gt_node *history;         /* of a tracked view: its family's node when it was taken */
-    gt_node *idle;            /* of a leaf that requires no gradient for now, and has one from before; else NULL */
-    bool ghost;               /* freed, but its cut is saved for a gradient (storage_saved.c) */
+    gt_node *kept; /* of a view whose cut a write has dropped that does not count for it: the cut's node */
+    gt_node *idle; /* of a leaf that requires no gradient for now, and has one from before; else NULL */
+    bool ghost;    /* freed, but its cut is saved for a gradient (storage_saved.c) */
     gt_alias *ghost_before, *ghost_after;
     void *owner;          /* the binding's object; NULL: it was freed */
     gt_node *gradient_of; /* the node whose gradient it is, borrowed; the last of several */

@@ -32,6 +32,10 @@ static const char *maker_of(const gt_alias *alias, unsigned *output)
         return "DiagonalBackward0";
     case GT_CUT_UNFOLD:
         return "UnfoldBackward0";
+    case GT_CUT_REAL:
+        return "ViewAsRealBackward0";
+    case GT_CUT_COMPLEX:
+        return "ViewAsComplexBackward0";
     case GT_CUT_STRIDED:
         break;
     }
@@ -243,8 +247,11 @@ static gt_err placed_source(const gt_placing *placing, gt_tensor **source)
 static gt_err drop_cuts(gt_storage *storage, const gt_versions *writer)
 {
     for (gt_alias *alias = storage->fresh; alias; alias = alias->after)
-        if (__builtin_expect(alias->versions != writer, 0))
+        if (__builtin_expect(alias->versions != writer, 0)) {
             GT_TRY(gt__saved_note(alias));
+            if (alias->tracked && alias->owner && !alias->kept && alias->cut->node)
+                alias->kept = gt__node_retain(alias->cut->node);
+        }
     while (storage->fresh)
         gt__alias_drop_cut(storage->fresh);
     return GT_OK;
@@ -466,6 +473,12 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     return err;
 }
 
+/* The real numbers of a complex storage, or the other way round. */
+static bool is_other_type(const gt_alias *alias)
+{
+    return alias->shell.meta.dtype != alias->storage->root.shell.meta.dtype;
+}
+
 /* Whether the alias has all elements of the storage in their order, maybe in another shape. */
 static bool covers(const gt_alias *alias)
 {
@@ -491,6 +504,52 @@ static gt_err write_all(gt_alias *alias, const gt_written *written, bool recorde
         GT_TRY(err);
     }
     return store(alias, value, recorded);
+}
+
+/* The value as flat real numbers, or (complex) flat complex ones. */
+static gt_err flat_as(gt_tensor *value, bool complex_numbers, gt_tensor **out)
+{
+    gt_tensor *pairs;
+    gt_err err = complex_numbers ? gt_reshape(value, 2, (int64_t[]){value->meta.numel / 2, 2}, &pairs)
+                                 : gt_view_as_real(value, &pairs);
+    GT_TRY(err);
+    err = complex_numbers ? gt_view_as_complex(pairs, out)
+                          : gt_reshape(pairs, 1, (int64_t[]){pairs->meta.numel}, out);
+    gt_tensor_release(pairs);
+    return err;
+}
+
+/* Back from there, to the type and shape of the storage. */
+static gt_err shaped_as(gt_tensor *flat, const gt_meta *meta, gt_tensor **out)
+{
+    gt_tensor *other;
+    GT_TRY(flat_as(flat, gt__dtype_is_complex((gt_dtype)meta->dtype), &other));
+    gt_err err = gt_reshape(other, meta->rank, meta->shape, out);
+    gt_tensor_release(other);
+    return err;
+}
+
+/* A write through x.real, view_as_real(x) or view_as_complex(x). */
+static gt_err write_other_type(gt_alias *alias, const gt_written *written, bool recorded)
+{
+    gt_alias *root = &alias->storage->root, *family = alias->family;
+    gt_tensor *base, *flat, *next, *value;
+    gt_storage usual = {.permuted = false};
+    if (alias->storage->permuted || (recorded && !family->whole))
+        return gt__fail(GT_ERR_UNSUPPORTED,
+                        "writing the parts of complex numbers through this view is not supported: clone() it");
+    GT_TRY(gt__tensor_alias(root->cut, recorded ? gt__alias_node(family) : NULL, &base));
+    gt_err err = flat_as(base, gt__dtype_is_complex((gt_dtype)alias->shell.meta.dtype), &flat);
+    gt_tensor_release(base);
+    GT_TRY(err);
+    usual.root.shell.client = flat->client;
+    target t = {.storage = &usual, .base = flat, .view = &alias->shell.meta, .strides = &alias->strides};
+    err = assign(&t, written, &next);
+    gt_tensor_release(flat);
+    GT_TRY(err);
+    err = shaped_as(next, &root->shell.meta, &value);
+    gt_tensor_release(next);
+    return err == GT_OK ? store(alias, value, recorded) : err;
 }
 
 /*
@@ -556,6 +615,8 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
 {
     gt_alias *root = &alias->storage->root;
     gt_tensor *next;
+    if (__builtin_expect(is_other_type(alias), 0))
+        return write_other_type(alias, written, recorded);
     /* What is copied from elsewhere leaves the old value with a gradient of 0, which the assignment records. */
     bool copied = recorded && written->tensor && written->tensor->references > 1 && gt__alias_node(alias->family);
     if (covers(alias) && written->tensor && !copied && (!recorded || written->tensor->node) &&
@@ -577,7 +638,7 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
 static bool is_recorded(const gt_alias *alias, bool source_tracked)
 {
     return (source_tracked || gt__alias_node(alias->family)) && gt__grad_enabled() &&
-           gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype);
+           gt__dtype_is_inexact((gt_dtype)alias->shell.meta.dtype);
 }
 
 gt_err gt__alias_write(gt_alias *alias, const gt_written *written)
@@ -599,7 +660,7 @@ gt_err gt__alias_touch(gt_alias *alias)
 
 bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked)
 {
-    if (alias->storage->permuted)
+    if (alias->storage->permuted || is_other_type(alias))
         return false;
     return alias->family == &alias->storage->root || !is_recorded(alias, source_tracked);
 }

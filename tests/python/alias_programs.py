@@ -202,7 +202,7 @@ class Writer:
         ]
         t = self.torch[name]
         if t.dim() and t.shape[0]:
-            choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.max()"]
+            choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.amax()"]
         return f"{self.new_name()} = {self.rng.choice(choices)}"
 
     def index(self, size):

@@ -181,6 +181,23 @@ def test_results_that_the_graph_has_saved(lines):
     check(lines)
 
 
+@programs(
+    "z = n.tensor([1 + 2j, 3 - 1j])\nq = z.real\nz.real.mul_(2)\nz.imag[0] = 9\nr = [n.view_as_real(z), q, q.stride()]",
+    "z = n.tensor([[1 + 2j, 3 - 1j]])\nn.view_as_real(z)[0, 1] = n.tensor([5., 6.])\nz.t().imag.add_(1)\nr = n.view_as_real(z)",
+    "c = n.view_as_complex(x.view(3, 2, 2))\nc[1] *= 1j\nx[0] = 5\nr = [x, n.view_as_real(c), c.stride()]",
+    "c = n.view_as_complex(x.view(3, 2, 2))\nc.imag[:, 1] = 8\nc.t().real[0].zero_()\nr = x",
+    "z = n.tensor([1 + 2j, 3 - 1j]).requires_grad_()\ny = z * 2\ny.real.mul_(3)\nn.view_as_real(y).sum().backward()\nr = n.view_as_real(z.grad)",
+    "z = n.tensor([1 + 2j, 3 - 1j]).requires_grad_()\ny = z * z\ny[0].mul_(2j)\nn.view_as_real(y).sum().backward()\nr = n.view_as_real(z.grad)",
+    "c = n.view_as_complex(y.view(3, 2, 2))\nc.mul_(2j)\n(y * y).sum().backward()\nr = w.grad",
+    "z = n.tensor([1 + 2j, 3 - 1j]).requires_grad_()\nz.real.add_(1)",
+    "z = n.tensor([1 + 2j, 3 - 1j])\nz.real = n.tensor([7., 8.])\nz.imag = 4\nr = n.view_as_real(z)",
+    "r = n.view_as_complex(x[:, :3])", "r = n.view_as_complex(x.t()[:2].t())", "r = n.view_as_complex(x[:, 1:3])", "r = n.view_as_complex(x[0, 0])",
+    "r = n.view_as_real(x)", "x.real.add_(1)\nr = x",
+)
+def test_parts_of_complex_numbers_are_views(lines):
+    check(lines)
+
+
 def test_nothing_stays_on_the_tape():
     gc.collect()
     before = len(gt._gt._tape())
