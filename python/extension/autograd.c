@@ -72,25 +72,17 @@ static gt_err set_leaf(TensorObject *object, bool wanted)
     return GT_OK;
 }
 
-int gt__py_set_requires_grad(PyObject *self, bool wanted)
+static int refuse_computed(void)
 {
-    const gt_alias *alias = ((TensorObject *)self)->alias;
-    /* A view without a history, of a base that requires a gradient: it becomes a leaf with a gradient of its own. */
-    bool bare = alias && alias->family != alias && !alias->tracked && (!alias->node || alias->node->discards);
-    if (gt__py_requires_grad(self) == wanted && !(wanted && bare))
-        return 0;
-    gt_tensor *tensor = gt__py_use(self);
-    if (!tensor)
-        return -1;
-    if (!is_leaf(tensor)) {
-        if (wanted) /* its history, unknown until now, requires one */
-            return 0;
-        PyErr_SetString(PyExc_RuntimeError,
-                        "you can only change requires_grad flags of leaf variables. If you want to "
-                        "use a computed variable in a subgraph that doesn't require "
-                        "differentiation use var_no_grad = var.detach().");
-        return -1;
-    }
+    PyErr_SetString(PyExc_RuntimeError,
+                    "you can only change requires_grad flags of leaf variables. If you want to "
+                    "use a computed variable in a subgraph that doesn't require "
+                    "differentiation use var_no_grad = var.detach().");
+    return -1;
+}
+
+static int change_leaf(PyObject *self, bool wanted)
+{
     TensorObject *object = (TensorObject *)self;
     if (!object->alias && own_tensor(self) < 0)
         return -1;
@@ -98,6 +90,27 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
+}
+
+int gt__py_set_requires_grad(PyObject *self, bool wanted)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool view = alias && alias->family != alias;
+    /* A view without a history, of a base that requires a gradient, can become a leaf with a gradient of its own. */
+    bool bare = view && !alias->tracked && (!alias->node || alias->node->discards);
+    if (gt__py_requires_grad(self) == wanted && !(wanted && bare))
+        return 0;
+    if (view && !wanted) {
+        if (alias->known)
+            return refuse_computed();
+        return bare ? 0 : change_leaf(self, false);
+    }
+    gt_tensor *tensor = gt__py_use(self);
+    if (!tensor)
+        return -1;
+    if (!is_leaf(tensor)) /* with a history that was unknown until now it requires one already */
+        return wanted ? 0 : refuse_computed();
+    return change_leaf(self, wanted);
 }
 
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)

@@ -400,7 +400,8 @@ bool gt__alias_requires_grad(const gt_alias *alias)
 
 void gt__alias_follow(gt_alias *alias)
 {
-    alias->known = alias->known || gt__alias_node(alias->family);
+    bool changed = alias->made_at != alias->versions->count;
+    alias->known = alias->known || alias->tracked || (changed && gt__alias_node(alias->family));
 }
 
 /* flat[positions]: any elements. */

@@ -198,6 +198,19 @@ def test_parts_of_complex_numbers_are_views(lines):
     check(lines)
 
 
+@programs(
+    "v = w[0]\nw.requires_grad_(False)\nw.add_(1)\n(v * v).sum().backward()\nr = [w.grad, v.requires_grad]",
+    "with n.no_grad(): v = y[0]\nv.requires_grad_(False)\nr = [v.requires_grad, v.is_leaf]",
+    "v = y.chunk(2)[0]\nwith n.no_grad(): y[0, 0] = 1\nv.requires_grad_(False)",
+    "with n.no_grad(): v = y[0]\nv.requires_grad_()\nu = v[1:]\nv.requires_grad_(False)\nr = [v.requires_grad, u.requires_grad]",
+    "o = n.zeros(2)\nn.exp(x, out=o)\nr = o", "o = n.zeros(4, 3)\nn.exp(x, out=o.t())\nr = o", "o = n.zeros(3, 4)\nn.exp(x, out=o.data)\nr = [o, o._version]",
+    "n.exp(x, out=y)", "v = x[0].expand(3, 4)\nn.add(v, 1, out=v)", "x[:2].copy_(x[1:])", "q = x[:, :3].clone()\nq.copy_(q.t())\nr = q",
+    "v = x[0].expand(3, 4)\nv.scatter_(0, n.tensor([[0]]), 5.)", "v = x[0].expand(3, 4)\nv.index_add_(0, n.tensor([0]), n.ones(1, 4))",
+)
+def test_leaves_outputs_and_overlaps(lines):
+    check(lines)
+
+
 def test_nothing_stays_on_the_tape():
     gc.collect()
     before = len(gt._gt._tape())
