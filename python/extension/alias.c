@@ -146,6 +146,13 @@ void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output)
     alias->output = (uint16_t)output;
 }
 
+/* PyTorch follows the history of a view before it looks at the arguments. */
+static gt_err check_use(PyObject *self)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return alias && alias->creation != GT_CREATED_PLAIN ? gt__alias_check_use(alias) : GT_OK;
+}
+
 /* The result's metadata, as the server will infer it. */
 static gt_err infer(PyObject *self, const gt_instruction *prototype, const gt_slot *tail, gt_meta *meta)
 {
@@ -173,7 +180,9 @@ PyObject *gt__py_reshape(PyObject *self, int rank, const int64_t *shape, bool vi
 {
     gt_meta meta;
     gt_strides strides, shaped;
-    gt_err err = infer_shape(self, GT_OP_reshape, rank, shape, &meta);
+    gt_err err = view ? check_use(self) : GT_OK;
+    if (err == GT_OK)
+        err = infer_shape(self, GT_OP_reshape, rank, shape, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -234,7 +243,9 @@ PyObject *gt__py_expand(PyObject *self, int rank, const int64_t *shape)
     const gt_meta *from = gt__py_meta(self);
     gt_meta meta;
     gt_strides strides, expanded;
-    gt_err err = infer_shape(self, GT_OP_expand, rank, shape, &meta);
+    gt_err err = check_use(self);
+    if (err == GT_OK)
+        err = infer_shape(self, GT_OP_expand, rank, shape, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -296,7 +307,9 @@ PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2)
     gt_cut_arguments arguments = {.imm = {prototype.imm[0], prototype.imm[1]}};
     gt_meta meta;
     gt_strides strides, cut;
-    gt_err err = infer(self, &prototype, NULL, &meta);
+    gt_err err = check_use(self);
+    if (err == GT_OK)
+        err = infer(self, &prototype, NULL, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -318,7 +331,9 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
     gt_cut_arguments arguments = {.unfold = {axis, size, step}};
     gt_meta meta;
     gt_strides strides;
-    gt_err err = infer(self, &prototype, &tail, &meta);
+    gt_err err = check_use(self);
+    if (err == GT_OK)
+        err = infer(self, &prototype, &tail, &meta);
     if (err != GT_OK)
         return gt__py_raise(err);
     gt__py_strides(self, &strides);
@@ -329,12 +344,84 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
     return gt__py_view(self, GT_CUT_UNFOLD, &arguments, &meta, &strides);
 }
 
+PyObject *gt__py_view_as_real(PyObject *self)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_strides strides;
+    gt_err err = check_use(self);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    if (!gt__dtype_is_complex((gt_dtype)from->dtype))
+        return PyErr_Format(PyExc_RuntimeError, "view_as_real is only supported for complex tensors");
+    if (from->rank == GT_MAX_RANK)
+        return PyErr_Format(PyExc_RuntimeError, "tensors have at most %d dimensions", GT_MAX_RANK);
+    gt_meta meta = *from;
+    meta.dtype = (uint8_t)gt__dtype_real((gt_dtype)from->dtype);
+    meta.shape[meta.rank++] = 2;
+    meta.numel *= 2;
+    gt__py_strides(self, &strides);
+    strides.offset *= 2;
+    for (unsigned k = 0; k < from->rank; k++)
+        strides.step[k] *= 2;
+    strides.step[from->rank] = 1;
+    return gt__py_view(self, GT_CUT_REAL, NULL, &meta, &strides);
+}
+
+/* Why PyTorch cannot show these real numbers as complex ones; NULL: it can. */
+static const char *not_pairs(const gt_meta *meta, const gt_strides *strides)
+{
+    if (!meta->rank)
+        return "Input tensor must have one or more dimensions";
+    if (meta->shape[meta->rank - 1] != 2)
+        return "Tensor must have a last dimension of size 2";
+    for (int k = 0; k < meta->rank - 1; k++)
+        if (strides->step[k] % 2)
+            return "Tensor must have a stride divisible by 2 for all but last dimension";
+    if (strides->step[meta->rank - 1] != 1)
+        return "Tensor must have a last dimension with stride 1";
+    return strides->offset % 2 ? "Tensor must have a storage_offset divisible by 2" : NULL;
+}
+
+PyObject *gt__py_view_as_complex(PyObject *self)
+{
+    const gt_meta *from = gt__py_meta(self);
+    gt_strides strides;
+    gt_err err = check_use(self);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    if (from->dtype != GT_FLOAT32 && from->dtype != GT_FLOAT64)
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor "
+            "of scalar type: %s",
+            gt__dtype_name((gt_dtype)from->dtype));
+    gt__py_strides(self, &strides);
+    const char *problem = not_pairs(from, &strides);
+    if (problem) {
+        PyErr_SetString(PyExc_RuntimeError, problem);
+        return NULL;
+    }
+    gt_meta meta = *from;
+    meta.dtype = from->dtype == GT_FLOAT32 ? GT_COMPLEX64 : GT_COMPLEX128;
+    meta.rank--;
+    meta.numel /= 2;
+    strides.offset /= 2;
+    for (unsigned k = 0; k < meta.rank; k++)
+        strides.step[k] /= 2;
+    return gt__py_view(self, GT_CUT_COMPLEX, NULL, &meta, &strides);
+}
+
 int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_strides *strides, PyObject **out)
 {
     gt_alias *alias = gt__py_alias(self);
     gt_meta meta;
     if (!alias)
         return -1;
+    if (alias->shell.meta.dtype != alias->storage->root.shell.meta.dtype) {
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "as_strided() of a view_as_real() or view_as_complex() is not supported: clone() it");
+        return -1;
+    }
     gt_err err = gt__meta_set(&meta, (gt_dtype)alias->shell.meta.dtype, (unsigned)rank, shape);
     if (err != GT_OK) {
         gt__py_raise(err);
@@ -419,6 +506,8 @@ static Overlap overlap_of(const gt_meta *meta, const gt_strides *strides, const 
     int64_t first = strides->offset, second = other->strides.offset;
     if (meta->numel == 0 || its->numel == 0)
         return APART;
+    if (meta->dtype != its->dtype)
+        return UNKNOWN;
     if (!gt__strides_are_dense(meta, strides) || !gt__strides_are_dense(its, &other->strides))
         return UNKNOWN;
     if (first == second && meta->numel == its->numel) {
@@ -450,8 +539,8 @@ int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *
 bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_strides *strides, PyObject *operand)
 {
     const gt_alias *other = gt__py_is_tensor(operand) ? ((TensorObject *)operand)->alias : NULL;
-    if (!alias || !other || alias->family != other->family || strides->offset != other->strides.offset ||
-        !gt__meta_same_shape(meta, &other->shell.meta))
+    if (!alias || !other || alias->family != other->family || meta->dtype != other->shell.meta.dtype ||
+        strides->offset != other->strides.offset || !gt__meta_same_shape(meta, &other->shell.meta))
         return false;
     for (unsigned k = 0; k < meta->rank; k++)
         if (strides->step[k] != other->strides.step[k])
@@ -462,12 +551,18 @@ bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_str
 int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    bool tracked = false;
-    for (Py_ssize_t k = 0; alias && k < count; k++)
-        tracked = tracked || (gt__py_is_tensor(args[k]) && gt__py_requires_grad(args[k]));
-    if (alias && gt__py_check_write(self, tracked) < 0)
+    bool tracked = false, aliased = alias != NULL;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if (!gt__py_is_tensor(args[k]))
+            continue;
+        tracked = tracked || gt__py_requires_grad(args[k]);
+        aliased = aliased || ((TensorObject *)args[k])->alias;
+    }
+    if (LIKELY(!aliased))
+        return 0;
+    if (gt__py_check_write(self, tracked) < 0)
         return -1;
-    for (Py_ssize_t k = 0; alias && k < count; k++) {
+    for (Py_ssize_t k = 0; k < count; k++) {
         const gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
         gt_err err = other ? gt__alias_check_use(other) : GT_OK;
         if (err != GT_OK) {
@@ -480,6 +575,18 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
             return -1;
     return 0;
 }
+
+/* self._check_write(operands...): the first step of an in-place method that is written in Python. */
+static PyObject *method_check_write(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)kwnames;
+    return gt__py_check_operands(self, args, nargs) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyMethodDef gt__py_alias_methods[] = {
+    FAST("_check_write", method_check_write, "_check_write(*operands): whether it may be written in place."),
+    {.ml_name = NULL},
+};
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
 

@@ -17,6 +17,26 @@ const gt_meta *gt__py_meta(PyObject *self);
 PyObject *gt__py_size_list(unsigned rank, const int64_t *shape);
 void gt__py_strides(PyObject *self, gt_strides *out);
 
+/* layout.c: the new object `result` (may be NULL: an exception) with the strides that PyTorch gives to it. */
+PyObject *gt__py_lay(PyObject *result, const gt_strides *strides);
+/* As gt__py_result, for an elementwise operation on the operands, tensors or numbers; at most 4. */
+PyObject *gt__py_elementwise(gt_err err, gt_tensor *out, PyObject *const *operands, int count);
+/* The result has the shape of `like`, and keeps its format: clone(), zeros_like(). */
+PyObject *gt__py_preserved(PyObject *result, PyObject *like);
+
+typedef enum gt_py_format {
+    GT_PY_PRESERVE,
+    GT_PY_CONTIGUOUS,
+    GT_PY_CHANNELS_LAST,
+    GT_PY_CHANNELS_LAST_3D,
+} gt_py_format;
+
+/* An argument memory_format=; NULL or None leave *format alone. */
+int gt__py_format(PyObject *object, gt_py_format *format);
+/* The new object `result` in this format, or (PRESERVE) in that of `like`. */
+PyObject *gt__py_formatted(PyObject *result, PyObject *like, gt_py_format format);
+bool gt__py_has_format(PyObject *self, gt_py_format format);
+
 /* Views: new objects. `kind` and the like are those of gt__alias_view. */
 PyObject *gt__py_view(PyObject *self, gt_cut kind, const gt_cut_arguments *arguments, const gt_meta *meta,
                       const gt_strides *strides);
@@ -34,6 +54,8 @@ PyObject *gt__py_diagonal(PyObject *self, int64_t offset, int axis1, int axis2);
 /* Any elements of the memory of self. */
 int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_strides *strides, PyObject **out);
 PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step);
+PyObject *gt__py_view_as_real(PyObject *self);
+PyObject *gt__py_view_as_complex(PyObject *self);
 
 /* The view is one of several results of an operation. `maker` is static. */
 void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);

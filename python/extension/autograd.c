@@ -72,22 +72,17 @@ static gt_err set_leaf(TensorObject *object, bool wanted)
     return GT_OK;
 }
 
-int gt__py_set_requires_grad(PyObject *self, bool wanted)
+static int refuse_computed(void)
 {
-    const gt_alias *alias = ((TensorObject *)self)->alias;
-    bool discards = alias && alias->node && alias->node->discards;
-    if (gt__py_requires_grad(self) == wanted && !(wanted && discards))
-        return 0;
-    gt_tensor *tensor = gt__py_use(self);
-    if (!tensor)
-        return -1;
-    if (!is_leaf(tensor)) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "you can only change requires_grad flags of leaf variables. If you want to "
-                        "use a computed variable in a subgraph that doesn't require "
-                        "differentiation use var_no_grad = var.detach().");
-        return -1;
-    }
+    PyErr_SetString(PyExc_RuntimeError,
+                    "you can only change requires_grad flags of leaf variables. If you want to "
+                    "use a computed variable in a subgraph that doesn't require "
+                    "differentiation use var_no_grad = var.detach().");
+    return -1;
+}
+
+static int change_leaf(PyObject *self, bool wanted)
+{
     TensorObject *object = (TensorObject *)self;
     if (!object->alias && own_tensor(self) < 0)
         return -1;
@@ -95,6 +90,27 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     if (err != GT_OK)
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
+}
+
+int gt__py_set_requires_grad(PyObject *self, bool wanted)
+{
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    bool view = alias && alias->family != alias;
+    /* A view without a history, of a base that requires a gradient, can become a leaf with a gradient of its own. */
+    bool bare = view && !alias->tracked && (!alias->node || alias->node->discards);
+    if (gt__py_requires_grad(self) == wanted && !(wanted && bare))
+        return 0;
+    if (view && !wanted) {
+        if (alias->known)
+            return refuse_computed();
+        return bare ? 0 : change_leaf(self, false);
+    }
+    gt_tensor *tensor = gt__py_use(self);
+    if (!tensor)
+        return -1;
+    if (!is_leaf(tensor)) /* with a history that was unknown until now it requires one already */
+        return wanted ? 0 : refuse_computed();
+    return change_leaf(self, wanted);
 }
 
 gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
@@ -108,7 +124,7 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
         return GT_OK; /* the value of a view is not what the write changes */
     if (alias) {
         gt__alias_retain(alias);
-        gt_err err = gt__alias_prepare(alias, slots);
+        gt_err err = gt__alias_prepare(alias, alias->versions, slots);
         *held = err == GT_OK && object->alias == alias && alias->cut == a ? 2 : 0;
         gt__alias_release(alias);
         return err;
@@ -208,8 +224,10 @@ int gt__py_rebind(PyObject *self, gt_tensor *tensor)
         int status = gt__py_refuse_overlap(self) < 0 ? -1 : gt__py_write(self, &(gt_written){.tensor = tensor});
         /* The operation may have saved its result, which is the memory that was written. */
         if (status == 0 && tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base &&
-            object->alias)
-            gt__alias_stamp(tensor->base, object->alias->versions);
+            object->alias && (err = gt__alias_keep_value(object->alias, tensor->base)) != GT_OK) {
+            gt__py_raise(err);
+            status = -1;
+        }
         gt_tensor_release(tensor);
         return status;
     }
@@ -275,6 +293,8 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
     if (!gt__py_requires_grad(self))
         Py_RETURN_TRUE;
     gt_tensor *tensor = gt__py_use(self);
+    if (((TensorObject *)self)->alias)
+        gt__alias_follow(((TensorObject *)self)->alias);
     return tensor ? PyBool_FromLong(is_leaf(tensor)) : NULL;
 }
 
@@ -385,7 +405,28 @@ static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-int gt__py_set_value(PyObject *self, PyObject *value)
+/* PyTorch's graph saves a leaf itself, not its memory: after x.data = y it has saved y. */
+static int replace_saved(PyObject *self, gt_tensor *old)
+{
+    if (old->references == 1 || !gt__meta_same_shape(&old->meta, gt__py_meta(self)) ||
+        old->meta.dtype != gt__py_meta(self)->dtype)
+        return 0;
+    bool before = gt__grad_enable(false);
+    gt_tensor *value = gt__py_use(self);
+    gt__grad_enable(before);
+    if (value)
+        gt__saved_replace(old, value);
+    return value ? 0 : -1;
+}
+
+/* The object's value as far as it has one. The caller's, may be NULL. */
+static gt_tensor *present_value(PyObject *self)
+{
+    const TensorObject *object = (TensorObject *)self;
+    return gt_tensor_retain(object->alias ? object->alias->cut : object->tensor);
+}
+
+static int share_value(PyObject *self, PyObject *value)
 {
     const gt_meta *meta = gt__py_meta(value);
     gt_client *client = ((TensorObject *)value)->tensor->client;
@@ -406,6 +447,16 @@ int gt__py_set_value(PyObject *self, PyObject *value)
     }
     int status = gt__py_share(self, value, leaf ? leaf : node, false);
     gt__node_release(leaf);
+    return status;
+}
+
+int gt__py_set_value(PyObject *self, PyObject *value)
+{
+    gt_tensor *old = present_value(self);
+    int status = share_value(self, value);
+    if (status == 0 && old && is_leaf(old))
+        status = replace_saved(self, old);
+    gt_tensor_release(old);
     return status;
 }
 

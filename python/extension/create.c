@@ -6,7 +6,7 @@
  */
 #include "client/intercept.h"
 
-#include "extension.h"
+#include "alias.h"
 
 #include "client/autograd.h"
 
@@ -17,6 +17,8 @@ typedef struct Creation {
     gt_dtype dtype;
     bool has_dtype, requires_grad;
     PyObject *generator; /* the source of random numbers; NULL or None: the client */
+    PyObject *like;      /* borrowed; NULL: made of a shape */
+    gt_py_format format;
     int rank;
     int64_t shape[GT_MAX_RANK];
 } Creation;
@@ -24,6 +26,8 @@ typedef struct Creation {
 static PyObject *finish(const Creation *creation, gt_err err, gt_tensor *tensor)
 {
     PyObject *object = gt__py_result(err, tensor);
+    if (creation->like)
+        object = gt__py_formatted(object, creation->like, creation->format);
     if (object && creation->requires_grad && PyObject_SetAttrString(object, "requires_grad", Py_True) < 0)
         Py_CLEAR(object);
     return object;
@@ -36,6 +40,7 @@ static int options(PyObject *const *values, gt_dtype default_dtype, Creation *cr
     creation->has_dtype = values[0] && values[0] != Py_None;
     creation->requires_grad = false;
     creation->generator = values[2];
+    creation->like = NULL;
     return gt__py_dtype(values[0], &creation->dtype) < 0 || gt__py_flag(values[1], &creation->requires_grad) < 0
                ? -1
                : 0;
@@ -57,7 +62,7 @@ static int sized(const char *name, gt_py_args args, Py_ssize_t nargs, PyObject *
 }
 
 /* Shape, client and default dtype of the tensor that a _like function was given. */
-static int like(PyObject *input, PyObject *const *values, Creation *creation)
+static int like(PyObject *input, PyObject *const *values, PyObject *format, Creation *creation)
 {
     if (!input || !gt__py_is_tensor(input)) {
         PyErr_SetString(PyExc_TypeError, "a _like function needs a Tensor");
@@ -70,7 +75,11 @@ static int like(PyObject *input, PyObject *const *values, Creation *creation)
     creation->client = tensor->client;
     creation->rank = tensor->meta.rank;
     memcpy(creation->shape, tensor->meta.shape, sizeof creation->shape);
-    return options(values, (gt_dtype)tensor->meta.dtype, creation);
+    if (options(values, (gt_dtype)tensor->meta.dtype, creation) < 0)
+        return -1;
+    creation->like = input;
+    creation->format = GT_PY_PRESERVE;
+    return gt__py_format(format, &creation->format);
 }
 
 /* ---- constants and random numbers ------------------------------------------------------------------------ */
@@ -135,17 +144,18 @@ static PyObject *make(const Creation *creation, gt_opcode op, int64_t value)
     static PyObject *py_##name(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)            \
     {                                                                                                             \
         (void)module;                                                                                             \
-        Creation creation;                                                                                        \
+        Creation creation = {.like = NULL};                                                                       \
         return sized(#name, args, nargs, kwnames, &creation) < 0 ? NULL : make(&creation, op, value);             \
     }                                                                                                             \
     static PyObject *py_##name##_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)     \
     {                                                                                                             \
         (void)module;                                                                                             \
-        static const char *const names[] = {"input", "dtype", "requires_grad", "generator", "device"};            \
-        PyObject *values[5];                                                                                      \
-        Creation creation;                                                                                        \
-        return gt__py_parse(#name "_like", args, nargs, kwnames, names, 5, 1, values) < 0 ||                      \
-                       like(values[0], values + 1, &creation) < 0                                                 \
+        static const char *const names[] = {"input",     "dtype",  "requires_grad",                               \
+                                            "generator", "device", "memory_format"};                              \
+        PyObject *values[6];                                                                                      \
+        Creation creation = {.like = NULL};                                                                       \
+        return gt__py_parse(#name "_like", args, nargs, kwnames, names, 6, 1, values) < 0 ||                      \
+                       like(values[0], values + 1, values[5], &creation) < 0                                      \
                    ? NULL                                                                                         \
                    : make(&creation, op, value);                                                                  \
     }
@@ -173,7 +183,7 @@ static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
     (void)module;
     static const char *const names[] = {"size|shape", "fill_value", "dtype", "requires_grad", "device"};
     PyObject *values[5];
-    Creation creation;
+    Creation creation = {.like = NULL};
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value;
     gt_tensor *out = NULL;
@@ -197,20 +207,21 @@ static PyObject *py_full(PyObject *module, gt_py_args args, Py_ssize_t nargs, Py
 static PyObject *py_full_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"input", "fill_value", "dtype", "requires_grad", "device"};
-    PyObject *values[5];
-    Creation creation;
+    static const char *const names[] = {"input",         "fill_value", "dtype",
+                                        "requires_grad", "device",     "memory_format"};
+    PyObject *values[6];
+    Creation creation = {.like = NULL};
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value;
     gt_tensor *out = NULL;
-    if (gt__py_parse("full_like", args, nargs, kwnames, names, 5, 2, values) < 0)
+    if (gt__py_parse("full_like", args, nargs, kwnames, names, 6, 2, values) < 0)
         return NULL;
     if (!values[1])
         return PyErr_Format(PyExc_TypeError, "full_like() missing required argument 'fill_value'");
     double parts[2];
     int is_complex = gt__py_complex(values[1], &parts[0], &parts[1]);
     if (is_complex < 0 || (!is_complex && gt__py_number(values[1], &kind, &value) < 0) ||
-        like(values[0], values + 2, &creation) < 0)
+        like(values[0], values + 2, values[5], &creation) < 0)
         return NULL;
     if (is_complex)
         return full_complex(&creation, parts);
@@ -243,7 +254,7 @@ static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs,
     static const char *const names[] = {"low",           "high",      "size|shape", "dtype",
                                         "requires_grad", "generator", "device"};
     PyObject *values[7];
-    Creation creation;
+    Creation creation = {.like = NULL};
     int64_t low, high;
     if (gt__py_parse("randint", args, nargs, kwnames, names, 7, 3, values) < 0)
         return NULL;
@@ -263,12 +274,13 @@ static PyObject *py_randint(PyObject *module, gt_py_args args, Py_ssize_t nargs,
 static PyObject *py_randint_like(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {"input", "low", "high", "dtype", "requires_grad", "generator", "device"};
-    PyObject *values[7];
-    Creation creation;
+    static const char *const names[] = {"input",         "low",       "high",   "dtype",
+                                        "requires_grad", "generator", "device", "memory_format"};
+    PyObject *values[8];
+    Creation creation = {.like = NULL};
     int64_t low, high;
-    if (gt__py_parse("randint_like", args, nargs, kwnames, names, 7, 3, values) < 0 ||
-        bounds(values[1], values[2], &low, &high) < 0 || like(values[0], values + 3, &creation) < 0)
+    if (gt__py_parse("randint_like", args, nargs, kwnames, names, 8, 3, values) < 0 ||
+        bounds(values[1], values[2], &low, &high) < 0 || like(values[0], values + 3, values[7], &creation) < 0)
         return NULL;
     return draw(&creation, GT_OP_randint, low, high);
 }
@@ -313,7 +325,7 @@ static PyObject *py_arange(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
     (void)module;
     static const char *const names[] = {"start", "end|stop", "step", "dtype", "requires_grad", "device"};
     PyObject *values[6];
-    Creation creation;
+    Creation creation = {.like = NULL};
     if (gt__py_parse("arange", args, nargs, kwnames, names, 6, 3, values) < 0)
         return NULL;
     if (!values[1] && values[0]) { /* arange(end) */
@@ -358,7 +370,7 @@ static PyObject *py_linspace(PyObject *module, gt_py_args args, Py_ssize_t nargs
     (void)module;
     static const char *const names[] = {"start", "end|stop", "steps|num", "dtype", "requires_grad", "device"};
     PyObject *values[6];
-    Creation creation;
+    Creation creation = {.like = NULL};
     Number n[2];
     int64_t steps;
     if (gt__py_parse("linspace", args, nargs, kwnames, names, 6, 3, values) < 0)
@@ -394,7 +406,7 @@ static PyObject *py_eye(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyO
     (void)module;
     static const char *const names[] = {"n", "m", "dtype", "requires_grad", "device"};
     PyObject *values[5];
-    Creation creation;
+    Creation creation = {.like = NULL};
     int64_t rows, columns;
     gt_tensor *out = NULL;
     if (gt__py_parse("eye", args, nargs, kwnames, names, 5, 2, values) < 0)
@@ -452,7 +464,7 @@ static PyObject *py_tensor(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
     (void)module;
     static const char *const names[] = {"data", "dtype", "requires_grad", "device"};
     PyObject *values[4];
-    Creation creation;
+    Creation creation = {.like = NULL};
     if (gt__py_parse("tensor", args, nargs, kwnames, names, 4, 2, values) < 0 ||
         options(values + 1, GT_FLOAT32, &creation) < 0)
         return NULL;
@@ -466,7 +478,7 @@ static PyObject *py_as_tensor(PyObject *module, gt_py_args args, Py_ssize_t narg
     (void)module;
     static const char *const names[] = {"data", "dtype", "requires_grad", "device"};
     PyObject *values[4];
-    Creation creation;
+    Creation creation = {.like = NULL};
     if (gt__py_parse("as_tensor", args, nargs, kwnames, names, 4, 2, values) < 0 ||
         options(values + 1, GT_FLOAT32, &creation) < 0)
         return NULL;

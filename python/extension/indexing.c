@@ -214,6 +214,42 @@ static int key_window(const Key *key, gt_cut_arguments *window, int *axes)
     return rank;
 }
 
+/* The result of index tensors on a permuted tensor keeps the order of the axes that they do not take. */
+static PyObject *lay_picked(PyObject *result, PyObject *self, const Key *key)
+{
+    gt_strides strides, taken = {.offset = 0}, index = {.offset = 0}, out;
+    int axis = 0, plain = 0, before = 0, first = -1, last = -1, position = 0;
+    int64_t steps[2 * MAX_ITEMS];
+    if (!result || !((TensorObject *)self)->alias)
+        return result;
+    gt__py_strides(self, &strides);
+    for (int k = 0; k < key->count; axis += key->items[k++].axes) {
+        const Item *item = &key->items[k];
+        if (item->kind == ITEM_INT)
+            continue;
+        if (item->kind == ITEM_SLICE || item->kind == ITEM_NEW) {
+            steps[plain++] = item->axes ? strides.step[axis] * item->step : 0;
+        } else {
+            before = first < 0 ? plain : before;
+            first = first < 0 ? position : first;
+            last = position;
+        }
+        position++;
+    }
+    const gt_meta *meta = gt__py_meta(result);
+    int block = meta->rank - plain;
+    before = last - first + 1 == key->advanced ? before : 0;
+    int64_t inner = 1;
+    for (int k = meta->rank - 1; k >= 0; k--) {
+        bool picked = k >= before && k < before + block;
+        taken.step[k] = picked ? 0 : steps[k < before ? k : k - block];
+        index.step[k] = picked || meta->shape[k] == 1 ? inner : 0;
+        inner *= picked ? meta->shape[k] : 1;
+    }
+    gt__strides_of_result(meta, (gt_laid[]){{meta, &taken}, {meta, &index}}, 2, &out);
+    return gt__py_lay(result, &out);
+}
+
 static PyObject *tensor_subscript(PyObject *self, PyObject *object)
 {
     const gt_tensor *tensor = ((TensorObject *)self)->tensor;
@@ -238,8 +274,9 @@ static PyObject *tensor_subscript(PyObject *self, PyObject *object)
         err = read_key(a, &key, &scratch, &out);
         scratch_clear(&scratch);
     }
+    PyObject *result = a ? lay_picked(gt__py_result(err, out), self, &key) : NULL;
     gt__py_key_clear(&key);
-    return a ? gt__py_result(err, out) : NULL;
+    return result;
 }
 
 /* Iteration and x[i] from C. */
@@ -701,6 +738,8 @@ static int put_value(PyObject *self, const Key *key, const Value *value, bool ac
     Scratch scratch;
     scratch_begin(&scratch, a); /* its reference is one of the two that gt__py_held counts */
     gt_err err = assign_key(a, key, value, accumulate, &scratch, in_place ? self : NULL, out);
+    if (err == GT_OK && in_place && !key->advanced && (*out)->node)
+        (*out)->node->keeps_values = true; /* PyTorch's CopySlices */
     if (view)
         scratch_clear(&scratch); /* a cut of the memory would keep the worker from writing into it */
     if (err != GT_OK)
@@ -708,27 +747,6 @@ static int put_value(PyObject *self, const Key *key, const Value *value, bool ac
     int status = err != GT_OK ? -1 : in_place ? gt__py_rebind(self, *out) : 0;
     if (!view)
         scratch_clear(&scratch); /* last: releasing may run Python code, which may use self */
-    return status;
-}
-
-/* self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. */
-static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
-               gt_tensor **out)
-{
-    Key key;
-    Value value;
-    if (parse_put(self, key_object, value_object, &key, &value) < 0)
-        return -1;
-    int status = in_place ? check_value(self, &key, value_object) : 0;
-    const gt_alias *alias = ((TensorObject *)self)->alias;
-    if (status == 0 && in_place && !key.advanced && alias)
-        status = put_through_view(self, &key, &value, value_object);
-    else if (status == 0 && in_place && goes_into_memory(self, &key, &value))
-        status = put_into_memory(self, &key, &value, accumulate);
-    else if (status == 0)
-        status = put_value(self, &key, &value, accumulate, in_place, out);
-    gt_tensor_release(value.tensor);
-    gt__py_key_clear(&key);
     return status;
 }
 
@@ -750,40 +768,95 @@ static gt_err assign_all(PyObject *self, gt_tensor *a, const Value *value, gt_te
     return err;
 }
 
-/* Write a value to all elements of self. */
+/* Write the value to all elements of self. */
+static int write_value(PyObject *self, const Value *value)
+{
+    gt_tensor *a = NULL, *out;
+    int status = gt__py_check_write(self, value->tensor && value->tensor->node);
+    gt_err err = status == 0 ? check_fits(gt__py_meta(self), value) : GT_OK;
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    if (status == 0 && err == GT_OK && alias && alias->parent) {
+        status = gt__py_write(self, &(gt_written){value->tensor, value->kind, value->number});
+    } else if (status == 0 && err == GT_OK) {
+        a = gt__py_hold(self);
+        status = a ? 0 : -1;
+        if (a && (err = assign_all(self, a, value, &out)) == GT_OK)
+            status = gt__py_rebind(self, out);
+    }
+    if (err != GT_OK)
+        gt__py_raise(err);
+    gt_tensor_release(a);
+    return err == GT_OK ? status : -1;
+}
+
+/* x[:, ...] */
+static bool is_whole(PyObject *self, const Key *key)
+{
+    const gt_meta *meta = gt__py_meta(self);
+    bool whole = key->count == meta->rank;
+    for (int k = 0; whole && k < key->count; k++) {
+        const Item *item = &key->items[k];
+        whole = item->kind == ITEM_SLICE && item->step == 1 && item->count == meta->shape[k];
+    }
+    return whole;
+}
+
+/* self[key] = value, or += if accumulate. In place self gets the result, otherwise *out is a new tensor. */
+static int put(PyObject *self, PyObject *key_object, PyObject *value_object, bool accumulate, bool in_place,
+               gt_tensor **out)
+{
+    Key key;
+    Value value;
+    if (parse_put(self, key_object, value_object, &key, &value) < 0)
+        return -1;
+    int status = in_place && key.advanced ? gt__py_check_operands(self, NULL, 0) : 0;
+    if (status == 0 && in_place)
+        status = check_value(self, &key, value_object);
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    if (status == 0 && in_place && is_whole(self, &key)) /* self itself, not a view of it */
+        status = gt__py_refuse_overlap(self) < 0 ? -1 : write_value(self, &value);
+    else if (status == 0 && in_place && !key.advanced && alias)
+        status = put_through_view(self, &key, &value, value_object);
+    else if (status == 0 && in_place && goes_into_memory(self, &key, &value))
+        status = put_into_memory(self, &key, &value, accumulate);
+    else if (status == 0)
+        status = put_value(self, &key, &value, accumulate, in_place, out);
+    gt_tensor_release(value.tensor);
+    gt__py_key_clear(&key);
+    return status;
+}
+
 static int write_all(PyObject *self, PyObject *object)
 {
     gt_client *client = ((TensorObject *)self)->tensor->client;
     Value value = {.tensor = NULL};
-    gt_tensor *a = NULL, *out;
     gt__py_pin(client);
     int status = gt__py_enter(client);
     if (status == 0)
         status = value_from(object, client, (gt_dtype)gt__py_meta(self)->dtype, &value);
     gt__py_unpin(client);
     if (status == 0)
-        status = gt__py_check_write(self, value.tensor && value.tensor->node);
-    gt_err err = status == 0 ? check_fits(gt__py_meta(self), &value) : GT_OK;
-    const gt_alias *alias = ((TensorObject *)self)->alias;
-    if (status == 0 && err == GT_OK && alias && alias->parent) {
-        status = gt__py_write(self, &(gt_written){value.tensor, value.kind, value.number});
-    } else if (status == 0 && err == GT_OK) {
-        a = gt__py_hold(self);
-        status = a ? 0 : -1;
-        if (a && (err = assign_all(self, a, &value, &out)) == GT_OK)
-            status = gt__py_rebind(self, out);
-    }
-    if (err != GT_OK)
-        gt__py_raise(err);
-    gt_tensor_release(a);
+        status = write_value(self, &value);
     gt_tensor_release(value.tensor);
-    return err == GT_OK ? status : -1;
+    return status;
 }
 
 /* self._fill(number or tensor of one element): also of an expanded tensor. */
 static PyObject *method_fill(PyObject *self, PyObject *value)
 {
     return write_all(self, value) < 0 ? NULL : Py_NewRef(self);
+}
+
+/* x.copy_(x) of a tensor without an alias: nothing changes but its version. */
+static PyObject *copy_to_itself(PyObject *self)
+{
+    gt_tensor *a = gt__py_use(self), *same;
+    if (!a || gt__py_check_write(self, false) < 0)
+        return NULL;
+    gt_err err = gt__tensor_alias(a, a->node, &same);
+    if (err != GT_OK)
+        return gt__py_raise(err);
+    return gt__py_rebind(self, same) < 0 ? NULL : Py_NewRef(self);
 }
 
 static PyObject *method_copy_(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -794,9 +867,9 @@ static PyObject *method_copy_(PyObject *self, gt_py_args args, Py_ssize_t nargs,
         return NULL;
     if (!values[0])
         return PyErr_Format(PyExc_TypeError, "copy_() missing required argument 'src'");
-    if (values[0] == self)
-        return gt__py_check_write(self, false) < 0 ? NULL : Py_NewRef(self);
     gt_alias *alias = ((TensorObject *)self)->alias;
+    if (values[0] == self && !alias)
+        return copy_to_itself(self);
     if (alias && gt__py_same_memory(alias, &alias->shell.meta, &alias->strides, values[0])) {
         if (gt__py_check_write(self, gt__py_requires_grad(values[0])) < 0)
             return NULL;

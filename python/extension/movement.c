@@ -54,15 +54,25 @@ static PyObject *method_dot(PyObject *self, PyObject *other)
 
 /* ---- dtypes and copies ----------------------------------------------------------------------------------- */
 
-static PyObject *cast(PyObject *self, gt_dtype dtype)
+/* A copy in the given format. Tensors are values, so an alias serves as one, unless autograd must distinguish the two. */
+static PyObject *copy_of(PyObject *self, gt_py_format format)
+{
+    gt_tensor *tensor = gt__py_use(self), *out = NULL;
+    if (!tensor)
+        return NULL;
+    gt_err err = tensor->node ? gt_copy(tensor, &out) : gt__tensor_detach(tensor, &out);
+    return gt__py_formatted(gt__py_result(err, out), self, format);
+}
+
+static PyObject *cast(PyObject *self, gt_dtype dtype, gt_py_format format)
 {
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a)
         return NULL;
     if ((gt_dtype)a->meta.dtype == dtype)
-        return Py_NewRef(self);
+        return gt__py_has_format(self, format) ? Py_NewRef(self) : copy_of(self, format);
     gt_err err = gt_cast(a, dtype, &out);
-    return gt__py_result(err, out);
+    return gt__py_formatted(gt__py_result(err, out), self, format);
 }
 
 static bool is_device(PyObject *object)
@@ -70,8 +80,6 @@ static bool is_device(PyObject *object)
     const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
     return text && (!strcmp(text, "cpu") || !strcmp(text, "gt") || !strncmp(text, "cuda", 4));
 }
-
-static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames);
 
 /* The dtype that an argument of to() names: 1: found, 0: a device, -1: an exception. */
 static int wanted_dtype(PyObject *object, gt_dtype *dtype)
@@ -110,11 +118,12 @@ static PyObject *method_to(PyObject *self, gt_py_args args, Py_ssize_t nargs, Py
         return NULL;
     }
     bool copy = false;
-    if (gt__py_flag(values[3], &copy) < 0)
+    gt_py_format format = GT_PY_PRESERVE;
+    if (gt__py_flag(values[3], &copy) < 0 || gt__py_format(values[4], &format) < 0)
         return NULL;
     if (copy && (gt_dtype)((TensorObject *)self)->tensor->meta.dtype == dtype)
-        return method_clone(self, NULL, 0, NULL);
-    return cast(self, dtype);
+        return copy_of(self, format);
+    return cast(self, dtype, format);
 }
 
 static PyObject *method_astype(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -126,18 +135,26 @@ static PyObject *method_astype(PyObject *self, gt_py_args args, Py_ssize_t nargs
         return NULL;
     if (!values[0] || values[0] == Py_None)
         return PyErr_Format(PyExc_TypeError, "astype() missing required argument 'dtype'");
-    return gt__py_dtype(values[0], &dtype) < 0 ? NULL : cast(self, dtype);
+    return gt__py_dtype(values[0], &dtype) < 0 ? NULL : cast(self, dtype, GT_PY_PRESERVE);
 }
 
-/* name(memory_format=): the memory format is accepted and changes nothing, since tensors are values. */
-static PyObject *named_cast(const char *name, gt_dtype dtype, PyObject *self, gt_py_args args, Py_ssize_t nargs,
-                            PyObject *kwnames)
+/* name(memory_format=): 0, or -1. */
+static int only_format(const char *name, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames,
+                       gt_py_format *format)
 {
     static const char *const names[] = {"memory_format"};
     PyObject *values[1];
-    if ((nargs || kwnames) && gt__py_parse(name, args, nargs, kwnames, names, 1, 0, values) < 0)
-        return NULL;
-    return cast(self, dtype);
+    if (LIKELY(!nargs && !kwnames))
+        return 0;
+    return gt__py_parse(name, args, nargs, kwnames, names, 1, 1, values) < 0 ? -1
+                                                                             : gt__py_format(values[0], format);
+}
+
+static PyObject *named_cast(const char *name, gt_dtype dtype, PyObject *self, gt_py_args args, Py_ssize_t nargs,
+                            PyObject *kwnames)
+{
+    gt_py_format format = GT_PY_PRESERVE;
+    return only_format(name, args, nargs, kwnames, &format) < 0 ? NULL : cast(self, dtype, format);
 }
 
 #define CAST(name, dtype)                                                                                         \
@@ -159,27 +176,19 @@ CAST(cdouble, GT_COMPLEX128)
 CAST(bool, GT_BOOL)
 #undef CAST
 
-/* Tensors are values, so an alias serves as a copy, unless autograd must distinguish the two. */
 static PyObject *method_clone(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    (void)args;
-    (void)nargs;
-    (void)kwnames;
-    gt_tensor *tensor = gt__py_use(self), *out = NULL;
-    if (!tensor)
-        return NULL;
-    gt_err err = tensor->node ? gt_copy(tensor, &out) : gt__tensor_detach(tensor, &out);
-    return gt__py_result(err, out);
+    gt_py_format format = GT_PY_PRESERVE;
+    return only_format("clone", args, nargs, kwnames, &format) < 0 ? NULL : copy_of(self, format);
 }
 
 /* A tensor that is not contiguous is copied, as far as the user can see. */
 static PyObject *method_contiguous(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    gt_strides strides;
-    gt__py_strides(self, &strides);
-    if (gt__strides_are_contiguous(gt__py_meta(self), &strides))
-        return Py_NewRef(self);
-    return method_clone(self, args, nargs, kwnames);
+    gt_py_format format = GT_PY_CONTIGUOUS;
+    if (only_format("contiguous", args, nargs, kwnames, &format) < 0)
+        return NULL;
+    return gt__py_has_format(self, format) ? Py_NewRef(self) : copy_of(self, format);
 }
 
 static PyObject *method_self(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -198,7 +207,7 @@ static gt_dtype dtype_beside(PyObject *object)
 }
 
 /* where(condition, a, b), each a tensor or a number. The client is that of the first tensor. */
-PyObject *gt__py_where(PyObject *const *objects)
+static PyObject *where(PyObject *const *objects, bool contiguous)
 {
     gt_client *client = NULL;
     for (int k = 0; k < 3 && !client; k++)
@@ -223,13 +232,18 @@ PyObject *gt__py_where(PyObject *const *objects)
     if (found == 1) {
         gt_err err =
             gt__emit_ternary(GT_OP_where, condition, a, kinds[0], values[0], b, kinds[1], values[1], &out);
-        result = gt__py_result(err, out);
+        result = gt__py_elementwise(err, out, objects, contiguous ? 0 : 3);
     } else if (found == 0)
         PyErr_SetString(PyExc_TypeError, "where() takes Tensors and numbers");
     gt_tensor_release(condition);
     gt_tensor_release(a);
     gt_tensor_release(b);
     return result;
+}
+
+PyObject *gt__py_where(PyObject *const *objects)
+{
+    return where(objects, false);
 }
 
 static PyObject *py_where(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -278,8 +292,8 @@ static PyObject *method_masked_fill(PyObject *self, gt_py_args args, Py_ssize_t 
         gt__dtype_is_complex((gt_dtype)((TensorObject *)values[1])->tensor->meta.dtype))
         return PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
                             gt__dtype_name(dtype));
-    PyObject *filled = gt__py_where((PyObject *[]){values[0], values[1], self});
-    PyObject *result = filled ? cast(filled, dtype) : NULL;
+    PyObject *filled = where((PyObject *[]){values[0], values[1], self}, true);
+    PyObject *result = filled ? cast(filled, dtype, GT_PY_PRESERVE) : NULL;
     Py_XDECREF(filled);
     return result;
 }
@@ -693,6 +707,8 @@ static gt_tensor *scatter_source(PyObject *object, const Addressing *at)
 static PyObject *scatter_at(gt_opcode op, PyObject *self, PyObject *const *values, int64_t how, bool in_place)
 {
     Addressing at;
+    if (in_place && gt__py_check_operands(self, NULL, 0) < 0)
+        return NULL;
     if (address(self, values[0], values[1], &at) < 0)
         return NULL;
     gt_tensor *src = scatter_source(values[2], &at), *out = NULL;

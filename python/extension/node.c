@@ -6,7 +6,7 @@
 #include "client/autograd.h"
 #include "client/intercept.h"
 
-#include "extension.h"
+#include "alias.h"
 
 static const char NODE[] = "gt.node";
 
@@ -40,6 +40,8 @@ static PyObject *py_node(PyObject *module, PyObject *object)
     gt_node *node = tensor ? tensor->node : NULL;
     if (!tensor)
         return NULL;
+    if (((TensorObject *)object)->alias)
+        gt__alias_follow(((TensorObject *)object)->alias);
     return node ? node_capsule(node) : Py_NewRef(Py_None);
 }
 

@@ -3,7 +3,7 @@
  * clamp, whose bounds may be tensors, and lerp are written out; the others are generated from the table of names and
  * defaults below. Read operators.c first.
  */
-#include "extension.h"
+#include "alias.h"
 
 #include <math.h>
 
@@ -87,7 +87,7 @@ static PyObject *clamp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObje
     if (err == GT_OK)
         err = gt_clamp(wide ? wide : a, low.value, high.value, &out);
     gt_tensor_release(wide);
-    return gt__py_result(err, out);
+    return gt__py_elementwise(err, out, &self, 1);
 }
 
 /* ---- the others ------------------------------------------------------------------------------------------- */
@@ -142,7 +142,8 @@ static PyObject *numbers_method(gt_opcode op, PyObject *self, gt_py_args args, P
                       : gt__emit_numbers(op, a, number[0], number[1], &out);
     gt_tensor_release(a);
     gt_tensor_release(other);
-    return ready ? gt__py_result(err, out) : NULL;
+    return ready ? gt__py_elementwise(err, out, (PyObject *[]){self, tensors ? values[0] : self}, 1 + tensors)
+                 : NULL;
 }
 
 /* self and two more operands, tensors or numbers. */
@@ -173,7 +174,7 @@ static PyObject *ternary_method(gt_opcode op, const char *const names[2], PyObje
     gt_tensor_release(tensors[1]);
     if (found == 0)
         PyErr_Format(PyExc_TypeError, "%s() takes Tensors and numbers", function);
-    return found == 1 ? gt__py_result(err, out) : NULL;
+    return found == 1 ? gt__py_elementwise(err, out, (PyObject *[]){self, values[0], values[1]}, 3) : NULL;
 }
 
 static PyObject *method_lerp(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)

@@ -38,7 +38,9 @@ static PyObject *binary_slow(gt_opcode op, PyObject *x, PyObject *y)
         gt_tensor_release(other);
     }
     gt_tensor_release(a);
-    return found == 1 ? gt__py_result(err, out) : found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    if (found != 1)
+        return found < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    return gt__py_elementwise(err, out, (PyObject *[]){x, y}, 2);
 }
 
 static inline PyObject *binary(gt_opcode op, PyObject *x, PyObject *y)
@@ -80,11 +82,12 @@ OPERATOR(rshift, GT_OP_bitwise_right_shift)
 
 static PyObject *unary(gt_opcode op, PyObject *self)
 {
+    bool aliased = ((TensorObject *)self)->alias != NULL;
     gt_tensor *a = gt__py_use(self), *out = NULL;
     if (!a)
         return NULL;
     gt_err err = gt__emit_unary(op, a, &out);
-    return gt__py_result(err, out);
+    return LIKELY(!aliased) ? gt__py_result(err, out) : gt__py_elementwise(err, out, &self, 1);
 }
 
 /* x ** 2 is common and has a cheaper op. */
@@ -200,7 +203,8 @@ static PyObject *inplace(gt_opcode op, PyObject *self, PyObject *object)
 {
     gt_literal kind = GT_LITERAL_NONE;
     gt_imm value = {.i = 0};
-    if (UNLIKELY(((TensorObject *)self)->alias && gt__py_check_operands(self, &object, 1) < 0))
+    bool aliased = ((TensorObject *)self)->alias || (gt__py_is_tensor(object) && ((TensorObject *)object)->alias);
+    if (UNLIKELY(aliased && gt__py_check_operands(self, &object, 1) < 0))
         return NULL;
     gt_tensor *a = gt__py_use(self), *other = NULL, *out = NULL;
     if (!a)
@@ -339,7 +343,7 @@ static PyObject *square_of_bool(PyObject *self)
     if (!a)
         return NULL;
     gt_err err = gt_cast(a, GT_INT64, &wide);
-    return gt__py_result(err, wide);
+    return gt__py_elementwise(err, wide, &self, 1);
 }
 
 #define UNARY(name, types, expr, grad)                                                                            \
@@ -352,8 +356,7 @@ static PyObject *square_of_bool(PyObject *self)
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
-        (void)unused;                                                                                             \
-        return gt__py_adopt(self, method_##name(self, unused));                                                   \
+        return gt__py_check_operands(self, NULL, 0) < 0 ? NULL : gt__py_adopt(self, method_##name(self, unused)); \
     }
 #define BINARY(name, types, expr, grad)                                                                           \
     static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \

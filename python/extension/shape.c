@@ -278,7 +278,7 @@ static PyObject *method_flip(PyObject *self, gt_py_args args, Py_ssize_t nargs, 
         window.step[axis] = -1;
     }
     gt_err err = gt_slice(a, window.start, window.step, window.count, &out);
-    return gt__py_result(err, out);
+    return gt__py_preserved(gt__py_result(err, out), self);
 }
 
 static PyObject *method_narrow(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)

@@ -1,6 +1,6 @@
 /* spectral.c: views of complex tensors as real ones and back, Fourier transforms (gt/fft.py has PyTorch's signatures), and
  * products with sparse matrices (gt/sparse.py), and attention. */
-#include "extension.h"
+#include "alias.h"
 
 static PyObject *view_as(PyObject *object, gt_err (*function)(gt_tensor *, gt_tensor **))
 {
@@ -13,16 +13,35 @@ static PyObject *view_as(PyObject *object, gt_err (*function)(gt_tensor *, gt_te
     return gt__py_result(err, out);
 }
 
-static PyObject *py_view_as_real(PyObject *module, PyObject *object)
+/* _as_real(a), _as_complex(a): new tensors, for composed functions. */
+static PyObject *py_as_real(PyObject *module, PyObject *object)
 {
     (void)module;
     return view_as(object, gt_view_as_real);
 }
 
-static PyObject *py_view_as_complex(PyObject *module, PyObject *object)
+static PyObject *py_as_complex(PyObject *module, PyObject *object)
 {
     (void)module;
     return view_as(object, gt_view_as_complex);
+}
+
+static PyObject *py_view_as_real(PyObject *module, PyObject *object)
+{
+    (void)module;
+    if (!gt__py_is_tensor(object))
+        return PyErr_Format(PyExc_TypeError, "view_as_real(): argument 'input' must be Tensor, not %s",
+                            Py_TYPE(object)->tp_name);
+    return gt__py_view_as_real(object);
+}
+
+static PyObject *py_view_as_complex(PyObject *module, PyObject *object)
+{
+    (void)module;
+    if (!gt__py_is_tensor(object))
+        return PyErr_Format(PyExc_TypeError, "view_as_complex(): argument 'input' must be Tensor, not %s",
+                            Py_TYPE(object)->tp_name);
+    return gt__py_view_as_complex(object);
 }
 
 /* _fft(a, kind, axes, inverse, scale): kind 'c', 'r' (real to half) or 'h' (half to real, an even number) or 'o' (odd). The
@@ -126,6 +145,14 @@ PyMethodDef gt__py_spectral_functions[] = {
      .ml_meth = py_sampled_mm,
      .ml_flags = METH_VARARGS,
      .ml_doc = "_sampled_mm(indices, a, b)"},
+    {.ml_name = "_as_real",
+     .ml_meth = py_as_real,
+     .ml_flags = METH_O,
+     .ml_doc = "_as_real(a): pairs of real numbers."},
+    {.ml_name = "_as_complex",
+     .ml_meth = py_as_complex,
+     .ml_flags = METH_O,
+     .ml_doc = "_as_complex(a): complex numbers of pairs."},
     {.ml_name = "view_as_real",
      .ml_meth = py_view_as_real,
      .ml_flags = METH_O,

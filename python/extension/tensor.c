@@ -260,12 +260,14 @@ static PyObject *method_is_complex(PyObject *self, PyObject *unused)
 
 static PyObject *method_is_contiguous(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    (void)args;
-    (void)nargs;
-    (void)kwnames;
-    gt_strides strides;
-    gt__py_strides(self, &strides);
-    return PyBool_FromLong(gt__strides_are_contiguous(meta_of(self), &strides));
+    static const char *const names[] = {"memory_format"};
+    PyObject *format_object = NULL;
+    gt_py_format format = GT_PY_CONTIGUOUS;
+    if ((nargs || kwnames) &&
+        (gt__py_parse("is_contiguous", args, nargs, kwnames, names, 1, 1, &format_object) < 0 ||
+         gt__py_format(format_object, &format) < 0))
+        return NULL;
+    return PyBool_FromLong(gt__py_has_format(self, format));
 }
 
 static PyObject *method_stride(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
@@ -473,10 +475,10 @@ static void collect_attributes(void)
 
 static void collect_methods(void)
 {
-    PyMethodDef *const tables[] = {own_methods,           gt__py_operator_methods, gt__py_number_methods,
-                                   gt__py_reduce_methods, gt__py_shape_methods,    gt__py_movement_methods,
-                                   gt__py_index_methods,  gt__py_interop_methods,  gt__py_autograd_methods,
-                                   gt__py_bounds_methods};
+    PyMethodDef *const tables[] = {
+        own_methods,           gt__py_operator_methods, gt__py_number_methods,   gt__py_alias_methods,
+        gt__py_layout_methods, gt__py_reduce_methods,   gt__py_shape_methods,    gt__py_movement_methods,
+        gt__py_index_methods,  gt__py_interop_methods,  gt__py_autograd_methods, gt__py_bounds_methods};
     int count = 0;
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
         for (PyMethodDef *method = tables[k]; method->ml_name; method++) {

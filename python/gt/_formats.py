@@ -1,6 +1,7 @@
 """gt.channels_last and the other memory formats: names that PyTorch's functions take.
 
-A format says how the elements of a tensor lie in memory. Here that is the engine's choice: it is accepted and changes no value.
+A format says how the elements of a tensor lie in memory. Here that is the engine's choice: a format changes what stride() and
+is_contiguous() say, as in PyTorch, and no value.
 """
 
 

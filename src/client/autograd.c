@@ -33,7 +33,8 @@ static gt_node *node_new(gt_client *client, gt_opcode op)
         return NULL;
     node->references = 1;
     node->op = (uint16_t)op;
-    node->consumed = node->keeps_gradient = node->keeps_values = node->dropped = node->discards = false;
+    node->consumed = node->keeps_gradient = node->keeps_values = node->dropped = node->discards = node->used =
+        false;
     node->count = 0;
     node->client = client;
     node->sequence = client->next_node++;
@@ -167,6 +168,15 @@ gt_err gt__tensor_detach(gt_tensor *tensor, gt_tensor **out)
 
 /* ---- recording --------------------------------------------------------------------------------------------- */
 
+/* The node of an operand, retained. A leaf that keeps no gradient needs none. */
+static gt_node *edge_to(gt_node *node)
+{
+    if (!node || node->discards)
+        return NULL;
+    node->used = true;
+    return gt__node_retain(node);
+}
+
 static gt_err save_values(gt_node *node, unsigned saves, gt_tensor *const *in, gt_tensor **out)
 {
     if (node->operands[0].node)
@@ -199,7 +209,7 @@ static gt_err node_finish(gt_node *node, gt_tensor *const *in, unsigned count, g
 {
     gt__meta_copy(&node->out, &(*out)->meta);
     for (unsigned k = 0; k < count; k++) {
-        node->operands[k].node = in[k] && in[k]->node ? gt__node_retain(in[k]->node) : NULL;
+        node->operands[k].node = in[k] ? edge_to(in[k]->node) : NULL;
         if (in[k])
             gt__meta_copy(&node->operands[k].meta, &in[k]->meta);
     }
@@ -267,7 +277,7 @@ gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned coun
     node->out = value->meta;
     node->count = count;
     for (unsigned k = 0; k < count; k++) {
-        node->operands[k].node = in[k] && in[k]->node ? gt__node_retain(in[k]->node) : NULL;
+        node->operands[k].node = in[k] ? edge_to(in[k]->node) : NULL;
         if (in[k])
             node->operands[k].meta = in[k]->meta;
     }
@@ -684,17 +694,34 @@ static gt_err check_saved(const gt_node *node)
     return GT_OK;
 }
 
+/* Whether the node can be gone through. */
+static gt_err check_node(const gt_node *node)
+{
+    if (node->consumed && node->keeps_values)
+        return gt__fail(GT_ERR_VALUE,
+                        "Trying to backward through the graph a second time (or directly access saved tensors "
+                        "after they have already been freed). Saved intermediate values of the graph are freed "
+                        "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+                        "backward through the graph a second time or if you need to access saved tensors after "
+                        "calling backward.");
+    if (node->dropped)
+        return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
+    return check_saved(node);
+}
+
+static void consume(const pass *p, gt_node *node)
+{
+    if (p->options.retain_graph)
+        return;
+    node->consumed = true;
+    drop_saved(node);
+}
+
 static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
 {
     bool wanted_few[GT_MAX_OPERANDS], *wanted = wanted_few;
     gt_tensor *results_few[GT_MAX_OPERANDS], **results = results_few;
-    if (node->consumed && node->keeps_values)
-        return gt__fail(GT_ERR_VALUE,
-                        "trying to backward through the graph a second time; specify retain_graph=True "
-                        "the first time");
-    if (node->dropped)
-        return gt__fail(GT_ERR_VALUE, "the values of a checkpoint were not computed again");
-    GT_TRY(check_saved(node));
+    GT_TRY(check_node(node));
     if (node->count > GT_MAX_OPERANDS) {
         wanted = malloc(node->count * sizeof *wanted);
         results = malloc(node->count * sizeof(gt_tensor *));
@@ -727,10 +754,8 @@ static gt_err propagate(pass *p, gt_node *node, gt_tensor *gradient)
         free(wanted);
         free(results);
     }
-    if (err == GT_OK && !p->options.retain_graph) {
-        node->consumed = true;
-        drop_saved(node);
-    }
+    if (err == GT_OK)
+        consume(p, node);
     return err;
 }
 
@@ -755,8 +780,13 @@ static gt_err process(pass *p, gt_node *node, gt_tensor *gradient)
         if (err == GT_OK && leaf)
             err = run_hooks(node, true, &gradient);
     }
-    if (err == GT_OK && leads_somewhere(p, node))
+    if (err == GT_OK && leads_somewhere(p, node)) {
         err = propagate(p, node, gradient);
+    } else if (err == GT_OK && !leaf && !p->input_count) { /* its operands are views without a history */
+        err = check_node(node);
+        if (err == GT_OK)
+            consume(p, node);
+    }
     gt__signal_replace(before);
     gt_tensor_release(gradient);
     gt__node_release(node);
@@ -822,7 +852,7 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     gt_err err = GT_OK;
     for (unsigned k = 0; k < input_count; k++)
         if (!inputs[k]->node)
-            return gt__fail(GT_ERR_VALUE, "one of the differentiated tensors does not require grad");
+            return gt__fail(GT_ERR_VALUE, "One of the differentiated Tensors does not require grad");
     if (input_count)
         err = find_leading(&p, outputs, count);
     bool before = gt__grad_enable(options.create_graph);
@@ -842,11 +872,12 @@ gt_err gt__autograd_run(gt_tensor *const *outputs, gt_tensor *const *gradients, 
     gt__grad_enable(before);
     gt__autocast_set(casting);
     pass_end(&p);
+    gt__ghost_sweep();
     for (unsigned k = 0; results && k < input_count && err == GT_OK; k++)
         if (!results[k] && !options.allow_unused)
             err = gt__fail(GT_ERR_VALUE,
-                           "one of the differentiated tensors appears to not have been used in the graph; "
-                           "set allow_unused=True if this is the desired behavior");
+                           "One of the differentiated Tensors appears to not have been used in the graph. "
+                           "Set allow_unused=True if this is the desired behavior.");
     if (err != GT_OK)
         for (unsigned k = 0; results && k < input_count; k++) {
             gt_tensor_release(results[k]);

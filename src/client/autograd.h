@@ -69,6 +69,7 @@ struct gt_node {
     bool keeps_values;   /* it has saved values, until a pass consumes them */
     bool dropped;        /* its saved values must be computed again first: checkpoint.h */
     bool discards;       /* a leaf that keeps no gradient: a view that was made without a history (storage.c) */
+    bool used;           /* it is, or was, the node of an operand */
     unsigned count;      /* operands */
     gt_client *client;
     uint64_t sequence;                /* increases with every node */

@@ -57,7 +57,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->references = 1;
     alias->kind = GT_CUT_NONE;
     alias->creation = GT_CREATED_PLAIN;
-    alias->whole = alias->tracked = false;
+    alias->whole = alias->tracked = alias->known = alias->ghost = false;
     alias->output = alias->depth = 0;
     alias->members = 0;
     alias->storage = storage;
@@ -67,7 +67,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->before = alias->after = NULL;
     alias->node = NULL;
     alias->owner = owner;
-    alias->idle = alias->history = NULL;
+    alias->idle = alias->history = alias->kept = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
     alias->shell.references = 1;
@@ -102,7 +102,9 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
         gt_tensor_release(tensor);
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     }
-    storage->aliases = storage->owners = storage->writes = 0;
+    storage->aliases = storage->owners = storage->writes = storage->ghosts = 0;
+    storage->saved = NULL;
+    storage->permuted = false;
     storage->fresh = NULL;
     gt_alias *root = &storage->root;
     alias_begin(root, storage, tensor->client, &tensor->meta, owner);
@@ -114,6 +116,19 @@ gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out)
     gt__alias_stamp(tensor, versions);
     *out = root;
     return GT_OK;
+}
+
+void gt__storage_lay(gt_alias *root, const gt_strides *strides)
+{
+    root->strides = *strides;
+    root->storage->permuted = !gt__strides_are_contiguous(&root->shell.meta, strides);
+}
+
+bool gt__storage_place(const gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_strides *out)
+{
+    *out = *strides;
+    return !storage->permuted ||
+           gt__strides_to_value(&storage->root.shell.meta, &storage->root.strides, meta, strides, out);
 }
 
 /* An alias of parent's storage, with its retained parent. */
@@ -140,10 +155,13 @@ static void cut_from_family(gt_alias **parent, gt_cut *kind, const gt_meta *meta
     gt_alias *family = (*parent)->family;
     gt_placing placing;
     bool plain = (*parent)->creation == GT_CREATED_PLAIN && gt__grad_enabled() && !(*parent)->node;
-    if ((*parent)->depth < LONGEST_CHAIN || !family->whole || !plain || meta->numel == 0)
+    if ((*parent)->depth < LONGEST_CHAIN || !family->whole || !plain || meta->numel == 0 ||
+        meta->dtype != family->shell.meta.dtype)
         return;
     gt_meta shape = family->shell.meta;
-    bool placed = gt__strides_place(&shape, meta, strides, &placing) && placing.ordered &&
+    gt_strides local;
+    bool placed = gt__storage_place(family->storage, meta, strides, &local) &&
+                  gt__strides_place(&shape, meta, &local, &placing) && placing.ordered &&
                   placing.rank == shape.rank && !gt__strides_overlap(meta, strides);
     for (unsigned k = 0; placed && k < shape.rank; k++)
         placed = placing.shape[k] == shape.shape[k];
@@ -176,7 +194,9 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
     alias->versions = gt__versions_retain(parent->versions);
     alias->made_at = alias->versions->count;
     alias->creation = recorded ? parent->creation : GT_CREATED_NO_GRAD;
-    alias->tracked = recorded && gt__alias_requires_grad(parent);
+    alias->tracked = alias->known = recorded && gt__alias_requires_grad(parent);
+    if (recorded && !parent->known)
+        gt__alias_follow(parent);
     if (alias->tracked && parent == alias->family)
         alias->history = gt__node_retain(gt__alias_node(parent));
     alias->strides = *strides;
@@ -229,6 +249,16 @@ static void unlink_fresh(gt_alias *alias)
     alias->before = alias->after = NULL;
 }
 
+static void link_fresh(gt_alias *alias, gt_tensor *cut)
+{
+    alias->cut = cut;
+    alias->before = NULL;
+    alias->after = alias->storage->fresh;
+    if (alias->after)
+        alias->after->before = alias;
+    alias->storage->fresh = alias;
+}
+
 void gt__alias_drop_cut(gt_alias *alias)
 {
     gt_tensor *cut = alias->cut;
@@ -237,7 +267,25 @@ void gt__alias_drop_cut(gt_alias *alias)
     if (alias != &alias->storage->root)
         unlink_fresh(alias);
     alias->cut = NULL;
+    alias->known = alias->known || (cut->node && cut->node->used);
     gt_tensor_release(cut); /* last: it may free hooks, which run user code */
+    if (__builtin_expect(alias->ghost, 0))
+        gt__ghost_end(alias);
+}
+
+gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value)
+{
+    gt_alias *ghost = alias_new(alias, &alias->shell.meta, NULL);
+    if (!ghost)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    ghost->whole = alias->whole;
+    ghost->versions = gt__versions_retain(alias->versions);
+    ghost->made_at = ghost->versions->count;
+    ghost->strides = alias->strides;
+    link_fresh(ghost, gt_tensor_retain(value));
+    gt__alias_stamp(value, ghost->versions);
+    gt__alias_release(ghost);
+    return GT_OK;
 }
 
 /* A family that is no longer in use lets go of its node: the graph behind it may be large. */
@@ -251,7 +299,7 @@ static void forget_history(gt_alias *family)
     /* What is left of the family shows other families where their elements lie. */
     for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
         next = view->after;
-        if (view->family == family && view->cut->node)
+        if (view->family == family && view->cut->node && !view->ghost)
             gt__alias_drop_cut(view);
     }
     gt_tensor *value = family->cut, *detached;
@@ -266,6 +314,8 @@ static void forget_history(gt_alias *family)
     } else if (gt__tensor_detach(value, &detached) == GT_OK) { /* else the graph stays until the storage goes */
         family->cut = detached;
         gt__alias_stamp(detached, family->versions);
+        if (family->storage->owners) /* a failure loses only what a write through x.data would do to it */
+            (void)gt__alias_keep_value(family, value);
         gt_tensor_release(value);
     }
 }
@@ -284,11 +334,13 @@ static void storage_release(gt_storage *storage)
 void gt__alias_release(gt_alias *alias)
 {
     while (alias && --alias->references == 0) {
+        if (__builtin_expect(alias->cut && gt__ghost_keep(alias), 0))
+            return;
         gt_storage *storage = alias->storage;
         gt_alias *parent = alias->parent;
         gt_client *client = alias->shell.client;
-        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history;
-        alias->node = alias->idle = alias->history = NULL;
+        gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept;
+        alias->node = alias->idle = alias->history = alias->kept = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -300,6 +352,7 @@ void gt__alias_release(gt_alias *alias)
         gt__node_release(node);
         gt__node_release(idle);
         gt__node_release(history);
+        gt__node_release(kept);
         client->live--;
         gt__client_maybe_destroy(client);
         alias = parent;
@@ -309,16 +362,19 @@ void gt__alias_release(gt_alias *alias)
 void gt__alias_leave(gt_alias *alias)
 {
     gt_alias *family = alias->family;
-    gt_node *history = alias->history;
+    gt_node *history = alias->history, *kept = alias->kept;
     if (!alias->owner)
         return;
     alias->owner = NULL;
-    alias->history = NULL;
+    alias->history = alias->kept = NULL;
     alias->storage->owners--;
     family->members -= family != alias;
     gt__alias_retain(alias); /* what is freed here may run user code */
     gt__node_release(history);
+    gt__node_release(kept);
     forget_history(family);
+    if (!alias->storage->owners)
+        gt__ghost_end_all(alias->storage);
     gt__alias_release(alias);
 }
 
@@ -342,12 +398,18 @@ bool gt__alias_requires_grad(const gt_alias *alias)
     return (alias->node && !alias->node->discards) || alias->tracked || gt__alias_node(alias->family);
 }
 
+void gt__alias_follow(gt_alias *alias)
+{
+    bool changed = alias->made_at != alias->versions->count;
+    alias->known = alias->known || alias->tracked || (changed && gt__alias_node(alias->family));
+}
+
 /* flat[positions]: any elements. */
 static gt_err cut_strided(const gt_alias *alias, gt_tensor *value, gt_tensor **out)
 {
     gt_tensor *positions, *flat, *taken = NULL;
     int64_t numel = value->meta.numel;
-    GT_TRY(gt__emit_positions(alias->shell.client, &alias->shell.meta, &alias->strides, &positions));
+    GT_TRY(gt__emit_positions(alias->storage, &alias->shell.meta, &alias->strides, &positions));
     gt_err err = gt_reshape(value, 1, &numel, &flat);
     if (err == GT_OK) {
         err = gt_take(flat, positions, 0, &taken);
@@ -400,6 +462,10 @@ static gt_err emit_cut(const gt_alias *alias, gt_tensor *value, gt_tensor **out)
         return gt_unfold(value, (int)arguments->unfold[0], arguments->unfold[1], arguments->unfold[2], out);
     case GT_CUT_STRIDED:
         return cut_strided(alias, value, out);
+    case GT_CUT_REAL:
+        return gt_view_as_real(value, out);
+    case GT_CUT_COMPLEX:
+        return gt_view_as_complex(value, out);
     case GT_CUT_PERMUTE:
         prototype.op = GT_OP_permute;
         break;
@@ -422,11 +488,11 @@ static history history_of(const gt_alias *alias)
     bool tracked = alias->family != alias && gt__alias_node(alias->family);
     if (alias->family == alias)
         return OWN;
-    if (changed && alias->creation != GT_CREATED_PLAIN && tracked)
+    if (changed && alias->creation != GT_CREATED_PLAIN && (tracked || alias->tracked))
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
     if (alias->tracked || (changed && tracked))
         return RECORDED;
-    return !tracked || alias->node || !gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
+    return !tracked || alias->node || !gt__dtype_is_inexact((gt_dtype)alias->shell.meta.dtype) ? OWN : NEW_LEAF;
 }
 
 /* A new cut of `value`, as the history wants it. */
@@ -465,12 +531,7 @@ static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
         alias->made_at = alias->versions->count;
         gt__node_release(leaf);
     }
-    alias->cut = cut;
-    alias->before = NULL;
-    alias->after = alias->storage->fresh;
-    if (alias->after)
-        alias->after->before = alias;
-    alias->storage->fresh = alias;
+    link_fresh(alias, cut);
     gt__alias_stamp(cut, alias->versions);
 }
 
@@ -508,6 +569,14 @@ static gt_err with_history(const gt_alias *alias, gt_tensor **value)
 gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
 {
     gt_err err = GT_OK;
+    if (__builtin_expect(alias->kept != NULL, 0)) {
+        gt_node *kept = alias->kept;
+        alias->kept = NULL;
+        if (alias->made_at == alias->versions->count)
+            err = gt__alias_cut_again(alias, kept, out);
+        gt__node_release(kept);
+        GT_TRY(err);
+    }
     while (!alias->cut) {
         gt_tensor *value, *cut;
         GT_TRY(gt__alias_cut(source_of(alias), &value));
@@ -528,12 +597,39 @@ gt_err gt__alias_cut(gt_alias *alias, gt_tensor **out)
     return GT_OK;
 }
 
+gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out)
+{
+    while (!alias->cut) {
+        gt_tensor *value, *cut, *own;
+        GT_TRY(gt__alias_cut(source_of(alias), &value));
+        uint32_t writes = alias->storage->writes;
+        gt_tensor_retain(value);
+        bool before = gt__grad_enable(false);
+        /* Not an alias of a tensor whose node may lead to the one that saves it: neither would ever be freed. */
+        gt_err err = alias->kind == GT_CUT_NONE && value->node
+                         ? gt_reshape(value, value->meta.rank, value->meta.shape, &cut)
+                         : emit_cut(alias, value, &cut);
+        gt__grad_enable(before);
+        gt_tensor_release(value);
+        GT_TRY(err);
+        err = gt__tensor_alias(cut, node, &own);
+        gt_tensor_release(cut);
+        GT_TRY(err);
+        if (alias->cut || writes != alias->storage->writes)
+            gt_tensor_release(own);
+        else
+            keep_cut(alias, own, OWN);
+    }
+    *out = alias->cut;
+    return GT_OK;
+}
+
 /* The views of a family are cut anew when it gets another node, unless they have a history of their own. */
 static void drop_cuts_without_history(gt_alias *family)
 {
     for (gt_alias *view = family->storage->fresh, *next; view; view = next) {
         next = view->after;
-        if (view->family == family && view != family && !view->tracked)
+        if (view->family == family && view != family && !view->tracked && !view->ghost)
             gt__alias_drop_cut(view);
     }
 }
@@ -564,7 +660,8 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 
 bool gt__alias_alone(const gt_alias *alias)
 {
-    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->idle;
+    return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->storage->ghosts &&
+           !alias->idle && gt__strides_are_usual(&alias->shell.meta, &alias->strides);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------- */
@@ -598,7 +695,8 @@ void gt__node_drop_gradient(gt_node *node)
         return;
     if (alias->gradient_of == node)
         alias->gradient_of = NULL;
-    alias->storage->owners--;
+    if (--alias->storage->owners == 0)
+        gt__ghost_end_all(alias->storage);
     gt__alias_release(alias);
 }
 

@@ -22,6 +22,7 @@
 
 typedef struct gt_alias gt_alias;
 typedef struct gt_storage gt_storage;
+typedef struct gt_saved gt_saved; /* storage_saved.c */
 
 /* How an alias is cut from its parent. */
 typedef enum gt_cut {
@@ -33,6 +34,8 @@ typedef enum gt_cut {
     GT_CUT_DIAGONAL,
     GT_CUT_UNFOLD,
     GT_CUT_STRIDED, /* any elements of the storage */
+    GT_CUT_REAL,    /* complex numbers as pairs along a new last axis; its strides are in real numbers */
+    GT_CUT_COMPLEX, /* pairs along the last axis as complex numbers */
 } gt_cut;
 
 /* The arguments of a cut, beside the shape of the result. */
@@ -55,9 +58,10 @@ struct gt_alias {
     uint8_t creation;    /* gt_creation */
     bool whole;          /* covers the storage, in its shape and order */
     bool tracked;        /* the cut was recorded when it was made, so PyTorch's view has a grad_fn */
-    uint16_t output;     /* MULTI: which of the results */
-    uint16_t depth;      /* ancestors */
-    uint32_t members;    /* of a family: other aliases in it that have an owner */
+    bool known; /* PyTorch has computed that grad_fn. Until then it takes the view for a leaf in check_write */
+    uint16_t output;  /* MULTI: which of the results */
+    uint16_t depth;   /* ancestors */
+    uint32_t members; /* of a family: other aliases in it that have an owner */
     gt_storage *storage;
     gt_alias *parent;      /* retained; NULL: the root */
     gt_alias *family;      /* an ancestor or itself */
@@ -67,11 +71,14 @@ struct gt_alias {
     gt_alias *before, *after; /* the storage's aliases that have a cut, except the root */
     gt_node *node;            /* of a family other than the root's, or of a leaf that is a view; else NULL */
     gt_node *history;         /* of a tracked view: its family's node when it was taken */
-    gt_node *idle;            /* of a leaf that requires no gradient for now, and has one from before; else NULL */
-    void *owner;              /* the binding's object; NULL: it was freed */
-    gt_node *gradient_of;     /* the node whose gradient it is, borrowed; the last of several */
-    const char *maker;        /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
-    gt_tensor shell;          /* its metadata for the owner to read, without a value */
+    gt_node *kept; /* of a view whose cut a write has dropped that does not count for it: the cut's node */
+    gt_node *idle; /* of a leaf that requires no gradient for now, and has one from before; else NULL */
+    bool ghost;    /* freed, but its cut is saved for a gradient (storage_saved.c) */
+    gt_alias *ghost_before, *ghost_after;
+    void *owner;          /* the binding's object; NULL: it was freed */
+    gt_node *gradient_of; /* the node whose gradient it is, borrowed; the last of several */
+    const char *maker;    /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
+    gt_tensor shell;      /* its metadata for the owner to read, without a value */
     gt_strides strides;
     gt_cut_arguments arguments;
 };
@@ -80,6 +87,9 @@ struct gt_storage {
     uint32_t aliases; /* that exist */
     uint32_t owners;  /* aliases with an owner, or that are a gradient */
     uint32_t writes;  /* so far */
+    uint32_t ghosts;  /* in `fresh` */
+    bool permuted;    /* the elements of the value are not in memory in their order: root.strides says where */
+    gt_saved *saved;  /* values that the write in progress replaces */
     gt_alias *fresh;  /* list of aliases with a cut, except the root */
     gt_storage *next_spare;
     gt_alias root;
@@ -87,6 +97,9 @@ struct gt_storage {
 
 /* A new storage whose value is the tensor (taken, also on failure). *out is the root, the caller's. */
 gt_err gt__storage_new(gt_tensor *tensor, void *owner, gt_alias **out);
+
+/* The elements of a new storage lie so, dense: only views and their strides show that. */
+void gt__storage_lay(gt_alias *root, const gt_strides *strides);
 
 /*
  * A view of `parent`, cut as `kind` and `arguments` say, with the given metadata and strides. *out is the caller's. Emits
@@ -111,6 +124,8 @@ gt_node *gt__alias_node(const gt_alias *alias);
 bool gt__alias_requires_grad(const gt_alias *alias);
 /* Give a leaf another node (taken on success; may be NULL). */
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
+/* PyTorch computes the grad_fn of a view whose base was written to now, since it is asked for. */
+void gt__alias_follow(gt_alias *alias);
 /* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
 gt_err gt__alias_check_use(const gt_alias *alias);
 
@@ -133,9 +148,10 @@ bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked);
 gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt_tensor *elements);
 /*
  * For code that makes the next value of the root itself (a scatter), consuming the present one: drops all other cuts, and waits
- * until `slots` slots can be emitted without waiting. Then gt__alias_write with the new value.
+ * until `slots` slots can be emitted without waiting. Then gt__alias_write with the new value. `writer`: the versions of the
+ * alias that is written through.
  */
-gt_err gt__alias_prepare(gt_alias *root, unsigned slots);
+gt_err gt__alias_prepare(gt_alias *root, const gt_versions *writer, unsigned slots);
 
 /* Whether the alias is the only one in use, so that its owner can do without a storage. */
 bool gt__alias_alone(const gt_alias *alias);
@@ -160,7 +176,27 @@ void gt__alias_leave(gt_alias *alias);
 void gt__alias_drop_cut(gt_alias *alias);
 /* The tensor is the alias's present value: it tells by `versions` whether it was overwritten since. */
 void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
-/* Flat positions in the storage of all elements of a view, int64. */
-gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
+/* As gt__alias_cut, after a write that does not count for the alias: it keeps its node (borrowed). */
+gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
+/* Flat positions in the storage's value of all elements of a view, int64. */
+gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_tensor **out);
+/* The strides of a view in the storage's value; false: it is permuted, and they are not regular there. */
+bool gt__storage_place(const gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_strides *out);
+
+/* ---- storage_saved.c ------------------------------------------------------------------------------------------- */
+
+/* A node may have saved this value of the alias, which is not its cut, or will not be any more: a ghost has it from now on. */
+gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value);
+/* Before a write that does not count for the alias: its present value may be saved. */
+gt_err gt__saved_note(gt_alias *alias);
+/* After it: nodes that have saved such values get the new ones. */
+gt_err gt__saved_update(gt_storage *storage, const gt_versions *writer);
+/* Nodes that have saved `old`, of which the caller has a reference, get another value. */
+void gt__saved_replace(gt_tensor *old, gt_tensor *value);
+/* An alias without references stays as a ghost, if its cut is saved: true. */
+bool gt__ghost_keep(gt_alias *alias);
+void gt__ghost_end(gt_alias *alias);         /* its cut was dropped */
+void gt__ghost_end_all(gt_storage *storage); /* no object has the storage any more */
+void gt__ghost_sweep(void);                  /* end those whose cut is no longer saved */
 
 #endif

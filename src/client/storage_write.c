@@ -32,6 +32,10 @@ static const char *maker_of(const gt_alias *alias, unsigned *output)
         return "DiagonalBackward0";
     case GT_CUT_UNFOLD:
         return "UnfoldBackward0";
+    case GT_CUT_REAL:
+        return "ViewAsRealBackward0";
+    case GT_CUT_COMPLEX:
+        return "ViewAsComplexBackward0";
     case GT_CUT_STRIDED:
         break;
     }
@@ -51,6 +55,10 @@ static gt_err refuse(const gt_alias *alias, const char *what, const char *what_w
               "by "
               "moving both the view and the inplace either both inside the no_grad block (if you don't want the "
               "inplace to be tracked) or both outside (if you want the inplace to be tracked).";
+    if (alias->tracked && alias->creation == GT_CREATED_NO_GRAD)
+        return gt__fail(GT_ERR_VALUE,
+                        "Output %u of %s is a view of a view which was created in no_grad mode and %s. %s", output,
+                        maker, what_without_grad, why);
     if (alias->tracked)
         return gt__fail(GT_ERR_VALUE, "Output %u of %s is a view and %s. %s", output, maker, what, why);
     return gt__fail(GT_ERR_VALUE, "A view was created in no_grad mode and %s. %s", what_without_grad, why);
@@ -59,7 +67,7 @@ static gt_err refuse(const gt_alias *alias, const char *what, const char *what_w
 gt_err gt__alias_check_use(const gt_alias *alias)
 {
     if (alias->creation == GT_CREATED_PLAIN || alias->family == alias || !gt__grad_enabled() ||
-        !gt__alias_node(alias->family) || alias->made_at == alias->versions->count)
+        !(alias->tracked || gt__alias_node(alias->family)) || alias->made_at == alias->versions->count)
         return GT_OK;
     return refuse(alias, "its base or another view of its base has been modified inplace",
                   "its base or another view of its base has been modified inplace with grad mode enabled");
@@ -82,6 +90,9 @@ gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
             return gt__fail(
                 GT_ERR_VALUE,
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+        if (requires_grad && !alias->known && !(alias->cut && alias->cut->node && alias->cut->node->used))
+            return gt__fail(GT_ERR_VALUE,
+                            "a leaf Variable that requires grad is being used in an in-place operation.");
     } else if (requires_grad && is_leaf_node(gt__alias_node(alias))) {
         return gt__fail(GT_ERR_VALUE,
                         "a leaf Variable that requires grad is being used in an in-place operation.");
@@ -99,7 +110,42 @@ static void replace(gt_tensor **where, gt_tensor *tensor)
     gt_tensor_release(before);
 }
 
-gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out)
+/* Positions in memory become positions in the value. *positions is the caller's. */
+static gt_err memory_to_value(const gt_storage *storage, gt_tensor **positions)
+{
+    const gt_meta *meta = &storage->root.shell.meta;
+    gt_strides usual;
+    gt_tensor *sum = NULL, *part = NULL, *next;
+    gt_err err = GT_OK;
+    gt__strides_contiguous(meta, &usual);
+    for (int axis = 0; axis < meta->rank && err == GT_OK; axis++) {
+        const struct {
+            gt_opcode op;
+            int64_t number;
+        } steps[] = {{GT_OP_floor_divide, storage->root.strides.step[axis]},
+                     {GT_OP_remainder, meta->shape[axis]},
+                     {GT_OP_mul, usual.step[axis]}};
+        if (meta->shape[axis] < 2)
+            continue;
+        replace(&part, gt_tensor_retain(*positions));
+        for (unsigned k = 0; k < 3 && err == GT_OK; k++)
+            if ((err = gt__emit_binary_literal(steps[k].op, part, GT_LITERAL_INT, (gt_imm){.i = steps[k].number},
+                                               false, &next)) == GT_OK)
+                replace(&part, next);
+        if (err == GT_OK && sum && (err = gt_add(sum, part, &next)) == GT_OK)
+            replace(&part, next);
+        if (err == GT_OK)
+            replace(&sum, gt_tensor_retain(part));
+    }
+    replace(&part, NULL);
+    if (err == GT_OK && sum)
+        replace(positions, gt_tensor_retain(sum));
+    replace(&sum, NULL);
+    return err;
+}
+
+/* Flat positions as the strides say. */
+static gt_err emit_regular(gt_client *client, const gt_meta *meta, const gt_strides *strides, gt_tensor **out)
 {
     gt_tensor *sum = NULL, *ramp, *next;
     int64_t shape[GT_MAX_RANK], numel = meta->numel, offset = strides->offset;
@@ -136,6 +182,19 @@ gt_err gt__emit_positions(gt_client *client, const gt_meta *meta, const gt_strid
     if (err != GT_OK)
         replace(&sum, NULL);
     *out = sum;
+    return err;
+}
+
+gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_strides *strides, gt_tensor **out)
+{
+    gt_strides local;
+    bool regular = gt__storage_place(storage, meta, strides, &local);
+    GT_TRY(emit_regular(storage->root.shell.client, meta, regular ? &local : strides, out));
+    if (regular)
+        return GT_OK;
+    gt_err err = memory_to_value(storage, out);
+    if (err != GT_OK)
+        replace(out, NULL);
     return err;
 }
 
@@ -184,12 +243,25 @@ static gt_err placed_source(const gt_placing *placing, gt_tensor **source)
 
 /* ---- the assignment -------------------------------------------------------------------------------------------- */
 
-gt_err gt__alias_prepare(gt_alias *root, unsigned slots)
+/* A write through an alias with these versions drops all cuts. Those of other versions may be saved for gradients. */
+static gt_err drop_cuts(gt_storage *storage, const gt_versions *writer)
+{
+    for (gt_alias *alias = storage->fresh; alias; alias = alias->after)
+        if (__builtin_expect(alias->versions != writer, 0)) {
+            GT_TRY(gt__saved_note(alias));
+            if (alias->tracked && alias->owner && !alias->kept && alias->cut->node)
+                alias->kept = gt__node_retain(alias->cut->node);
+        }
+    while (storage->fresh)
+        gt__alias_drop_cut(storage->fresh);
+    return GT_OK;
+}
+
+gt_err gt__alias_prepare(gt_alias *root, const gt_versions *writer, unsigned slots)
 {
     gt_storage *storage = root->storage;
     do { /* until no other thread has cut a view meanwhile */
-        while (storage->fresh)
-            gt__alias_drop_cut(storage->fresh);
+        GT_TRY(drop_cuts(storage, writer));
         GT_TRY(gt__client_prepare_update(root->shell.client, slots));
     } while (storage->fresh);
     return GT_OK;
@@ -197,8 +269,10 @@ gt_err gt__alias_prepare(gt_alias *root, unsigned slots)
 
 /* Elements of `base` at the given places replaced. With `root` the base is its value, which is consumed if it can be. */
 typedef struct target {
-    gt_alias *root;  /* or NULL: */
-    gt_tensor *base; /* borrowed */
+    gt_storage *storage;
+    gt_alias *root;            /* or NULL: */
+    const gt_versions *writer; /* with root: of the alias that is written through */
+    gt_tensor *base;           /* borrowed */
     const gt_meta *view;
     const gt_strides *strides;
 } target;
@@ -212,7 +286,7 @@ static gt_err begin(const target *t, gt_tensor **base, unsigned *held)
     *held = 0;
     if (!t->root)
         return GT_OK;
-    GT_TRY(gt__alias_prepare(t->root, WRITE_SLOTS));
+    GT_TRY(gt__alias_prepare(t->root, t->writer, WRITE_SLOTS));
     *base = t->root->cut; /* of this moment: another thread may have written while we waited */
     *held = 1;
     return GT_OK;
@@ -269,7 +343,7 @@ static gt_err assign_scattered(const target *t, gt_tensor *source, const gt_writ
     gt_client *client = base->client;
     gt_tensor *positions, *elements = NULL;
     int64_t count = t->view->numel;
-    GT_TRY(gt__emit_positions(client, t->view, t->strides, &positions));
+    GT_TRY(gt__emit_positions(t->storage, t->view, t->strides, &positions));
     gt_err err = source ? gt_reshape(source, 1, &count, &elements)
                         : gt__emit_full(client, (gt_dtype)base->meta.dtype, 1, &count, written->kind,
                                         written->number, &elements);
@@ -320,7 +394,9 @@ static gt_err assign(const target *where, const gt_written *written, gt_tensor *
         err = full_source(t.view, &fitting, &source);
     gt_tensor_release(fitting.tensor);
     GT_TRY(err);
-    bool placed = gt__strides_place(base, t.view, t.strides, &placing);
+    gt_strides local;
+    bool placed = gt__storage_place(t.storage, t.view, t.strides, &local) &&
+                  gt__strides_place(base, t.view, &local, &placing);
     err = placed ? placed_source(&placing, &source) : GT_OK;
     if (err == GT_OK)
         err = placed ? assign_placed(&t, &placing, source, written, out)
@@ -346,6 +422,13 @@ static gt_err own_value(gt_tensor **value, gt_node *node)
     return GT_OK;
 }
 
+/* PyTorch's CopySlices, which a backward pass goes through once, unless the graph is retained. */
+static void mark_written_view(const gt_alias *alias, gt_node *node)
+{
+    if (node && alias->family != alias)
+        node->keeps_values = true;
+}
+
 /*
  * The storage gets its next value (taken, also on failure). If it was recorded, its node becomes that of the alias's family;
  * other families keep their nodes.
@@ -356,14 +439,20 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     gt_alias *root = &storage->root, *family = alias->family;
     gt_node *node = recorded && family == root ? value->node : root->cut->node, *before = NULL;
     gt_node *family_node = recorded && family != root && value->node ? gt__node_retain(value->node) : NULL;
+    if (recorded) {
+        mark_written_view(alias, value->node);
+        alias->known = true;
+    }
     gt_err err = own_value(&value, node);
+    if (err == GT_OK && root->versions != alias->versions && root->cut->id)
+        err = gt__saved_note(root);
+    if (err == GT_OK)
+        err = drop_cuts(storage, alias->versions);
     if (err != GT_OK) {
         gt__node_release(family_node);
         gt_tensor_release(value);
         return err;
     }
-    while (storage->fresh)
-        gt__alias_drop_cut(storage->fresh);
     gt_tensor *old = root->cut;
     root->cut = value;
     storage->writes++;
@@ -373,17 +462,29 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
         before = family->node;
         family->node = family_node;
     }
+    if (__builtin_expect(storage->saved != NULL, 0)) {
+        const gt_versions *writer = alias->versions;
+        gt__alias_retain(root); /* what is freed there may run user code */
+        err = gt__saved_update(storage, writer);
+        gt__alias_release(root);
+    }
     gt_tensor_release(old); /* last: they may free hooks, which run user code */
     gt__node_release(before);
-    return GT_OK;
+    return err;
+}
+
+/* The real numbers of a complex storage, or the other way round. */
+static bool is_other_type(const gt_alias *alias)
+{
+    return alias->shell.meta.dtype != alias->storage->root.shell.meta.dtype;
 }
 
 /* Whether the alias has all elements of the storage in their order, maybe in another shape. */
 static bool covers(const gt_alias *alias)
 {
-    return alias->whole ||
-           (alias->strides.offset == 0 && alias->shell.meta.numel == alias->storage->root.shell.meta.numel &&
-            gt__strides_are_contiguous(&alias->shell.meta, &alias->strides));
+    return alias->whole || (!alias->storage->permuted && alias->strides.offset == 0 &&
+                            alias->shell.meta.numel == alias->storage->root.shell.meta.numel &&
+                            gt__strides_are_contiguous(&alias->shell.meta, &alias->strides));
 }
 
 /* All elements are new: no assignment is needed. */
@@ -405,6 +506,52 @@ static gt_err write_all(gt_alias *alias, const gt_written *written, bool recorde
     return store(alias, value, recorded);
 }
 
+/* The value as flat real numbers, or (complex) flat complex ones. */
+static gt_err flat_as(gt_tensor *value, bool complex_numbers, gt_tensor **out)
+{
+    gt_tensor *pairs;
+    gt_err err = complex_numbers ? gt_reshape(value, 2, (int64_t[]){value->meta.numel / 2, 2}, &pairs)
+                                 : gt_view_as_real(value, &pairs);
+    GT_TRY(err);
+    err = complex_numbers ? gt_view_as_complex(pairs, out)
+                          : gt_reshape(pairs, 1, (int64_t[]){pairs->meta.numel}, out);
+    gt_tensor_release(pairs);
+    return err;
+}
+
+/* Back from there, to the type and shape of the storage. */
+static gt_err shaped_as(gt_tensor *flat, const gt_meta *meta, gt_tensor **out)
+{
+    gt_tensor *other;
+    GT_TRY(flat_as(flat, gt__dtype_is_complex((gt_dtype)meta->dtype), &other));
+    gt_err err = gt_reshape(other, meta->rank, meta->shape, out);
+    gt_tensor_release(other);
+    return err;
+}
+
+/* A write through x.real, view_as_real(x) or view_as_complex(x). */
+static gt_err write_other_type(gt_alias *alias, const gt_written *written, bool recorded)
+{
+    gt_alias *root = &alias->storage->root, *family = alias->family;
+    gt_tensor *base, *flat, *next, *value;
+    gt_storage usual = {.permuted = false};
+    if (alias->storage->permuted || (recorded && !family->whole))
+        return gt__fail(GT_ERR_UNSUPPORTED,
+                        "writing the parts of complex numbers through this view is not supported: clone() it");
+    GT_TRY(gt__tensor_alias(root->cut, recorded ? gt__alias_node(family) : NULL, &base));
+    gt_err err = flat_as(base, gt__dtype_is_complex((gt_dtype)alias->shell.meta.dtype), &flat);
+    gt_tensor_release(base);
+    GT_TRY(err);
+    usual.root.shell.client = flat->client;
+    target t = {.storage = &usual, .base = flat, .view = &alias->shell.meta, .strides = &alias->strides};
+    err = assign(&t, written, &next);
+    gt_tensor_release(flat);
+    GT_TRY(err);
+    err = shaped_as(next, &root->shell.meta, &value);
+    gt_tensor_release(next);
+    return err == GT_OK ? store(alias, value, recorded) : err;
+}
+
 /*
  * A recorded write in a family that has a part of the storage: its tensor is put into the storage's value, then the elements,
  * and the family's next tensor is taken from there.
@@ -418,17 +565,18 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     gt_tensor_retain(own);
     gt_err err = gt__tensor_detach(root->cut, &plain);
     if (err == GT_OK) {
-        target t = {.base = plain, .view = &family->shell.meta, .strides = &family->strides};
+        target t = {
+            .storage = alias->storage, .base = plain, .view = &family->shell.meta, .strides = &family->strides};
         err = assign(&t, &(gt_written){.tensor = own}, &mixed);
         gt_tensor_release(plain);
     }
     gt_tensor_release(own);
     GT_TRY(err);
-    target t = {.base = mixed, .view = &alias->shell.meta, .strides = &alias->strides};
+    target t = {.storage = alias->storage, .base = mixed, .view = &alias->shell.meta, .strides = &alias->strides};
     err = assign(&t, written, &next);
     gt_tensor_release(mixed);
     GT_TRY(err);
-    err = gt__emit_positions(next->client, &family->shell.meta, &family->strides, &positions);
+    err = gt__emit_positions(alias->storage, &family->shell.meta, &family->strides, &positions);
     if (err == GT_OK && (err = gt_reshape(next, 1, &numel, &flat)) == GT_OK) {
         err = gt_take(flat, positions, 0, &taken);
         gt_tensor_release(flat);
@@ -445,6 +593,8 @@ static gt_err write_in_part(gt_alias *alias, const gt_written *written)
     err = store(alias, next, false);
     gt_node *before = family->node;
     family->node = own->node ? gt__node_retain(own->node) : NULL;
+    mark_written_view(alias, family->node);
+    alias->known = true;
     gt__node_release(before);
     gt_tensor_release(own);
     return err;
@@ -455,7 +605,7 @@ static gt_err write_apart(gt_alias *alias, const gt_written *written)
 {
     gt_tensor *base, *next;
     GT_TRY(gt__tensor_alias(alias->storage->root.cut, alias->family->node, &base));
-    target t = {.base = base, .view = &alias->shell.meta, .strides = &alias->strides};
+    target t = {.storage = alias->storage, .base = base, .view = &alias->shell.meta, .strides = &alias->strides};
     gt_err err = assign(&t, written, &next);
     gt_tensor_release(base);
     return err == GT_OK ? store(alias, next, true) : err;
@@ -465,6 +615,8 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
 {
     gt_alias *root = &alias->storage->root;
     gt_tensor *next;
+    if (__builtin_expect(is_other_type(alias), 0))
+        return write_other_type(alias, written, recorded);
     /* What is copied from elsewhere leaves the old value with a gradient of 0, which the assignment records. */
     bool copied = recorded && written->tensor && written->tensor->references > 1 && gt__alias_node(alias->family);
     if (covers(alias) && written->tensor && !copied && (!recorded || written->tensor->node) &&
@@ -474,7 +626,11 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
         return write_in_part(alias, written);
     if (recorded && alias->family != root)
         return write_apart(alias, written);
-    target t = {.root = root, .view = &alias->shell.meta, .strides = &alias->strides};
+    target t = {.storage = alias->storage,
+                .root = root,
+                .writer = alias->versions,
+                .view = &alias->shell.meta,
+                .strides = &alias->strides};
     GT_TRY(assign(&t, written, &next));
     return store(alias, next, recorded);
 }
@@ -482,7 +638,7 @@ static gt_err write_now(gt_alias *alias, const gt_written *written, bool recorde
 static bool is_recorded(const gt_alias *alias, bool source_tracked)
 {
     return (source_tracked || gt__alias_node(alias->family)) && gt__grad_enabled() &&
-           gt__dtype_is_float((gt_dtype)alias->shell.meta.dtype);
+           gt__dtype_is_inexact((gt_dtype)alias->shell.meta.dtype);
 }
 
 gt_err gt__alias_write(gt_alias *alias, const gt_written *written)
@@ -504,6 +660,8 @@ gt_err gt__alias_touch(gt_alias *alias)
 
 bool gt__alias_can_scatter(const gt_alias *alias, bool source_tracked)
 {
+    if (alias->storage->permuted || is_other_type(alias))
+        return false;
     return alias->family == &alias->storage->root || !is_recorded(alias, source_tracked);
 }
 
@@ -511,7 +669,7 @@ gt_err gt__alias_scatter(gt_alias *alias, gt_opcode op, gt_tensor *positions, gt
 {
     bool recorded = is_recorded(alias, elements->node != NULL);
     gt_tensor *next = NULL;
-    target t = {.root = &alias->storage->root};
+    target t = {.storage = alias->storage, .root = &alias->storage->root, .writer = alias->versions};
     bool before = gt__grad_enable(recorded);
     gt_err err = scatter(&t, op, positions, elements, &next);
     if (err == GT_OK)

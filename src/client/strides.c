@@ -108,6 +108,143 @@ bool gt__strides_reshape(const gt_meta *from, const gt_strides *strides, const g
     return into < 0;
 }
 
+bool gt__strides_are_usual(const gt_meta *meta, const gt_strides *strides)
+{
+    gt_strides usual;
+    gt__strides_contiguous(meta, &usual);
+    return strides->offset == 0 && !memcmp(strides->step, usual.step, meta->rank * sizeof *usual.step);
+}
+
+/* ---- results of elementwise operations ----------------------------------------------------------------------- */
+
+/* The operands' strides along the axes of the result: 0 where they are broadcast. */
+static void broadcast_steps(const gt_meta *meta, const gt_laid *operand, int64_t *steps)
+{
+    gt_strides contiguous;
+    const gt_strides *strides = operand->strides;
+    if (!strides) {
+        gt__strides_contiguous(operand->meta, &contiguous);
+        strides = &contiguous;
+    }
+    for (int axis = 0; axis < meta->rank; axis++) {
+        int own = axis - (meta->rank - operand->meta->rank);
+        bool moves = own >= 0 && operand->meta->shape[own] == meta->shape[axis];
+        steps[axis] = moves ? strides->step[own] : 0;
+    }
+}
+
+/* Whether axis a should come after b, from the innermost: 1, -1, or 0: the operands do not say. */
+static int axis_order(const gt_meta *meta, const int64_t (*steps)[GT_MAX_RANK], unsigned count, int a, int b)
+{
+    for (unsigned k = 0; k < count; k++) {
+        int64_t first = steps[k][a], second = steps[k][b];
+        if (first == 0 || second == 0)
+            continue;
+        if (first != second)
+            return first < second ? -1 : 1;
+        if (meta->shape[a] > meta->shape[b])
+            return 1;
+    }
+    return 0;
+}
+
+/* All operands have the result's shape and the same strides, without gaps: the result has them, too. */
+static bool same_dense(const gt_meta *meta, const gt_laid *operands, unsigned count)
+{
+    for (unsigned k = 0; k < count; k++) {
+        const gt_strides *first = operands[0].strides, *own = operands[k].strides;
+        if (!first || !own || !gt__meta_same_shape(meta, operands[k].meta) ||
+            memcmp(first->step, own->step, meta->rank * sizeof *own->step) || !gt__strides_are_dense(meta, own))
+            return false;
+    }
+    return count != 0;
+}
+
+void gt__strides_of_result(const gt_meta *meta, const gt_laid *operands, unsigned count, gt_strides *out)
+{
+    enum { MOST = 4 };
+    int64_t steps[MOST][GT_MAX_RANK], step = 1;
+    int order[GT_MAX_RANK]; /* from the innermost axis */
+    bool contiguous = true;
+    count = count < MOST ? count : MOST;
+    for (unsigned k = 0; k < count; k++) {
+        broadcast_steps(meta, &operands[k], steps[k]);
+        contiguous = contiguous && gt__meta_same_shape(meta, operands[k].meta) &&
+                     (!operands[k].strides || gt__strides_are_contiguous(meta, operands[k].strides));
+    }
+    gt__strides_contiguous(meta, out);
+    if (contiguous)
+        return;
+    if (same_dense(meta, operands, count)) {
+        memcpy(out->step, operands[0].strides->step, meta->rank * sizeof *out->step);
+        return;
+    }
+    for (int k = 0; k < meta->rank; k++)
+        order[k] = meta->rank - 1 - k;
+    for (int k = 1; k < meta->rank; k++)
+        for (int place = k, before = k - 1; before >= 0; before--) { /* ambiguous pairs are passed over */
+            int found = axis_order(meta, (const int64_t(*)[GT_MAX_RANK])steps, count, order[before], order[place]);
+            if (found < 0)
+                break;
+            if (found == 0)
+                continue;
+            int axis = order[before];
+            order[before] = order[place];
+            order[place] = axis;
+            place = before;
+        }
+    bool usual = true;
+    for (int k = 0; k < meta->rank; k++)
+        usual = usual && order[k] == meta->rank - 1 - k;
+    for (int k = 0; k < meta->rank && !usual; k++) {
+        out->step[order[k]] = step;
+        step *= meta->shape[order[k]];
+    }
+}
+
+/* ---- permuted storages ----------------------------------------------------------------------------------------- */
+
+/* How far a distance in memory goes along each axis of the value; `axes` are the moving ones, the outermost first. */
+static void split_distance(const gt_strides *layout, const int *axes, unsigned count, int64_t distance,
+                           int64_t *along)
+{
+    for (unsigned k = 0; k < count; k++) {
+        along[axes[k]] = distance / layout->step[axes[k]];
+        distance %= layout->step[axes[k]];
+    }
+}
+
+bool gt__strides_to_value(const gt_meta *root, const gt_strides *layout, const gt_meta *view,
+                          const gt_strides *strides, gt_strides *out)
+{
+    gt_strides usual;
+    int axes[GT_MAX_RANK];
+    int64_t low[GT_MAX_RANK], high[GT_MAX_RANK], along[GT_MAX_RANK];
+    unsigned count = sorted_axes(root, layout, axes);
+    gt__strides_contiguous(root, &usual);
+    split_distance(layout, axes, count, strides->offset, low);
+    out->offset = 0;
+    for (unsigned k = 0; k < count; k++) {
+        high[axes[k]] = low[axes[k]];
+        out->offset += low[axes[k]] * usual.step[axes[k]];
+    }
+    for (unsigned axis = 0; axis < view->rank; axis++) {
+        out->step[axis] = 0;
+        if (view->shape[axis] < 2)
+            continue;
+        split_distance(layout, axes, count, strides->step[axis], along);
+        for (unsigned k = 0; k < count; k++) {
+            int64_t most = along[axes[k]] * (view->shape[axis] - 1);
+            out->step[axis] += along[axes[k]] * usual.step[axes[k]];
+            (most < 0 ? low : high)[axes[k]] += most;
+        }
+    }
+    for (unsigned k = 0; k < count; k++)
+        if (view->numel && (low[axes[k]] < 0 || high[axes[k]] >= root->shape[axes[k]]))
+            return false;
+    return true;
+}
+
 /* ---- placing ------------------------------------------------------------------------------------------------- */
 
 /* Axes of a view without those of one element; neighbours that continue each other are one. */

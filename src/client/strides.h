@@ -1,6 +1,6 @@
 /*
  * strides.h: where the elements of a view lie in its storage: arithmetic on offsets and strides, in elements. The storage is
- * contiguous. No tensors here, only numbers. PyTorch's rules: which reshape is a view, what is contiguous.
+ * dense, and usually contiguous. No tensors here, only numbers. PyTorch's rules: which reshape is a view, what is contiguous.
  */
 #ifndef GT_CLIENT_STRIDES_H
 #define GT_CLIENT_STRIDES_H
@@ -20,6 +20,25 @@ bool gt__strides_overlap(const gt_meta *meta, const gt_strides *strides);
 bool gt__strides_are_dense(const gt_meta *meta, const gt_strides *strides);
 /* The strides of the same elements in the shape of `to`; false: a copy is needed. */
 bool gt__strides_reshape(const gt_meta *from, const gt_strides *strides, const gt_meta *to, gt_strides *out);
+
+/* Whether the strides are those of gt__strides_contiguous, also along axes of size 1. */
+bool gt__strides_are_usual(const gt_meta *meta, const gt_strides *strides);
+
+/* An operand of an elementwise operation. */
+typedef struct gt_laid {
+    const gt_meta *meta;
+    const gt_strides *strides; /* NULL: contiguous */
+} gt_laid;
+
+/* Where PyTorch's elementwise operations put the result of shape `meta`: in the order of the operands' elements in memory. */
+void gt__strides_of_result(const gt_meta *meta, const gt_laid *operands, unsigned count, gt_strides *out);
+
+/*
+ * A storage may be permuted: its value, of shape `root`, lies in memory as `layout` says. Convert strides in that memory to
+ * strides in the value, as if it were contiguous. False: the view's elements are not regular there.
+ */
+bool gt__strides_to_value(const gt_meta *root, const gt_strides *layout, const gt_meta *view,
+                          const gt_strides *strides, gt_strides *out);
 
 /*
  * How elements of a contiguous tensor are assigned by one record. Of the tensor in shape `shape` they are the slice start, step,

@@ -234,7 +234,7 @@ def rot90(self, k=1, dims=(0, 1)):
     k %= 4
     if k == 2:
         return self.flip(first, second)
-    return (self.flip(second) if k == 1 else self.flip(first)).transpose(first, second) if k else self.clone()
+    return (self.flip(second) if k == 1 else self.flip(first)).transpose(first, second) if k else self.clone()._packed()
 
 
 @method
@@ -272,7 +272,7 @@ def roll(self, shifts, dims=None, *, axis=None):
         shift = shift % size if size else 0
         if shift:
             self = cat([self.narrow(dim, size - shift, shift), self.narrow(dim, 0, size - shift)], dim)
-    return self.clone()
+    return self.clone()._packed()
 
 
 @function

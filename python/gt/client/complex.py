@@ -80,7 +80,7 @@ def complex(real, imag):
                            f'argument')
     if real.shape != imag.shape:
         real, imag = real + _gt.zeros_like(imag), imag + _gt.zeros_like(real)
-    return view_as_complex(stack([real, imag], -1))
+    return _gt._as_complex(stack([real, imag], -1))
 
 
 @function
@@ -133,7 +133,7 @@ def isreal(self):
 
 def nan_to_num_parts(self, nan, posinf, neginf):
     """nan_to_num of the real and of the imaginary parts."""
-    return view_as_complex(view_as_real(self).nan_to_num(nan, posinf, neginf))
+    return _gt._as_complex(_gt._as_real(self).nan_to_num(nan, posinf, neginf))
 
 
 def close(self, other, rtol, atol, equal_nan):

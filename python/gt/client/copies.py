@@ -97,7 +97,7 @@ def slice_scatter(self, src, dim=0, start=None, end=None, step=1):
 def _copying(name, view):
     def copy(input, *arguments, **options):
         result = view(input, *arguments, **options)
-        return tuple(t.clone() for t in result) if isinstance(result, tuple) else result.clone()
+        return tuple(t.clone()._packed() for t in result) if isinstance(result, tuple) else result.clone()._packed()
     copy.__name__ = copy.__qualname__ = name + '_copy'
     copy.__doc__ = f'{name}_copy(input, ...): {name}, as a new tensor.'
     return copy

@@ -73,7 +73,7 @@ def sort(self, dim=-1, descending=False, stable=False, *, axis=None):
     """sort(dim=-1, descending=False, stable=False): (values, indices); always stable."""
     dim = dim if axis is None else axis
     indices = self.argsort(dim, descending)
-    return return_types.sort(self.gather(dim, indices), indices)
+    return return_types.sort(self.gather(dim, indices)._laid_like(self), indices._laid_like(self))
 
 
 @method
@@ -101,7 +101,7 @@ def kthvalue(self, k, dim=-1, keepdim=False):
     if not 1 <= k <= size:
         raise RuntimeError('kthvalue(): selected number k out of range for dimension %d' % dim)
     indices = self._topk_indices(k, dim, False)
-    indices = indices.narrow(dim, k - 1, 1) if self.ndim else indices
+    indices = indices.narrow(dim, k - 1, 1).contiguous() if self.ndim else indices
     return _reduced(return_types.kthvalue, self.gather(dim, indices), indices, dim, keepdim)
 
 

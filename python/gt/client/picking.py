@@ -131,6 +131,8 @@ def _writes(make):
         rows = SimpleNamespace(in_place=bool(suffix), **{name: getattr(Tensor, name + suffix) for name in _ROWS})
 
         def written(self, *arguments, _rows=rows, **options):
+            if _rows.in_place:
+                self._check_write()
             return make(self, _rows, *arguments, **options)
         written.__name__ = make.__name__ + suffix
         written.__doc__ = f'{make.__name__}_(...): {make.__name__}, in place.' if suffix else make.__doc__
@@ -235,6 +237,7 @@ in_place('masked_scatter', 'put')
 @method
 def masked_fill_(self, mask, value):
     """masked_fill_(mask, value): masked_fill, in place."""
+    self._check_write()
     if self._overlaps():
         self[mask.expand(self.shape)] = value
         return self

@@ -64,7 +64,7 @@ def _checked(name, product, self):
 @method
 def addmm(self, mat1, mat2, *, beta=1, alpha=1):
     """addmm(mat1, mat2): beta * self + alpha * (mat1 @ mat2)."""
-    return _scaled_sum(self, _checked('addmm', mat1.mm(mat2), self), beta, alpha)
+    return _scaled_sum(self, _checked('addmm', mat1.mm(mat2), self), beta, alpha)._packed()
 
 
 @method
@@ -82,7 +82,7 @@ def addr(self, vec1, vec2, *, beta=1, alpha=1):
 @method
 def baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
     """baddbmm(batch1, batch2): beta * self + alpha * bmm(batch1, batch2)."""
-    return _scaled_sum(self, _checked('baddbmm', batch1.bmm(batch2), self), beta, alpha)
+    return _scaled_sum(self, _checked('baddbmm', batch1.bmm(batch2), self), beta, alpha)._packed()
 
 
 @method
@@ -91,7 +91,7 @@ def addbmm(self, batch1, batch2, *, beta=1, alpha=1):
     if batch1.ndim != 3 or batch2.ndim != 3:
         raise RuntimeError('addbmm: batch1 and batch2 must be 3D tensors')
     product = batch1.transpose(0, 1).flatten(1) @ batch2.flatten(0, 1)
-    return _scaled_sum(self, _checked('addbmm', product, self), beta, alpha)
+    return _scaled_sum(self, _checked('addbmm', product, self), beta, alpha)._packed()
 
 
 @method

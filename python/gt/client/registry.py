@@ -27,6 +27,7 @@ def in_place(*names):
     """Give each method an in-place variant name_()."""
     for name in names:
         def stored(self, *arguments, _name=name, **options):
+            self._check_write(*arguments)
             return self._become(getattr(self._value(), _name)(*arguments, **options))
         stored.__name__, stored.__doc__ = name + '_', f'{name}_(...): {name}, in place.'
         method(stored)

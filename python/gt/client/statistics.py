@@ -41,7 +41,7 @@ def renorm(self, p, dim, maxnorm):
     dim = axis_of(self, dim)
     others = [d for d in range(self.ndim) if d != dim]
     norms = self._vector_norm(float(p), others, True)
-    return self * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    return (self * where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0))._packed()
 
 
 # ---- moments -------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         bits = {'float64': 52, 'float16': 10, 'bfloat16': 7}.get(input.dtype.name, 23)
         eps = 2.0 ** -bits
     squares = input.square().mean(_trailing(input, normalized_shape), True)
-    return _affine(input * (squares + eps).rsqrt(), weight, None)
+    return _affine(input * (squares + eps).rsqrt(), weight, None)._packed()
 
 
 def _per_channel(tensor, input):
@@ -60,7 +60,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     weight, bias = _per_channel(weight, input), _per_channel(bias, input)
     if not training:
         centered = input - _per_channel(running_mean, input)
-        return _affine(centered * (_per_channel(running_var, input) + eps).rsqrt(), weight, bias)
+        return _affine(centered * (_per_channel(running_var, input) + eps).rsqrt(), weight, bias)._packed()
     count = input.numel() // input.shape[1]
     if count == 1:
         raise ValueError(f'Expected more than 1 value per channel when training, got input size gt.Size('
@@ -73,7 +73,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         running_mean._become(running_mean * (1 - momentum) + mean.detach().flatten() * momentum)
         running_var._become(running_var * (1 - momentum)
                             + variance.detach().flatten() * (momentum * (count / (count - 1))))
-    return _affine(centered * (variance + eps).rsqrt(), weight, bias)
+    return _affine(centered * (variance + eps).rsqrt(), weight, bias)._packed()
 
 
 def _check_instances(input):

@@ -1,0 +1,220 @@
+"""Views and in-place operations where PyTorch's rules are least expected. Each program runs in both libraries: what it leaves in
+`r` must agree, or the error that it raises. Random programs are in alias_programs.py, the idioms of users in test_aliasing.py."""
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import gt
+
+PROLOGUE = """
+x = (n.arange(12.) / 4 + 1).reshape(3, 4).clone()
+w = ((n.arange(12.) / 8 + 0.5).reshape(3, 4)).clone().requires_grad_()
+y = w * 2
+"""
+
+
+def plain(value):
+    """What can be compared: tensors as lists of numbers."""
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (gt.Tensor, torch.Tensor)):
+        return [list(value.shape), value.detach().clone().resolve_conj().numpy()]
+    return value
+
+
+def outcome(n, lines):
+    """The value of r, or the beginning of the error."""
+    names = {"n": n}
+    exec(PROLOGUE, names)
+    try:
+        exec(lines, names)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        kind = next(k for k in (RuntimeError, ValueError, TypeError, IndexError) if isinstance(error, k))
+        text = str(error).replace("torch.", "gt.")
+        return kind.__name__, (text.split(":")[0] if "modified by an inplace" in text else text[:60])
+    return plain(names.get("r"))
+
+
+def same(ours, theirs):
+    if isinstance(theirs, np.ndarray):
+        return isinstance(ours, np.ndarray) and np.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    if isinstance(theirs, (list, tuple)):
+        return len(ours) == len(theirs) and all(same(a, b) for a, b in zip(ours, theirs))
+    return ours == theirs
+
+
+def check(lines):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = outcome(gt, lines), outcome(torch, lines)
+    assert same(ours, theirs), f"{lines}\nGT: {ours}\ntorch: {theirs}"
+
+
+ALL = []
+
+
+def programs(*texts):
+    ALL.extend(texts)
+    return pytest.mark.parametrize("lines", texts, ids=lambda text: text.replace("\n", "; ")[:90])
+
+
+@programs(
+    "v = y.unbind()[1]\ny.copy_(y)\nr = v * 2",
+    "v = y[1:]\ny.copy_(y)\nv.sum().backward()\nr = w.grad",
+    "z = y * y\ny.copy_(y)\nz.sum().backward()",
+    "y.copy_(y)\ny.sum().backward()\nr = [w.grad, y._version]",
+    "v = y[1:]\nv.copy_(v)\ny.sum().backward()\nr = [w.grad, y._version]",
+    "w.copy_(w)",
+)
+def test_a_copy_to_itself(lines):
+    check(lines)
+
+
+# PyTorch takes a view whose base was recorded since for a leaf, until something has asked for its grad_fn.
+@programs(
+    "v = x[1:]\nx.mul_(w)\nv.clamp_(-1, 1)",
+    "v = x[1:]\nx.mul_(w)\nv.sin_()",
+    "v = x[1:]\nx.mul_(w)\nv += w[0]",
+    "v = x.expand_as(x)\nx.mul_(w)\nv.add_(1)",
+    "v = x[1:]\nx.mul_(w)\nwith n.no_grad(): u = v * 2\nv.add_(1)",
+    "v = x[1:]\nx.mul_(w)\nv.is_leaf\nv.add_(1)\nx.sum().backward()\nr = [w.grad, x]",
+    "v = x[1:]\nx.mul_(w)\nu = v * 2\nv.add_(1)\n(x * x).sum().backward()\nr = [w.grad, x]",
+    "v = x[1:]\nx.mul_(w)\nv[0] = 3\nv.add_(1)\n(x * x).sum().backward()\nr = [w.grad, x]",
+    "v = x[1:]\nx.mul_(w)\nv.requires_grad_()\nr = v.is_leaf",
+    "v = x[1:]\nx.mul_(w)\nwith n.no_grad(): v.add_(1)\nx.sum().backward()\nr = [w.grad, x]",
+)
+def test_views_taken_before_their_base_was_recorded(lines):
+    check(lines)
+
+
+@programs(
+    "with n.no_grad(): v = y.unsqueeze(0)\nv.requires_grad_()\n(v * v).sum().backward()\nr = [v.grad, w.grad]",
+    "with n.no_grad(): v = y.unsqueeze(0)\nv.requires_grad_().requires_grad_()\nv[0, 1].sum().backward()\nr = v.grad",
+    "v = x[:]\nv.requires_grad_()\na = v.chunk(2)[0]\nx[0, 0] = 1\nr = a.is_leaf",
+    "v = x[:]\nv.requires_grad_()\na = v.chunk(2)[0]\nx[0, 0] = 1\nwith n.no_grad(): a.sum()\nr = a * 2",
+    "with n.no_grad(): v = y[1:]\nv[:, ...] = 0.5",
+    "with n.no_grad(): v = y[1:]\nv[:, 1] = 0.5",
+    "with n.no_grad(): v = w[:, 1:]\nwith n.no_grad(): v.detach()[0] = 1\nr = v.view(2, 2, 2)",
+    "v = y.chunk(2)[0]\nv.detach()[0] = 2\nw.sub_(v)",
+    "y[:, :] = w\ny.sum().backward()\ny.sum().backward()\nr = w.grad",
+)
+def test_views_with_a_state_of_their_own(lines):
+    check(lines)
+
+
+@programs(
+    "y[1:].mul_(3)\nl = (y * y).sum()\nl.backward(retain_graph=True)\nl.backward()\nr = w.grad",
+    "y = w + 2\ny[1:] = 3\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny[1:].add_(3)\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny.view(-1).add_(3)\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny.diagonal().add_(3)\nl = y.sum()\nl.backward()\nl.backward()",
+    "y = w + 2\ny.add_(3)\nl = y.sum()\nl.backward()\nl.backward()\nr = w.grad",
+    "y = w + 2\nv = y[1:]\nv.add_(3)\nl = v.sum()\nl.backward(retain_graph=True)\n(y * y).sum().backward()\nl.backward()",
+    "y[1:].sin_()\ng, = n.autograd.grad(y.sum(), w, create_graph=True)\ng.sum().backward()\nr = w.grad",
+    "v = y[1:]\nv.mul_(v.clone())\nv.exp_()\ng, = n.autograd.grad(y.sum(), w, create_graph=True)\n"
+    "h, = n.autograd.grad((g * g).sum(), w, create_graph=True)\nr = [h, n.autograd.grad(h.sum(), w)]",
+    "y.t()[1].mul_(w[:, 0])\ng, = n.autograd.grad((y * y).sum(), w, create_graph=True)\n(g * g).sum().backward()\nr = w.grad",
+)
+def test_passes_through_a_view_that_was_written_to(lines):
+    check(lines)
+
+
+# A write through .data is not noticed by the graph, whose saved values share the memory.
+@programs(
+    "z = w * x\nw.data.mul_(2)\nx.requires_grad_()\nz = w * x\nw.data.mul_(2)\nw.data.add_(1)\nz.sum().backward()\nr = [x.grad, w.grad]",
+    "x.requires_grad_()\nz = y * x\ny.data[1].fill_(7)\nz.sum().backward()\nr = [x.grad, w.grad]",
+    "z = y.exp()\nz.data.mul_(2)\nz.data[0] = 1\nz.sum().backward()\nr = w.grad",
+    "z = y.tanh()\nq = z * z\nz.data.fill_(0.5)\nq.sum().backward()\nr = w.grad",
+    "z = y[1] * y[0]\ny.data.mul_(3)\nz.sum().backward()\nr = w.grad",
+    "z = y.t() @ y\nd = y.data\ndel y\nd.zero_()\nz.sum().backward()\nr = w.grad",
+    "z = y[1:] ** 3\nfor _ in range(3): y.data[1] *= 2\nz.sum().backward()\nr = w.grad",
+    "d = y.data\nz = w * d\nd.add_(1)\nz.sum().backward()",
+    "d = y.data\nz = w * d\nwith n.no_grad(): y.add_(1)\nz.sum().backward()\nr = w.grad",
+    "z = y * w\ny.data.add_(1)\ny.add_(1)\nz.sum().backward()",
+    "u = x.clone().requires_grad_()\nz = w * u\nu.data = u.data + 5\nz.sum().backward()\nr = w.grad",
+    "u = x.clone()\nz = w * u\nu.data = x\nx.mul_(2)\nz.sum().backward()\nr = w.grad",
+    "u = y * 1\nz = w * u\nu.data = x\nz.sum().backward()\nr = w.grad",
+    "z = (y * w).sum()\nh = w.register_hook(lambda g: (w.data.add_(g), None)[1])\nz.backward()\nh.remove()\nr = [w, w.grad]",
+    "z = y.sigmoid()\nz.data[:, 1:].zero_()\ng, = n.autograd.grad(z.sum(), w, create_graph=True)\n(g * g).sum().backward()\nr = w.grad",
+    "z = w * x\nv = w.data.view(-1)\nv[3:5] = 9\nx.data.t()[1] = 4\nz.sum().backward()\nr = w.grad",
+)
+def test_writes_through_data_before_the_backward_pass(lines):
+    check(lines)
+
+
+def test_saved_views_do_not_stay():
+    x = gt.ones(100, 3)
+    w = gt.ones(3, requires_grad=True)
+    for _ in range(5):
+        for k in range(100):
+            (x[k] * w).sum().backward()
+    x.data.mul_(2)
+    (x[0] * w).sum().backward()
+    assert w.grad.tolist() == [502.0] * 3
+
+
+@programs(
+    "with n.no_grad(): v = y.chunk(2)[0]\nz = v * v\ny.detach().zero_()\nz.sum().backward()\nr = [w.grad, z.requires_grad]",
+    "with n.no_grad(): v = y[0]\nr = n.autograd.grad((v * 2).sum(), v)",
+    "v = x[1:]\nx.mul_(w)\nv.masked_fill_(v > 1, 0)",
+    "v = x[1:]\nx.mul_(w)\nv.index_fill_(0, n.tensor([0]), 2)",
+    "v = x[1:]\nx.mul_(w)\nv.scatter_(0, n.tensor([[0]]), 2.)",
+    "with n.no_grad(): v = y[0:0, 0]\ny.detach().add_(1)\nr = v.unfold(0, 1, 2)",
+    "with n.no_grad(): v = y[0]\ny.detach().add_(1)\nr = v.expand(3, 3)",
+)
+def test_the_order_of_checks(lines):
+    check(lines)
+
+
+@programs(
+    "with n.no_grad(): v = y[:]\nz = v.sigmoid()\nz.detach().fill_(0.5)\nz.sum().backward()",
+    "with n.no_grad(): v = y[:]\nz = v.sigmoid()\nz.sum().backward()\nz.sum().backward()",
+    "y[-1].tanh_()\ny.data.mul_(2)\n(y * 3).sum().backward()\nr = w.grad",
+    "y.view(-1)[2:5].exp_()\ny.data.t()[1] = 9\ny[0, 0] = 1\ny.sum().backward()\nr = w.grad",
+    "v = y.t()\nv.sigmoid_()\nv.data[0] = 2\ny.sum().backward()\nr = w.grad",
+)
+def test_results_that_the_graph_has_saved(lines):
+    check(lines)
+
+
+@programs(
+    "z = n.tensor([1 + 2j, 3 - 1j])\nq = z.real\nz.real.mul_(2)\nz.imag[0] = 9\nr = [n.view_as_real(z), q, q.stride()]",
+    "z = n.tensor([[1 + 2j, 3 - 1j]])\nn.view_as_real(z)[0, 1] = n.tensor([5., 6.])\nz.t().imag.add_(1)\nr = n.view_as_real(z)",
+    "c = n.view_as_complex(x.view(3, 2, 2))\nc[1] *= 1j\nx[0] = 5\nr = [x, n.view_as_real(c), c.stride()]",
+    "c = n.view_as_complex(x.view(3, 2, 2))\nc.imag[:, 1] = 8\nc.t().real[0].zero_()\nr = x",
+    "z = n.tensor([1 + 2j, 3 - 1j]).requires_grad_()\ny = z * 2\ny.real.mul_(3)\nn.view_as_real(y).sum().backward()\nr = n.view_as_real(z.grad)",
+    "z = n.tensor([1 + 2j, 3 - 1j]).requires_grad_()\ny = z * z\ny[0].mul_(2j)\nn.view_as_real(y).sum().backward()\nr = n.view_as_real(z.grad)",
+    "c = n.view_as_complex(y.view(3, 2, 2))\nc.mul_(2j)\n(y * y).sum().backward()\nr = w.grad",
+    "z = n.tensor([1 + 2j, 3 - 1j]).requires_grad_()\nz.real.add_(1)",
+    "z = n.tensor([1 + 2j, 3 - 1j])\nz.real = n.tensor([7., 8.])\nz.imag = 4\nr = n.view_as_real(z)",
+    "r = n.view_as_complex(x[:, :3])", "r = n.view_as_complex(x.t()[:2].t())", "r = n.view_as_complex(x[:, 1:3])", "r = n.view_as_complex(x[0, 0])",
+    "r = n.view_as_real(x)", "x.real.add_(1)\nr = x",
+)
+def test_parts_of_complex_numbers_are_views(lines):
+    check(lines)
+
+
+@programs(
+    "v = w[0]\nw.requires_grad_(False)\nw.add_(1)\n(v * v).sum().backward()\nr = [w.grad, v.requires_grad]",
+    "with n.no_grad(): v = y[0]\nv.requires_grad_(False)\nr = [v.requires_grad, v.is_leaf]",
+    "v = y.chunk(2)[0]\nwith n.no_grad(): y[0, 0] = 1\nv.requires_grad_(False)",
+    "with n.no_grad(): v = y[0]\nv.requires_grad_()\nu = v[1:]\nv.requires_grad_(False)\nr = [v.requires_grad, u.requires_grad]",
+    "o = n.zeros(2)\nn.exp(x, out=o)\nr = o", "o = n.zeros(4, 3)\nn.exp(x, out=o.t())\nr = o", "o = n.zeros(3, 4)\nn.exp(x, out=o.data)\nr = [o, o._version]",
+    "n.exp(x, out=y)", "v = x[0].expand(3, 4)\nn.add(v, 1, out=v)", "x[:2].copy_(x[1:])", "q = x[:, :3].clone()\nq.copy_(q.t())\nr = q",
+    "v = x[0].expand(3, 4)\nv.scatter_(0, n.tensor([[0]]), 5.)", "v = x[0].expand(3, 4)\nv.index_add_(0, n.tensor([0]), n.ones(1, 4))",
+)
+def test_leaves_outputs_and_overlaps(lines):
+    check(lines)
+
+
+def test_nothing_stays_on_the_tape():
+    gc.collect()
+    before = len(gt._gt._tape())
+    for lines in ALL:
+        outcome(gt, lines)
+    gc.collect()
+    assert len(gt._gt._tape()) == before
