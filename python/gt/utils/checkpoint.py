@@ -8,7 +8,7 @@ values. So every way to compute gradients works, and both values of use_reentran
 import contextlib
 import warnings
 
-from gt import _gt
+from gt import _gt, _help
 from gt._gt import Tensor
 from gt.amp.autocast_mode import restored
 from gt.autograd import enable_grad, no_grad
@@ -158,3 +158,5 @@ class set_checkpoint_early_stop:
 
     def __exit__(self, *exception):
         pass
+
+__dir__ = _help.publish(__name__)
