@@ -55,13 +55,14 @@ def publish(name, *also, sources=None):
     too; another module what it takes from modules whose names begin with `sources`.
     """
     module = sys.modules[name]
+    members = vars(module)
     for member, text in _texts(name).items():
-        _describe(getattr(module, member), text)
+        _describe(members[member], text)
     if sources is None:
         sources = '.'.join(name.split('.')[:2]) if hasattr(module, '__path__') else name
 
     def __dir__():
-        return sorted({*also, *(key for key, value in vars(module).items() if _is_public(name, key, value, sources))})
+        return sorted({*also, *(key for key, value in members.items() if _is_public(name, key, value, sources))})
     return __dir__
 
 

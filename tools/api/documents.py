@@ -11,6 +11,7 @@ gt.exp(x) and x.exp_() take theirs from x.exp() unless they have entries of thei
 """
 
 import ast
+import enum
 import inspect
 import re
 import types
@@ -175,6 +176,8 @@ def class_document(module, name, value):
     text, lines = EXAMPLES.get(full, ('', []))
     summary, rest = source_text(value) if '__doc__' in vars(value) else ('', '')
     signature = typed.of_runtime(value, (full, module + '.classes', module))
+    if issubclass(value, enum.Enum):
+        signature = typed.Signature(())
     return compose(full, text or summary, '' if text else rest, signature, (full, module + '.classes', module), lines)
 
 

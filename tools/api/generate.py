@@ -23,6 +23,8 @@ def main():
     problems = documents.write(output.parent)
     if problems:
         sys.exit('\n'.join(problems))
+    for stub in package.rglob('*.pyi'):
+        stub.unlink()
     shutil.copytree(output, package, dirs_exist_ok=True)
 
 

@@ -17,13 +17,19 @@ def run(lines):
         pending.append(line[4:])
         if k + 1 < len(sources) and sources[k + 1].startswith('...'):
             continue
+        if '+SKIP' in line:
+            pending = []
+            continue
         output = io.StringIO()
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             source = '\n'.join(pending) + ('\n' if len(pending) > 1 else '')
             if console.runsource(source, '<example>'):
                 console.runsource(source + '\n', '<example>')
         pending = []
-        recorded += ['<BLANKLINE>' if not text else text for text in output.getvalue().rstrip('\n').split('\n')] if output.getvalue() else []
+        shown = output.getvalue().rstrip('\n').split('\n') if output.getvalue() else []
+        if shown and shown[0].startswith('Traceback'):
+            shown = [shown[0], '    ...', shown[-1]]
+        recorded += [text or '<BLANKLINE>' for text in shown]
     return recorded
 
 

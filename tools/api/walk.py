@@ -7,8 +7,8 @@ import pkgutil
 
 # Modules that users import. The others are where these find what they offer.
 PUBLIC = (
-    'gt', 'gt.amp', 'gt.autograd', 'gt.autograd.forward_ad', 'gt.autograd.function', 'gt.autograd.functional',
-    'gt.autograd.grad_mode', 'gt.autograd.graph', 'gt.autograd.profiler', 'gt.backends', 'gt.backends.cpu',
+    'gt', 'gt.amp', 'gt.amp.autocast_mode', 'gt.autograd', 'gt.autograd.forward_ad', 'gt.autograd.function', 'gt.autograd.functional',
+    'gt.autograd.grad_mode', 'gt.autograd.gradcheck', 'gt.autograd.graph', 'gt.autograd.profiler', 'gt.backends', 'gt.backends.cpu',
     'gt.backends.cuda', 'gt.backends.cudnn', 'gt.backends.mkl', 'gt.backends.mkldnn', 'gt.backends.mps',
     'gt.backends.openmp', 'gt.backends.opt_einsum', 'gt.compiler', 'gt.config', 'gt.cuda', 'gt.cuda.amp', 'gt.debug',
     'gt.distributed', 'gt.distributions', 'gt.distributions.constraints', 'gt.distributions.transforms', 'gt.fft',
@@ -57,6 +57,8 @@ def tensor_methods():
 def home(name, value):
     """The public module that documents an object: the most specific one that it comes from, or else `name`."""
     where = home_name(value) or name
+    if where.startswith('gt.nn.') and getattr(module('gt.nn.functional'), getattr(value, '__name__', ''), None) is value:
+        return 'gt.nn.functional'
     while where and where not in PUBLIC:
         where = where.rpartition('.')[0]
     if where and getattr(module(where), getattr(value, '__name__', ''), None) is value:

@@ -10,7 +10,7 @@ import warnings
 
 from gt import _gt, _help
 from gt._gt import Tensor
-from gt.amp.autocast_mode import restored
+from gt.amp.autocast_mode import _restored
 from gt.autograd import enable_grad, no_grad
 
 
@@ -74,7 +74,7 @@ class _Region:
 
     def _run(self):
         function, args, kwargs, context = self.call
-        with enable_grad(), _random_numbers_from(self.state), restored(self.autocast), context:
+        with enable_grad(), _random_numbers_from(self.state), _restored(self.autocast), context:
             again, _ = _gt._tape_position()
             kept = function(*args, **kwargs)  # keeps the recorded operations until their values are taken
             try:
