@@ -23,9 +23,24 @@ def _texts(name):
         return {}
 
 
+class _Arguments:
+    """The __signature__ of classes whose constructors Python knows nothing about: exceptions and metaclasses."""
+
+    def __get__(self, instance, owner):
+        if instance is not None:  # a class, whose metaclass has this
+            raise AttributeError('__signature__')
+        import inspect
+        return inspect.Signature([inspect.Parameter('args', inspect.Parameter.VAR_POSITIONAL)])
+
+
 def _describe(value, text):
+    if isinstance(value, type) and issubclass(value, (BaseException, type)):
+        value.__signature__ = _Arguments()
     if isinstance(value, (types.MethodDescriptorType, types.GetSetDescriptorType, types.BuiltinFunctionType)):
         _gt._document(value, text)
+    elif '\n--\n\n' in text:  # a function around a method in C, which has the signature
+        _gt._document(value.__wrapped__, text)
+        value.__doc__ = text.rpartition('\n--\n\n')[2]
     elif not isinstance(value, _gt.Function):
         value.__doc__ = text
 
@@ -68,7 +83,8 @@ def publish(name, *also, sources=None):
 
 def doc_of(function):
     """The docstring of a gt.Function."""
-    return _texts(function.__module__ + '.functions').get(function.__name__) or function.__wrapped__.__doc__
+    text = _texts(function.__module__ + '.functions').get(function.__name__) or function.__wrapped__.__doc__
+    return text.rpartition('\n--\n\n')[2] if text else text
 
 
 def _without_private(parameters):
@@ -79,6 +95,9 @@ def signature_of(function):
     """The signature of a gt.Function: that of its method, whose self is called input, with out=."""
     import inspect
     call = function.__wrapped__
+    text = _texts(function.__module__ + '.functions').get(function.__name__, '')
+    if '\n--\n\n' in text:  # of a function in C, with its signature
+        _gt._document(call, text)
     parameters = _without_private(inspect.signature(call).parameters.values())
     if parameters and parameters[0].name == 'self':
         taken = any(each.name == 'input' for each in parameters)  # searchsorted(sorted_sequence, input)
@@ -89,14 +108,3 @@ def signature_of(function):
         parameters.insert(at, out)
     return inspect.Signature(parameters)
 
-
-class _OfArguments:
-    """The signature of exceptions, which Python does not know."""
-
-    def __get__(self, instance, owner):
-        import inspect
-        return inspect.Signature([inspect.Parameter('args', inspect.Parameter.VAR_POSITIONAL)])
-
-
-for _error in (_gt.GtError, _gt.GtTypeError, _gt.LinAlgError, _gt.GtConnectionError, _gt.GtTimeoutError):
-    _error.__signature__ = _OfArguments()

@@ -93,10 +93,10 @@ def sentence(text):
 
 
 def source_text(value):
-    """The docstring in the source: (first paragraph as a sentence, the others)."""
+    """The docstring in the source: (first paragraph as a sentence, the others without examples)."""
     text = inspect.cleandoc(getattr(value, '__doc__', None) or '')
-    first, _, rest = text.partition('\n\n')
-    return sentence(' '.join(first.split())), rest.strip()
+    first, *others = text.split('\n\n')
+    return sentence(' '.join(first.split())), '\n\n'.join(part for part in others if '>>>' not in part)
 
 
 def arguments_text(signature, scopes):
@@ -134,6 +134,9 @@ def _method_parts(name):
     base = name[:-1] if name.endswith('_') else typed.ALIASES.get(name)
     if base and (not text or not lines) and (name.endswith('_') and hasattr(gt.Tensor, base) or base in typed.ALIASES.values()):
         base_text, base_rest, base_lines = _method_parts(base)
+        if name.endswith('_') and base in typed.ALIASES:
+            own = typed.ALIASES[base] + '_'
+            text, lines = f'{base_text} In place.', [line.replace(f'.{own}(', f'.{name}(') for line in _method_parts(own)[2]]
         if name.endswith('_'):
             return text or base_text.rstrip('.') + ', in place.', '', lines or in_place(base_lines, base)
         same = [line.replace(f'.{base}(', f'.{name}(') for line in base_lines]
@@ -148,7 +151,10 @@ def method_document(name):
     signature = typed.merged(stubs.method_signatures(name))
     summary, rest, lines = _method_parts(name)
     text = compose('Tensor.' + name, summary, rest, signature, ('Tensor.' + name, 'Tensor'), lines)
-    if isinstance(getattr(gt.Tensor, name), types.MethodDescriptorType):
+    value = getattr(gt.Tensor, name)
+    wrapped = getattr(value, '__wrapped__', None)
+    around = isinstance(wrapped, types.MethodDescriptorType) and wrapped.__name__ == name
+    if isinstance(value, types.MethodDescriptorType) or around:
         text = f'{name}{typed.runtime_text(signature, True)}\n--\n\n{text}'
     return text
 
@@ -165,6 +171,7 @@ def function_document(module, name, value):
         lines = lines or as_function(base_lines, method, full)
     signature = typed.merged(stubs.function_signatures(module, name, value))
     document = compose(full, text or summary, '' if text else rest, signature, (full, module), lines)
+    value = getattr(value, '__wrapped__', value)
     if isinstance(value, types.BuiltinFunctionType):
         document = f'{value.__name__}{typed.runtime_text(signature, False)}\n--\n\n{document}'
     return document

@@ -5,6 +5,7 @@ import contextlib
 import io
 import pathlib
 import sys
+import warnings
 
 
 def run(lines):
@@ -35,6 +36,7 @@ def run(lines):
 
 def main():
     """Record the examples of each file."""
+    warnings.simplefilter('ignore')
     for name in sys.argv[1:]:
         path = pathlib.Path(name)
         entries = []

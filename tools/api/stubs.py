@@ -67,16 +67,20 @@ def method_signatures(name):
     import gt
     if 'Tensor.' + name in typed.SIGNATURES:
         return typed.SIGNATURES['Tensor.' + name]
-    base = typed.ALIASES.get(name.rstrip('_'), name.rstrip('_'))
-    if base in ROWS and (row := typed.of_row(name, ROWS[base])):
-        return [row]
     value = getattr(gt.Tensor, name)
-    if inspect.ismethoddescriptor(value) and name.endswith('_') and 'Tensor.' + base not in typed.SIGNATURES:
+    base = name[:-1] if name.endswith('_') else name
+    wrapped = getattr(value, '__wrapped__', None)
+    around = isinstance(wrapped, types.MethodDescriptorType) and wrapped.__name__ == name
+    if isinstance(value, types.MethodDescriptorType) or around:
+        row = typed.of_row(name, ROWS.get(typed.ALIASES.get(base, base)))
+        if row:
+            return [row]
+        if 'Tensor.' + base in typed.SIGNATURES:
+            return [Signature(each.parameters, 'Self') for each in typed.SIGNATURES['Tensor.' + base]]
         raise LookupError(f'Tensor.{name} is written in C: give its signature in tools/api/signatures.pyi')
-    if name.endswith('_') and 'Tensor.' + base in typed.SIGNATURES:
-        return [Signature(each.parameters, 'Self') for each in typed.SIGNATURES['Tensor.' + base]]
-    if inspect.ismethoddescriptor(value) and not hasattr(value, '__wrapped__') and type(value).__name__ == 'method_descriptor':
-        raise LookupError(f'Tensor.{name} is written in C: give its signature in tools/api/signatures.pyi')
+    if isinstance(wrapped, types.MethodDescriptorType):
+        result = 'Self' if name.endswith('_') else None
+        return [Signature(each.parameters, result or each.result) for each in method_signatures(wrapped.__name__)]
     result = RESULTS.get('Tensor.' + name, 'Self' if name.endswith('_') else 'Tensor')
     return [typed.of_runtime(value, ('Tensor.' + name, 'Tensor'), result, True)]
 
@@ -88,6 +92,9 @@ def function_signatures(module, name, value):
         method = getattr(value.__wrapped__, '__name__', '')
         if getattr(gt.Tensor, method, None) is value.__wrapped__:
             return [typed.as_function(each) for each in method_signatures(method)]
+        wrapped = getattr(value.__wrapped__, '__wrapped__', None)
+        if isinstance(wrapped, types.MethodDescriptorType):
+            return [typed.as_function(each) for each in method_signatures(wrapped.__name__)]
     if module in ('gt', 'gt._gt') and name in typed.SIGNATURES:
         return typed.SIGNATURES[name]
     if isinstance(value, types.BuiltinFunctionType):

@@ -205,8 +205,8 @@ def merged(overloads):
         needed = all(other.named(each.name) for other in overloads)
         optional = each.default is None and each.kind in ('', '/') and not needed and each.name != 'self'
         parameters.append(replace(each, default='None') if optional else each)
-    for k in range(len(parameters) - 1, 0, -1):  # a default may not come before a parameter without
-        after, before = parameters[k], parameters[k - 1]
+    for k in range(1, len(parameters)):  # a default may not come before a parameter without
+        before, after = parameters[k - 1], parameters[k]
         if before.default is not None and after.default is None and after.kind == '':
             parameters[k] = replace(after, default='None')
     return Signature(tuple(parameters), longest.result)
