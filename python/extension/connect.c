@@ -638,7 +638,7 @@ int gt__py_connect_init(PyObject *module)
         SLOT(Py_tp_repr, connection_repr),
         SLOT(Py_tp_getset, attributes),
         SLOT(Py_tp_methods, methods),
-        SLOT(Py_tp_doc, "A client's connection to a server, or its embedded server."),
+        SLOT(Py_tp_doc, "Connection()\n--\n\nA client's connection to a server, or its embedded server."),
         {.slot = 0},
     };
     static PyType_Spec spec = {

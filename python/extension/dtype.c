@@ -213,7 +213,7 @@ int gt__py_dtype_init(PyObject *module)
         SLOT(Py_tp_methods, methods),
         SLOT(Py_tp_new, dtype_new),
         SLOT(Py_tp_dealloc, dtype_dealloc),
-        SLOT(Py_tp_doc, "The type of a tensor's elements."),
+        SLOT(Py_tp_doc, "dtype(name)\n--\n\nThe type of a tensor's elements."),
         {.slot = 0},
     };
     static PyType_Spec spec = {

@@ -264,6 +264,7 @@ extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
+extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
 extern PyGetSetDef gt__py_autograd_attributes[];

@@ -4,7 +4,7 @@
  * A function of the package calls a method of Tensor or another callable. It adds what PyTorch's functions have and
  * methods do not: out=, input= for the first operand, a number as the first operand of gt.pow(2, t), and sparse operands of
  * gt.matmul. A call without keyword arguments goes straight to the C function of the method. client/outputs.py does the rest,
- * in Python.
+ * in Python. gt/_help.py finds the docstring and the signature of a function when they are asked for.
  */
 #include "extension.h"
 
@@ -18,7 +18,7 @@ typedef struct FunctionObject {
     PyMethodDef *
         method; /* that of `call`, if it is a method of Tensor in C that takes FASTCALL or no arguments; else NULL */
     PyObject *options; /* called as options(call, arguments, keywords) if there is out= or input= */
-    PyObject *name, *doc, *module;
+    PyObject *name, *module;
 } FunctionObject;
 
 typedef PyObject *(*fast_function)(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames);
@@ -112,9 +112,8 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->reflected = reflected == Py_None ? NULL : Py_NewRef(reflected);
     self->others = others == Py_None ? NULL : Py_NewRef(others);
     self->method = direct_method(call); /* of a type that lives as long as the module */
-    self->doc = PyObject_GetAttrString(call, "__doc__");
     self->module = PyUnicode_FromString("gt");
-    if (!self->doc || !self->module)
+    if (!self->module)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -127,7 +126,6 @@ static int function_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->reflected);
     Py_VISIT(self->others);
     Py_VISIT(self->options);
-    Py_VISIT(self->doc);
     return 0;
 }
 
@@ -139,7 +137,6 @@ static int function_clear(PyObject *object)
     Py_CLEAR(self->others);
     Py_CLEAR(self->options);
     Py_CLEAR(self->name);
-    Py_CLEAR(self->doc);
     Py_CLEAR(self->module);
     return 0;
 }
@@ -166,6 +163,29 @@ static PyObject *function_reduce(PyObject *object, PyObject *unused)
     return Py_NewRef(((FunctionObject *)object)->name);
 }
 
+/* As an attribute of a class it stays itself: with a __get__, help() and inspect see a function. */
+static PyObject *function_get(PyObject *object, PyObject *instance, PyObject *type)
+{
+    (void)instance;
+    (void)type;
+    return Py_NewRef(object);
+}
+
+/* gt._help.name(function); `closure` is the name. */
+static PyObject *function_help(PyObject *object, void *closure)
+{
+    PyObject *help = PyImport_ImportModule("gt._help");
+    PyObject *result = help ? PyObject_CallMethod(help, (const char *)closure, "O", object) : NULL;
+    Py_XDECREF(help);
+    return result;
+}
+
+static PyGetSetDef function_attributes[] = {
+    {.name = "__doc__", .get = function_help, .closure = "doc_of"},
+    {.name = "__signature__", .get = function_help, .closure = "signature_of"},
+    {.name = NULL},
+};
+
 static PyMethodDef function_methods[] = {
     NOARGS("__reduce__", function_reduce, "For pickle: its name."),
     {.ml_name = NULL},
@@ -180,7 +200,6 @@ static PyMemberDef function_members[] = {
     MEMBER("__wrapped__", T_OBJECT, call, READONLY),
     MEMBER("__name__", T_OBJECT, name, READONLY),
     MEMBER("__qualname__", T_OBJECT, name, READONLY),
-    MEMBER("__doc__", T_OBJECT, doc, READONLY),
     MEMBER("__module__", T_OBJECT, module, 0),
     {.name = NULL},
 };
@@ -194,7 +213,42 @@ static PyType_Slot function_slots[] = {
     SLOT(Py_tp_call, PyVectorcall_Call),
     SLOT(Py_tp_methods, function_methods),
     SLOT(Py_tp_members, function_members),
+    SLOT(Py_tp_getset, function_attributes),
+    SLOT(Py_tp_descr_get, function_get),
     {.slot = 0},
+};
+
+/*
+ * _document(object, text): the docstring of a method, attribute or function that is written in C. A text that begins with
+ * "name(parameters)\n--\n\n" gives the signature too. The text lives as long as the process, as the table of methods does.
+ */
+static PyObject *py_document(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *object, *text;
+    if (!PyArg_ParseTuple(args, "OU:_document", &object, &text))
+        return NULL;
+    const char *doc = PyUnicode_AsUTF8(text);
+    if (!doc)
+        return NULL;
+    if (PyCFunction_Check(object))
+        ((PyCFunctionObject *)object)->m_ml->ml_doc = doc;
+    else if (Py_IS_TYPE(object, &PyMethodDescr_Type))
+        ((PyMethodDescrObject *)object)->d_method->ml_doc = doc;
+    else if (Py_IS_TYPE(object, &PyGetSetDescr_Type))
+        ((PyGetSetDescrObject *)object)->d_getset->doc = doc;
+    else
+        return PyErr_Format(PyExc_TypeError, "%s has a __doc__ of its own", Py_TYPE(object)->tp_name);
+    Py_INCREF(text);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef gt__py_function_functions[] = {
+    {.ml_name = "_document",
+     .ml_meth = py_document,
+     .ml_flags = METH_VARARGS,
+     .ml_doc = "_document(object, text): the docstring of what is written in C."},
+    {.ml_name = NULL},
 };
 
 /* module.Function. */

@@ -46,6 +46,7 @@ static int module_exec(PyObject *module)
                                    gt__py_create_functions,
                                    gt__py_random_functions,
                                    gt__py_linalg_functions,
+                                   gt__py_function_functions,
                                    gt__py_batch_functions,
                                    gt__py_mode_functions,
                                    gt__py_node_functions,

@@ -11,9 +11,22 @@
 
 /* ---- products -------------------------------------------------------------------------------------------- */
 
-static PyObject *method_matmul(PyObject *self, PyObject *other)
+/* The one operand of a product, borrowed; NULL: exception. */
+static PyObject *operand_of(const char *function, const char *name, gt_py_args args, Py_ssize_t nargs,
+                            PyObject *kwnames)
 {
-    return PyNumber_MatrixMultiply(self, other);
+    if (nargs == 1 && !kwnames)
+        return args[0];
+    PyObject *value;
+    if (gt__py_parse(function, args, nargs, kwnames, &name, 1, 1, &value) < 0)
+        return NULL;
+    return value ? value : PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s'", function, name);
+}
+
+static PyObject *method_matmul(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *other = operand_of("matmul", "other", args, nargs, kwnames);
+    return other ? PyNumber_MatrixMultiply(self, other) : NULL;
 }
 
 /* mm, bmm, mv, dot: matmul of tensors of fixed ranks. */
@@ -32,25 +45,17 @@ static PyObject *ranked_product(const char *name, int rank_a, int rank_b, PyObje
     return b ? gt__py_result(err, out) : NULL;
 }
 
-static PyObject *method_mm(PyObject *self, PyObject *other)
-{
-    return ranked_product("mm", 2, 2, self, other);
-}
-
-static PyObject *method_bmm(PyObject *self, PyObject *other)
-{
-    return ranked_product("bmm", 3, 3, self, other);
-}
-
-static PyObject *method_mv(PyObject *self, PyObject *other)
-{
-    return ranked_product("mv", 2, 1, self, other);
-}
-
-static PyObject *method_dot(PyObject *self, PyObject *other)
-{
-    return ranked_product("dot", 1, 1, self, other);
-}
+#define PRODUCT(name, parameter, rank_a, rank_b)                                                                  \
+    static PyObject *method_##name(PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)          \
+    {                                                                                                             \
+        PyObject *other = operand_of(#name, parameter, args, nargs, kwnames);                                     \
+        return other ? ranked_product(#name, rank_a, rank_b, self, other) : NULL;                                 \
+    }
+PRODUCT(mm, "mat2", 2, 2)
+PRODUCT(bmm, "mat2", 3, 3)
+PRODUCT(mv, "vec", 2, 1)
+PRODUCT(dot, "tensor|other", 1, 1)
+#undef PRODUCT
 
 /* ---- dtypes and copies ----------------------------------------------------------------------------------- */
 
@@ -825,16 +830,12 @@ PyMethodDef gt__py_movement_functions[] = {
     {.ml_name = NULL},
 };
 
-#define ONE(name, function, doc)                                                                                  \
-    {                                                                                                             \
-        .ml_name = name, .ml_meth = function, .ml_flags = METH_O, .ml_doc = doc                                   \
-    }
 PyMethodDef gt__py_movement_methods[] = {
-    ONE("matmul", method_matmul, "matmul(other): the matrix product, batches broadcast."),
-    ONE("mm", method_mm, "mm(mat2): the product of two matrices."),
-    ONE("bmm", method_bmm, "bmm(mat2): the product of two batches of matrices."),
-    ONE("mv", method_mv, "mv(vec): a matrix times a vector."),
-    ONE("dot", method_dot, "dot(other): the inner product of two vectors."),
+    FAST("matmul", method_matmul, "matmul(other): the matrix product, batches broadcast."),
+    FAST("mm", method_mm, "mm(mat2): the product of two matrices."),
+    FAST("bmm", method_bmm, "bmm(mat2): the product of two batches of matrices."),
+    FAST("mv", method_mv, "mv(vec): a matrix times a vector."),
+    FAST("dot", method_dot, "dot(other): the inner product of two vectors."),
     FAST("to", method_to, "to(dtype): convert; devices are accepted and change nothing."),
     FAST("type", method_astype, "type(dtype): convert."),
     FAST("cast", method_astype, "cast(dtype): convert."),

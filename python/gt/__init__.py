@@ -22,7 +22,7 @@ from gt import linalg  # noqa: F401
 from gt import _defaults, _formats, _types  # noqa: F401
 from gt._repr import set_printoptions  # noqa: F401
 from gt.client import tensor as _tensor
-from gt.amp import policies
+from gt.amp import policies as _policies
 from gt.client.client import Client, client_description, connect, disconnect  # noqa: F401
 from gt.client.outputs import published_all as _published_all
 from gt.client.registry import functions as _functions
@@ -30,7 +30,7 @@ from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
-from gt import _packages
+from gt import _help, _packages
 
 __version__ = '0.1.0'
 
@@ -40,7 +40,7 @@ _gt._site_package(__file__.rpartition('__init__')[0])
 _packages.install()
 
 # Every method that PyTorch also offers as a function is one: gt.exp(t) is t.exp(). All of them take out= and input=.
-policies.install_methods(_functions)
+_policies.install_methods(_functions)
 globals().update(_published_all({name: getattr(Tensor, name) for name in _tensor.FUNCTIONS} | _functions))
 globals().update(_published_all({name: globals()[name] for name in _tensor.EXTENSION_FUNCTIONS}))
 globals().update(_types.TYPES, **_formats.NAMES)
@@ -87,5 +87,5 @@ def __getattr__(name):
     raise AttributeError(f"module 'gt' has no attribute '{name}'")
 
 
-def __dir__():
-    return sorted({*globals(), *_MODULES, *_ELSEWHERE})
+_help.describe_tensor()
+__dir__ = _help.publish(__name__, '__version__', *_MODULES, *_ELSEWHERE, 'native_batch_norm', 'native_layer_norm')

@@ -2,6 +2,8 @@
 
 import functools
 
+from gt import _help
+
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mode=None, options=None, disable=False):
     """The function or module itself, marked as a hot path; also a decorator.
@@ -55,3 +57,5 @@ def allow_in_graph(fn):
 
 
 assume_constant_result = allow_in_graph
+
+__dir__ = _help.publish(__name__)

@@ -4,7 +4,7 @@ server."""
 from dataclasses import dataclass
 from typing import List, Optional
 
-from gt import _gt
+from gt import _gt, _help
 
 
 @dataclass
@@ -43,3 +43,5 @@ def get_config(name=None):
         return None
     shard, backward, compile = found
     return SignalConfig(shard and ShardConfig(*shard), backward, compile)
+
+__dir__ = _help.publish(__name__)

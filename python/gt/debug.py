@@ -7,7 +7,7 @@ tapes, and the variables GT_VERBOSE and GT_DEBUG_*.
 import collections
 import json
 
-from gt import _gt
+from gt import _gt, _help
 
 TapeEntry = collections.namedtuple('TapeEntry', 'number op shape inputs consumed')
 TapeEntry.__doc__ = """One recorded operation: its number, its op ('leaf' for a tensor that requires a gradient), the
@@ -77,3 +77,5 @@ def _bytes(count):
         if count < 1024 or unit == 'GiB':
             return f'{count:.0f} B' if unit == 'B' else f'{count:.1f} {unit}'
         count /= 1024
+
+__dir__ = _help.publish(__name__)

@@ -1,5 +1,7 @@
 """torch.distributed: not needed. Many workers serve one program (docs/sharding.md); these say so to scripts that ask."""
 
+from gt import _help
+
 
 def is_available() -> bool:
     """False: a program does not talk to other programs."""
@@ -38,3 +40,5 @@ def init_process_group(*arguments, **options) -> None:
 
 def destroy_process_group(group=None) -> None:
     """Does nothing."""
+
+__dir__ = _help.publish(__name__)

@@ -8,7 +8,7 @@ One row of the op table (fft) computes all of them, over any set of dimensions a
 
 import math
 
-from gt import _gt
+from gt import _gt, _help
 from gt.client.outputs import published_all as _published_all
 from gt.client.registry import axis_of
 
@@ -237,3 +237,5 @@ def ifftshift(input, dim=None):
 globals().update(_published_all({name: function for name, function in list(globals().items())
                                  if not name.startswith('_') and getattr(function, '__module__', None) == __name__},
                                 'gt.fft'))
+
+__dir__ = _help.publish(__name__)

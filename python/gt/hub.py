@@ -1,5 +1,7 @@
 """torch.hub: GT downloads nothing."""
 
+from gt import _help
+
 
 def _refuse(*arguments, **options):
     """Refused with a hint."""
@@ -13,3 +15,5 @@ def get_dir() -> str:
     """The folder that PyTorch would use."""
     import os
     return os.path.expanduser('~/.cache/torch/hub')
+
+__dir__ = _help.publish(__name__)

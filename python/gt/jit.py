@@ -1,5 +1,7 @@
 """torch.jit: functions and modules run as they are; script() and trace() return what they are given."""
 
+from gt import _help
+
 
 def script(obj=None, optimize=None, example_inputs=None, _frames_up=0, _rcb=None):
     """The function, class or module itself; also a decorator.
@@ -92,3 +94,5 @@ def save(m, f, _extra_files=None):
 def load(f, map_location=None, _extra_files=None, _restore_shapes=False):
     """Refused with a hint."""
     raise NotImplementedError('gt.jit.load: GT has no TorchScript files; load a state_dict with gt.load()')
+
+__dir__ = _help.publish(__name__)

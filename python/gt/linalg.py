@@ -9,7 +9,7 @@ import math
 from collections import namedtuple
 from types import FunctionType
 
-from gt import _gt
+from gt import _gt, _help
 from gt._gt import LinAlgError, Tensor, where  # noqa: F401
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
@@ -628,3 +628,5 @@ def cond(A, p=None):
 
 globals().update(published_all({name: function for name, function in globals().items() if not name.startswith('_')
                                 and isinstance(function, FunctionType) and function.__module__ == __name__}, 'gt.linalg'))
+
+__dir__ = _help.publish(__name__, 'LinAlgError')

@@ -6,7 +6,7 @@ tensor(2.)
 
 import builtins
 
-from gt import _gt
+from gt import _gt, _help
 from gt._gt import where
 
 _inf = float('inf')
@@ -188,3 +188,5 @@ def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
     input = _typed(input, dtype)
     length = norm(input, ord, dim, keepdim=True, mask=mask)
     return _filled(input, mask, 0) / length.maximum(_gt.full((), eps, dtype=length.dtype))
+
+__dir__ = _help.publish(__name__)

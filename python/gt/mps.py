@@ -1,5 +1,6 @@
 """torch.mps: there is no such device; synchronize() waits, the rest reports nothing."""
 
+from gt import _help
 from gt._gt import manual_seed, synchronize  # noqa: F401
 
 
@@ -25,3 +26,5 @@ def current_allocated_memory() -> int:
 def driver_allocated_memory() -> int:
     """0."""
     return 0
+
+__dir__ = _help.publish(__name__, 'manual_seed', 'synchronize')

@@ -3,6 +3,8 @@
 import multiprocessing as _standard
 from multiprocessing import *  # noqa: F401, F403
 
+from gt import _help
+
 __all__ = [*_standard.__all__, 'get_all_sharing_strategies', 'get_sharing_strategy', 'set_sharing_strategy', 'spawn']
 _strategy = ['file_system']
 
@@ -37,3 +39,5 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method='spawn'):
     if failed:
         raise RuntimeError(f'process {failed[0]} terminated with exit code {processes[failed[0]].exitcode}')
     return None
+
+__dir__ = _help.publish(__name__, *__all__)

@@ -2,6 +2,7 @@
 
 import contextlib
 
+from gt import _help
 from gt._gt import manual_seed  # noqa: F401
 from gt.client.random import get_rng_state, initial_seed, seed, set_rng_state  # noqa: F401
 
@@ -21,3 +22,5 @@ def fork_rng(devices=None, enabled=True, _caller='fork_rng', _devices_kw='device
         yield
     finally:
         set_rng_state(state)
+
+__dir__ = _help.publish(__name__, 'get_rng_state', 'initial_seed', 'manual_seed', 'seed', 'set_rng_state')

@@ -6,6 +6,8 @@ nothing extra, and gradients go to the selected elements, as in PyTorch.
 
 from collections import namedtuple
 
+from gt import _help
+
 
 def _named(name, *fields):
     def __repr__(self):
@@ -28,3 +30,5 @@ aminmax = _named('aminmax', 'min', 'max')
 frexp = _named('frexp', 'mantissa', 'exponent')
 histogram = _named('histogram', 'hist', 'bin_edges')
 histogramdd = _named('histogramdd', 'hist', 'bin_edges')
+
+__dir__ = _help.publish(__name__)

@@ -8,7 +8,7 @@ Without a config (gt.load_config, GT_CONFIG, gt.register_config) the same progra
 the guide.
 """
 
-from gt import _gt
+from gt import _gt, _help
 from gt.client import windows  # noqa: F401: gt.signal.windows, as in torch.signal
 
 
@@ -39,3 +39,5 @@ def exit(name):
 def tensor(x, name):
     """A copy of x, placed as the signal says."""
     return _gt.signal_tensor(x, name)
+
+__dir__ = _help.publish(__name__, 'windows')

@@ -12,7 +12,7 @@ Products of float32 and float64 matrices are one instruction (sparse_mm of the o
 import math
 
 from gt.client.outputs import published
-from gt import _gt
+from gt import _gt, _help
 from gt._gt import Tensor, cat, stack
 from gt.client.registry import axis_of
 
@@ -481,3 +481,5 @@ def _dispatched(name):
 
 FUNCTIONS = {'sparse_coo_tensor': sparse_coo_tensor, 'strided': strided, 'sparse_coo': sparse_coo, 'layout': layout,
              'spmm': mm, **{name: _dispatched(name) for name in ('mm', 'matmul', 'mv')}}
+
+__dir__ = _help.publish(__name__)

@@ -7,6 +7,7 @@ Results and gradients are PyTorch's. The functions are elementwise, and the two 
 """
 
 import gt
+from gt import _help
 from gt._gt import Tensor
 from gt.client import special as _special
 from gt.client.outputs import published_all as _published_all
@@ -40,3 +41,5 @@ __all__ = sorted([*_ROWS, *_FUNCTIONS, *_special.BESSEL, *_special.POLYNOMIALS, 
 # They take out=, as in PyTorch. Those that are functions of gt do already.
 globals().update(_published_all({name: globals()[name] for name in __all__
                                  if not isinstance(globals()[name], gt._gt.Function)}, 'gt.special'))
+
+__dir__ = _help.publish(__name__, *_FUNCTIONS)

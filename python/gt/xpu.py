@@ -1,5 +1,6 @@
 """torch.xpu: there is no such device; synchronize() waits, the rest reports nothing."""
 
+from gt import _help
 from gt._gt import manual_seed, synchronize  # noqa: F401
 
 manual_seed_all = manual_seed
@@ -17,3 +18,5 @@ def device_count() -> int:
 
 def empty_cache() -> None:
     """Does nothing."""
+
+__dir__ = _help.publish(__name__, 'manual_seed', 'manual_seed_all', 'synchronize')

@@ -86,7 +86,7 @@ def test_input_by_name():
 def test_functions_are_objects():
     assert pickle.loads(pickle.dumps(gt.exp)) is gt.exp
     assert gt.exp.__name__ == "exp" and "exp" in gt.exp.__doc__
-    assert list(inspect.signature(gt.diff).parameters)[:3] == ["self", "n", "dim"]
+    assert list(inspect.signature(gt.diff).parameters)[:3] == ["input", "n", "dim"]
     assert callable(gt.linalg.inv) and gt.linalg.inv.__module__ == "gt.linalg"
 
 

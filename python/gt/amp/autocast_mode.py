@@ -8,7 +8,7 @@ import contextlib
 import functools
 import warnings
 
-from gt import _gt
+from gt import _gt, _help
 from gt.amp.policies import active, install_late
 
 _CPU, _CUDA = 0, 1
@@ -124,7 +124,7 @@ class autocast:
 
 
 @contextlib.contextmanager
-def restored(states):
+def _restored(states):
     """A context with the autocast of another time: what gt._gt._autocast() returned then."""
     before = [_set(device, *state) for device, state in enumerate(states)]
     try:
@@ -182,3 +182,6 @@ def custom_bwd(bwd=None, *, device_type: str):
         with autocast(device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
             return bwd(*arguments, **options)
     return decorated
+
+
+__dir__ = _help.publish(__name__)

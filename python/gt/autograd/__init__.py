@@ -4,7 +4,7 @@
     (slope,) = gt.autograd.grad(x * x, x)       # 6
 """
 
-from gt import _gt
+from gt import _gt, _help
 from gt.autograd import function, graph  # noqa: F401
 from gt.autograd.anomaly_mode import detect_anomaly, is_anomaly_enabled, set_detect_anomaly  # noqa: F401
 from gt.autograd.function import Function  # noqa: F401
@@ -104,5 +104,4 @@ def __getattr__(name):
     return globals()[name]
 
 
-def __dir__():
-    return sorted({*globals(), *_LATER})
+__dir__ = _help.publish(__name__, *_LATER)

@@ -1,5 +1,7 @@
 """torch.autograd.forward_ad: dual numbers are not supported; gt.func.jvp computes derivatives along a direction."""
 
+from gt import _help
+
 
 def _refuse(*arguments, **options):
     """Refused with a hint."""
@@ -7,3 +9,5 @@ def _refuse(*arguments, **options):
 
 
 dual_level = make_dual = unpack_dual = enter_dual_level = exit_dual_level = _refuse
+
+__dir__ = _help.publish(__name__)

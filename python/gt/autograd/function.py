@@ -4,16 +4,16 @@ import collections
 import functools
 import warnings
 
-from gt import _gt
+from gt import _gt, _help
 from gt.autograd.grad_mode import no_grad
-from gt.autograd.graph import saved_hooks
+from gt.autograd.graph import _saved_hooks
 
 
 class _Saved:
     """One tensor saved for backward: an argument (the object and its version), or an output (its value)."""
 
     def __init__(self, tensor, output):
-        self.output, self.hooks = output, saved_hooks()
+        self.output, self.hooks = output, _saved_hooks()
         self.version = getattr(tensor, '_version', None) if output is None else None
         self.tensor = tensor if self.hooks is None else self.hooks[0](tensor)
 
@@ -235,7 +235,7 @@ def _recorded(cls, ctx, args, operands, outputs, leaves):
     name = cls.__name__ + 'Backward'
     wanted = [k for k, output in enumerate(outputs) if _differentiable(ctx, output)]
     shapes = [(value.shape, value.dtype) if isinstance(value, _gt.Tensor) else None for value in values]
-    run = functools.partial(_run, cls, ctx, args_info(args), shapes, name)
+    run = functools.partial(_run, cls, ctx, _args_info(args), shapes, name)
     results = list(values)
     for k, output in enumerate(outputs):  # an argument that is returned as it is becomes a view of it
         if isinstance(output, _gt.Tensor) and k not in wanted:
@@ -257,7 +257,7 @@ def _recorded(cls, ctx, args, operands, outputs, leaves):
     return tuple(results)
 
 
-def args_info(args):
+def _args_info(args):
     """Shape and dtype of the arguments that are tensors."""
     return [(value.shape, value.dtype) if isinstance(value, _gt.Tensor) else None for value in args]
 
@@ -356,3 +356,5 @@ class NestedIOFunction(Function):
     @classmethod
     def apply(cls, *args, **keywords):
         raise NotImplementedError('NestedIOFunction is not supported; use Function with flat arguments')
+
+__dir__ = _help.publish(__name__)

@@ -3,7 +3,7 @@
     gt.autograd.functional.jacobian(lambda x: x.exp(), gt.ones(2))      # diagonal, (2, 2)
 """
 
-from gt import _gt
+from gt import _gt, _help
 from gt.autograd.grad_mode import enable_grad
 
 
@@ -276,3 +276,5 @@ def _scalar_output(outputs, name, strict):
     if outputs[0].numel() != 1:
         raise RuntimeError(f'The Tensor returned by the function given to {name} should contain a single element')
     return outputs[0]
+
+__dir__ = _help.publish(__name__)

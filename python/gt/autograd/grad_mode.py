@@ -5,7 +5,7 @@ import inspect
 import threading
 import warnings
 
-from gt import _gt
+from gt import _gt, _help
 
 
 def _in_mode(function, mode):
@@ -151,3 +151,5 @@ class inference_mode(_Mode):
     def __exit__(self, *exception):
         _inference.on = self._inside.pop()
         super().__exit__(*exception)
+
+__dir__ = _help.publish(__name__)

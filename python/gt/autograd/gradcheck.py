@@ -2,7 +2,7 @@
 
 import warnings
 
-from gt import _gt
+from gt import _gt, _help
 from gt.autograd.grad_mode import enable_grad, no_grad
 
 
@@ -190,3 +190,6 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
     return gradcheck(gradient, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
                      nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
                      check_batched_grad=check_batched_grad, fast_mode=fast_mode)
+
+
+__dir__ = _help.publish(__name__)

@@ -4,7 +4,7 @@ import functools
 import threading
 import weakref
 
-from gt import _gt
+from gt import _gt, _help
 
 # ---- nodes -------------------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ def register_multi_grad_hook(tensors, fn, *, mode='all'):
 _saved = threading.local()
 
 
-def saved_hooks():
+def _saved_hooks():
     """The innermost (pack, unpack) of this thread, or None."""
     stack = getattr(_saved, 'stack', None)
     return stack[-1] if stack else None
@@ -211,3 +211,5 @@ class disable_saved_tensors_hooks:
 
     def __exit__(self, *exception):
         _saved.stack = self.before
+
+__dir__ = _help.publish(__name__)

@@ -4,7 +4,7 @@ import contextlib
 import json
 import time
 
-from gt import _gt
+from gt import _gt, _help
 
 
 class record_function(contextlib.ContextDecorator):
@@ -109,3 +109,5 @@ class profile:
     def export_chrome_trace(self, path):
         """Refused with a hint."""
         raise NotImplementedError('export_chrome_trace: set GT_INSTRUCTION_LOG and use `gt visualize` (docs/monitoring.md)')
+
+__dir__ = _help.publish(__name__)

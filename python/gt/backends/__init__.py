@@ -3,4 +3,7 @@
     gt.backends.cudnn.benchmark = True
 """
 
+from gt import _help
 from gt.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum  # noqa: F401
+
+__dir__ = _help.publish(__name__)

@@ -3,6 +3,8 @@
 import contextlib
 import types
 
+from gt import _help
+
 matmul = types.SimpleNamespace(allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
                                allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,
                                fp32_precision='none')
@@ -48,3 +50,5 @@ def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, e
         yield
     finally:
         _kernels.update(before)
+
+__dir__ = _help.publish(__name__)

@@ -1,5 +1,6 @@
 """torch.backends.cudnn."""
 
+from gt import _help
 from gt.backends._flags import flags_of
 
 enabled, benchmark, deterministic, allow_tf32, benchmark_limit, fp32_precision = True, False, False, True, 10, 'none'
@@ -28,3 +29,5 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
     before = tuple(globals()[name] for name in given)
     globals().update({name: value for name, value in given.items() if value is not None})
     return before
+
+__dir__ = _help.publish(__name__, 'flags')

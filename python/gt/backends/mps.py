@@ -1,5 +1,7 @@
 """torch.backends.mps."""
 
+from gt import _help
+
 
 def is_available() -> bool:
     """False."""
@@ -14,3 +16,5 @@ def is_built() -> bool:
 def is_macos_or_newer(major, minor) -> bool:
     """False."""
     return False
+
+__dir__ = _help.publish(__name__)

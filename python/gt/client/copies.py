@@ -99,6 +99,7 @@ def _copying(name, view):
         result = view(input, *arguments, **options)
         return tuple(t.clone()._packed() for t in result) if isinstance(result, tuple) else result.clone()._packed()
     copy.__name__ = copy.__qualname__ = name + '_copy'
+    copy.__wrapped__ = view  # the signature
     copy.__doc__ = f'{name}_copy(input, ...): {name}, as a new tensor.'
     return copy
 

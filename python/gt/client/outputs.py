@@ -46,7 +46,7 @@ def published_all(calls, module='gt'):
 def with_options(function, arguments, options):
     """Call a function with out= or input= among its keywords."""
     name, call = function.__name__, function.__wrapped__
-    if 'input' in options and getattr(Tensor, name, None) is call:
+    if 'input' in options and not arguments and getattr(Tensor, getattr(call, '__name__', ''), None) is call:
         arguments = (options.pop('input'), *arguments)
     if 'out' not in options:
         return function(*arguments, **options) if 'input' not in options else call(*arguments, **options)

@@ -3,7 +3,7 @@
 Results whose size depends on the elements (masked_select, nonzero, bincount) wait once, for that size.
 """
 
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 from gt import _gt
 from gt._gt import Tensor, full, full_like, stack, where, zeros
@@ -124,19 +124,24 @@ def _spread(self, dim, index, shape):
 _ROWS = ('scatter', 'scatter_add', 'scatter_reduce', '_index_put')
 
 
+def _written(make, suffix):
+    rows = SimpleNamespace(in_place=bool(suffix), **{name: getattr(Tensor, name + suffix) for name in _ROWS})
+    bound = MethodType(make, rows)
+
+    def written(self, *arguments, **options):
+        if suffix:
+            self._check_write()
+        return bound(self, *arguments, **options)
+    written.__name__, written.__wrapped__ = make.__name__ + suffix, bound
+    written.__doc__ = f'{make.__name__}_(...): {make.__name__}, in place.' if suffix else make.__doc__
+    return written
+
+
 def _writes(make):
-    """Two methods of one definition: name() makes a new tensor, name_() writes in place. Its second argument, `rows`, has
+    """Two methods of one definition: name() makes a new tensor, name_() writes in place. Its first argument, `rows`, has
     the methods of _ROWS to do it with."""
     for suffix in ('', '_'):
-        rows = SimpleNamespace(in_place=bool(suffix), **{name: getattr(Tensor, name + suffix) for name in _ROWS})
-
-        def written(self, *arguments, _rows=rows, **options):
-            if _rows.in_place:
-                self._check_write()
-            return make(self, _rows, *arguments, **options)
-        written.__name__ = make.__name__ + suffix
-        written.__doc__ = f'{make.__name__}_(...): {make.__name__}, in place.' if suffix else make.__doc__
-        method(written)
+        method(_written(make, suffix))
 
 
 def _indexed(name, self, dim, index, source, write):
@@ -151,19 +156,19 @@ def _indexed(name, self, dim, index, source, write):
 
 
 @_writes
-def index_add(self, rows, dim, index, source, *, alpha=1):
+def index_add(rows, self, dim, index, source, *, alpha=1):
     """index_add(dim, index, source, alpha=1): add alpha times the slices of source to the slices at index."""
     return _indexed('index_add', self, dim, index, source if alpha == 1 else source * alpha, rows.scatter_add)
 
 
 @_writes
-def index_copy(self, rows, dim, index, source):
+def index_copy(rows, self, dim, index, source):
     """index_copy(dim, index, source): replace the slices at index by those of source."""
     return _indexed('index_copy', self, dim, index, source, rows.scatter)
 
 
 @_writes
-def index_reduce(self, rows, dim, index, source, reduce, *, include_self=True):
+def index_reduce(rows, self, dim, index, source, reduce, *, include_self=True):
     """index_reduce(dim, index, source, reduce, include_self=True): prod, mean, amax or amin by index."""
     def write(a, d, i, s):
         return rows.scatter_reduce(a, d, i, s, reduce, include_self=include_self)
@@ -171,7 +176,7 @@ def index_reduce(self, rows, dim, index, source, reduce, *, include_self=True):
 
 
 @_writes
-def index_fill(self, rows, dim, index, value):
+def index_fill(rows, self, dim, index, value):
     """index_fill(dim, index, value): set the slices at index to one value."""
     dim = axis_of(self, dim)
     shape = [index.numel() if d == dim else s for d, s in enumerate(self.shape or (1,))]
@@ -192,14 +197,14 @@ def index_fill(self, rows, dim, index, value):
 
 
 @_writes
-def index_put(self, rows, indices, values, accumulate=False):
+def index_put(rows, self, indices, values, accumulate=False):
     """index_put(indices, values, accumulate=False): self after self[indices] = values, or +=, where repeated
     indices add repeatedly."""
     return rows._index_put(self, tuple(indices), values, accumulate)
 
 
 @_writes
-def scatter(self, rows, dim, index, src=None, *, value=None, reduce=None):
+def scatter(rows, self, dim, index, src=None, *, value=None, reduce=None):
     """scatter(dim, index, src): write src, a tensor or a number, at index; reduce: 'add' or 'multiply'."""
     src = value if src is None else src
     if reduce is None:

@@ -23,23 +23,29 @@ def function(function):
     return function
 
 
+def _stored(name, replace):
+    if replace:
+        def stored(self, *arguments, **options):
+            return self._replace(getattr(self, name)(*arguments, **options))
+    else:
+        def stored(self, *arguments, **options):
+            self._check_write(*arguments)
+            return self._become(getattr(self._value(), name)(*arguments, **options))
+    stored.__name__, stored.__doc__ = name + '_', f'{name}_(...): {name}, in place.'
+    stored.__wrapped__ = getattr(Tensor, name)  # the signature
+    return stored
+
+
 def in_place(*names):
     """Give each method an in-place variant name_()."""
     for name in names:
-        def stored(self, *arguments, _name=name, **options):
-            self._check_write(*arguments)
-            return self._become(getattr(self._value(), _name)(*arguments, **options))
-        stored.__name__, stored.__doc__ = name + '_', f'{name}_(...): {name}, in place.'
-        method(stored)
+        method(_stored(name, False))
 
 
 def reshaped_in_place(*names):
     """The same for methods that change the shape."""
     for name in names:
-        def stored(self, *arguments, _name=name, **options):
-            return self._replace(getattr(self, _name)(*arguments, **options))
-        stored.__name__, stored.__doc__ = name + '_', f'{name}_(...): {name}, in place.'
-        method(stored)
+        method(_stored(name, True))
 
 
 def axis_of(self, dim):

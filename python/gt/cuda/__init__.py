@@ -10,7 +10,7 @@ import os
 import time
 import types
 
-from gt import _gt
+from gt import _gt, _help
 from gt._gt import synchronize as _synchronize
 from gt.client.device import device as _device
 from gt.cuda import amp  # noqa: F401
@@ -383,3 +383,5 @@ class nvtx:
         """range_push() and range_pop()."""
         nvtx.range_push(msg)
         yield
+
+__dir__ = _help.publish(__name__)

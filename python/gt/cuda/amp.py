@@ -2,6 +2,7 @@
 
 import functools
 
+from gt import _help
 from gt.amp import GradScaler as _GradScaler
 from gt.amp import autocast as _autocast
 from gt.amp import custom_bwd as _custom_bwd
@@ -24,3 +25,5 @@ class GradScaler(_GradScaler):
 
 custom_fwd = functools.partial(_custom_fwd, device_type='cuda')
 custom_bwd = functools.partial(_custom_bwd, device_type='cuda')
+
+__dir__ = _help.publish(__name__, 'custom_bwd', 'custom_fwd')

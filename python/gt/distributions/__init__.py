@@ -13,6 +13,7 @@ import sys
 import types
 
 import gt  # noqa: F401
+from gt import _help
 import gt.nn  # noqa: F401
 import gt.special  # noqa: F401
 from gt.distributions import constraints, transforms, utils  # noqa: F401
@@ -65,3 +66,5 @@ for _name, _classes in _MODULES.items():
 __all__ = sorted({_class for _classes in _MODULES.values() for _class in _classes} | {
     'Distribution', 'biject_to', 'constraints', 'kl_divergence', 'register_kl', 'transform_to', 'transforms',
     *transforms.__all__, 'CatTransform', 'CumulativeDistributionTransform', 'StackTransform'})
+
+__dir__ = _help.publish(__name__)

@@ -8,6 +8,7 @@ dimensions. It also works on Python numbers. Names are PyTorch's.
 """
 
 import gt
+from gt import _help
 
 __all__ = ['Constraint', 'boolean', 'cat', 'corr_cholesky', 'dependent', 'dependent_property', 'greater_than',
            'greater_than_eq', 'half_open_interval', 'independent', 'integer_interval', 'interval', 'is_dependent',
@@ -370,3 +371,5 @@ positive_semidefinite = _PositiveSemidefinite()
 positive_definite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack
+
+__dir__ = _help.publish(__name__)

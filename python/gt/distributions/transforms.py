@@ -7,6 +7,7 @@
 import math
 
 import gt
+from gt import _help
 from gt.distributions import constraints
 from gt.distributions.utils import broadcast_all, eps_of, sum_rightmost, tiny_of
 from gt.nn import functional as F
@@ -722,3 +723,5 @@ class PositiveDefiniteTransform(Transform):
 
     def _inverse_of(self, y):
         return LowerCholeskyTransform().inv(gt.linalg.cholesky(y))
+
+__dir__ = _help.publish(__name__)

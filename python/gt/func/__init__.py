@@ -3,6 +3,7 @@
     per_sample = gt.func.vmap(gt.func.grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
 """
 
+from gt import _help
 from gt.func.functional_call import functional_call, stack_module_state  # noqa: F401
 from gt.func.transforms import (  # noqa: F401
     functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp)
@@ -10,3 +11,5 @@ from gt.func.vmap import vmap  # noqa: F401
 
 __all__ = ['functional_call', 'functionalize', 'grad', 'grad_and_value', 'hessian', 'jacfwd', 'jacrev', 'jvp', 'linearize',
            'stack_module_state', 'vjp', 'vmap']
+
+__dir__ = _help.publish(__name__)

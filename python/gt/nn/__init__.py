@@ -3,6 +3,7 @@
 Read module.py first. The layers are thin: each calls its function in functional.py.
 """
 
+from gt import _help
 from gt.nn import attention, functional, init, utils  # noqa: F401
 from gt.nn.activations import (  # noqa: F401
     CELU, ELU, GELU, GLU, SELU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax, Mish,
@@ -77,3 +78,5 @@ def __getattr__(name):
         from gt import optim
         return getattr(optim, name)
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+__dir__ = _help.publish(__name__)

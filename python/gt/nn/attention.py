@@ -6,6 +6,8 @@ MultiheadAttention is in multihead.py.
 import contextlib
 import enum
 
+from gt import _help
+
 
 class SDPBackend(enum.IntEnum):
     """PyTorch's kernels for scaled_dot_product_attention."""
@@ -29,3 +31,5 @@ def sdpa_kernel(backends, set_priority=False):
     if not isinstance(given, (list, tuple, set)) or not all(isinstance(backend, SDPBackend) for backend in given):
         raise AssertionError('Backend must be an instance of SDPBackend or a list of SDPBackend instances')
     yield {}
+
+__dir__ = _help.publish(__name__)

@@ -6,6 +6,7 @@ import math
 import warnings
 
 import gt
+from gt import _help
 from gt import _gt, where
 from gt.amp import policies as _policies
 from gt.amp.policies import active as _autocasting
@@ -444,7 +445,7 @@ def pdist(input, p=2.0):
 # ---- attention -----------------------------------------------------------------------------------------------
 
 
-def masked(scores, mask):
+def _masked(scores, mask):
     """Scores plus a mask; a bool mask excludes the scores where it is False."""
     if mask.dtype == _gt.bool:
         return scores.masked_fill(~mask, -math.inf)
@@ -487,7 +488,7 @@ def _attention_by_scores(query, key, value, attn_mask, dropout_p, is_causal, sca
         seeing = (attn_mask if attn_mask.dtype == _gt.bool else attn_mask > -math.inf).any(-1, True)
         attn_mask = where(seeing, attn_mask, attn_mask.dtype == _gt.bool)
     if attn_mask is not None:
-        scores = masked(scores, attn_mask)
+        scores = _masked(scores, attn_mask)
     weights = scores.softmax(-1)
     output = _grouped(dropout(weights, dropout_p) if dropout_p else weights, groups) @ value
     output = output.reshape(*query.shape[:-1], value.shape[-1]) if groups > 1 else output
@@ -517,3 +518,5 @@ globals().update(published_all({name: globals()[name] for name in (
     'avg_pool2d', 'avg_pool3d', 'gelu', 'hardshrink', 'linear', 'logsigmoid', 'normalize', 'softplus', 'softshrink')},
     'gt.nn.functional'))
 _policies.install(globals())
+
+__dir__ = _help.publish(__name__, 'cosine_similarity', 'pad', sources='gt.nn')

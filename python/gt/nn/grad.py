@@ -1,6 +1,7 @@
 """Gradients of convolutions by their inputs and weights, as functions."""
 
 import gt
+from gt import _help
 from gt.nn import functional as F
 
 
@@ -39,3 +40,5 @@ def conv3d_input(input_size, weight, grad_output, stride=1, padding=0, dilation=
 def conv3d_weight(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1):
     """The gradient of conv3d by its weight of this size."""
     return _gradient(F.conv3d, weight_size, input, grad_output, (stride, padding, dilation, groups), True)
+
+__dir__ = _help.publish(__name__)

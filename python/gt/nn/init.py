@@ -4,6 +4,7 @@ import functools
 import math
 import warnings
 
+from gt import _help
 from gt import Tensor, _gt, no_grad
 from gt.client.random import drawing
 
@@ -192,3 +193,5 @@ uniform, normal, constant, eye, dirac, sparse, orthogonal = map(
     _old, (uniform_, normal_, constant_, eye_, dirac_, sparse_, orthogonal_))
 xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal = map(
     _old, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_))
+
+__dir__ = _help.publish(__name__)

@@ -1,5 +1,6 @@
 """Optimisers and learning rate schedules, with PyTorch's names. Read optimizer.py first."""
 
+from gt import _help
 from gt.optim import lr_scheduler, swa_utils  # noqa: F401
 from gt.optim.adafactor import Adafactor, Muon  # noqa: F401
 from gt.optim.adagrad import Adadelta, Adagrad  # noqa: F401
@@ -8,3 +9,5 @@ from gt.optim.lbfgs import LBFGS  # noqa: F401
 from gt.optim.optimizer import Optimizer, required  # noqa: F401
 from gt.optim.rmsprop import RMSprop, Rprop  # noqa: F401
 from gt.optim.sgd import ASGD, SGD  # noqa: F401
+
+__dir__ = _help.publish(__name__)

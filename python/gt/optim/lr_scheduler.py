@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from functools import partial
 
+from gt import _help
 from gt import Tensor
 from gt.optim.optimizer import Optimizer
 
@@ -729,3 +730,5 @@ class ReduceLROnPlateau(LRScheduler):
         """Take what state_dict() gave."""
         self.__dict__.update(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)
+
+__dir__ = _help.publish(__name__)

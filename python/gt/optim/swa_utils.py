@@ -5,6 +5,7 @@ import itertools
 import math
 
 import gt
+from gt import _help
 from gt.nn.module import Module
 from gt.optim.lr_scheduler import LRScheduler, _for_each_group
 from gt.optim.optimizer import Optimizer  # noqa: F401
@@ -163,3 +164,5 @@ class SWALR(LRScheduler):
             first = goal if before == 1 else (group['lr'] - before * goal) / (1 - before)
             rates.append(goal * now + first * (1 - now))
         return rates
+
+__dir__ = _help.publish(__name__)

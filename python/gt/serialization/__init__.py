@@ -11,7 +11,7 @@ import os
 import pickle
 import stat
 
-from gt import _gt
+from gt import _gt, _help
 from gt.serialization import reading, safetensors, writing
 from gt.serialization.restricted import (  # noqa: F401
     add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals)
@@ -159,3 +159,5 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         raise pickle.UnpicklingError(f'{first}{label}: {reason}') from reason.__cause__
     finally:
         reader.close()
+
+__dir__ = _help.publish(__name__)

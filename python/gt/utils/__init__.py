@@ -1,5 +1,7 @@
 """Tools beside the tensors, as in torch.utils: data, checkpoint, tensorboard, dlpack."""
 
+from gt import _help
+
 _MODULES = ('checkpoint', 'data', 'dlpack', 'tensorboard')
 
 
@@ -11,5 +13,4 @@ def __getattr__(name):
     raise AttributeError(f"module 'gt.utils' has no attribute '{name}'")
 
 
-def __dir__():
-    return sorted({*globals(), *_MODULES})
+__dir__ = _help.publish(__name__, *_MODULES)

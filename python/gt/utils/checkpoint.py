@@ -8,9 +8,9 @@ values. So every way to compute gradients works, and both values of use_reentran
 import contextlib
 import warnings
 
-from gt import _gt
+from gt import _gt, _help
 from gt._gt import Tensor
-from gt.amp.autocast_mode import restored
+from gt.amp.autocast_mode import _restored
 from gt.autograd import enable_grad, no_grad
 
 
@@ -74,7 +74,7 @@ class _Region:
 
     def _run(self):
         function, args, kwargs, context = self.call
-        with enable_grad(), _random_numbers_from(self.state), restored(self.autocast), context:
+        with enable_grad(), _random_numbers_from(self.state), _restored(self.autocast), context:
             again, _ = _gt._tape_position()
             kept = function(*args, **kwargs)  # keeps the recorded operations until their values are taken
             try:
@@ -158,3 +158,5 @@ class set_checkpoint_early_stop:
 
     def __exit__(self, *exception):
         pass
+
+__dir__ = _help.publish(__name__)

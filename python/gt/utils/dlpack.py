@@ -1,5 +1,6 @@
 """DLPack: exchange tensors with other libraries, as in torch.utils.dlpack."""
 
+from gt import _help
 from gt._gt import from_dlpack  # noqa: F401
 
 
@@ -9,3 +10,5 @@ def to_dlpack(tensor):
         torch.from_dlpack(to_dlpack(gt.ones(3)))
     """
     return tensor.__dlpack__()
+
+__dir__ = _help.publish(__name__, 'from_dlpack')

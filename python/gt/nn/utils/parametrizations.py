@@ -4,6 +4,7 @@ import enum
 import math
 
 import gt
+from gt import _help
 from gt.nn import functional as F
 from gt.nn.module import Module
 from gt.nn.utils import parametrize
@@ -227,3 +228,5 @@ def orthogonal(module, name='weight', orthogonal_map=None, *, use_trivialization
     parametrization = _Orthogonal(weight, _OrthMaps[orthogonal_map], use_trivialization)
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
     return module
+
+__dir__ = _help.publish(__name__)

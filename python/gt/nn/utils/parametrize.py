@@ -9,6 +9,7 @@ import contextlib
 import copy
 
 import gt
+from gt import _help
 from gt import Tensor
 from gt.nn.containers import ModuleDict, ModuleList
 from gt.nn.parameter import Parameter
@@ -253,3 +254,5 @@ def transfer_parametrizations_and_params(from_module, to_module, tensor_name=Non
         else:
             to_module.parametrizations[name].original = from_module.parametrizations[name].original
     return to_module
+
+__dir__ = _help.publish(__name__)

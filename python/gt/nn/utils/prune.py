@@ -4,6 +4,7 @@ import numbers
 from abc import ABC, abstractmethod
 
 import gt
+from gt import _help
 
 
 class BasePruningMethod(ABC):
@@ -365,3 +366,5 @@ def is_pruned(module):
     """Whether a module or one below it is pruned."""
     return any(isinstance(hook, BasePruningMethod) for _, submodule in module.named_modules()
                for hook in submodule._forward_pre_hooks.values())
+
+__dir__ = _help.publish(__name__)

@@ -8,6 +8,7 @@ import itertools
 from collections import namedtuple
 
 import gt
+from gt import _help
 from gt import Tensor, _gt
 
 _fields = namedtuple('PackedSequence', ['data', 'batch_sizes', 'sorted_indices', 'unsorted_indices'],
@@ -204,3 +205,5 @@ def pack_sequence(sequences, enforce_sorted=True):
 def unpack_sequence(packed_sequences):
     """The sequences of a PackedSequence."""
     return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)
+
+__dir__ = _help.publish(__name__)

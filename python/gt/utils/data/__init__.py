@@ -10,6 +10,7 @@ dataloader.py joins them. With num_workers, processes.py starts processes that r
 batches back through shared memory.
 """
 
+from gt import _help
 from gt.utils.data.collate import default_collate, default_convert
 from gt.utils.data.dataloader import DataLoader
 from gt.utils.data.dataset import (
@@ -23,3 +24,5 @@ __all__ = [
     'BatchSampler', 'ChainDataset', 'ConcatDataset', 'DataLoader', 'Dataset', 'DistributedSampler', 'IterableDataset',
     'RandomSampler', 'Sampler', 'SequentialSampler', 'StackDataset', 'Subset', 'SubsetRandomSampler', 'TensorDataset',
     'WeightedRandomSampler', 'WorkerInfo', 'default_collate', 'default_convert', 'get_worker_info', 'random_split']
+
+__dir__ = _help.publish(__name__)

@@ -7,7 +7,7 @@ import bisect
 import itertools
 import math
 import warnings
-from typing import Dict, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from gt import _gt
 from gt._gt import Tensor
@@ -227,7 +227,7 @@ def _cut(tensors, indices):
     return [tensor.index_select(0, rows) for tensor in tensors]
 
 
-def rows_of(dataset) -> Optional[object]:
+def rows_of(dataset: Any) -> Optional[Callable[[List[int]], Any]]:
     """A function that makes the batch of a list of indices without making its samples; None: the dataset needs them.
 
     It may return None for indices that are not plain integers.
