@@ -191,13 +191,13 @@ def as_function(signature):
     if not any(each.name == 'out' for each in others) and signature.result != 'Self':
         others.insert(at, replace(OUT, type='Any') if signature.result not in ('Tensor', 'Any') else OUT)
     result = 'Tensor' if signature.result == 'Self' else signature.result
-    return Signature((Parameter('sorted_sequence' if taken else 'input', first.kind, 'Tensor'), *others), result, signature.note)
+    return Signature((Parameter('sorted_sequence' if taken else 'input', '/' if taken else '', 'Tensor'), *others), result, signature.note)
 
 
 def merged(overloads):
     """One signature that accepts what each overload accepts: that with the most parameters, with defaults for parameters
     that another one has not."""
-    longest = max(overloads, key=lambda each: len(each.parameters))
+    longest = max(overloads, key=lambda each: (len(each.parameters), any(one.kind == SEVERAL for one in each.parameters)))
     if len(overloads) == 1:
         return longest
     parameters = []
