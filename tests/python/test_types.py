@@ -22,9 +22,10 @@ def needs(name):
 
 
 def run(*command):
-    """The output of a tool of this Python's environment, run in the folder of the programs."""
+    """The output of a tool of this Python's environment, run in the folder of the programs. pyright uses the node of the
+    same environment."""
     return subprocess.run([sys.executable, '-m', *command], cwd=HERE, capture_output=True, text=True,
-                          env=os.environ | {'PYTHONPATH': str(PACKAGE.parent)}, timeout=600)
+                          env=os.environ | {'PYTHONPATH': str(PACKAGE.parent), 'PYRIGHT_PYTHON_GLOBAL_NODE': '0'}, timeout=600)
 
 
 def marked(name):
