@@ -12,6 +12,7 @@ import pathlib
 import re
 import sys
 import types
+import warnings
 
 import pytest
 import torch
@@ -29,6 +30,12 @@ def parameters_of(value):
     """The parameters that a caller may give."""
     return [each for each in inspect.signature(value).parameters.values()
             if each.name != 'self' and not each.name.startswith('_')]
+
+
+def test_documentation_is_complete():
+    """What tools/api missed when the package was built: signatures, texts of parameters, examples."""
+    from gt import _documents
+    assert not _documents.MISSING, '\n'.join(_documents.MISSING)
 
 
 def test_every_public_name_has_a_signature():
@@ -67,7 +74,9 @@ def test_examples_run():
         gt.manual_seed(0)
         test = parser.get_doctest(inspect.getdoc(value) or '', dict(names), name, None, None)
         output = io.StringIO()
-        runner.run(test, out=output.write)
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')  # of deprecated functions
+            runner.run(test, out=output.write)
         if output.getvalue():
             failures.append(output.getvalue())
     assert not failures, '\n'.join(failures)

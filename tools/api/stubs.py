@@ -60,6 +60,7 @@ def read_results():
 
 RESULTS = read_results()
 ROWS = {}  # the op table: name: form
+PROBLEMS = []  # what a new function still needs, in words
 
 
 # ---- the signatures of names -----------------------------------------------------------------------------------
@@ -79,7 +80,8 @@ def method_signatures(name):
             return [row]
         if 'Tensor.' + base in typed.SIGNATURES:
             return [Signature(each.parameters, 'Self') for each in typed.SIGNATURES['Tensor.' + base]]
-        raise LookupError(f'Tensor.{name} is written in C: give its signature in tools/api/signatures.pyi')
+        PROBLEMS.append(f'Tensor.{name} is written in C: give its signature in tools/api/signatures.pyi')
+        return [Signature((Parameter('self', '', ''), Parameter('args', '*', 'Any'), Parameter('kwargs', '**', 'Any')), 'Any')]
     if isinstance(wrapped, types.MethodDescriptorType):
         result = 'Self' if name.endswith('_') else None
         return [Signature(each.parameters, result or each.result) for each in method_signatures(wrapped.__name__)]
@@ -102,8 +104,9 @@ def function_signatures(module, name, value):
     if isinstance(value, types.BuiltinFunctionType):
         return [Signature((Parameter('args', '*', 'Any'), Parameter('kwargs', '**', 'Any')), 'Any')]
     tensors = module.startswith(OF_TENSORS[1:]) or module == 'gt'
-    result = RESULTS.get(f'{module}.{name}') or RESULTS.get(f'{walk.home(module, value)}.{name}') or ('Tensor' if tensors else 'Any')
-    return [typed.of_runtime(value, (f'{walk.home(module, value)}.{name}', walk.home(module, value), module), result)]
+    home = walk.home(module, value)
+    result = RESULTS.get(f'{module}.{name}') or RESULTS.get(f'{home}.{name}') or ('Tensor' if tensors else 'Any')
+    return [typed.of_runtime(value, (f'{home}.{name}', home, module), result)]
 
 
 # ---- text ------------------------------------------------------------------------------------------------------
@@ -263,13 +266,15 @@ def _member_lines(cls, name, value):
     return function_text(name, [Signature(signature.parameters, signature.result, note)], '    ', decorator)
 
 
-VARIABLES = {'_Loss.forward': 'Callable[..., Any]', 'Module.forward': 'Callable[..., Any]', 'Function.forward': 'Callable[..., Any]', 'Function.backward': 'Callable[..., Any]',
-             'Function.vmap': 'Callable[..., Any]'}
+# Methods that subclasses define with parameters of their own.
+VARIABLES = dict.fromkeys(('_Loss.forward', 'Module.forward', 'Function.forward', 'Function.backward', 'Function.vmap'),
+                          'Callable[..., Any]')
 # Methods whose parameters differ from those of the method they override, as in PyTorch.
 NOTES = {
     **dict.fromkeys(('dependent_property.__call__', '_DependentProperty.__call__', 'LBFGS.step', 'ChainedScheduler.step',
                      'ReduceLROnPlateau.step', 'SequentialLR.step'), '# type: ignore[override]'),
-    **dict.fromkeys(('MixtureSameFamily.cdf', 'MixtureSameFamily.log_prob', '_Dependent.check', '_Half.icdf', '_IntegerLessThan.check', '_Multinomial.check'),
+    **dict.fromkeys(('MixtureSameFamily.cdf', 'MixtureSameFamily.log_prob', '_Dependent.check', '_Half.icdf',
+                     '_Multinomial.check'),
                     '# pyright: ignore[reportIncompatibleMethodOverride]')}
 
 
@@ -428,7 +433,7 @@ class Stub:
             if name in words and name not in known and not (source == self.name and name == own) and f'class {name}' not in body:
                 self.imports.add((source, own, name, False))
         shown = {entry[:3] for entry in self.imports if entry[3]}
-        lines = {f'from {source} import {own} as {alias}' if (source, own, alias) in shown or own != alias else f'from {source} import {own}'
+        lines = {f'from {source} import {own}' + (f' as {alias}' if (source, own, alias) in shown or own != alias else '')
                  for source, own, alias, _ in self.imports}
         if hasattr(self.module, '__all__'):
             body = f'__all__ = {sorted(self.module.__all__)!r}\n' + body
