@@ -67,7 +67,7 @@ def test_stubs_agree_with_the_package():
     done = run('mypy.stubtest', '--concise', '--ignore-unused-allowlist', '--mypy-config-file', 'stubtest.ini',
                '--allowlist', 'stubtest_allow.txt', 'gt')
     lines = [line for line in done.stdout.splitlines() if line.startswith(('gt.', 'error'))]
-    assert not lines, '\n'.join(lines)
+    assert not lines, done.stdout
 
 
 @pytest.mark.parametrize('name', PROGRAMS)

@@ -216,7 +216,7 @@ def write(folder):
     target = folder / 'gt' / '_documents'
     target.mkdir(parents=True, exist_ok=True)
     (target / '__init__.py').write_text('"""The docstrings of the package, written by tools/api when it is built."""\n'
-                                        f'MISSING = {sorted(set(stubs.PROBLEMS))!r}\n')
+                                        f'MISSING: list[str] = {sorted(set(stubs.PROBLEMS))!r}\n')
     for table, texts in tables.items():
         body = ''.join(f'    {name!r}: {text!r},\n' for name, text in texts.items())
         (target / (table.replace('.', '_') + '.py')).write_text(f'TEXTS = {{\n{body}}}\n')
