@@ -534,7 +534,8 @@ int gt__py_tensor_init(PyObject *module)
         SLOT(Py_nb_float, tensor_float),
         SLOT(Py_nb_int, tensor_int),
         SLOT(Py_nb_index, tensor_index),
-        SLOT(Py_tp_doc, "Tensor(*data, requires_grad=False)\n--\n\nA tensor on the server. Views of it share its memory."),
+        SLOT(Py_tp_doc,
+             "Tensor(*data, requires_grad=False)\n--\n\nA tensor on the server. Views of it share its memory."),
         {.slot = 0},
     };
     PyType_Slot slots[SLOT_LIMIT] = {{.slot = 0}};

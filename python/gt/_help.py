@@ -101,7 +101,10 @@ def signature_of(function):
     parameters = _without_private(inspect.signature(call).parameters.values())
     if parameters and parameters[0].name == 'self':
         taken = any(each.name == 'input' for each in parameters)  # searchsorted(sorted_sequence, input)
-        parameters[0] = parameters[0].replace(name='sorted_sequence' if taken else 'input')
+        if taken:
+            parameters[0] = parameters[0].replace(name='sorted_sequence', kind=inspect.Parameter.POSITIONAL_ONLY)
+        else:
+            parameters[0] = parameters[0].replace(name='input', kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if not function.__name__.endswith('_') and not any(each.name == 'out' for each in parameters):
         out = inspect.Parameter('out', inspect.Parameter.KEYWORD_ONLY, default=None)
         at = len(parameters) - any(each.kind == each.VAR_KEYWORD for each in parameters)

@@ -157,3 +157,16 @@ def _with_suffixes(text, suffixes):
             text += ', ' + suffix
             last += length + 2
     return text + ')'
+
+
+def tensor_html(self):
+    """tensor._repr_html_(): how a notebook shows a tensor: its text, then shape, dtype, device and gradient."""
+    import html
+    notes = [f'shape {tuple(self.shape)}', f'{self.dtype}', f'{self.numel()} elements', f'device {self.device}']
+    text = html.escape(repr(self))
+    if self.grad_fn is not None:
+        notes.append(f'grad_fn {self.grad_fn.name()}')
+    elif self.requires_grad:
+        notes.append('requires_grad')
+    notes = ' · '.join(html.escape(note) for note in notes)
+    return f'<div><pre>{text}</pre><small>{notes}</small></div>'

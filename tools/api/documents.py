@@ -195,13 +195,13 @@ FIXED = ('gt.dtype', 'gt.Connection')
 def write(folder):
     """Write gt/_documents: a table for each public module, one for its gt.Functions, one for Tensor."""
     import gt
-    problems, tables = [], {'Tensor': {}}
+    tables = {'Tensor': {}}
 
     def add(table, name, make, *arguments):
         try:
             tables.setdefault(table, {})[name] = make(*arguments)
         except LookupError as error:
-            problems.append(str(error))
+            stubs.PROBLEMS.append(str(error))
     for name, _ in walk.tensor_methods():
         add('Tensor', name, method_document, name)
     for module, name, value in walk.all_members():
@@ -215,8 +215,8 @@ def write(folder):
             add(table, own, function_document, module, name, value)
     target = folder / 'gt' / '_documents'
     target.mkdir(parents=True, exist_ok=True)
-    (target / '__init__.py').write_text('"""The docstrings of the package, written by tools/api when it is built."""\n')
+    (target / '__init__.py').write_text('"""The docstrings of the package, written by tools/api when it is built."""\n'
+                                        f'MISSING: list[str] = {sorted(set(stubs.PROBLEMS))!r}\n')
     for table, texts in tables.items():
         body = ''.join(f'    {name!r}: {text!r},\n' for name, text in texts.items())
         (target / (table.replace('.', '_') + '.py')).write_text(f'TEXTS = {{\n{body}}}\n')
-    return problems

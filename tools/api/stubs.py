@@ -4,6 +4,7 @@ The parts of a stub come from the module itself: what it defines, what it takes 
 methods and attributes. typed.py finds the types.
 """
 
+import abc
 import ast
 import enum
 import inspect
@@ -22,7 +23,7 @@ from builtins import (
     bool as _bool, complex as _complex, float as _float, int as _int, object as _object, slice as _slice, str as _str,
     type as _type)
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, Self, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, Self, SupportsIndex, TypeVar, final, overload
 
 '''
 # Types that signatures name, and where stubs import them from.
@@ -42,7 +43,8 @@ INLINE = {'gt._typing', 'gt.multiprocessing', 'gt.utils.data.dataset', 'gt.utils
 OF_TENSORS = ('gt', 'gt.client.', 'gt.fft', 'gt.linalg', 'gt.special', 'gt.masked', 'gt.nn.', 'gt.sparse')
 SPECIAL = ('__init__', '__new__', '__call__', '__len__', '__getitem__', '__setitem__', '__delitem__', '__iter__', '__next__',
            '__contains__', '__enter__', '__exit__', '__add__', '__iadd__', '__or__', '__ior__', '__ror__', '__reversed__',
-           '__getattr__', '__eq__', '__hash__')
+           '__getattr__', '__eq__', '__hash__', '__sub__', '__rsub__', '__radd__', '__mul__', '__rmul__', '__imul__',
+           '__matmul__', '__rmatmul__', '__truediv__', '__neg__', '__get__', '__class_getitem__', '__deepcopy__')
 
 
 def read_results():
@@ -58,6 +60,7 @@ def read_results():
 
 RESULTS = read_results()
 ROWS = {}  # the op table: name: form
+PROBLEMS = []  # what a new function still needs, in words
 
 
 # ---- the signatures of names -----------------------------------------------------------------------------------
@@ -77,7 +80,8 @@ def method_signatures(name):
             return [row]
         if 'Tensor.' + base in typed.SIGNATURES:
             return [Signature(each.parameters, 'Self') for each in typed.SIGNATURES['Tensor.' + base]]
-        raise LookupError(f'Tensor.{name} is written in C: give its signature in tools/api/signatures.pyi')
+        PROBLEMS.append(f'Tensor.{name} is written in C: give its signature in tools/api/signatures.pyi')
+        return [Signature((Parameter('self', '', ''), Parameter('args', '*', 'Any'), Parameter('kwargs', '**', 'Any')), 'Any')]
     if isinstance(wrapped, types.MethodDescriptorType):
         result = 'Self' if name.endswith('_') else None
         return [Signature(each.parameters, result or each.result) for each in method_signatures(wrapped.__name__)]
@@ -100,8 +104,9 @@ def function_signatures(module, name, value):
     if isinstance(value, types.BuiltinFunctionType):
         return [Signature((Parameter('args', '*', 'Any'), Parameter('kwargs', '**', 'Any')), 'Any')]
     tensors = module.startswith(OF_TENSORS[1:]) or module == 'gt'
-    result = RESULTS.get(f'{module}.{name}') or RESULTS.get(f'{walk.home(module, value)}.{name}') or ('Tensor' if tensors else 'Any')
-    return [typed.of_runtime(value, (f'{walk.home(module, value)}.{name}', walk.home(module, value), module), result)]
+    home = walk.home(module, value)
+    result = RESULTS.get(f'{module}.{name}') or RESULTS.get(f'{home}.{name}') or ('Tensor' if tensors else 'Any')
+    return [typed.of_runtime(value, (f'{home}.{name}', home, module), result)]
 
 
 # ---- text ------------------------------------------------------------------------------------------------------
@@ -120,11 +125,29 @@ def function_text(name, signatures, indent='', decorator=''):
     return lines
 
 
+SUBCLASSABLE = 1 << 10  # Py_TPFLAGS_BASETYPE
+WRITABLE = ('data', 'grad', 'requires_grad')  # attributes of Tensor that can be assigned
+
+
+def attribute_lines(name):
+    """The attributes of a class of the extension; most are read-only."""
+    lines, cls = [], getattr(walk.module('gt._gt'), name)
+    for attribute, kind in typed.ATTRIBUTES[name].items():
+        if not hasattr(cls, attribute):
+            continue
+        descriptor = vars(cls).get(attribute)
+        if attribute in WRITABLE or not hasattr(descriptor, '__get__'):
+            lines.append(f'    {attribute}: {typed.type_text(kind)}')
+        else:
+            lines += ['    @property', f'    def {attribute}(self) -> {typed.type_text(kind)}: ...']
+    return lines
+
+
 def tensor_text():
     """class Tensor."""
     import gt
     lines = ['class Tensor:']
-    lines += [f'    {name}: {typed.type_text(kind)}' for name, kind in typed.ATTRIBUTES['Tensor'].items() if hasattr(gt.Tensor, name)]
+    lines += attribute_lines('Tensor')
     done = set()
     for key, signatures in typed.SIGNATURES.items():
         if key.startswith('Tensor.') and hasattr(gt.Tensor, key[7:]):
@@ -139,12 +162,13 @@ def tensor_text():
 def table_class_text(name):
     """A class of the extension, as signatures.pyi has it."""
     bases = ', '.join(map(typed.type_text, typed.BASES[name]))
-    lines = [f'class {name}({bases}):' if bases else f'class {name}:']
-    lines += [f'    {attribute}: {typed.type_text(kind)}' for attribute, kind in typed.ATTRIBUTES[name].items()]
+    lines = ['@final'] if not getattr(walk.module('gt._gt'), name).__flags__ & SUBCLASSABLE else []
+    lines.append(f'class {name}({bases}):' if bases else f'class {name}:')
+    lines += attribute_lines(name)
     for key, signatures in typed.SIGNATURES.items():
         if key.startswith(name + '.'):
             lines += function_text(key[len(name) + 1:], signatures, '    ')
-    return lines if len(lines) > 1 else [lines[0] + ' ...']
+    return lines if lines[-1].startswith(' ') else [*lines[:-1], lines[-1] + ' ...']
 
 
 def _instance_attributes(cls):
@@ -210,7 +234,7 @@ def _is_plain_somewhere(cls, name):
 def _member_lines(cls, name, value):
     scopes = (f'{cls.__name__}.{name}', *_class_scopes(cls))
     decorator = ''
-    if isinstance(value, property) and (_is_plain_somewhere(cls, name) or 'Mixin' in cls.__name__):
+    if isinstance(value, property) and _is_plain_somewhere(cls, name):
         return [f'    {name}: {typed.type_text(_result(cls, name))}']
     if isinstance(value, property):
         lines = ['    @property', f'    def {name}(self) -> {typed.type_text(_result(cls, name))}: ...']
@@ -242,13 +266,15 @@ def _member_lines(cls, name, value):
     return function_text(name, [Signature(signature.parameters, signature.result, note)], '    ', decorator)
 
 
-VARIABLES = {'_Loss.forward': 'Callable[..., Any]', 'UninitializedTensorMixin.shape': 'Any', 'Module.forward': 'Callable[..., Any]', 'Function.forward': 'Callable[..., Any]', 'Function.backward': 'Callable[..., Any]',
-             'Function.vmap': 'Callable[..., Any]'}
+# Methods that subclasses define with parameters of their own.
+VARIABLES = dict.fromkeys(('_Loss.forward', 'Module.forward', 'Function.forward', 'Function.backward', 'Function.vmap'),
+                          'Callable[..., Any]')
 # Methods whose parameters differ from those of the method they override, as in PyTorch.
 NOTES = {
     **dict.fromkeys(('dependent_property.__call__', '_DependentProperty.__call__', 'LBFGS.step', 'ChainedScheduler.step',
                      'ReduceLROnPlateau.step', 'SequentialLR.step'), '# type: ignore[override]'),
-    **dict.fromkeys(('MixtureSameFamily.cdf', 'MixtureSameFamily.log_prob', '_Dependent.check', '_Half.icdf', '_IntegerLessThan.check', '_Multinomial.check'),
+    **dict.fromkeys(('MixtureSameFamily.cdf', 'MixtureSameFamily.log_prob', '_Dependent.check', '_Half.icdf',
+                     '_Multinomial.check'),
                     '# pyright: ignore[reportIncompatibleMethodOverride]')}
 
 
@@ -258,11 +284,21 @@ def _subclasses(cls):
         yield from _subclasses(each)
 
 
+def _is_plain_tuple(cls):
+    """Whether a class is a named tuple without methods of its own."""
+    own = {name for name in vars(cls) if not name.startswith('_')} if hasattr(cls, '_fields') else ()
+    return hasattr(cls, '_fields') and issubclass(cls, tuple) and own <= set(cls._fields)
+
+
 def class_text(cls, name_of, name):
     """A class that is written in Python."""
-    if issubclass(cls, tuple) and hasattr(cls, '_fields'):
-        return [f'class {name}(NamedTuple):', *(f'    {field}: Tensor' for field in cls._fields)]
+    if _is_plain_tuple(cls):
+        kind = 'Tensor' if cls.__module__ in ('gt.return_types', 'gt.linalg') else 'Any'
+        return [f'class {name}(NamedTuple):',
+                *(f"    {field}: {kind}{' = ...' if field in cls._field_defaults else ''}" for field in cls._fields)]
     bases = [name_of(base) for base in cls.__bases__ if base is not object]
+    if type(cls) not in (type, abc.ABCMeta, enum.EnumMeta):
+        bases.append(f'metaclass={name_of(type(cls))}')
     lines = [f"class {cls.__name__}({', '.join(bases)}):" if bases else f'class {cls.__name__}:']
     if issubclass(cls, enum.Enum):
         return lines + [f'    {each.name} = {each.value!r}' for each in cls]
@@ -330,7 +366,7 @@ class Stub:
                 return 'Any'
             self.imports.add((cls.__module__, cls.__name__, '_' + cls.__name__, False))
             return '_' + cls.__name__
-        return cls.__name__
+        return next((name for name, value in vars(self.module).items() if value is cls), cls.__name__)
 
     def add(self, name, value):
         """One name of the module."""
@@ -357,7 +393,7 @@ class Stub:
             if home not in (self.name, 'gt', None) and not (home or '').startswith('gt'):
                 return
         if isinstance(value, type):
-            if value.__name__ == name or hasattr(value, '_fields'):
+            if value.__name__ == name or _is_plain_tuple(value):
                 self.lines += class_text(value, self.name_of, name)
             else:
                 self.lines.append(f'{name} = {value.__name__}')
@@ -397,8 +433,10 @@ class Stub:
             if name in words and name not in known and not (source == self.name and name == own) and f'class {name}' not in body:
                 self.imports.add((source, own, name, False))
         shown = {entry[:3] for entry in self.imports if entry[3]}
-        lines = {f'from {source} import {own} as {alias}' if (source, own, alias) in shown or own != alias else f'from {source} import {own}'
+        lines = {f'from {source} import {own}' + (f' as {alias}' if (source, own, alias) in shown or own != alias else '')
                  for source, own, alias, _ in self.imports}
+        if hasattr(self.module, '__all__'):
+            body = f'__all__ = {sorted(self.module.__all__)!r}\n' + body
         if 'Generic[_T]' in body:
             body = "_T = TypeVar('_T', covariant=True)\n" + body
         return HEADER + '\n'.join(sorted(lines)) + '\n\n' + body + '\n'

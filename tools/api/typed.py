@@ -5,6 +5,7 @@ A Parameter's type comes from parameters.txt by its name, from its default, or e
 
 import ast
 import inspect
+import math
 import pathlib
 import re
 from dataclasses import dataclass, replace
@@ -90,7 +91,7 @@ def _type_of_annotation(annotation):
 def _default_text(value):
     if value is inspect.Parameter.empty:
         return None
-    if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and value == value and abs(value) != float('inf'):
+    if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):
         return repr(value)
     if isinstance(value, tuple) and all(isinstance(each, (bool, int, float, str)) for each in value):
         return repr(value)
@@ -191,13 +192,14 @@ def as_function(signature):
     if not any(each.name == 'out' for each in others) and signature.result != 'Self':
         others.insert(at, replace(OUT, type='Any') if signature.result not in ('Tensor', 'Any') else OUT)
     result = 'Tensor' if signature.result == 'Self' else signature.result
-    return Signature((Parameter('sorted_sequence' if taken else 'input', first.kind, 'Tensor'), *others), result, signature.note)
+    operand = Parameter('sorted_sequence', '/', 'Tensor') if taken else Parameter('input', '', 'Tensor')
+    return Signature((operand, *others), result, signature.note)
 
 
 def merged(overloads):
     """One signature that accepts what each overload accepts: that with the most parameters, with defaults for parameters
     that another one has not."""
-    longest = max(overloads, key=lambda each: len(each.parameters))
+    longest = max(overloads, key=lambda each: (len(each.parameters), any(one.kind == SEVERAL for one in each.parameters)))
     if len(overloads) == 1:
         return longest
     parameters = []
@@ -223,14 +225,16 @@ def type_text(kind):
     return HIDDEN.sub(r'_\1', kind)
 
 
+LITERAL = re.compile(r"None|True|False|-?[\d.e+-]+|'\w*'")  # defaults that stubs repeat
+
+
 def _parameter_text(each, types):
     text = {SEVERAL: '*', REST: '**'}.get(each.kind, '') + each.name
     typed = types and each.type
     if typed:
         text += ': ' + type_text(each.type)
     if each.default is not None:
-        default = '...' if types and each.default not in ('None', 'True', 'False') and not re.fullmatch(r'-?[\d.e+-]+|\'\w*\'', each.default) else each.default
-        text += (' = ' if typed else '=') + default
+        text += (' = ' if typed else '=') + ('...' if types and not LITERAL.fullmatch(each.default) else each.default)
     return text
 
 

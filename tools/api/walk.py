@@ -7,13 +7,14 @@ import pkgutil
 
 # Modules that users import. The others are where these find what they offer.
 PUBLIC = (
-    'gt', 'gt.amp', 'gt.amp.autocast_mode', 'gt.autograd', 'gt.autograd.forward_ad', 'gt.autograd.function', 'gt.autograd.functional',
-    'gt.autograd.grad_mode', 'gt.autograd.gradcheck', 'gt.autograd.graph', 'gt.autograd.profiler', 'gt.backends', 'gt.backends.cpu',
-    'gt.backends.cuda', 'gt.backends.cudnn', 'gt.backends.mkl', 'gt.backends.mkldnn', 'gt.backends.mps',
-    'gt.backends.openmp', 'gt.backends.opt_einsum', 'gt.compiler', 'gt.config', 'gt.cuda', 'gt.cuda.amp', 'gt.debug',
-    'gt.distributed', 'gt.distributions', 'gt.distributions.constraints', 'gt.distributions.transforms', 'gt.fft',
-    'gt.func', 'gt.hub', 'gt.jit', 'gt.linalg', 'gt.masked', 'gt.mps', 'gt.multiprocessing', 'gt.nn', 'gt.nn.attention',
-    'gt.nn.functional', 'gt.nn.grad', 'gt.nn.init', 'gt.nn.parallel', 'gt.nn.utils', 'gt.nn.utils.parametrizations',
+    'gt', 'gt.amp', 'gt.amp.autocast_mode', 'gt.autograd', 'gt.autograd.forward_ad', 'gt.autograd.function',
+    'gt.autograd.functional', 'gt.autograd.grad_mode', 'gt.autograd.gradcheck', 'gt.autograd.graph',
+    'gt.autograd.profiler', 'gt.backends', 'gt.backends.cpu', 'gt.backends.cuda', 'gt.backends.cudnn',
+    'gt.backends.mkl', 'gt.backends.mkldnn', 'gt.backends.mps', 'gt.backends.openmp', 'gt.backends.opt_einsum',
+    'gt.compiler', 'gt.config', 'gt.cuda', 'gt.cuda.amp', 'gt.debug', 'gt.distributed', 'gt.distributions',
+    'gt.distributions.constraints', 'gt.distributions.transforms', 'gt.fft', 'gt.func', 'gt.hub', 'gt.jit',
+    'gt.linalg', 'gt.masked', 'gt.mps', 'gt.multiprocessing', 'gt.nn', 'gt.nn.attention', 'gt.nn.functional',
+    'gt.nn.grad', 'gt.nn.init', 'gt.nn.parallel', 'gt.nn.utils', 'gt.nn.utils.parametrizations',
     'gt.nn.utils.parametrize', 'gt.nn.utils.prune', 'gt.nn.utils.rnn', 'gt.nn.utils.stateless', 'gt.optim',
     'gt.optim.lr_scheduler', 'gt.optim.swa_utils', 'gt.random', 'gt.return_types', 'gt.serialization', 'gt.signal',
     'gt.sparse', 'gt.special', 'gt.utils', 'gt.utils.checkpoint', 'gt.utils.data', 'gt.utils.dlpack', 'gt.version',
@@ -88,9 +89,9 @@ def all_modules():
     names = ['gt']
     for found in pkgutil.walk_packages(package.__path__, 'gt.'):
         parts = found.name.split('.')
-        if parts[1] in ('scripts', 'server', 'worker', 'dispatcher', '_documents') or '-' in found.name or parts[-1] == '__main__':
-            continue
-        names.append(found.name)
+        program = parts[1] in ('scripts', 'server', 'worker', 'dispatcher', '_documents') or parts[-1] == '__main__'
+        if not program and '-' not in found.name:
+            names.append(found.name)
     return names
 
 

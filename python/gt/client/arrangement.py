@@ -322,7 +322,7 @@ def broadcast_shapes(*shapes):
         if len(sizes) > 1:
             raise RuntimeError('Shape mismatch: objects cannot be broadcast to a single shape')
         result.append(sizes.pop() if sizes else 1)
-    return tuple(reversed(result))
+    return _gt.Size(reversed(result))
 
 
 # ---- repetitions ---------------------------------------------------------------------------------------------

@@ -39,10 +39,10 @@ def take_along_axis(self, indices, axis):
 
 
 @method
-def take(self, indices, axis=None):
-    """take(indices): elements of the flattened tensor; take(indices, axis): slices along a dimension."""
+def take(self, index, axis=None):
+    """take(index): elements of the flattened tensor; take(index, axis): slices along a dimension."""
     flat, axis = (self.flatten(), 0) if axis is None else (self, axis)
-    return flat._pick_rows(axis, indices.long())
+    return flat._pick_rows(axis, index.long())
 
 
 @function

@@ -5,7 +5,7 @@ method of Tensor. The methods are in files by family (ordering, picking, arrange
 random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
 
-from gt import _gt
+from gt import _gt, _repr
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
@@ -254,6 +254,7 @@ def _format(self, spec):
 
 
 Tensor.__format__ = _format
+Tensor._repr_html_ = _repr.tensor_html
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')
 Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dimensions swapped.')
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')

@@ -32,7 +32,7 @@ class Distribution:
         Distribution._validate_args = value
 
     def __init__(self, batch_shape=(), event_shape=(), validate_args=None):
-        self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
+        self._batch_shape, self._event_shape = gt.Size(batch_shape), gt.Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
