@@ -20,7 +20,7 @@ enum {
     TILE_SCORES = 64 * 1024, /* of a block: they fit the second-level cache */
     LEAST_ROWS = 16,
     MOST_ROWS = 256,
-    CAUSAL_ROWS = 64, /* longer blocks compute more scores that are not seen */
+    CAUSAL_ROWS = 32, /* longer blocks compute more scores that are not seen */
 };
 
 /* A matrix of each batch: rows are `row` elements apart, elements of a row are neighbours. */

@@ -3,7 +3,8 @@
  *
  * Lines along the last axis of contiguous memory are read and written where they are; for another axis the tensor is turned,
  * transformed, and turned back (movement.c), which is faster than lines with large strides. Threads divide the lines. Real
- * lines of even length n are transformed as n / 2 complex numbers. fft_library.h says which library does the rest.
+ * lines of even length n are transformed as n / 2 complex numbers. Lines of float numbers are transformed several at a time,
+ * side by side. fft_library.h says which library does the rest.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -19,13 +20,17 @@
 typedef struct slot {
     atomic_flag busy;
     gt_fft_plan *plan;
+    void *memory; /* of all that follows */
     double *line, *result, *work;
+    float (*lanes_in)[GT_FFT_LANES], (*lanes_out)[GT_FFT_LANES]; /* lines side by side */
+    float *narrow;                                               /* and one after the other */
 } slot;
 
 typedef struct pass {
     gt_fft_kind kind;
     bool flip;     /* conjugate: a real transform in the other direction */
     bool packed;   /* real lines as half as many complex numbers */
+    bool lanes;    /* several lines at a time, in float */
     int64_t n;     /* of the transform */
     double scale;  /* of the results */
     double *turns; /* packed: exp(-2 pi i k / n) for k <= n / 2 */
@@ -42,11 +47,14 @@ typedef struct pass {
 
 /* y[0..n/2] from the transform z of the n / 2 pairs (x[2k], x[2k+1]): the even and the odd elements' transforms are
  * recovered from the symmetry, and combined. */
-static void unpack_spectrum(const pass *p, const double *z, double *y)
+static void unpack_spectrum(const pass *p, const double *restrict z, double *restrict y)
 {
     int64_t half = p->n / 2;
-    for (int64_t k = 0; k <= half; k++) {
-        const double *a = z + 2 * (k % half), *b = z + 2 * ((half - k) % half), *w = p->turns + 2 * k;
+    y[0] = z[0] + z[1];
+    y[2 * half] = z[0] - z[1];
+    y[1] = y[2 * half + 1] = 0;
+    for (int64_t k = 1; k < half; k++) {
+        const double *a = z + 2 * k, *b = z + 2 * (half - k), *w = p->turns + 2 * k;
         double even_re = 0.5 * (a[0] + b[0]), even_im = 0.5 * (a[1] - b[1]);
         double odd_re = 0.5 * (a[1] + b[1]), odd_im = 0.5 * (b[0] - a[0]);
         y[2 * k] = even_re + w[0] * odd_re - w[1] * odd_im;
@@ -74,22 +82,32 @@ static void conjugate(double *numbers, int64_t count)
         numbers[2 * k + 1] = -numbers[2 * k + 1];
 }
 
+/* The transform of the pairs in s->result to the spectrum. */
+static void finish_real(const pass *p, slot *s)
+{
+    double *spectrum = s->line;
+    unpack_spectrum(p, s->result, spectrum);
+    s->line = s->result; /* exchange the two instead of copying */
+    s->result = spectrum;
+    if (p->flip)
+        conjugate(s->result, p->to_count);
+}
+
 /* The real line in s->line to the spectrum in s->result. */
 static void transform_real(const pass *p, slot *s)
 {
     if (p->packed) {
         gt__fft_plan_run(s->plan, s->line, s->result, s->work);
-        unpack_spectrum(p, s->result, s->line);
-        memcpy(s->result, s->line, (size_t)p->to_count * 2 * sizeof(double));
+        finish_real(p, s);
     } else {
         for (int64_t k = p->n - 1; k >= 0; k--) { /* to complex numbers, in place */
             s->line[2 * k] = s->line[k];
             s->line[2 * k + 1] = 0;
         }
         gt__fft_plan_run(s->plan, s->line, s->result, s->work);
+        if (p->flip)
+            conjugate(s->result, p->to_count);
     }
-    if (p->flip)
-        conjugate(s->result, p->to_count);
 }
 
 /* The half spectrum in s->line to the real line in s->result. */
@@ -113,6 +131,68 @@ static void transform_to_real(const pass *p, slot *s)
         s->result[k] = s->result[2 * k];
 }
 
+/* ---- several lines ------------------------------------------------------------------------------------------ */
+
+static void load_lanes(const float *const *lines, int64_t numbers, float (*to)[GT_FFT_LANES])
+{
+    for (int64_t k = 0; k < numbers; k++)
+        for (int l = 0; l < GT_FFT_LANES; l++)
+            to[k][l] = lines[l][k];
+}
+
+static void store_lanes(const float (*from)[GT_FFT_LANES], int64_t numbers, float scale, float *const *lines,
+                        int count)
+{
+    for (int l = 0; l < count; l++)
+        for (int64_t k = 0; k < numbers; k++)
+            lines[l][k] = from[k][l] * scale;
+}
+
+/* Scale the result of one line and store it. */
+static void store_line(const pass *p, slot *s, int64_t line)
+{
+    int64_t doubles = p->to_count * (p->kind == GT_FFT_TO_REAL ? 1 : 2);
+    for (int64_t k = 0; p->scale != 1 && k < doubles; k++)
+        s->result[k] *= p->scale;
+    p->store(p->to + line * p->to_count * (int64_t)gt__dtype_size(p->to_dtype), 1, s->result, 1, p->to_count);
+}
+
+/* `count` lines from `first`; unused lanes repeat the last of them. */
+static void transform_side_by_side(const pass *p, slot *s, int64_t first, int count)
+{
+    int64_t numbers = p->packed ? p->n : 2 * p->n; /* real ones in a line while it is transformed */
+    int64_t from_bytes = p->from_count * (int64_t)gt__dtype_size(p->from_dtype);
+    int64_t to_bytes = p->to_count * (int64_t)gt__dtype_size(p->to_dtype);
+    const float *in[GT_FFT_LANES];
+    float *out[GT_FFT_LANES];
+    for (int l = 0; l < GT_FFT_LANES; l++) {
+        int64_t line = first + (l < count ? l : count - 1);
+        const char *from = p->from + line * from_bytes;
+        float *narrow = s->narrow + l * numbers;
+        in[l] = p->kind == GT_FFT_TO_REAL ? narrow : (const float *)from;
+        out[l] = p->kind == GT_FFT_REAL ? narrow : (float *)(p->to + line * to_bytes);
+        if (p->kind == GT_FFT_TO_REAL) {
+            p->load(s->line, 1, from, 1, p->from_count);
+            if (p->flip)
+                conjugate(s->line, p->from_count);
+            pack_spectrum(p, s->line, s->result);
+            for (int64_t k = 0; k < numbers; k++)
+                narrow[k] = (float)s->result[k];
+        }
+    }
+    load_lanes(in, numbers, s->lanes_in);
+    gt__fft_plan_run_lanes(s->plan, s->lanes_in, s->lanes_out);
+    store_lanes(s->lanes_out, numbers, p->kind == GT_FFT_REAL ? 1 : (float)p->scale, out, count);
+    for (int l = 0; p->kind == GT_FFT_REAL && l < count; l++) {
+        for (int64_t k = 0; k < numbers; k++)
+            s->result[k] = out[l][k];
+        finish_real(p, s);
+        store_line(p, s, first + l);
+    }
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------------- */
+
 static slot *take_slot(const pass *p)
 {
     for (int k = 0;; k = (k + 1) % p->slot_count) /* there is one for each thread */
@@ -126,8 +206,8 @@ static void transform_lines(void *context, int64_t begin, int64_t end)
     const pass *p = context;
     slot *s = take_slot(p);
     int64_t from_bytes = p->from_count * (int64_t)gt__dtype_size(p->from_dtype);
-    int64_t to_bytes = p->to_count * (int64_t)gt__dtype_size(p->to_dtype);
-    int64_t doubles = p->to_count * (p->kind == GT_FFT_TO_REAL ? 1 : 2);
+    for (; p->lanes && end - begin > 1; begin += gt__min(end - begin, GT_FFT_LANES))
+        transform_side_by_side(p, s, begin, (int)gt__min(end - begin, GT_FFT_LANES));
     for (int64_t line = begin; line < end; line++) {
         p->load(s->line, 1, p->from + line * from_bytes, 1, p->from_count);
         if (p->kind == GT_FFT_COMPLEX)
@@ -136,9 +216,7 @@ static void transform_lines(void *context, int64_t begin, int64_t end)
             transform_real(p, s);
         else
             transform_to_real(p, s);
-        for (int64_t k = 0; p->scale != 1 && k < doubles; k++)
-            s->result[k] *= p->scale;
-        p->store(p->to + line * to_bytes, 1, s->result, 1, p->to_count);
+        store_line(p, s, line);
     }
     atomic_flag_clear(&s->busy);
 }
@@ -198,7 +276,7 @@ static void free_slots(pass *p)
 {
     for (int k = 0; k < p->slot_count; k++) {
         gt__fft_plan_release(p->slots[k].plan);
-        free(p->slots[k].line);
+        free(p->slots[k].memory);
     }
     free(p->slots);
     free(p->turns);
@@ -214,17 +292,25 @@ static gt_err make_slots(gt_cpu *cpu, pass *p, bool inverse, int64_t lines)
     gt_err err =
         plan && p->slots ? GT_OK : gt__fail(GT_ERR_MEMORY, "no memory for a transform of %lld", (long long)p->n);
     size_t room = ((size_t)p->n + 2) * 2 * sizeof(double), work = plan ? (size_t)gt__fft_plan_work(plan) * 16 : 0;
+    bool narrow = gt__dtype_real(p->from_dtype) == GT_FLOAT32 && gt__dtype_real(p->to_dtype) == GT_FLOAT32;
+    p->lanes =
+        plan && lines > 1 && narrow && (p->packed || p->kind == GT_FFT_COMPLEX) && gt__fft_plan_has_lanes(plan);
+    size_t lanes = p->lanes ? (size_t)size * 2 * sizeof *p->slots->lanes_in : 0;
     for (int k = 0; k < wanted && err == GT_OK; k++) {
         slot *s = &p->slots[k];
         void *memory = NULL;
         atomic_flag_clear(&s->busy);
         p->slot_count = k + 1;
-        err = gt__cpu_scratch(cpu, 2 * room + work, &memory);
+        err = gt__cpu_scratch(cpu, 2 * room + work + 3 * lanes, &memory);
+        s->memory = memory;
         s->line = memory;
         if (err != GT_OK)
             break;
         s->result = s->line + room / sizeof(double);
         s->work = s->result + room / sizeof(double);
+        s->lanes_in = (void *)((char *)memory + 2 * room + work);
+        s->lanes_out = (void *)((char *)s->lanes_in + lanes);
+        s->narrow = (void *)((char *)s->lanes_out + lanes);
         s->plan = gt__fft_plan_for_thread(plan);
         if (!s->plan)
             err = gt__fail(GT_ERR_MEMORY, "no memory for a transform of %lld", (long long)p->n);

@@ -6,13 +6,90 @@
 #include <new>
 #include <vector>
 
+namespace {
+
+/* A number of each line. It is all that the library asks of a type of real numbers. The operators are templates so that a
+ * product with an integer, of which the library makes angles, is a product of doubles. */
+template <typename real, int count> struct numbers_of {
+    typedef real vector __attribute__((vector_size(count * sizeof(real))));
+    vector value;
+
+    numbers_of() = default;
+    numbers_of(double x) : value(vector() + (real)x)
+    {
+    }
+    operator double() const
+    {
+        return value[0];
+    }
+    numbers_of &operator+=(const numbers_of &other)
+    {
+        value += other.value;
+        return *this;
+    }
+    numbers_of &operator-=(const numbers_of &other)
+    {
+        value -= other.value;
+        return *this;
+    }
+    numbers_of &operator*=(const numbers_of &other)
+    {
+        value *= other.value;
+        return *this;
+    }
+    numbers_of operator-() const
+    {
+        numbers_of result;
+        result.value = -value;
+        return result;
+    }
+};
+
+template <typename real, int count> numbers_of<real, count> operator+(numbers_of<real, count> a, const numbers_of<real, count> &b)
+{
+    return a += b;
+}
+
+template <typename real, int count> numbers_of<real, count> operator-(numbers_of<real, count> a, const numbers_of<real, count> &b)
+{
+    return a -= b;
+}
+
+template <typename real, int count> numbers_of<real, count> operator*(numbers_of<real, count> a, const numbers_of<real, count> &b)
+{
+    return a *= b;
+}
+
+typedef numbers_of<float, GT_FFT_LANES> lanes;
+
+} // namespace
+
 #include <kissfft.hh>
 
 typedef std::complex<double> number;
+typedef std::complex<lanes> number_of_lanes;
 
 namespace {
 
 const double pi = 3.14159265358979323846;
+
+/* Beyond this size one line fills the nearest cache. */
+const int64_t largest_of_lanes = 1 << 14;
+
+/* The library's factors are private. An explicit instantiation may name them all the same. */
+struct factors {
+    typedef std::vector<number_of_lanes> kissfft<lanes>::*member;
+    friend member find(factors);
+};
+
+template <typename Tag, typename Tag::member Member> struct exposed {
+    friend typename Tag::member find(Tag)
+    {
+        return Member;
+    }
+};
+
+template struct exposed<factors, &kissfft<lanes>::_twiddles>;
 
 /* Beyond this prime factor Bluestein's algorithm is faster. */
 const int64_t largest_factor = 23;
@@ -42,6 +119,7 @@ struct gt_fft_plan {
     bool shared; /* the library's butterflies for 2 to 5 keep no state, the general one does */
     kissfft<double> transform, back;
     std::vector<number> chirp, filter; /* Bluestein; empty: the library computes the transform itself */
+    std::vector<kissfft<lanes>> side_by_side; /* one, or none */
 
     gt_fft_plan(int64_t n, int64_t size, bool inverse, bool shared)
         : n(n), size(size), references(1), shared(shared), transform((size_t)size, size == n && inverse),
@@ -73,6 +151,17 @@ static void plan_chirp(gt_fft_plan *plan, bool inverse)
         x /= (double)plan->size;
 }
 
+/* The factors in double, rounded once. */
+static void plan_lanes(gt_fft_plan *plan, bool inverse)
+{
+    plan->side_by_side.emplace_back((size_t)plan->n, inverse);
+    std::vector<number_of_lanes> &all = plan->side_by_side[0].*find(factors());
+    for (int64_t k = 0; k < plan->n; k++) {
+        double angle = (inverse ? 2 : -2) * pi * (double)k / (double)plan->n;
+        all[(size_t)k] = number_of_lanes(std::cos(angle), std::sin(angle));
+    }
+}
+
 extern "C" gt_fft_plan *gt__fft_plan_new(int64_t n, bool inverse)
 {
     try {
@@ -81,6 +170,8 @@ extern "C" gt_fft_plan *gt__fft_plan_new(int64_t n, bool inverse)
         gt_fft_plan *plan = new gt_fft_plan(n, direct ? n : power_of_two(2 * n - 1), inverse, !direct || factor <= 5);
         if (!direct)
             plan_chirp(plan, inverse);
+        else if (n > 1 && n <= largest_of_lanes)
+            plan_lanes(plan, inverse);
         return plan;
     } catch (const std::bad_alloc &) {
         return nullptr;
@@ -138,4 +229,16 @@ extern "C" void gt__fft_plan_run(const gt_fft_plan *plan, const double *in, doub
     plan->back.transform(b, a);
     for (int64_t k = 0; k < plan->n; k++)
         y[k] = a[k] * plan->chirp[(size_t)k];
+}
+
+extern "C" bool gt__fft_plan_has_lanes(const gt_fft_plan *plan)
+{
+    return !plan->side_by_side.empty();
+}
+
+extern "C" void gt__fft_plan_run_lanes(const gt_fft_plan *plan, const float (*in)[GT_FFT_LANES],
+                                       float (*out)[GT_FFT_LANES])
+{
+    plan->side_by_side[0].transform(reinterpret_cast<const number_of_lanes *>(in),
+                                    reinterpret_cast<number_of_lanes *>(out));
 }

@@ -3,8 +3,9 @@
  *
  * Which library, and why: GT's licence is MIT, so FFTW (GPL) is out; MKL and others exist for one processor only. KISS FFT
  * is BSD, in Debian and Ubuntu for every architecture (libkissfft-dev), and its C++ header makes transforms of any
- * precision. All transforms are computed in double: the header computes the factors of a float transform in float, which
- * costs two digits, so float data are converted on the way. Sizes with a large prime factor go by Bluestein's algorithm,
+ * precision. Single lines are computed in double. Several lines of float data are computed side by side, in vectors of
+ * float, which is three times as fast; the header computes the factors of a float transform in float, which costs two digits,
+ * so they are replaced. Sizes with a large prime factor go by Bluestein's algorithm,
  * on top of the library, because it needs n * p steps for a factor p.
  *
  * Complex numbers are pairs of doubles, here and in C++.
@@ -31,6 +32,14 @@ void gt__fft_plan_release(gt_fft_plan *plan); /* NULL is fine */
 int64_t gt__fft_plan_work(const gt_fft_plan *plan);
 /* out = the transform of in, without a factor; the two do not overlap. */
 void gt__fft_plan_run(const gt_fft_plan *plan, const double *in, double *out, double *work);
+
+/* Lines that are transformed side by side, in float. */
+enum { GT_FFT_LANES = 4 };
+
+/* Whether a plan can do that: not for large sizes, nor by Bluestein's algorithm. */
+bool gt__fft_plan_has_lanes(const gt_fft_plan *plan);
+/* Number k of line l is in[2 k][l] + i in[2 k + 1][l]; the same of out. The two do not overlap and are 16-byte aligned. */
+void gt__fft_plan_run_lanes(const gt_fft_plan *plan, const float (*in)[GT_FFT_LANES], float (*out)[GT_FFT_LANES]);
 
 #ifdef __cplusplus
 }
