@@ -126,10 +126,12 @@ typedef struct gt_tile_gather {
 typedef struct gt_tile_op gt_tile_op;
 struct gt_tile_op {
     void (*run)(const gt_tile_op *op, gt_tile *tile);
-    uint16_t out, in[3];
-    uint8_t level;     /* of its positions */
-    uint8_t inputs;    /* used in in[] */
-    bool over_operand; /* the result may be written over an operand of the same size */
+    uint16_t out, in[GT_COMPOUND_INPUTS];
+    uint16_t more_out[GT_COMPOUND_OUTPUTS - 1]; /* compounds */
+    uint8_t more_outs;                          /* used in more_out[] */
+    uint8_t level;                              /* of its positions */
+    uint8_t inputs;                             /* used in in[] */
+    bool over_operand;                          /* the result may be written over an operand of the same size */
     gt_opcode op;
     gt_compute compute;
     gt_dtype dtype; /* of the result, where kernels convert it */
@@ -140,6 +142,11 @@ struct gt_tile_op {
             const double *pq;
             int64_t out_step, in_step[3]; /* bytes from row to row */
         } apply;
+        struct {
+            gt_compound_kernel kernel;
+            uint16_t number[GT_COMPOUND_NUMBERS]; /* slots */
+            uint8_t numbers;
+        } compound;
         gt_load_kernel load;
         gt_store_kernel store;
         gt_row_mover move;
@@ -148,6 +155,7 @@ struct gt_tile_op {
 };
 
 void gt__tile_apply(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_compound(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_apply_rows(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_load(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_store(const gt_tile_op *op, gt_tile *tile);

@@ -11,7 +11,7 @@
 #include "engines/cpu/program.h"
 
 enum {
-    TILE_BYTES = 48 * 1024, /* that one tile of all operands may have */
+    TILE_BYTES = 32 * 1024, /* that one tile of all operands may have */
     LEAST_TILE = 256,       /* elements */
     MOST_TILE = 8192,
     ALIGNMENT = 64,
@@ -369,6 +369,121 @@ static void lower_elementwise(lowering *l, const gt_member *m, uint16_t home)
     store_result(l, m, home, slot, compute);
 }
 
+/* ---- several members at once ----------------------------------------------------------------------------------- */
+
+typedef struct matching {
+    const gt_compound *compound;
+    unsigned first; /* member */
+    unsigned inputs, numbers;
+    uint32_t input[GT_COMPOUND_INPUTS]; /* values */
+    const gt_plan_step *number_step[GT_COMPOUND_NUMBERS];
+    unsigned number_operand[GT_COMPOUND_NUMBERS];
+} matching;
+
+static bool computes_floats(const lowering *l, const gt_member *m)
+{
+    const gt_plan_step *step = &l->plan->steps[m->step];
+    const gt_meta *out = &value_of(l, step->result)->view.meta;
+    return m->kind == GT_FUSIBLE_ELEMENTWISE && m->level == GT_LEVEL_FULL && step->compute == GT_FLOAT32 &&
+           out->dtype == GT_FLOAT32 && out->numel > 1 && step->operands <= 2;
+}
+
+/* Whether operand k of a step is what the pattern wants there. */
+static bool operand_matches(const lowering *l, matching *m, const gt_plan_step *step, unsigned k, unsigned wanted)
+{
+    const gt_plan_value *v = step->operand[k] == GT_PLAN_LITERAL ? NULL : value_of(l, step->operand[k]);
+    bool number = !v || (v->view.meta.numel == 1 && gt__group_made(l->forming, v->buffer) == GT_LEVEL_COUNT);
+    if (number != (wanted == GT_COMPOUND_NUMBER))
+        return false;
+    if (number) {
+        m->number_step[m->numbers] = step;
+        m->number_operand[m->numbers++] = k;
+        return true;
+    }
+    if (v->view.meta.dtype != GT_FLOAT32)
+        return false;
+    if (wanted < GT_COMPOUND_IN) { /* made by an earlier step of the pattern */
+        const gt_plan_step *maker = &l->plan->steps[l->group->member[m->first + wanted].step];
+        return value_of(l, maker->result)->buffer == v->buffer;
+    }
+    gt_access access;
+    gt__access_find(&v->view, gt__member_space(l->plan, step, GT_FUSIBLE_ELEMENTWISE), &access);
+    if (!gt__access_flat(&access))
+        return false;
+    unsigned input = wanted - GT_COMPOUND_IN;
+    if (input < m->inputs)
+        return m->input[input] == step->operand[k];
+    for (unsigned s = 0; s < m->compound->steps; s++) /* made by the pattern, which wants something else */
+        if (value_of(l, l->plan->steps[l->group->member[m->first + s].step].result)->buffer == v->buffer)
+            return false;
+    m->input[m->inputs++] = step->operand[k];
+    return true;
+}
+
+static bool compound_matches(const lowering *l, matching *m)
+{
+    const gt_compound *c = m->compound;
+    if (m->first + c->steps > l->group->members)
+        return false;
+    uint32_t last = l->group->member[m->first + c->steps - 1].step;
+    for (unsigned s = 0; s < c->steps; s++) {
+        const gt_member *member = &l->group->member[m->first + s];
+        const gt_plan_step *step = &l->plan->steps[member->step];
+        const gt_plan_buffer *buffer = &l->plan->buffers[value_of(l, step->result)->buffer];
+        if (step->op != c->step[s].op || !computes_floats(l, member) ||
+            (!c->step[s].output && (buffer->role != GT_PLAN_NONE || buffer->last_use > last)))
+            return false;
+        for (unsigned k = 0; k < step->operands; k++)
+            if (!operand_matches(l, m, step, k, c->step[s].operand[k]))
+                return false;
+    }
+    return true;
+}
+
+static uint16_t home_add(lowering *l, unsigned number);
+
+static void add_compound(lowering *l, const matching *m)
+{
+    const gt_compound *c = m->compound;
+    uint16_t in[GT_COMPOUND_INPUTS] = {0}, out[GT_COMPOUND_OUTPUTS] = {0}, number[GT_COMPOUND_NUMBERS] = {0};
+    for (unsigned k = 0; k < m->inputs; k++) {
+        uint32_t buffer = value_of(l, m->input[k])->buffer;
+        in[k] = gt__group_made(l->forming, buffer) == GT_LEVEL_COUNT
+                    ? slot_of_memory(l, m->input[k], GT_LEVEL_FULL)
+                    : home_of(l, buffer);
+    }
+    for (unsigned k = 0; k < m->numbers; k++)
+        number[k] = number_of(l, m->number_step[k], m->number_operand[k], GT_COMPUTE_F32, GT_FLOAT32);
+    unsigned outputs = 0;
+    for (unsigned s = 0; s < c->steps; s++)
+        if (c->step[s].output)
+            out[outputs++] = home_add(l, m->first + s);
+    gt_tile_op *op = op_add(l, gt__tile_compound, GT_LEVEL_FULL, out[0], m->inputs, in);
+    op->more_outs = (uint8_t)(outputs - 1);
+    memcpy(op->more_out, out + 1, sizeof op->more_out);
+    op->over_operand = true;
+    op->compound.kernel = c->kernel;
+    op->compound.numbers = (uint8_t)m->numbers;
+    memcpy(op->compound.number, number, sizeof number);
+}
+
+/* Members from number `first` on that are computed in one loop: how many. */
+static unsigned lower_compound(lowering *l, unsigned first)
+{
+    if (!computes_floats(l, &l->group->member[first]))
+        return 0;
+    for (const gt_compound *c = l->cpu->kernels->compounds; c->kernel; c++) {
+        matching m = {.compound = c, .first = first};
+        if (compound_matches(l, &m)) {
+            add_compound(l, &m);
+            return c->steps;
+        }
+    }
+    return 0;
+}
+
+/* ---- members that move or work on rows ------------------------------------------------------------------------- */
+
 static void lower_move(lowering *l, const gt_member *m, uint16_t home)
 {
     const gt_plan_step *step = &l->plan->steps[m->step];
@@ -462,6 +577,18 @@ static void lower_norm(lowering *l, const gt_member *m, uint16_t home)
     store_result(l, m, home, slot, compute);
 }
 
+/* Where the result of a member goes. */
+static uint16_t home_add(lowering *l, unsigned number)
+{
+    const gt_member *m = &l->group->member[number];
+    uint32_t result = l->plan->steps[m->step].result;
+    const gt_plan_value *v = value_of(l, result);
+    bool none = l->plan->buffers[v->buffer].role == GT_PLAN_NONE;
+    l->home[number] = none ? slot_add(l, GT_PLACE_SCRATCH, m->level, gt__dtype_size((gt_dtype)v->view.meta.dtype))
+                           : slot_of_memory(l, result, m->level);
+    return l->home[number];
+}
+
 static void lower_member(lowering *l, unsigned number)
 {
     static void (*const lower[])(lowering *, const gt_member *, uint16_t) = {
@@ -472,12 +599,7 @@ static void lower_member(lowering *l, unsigned number)
         [GT_FUSIBLE_NORM] = lower_norm,
     };
     const gt_member *m = &l->group->member[number];
-    uint32_t result = l->plan->steps[m->step].result;
-    const gt_plan_value *v = value_of(l, result);
-    bool none = l->plan->buffers[v->buffer].role == GT_PLAN_NONE;
-    l->home[number] = none ? slot_add(l, GT_PLACE_SCRATCH, m->level, gt__dtype_size((gt_dtype)v->view.meta.dtype))
-                           : slot_of_memory(l, result, m->level);
-    lower[m->kind](l, m, l->home[number]);
+    lower[m->kind](l, m, home_add(l, number));
 }
 
 /* ---- scratch ------------------------------------------------------------------------------------------------- */
@@ -492,6 +614,8 @@ static void find_lives(gt_fused *f)
             f->slots[op->in[i]].last = k < f->before ? f->op_count : k;
         if (k < f->before)
             f->slots[op->out].last = f->op_count; /* made once, for all tiles */
+        for (unsigned o = 0; o < op->more_outs; o++)
+            f->slots[op->more_out[o]].first = f->slots[op->more_out[o]].last = k;
     }
     for (unsigned k = f->before; k < f->op_count; k++)
         for (unsigned i = 0; i < f->ops[k].inputs; i++) {
@@ -513,6 +637,8 @@ static void release_operands(lowering *l, unsigned number)
 
 static void take_region(lowering *l, gt_tile_slot *slot)
 {
+    if (slot->place != GT_PLACE_SCRATCH || slot->region != NO_REGION)
+        return;
     unsigned best = l->regions;
     for (unsigned r = 0; r < l->regions && best == l->regions; r++)
         if (!l->region[r].busy && l->region[r].size == slot->size && l->region[r].level == slot->level)
@@ -532,16 +658,17 @@ static gt_err assign_regions(lowering *l)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
     for (unsigned k = 0; k < f->op_count; k++) {
         const gt_tile_op *op = &f->ops[k];
-        gt_tile_slot *out = &f->slots[op->out];
-        bool makes = out->place == GT_PLACE_SCRATCH && out->region == NO_REGION;
         if (op->over_operand)
             release_operands(l, k);
-        if (makes)
-            take_region(l, out);
+        for (unsigned o = 0; o <= op->more_outs; o++)
+            take_region(l, &f->slots[o ? op->more_out[o - 1] : op->out]);
         if (!op->over_operand)
             release_operands(l, k);
-        if (makes && out->last == k)
-            l->region[out->region].busy = false;
+        for (unsigned o = 0; o <= op->more_outs; o++) {
+            const gt_tile_slot *out = &f->slots[o ? op->more_out[o - 1] : op->out];
+            if (out->region != NO_REGION && out->last == k)
+                l->region[out->region].busy = false;
+        }
     }
     return GT_OK;
 }
@@ -638,8 +765,12 @@ gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *formi
     f->count = group->count;
     f->row = l.row;
     drop_buffers(plan, group);
-    for (unsigned k = 0; k < group->members; k++)
-        lower_member(&l, k);
+    for (unsigned k = 0; k < group->members;) {
+        unsigned together = lower_compound(&l, k);
+        if (!together)
+            lower_member(&l, k);
+        k += together ? together : 1;
+    }
     gt_err err = l.no_memory ? gt__fail(GT_ERR_MEMORY, "no memory for a program") : assign_regions(&l);
     if (err == GT_OK) {
         fix_gathers(f);

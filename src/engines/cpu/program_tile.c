@@ -14,6 +14,20 @@ void gt__tile_apply(const gt_tile_op *op, gt_tile *tile)
                      tile->count[op->level]);
 }
 
+void gt__tile_compound(const gt_tile_op *op, gt_tile *tile)
+{
+    void **at = tile->at;
+    const float *in[GT_COMPOUND_INPUTS];
+    float *out[GT_COMPOUND_OUTPUTS] = {at[op->out]}, number[GT_COMPOUND_NUMBERS];
+    for (unsigned k = 0; k < GT_COMPOUND_INPUTS; k++)
+        in[k] = at[op->in[k]];
+    for (unsigned k = 0; k < op->more_outs; k++)
+        out[1 + k] = at[op->more_out[k]];
+    for (unsigned k = 0; k < GT_COMPOUND_NUMBERS; k++)
+        number[k] = k < op->compound.numbers ? *(const float *)at[op->compound.number[k]] : 0;
+    op->compound.kernel(out, in, number, tile->count[GT_LEVEL_FULL]);
+}
+
 void gt__tile_apply_rows(const gt_tile_op *op, gt_tile *tile)
 {
     char *out = tile->at[op->out];
