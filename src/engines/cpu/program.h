@@ -42,7 +42,15 @@ typedef enum gt_fusible {
     GT_FUSIBLE_REDUCE, /* of rows: one number for each */
     GT_FUSIBLE_SOFTMAX,
     GT_FUSIBLE_NORM,
+    GT_FUSIBLE_SUM,      /* a reduction of columns, or of everything: known when all tiles are done */
+    GT_FUSIBLE_NORM_SUM, /* the gradient of a normalisation's weight */
 } gt_fusible;
+
+/* Its result is known at the end. */
+static inline bool gt__fusible_sums(gt_fusible kind)
+{
+    return kind >= GT_FUSIBLE_SUM;
+}
 
 /* How a step's operand is walked in the order of the positions: collapsed axes. */
 typedef struct gt_access {
@@ -110,6 +118,7 @@ typedef struct gt_tile {
     int64_t begin[GT_LEVEL_COUNT], count[GT_LEVEL_COUNT];
     const gt_cpu *cpu;
     int64_t row;
+    char *sums; /* of the part of the tiles that it belongs to */
 } gt_tile;
 
 /* A strided operand that is gathered into a tile, or used where it lies if it is one run there. */
@@ -147,6 +156,10 @@ struct gt_tile_op {
             uint16_t number[GT_COMPOUND_NUMBERS]; /* slots */
             uint8_t numbers;
         } compound;
+        struct {
+            int64_t results;
+            size_t offset; /* in the sums */
+        } sum;
         gt_load_kernel load;
         gt_store_kernel store;
         gt_row_mover move;
@@ -167,6 +180,15 @@ void gt__tile_fill(const gt_tile_op *op, gt_tile *tile);           /* one number
 void gt__tile_reduce(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_softmax(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_norm(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_sum_columns(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_sum_all(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_norm_sum(const gt_tile_op *op, gt_tile *tile);
+
+/* Whether an operation adds to sums. */
+static inline bool gt__tile_sums(const gt_tile_op *op)
+{
+    return op->run == gt__tile_sum_columns || op->run == gt__tile_sum_all || op->run == gt__tile_norm_sum;
+}
 
 /* A literal, or a tensor of one element, as the kernels read it. */
 typedef struct gt_tile_number {
@@ -197,15 +219,19 @@ typedef struct gt_fused {
     unsigned slot_count, op_count, gather_count, number_count, choice_count;
     unsigned before; /* the first operations run once for many tiles: they prepare what all tiles share */
     size_t scratch;  /* bytes for each thread */
+    /* Sums are made in parts of the tiles, each with its own, and added up in order: the result does not depend on the
+     * number of threads. */
+    int64_t parts;
+    size_t sums; /* bytes for each part; 0: there are none */
 } gt_fused;
 
 /* Translate a group; buffers that only the group uses get the role NONE. */
 gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *forming, const gt_group *group,
                        gt_fused **fused);
 void gt__fused_free(gt_fused *fused);
-/* Scratch: `threads` times `scratch` bytes. */
+/* Scratch for `threads` threads of `bytes` each, and for sums. */
 typedef struct gt_scratch gt_scratch;
-gt_err gt__scratch_new(unsigned threads, size_t bytes, gt_scratch **scratch);
+gt_err gt__scratch_new(unsigned threads, size_t bytes, size_t sums, gt_scratch **scratch);
 void gt__scratch_free(gt_scratch *scratch);
 void gt__fused_run(gt_cpu *cpu, gt_fused *fused, void *const *buffer, gt_scratch *scratch);
 

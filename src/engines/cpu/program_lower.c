@@ -15,6 +15,7 @@ enum {
     LEAST_TILE = 256,       /* elements */
     MOST_TILE = 8192,
     ALIGNMENT = 64,
+    MOST_PARTS = 32, /* with sums of their own */
     NO_REGION = UINT32_MAX,
 };
 
@@ -54,6 +55,11 @@ typedef struct lowering {
     bool prepares;  /* operations being added run once for many tiles */
     bool no_memory;
 } lowering;
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
 
 /* ---- parts --------------------------------------------------------------------------------------------------- */
 
@@ -577,6 +583,40 @@ static void lower_norm(lowering *l, const gt_member *m, uint16_t home)
     store_result(l, m, home, slot, compute);
 }
 
+/* Room for sums of a result, in each part. */
+static void sum_set(lowering *l, gt_tile_op *op, const gt_plan_step *step, gt_compute compute)
+{
+    const gt_meta *out = &value_of(l, step->result)->view.meta;
+    op->ins = &step->record->ins;
+    op->op = step->op;
+    op->compute = compute;
+    op->dtype = (gt_dtype)out->dtype;
+    op->sum.results = out->numel;
+    op->sum.offset = l->fused->sums;
+    l->fused->sums += aligned((size_t)out->numel * sizeof(double));
+}
+
+static void lower_sum(lowering *l, const gt_member *m, uint16_t home)
+{
+    const gt_plan_step *step = &l->plan->steps[m->step];
+    gt_compute compute =
+        gt__cpu_reduce_compute(step->op, (gt_dtype)value_of(l, step->operand[0])->view.meta.dtype);
+    uint16_t in = full_operand(l, step, m->kind, 0, compute);
+    bool all = value_of(l, step->result)->view.meta.numel == 1;
+    gt_tile_op *op = op_add(l, all ? gt__tile_sum_all : gt__tile_sum_columns, GT_LEVEL_FULL, home, 1, &in);
+    sum_set(l, op, step, compute);
+}
+
+static void lower_norm_sum(lowering *l, const gt_member *m, uint16_t home)
+{
+    const gt_plan_step *step = &l->plan->steps[m->step];
+    gt_compute compute = gt__cpu_compute((gt_dtype)value_of(l, step->operand[1])->view.meta.dtype);
+    uint16_t in[2];
+    for (unsigned k = 0; k < 2; k++)
+        in[k] = full_operand(l, step, m->kind, k, compute);
+    sum_set(l, op_add(l, gt__tile_norm_sum, GT_LEVEL_FULL, home, 2, in), step, compute);
+}
+
 /* Where the result of a member goes. */
 static uint16_t home_add(lowering *l, unsigned number)
 {
@@ -597,6 +637,8 @@ static void lower_member(lowering *l, unsigned number)
         [GT_FUSIBLE_REDUCE] = lower_reduce,
         [GT_FUSIBLE_SOFTMAX] = lower_softmax,
         [GT_FUSIBLE_NORM] = lower_norm,
+        [GT_FUSIBLE_SUM] = lower_sum,
+        [GT_FUSIBLE_NORM_SUM] = lower_norm_sum,
     };
     const gt_member *m = &l->group->member[number];
     lower[m->kind](l, m, home_add(l, number));
@@ -673,11 +715,6 @@ static gt_err assign_regions(lowering *l)
     return GT_OK;
 }
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 /* Tiles such that all of their operands stay in the nearest cache. */
 static void choose_tile(lowering *l)
 {
@@ -728,6 +765,8 @@ static void choose_grain(lowering *l)
     }
     l->fused->grain = GT_CPU_GRAIN / (elements * (cost ? cost : 1));
     l->fused->grain = l->fused->grain < 1 ? 1 : l->fused->grain;
+    l->fused->parts = l->fused->tiles / l->fused->grain;
+    l->fused->parts = l->fused->parts < 1 ? 1 : l->fused->parts > MOST_PARTS ? MOST_PARTS : l->fused->parts;
 }
 
 /* ---- a group ------------------------------------------------------------------------------------------------- */
@@ -738,7 +777,8 @@ static void drop_buffers(gt_plan *plan, const gt_group *group)
     uint32_t last = group->member[group->members - 1].step;
     for (unsigned k = 0; k < group->members; k++) {
         gt_plan_buffer *buffer = &plan->buffers[plan->values[plan->steps[group->member[k].step].result].buffer];
-        if (buffer->role == GT_PLAN_INNER && buffer->last_use <= last)
+        bool sums = gt__fusible_sums(group->member[k].kind); /* they need memory, if only to be ignored */
+        if (buffer->role == GT_PLAN_INNER && buffer->last_use <= last && !sums)
             buffer->role = GT_PLAN_NONE;
     }
 }
