@@ -8,6 +8,8 @@
 
 #include "engines/cpu/program.h"
 
+enum { SHORT_ROW = 16 };
+
 /* What the group has done to a buffer. */
 typedef struct trace {
     uint32_t made, read,
@@ -147,8 +149,8 @@ static gt_fusible kind_of_reduction(gt_opcode op, const gt_meta *in, uint64_t ma
     if (one_pass && (mask == 0 || mask == ((uint64_t)1 << in->rank) - 1))
         return GT_FUSIBLE_SUM;
     *row = reduced_row(in, mask);
-    if (*row)
-        return GT_FUSIBLE_REDUCE;
+    if (*row) /* many short rows: reduce.c folds them side by side */
+        return *row < SHORT_ROW && in->numel > SHORT_ROW * GT_TILE ? GT_FUSIBLE_NOT : GT_FUSIBLE_REDUCE;
     *row = one_pass ? summed_row(in, mask) : 0;
     return *row ? GT_FUSIBLE_SUM : GT_FUSIBLE_NOT;
 }
@@ -311,7 +313,7 @@ static bool join(gt_forming *f, gt_group *g, uint32_t number)
     const gt_plan_step *step = &f->plan->steps[number];
     int64_t row;
     gt_member m = {.step = number, .kind = kind_of(f->plan, step, &row)};
-    if (m.kind == GT_FUSIBLE_NOT || g->members == GT_FUSED_MEMBERS)
+    if (m.kind == GT_FUSIBLE_NOT)
         return false;
     gt_group next = *g;
     int64_t count = gt__member_space(f->plan, step, m.kind)->numel;
@@ -345,14 +347,38 @@ static bool join(gt_forming *f, gt_group *g, uint32_t number)
     return true;
 }
 
+static void form(gt_forming *f, uint32_t first, unsigned most, gt_group *g)
+{
+    const gt_plan *plan = f->plan;
+    f->number++;
+    g->members = 0;
+    g->count = g->row = 0;
+    g->needs_row = g->aligned = false;
+    for (uint32_t k = first; k < plan->step_count && g->members < most; k++)
+        if (plan->steps[k].kind != GT_STEP_VIEW && !join(f, g, k))
+            break;
+}
+
+/* How many members a full group keeps, so that no inner value lives on beyond them; all, if there is no such number. */
+static unsigned last_boundary(const gt_plan *plan, const gt_group *g)
+{
+    unsigned boundary = g->members;
+    uint32_t needed = 0; /* the last step that uses what members up to here make */
+    for (unsigned k = 0; k < g->members; k++) {
+        uint32_t step = g->member[k].step;
+        const gt_plan_buffer *buffer = &plan->buffers[plan->values[plan->steps[step].result].buffer];
+        if (buffer->role == GT_PLAN_INNER && buffer->last_use > needed)
+            needed = buffer->last_use;
+        if (k > 0 && needed <= step)
+            boundary = k + 1;
+    }
+    return boundary;
+}
+
 void gt__group_form(gt_forming *forming, uint32_t first, gt_group *group)
 {
-    const gt_plan *plan = forming->plan;
-    forming->number++;
-    group->members = 0;
-    group->count = group->row = 0;
-    group->needs_row = group->aligned = false;
-    for (uint32_t k = first; k < plan->step_count; k++)
-        if (plan->steps[k].kind != GT_STEP_VIEW && !join(forming, group, k))
-            break;
+    form(forming, first, GT_FUSED_MEMBERS, group);
+    unsigned boundary = group->members == GT_FUSED_MEMBERS ? last_boundary(forming->plan, group) : group->members;
+    if (boundary < group->members)
+        form(forming, first, boundary, group);
 }
