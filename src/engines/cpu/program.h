@@ -9,8 +9,8 @@
  * The iteration space has `count` positions, the elements of the members' results in row-major order. If members reduce or
  * normalise rows (the last axes), tiles are whole rows, and values may have one element for each row (GT_LEVEL_ROW).
  *
- * program_form.c chooses the groups, program_lower.c translates a group into tile operations, program_tile.c runs them,
- * program.c holds it all together.
+ * program_form.c chooses the groups, program_lower.c translates a group into tile operations, program_place.c
+ * gives them memory, program_tile.c runs them, program.c holds it all together.
  */
 #ifndef GT_ENGINES_CPU_PROGRAM_H
 #define GT_ENGINES_CPU_PROGRAM_H
@@ -101,6 +101,8 @@ typedef enum gt_slot_place {
     GT_PLACE_NUMBER, /* one number, prepared at the start of a run */
 } gt_slot_place;
 
+#define GT_NO_REGION UINT32_MAX
+
 /* An operand or a result of tile operations. */
 typedef struct gt_tile_slot {
     gt_slot_place place;
@@ -190,6 +192,13 @@ static inline bool gt__tile_sums(const gt_tile_op *op)
     return op->run == gt__tile_sum_columns || op->run == gt__tile_sum_all || op->run == gt__tile_norm_sum;
 }
 
+/* Threads must not share cache lines. */
+static inline size_t gt__line_aligned(size_t bytes)
+{
+    enum { LINE = 64 };
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
 /* A literal, or a tensor of one element, as the kernels read it. */
 typedef struct gt_tile_number {
     const gt_instruction *ins; /* NULL: a tensor */
@@ -229,6 +238,8 @@ typedef struct gt_fused {
 gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *forming, const gt_group *group,
                        gt_fused **fused);
 void gt__fused_free(gt_fused *fused);
+/* Scratch and tiles for its operations: program_place.c. */
+gt_err gt__fused_place(gt_fused *fused, const gt_plan *plan, const gt_group *group);
 /* Scratch for `threads` threads of `bytes` each, and for sums. */
 typedef struct gt_scratch gt_scratch;
 gt_err gt__scratch_new(unsigned threads, size_t bytes, size_t sums, gt_scratch **scratch);

@@ -2,22 +2,13 @@
  * program_lower.c: translates a group of steps into tile operations. Read program.h first.
  *
  * Every value has a home: its memory, or scratch if only the group uses it. Kernels read homes directly where they hold the
- * compute type; if not, an operation loads a copy, which later readers use, too. When all operations are known, scratch
- * is assigned: a region is free again after the last operation that uses it.
+ * compute type; if not, an operation loads a copy, which later readers use, too. program_place.c then gives scratch to the
+ * operations.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engines/cpu/program.h"
-
-enum {
-    TILE_BYTES = 32 * 1024, /* that one tile of all operands may have */
-    LEAST_TILE = 256,       /* elements */
-    MOST_TILE = 8192,
-    ALIGNMENT = 64,
-    MOST_PARTS = 32, /* with sums of their own */
-    NO_REGION = UINT32_MAX,
-};
 
 /* How a kernel finds an operand. */
 typedef struct operand {
@@ -34,32 +25,19 @@ typedef struct copy {
     gt_level level;
 } copy;
 
-typedef struct region {
-    uint8_t size;
-    gt_level level;
-    bool busy;
-    size_t offset;
-} region;
-
 typedef struct lowering {
     const gt_cpu *cpu;
     gt_plan *plan;
     const gt_forming *forming;
     const gt_group *group;
     gt_fused *fused;
-    unsigned slot_room, op_room, gather_room, number_room, copy_room, copies, regions;
+    unsigned slot_room, op_room, gather_room, number_room, copy_room, copies;
     copy *copy;
-    region *region;
     uint16_t *home; /* by member: its result's slot */
     int64_t row;    /* that rows are walked by; 0: not */
     bool prepares;  /* operations being added run once for many tiles */
     bool no_memory;
 } lowering;
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
 
 /* ---- parts --------------------------------------------------------------------------------------------------- */
 
@@ -84,7 +62,7 @@ static uint16_t slot_add(lowering *l, gt_slot_place place, gt_level level, size_
     if (l->no_memory)
         return 0;
     f->slots[f->slot_count] = (gt_tile_slot){
-        .place = place, .level = level, .size = (uint8_t)size, .region = NO_REGION, .first = UINT32_MAX};
+        .place = place, .level = level, .size = (uint8_t)size, .region = GT_NO_REGION, .first = UINT32_MAX};
     return (uint16_t)f->slot_count++;
 }
 
@@ -593,7 +571,7 @@ static void sum_set(lowering *l, gt_tile_op *op, const gt_plan_step *step, gt_co
     op->dtype = (gt_dtype)out->dtype;
     op->sum.results = out->numel;
     op->sum.offset = l->fused->sums;
-    l->fused->sums += aligned((size_t)out->numel * sizeof(double));
+    l->fused->sums += gt__line_aligned((size_t)out->numel * sizeof(double));
 }
 
 static void lower_sum(lowering *l, const gt_member *m, uint16_t home)
@@ -644,131 +622,6 @@ static void lower_member(lowering *l, unsigned number)
     lower[m->kind](l, m, home_add(l, number));
 }
 
-/* ---- scratch ------------------------------------------------------------------------------------------------- */
-
-static void find_lives(gt_fused *f)
-{
-    for (unsigned k = 0; k < f->op_count; k++) {
-        const gt_tile_op *op = &f->ops[k];
-        f->slots[op->out].first = k < f->slots[op->out].first ? k : f->slots[op->out].first;
-        f->slots[op->out].last = k;
-        for (unsigned i = 0; i < op->inputs; i++)
-            f->slots[op->in[i]].last = k < f->before ? f->op_count : k;
-        if (k < f->before)
-            f->slots[op->out].last = f->op_count; /* made once, for all tiles */
-        for (unsigned o = 0; o < op->more_outs; o++)
-            f->slots[op->more_out[o]].first = f->slots[op->more_out[o]].last = k;
-    }
-    for (unsigned k = f->before; k < f->op_count; k++)
-        for (unsigned i = 0; i < f->ops[k].inputs; i++) {
-            gt_tile_slot *slot = &f->slots[f->ops[k].in[i]];
-            slot->last = slot->first < f->before ? f->op_count : slot->last;
-        }
-}
-
-static void release_operands(lowering *l, unsigned number)
-{
-    gt_fused *f = l->fused;
-    const gt_tile_op *op = &f->ops[number];
-    for (unsigned i = 0; i < op->inputs; i++) {
-        const gt_tile_slot *slot = &f->slots[op->in[i]];
-        if (slot->region != NO_REGION && slot->last == number)
-            l->region[slot->region].busy = false;
-    }
-}
-
-static void take_region(lowering *l, gt_tile_slot *slot)
-{
-    if (slot->place != GT_PLACE_SCRATCH || slot->region != NO_REGION)
-        return;
-    unsigned best = l->regions;
-    for (unsigned r = 0; r < l->regions && best == l->regions; r++)
-        if (!l->region[r].busy && l->region[r].size == slot->size && l->region[r].level == slot->level)
-            best = r;
-    if (best == l->regions)
-        l->region[l->regions++] = (region){.size = slot->size, .level = slot->level};
-    l->region[best].busy = true;
-    slot->region = best;
-}
-
-static gt_err assign_regions(lowering *l)
-{
-    gt_fused *f = l->fused;
-    find_lives(f);
-    l->region = calloc(f->slot_count + 1, sizeof *l->region);
-    if (!l->region)
-        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    for (unsigned k = 0; k < f->op_count; k++) {
-        const gt_tile_op *op = &f->ops[k];
-        if (op->over_operand)
-            release_operands(l, k);
-        for (unsigned o = 0; o <= op->more_outs; o++)
-            take_region(l, &f->slots[o ? op->more_out[o - 1] : op->out]);
-        if (!op->over_operand)
-            release_operands(l, k);
-        for (unsigned o = 0; o <= op->more_outs; o++) {
-            const gt_tile_slot *out = &f->slots[o ? op->more_out[o - 1] : op->out];
-            if (out->region != NO_REGION && out->last == k)
-                l->region[out->region].busy = false;
-        }
-    }
-    return GT_OK;
-}
-
-/* Tiles such that all of their operands stay in the nearest cache. */
-static void choose_tile(lowering *l)
-{
-    gt_fused *f = l->fused;
-    size_t bytes = 0;
-    for (unsigned r = 0; r < l->regions; r++)
-        bytes += l->region[r].level == GT_LEVEL_FULL ? l->region[r].size : 0;
-    for (unsigned s = 0; s < f->slot_count; s++)
-        bytes += f->slots[s].place == GT_PLACE_MEMORY && f->slots[s].level == GT_LEVEL_FULL ? f->slots[s].size : 0;
-    int64_t elements = (int64_t)(TILE_BYTES / (bytes ? bytes : 1));
-    elements = elements < LEAST_TILE ? LEAST_TILE : elements > MOST_TILE ? MOST_TILE : elements;
-    if (l->group->aligned)
-        elements = elements < GT_TILE ? GT_TILE : elements / GT_TILE * GT_TILE;
-    elements = elements / LEAST_TILE * LEAST_TILE;
-    int64_t positions = l->row ? f->count / l->row : f->count;
-    f->tile = l->row ? elements / l->row : elements;
-    f->tile = f->tile < 1 ? 1 : f->tile > positions ? positions : f->tile;
-    f->tiles = (positions + f->tile - 1) / f->tile;
-}
-
-static void lay_out(lowering *l)
-{
-    gt_fused *f = l->fused;
-    size_t offset = aligned(f->slot_count * sizeof(void *)); /* gt_tile's `at` comes first */
-    int64_t count[] = {
-        [GT_LEVEL_FULL] = f->tile * (l->row ? l->row : 1), [GT_LEVEL_ROW] = f->tile, [GT_LEVEL_COLUMN] = l->row};
-    for (unsigned r = 0; r < l->regions; r++) {
-        l->region[r].offset = offset;
-        offset += aligned((size_t)count[l->region[r].level] * l->region[r].size);
-    }
-    for (unsigned s = 0; s < f->slot_count; s++)
-        if (f->slots[s].place == GT_PLACE_SCRATCH && f->slots[s].region != NO_REGION)
-            f->slots[s].offset = (int64_t)l->region[f->slots[s].region].offset;
-    for (unsigned g = 0; g < f->gather_count; g++)
-        f->gathers[g].offset = f->slots[f->gathers[g].slot].offset;
-    f->scratch = offset;
-}
-
-/* Work for a thread: as in eager mode, counted in elements that members compute. */
-static void choose_grain(lowering *l)
-{
-    int64_t cost = 0, elements = l->fused->tile * (l->row ? l->row : 1);
-    for (unsigned k = 0; k < l->group->members; k++) {
-        const gt_plan_step *step = &l->plan->steps[l->group->member[k].step];
-        cost += l->group->member[k].level != GT_LEVEL_FULL     ? 0
-                : gt__op_table[step->op].types == GT_TYPES_FLT ? 4
-                                                               : 1;
-    }
-    l->fused->grain = GT_CPU_GRAIN / (elements * (cost ? cost : 1));
-    l->fused->grain = l->fused->grain < 1 ? 1 : l->fused->grain;
-    l->fused->parts = l->fused->tiles / l->fused->grain;
-    l->fused->parts = l->fused->parts < 1 ? 1 : l->fused->parts > MOST_PARTS ? MOST_PARTS : l->fused->parts;
-}
-
 /* ---- a group ------------------------------------------------------------------------------------------------- */
 
 /* Buffers whose last use is in the group need no memory. */
@@ -811,15 +664,12 @@ gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *formi
             lower_member(&l, k);
         k += together ? together : 1;
     }
-    gt_err err = l.no_memory ? gt__fail(GT_ERR_MEMORY, "no memory for a program") : assign_regions(&l);
+    gt_err err = l.no_memory ? gt__fail(GT_ERR_MEMORY, "no memory for a program") : GT_OK;
     if (err == GT_OK) {
         fix_gathers(f);
-        choose_tile(&l);
-        lay_out(&l);
-        choose_grain(&l);
+        err = gt__fused_place(f, plan, group);
     }
     free(l.copy);
-    free(l.region);
     if (err != GT_OK) {
         gt__fused_free(f);
         *out = NULL;
