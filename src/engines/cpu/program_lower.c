@@ -31,7 +31,7 @@ typedef struct lowering {
     const gt_forming *forming;
     const gt_group *group;
     gt_fused *fused;
-    unsigned slot_room, op_room, gather_room, number_room, copy_room, copies;
+    unsigned slot_room, op_room, gather_room, number_room, choice_room, copy_room, copies;
     copy *copy;
     uint16_t *home; /* by member: its result's slot */
     int64_t row;    /* that rows are walked by; 0: not */
@@ -105,6 +105,16 @@ static gt_tile_gather *gather_add(lowering *l, uint32_t *number)
     f->gathers = grow(l, f->gathers, &l->gather_room, f->gather_count, sizeof *f->gathers);
     *number = f->gather_count;
     return l->no_memory ? &dummy : &f->gathers[f->gather_count++];
+}
+
+/* The kernel of the operation added last depends on the number in a slot. */
+static void choice_add(lowering *l, uint16_t slot, unsigned constants)
+{
+    gt_fused *f = l->fused;
+    f->choices = grow(l, f->choices, &l->choice_room, f->choice_count, sizeof *f->choices);
+    if (!l->no_memory)
+        f->choices[f->choice_count++] = (gt_tile_choice){
+            .op = f->op_count - 1 - f->before, .number = (uint32_t)f->slots[slot].offset, .constants = constants};
 }
 
 static copy *copy_find(lowering *l, uint32_t value, gt_compute compute, gt_dtype narrow, gt_level level)
@@ -234,10 +244,11 @@ static operand operand_of(lowering *l, const gt_plan_step *step, gt_fusible kind
     gt_dtype narrow = elementwise ? narrowed(step, compute, &v->view.meta) : native;
     gt_level made = gt__group_made(l->forming, v->buffer);
     bool one = v->view.meta.numel == 1;
-    if (made == GT_LEVEL_COUNT && one && elementwise)
-        return (operand){.slot = number_of(l, step, k, compute, narrow), .level = GT_LEVEL_COLUMN, .one = true};
     gt_access access;
     gt__access_find(&v->view, gt__member_space(l->plan, step, kind), &access);
+    bool same = one || (access.rank == 1 && access.stride[0] == 0); /* everywhere */
+    if (made == GT_LEVEL_COUNT && same && elementwise)
+        return (operand){.slot = number_of(l, step, k, compute, narrow), .level = GT_LEVEL_COLUMN, .one = true};
     gt_level level = made;
     if (made == GT_LEVEL_COUNT) {
         bool rows = l->row && space == GT_LEVEL_FULL;
@@ -340,16 +351,10 @@ static void lower_elementwise(lowering *l, const gt_member *m, uint16_t home)
     op->apply.pq = &step->record->ins.imm[0].f;
     op->apply.out_step = (int64_t)gt__dtype_size(written) * l->row;
     memcpy(op->apply.in_step, steps, sizeof steps[0] * step->operands);
-    if (step->op == GT_OP_pow && constants == GT_CONSTANT_Y && o[1].one && !l->no_memory) {
-        gt_fused *f = l->fused;
-        f->choices = realloc(f->choices, (f->choice_count + 1) * sizeof *f->choices);
-        if (!f->choices)
-            l->no_memory = true;
-        else
-            f->choices[f->choice_count++] = (gt_tile_choice){.op = f->op_count - 1 - f->before,
-                                                             .number = (uint32_t)f->slots[o[1].slot].offset,
-                                                             .constants = constants};
-    }
+    bool number = step->op == GT_OP_pow && constants == GT_CONSTANT_Y && o[1].one &&
+                  (step->operand[1] == GT_PLAN_LITERAL || value_of(l, step->operand[1])->view.meta.numel == 1);
+    if (number)
+        choice_add(l, o[1].slot, constants);
     store_result(l, m, home, slot, compute);
 }
 

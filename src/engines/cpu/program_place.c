@@ -143,7 +143,8 @@ static void choose_grain(placing *p)
                 : gt__op_table[step->op].types == GT_TYPES_FLT ? 4
                                                                : 1;
     }
-    f->grain = GT_CPU_GRAIN / (elements * (cost ? cost : 1));
+    cost = cost / 2 ? cost / 2 : 1; /* less than on their own: operands are in the cache, or in registers */
+    f->grain = GT_CPU_GRAIN / (elements * cost);
     f->grain = f->grain < 1 ? 1 : f->grain;
     f->parts = f->tiles / f->grain;
     f->parts = f->parts < 1 ? 1 : f->parts > MOST_PARTS ? MOST_PARTS : f->parts;
