@@ -104,6 +104,16 @@ gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call);
 gt_compute gt__cpu_reduce_compute(gt_opcode op, gt_dtype dtype);
 void gt__cpu_reduce_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
                          int64_t rows, int64_t n, gt_dtype dtype, void *out);
+/* Of columns, or of everything, in parts: reductions that take one pass and no parameter. Totals have 8 bytes a result. */
+void gt__cpu_fold_start(const gt_instruction *ins, gt_compute compute, int64_t results, void *totals);
+void gt__cpu_fold_columns(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
+                          int64_t rows, int64_t n, void *totals);
+void gt__cpu_fold_all(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
+                      int64_t count, void *total);
+void gt__cpu_fold_merge(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, int64_t results,
+                        void *totals, const void *part);
+void gt__cpu_fold_finish(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, int64_t results,
+                         int64_t elements, void *totals, gt_dtype dtype, void *out);
 gt_err gt__cpu_argreduce(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_matmul(gt_engine *engine, const gt_call *call);
 /* attention.c: ATTENTION. */
@@ -145,6 +155,9 @@ gt_err gt__cpu_layer_norm(gt_engine *engine, const gt_call *call);
 /* Rows of operands that are contiguous and of this compute type: x w b, or g x w. */
 void gt__cpu_norm_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *const *in,
                        int64_t rows, int64_t n, void *out);
+/* Add the rows' part of the weight's gradient to n sums of the compute type. */
+void gt__cpu_norm_sum(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *g,
+                      const void *x, int64_t rows, int64_t n, void *sums);
 /* scan.c; softmax.c: SOFTMAX and SOFTMAX_BACKWARD; search.c */
 gt_err gt__cpu_scan(gt_engine *engine, const gt_call *call);
 gt_err gt__cpu_softmax(gt_engine *engine, const gt_call *call);

@@ -133,8 +133,27 @@ typedef void (*gt_pool_max_kernel)(const gt_pool_axis *axes, const void *x, void
 typedef void (*gt_pool_sum_kernel)(const gt_pool_axis *axes, const void *x, void *y);
 typedef void (*gt_pool_spread_kernel)(const gt_pool_axis *axes, void *x, const void *y);
 
+/*
+ * Several float32 steps that follow each other, in one loop. An operand of a step is the result of an earlier one (by its
+ * number), an input (GT_COMPOUND_IN + its number) or the next number (GT_COMPOUND_NUMBER). Results that are not outputs are
+ * not needed elsewhere. Each step rounds as it does alone. An output may replace an input.
+ */
+enum { GT_COMPOUND_STEPS = 13, GT_COMPOUND_INPUTS = 4, GT_COMPOUND_NUMBERS = 8, GT_COMPOUND_OUTPUTS = 3 };
+enum { GT_COMPOUND_IN = 32, GT_COMPOUND_NUMBER = 64 };
+typedef void (*gt_compound_kernel)(float *const *out, const float *const *in, const float *number, int64_t count);
+typedef struct gt_compound {
+    gt_compound_kernel kernel; /* NULL ends a list */
+    uint8_t steps, inputs, numbers, outputs;
+    struct {
+        uint16_t op;
+        uint8_t operand[2];
+        bool output;
+    } step[GT_COMPOUND_STEPS];
+} gt_compound;
+
 typedef struct gt_kernels {
     const char *name;
+    const gt_compound *compounds; /* longer ones first */
     /* [opcode][compute][constants]; at least one operand is not constant, and a condition never is */
     gt_elementwise_kernel elementwise[GT_OP_COUNT][GT_COMPUTE_COUNT][GT_CONSTANT_COUNT];
     gt_elementwise_kernel cube[GT_COMPUTE_COUNT];
@@ -158,9 +177,12 @@ typedef struct gt_kernels {
 } gt_kernels;
 
 extern const gt_kernels gt__kernels_baseline;
+extern const gt_compound gt__compounds_baseline[];
 #if defined(__x86_64__)
 extern const gt_kernels gt__kernels_avx2;
 extern const gt_kernels gt__kernels_avx512;
+extern const gt_compound gt__compounds_avx2[];
+extern const gt_compound gt__compounds_avx512[];
 #endif
 
 /* The fastest table this machine can run. */

@@ -129,6 +129,15 @@ enum { LANES = 8, COLUMNS = 64 };
 NORM_LOOPS(float)
 NORM_LOOPS(double)
 
+#define SUM_LOOP(T)                                                                                               \
+    static void add_line_##T(T *restrict sum, const T *restrict g, const T *restrict x, T m, T r, int64_t n)      \
+    {                                                                                                             \
+        for (int64_t j = 0; j < n; j++)                                                                           \
+            sum[j] += g[j] * ((x[j] - m) * r);                                                                    \
+    }
+SUM_LOOP(float)
+SUM_LOOP(double)
+
 static void all_moments(void *context, int64_t begin, int64_t end)
 {
     const normalisation *c = context;
@@ -154,6 +163,21 @@ void gt__cpu_norm_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_compute 
     c.weight.data = in[forward ? 1 : 2];
     c.bias.data = in[2];
     body_of((gt_opcode)ins->op, compute)(&c, 0, rows);
+}
+
+void gt__cpu_norm_sum(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *g,
+                      const void *x, int64_t rows, int64_t n, void *sums)
+{
+    normalisation c = {.cpu = cpu, .compute = compute, .n = n, .eps = ins->imm[1].f, .x.data = x};
+    for (int64_t line = 0; line < rows; line++) {
+        double mean, scale;
+        line_moments(&c, line, &mean, &scale);
+        int64_t at = line * n;
+        if (compute == GT_COMPUTE_F64)
+            add_line_double(sums, (const double *)g + at, (const double *)x + at, mean, scale, n);
+        else
+            add_line_float(sums, (const float *)g + at, (const float *)x + at, (float)mean, (float)scale, n);
+    }
 }
 
 static gt_err run(gt_cpu *cpu, const gt_call *call, normalisation *c)

@@ -160,12 +160,16 @@ gt_err gt__cpu_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
                                                   : gt__fail(GT_ERR_MEMORY, "no memory for a program");
     if (err == GT_OK)
         err = add_parts(cpu, program, plan, forming);
-    size_t scratch = 0;
-    for (unsigned k = 0; k < program->part_count && err == GT_OK; k++)
-        if (program->parts[k].fused && program->parts[k].fused->scratch > scratch)
-            scratch = program->parts[k].fused->scratch;
+    size_t scratch = 0, sums = 0;
+    for (unsigned k = 0; k < program->part_count && err == GT_OK; k++) {
+        const gt_fused *fused = program->parts[k].fused;
+        if (fused && fused->scratch > scratch)
+            scratch = fused->scratch;
+        if (fused && fused->sums * (size_t)fused->parts > sums)
+            sums = fused->sums * (size_t)fused->parts;
+    }
     if (err == GT_OK)
-        err = gt__scratch_new((unsigned)gt__parallel_threads(cpu->parallel), scratch, &program->scratch);
+        err = gt__scratch_new((unsigned)gt__parallel_threads(cpu->parallel), scratch, sums, &program->scratch);
     gt__forming_free(forming);
     if (err != GT_OK) {
         gt__cpu_free_program(engine, program);

@@ -9,8 +9,8 @@
  * The iteration space has `count` positions, the elements of the members' results in row-major order. If members reduce or
  * normalise rows (the last axes), tiles are whole rows, and values may have one element for each row (GT_LEVEL_ROW).
  *
- * program_form.c chooses the groups, program_lower.c translates a group into tile operations, program_tile.c runs them,
- * program.c holds it all together.
+ * program_form.c chooses the groups, program_lower.c translates a group into tile operations, program_place.c
+ * gives them memory, program_tile.c runs them, program.c holds it all together.
  */
 #ifndef GT_ENGINES_CPU_PROGRAM_H
 #define GT_ENGINES_CPU_PROGRAM_H
@@ -42,7 +42,15 @@ typedef enum gt_fusible {
     GT_FUSIBLE_REDUCE, /* of rows: one number for each */
     GT_FUSIBLE_SOFTMAX,
     GT_FUSIBLE_NORM,
+    GT_FUSIBLE_SUM,      /* a reduction of columns, or of everything: known when all tiles are done */
+    GT_FUSIBLE_NORM_SUM, /* the gradient of a normalisation's weight */
 } gt_fusible;
+
+/* Its result is known at the end. */
+static inline bool gt__fusible_sums(gt_fusible kind)
+{
+    return kind >= GT_FUSIBLE_SUM;
+}
 
 /* How a step's operand is walked in the order of the positions: collapsed axes. */
 typedef struct gt_access {
@@ -93,6 +101,8 @@ typedef enum gt_slot_place {
     GT_PLACE_NUMBER, /* one number, prepared at the start of a run */
 } gt_slot_place;
 
+#define GT_NO_REGION UINT32_MAX
+
 /* An operand or a result of tile operations. */
 typedef struct gt_tile_slot {
     gt_slot_place place;
@@ -110,6 +120,7 @@ typedef struct gt_tile {
     int64_t begin[GT_LEVEL_COUNT], count[GT_LEVEL_COUNT];
     const gt_cpu *cpu;
     int64_t row;
+    char *sums; /* of the part of the tiles that it belongs to */
 } gt_tile;
 
 /* A strided operand that is gathered into a tile, or used where it lies if it is one run there. */
@@ -126,10 +137,12 @@ typedef struct gt_tile_gather {
 typedef struct gt_tile_op gt_tile_op;
 struct gt_tile_op {
     void (*run)(const gt_tile_op *op, gt_tile *tile);
-    uint16_t out, in[3];
-    uint8_t level;     /* of its positions */
-    uint8_t inputs;    /* used in in[] */
-    bool over_operand; /* the result may be written over an operand of the same size */
+    uint16_t out, in[GT_COMPOUND_INPUTS];
+    uint16_t more_out[GT_COMPOUND_OUTPUTS - 1]; /* compounds */
+    uint8_t more_outs;                          /* used in more_out[] */
+    uint8_t level;                              /* of its positions */
+    uint8_t inputs;                             /* used in in[] */
+    bool over_operand;                          /* the result may be written over an operand of the same size */
     gt_opcode op;
     gt_compute compute;
     gt_dtype dtype; /* of the result, where kernels convert it */
@@ -140,6 +153,15 @@ struct gt_tile_op {
             const double *pq;
             int64_t out_step, in_step[3]; /* bytes from row to row */
         } apply;
+        struct {
+            gt_compound_kernel kernel;
+            uint16_t number[GT_COMPOUND_NUMBERS]; /* slots */
+            uint8_t numbers;
+        } compound;
+        struct {
+            int64_t results;
+            size_t offset; /* in the sums */
+        } sum;
         gt_load_kernel load;
         gt_store_kernel store;
         gt_row_mover move;
@@ -148,6 +170,7 @@ struct gt_tile_op {
 };
 
 void gt__tile_apply(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_compound(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_apply_rows(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_load(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_store(const gt_tile_op *op, gt_tile *tile);
@@ -159,6 +182,22 @@ void gt__tile_fill(const gt_tile_op *op, gt_tile *tile);           /* one number
 void gt__tile_reduce(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_softmax(const gt_tile_op *op, gt_tile *tile);
 void gt__tile_norm(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_sum_columns(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_sum_all(const gt_tile_op *op, gt_tile *tile);
+void gt__tile_norm_sum(const gt_tile_op *op, gt_tile *tile);
+
+/* Whether an operation adds to sums. */
+static inline bool gt__tile_sums(const gt_tile_op *op)
+{
+    return op->run == gt__tile_sum_columns || op->run == gt__tile_sum_all || op->run == gt__tile_norm_sum;
+}
+
+/* Threads must not share cache lines. */
+static inline size_t gt__line_aligned(size_t bytes)
+{
+    enum { LINE = 64 };
+    return (bytes + LINE - 1) / LINE * LINE;
+}
 
 /* A literal, or a tensor of one element, as the kernels read it. */
 typedef struct gt_tile_number {
@@ -189,15 +228,21 @@ typedef struct gt_fused {
     unsigned slot_count, op_count, gather_count, number_count, choice_count;
     unsigned before; /* the first operations run once for many tiles: they prepare what all tiles share */
     size_t scratch;  /* bytes for each thread */
+    /* Sums are made in parts of the tiles, each with its own, and added up in order: the result does not depend on the
+     * number of threads. */
+    int64_t parts;
+    size_t sums; /* bytes for each part; 0: there are none */
 } gt_fused;
 
 /* Translate a group; buffers that only the group uses get the role NONE. */
 gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *forming, const gt_group *group,
                        gt_fused **fused);
 void gt__fused_free(gt_fused *fused);
-/* Scratch: `threads` times `scratch` bytes. */
+/* Scratch and tiles for its operations: program_place.c. */
+gt_err gt__fused_place(gt_fused *fused, const gt_plan *plan, const gt_group *group);
+/* Scratch for `threads` threads of `bytes` each, and for sums. */
 typedef struct gt_scratch gt_scratch;
-gt_err gt__scratch_new(unsigned threads, size_t bytes, gt_scratch **scratch);
+gt_err gt__scratch_new(unsigned threads, size_t bytes, size_t sums, gt_scratch **scratch);
 void gt__scratch_free(gt_scratch *scratch);
 void gt__fused_run(gt_cpu *cpu, gt_fused *fused, void *const *buffer, gt_scratch *scratch);
 

@@ -8,6 +8,8 @@
 
 #include "engines/cpu/program.h"
 
+enum { SHORT_ROW = 16 };
+
 /* What the group has done to a buffer. */
 typedef struct trace {
     uint32_t made, read,
@@ -82,7 +84,8 @@ bool gt__access_row(const gt_access *access, int64_t row)
 
 const gt_meta *gt__member_space(const gt_plan *plan, const gt_plan_step *step, gt_fusible kind)
 {
-    uint32_t value = kind == GT_FUSIBLE_REDUCE ? step->operand[0] : step->result;
+    bool reduces = kind == GT_FUSIBLE_REDUCE || gt__fusible_sums(kind);
+    uint32_t value = reduces ? step->operand[0] : step->result;
     return &plan->values[value].view.meta;
 }
 
@@ -127,6 +130,31 @@ static int64_t reduced_row(const gt_meta *meta, uint64_t mask)
     return product(meta, axis);
 }
 
+/* The first axes are reduced and others are kept: the elements of a row. 0: not so. */
+static int64_t summed_row(const gt_meta *meta, uint64_t mask)
+{
+    int axis = 0;
+    while (axis < meta->rank && mask >> axis & 1)
+        axis++;
+    return axis == 0 || axis == meta->rank || mask >> axis ? 0 : product(meta, axis);
+}
+
+static gt_fusible kind_of_reduction(gt_opcode op, const gt_meta *in, uint64_t mask, int64_t *row)
+{
+    bool one_pass = op == GT_OP_sum || op == GT_OP_mean || op == GT_OP_amax || op == GT_OP_amin ||
+                    op == GT_OP_prod || op == GT_OP_any || op == GT_OP_all;
+    *row = 0;
+    if (in->numel == 0)
+        return GT_FUSIBLE_NOT;
+    if (one_pass && (mask == 0 || mask == ((uint64_t)1 << in->rank) - 1))
+        return GT_FUSIBLE_SUM;
+    *row = reduced_row(in, mask);
+    if (*row) /* many short rows: reduce.c folds them side by side */
+        return *row < SHORT_ROW && in->numel > SHORT_ROW * GT_TILE ? GT_FUSIBLE_NOT : GT_FUSIBLE_REDUCE;
+    *row = one_pass ? summed_row(in, mask) : 0;
+    return *row ? GT_FUSIBLE_SUM : GT_FUSIBLE_NOT;
+}
+
 /* *row: of the rows that it works on; 0: none. */
 static gt_fusible kind_of(const gt_plan *plan, const gt_plan_step *step, int64_t *row)
 {
@@ -149,15 +177,16 @@ static gt_fusible kind_of(const gt_plan *plan, const gt_plan_step *step, int64_t
     case GT_FORM_COPY:
         return moves_runs(plan, step) ? GT_FUSIBLE_MOVE : GT_FUSIBLE_NOT;
     case GT_FORM_REDUCE:
-        *row = first && first->numel ? reduced_row(first, ins->imm[0].u) : 0;
-        return *row ? GT_FUSIBLE_REDUCE : GT_FUSIBLE_NOT;
+        return first ? kind_of_reduction(step->op, first, ins->imm[0].u, row) : GT_FUSIBLE_NOT;
     case GT_FORM_SOFTMAX:
     case GT_FORM_SOFTMAX_BACKWARD:
         *row = out->rank && ins->imm[0].i == out->rank - 1 ? out->shape[out->rank - 1] : 0;
         return *row ? GT_FUSIBLE_SOFTMAX : GT_FUSIBLE_NOT;
     case GT_FORM_LAYER_NORM:
-        *row = product(out, ins->imm[0].i);
-        return step->op == GT_OP_layer_norm_backward_weight ? GT_FUSIBLE_NOT : GT_FUSIBLE_NORM;
+        if (!first || first->numel == 0)
+            return GT_FUSIBLE_NOT;
+        *row = product(first, ins->imm[0].i);
+        return step->op == GT_OP_layer_norm_backward_weight ? GT_FUSIBLE_NORM_SUM : GT_FUSIBLE_NORM;
     default:
         return GT_FUSIBLE_NOT;
     }
@@ -183,7 +212,14 @@ static bool wants_aligned(const gt_forming *f, const gt_plan_step *step)
 /* Operands that are not elements of the iteration space: the weights of a normalisation. */
 static bool is_weight(gt_fusible kind, gt_opcode op, unsigned k)
 {
-    return kind == GT_FUSIBLE_NORM && k >= (op == GT_OP_layer_norm ? 1u : 2u);
+    bool norm = kind == GT_FUSIBLE_NORM || kind == GT_FUSIBLE_NORM_SUM;
+    return norm && k >= (op == GT_OP_layer_norm ? 1u : 2u);
+}
+
+/* The positions that a member walks. */
+static gt_level space_of(const gt_member *m)
+{
+    return m->kind == GT_FUSIBLE_REDUCE || gt__fusible_sums(m->kind) ? GT_LEVEL_FULL : m->level;
 }
 
 /* Whether operand k can be read; `own`: it is read at the reader's position. */
@@ -200,7 +236,7 @@ static bool operand_fits(const gt_forming *f, const gt_group *g, const gt_plan_s
         return made == GT_LEVEL_COUNT;
     }
     gt__access_find(&value->view, gt__member_space(plan, step, m->kind), access);
-    gt_level space = m->kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_FULL : m->level;
+    gt_level space = space_of(m);
     bool flat = gt__access_flat(access) && value->view.meta.numel > 0 && (!one || access->shape[0] == 1);
     *own = flat;
     if (made == GT_LEVEL_COUNT)
@@ -248,7 +284,7 @@ static bool readings_fit(const gt_forming *f, const gt_group *g, const gt_plan_s
 
 static void note(gt_forming *f, gt_group *g, const gt_plan_step *step, const gt_member *m, const reading *r)
 {
-    gt_level space = m->kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_FULL : m->level;
+    gt_level space = space_of(m);
     for (unsigned k = 0; k < step->operands; k++) {
         if (step->operand[k] == GT_PLAN_LITERAL)
             continue;
@@ -277,7 +313,7 @@ static bool join(gt_forming *f, gt_group *g, uint32_t number)
     const gt_plan_step *step = &f->plan->steps[number];
     int64_t row;
     gt_member m = {.step = number, .kind = kind_of(f->plan, step, &row)};
-    if (m.kind == GT_FUSIBLE_NOT || g->members == GT_FUSED_MEMBERS)
+    if (m.kind == GT_FUSIBLE_NOT)
         return false;
     gt_group next = *g;
     int64_t count = gt__member_space(f->plan, step, m.kind)->numel;
@@ -293,7 +329,9 @@ static bool join(gt_forming *f, gt_group *g, uint32_t number)
     bool on_rows = next.needs_row && count != next.count && (elementwise || m.kind == GT_FUSIBLE_MOVE) && !row;
     if (on_rows ? count * next.row != next.count : count != next.count)
         return false;
-    m.level = on_rows || m.kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_ROW : GT_LEVEL_FULL;
+    m.level = gt__fusible_sums(m.kind)                 ? GT_LEVEL_COLUMN
+              : on_rows || m.kind == GT_FUSIBLE_REDUCE ? GT_LEVEL_ROW
+                                                       : GT_LEVEL_FULL;
     if (elementwise && wants_aligned(f, step)) {
         if (next.needs_row)
             return false;
@@ -309,14 +347,38 @@ static bool join(gt_forming *f, gt_group *g, uint32_t number)
     return true;
 }
 
+static void form(gt_forming *f, uint32_t first, unsigned most, gt_group *g)
+{
+    const gt_plan *plan = f->plan;
+    f->number++;
+    g->members = 0;
+    g->count = g->row = 0;
+    g->needs_row = g->aligned = false;
+    for (uint32_t k = first; k < plan->step_count && g->members < most; k++)
+        if (plan->steps[k].kind != GT_STEP_VIEW && !join(f, g, k))
+            break;
+}
+
+/* How many members a full group keeps, so that no inner value lives on beyond them; all, if there is no such number. */
+static unsigned last_boundary(const gt_plan *plan, const gt_group *g)
+{
+    unsigned boundary = g->members;
+    uint32_t needed = 0; /* the last step that uses what members up to here make */
+    for (unsigned k = 0; k < g->members; k++) {
+        uint32_t step = g->member[k].step;
+        const gt_plan_buffer *buffer = &plan->buffers[plan->values[plan->steps[step].result].buffer];
+        if (buffer->role == GT_PLAN_INNER && buffer->last_use > needed)
+            needed = buffer->last_use;
+        if (k > 0 && needed <= step)
+            boundary = k + 1;
+    }
+    return boundary;
+}
+
 void gt__group_form(gt_forming *forming, uint32_t first, gt_group *group)
 {
-    const gt_plan *plan = forming->plan;
-    forming->number++;
-    group->members = 0;
-    group->count = group->row = 0;
-    group->needs_row = group->aligned = false;
-    for (uint32_t k = first; k < plan->step_count; k++)
-        if (plan->steps[k].kind != GT_STEP_VIEW && !join(forming, group, k))
-            break;
+    form(forming, first, GT_FUSED_MEMBERS, group);
+    unsigned boundary = group->members == GT_FUSED_MEMBERS ? last_boundary(forming->plan, group) : group->members;
+    if (boundary < group->members)
+        form(forming, first, boundary, group);
 }

@@ -2,21 +2,13 @@
  * program_lower.c: translates a group of steps into tile operations. Read program.h first.
  *
  * Every value has a home: its memory, or scratch if only the group uses it. Kernels read homes directly where they hold the
- * compute type; if not, an operation loads a copy, which later readers use, too. When all operations are known, scratch
- * is assigned: a region is free again after the last operation that uses it.
+ * compute type; if not, an operation loads a copy, which later readers use, too. program_place.c then gives scratch to the
+ * operations.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engines/cpu/program.h"
-
-enum {
-    TILE_BYTES = 48 * 1024, /* that one tile of all operands may have */
-    LEAST_TILE = 256,       /* elements */
-    MOST_TILE = 8192,
-    ALIGNMENT = 64,
-    NO_REGION = UINT32_MAX,
-};
 
 /* How a kernel finds an operand. */
 typedef struct operand {
@@ -33,22 +25,14 @@ typedef struct copy {
     gt_level level;
 } copy;
 
-typedef struct region {
-    uint8_t size;
-    gt_level level;
-    bool busy;
-    size_t offset;
-} region;
-
 typedef struct lowering {
     const gt_cpu *cpu;
     gt_plan *plan;
     const gt_forming *forming;
     const gt_group *group;
     gt_fused *fused;
-    unsigned slot_room, op_room, gather_room, number_room, copy_room, copies, regions;
+    unsigned slot_room, op_room, gather_room, number_room, choice_room, copy_room, copies;
     copy *copy;
-    region *region;
     uint16_t *home; /* by member: its result's slot */
     int64_t row;    /* that rows are walked by; 0: not */
     bool prepares;  /* operations being added run once for many tiles */
@@ -78,7 +62,7 @@ static uint16_t slot_add(lowering *l, gt_slot_place place, gt_level level, size_
     if (l->no_memory)
         return 0;
     f->slots[f->slot_count] = (gt_tile_slot){
-        .place = place, .level = level, .size = (uint8_t)size, .region = NO_REGION, .first = UINT32_MAX};
+        .place = place, .level = level, .size = (uint8_t)size, .region = GT_NO_REGION, .first = UINT32_MAX};
     return (uint16_t)f->slot_count++;
 }
 
@@ -121,6 +105,16 @@ static gt_tile_gather *gather_add(lowering *l, uint32_t *number)
     f->gathers = grow(l, f->gathers, &l->gather_room, f->gather_count, sizeof *f->gathers);
     *number = f->gather_count;
     return l->no_memory ? &dummy : &f->gathers[f->gather_count++];
+}
+
+/* The kernel of the operation added last depends on the number in a slot. */
+static void choice_add(lowering *l, uint16_t slot, unsigned constants)
+{
+    gt_fused *f = l->fused;
+    f->choices = grow(l, f->choices, &l->choice_room, f->choice_count, sizeof *f->choices);
+    if (!l->no_memory)
+        f->choices[f->choice_count++] = (gt_tile_choice){
+            .op = f->op_count - 1 - f->before, .number = (uint32_t)f->slots[slot].offset, .constants = constants};
 }
 
 static copy *copy_find(lowering *l, uint32_t value, gt_compute compute, gt_dtype narrow, gt_level level)
@@ -250,10 +244,11 @@ static operand operand_of(lowering *l, const gt_plan_step *step, gt_fusible kind
     gt_dtype narrow = elementwise ? narrowed(step, compute, &v->view.meta) : native;
     gt_level made = gt__group_made(l->forming, v->buffer);
     bool one = v->view.meta.numel == 1;
-    if (made == GT_LEVEL_COUNT && one && elementwise)
-        return (operand){.slot = number_of(l, step, k, compute, narrow), .level = GT_LEVEL_COLUMN, .one = true};
     gt_access access;
     gt__access_find(&v->view, gt__member_space(l->plan, step, kind), &access);
+    bool same = one || (access.rank == 1 && access.stride[0] == 0); /* everywhere */
+    if (made == GT_LEVEL_COUNT && same && elementwise)
+        return (operand){.slot = number_of(l, step, k, compute, narrow), .level = GT_LEVEL_COLUMN, .one = true};
     gt_level level = made;
     if (made == GT_LEVEL_COUNT) {
         bool rows = l->row && space == GT_LEVEL_FULL;
@@ -356,18 +351,127 @@ static void lower_elementwise(lowering *l, const gt_member *m, uint16_t home)
     op->apply.pq = &step->record->ins.imm[0].f;
     op->apply.out_step = (int64_t)gt__dtype_size(written) * l->row;
     memcpy(op->apply.in_step, steps, sizeof steps[0] * step->operands);
-    if (step->op == GT_OP_pow && constants == GT_CONSTANT_Y && o[1].one && !l->no_memory) {
-        gt_fused *f = l->fused;
-        f->choices = realloc(f->choices, (f->choice_count + 1) * sizeof *f->choices);
-        if (!f->choices)
-            l->no_memory = true;
-        else
-            f->choices[f->choice_count++] = (gt_tile_choice){.op = f->op_count - 1 - f->before,
-                                                             .number = (uint32_t)f->slots[o[1].slot].offset,
-                                                             .constants = constants};
-    }
+    bool number = step->op == GT_OP_pow && constants == GT_CONSTANT_Y && o[1].one &&
+                  (step->operand[1] == GT_PLAN_LITERAL || value_of(l, step->operand[1])->view.meta.numel == 1);
+    if (number)
+        choice_add(l, o[1].slot, constants);
     store_result(l, m, home, slot, compute);
 }
+
+/* ---- several members at once ----------------------------------------------------------------------------------- */
+
+typedef struct matching {
+    const gt_compound *compound;
+    unsigned first; /* member */
+    unsigned inputs, numbers;
+    uint32_t input[GT_COMPOUND_INPUTS]; /* values */
+    const gt_plan_step *number_step[GT_COMPOUND_NUMBERS];
+    unsigned number_operand[GT_COMPOUND_NUMBERS];
+} matching;
+
+static bool computes_floats(const lowering *l, const gt_member *m)
+{
+    const gt_plan_step *step = &l->plan->steps[m->step];
+    const gt_meta *out = &value_of(l, step->result)->view.meta;
+    return m->kind == GT_FUSIBLE_ELEMENTWISE && m->level == GT_LEVEL_FULL && step->compute == GT_FLOAT32 &&
+           out->dtype == GT_FLOAT32 && out->numel > 1 && step->operands <= 2;
+}
+
+/* Whether operand k of a step is what the pattern wants there. */
+static bool operand_matches(const lowering *l, matching *m, const gt_plan_step *step, unsigned k, unsigned wanted)
+{
+    const gt_plan_value *v = step->operand[k] == GT_PLAN_LITERAL ? NULL : value_of(l, step->operand[k]);
+    bool number = !v || (v->view.meta.numel == 1 && gt__group_made(l->forming, v->buffer) == GT_LEVEL_COUNT);
+    if (number != (wanted == GT_COMPOUND_NUMBER))
+        return false;
+    if (number) {
+        m->number_step[m->numbers] = step;
+        m->number_operand[m->numbers++] = k;
+        return true;
+    }
+    if (v->view.meta.dtype != GT_FLOAT32)
+        return false;
+    if (wanted < GT_COMPOUND_IN) { /* made by an earlier step of the pattern */
+        const gt_plan_step *maker = &l->plan->steps[l->group->member[m->first + wanted].step];
+        return value_of(l, maker->result)->buffer == v->buffer;
+    }
+    gt_access access;
+    gt__access_find(&v->view, gt__member_space(l->plan, step, GT_FUSIBLE_ELEMENTWISE), &access);
+    if (!gt__access_flat(&access))
+        return false;
+    unsigned input = wanted - GT_COMPOUND_IN;
+    if (input < m->inputs)
+        return m->input[input] == step->operand[k];
+    for (unsigned s = 0; s < m->compound->steps; s++) /* made by the pattern, which wants something else */
+        if (value_of(l, l->plan->steps[l->group->member[m->first + s].step].result)->buffer == v->buffer)
+            return false;
+    m->input[m->inputs++] = step->operand[k];
+    return true;
+}
+
+static bool compound_matches(const lowering *l, matching *m)
+{
+    const gt_compound *c = m->compound;
+    if (m->first + c->steps > l->group->members)
+        return false;
+    uint32_t last = l->group->member[m->first + c->steps - 1].step;
+    for (unsigned s = 0; s < c->steps; s++) {
+        const gt_member *member = &l->group->member[m->first + s];
+        const gt_plan_step *step = &l->plan->steps[member->step];
+        const gt_plan_buffer *buffer = &l->plan->buffers[value_of(l, step->result)->buffer];
+        if (step->op != c->step[s].op || !computes_floats(l, member) ||
+            (!c->step[s].output && (buffer->role != GT_PLAN_NONE || buffer->last_use > last)))
+            return false;
+        for (unsigned k = 0; k < step->operands; k++)
+            if (!operand_matches(l, m, step, k, c->step[s].operand[k]))
+                return false;
+    }
+    return true;
+}
+
+static uint16_t home_add(lowering *l, unsigned number);
+
+static void add_compound(lowering *l, const matching *m)
+{
+    const gt_compound *c = m->compound;
+    uint16_t in[GT_COMPOUND_INPUTS] = {0}, out[GT_COMPOUND_OUTPUTS] = {0}, number[GT_COMPOUND_NUMBERS] = {0};
+    for (unsigned k = 0; k < m->inputs; k++) {
+        uint32_t buffer = value_of(l, m->input[k])->buffer;
+        in[k] = gt__group_made(l->forming, buffer) == GT_LEVEL_COUNT
+                    ? slot_of_memory(l, m->input[k], GT_LEVEL_FULL)
+                    : home_of(l, buffer);
+    }
+    for (unsigned k = 0; k < m->numbers; k++)
+        number[k] = number_of(l, m->number_step[k], m->number_operand[k], GT_COMPUTE_F32, GT_FLOAT32);
+    unsigned outputs = 0;
+    for (unsigned s = 0; s < c->steps; s++)
+        if (c->step[s].output)
+            out[outputs++] = home_add(l, m->first + s);
+    gt_tile_op *op = op_add(l, gt__tile_compound, GT_LEVEL_FULL, out[0], m->inputs, in);
+    op->more_outs = (uint8_t)(outputs - 1);
+    memcpy(op->more_out, out + 1, sizeof op->more_out);
+    op->over_operand = true;
+    op->compound.kernel = c->kernel;
+    op->compound.numbers = (uint8_t)m->numbers;
+    memcpy(op->compound.number, number, sizeof number);
+}
+
+/* Members from number `first` on that are computed in one loop: how many. */
+static unsigned lower_compound(lowering *l, unsigned first)
+{
+    if (!computes_floats(l, &l->group->member[first]))
+        return 0;
+    for (const gt_compound *c = l->cpu->kernels->compounds; c->kernel; c++) {
+        matching m = {.compound = c, .first = first};
+        if (compound_matches(l, &m)) {
+            add_compound(l, &m);
+            return c->steps;
+        }
+    }
+    return 0;
+}
+
+/* ---- members that move or work on rows ------------------------------------------------------------------------- */
 
 static void lower_move(lowering *l, const gt_member *m, uint16_t home)
 {
@@ -462,6 +566,52 @@ static void lower_norm(lowering *l, const gt_member *m, uint16_t home)
     store_result(l, m, home, slot, compute);
 }
 
+/* Room for sums of a result, in each part. */
+static void sum_set(lowering *l, gt_tile_op *op, const gt_plan_step *step, gt_compute compute)
+{
+    const gt_meta *out = &value_of(l, step->result)->view.meta;
+    op->ins = &step->record->ins;
+    op->op = step->op;
+    op->compute = compute;
+    op->dtype = (gt_dtype)out->dtype;
+    op->sum.results = out->numel;
+    op->sum.offset = l->fused->sums;
+    l->fused->sums += gt__line_aligned((size_t)out->numel * sizeof(double));
+}
+
+static void lower_sum(lowering *l, const gt_member *m, uint16_t home)
+{
+    const gt_plan_step *step = &l->plan->steps[m->step];
+    gt_compute compute =
+        gt__cpu_reduce_compute(step->op, (gt_dtype)value_of(l, step->operand[0])->view.meta.dtype);
+    uint16_t in = full_operand(l, step, m->kind, 0, compute);
+    bool all = value_of(l, step->result)->view.meta.numel == 1;
+    gt_tile_op *op = op_add(l, all ? gt__tile_sum_all : gt__tile_sum_columns, GT_LEVEL_FULL, home, 1, &in);
+    sum_set(l, op, step, compute);
+}
+
+static void lower_norm_sum(lowering *l, const gt_member *m, uint16_t home)
+{
+    const gt_plan_step *step = &l->plan->steps[m->step];
+    gt_compute compute = gt__cpu_compute((gt_dtype)value_of(l, step->operand[1])->view.meta.dtype);
+    uint16_t in[2];
+    for (unsigned k = 0; k < 2; k++)
+        in[k] = full_operand(l, step, m->kind, k, compute);
+    sum_set(l, op_add(l, gt__tile_norm_sum, GT_LEVEL_FULL, home, 2, in), step, compute);
+}
+
+/* Where the result of a member goes. */
+static uint16_t home_add(lowering *l, unsigned number)
+{
+    const gt_member *m = &l->group->member[number];
+    uint32_t result = l->plan->steps[m->step].result;
+    const gt_plan_value *v = value_of(l, result);
+    bool none = l->plan->buffers[v->buffer].role == GT_PLAN_NONE;
+    l->home[number] = none ? slot_add(l, GT_PLACE_SCRATCH, m->level, gt__dtype_size((gt_dtype)v->view.meta.dtype))
+                           : slot_of_memory(l, result, m->level);
+    return l->home[number];
+}
+
 static void lower_member(lowering *l, unsigned number)
 {
     static void (*const lower[])(lowering *, const gt_member *, uint16_t) = {
@@ -470,137 +620,11 @@ static void lower_member(lowering *l, unsigned number)
         [GT_FUSIBLE_REDUCE] = lower_reduce,
         [GT_FUSIBLE_SOFTMAX] = lower_softmax,
         [GT_FUSIBLE_NORM] = lower_norm,
+        [GT_FUSIBLE_SUM] = lower_sum,
+        [GT_FUSIBLE_NORM_SUM] = lower_norm_sum,
     };
     const gt_member *m = &l->group->member[number];
-    uint32_t result = l->plan->steps[m->step].result;
-    const gt_plan_value *v = value_of(l, result);
-    bool none = l->plan->buffers[v->buffer].role == GT_PLAN_NONE;
-    l->home[number] = none ? slot_add(l, GT_PLACE_SCRATCH, m->level, gt__dtype_size((gt_dtype)v->view.meta.dtype))
-                           : slot_of_memory(l, result, m->level);
-    lower[m->kind](l, m, l->home[number]);
-}
-
-/* ---- scratch ------------------------------------------------------------------------------------------------- */
-
-static void find_lives(gt_fused *f)
-{
-    for (unsigned k = 0; k < f->op_count; k++) {
-        const gt_tile_op *op = &f->ops[k];
-        f->slots[op->out].first = k < f->slots[op->out].first ? k : f->slots[op->out].first;
-        f->slots[op->out].last = k;
-        for (unsigned i = 0; i < op->inputs; i++)
-            f->slots[op->in[i]].last = k < f->before ? f->op_count : k;
-        if (k < f->before)
-            f->slots[op->out].last = f->op_count; /* made once, for all tiles */
-    }
-    for (unsigned k = f->before; k < f->op_count; k++)
-        for (unsigned i = 0; i < f->ops[k].inputs; i++) {
-            gt_tile_slot *slot = &f->slots[f->ops[k].in[i]];
-            slot->last = slot->first < f->before ? f->op_count : slot->last;
-        }
-}
-
-static void release_operands(lowering *l, unsigned number)
-{
-    gt_fused *f = l->fused;
-    const gt_tile_op *op = &f->ops[number];
-    for (unsigned i = 0; i < op->inputs; i++) {
-        const gt_tile_slot *slot = &f->slots[op->in[i]];
-        if (slot->region != NO_REGION && slot->last == number)
-            l->region[slot->region].busy = false;
-    }
-}
-
-static void take_region(lowering *l, gt_tile_slot *slot)
-{
-    unsigned best = l->regions;
-    for (unsigned r = 0; r < l->regions && best == l->regions; r++)
-        if (!l->region[r].busy && l->region[r].size == slot->size && l->region[r].level == slot->level)
-            best = r;
-    if (best == l->regions)
-        l->region[l->regions++] = (region){.size = slot->size, .level = slot->level};
-    l->region[best].busy = true;
-    slot->region = best;
-}
-
-static gt_err assign_regions(lowering *l)
-{
-    gt_fused *f = l->fused;
-    find_lives(f);
-    l->region = calloc(f->slot_count + 1, sizeof *l->region);
-    if (!l->region)
-        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
-    for (unsigned k = 0; k < f->op_count; k++) {
-        const gt_tile_op *op = &f->ops[k];
-        gt_tile_slot *out = &f->slots[op->out];
-        bool makes = out->place == GT_PLACE_SCRATCH && out->region == NO_REGION;
-        if (op->over_operand)
-            release_operands(l, k);
-        if (makes)
-            take_region(l, out);
-        if (!op->over_operand)
-            release_operands(l, k);
-        if (makes && out->last == k)
-            l->region[out->region].busy = false;
-    }
-    return GT_OK;
-}
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* Tiles such that all of their operands stay in the nearest cache. */
-static void choose_tile(lowering *l)
-{
-    gt_fused *f = l->fused;
-    size_t bytes = 0;
-    for (unsigned r = 0; r < l->regions; r++)
-        bytes += l->region[r].level == GT_LEVEL_FULL ? l->region[r].size : 0;
-    for (unsigned s = 0; s < f->slot_count; s++)
-        bytes += f->slots[s].place == GT_PLACE_MEMORY && f->slots[s].level == GT_LEVEL_FULL ? f->slots[s].size : 0;
-    int64_t elements = (int64_t)(TILE_BYTES / (bytes ? bytes : 1));
-    elements = elements < LEAST_TILE ? LEAST_TILE : elements > MOST_TILE ? MOST_TILE : elements;
-    if (l->group->aligned)
-        elements = elements < GT_TILE ? GT_TILE : elements / GT_TILE * GT_TILE;
-    elements = elements / LEAST_TILE * LEAST_TILE;
-    int64_t positions = l->row ? f->count / l->row : f->count;
-    f->tile = l->row ? elements / l->row : elements;
-    f->tile = f->tile < 1 ? 1 : f->tile > positions ? positions : f->tile;
-    f->tiles = (positions + f->tile - 1) / f->tile;
-}
-
-static void lay_out(lowering *l)
-{
-    gt_fused *f = l->fused;
-    size_t offset = aligned(f->slot_count * sizeof(void *)); /* gt_tile's `at` comes first */
-    int64_t count[] = {
-        [GT_LEVEL_FULL] = f->tile * (l->row ? l->row : 1), [GT_LEVEL_ROW] = f->tile, [GT_LEVEL_COLUMN] = l->row};
-    for (unsigned r = 0; r < l->regions; r++) {
-        l->region[r].offset = offset;
-        offset += aligned((size_t)count[l->region[r].level] * l->region[r].size);
-    }
-    for (unsigned s = 0; s < f->slot_count; s++)
-        if (f->slots[s].place == GT_PLACE_SCRATCH && f->slots[s].region != NO_REGION)
-            f->slots[s].offset = (int64_t)l->region[f->slots[s].region].offset;
-    for (unsigned g = 0; g < f->gather_count; g++)
-        f->gathers[g].offset = f->slots[f->gathers[g].slot].offset;
-    f->scratch = offset;
-}
-
-/* Work for a thread: as in eager mode, counted in elements that members compute. */
-static void choose_grain(lowering *l)
-{
-    int64_t cost = 0, elements = l->fused->tile * (l->row ? l->row : 1);
-    for (unsigned k = 0; k < l->group->members; k++) {
-        const gt_plan_step *step = &l->plan->steps[l->group->member[k].step];
-        cost += l->group->member[k].level != GT_LEVEL_FULL     ? 0
-                : gt__op_table[step->op].types == GT_TYPES_FLT ? 4
-                                                               : 1;
-    }
-    l->fused->grain = GT_CPU_GRAIN / (elements * (cost ? cost : 1));
-    l->fused->grain = l->fused->grain < 1 ? 1 : l->fused->grain;
+    lower[m->kind](l, m, home_add(l, number));
 }
 
 /* ---- a group ------------------------------------------------------------------------------------------------- */
@@ -611,7 +635,8 @@ static void drop_buffers(gt_plan *plan, const gt_group *group)
     uint32_t last = group->member[group->members - 1].step;
     for (unsigned k = 0; k < group->members; k++) {
         gt_plan_buffer *buffer = &plan->buffers[plan->values[plan->steps[group->member[k].step].result].buffer];
-        if (buffer->role == GT_PLAN_INNER && buffer->last_use <= last)
+        bool sums = gt__fusible_sums(group->member[k].kind); /* they need memory, if only to be ignored */
+        if (buffer->role == GT_PLAN_INNER && buffer->last_use <= last && !sums)
             buffer->role = GT_PLAN_NONE;
     }
 }
@@ -638,17 +663,18 @@ gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *formi
     f->count = group->count;
     f->row = l.row;
     drop_buffers(plan, group);
-    for (unsigned k = 0; k < group->members; k++)
-        lower_member(&l, k);
-    gt_err err = l.no_memory ? gt__fail(GT_ERR_MEMORY, "no memory for a program") : assign_regions(&l);
+    for (unsigned k = 0; k < group->members;) {
+        unsigned together = lower_compound(&l, k);
+        if (!together)
+            lower_member(&l, k);
+        k += together ? together : 1;
+    }
+    gt_err err = l.no_memory ? gt__fail(GT_ERR_MEMORY, "no memory for a program") : GT_OK;
     if (err == GT_OK) {
         fix_gathers(f);
-        choose_tile(&l);
-        lay_out(&l);
-        choose_grain(&l);
+        err = gt__fused_place(f, plan, group);
     }
     free(l.copy);
-    free(l.region);
     if (err != GT_OK) {
         gt__fused_free(f);
         *out = NULL;

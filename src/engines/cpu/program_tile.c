@@ -14,6 +14,20 @@ void gt__tile_apply(const gt_tile_op *op, gt_tile *tile)
                      tile->count[op->level]);
 }
 
+void gt__tile_compound(const gt_tile_op *op, gt_tile *tile)
+{
+    void **at = tile->at;
+    const float *in[GT_COMPOUND_INPUTS];
+    float *out[GT_COMPOUND_OUTPUTS] = {at[op->out]}, number[GT_COMPOUND_NUMBERS];
+    for (unsigned k = 0; k < GT_COMPOUND_INPUTS; k++)
+        in[k] = at[op->in[k]];
+    for (unsigned k = 0; k < op->more_outs; k++)
+        out[1 + k] = at[op->more_out[k]];
+    for (unsigned k = 0; k < GT_COMPOUND_NUMBERS; k++)
+        number[k] = k < op->compound.numbers ? *(const float *)at[op->compound.number[k]] : 0;
+    op->compound.kernel(out, in, number, tile->count[GT_LEVEL_FULL]);
+}
+
 void gt__tile_apply_rows(const gt_tile_op *op, gt_tile *tile)
 {
     char *out = tile->at[op->out];
@@ -131,6 +145,24 @@ void gt__tile_norm(const gt_tile_op *op, gt_tile *tile)
                       tile->count[GT_LEVEL_ROW], tile->row, tile->at[op->out]);
 }
 
+void gt__tile_sum_columns(const gt_tile_op *op, gt_tile *tile)
+{
+    gt__cpu_fold_columns(tile->cpu, op->ins, op->compute, tile->at[op->in[0]], tile->count[GT_LEVEL_ROW],
+                         tile->row, tile->sums + op->sum.offset);
+}
+
+void gt__tile_sum_all(const gt_tile_op *op, gt_tile *tile)
+{
+    gt__cpu_fold_all(tile->cpu, op->ins, op->compute, tile->at[op->in[0]], tile->count[GT_LEVEL_FULL],
+                     tile->sums + op->sum.offset);
+}
+
+void gt__tile_norm_sum(const gt_tile_op *op, gt_tile *tile)
+{
+    gt__cpu_norm_sum(tile->cpu, op->ins, op->compute, tile->at[op->in[0]], tile->at[op->in[1]],
+                     tile->count[GT_LEVEL_ROW], tile->row, tile->sums + op->sum.offset);
+}
+
 /* ---- scratch ------------------------------------------------------------------------------------------------- */
 
 /* A block for each thread; a thread claims one for the time of a chunk. */
@@ -138,22 +170,26 @@ struct gt_scratch {
     unsigned blocks;
     size_t bytes;
     char *memory;
+    char *sums;
     atomic_bool busy[];
 };
 
-gt_err gt__scratch_new(unsigned threads, size_t bytes, gt_scratch **out)
+gt_err gt__scratch_new(unsigned threads, size_t bytes, size_t sums, gt_scratch **out)
 {
     enum { PAGE = 4096 };
     gt_scratch *s = *out = malloc(sizeof *s + threads * sizeof s->busy[0]);
     bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    sums = (sums + PAGE - 1) / PAGE * PAGE;
     if (s)
-        *s =
-            (gt_scratch){.blocks = threads, .bytes = bytes, .memory = aligned_alloc(PAGE, threads * bytes + PAGE)};
+        *s = (gt_scratch){.blocks = threads, .bytes = bytes};
+    if (s)
+        s->memory = aligned_alloc(PAGE, threads * bytes + sums + PAGE);
     if (!s || !s->memory) {
         gt__scratch_free(s);
         *out = NULL;
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
     }
+    s->sums = s->memory + threads * bytes;
     for (unsigned k = 0; k < threads; k++)
         atomic_init(&s->busy[k], false);
     return GT_OK;
@@ -173,7 +209,7 @@ static unsigned scratch_claim(gt_scratch *s)
             return k;
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------- */
+/* ---- tiles --------------------------------------------------------------------------------------------------- */
 
 typedef struct pass {
     const gt_cpu *cpu;
@@ -196,14 +232,13 @@ static void set_tile(const gt_fused *f, gt_tile *tile, int64_t number)
     }
 }
 
-/* Tiles begin <= t < end. */
-static void run_tiles(void *context, int64_t begin, int64_t end)
+/* Tiles begin <= t < end, on this thread. */
+static void run_some(const pass *p, int64_t begin, int64_t end, char *sums)
 {
-    const pass *p = context;
     const gt_fused *f = p->fused;
     unsigned block = scratch_claim(p->scratch);
     char *scratch = p->scratch->memory + block * p->scratch->bytes;
-    gt_tile tile = {.at = (void **)scratch, .cpu = p->cpu, .row = f->row};
+    gt_tile tile = {.at = (void **)scratch, .cpu = p->cpu, .row = f->row, .sums = sums};
     tile.count[GT_LEVEL_COLUMN] = f->row;
     for (unsigned s = 0; s < f->slot_count; s++)
         tile.at[s] = f->slots[s].place == GT_PLACE_SCRATCH ? scratch + f->slots[s].offset : f->slots[s].base;
@@ -216,6 +251,66 @@ static void run_tiles(void *context, int64_t begin, int64_t end)
     }
     atomic_store_explicit(&p->scratch->busy[block], false, memory_order_release);
 }
+
+static void run_tiles(void *context, int64_t begin, int64_t end)
+{
+    run_some(context, begin, end, NULL);
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------------------- */
+
+static void start_sum(const gt_tile_op *op, char *sums)
+{
+    if (op->run == gt__tile_norm_sum)
+        memset(sums + op->sum.offset, 0, (size_t)op->sum.results * gt__compute_size(op->compute));
+    else
+        gt__cpu_fold_start(op->ins, op->compute, op->sum.results, sums + op->sum.offset);
+}
+
+static void finish_sum(const pass *p, const gt_tile_op *op)
+{
+    const gt_fused *f = p->fused;
+    char *first = p->scratch->sums + op->sum.offset, *out = f->slots[op->out].base;
+    bool norm = op->run == gt__tile_norm_sum;
+    for (int64_t number = 1; number < f->parts; number++) {
+        const char *part = first + (size_t)number * f->sums;
+        if (norm)
+            p->cpu->kernels->elementwise[GT_OP_add][op->compute][0](first, first, part, NULL, NULL,
+                                                                    op->sum.results);
+        else
+            gt__cpu_fold_merge(p->cpu, op->ins, op->compute, op->sum.results, first, part);
+    }
+    if (norm)
+        gt__cpu_store_tile(p->cpu, op->compute, op->dtype, first, out, 1, op->sum.results);
+    else
+        gt__cpu_fold_finish(p->cpu, op->ins, op->compute, op->sum.results, f->count / op->sum.results, first,
+                            op->dtype, out);
+}
+
+/* Parts begin <= part < end of the tiles. */
+static void run_parts(void *context, int64_t begin, int64_t end)
+{
+    const pass *p = context;
+    const gt_fused *f = p->fused;
+    for (int64_t part = begin; part < end; part++) {
+        char *sums = p->scratch->sums + (size_t)part * f->sums;
+        for (unsigned k = f->before; k < f->op_count; k++)
+            if (gt__tile_sums(&f->ops[k]))
+                start_sum(&f->ops[k], sums);
+        run_some(p, part * f->tiles / f->parts, (part + 1) * f->tiles / f->parts, sums);
+    }
+}
+
+static void run_with_sums(pass *p)
+{
+    const gt_fused *f = p->fused;
+    gt__parallel_for(p->cpu->parallel, f->parts, 1, run_parts, p);
+    for (unsigned k = f->before; k < f->op_count; k++)
+        if (gt__tile_sums(&f->ops[k]))
+            finish_sum(p, &f->ops[k]);
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------- */
 
 static void prepare_number(const gt_cpu *cpu, gt_tile_number *n, void *const *buffer)
 {
@@ -253,5 +348,8 @@ void gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer, gt_scratch *sc
                                                   &f->numbers[f->choices[k].number].value);
     }
     pass p = {.cpu = cpu, .fused = f, .scratch = scratch};
-    gt__parallel_for(cpu->parallel, f->tiles, f->grain, run_tiles, &p);
+    if (f->sums)
+        run_with_sums(&p);
+    else
+        gt__parallel_for(cpu->parallel, f->tiles, f->grain, run_tiles, &p);
 }

@@ -495,6 +495,57 @@ void gt__cpu_reduce_rows(const gt_cpu *cpu, const gt_instruction *ins, gt_comput
         whole_tile(&r, first, rows - first < ROW_TILE ? rows - first : ROW_TILE);
 }
 
+/* ---- in parts, for programs -------------------------------------------------------------------------------- */
+
+static reduction part_of(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute)
+{
+    reduction r = {.cpu = cpu, .compute = compute};
+    set_op(&r, (gt_opcode)ins->op, ins->imm[1].f);
+    return r;
+}
+
+void gt__cpu_fold_start(const gt_instruction *ins, gt_compute compute, int64_t results, void *totals)
+{
+    reduction r = part_of(NULL, ins, compute);
+    accumulator *total = totals;
+    for (int64_t j = 0; j < results; j++)
+        total[j] = first_value(&r, r.fold);
+}
+
+void gt__cpu_fold_columns(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
+                          int64_t rows, int64_t n, void *totals)
+{
+    gt_fold_column_kernel kernel = cpu->kernels->fold_column[fold_of((gt_opcode)ins->op, 0)][compute];
+    size_t size = gt__compute_size(compute);
+    accumulator *total = totals;
+    for (int64_t j = 0; j < n; j += GT_TILE)
+        kernel(total + j, (const char *)x + (size_t)j * size, n, rows, n - j < GT_TILE ? n - j : GT_TILE, NULL);
+}
+
+void gt__cpu_fold_all(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, const void *x,
+                      int64_t count, void *total)
+{
+    cpu->kernels->fold_row[fold_of((gt_opcode)ins->op, 0)][compute](total, x, count, NULL);
+}
+
+void gt__cpu_fold_merge(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, int64_t results,
+                        void *totals, const void *part)
+{
+    reduction r = part_of(cpu, ins, compute);
+    merge(&r, totals, part, results);
+}
+
+void gt__cpu_fold_finish(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, int64_t results,
+                         int64_t elements, void *totals, gt_dtype dtype, void *out)
+{
+    reduction r = part_of(cpu, ins, compute);
+    r.elements = elements;
+    set_divisor(&r);
+    r.out_dtype = dtype;
+    r.out = out;
+    store_results(&r, 0, results, totals, NULL);
+}
+
 gt_err gt__cpu_reduce(gt_engine *engine, const gt_call *call)
 {
     const gt_view *in = call->in[0];
