@@ -13,8 +13,8 @@
 #include "engines/cpu/box.h"
 
 enum {
-    SHORT_ROW = 128,                    /* rows shorter than this: a kernel call each would cost too much */
-    BOX_SIDE = 32,                      /* of a box that is transposed */
+    SHORT_ROW = 128, /* rows shorter than this: a kernel call each would cost too much */
+    BOX_SIDE = 8,    /* of a box that is transposed: its longer side is that along which most views run */
     COSTLY_GRAIN = GT_CPU_GRAIN / 4,    /* of rows that compute more than they move */
     LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
 };
