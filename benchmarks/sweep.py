@@ -19,7 +19,7 @@ from processes import Child, Failure
 from report import processor, quantity
 
 LIMIT, MEDIAN = 1.1, 0.65
-ROUNDS, ROUND_SECONDS, SETTLE_SECONDS = 9, 0.015, 0.01
+ROUNDS, ROUND_SECONDS, SETTLE_SECONDS = 7, 0.008, 0.005
 
 # Cells that may be above the limit, as regular expressions of "op/class/dtype", and why.
 REASONS = {}
