@@ -446,7 +446,7 @@ static void plan_tasks(reduction *r)
     int64_t widest = r->by_column ? GT_TILE : share < 1 ? 1 : share < ROW_TILE ? share : ROW_TILE;
     if (r->by_column && last_stride(&r->kept) != 1) { /* short runs: a tile has all of its elements in the cache */
         int64_t along = r->reduced.shape[r->reduced.rank - 1];
-        widest = along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / along;
+        widest = along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / (along > 0 ? along : 1);
     }
     r->tile = r->row < widest ? r->row : widest;
     r->tiles = r->results / r->row * ((r->row + r->tile - 1) / r->tile);
