@@ -57,14 +57,6 @@ static gt_compute compute_of(gt_opcode op, gt_dtype dtype)
     }
 }
 
-static gt_dtype native_dtype(gt_compute compute)
-{
-    static const gt_dtype natives[] = {
-        [GT_COMPUTE_F32] = GT_FLOAT32, [GT_COMPUTE_F64] = GT_FLOAT64, [GT_COMPUTE_I64] = GT_INT64,
-        [GT_COMPUTE_I32] = GT_INT32,   [GT_COMPUTE_I8] = GT_INT8,     [GT_COMPUTE_U8] = GT_UINT8};
-    return natives[compute];
-}
-
 /* Whether elements of a dtype lie in memory as kernels of another read them. */
 static inline bool reads_as(gt_dtype dtype, gt_dtype native)
 {
@@ -187,7 +179,7 @@ static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compu
                         unsigned *constants)
 {
     int64_t count = call->out->meta.numel;
-    gt_dtype native = native_dtype(compute);
+    gt_dtype native = gt__native_dtype(compute);
     gt_dtype out_dtype = writes_bools(call, compute) ? GT_BOOL : native;
     unsigned mask = 0;
     if (call->out->meta.dtype != out_dtype)
@@ -496,7 +488,7 @@ static void plan_operands(general *g, const gt_call *call)
     for (unsigned k = 0; k <= g->operands; k++) {
         const gt_view *view = k < g->operands ? call->in[k] : call->out;
         operand *o = k < g->operands ? &g->in[k] : &g->out;
-        gt_dtype wanted = k < g->operands ? native_dtype(g->compute) : g->kernel_dtype;
+        gt_dtype wanted = k < g->operands ? gt__native_dtype(g->compute) : g->kernel_dtype;
         o->data = k < g->operands ? gt__call_data(call, k) : view->data;
         o->dtype = (gt_dtype)view->meta.dtype;
         o->size = gt__dtype_size(o->dtype);
@@ -521,7 +513,7 @@ static gt_err elementwise_general(gt_cpu *cpu, const gt_call *call, gt_compute c
                  .compute = compute,
                  .compute_dtype = call->compute,
                  .operands = call->operands};
-    g.kernel_dtype = writes_bools(call, compute) ? GT_BOOL : native_dtype(compute);
+    g.kernel_dtype = writes_bools(call, compute) ? GT_BOOL : gt__native_dtype(compute);
     g.pq[0] = call->ins->imm[0].f;
     g.pq[1] = call->ins->imm[1].f;
     g.checks_zero = divides(call->op, compute);
