@@ -13,8 +13,9 @@
 #include "engines/cpu/box.h"
 
 enum {
-    SHORT_ROW = 128, /* rows shorter than this: a kernel call each would cost too much */
-    BOX_SIDE = 8,    /* of a box that is transposed: its longer side is that along which most views run */
+    SHORT_ROW = 128,                    /* rows shorter than this: a kernel call each would cost too much */
+    BOX_SIDE = 32,                      /* of a box that is transposed */
+    CROSS_SIDE = 8,                     /* the same if most views are read along the longer side, in place */
     COSTLY_GRAIN = GT_CPU_GRAIN / 4,    /* of rows that compute more than they move */
     LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
 };
@@ -456,8 +457,9 @@ static void plan_boxes(general *g)
     for (int axis = last; axis >= 0; axis--) {
         int64_t most = GT_TILE / size;
         if (crossed && axis == last) { /* leave room for the other axis */
-            int64_t other = loop->shape[last - 1] < BOX_SIDE ? loop->shape[last - 1] : BOX_SIDE;
-            most = GT_TILE / other;
+            bool converts = g->compute_dtype != gt__native_dtype(g->compute);
+            int64_t side = g->operands == 1 || converts ? BOX_SIDE : CROSS_SIDE;
+            most = GT_TILE / (loop->shape[last - 1] < side ? loop->shape[last - 1] : side);
         }
         g->extent[axis] = loop->shape[axis] < most ? loop->shape[axis] : most;
         size *= g->extent[axis];
