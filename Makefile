@@ -8,6 +8,7 @@
 #   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
+#   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make lint           check the formatting of the C files;  make format: repair it
 #   make clean          remove what was built;  make distclean: and the Python environment
@@ -17,7 +18,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-long docs-operations bench test-sanitize lint format clean distclean setup setup-test
+.PHONY: build run test test-engines test-long docs-operations bench bench-sweep test-sanitize lint format clean distclean setup setup-test
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -68,6 +69,9 @@ docs-operations: setup-test build
 
 bench: setup-test build
 	@$(python) benchmarks/bench.py
+
+bench-sweep: setup-test build
+	@$(python) benchmarks/sweep.py
 
 test-sanitize: build-asan/build.ninja build-tsan/build.ninja
 	@ninja -C build-asan && ninja -C build-tsan

@@ -104,10 +104,10 @@ def calibrate(child, round_seconds):
     return max(1, min(10_000, round(round_seconds / child("run", count=1))))
 
 
-def compare_checks(checks):
+def compare_checks(checks, tolerance=1e-3):
     """Fail if the libraries' results differ."""
     for library, check in checks.items():
-        if abs(check - checks["gt"]) > 1e-3 * abs(check):
+        if abs(check - checks["gt"]) > tolerance * abs(check):
             raise Failure(f"results differ: gt {checks['gt']:.6g}, {library} {check:.6g}")
 
 

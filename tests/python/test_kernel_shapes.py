@@ -133,6 +133,17 @@ def test_integer_sums_of_short_rows():
             np.testing.assert_array_equal(to_gt(x).cumsum(axis).numpy(), x.cumsum(axis).numpy())
 
 
+def test_rows_without_elements():
+    x = torch.empty(3, 0, 2)
+    for view, same in ((x, to_gt(x)), (x.transpose(0, 2), to_gt(x).transpose(0, 2))):
+        np.testing.assert_array_equal(same.sum(1).numpy(), view.sum(1).numpy())
+        np.testing.assert_array_equal(same.prod(1).numpy(), view.prod(1).numpy())
+        np.testing.assert_array_equal(same.sum((1, 2)).numpy(), view.sum((1, 2)).numpy())
+        np.testing.assert_array_equal(same.mean(1).numpy(), view.mean(1).numpy())
+        assert tuple(same.softmax(1).shape) == tuple(same.cumsum(1).shape) == tuple(view.shape)
+        assert tuple((same + 1).shape) == tuple(view.shape)
+
+
 def test_reductions_of_the_middle_and_of_views():
     x = numbers((40, 9, 70), "float32", 1, special=True)
     for view, same in ((x, to_gt(x)), (x.transpose(0, 2), to_gt(x).transpose(0, 2)), (x[:, ::2, ::3], to_gt(x)[:, ::2, ::3])):

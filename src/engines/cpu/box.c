@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "engines/cpu/movement.h"
+
 /* ---- transposing -------------------------------------------------------------------------------------------- */
 
 #define TRANSPOSE(type)                                                                                           \
@@ -20,14 +22,11 @@
             for (int64_t j = 0; j < columns; j++)                                                                 \
                 t[i * to_stride + j] = f[j * from_stride + i];                                                    \
     }
-typedef struct sixteen_bytes {
-    uint64_t half[2];
-} sixteen_bytes;
 TRANSPOSE(uint8_t)
 TRANSPOSE(uint16_t)
 TRANSPOSE(uint32_t)
 TRANSPOSE(uint64_t)
-TRANSPOSE(sixteen_bytes)
+TRANSPOSE(gt_sixteen_bytes)
 
 /* Squares of four by four (32 bits) or two by two (64 bits) elements in vector registers. */
 typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
@@ -78,7 +77,7 @@ void gt__transpose(int64_t size, void *to, int64_t to_stride, const void *from, 
      : size == 2 ? transpose_uint16_t
      : size == 4 ? transpose_32
      : size == 8 ? transpose_64
-                 : transpose_sixteen_bytes)(to, to_stride, from, from_stride, rows, columns);
+                 : transpose_gt_sixteen_bytes)(to, to_stride, from, from_stride, rows, columns);
 }
 
 /* ---- boxes -------------------------------------------------------------------------------------------------- */
@@ -118,12 +117,9 @@ typedef struct walk {
 
 static walk walk_new(const gt_cpu *cpu, gt_compute compute, gt_dtype dtype, const gt_box *box)
 {
-    static const gt_dtype natives[] = {
-        [GT_COMPUTE_F32] = GT_FLOAT32, [GT_COMPUTE_F64] = GT_FLOAT64, [GT_COMPUTE_I64] = GT_INT64,
-        [GT_COMPUTE_I32] = GT_INT32,   [GT_COMPUTE_I8] = GT_INT8,     [GT_COMPUTE_U8] = GT_UINT8};
     return (walk){.box = box,
                   .compute = compute,
-                  .native = natives[compute] == dtype,
+                  .native = gt__native_dtype(compute) == dtype,
                   .load = cpu->kernels->load[dtype][compute],
                   .store = cpu->kernels->store[dtype][compute],
                   .size = (int64_t)gt__dtype_size(dtype),

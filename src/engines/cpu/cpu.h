@@ -63,6 +63,15 @@ static inline gt_compute gt__cpu_compute(gt_dtype dtype)
     return dtype == GT_FLOAT64 ? GT_COMPUTE_F64 : dtype >= GT_FLOAT16 ? GT_COMPUTE_F32 : GT_COMPUTE_I64;
 }
 
+/* The dtype whose elements lie in memory as kernels of a compute type read them. */
+static inline gt_dtype gt__native_dtype(gt_compute compute)
+{
+    static const gt_dtype natives[] = {
+        [GT_COMPUTE_F32] = GT_FLOAT32, [GT_COMPUTE_F64] = GT_FLOAT64, [GT_COMPUTE_I64] = GT_INT64,
+        [GT_COMPUTE_I32] = GT_INT32,   [GT_COMPUTE_I8] = GT_INT8,     [GT_COMPUTE_U8] = GT_UINT8};
+    return natives[compute];
+}
+
 /* Size of one element of a compute type. */
 static inline size_t gt__compute_size(gt_compute compute)
 {

@@ -16,6 +16,7 @@
 enum {
     SHORT_ROW = 128,                    /* rows shorter than this: a kernel call each would cost too much */
     BOX_SIDE = 32,                      /* of a box that is transposed */
+    CROSS_SIDE = 8,                     /* the same if most views are read along the longer side, in place */
     COSTLY_GRAIN = GT_CPU_GRAIN / 4,    /* of rows that compute more than they move */
     LONGEST_SEGMENT = 2 * GT_CPU_GRAIN, /* of a row used in place: bounds the work in one chunk */
 };
@@ -74,7 +75,7 @@ static bool find_direct(const gt_cpu *cpu, const gt_call *call, gt_compute compu
                         gt_scalar *value, unsigned *constants)
 {
     int64_t count = call->out->meta.numel;
-    gt_dtype native = gt__elementwise_native(compute);
+    gt_dtype native = gt__native_dtype(compute);
     gt_dtype out_dtype = gt__elementwise_written(call->op, compute, (gt_dtype)call->out->meta.dtype);
     unsigned mask = 0;
     if (call->out->meta.dtype != out_dtype)
@@ -353,8 +354,9 @@ static void plan_boxes(general *g)
     for (int axis = last; axis >= 0; axis--) {
         int64_t most = GT_TILE / size;
         if (crossed && axis == last) { /* leave room for the other axis */
-            int64_t other = loop->shape[last - 1] < BOX_SIDE ? loop->shape[last - 1] : BOX_SIDE;
-            most = GT_TILE / other;
+            bool converts = g->compute_dtype != gt__native_dtype(g->compute);
+            int64_t side = g->operands == 1 || converts ? BOX_SIDE : CROSS_SIDE;
+            most = GT_TILE / (loop->shape[last - 1] < side ? loop->shape[last - 1] : side);
         }
         g->extent[axis] = loop->shape[axis] < most ? loop->shape[axis] : most;
         size *= g->extent[axis];
@@ -385,7 +387,7 @@ static void plan_operands(general *g, const gt_call *call)
     for (unsigned k = 0; k <= g->operands; k++) {
         const gt_view *view = k < g->operands ? call->in[k] : call->out;
         operand *o = k < g->operands ? &g->in[k] : &g->out;
-        gt_dtype wanted = k < g->operands ? gt__elementwise_native(g->compute) : g->kernel_dtype;
+        gt_dtype wanted = k < g->operands ? gt__native_dtype(g->compute) : g->kernel_dtype;
         o->data = k < g->operands ? gt__call_data(call, k) : view->data;
         o->dtype = (gt_dtype)view->meta.dtype;
         o->size = gt__dtype_size(o->dtype);

@@ -46,14 +46,6 @@ static inline gt_compute gt__elementwise_compute(gt_opcode op, gt_dtype dtype)
     }
 }
 
-static inline gt_dtype gt__elementwise_native(gt_compute compute)
-{
-    static const gt_dtype natives[] = {
-        [GT_COMPUTE_F32] = GT_FLOAT32, [GT_COMPUTE_F64] = GT_FLOAT64, [GT_COMPUTE_I64] = GT_INT64,
-        [GT_COMPUTE_I32] = GT_INT32,   [GT_COMPUTE_I8] = GT_INT8,     [GT_COMPUTE_U8] = GT_UINT8};
-    return natives[compute];
-}
-
 /* Whether elements of a dtype lie in memory as kernels of another read them. */
 static inline bool gt__elementwise_reads_as(gt_dtype dtype, gt_dtype native)
 {
@@ -64,7 +56,7 @@ static inline bool gt__elementwise_reads_as(gt_dtype dtype, gt_dtype native)
 static inline gt_dtype gt__elementwise_written(gt_opcode op, gt_compute compute, gt_dtype out)
 {
     bool bools = gt__op_table[op].types == GT_TYPES_BOOL || (compute == GT_COMPUTE_U8 && out == GT_BOOL);
-    return bools ? GT_BOOL : gt__elementwise_native(compute);
+    return bools ? GT_BOOL : gt__native_dtype(compute);
 }
 
 static inline double gt__scalar_value(gt_compute compute, const void *value)

@@ -153,7 +153,7 @@ static const gt_plan_value *value_of(const lowering *l, uint32_t value)
 static uint16_t convert(lowering *l, uint16_t from, gt_level level, gt_dtype dtype, gt_compute compute,
                         gt_dtype narrow)
 {
-    gt_dtype native = gt__elementwise_native(compute);
+    gt_dtype native = gt__native_dtype(compute);
     bool is_native = gt__elementwise_reads_as(dtype, native);
     if (is_native && narrow == native)
         return from;
@@ -185,7 +185,7 @@ static uint16_t gathered(lowering *l, uint32_t value, const gt_access *access, g
                          .move = raw ? gt__cpu_row_mover(dtype, dtype) : NULL,
                          .from_size = (int64_t)size,
                          .to_size = (int64_t)to_size,
-                         .as_is = raw || gt__elementwise_reads_as(dtype, gt__elementwise_native(compute)),
+                         .as_is = raw || gt__elementwise_reads_as(dtype, gt__native_dtype(compute)),
                          .slot = slot,
                          .access = *access};
     op_add(l, gt__tile_gather_run, level, slot, 1, &from)->gather =
@@ -199,7 +199,7 @@ static uint16_t number_of(lowering *l, const gt_plan_step *step, unsigned k, gt_
     gt_tile_number n = {.compute = compute, .narrow = narrow, .operand = k};
     if (step->operand[k] == GT_PLAN_LITERAL) {
         n.ins = &step->record->ins;
-        n.dtype = gt__elementwise_native(compute); /* its kind decides */
+        n.dtype = gt__native_dtype(compute); /* its kind decides */
     } else {
         const gt_plan_value *v = value_of(l, step->operand[k]);
         n.buffer = v->buffer;
@@ -224,7 +224,7 @@ static gt_dtype narrowed(const gt_plan_step *step, gt_compute compute, const gt_
         return step->compute;
     if (meta && gt__elementwise_rounds(step->compute, dtype))
         return step->compute;
-    return gt__elementwise_native(compute);
+    return gt__native_dtype(compute);
 }
 
 /* Operand k of a step as the compute type, at the positions of `space`, or at rows or columns. */
@@ -232,7 +232,7 @@ static operand operand_of(lowering *l, const gt_plan_step *step, gt_fusible kind
                           gt_compute compute)
 {
     bool elementwise = kind == GT_FUSIBLE_ELEMENTWISE;
-    gt_dtype native = gt__elementwise_native(compute);
+    gt_dtype native = gt__native_dtype(compute);
     if (step->operand[k] == GT_PLAN_LITERAL)
         return (operand){.slot =
                              number_of(l, step, k, compute, elementwise ? narrowed(step, compute, NULL) : native),
@@ -520,7 +520,7 @@ static void lower_softmax(lowering *l, const gt_member *m, uint16_t home)
     uint16_t in[2];
     for (unsigned k = 0; k < step->operands; k++)
         in[k] = full_operand(l, step, m->kind, k, compute);
-    uint16_t slot = result_slot(l, m, home, gt__elementwise_native(compute));
+    uint16_t slot = result_slot(l, m, home, gt__native_dtype(compute));
     gt_tile_op *op = op_add(l, gt__tile_softmax, GT_LEVEL_FULL, slot, step->operands, in);
     op->op = step->op;
     op->compute = compute;
@@ -534,7 +534,7 @@ static uint16_t weight_operand(lowering *l, const gt_plan_step *step, unsigned k
     uint16_t slot;
     l->prepares = true;
     if (step->operand[k] == GT_PLAN_LITERAL) {
-        operand o = {.slot = number_of(l, step, k, compute, gt__elementwise_native(compute)), .one = true};
+        operand o = {.slot = number_of(l, step, k, compute, gt__native_dtype(compute)), .one = true};
         o.level = GT_LEVEL_COUNT;
         slot = spread(l, o, GT_LEVEL_COLUMN, size);
     } else {
@@ -543,7 +543,7 @@ static uint16_t weight_operand(lowering *l, const gt_plan_step *step, unsigned k
         gt__access_find(&v->view, &v->view.meta, &access);
         gt_dtype dtype = (gt_dtype)v->view.meta.dtype;
         slot = gt__access_flat(&access) ? convert(l, slot_of_memory(l, step->operand[k], GT_LEVEL_COLUMN),
-                                                  GT_LEVEL_COLUMN, dtype, compute, gt__elementwise_native(compute))
+                                                  GT_LEVEL_COLUMN, dtype, compute, gt__native_dtype(compute))
                                         : gathered(l, step->operand[k], &access, GT_LEVEL_COLUMN, compute, false);
     }
     l->prepares = false;
@@ -558,7 +558,7 @@ static void lower_norm(lowering *l, const gt_member *m, uint16_t home)
     uint16_t in[3];
     for (unsigned k = 0; k < 3; k++)
         in[k] = k < full ? full_operand(l, step, m->kind, k, compute) : weight_operand(l, step, k, compute);
-    uint16_t slot = result_slot(l, m, home, gt__elementwise_native(compute));
+    uint16_t slot = result_slot(l, m, home, gt__native_dtype(compute));
     gt_tile_op *op = op_add(l, gt__tile_norm, GT_LEVEL_FULL, slot, 3, in);
     op->op = step->op;
     op->compute = compute;

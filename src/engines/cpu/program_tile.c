@@ -324,7 +324,7 @@ static void prepare_number(const gt_cpu *cpu, gt_tile_number *n, void *const *bu
     } else
         from = (const char *)buffer[n->buffer] + n->offset;
     gt__cpu_load_tile(cpu, n->compute, dtype, from, 1, 1, &n->value);
-    if (n->narrow != gt__elementwise_native(n->compute)) {
+    if (n->narrow != gt__native_dtype(n->compute)) {
         gt_scalar narrow;
         gt__cpu_store_tile(cpu, n->compute, n->narrow, &n->value, &narrow, 1, 1);
         gt__cpu_load_tile(cpu, n->compute, n->narrow, &narrow, 1, 1, &n->value);

@@ -447,7 +447,7 @@ static void plan_tasks(reduction *r)
     int64_t widest = r->by_column ? GT_TILE : share < 1 ? 1 : share < ROW_TILE ? share : ROW_TILE;
     if (r->by_column && last_stride(&r->kept) != 1) { /* short runs: a tile has all of its elements in the cache */
         int64_t along = r->reduced.shape[r->reduced.rank - 1];
-        widest = along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / along;
+        widest = along > GT_TILE / FEWEST_COLUMNS ? FEWEST_COLUMNS : GT_TILE / (along > 0 ? along : 1);
     }
     r->tile = r->row < widest ? r->row : widest;
     r->tiles = r->results / r->row * ((r->row + r->tile - 1) / r->tile);
@@ -532,7 +532,7 @@ void gt__cpu_fold_merge(const gt_cpu *cpu, const gt_instruction *ins, gt_compute
                         void *totals, const void *part)
 {
     reduction r = part_of(cpu, ins, compute);
-    merge(&r, totals, part, results);
+    merge(&r, r.fold, totals, part, results);
 }
 
 void gt__cpu_fold_finish(const gt_cpu *cpu, const gt_instruction *ins, gt_compute compute, int64_t results,
