@@ -13,6 +13,12 @@ gt_alias *gt__py_alias(PyObject *self);
 PyObject *gt__py_wrap_alias(gt_alias *alias);
 
 const gt_meta *gt__py_meta(PyObject *self);
+
+static inline bool gt__py_is_leaf(const gt_tensor *tensor)
+{
+    return !tensor->node || tensor->node->op == GT_OP_INVALID;
+}
+
 /* "[2, 3]" in PyTorch's messages: a list. */
 PyObject *gt__py_size_list(unsigned rank, const int64_t *shape);
 void gt__py_strides(PyObject *self, gt_strides *out);

@@ -1,7 +1,8 @@
 /*
  * autograd.c: gradients in Python: requires_grad, grad, backward, hooks, the tape.
  *
- * The tape and the rules are in src/client (autograd.c, gradients/). This file wraps tensors and calls hooks.
+ * The tape and the rules are in src/client (autograd.c, gradients/). This file wraps tensors and calls hooks; inplace.c is about
+ * operations that change a tensor.
  */
 
 #include "alias.h"
@@ -23,11 +24,6 @@ static int own_tensor(PyObject *self)
     ((TensorObject *)self)->tensor = alias;
     gt_tensor_release(tensor);
     return 0;
-}
-
-static bool is_leaf(const gt_tensor *tensor)
-{
-    return !tensor->node || tensor->node->op == GT_OP_INVALID;
 }
 
 bool gt__py_requires_grad(PyObject *self)
@@ -108,155 +104,9 @@ int gt__py_set_requires_grad(PyObject *self, bool wanted)
     gt_tensor *tensor = gt__py_use(self);
     if (!tensor)
         return -1;
-    if (!is_leaf(tensor)) /* with a history that was unknown until now it requires one already */
+    if (!gt__py_is_leaf(tensor)) /* with a history that was unknown until now it requires one already */
         return wanted ? 0 : refuse_computed();
     return change_leaf(self, wanted);
-}
-
-gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
-{
-    *held = 0;
-    if (!self)
-        return GT_OK;
-    TensorObject *object = (TensorObject *)self;
-    gt_alias *alias = object->alias;
-    if (alias && alias->parent)
-        return GT_OK; /* the value of a view is not what the write changes */
-    if (alias) {
-        gt__alias_retain(alias);
-        gt_err err = gt__alias_prepare(alias, alias->versions, slots);
-        *held = err == GT_OK && object->alias == alias && alias->cut == a ? 2 : 0;
-        gt__alias_release(alias);
-        return err;
-    }
-    GT_TRY(gt__client_prepare_update(a->client, slots));
-    *held = object->tensor == a ? 2 : 0;
-    return GT_OK;
-}
-
-/* ---- the last step of an in-place operation -------------------------------------------------------------------- */
-
-int gt__py_refuse_overlap(PyObject *self)
-{
-    const gt_alias *alias = ((TensorObject *)self)->alias;
-    return alias ? gt__py_refuse_places(&alias->shell.meta, &alias->strides) : 0;
-}
-
-int gt__py_refuse_places(const gt_meta *meta, const gt_strides *strides)
-{
-    if (!gt__strides_overlap(meta, strides))
-        return 0;
-    PyErr_SetString(PyExc_RuntimeError,
-                    "unsupported operation: more than one element of the written-to tensor refers to a single "
-                    "memory location. Please clone() the tensor before performing the operation.");
-    return -1;
-}
-
-int gt__py_check_write(PyObject *self, bool source_tracked)
-{
-    const TensorObject *object = (TensorObject *)self;
-    gt_err err = GT_OK;
-    if (object->alias)
-        err = gt__alias_check_write(object->alias, source_tracked);
-    else if (UNLIKELY(object->tensor->node && is_leaf(object->tensor) && gt__grad_enabled()))
-        err = gt__fail(GT_ERR_VALUE, "a leaf Variable that requires grad is being used in an in-place operation.");
-    if (err != GT_OK)
-        gt__py_raise(err);
-    return err == GT_OK ? 0 : -1;
-}
-
-/* The whole of a recorded tensor is replaced by a value without a gradient: it stays recorded, with a gradient of 0. */
-static gt_err overwrite_all(gt_tensor *old, gt_tensor *value, gt_tensor **out)
-{
-    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK];
-    for (int k = 0; k < GT_MAX_RANK; k++)
-        step[k] = 1;
-    return gt__emit_assign(old, start, step, old->meta.shape, value, GT_LITERAL_NONE, (gt_imm){.i = 0}, 0, out);
-}
-
-/* What an object of value `old` gets in place of `tensor`: a tensor that no other object has, under the right node. */
-static gt_err next_value(gt_tensor *old, gt_tensor *tensor, gt_tensor **out)
-{
-    bool recording = gt__grad_enabled();
-    if (UNLIKELY(old->node && recording && !tensor->node && old->id))
-        GT_TRY(overwrite_all(old, tensor, out));
-    else if (UNLIKELY(old->node && !recording)) /* the node stays, with its gradient; only the value changes */
-        GT_TRY(gt__tensor_alias(tensor, old->node, out));
-    else if (UNLIKELY(tensor->references > 1))
-        GT_TRY(recording && tensor->node ? gt_copy(tensor, out) : gt__tensor_detach(tensor, out));
-    else
-        *out = gt_tensor_retain(tensor);
-    (*out)->version = old->version + 1;
-    return GT_OK;
-}
-
-/*
- * The operation that changes a tensor in place may need its old value for the gradient. As PyTorch, which saves a copy, it does
- * not count as overwritten then.
- */
-static gt_err keep_old_value(gt_node *node, const gt_tensor *old)
-{
-    gt_tensor *copy, *saved = node ? node->saved[0] : NULL;
-    if (!saved || saved != old)
-        return GT_OK;
-    GT_TRY(gt__tensor_alias(saved, saved->node, &copy));
-    node->saved[0] = copy;
-    gt_tensor_release(saved);
-    return GT_OK;
-}
-
-int gt__py_rebind(PyObject *self, gt_tensor *tensor)
-{
-    TensorObject *object = (TensorObject *)self;
-    gt_tensor *old = object->tensor, *next = NULL;
-    if (UNLIKELY(gt__py_check_write(self, tensor->node != NULL) < 0)) {
-        gt_tensor_release(tensor);
-        return -1;
-    }
-    gt_err err =
-        UNLIKELY(tensor->node) ? keep_old_value(tensor->node, object->alias ? object->alias->cut : old) : GT_OK;
-    if (UNLIKELY(err != GT_OK)) {
-        gt_tensor_release(tensor);
-        gt__py_raise(err);
-        return -1;
-    }
-    if (UNLIKELY(object->alias != NULL)) {
-        int status = gt__py_refuse_overlap(self) < 0 ? -1 : gt__py_write(self, &(gt_written){.tensor = tensor});
-        /* The operation may have saved its result, which is the memory that was written. */
-        if (status == 0 && tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base &&
-            object->alias && (err = gt__alias_keep_value(object->alias, tensor->base)) != GT_OK) {
-            gt__py_raise(err);
-            status = -1;
-        }
-        gt_tensor_release(tensor);
-        return status;
-    }
-    gt_tensor_retain(old); /* another thread may write meanwhile */
-    err = next_value(old, tensor, &next);
-    gt_tensor_release(tensor);
-    if (err != GT_OK) {
-        gt_tensor_release(old);
-        gt__py_raise(err);
-        return -1;
-    }
-    if (old->versions) { /* it had views, whose values may be saved */
-        old->versions->count++;
-        gt__alias_stamp(next, old->versions);
-    }
-    old->overwritten = true;
-    if (old->node && old->node->saved_out && old->node->saved_out == old->base)
-        old->base->overwritten = true;
-    if (UNLIKELY(object->alias != NULL)) { /* it got one while the emission waited */
-        int status = gt__py_write(self, &(gt_written){.tensor = next});
-        gt_tensor_release(next);
-        gt_tensor_release(old);
-        return status;
-    }
-    gt_tensor *before = object->tensor;
-    object->tensor = next;
-    gt_tensor_release(before);
-    gt_tensor_release(old);
-    return 0;
 }
 
 static PyObject *get_requires_grad(PyObject *self, void *closure)
@@ -295,7 +145,7 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
     gt_tensor *tensor = gt__py_use(self);
     if (((TensorObject *)self)->alias)
         gt__alias_follow(((TensorObject *)self)->alias);
-    return tensor ? PyBool_FromLong(is_leaf(tensor)) : NULL;
+    return tensor ? PyBool_FromLong(gt__py_is_leaf(tensor)) : NULL;
 }
 
 /* ---- grad -------------------------------------------------------------------------------------------------------- */
@@ -453,8 +303,17 @@ static int share_value(PyObject *self, PyObject *value)
 int gt__py_set_value(PyObject *self, PyObject *value)
 {
     gt_tensor *old = present_value(self);
+    gt_alias *own = gt__py_alias(self);
+    if (!own) {
+        gt_tensor_release(old);
+        return -1;
+    }
+    gt_versions *versions = gt__versions_retain(own->versions);
     int status = share_value(self, value);
-    if (status == 0 && old && is_leaf(old))
+    if (status == 0 && ((TensorObject *)self)->alias)
+        gt__alias_count_as(((TensorObject *)self)->alias, versions);
+    gt__versions_release(versions);
+    if (status == 0 && old && gt__py_is_leaf(old))
         status = replace_saved(self, old);
     gt_tensor_release(old);
     return status;
@@ -488,7 +347,8 @@ static PyObject *get_version(PyObject *self, void *closure)
 {
     (void)closure;
     const TensorObject *object = (TensorObject *)self;
-    return PyLong_FromUnsignedLong(object->alias ? object->alias->versions->count : object->tensor->version);
+    const gt_versions *versions = object->alias ? object->alias->versions : object->tensor->versions;
+    return PyLong_FromUnsignedLong(versions ? versions->count : object->tensor->version);
 }
 
 /* self._value(): the same value as an object of its own, still recorded. Methods in place compute with it. */

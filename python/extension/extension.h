@@ -255,7 +255,8 @@ int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dty
 
 extern PyMethodDef gt__py_operator_methods[], gt__py_number_methods[], gt__py_reduce_methods[],
     gt__py_shape_methods[];
-extern PyMethodDef gt__py_alias_methods[], gt__py_layout_methods[], gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[],
+extern PyMethodDef gt__py_index_write_methods[], gt__py_alias_methods[], gt__py_gather_methods[],
+    gt__py_layout_methods[], gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[],
     gt__py_bounds_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
 extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_site_functions[],

@@ -110,10 +110,12 @@ static int slice_item(PyObject *object, int64_t size, Item *item)
     Py_ssize_t start, stop, step;
     if (PySlice_Unpack(object, &start, &stop, &step) < 0)
         return -1;
+    bool whole = start == 0 && stop >= size && step == 1;
     Py_ssize_t count = PySlice_AdjustIndices((Py_ssize_t)size, &start, &stop, step);
     if (count <= 1 && (step < 0 || step > INT32_MAX)) /* with at most one element it matters only to stride() */
         step = 1;
-    *item = (Item){.kind = ITEM_SLICE, .axes = 1, .start = count ? start : 0, .step = step, .count = count};
+    *item = (Item){
+        .kind = ITEM_SLICE, .axes = 1, .whole = whole, .start = count ? start : 0, .step = step, .count = count};
     return 0;
 }
 
@@ -155,7 +157,7 @@ static int add_whole_axes(Key *key, const gt_meta *meta, int axis, int count)
             return -1;
         }
         key->items[key->count++] =
-            (Item){.kind = ITEM_SLICE, .axes = 1, .step = 1, .count = meta->shape[axis + k]};
+            (Item){.kind = ITEM_SLICE, .axes = 1, .whole = true, .step = 1, .count = meta->shape[axis + k]};
     }
     return 0;
 }

@@ -475,10 +475,20 @@ static void collect_attributes(void)
 
 static void collect_methods(void)
 {
-    PyMethodDef *const tables[] = {
-        own_methods,           gt__py_operator_methods, gt__py_number_methods,   gt__py_alias_methods,
-        gt__py_layout_methods, gt__py_reduce_methods,   gt__py_shape_methods,    gt__py_movement_methods,
-        gt__py_index_methods,  gt__py_interop_methods,  gt__py_autograd_methods, gt__py_bounds_methods};
+    PyMethodDef *const tables[] = {own_methods,
+                                   gt__py_operator_methods,
+                                   gt__py_number_methods,
+                                   gt__py_alias_methods,
+                                   gt__py_gather_methods,
+                                   gt__py_layout_methods,
+                                   gt__py_reduce_methods,
+                                   gt__py_shape_methods,
+                                   gt__py_movement_methods,
+                                   gt__py_index_methods,
+                                   gt__py_index_write_methods,
+                                   gt__py_interop_methods,
+                                   gt__py_autograd_methods,
+                                   gt__py_bounds_methods};
     int count = 0;
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
         for (PyMethodDef *method = tables[k]; method->ml_name; method++) {

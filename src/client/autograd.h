@@ -39,7 +39,7 @@ typedef struct gt_hook_entry {
     void *context;
 } gt_hook_entry;
 
-/* The gradient of a node in one backward pass: autograd.c. */
+/* The gradient of a node in one backward pass: backward.c. */
 typedef struct gt_arrival gt_arrival;
 
 /*
@@ -154,6 +154,14 @@ gt_err gt__node_hook(gt_node *node, gt_hook hook, void *context, void (*free)(vo
                      gt_hook_entry **entry);
 void gt__hook_remove(gt_hook_entry *entry); /* repeated calls do nothing */
 void gt__hook_release(gt_hook_entry *entry);
+
+/* ---- between autograd.c and backward.c -------------------------------------------------------------------- */
+
+/* Put a tensor into *where. The old one is released last: releasing may free hooks, which run user code that reads *where. */
+void gt__replace(gt_tensor **where, gt_tensor *tensor);
+void gt__node_drop_saved(gt_node *node);
+/* Unlink the removed hooks, or all of them. Their contexts are freed last: that may release the node itself. */
+void gt__node_sweep_hooks(gt_node *node, bool all);
 
 /* "AddBackward0": PyTorch's name for the node of a row. Returns `text`. */
 char *gt__node_name(const gt_node *node, char *text, size_t size);

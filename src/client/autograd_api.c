@@ -1,6 +1,6 @@
 /*
  * autograd_api.c: the gradient functions of gt.h, the counterpart of python/extension/autograd.c. Recording and the
- * backward walk are in autograd.c. Tests: tests/c/test_autograd.c.
+ * backward walk are in autograd.c and backward.c. Tests: tests/c/test_autograd.c.
  */
 #include <stdlib.h>
 

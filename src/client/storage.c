@@ -233,6 +233,14 @@ gt_err gt__alias_apart(gt_alias *alias, gt_node *node, bool counted, void *owner
     return GT_OK;
 }
 
+void gt__alias_count_as(gt_alias *alias, gt_versions *versions)
+{
+    gt__versions_retain(versions);
+    gt__versions_release(alias->versions);
+    alias->versions = versions;
+    alias->made_at = versions->count;
+}
+
 /* ---- freeing ------------------------------------------------------------------------------------------------- */
 
 gt_alias *gt__alias_retain(gt_alias *alias)

@@ -111,6 +111,9 @@ gt_err gt__alias_view(gt_alias *parent, gt_cut kind, const gt_cut_arguments *arg
  * both, as for x.detach(); x.data counts for itself. */
 gt_err gt__alias_apart(gt_alias *alias, gt_node *node, bool counted, void *owner, gt_alias **out);
 
+/* Writes through a new alias count as those through the alias before it did: x.data = y. */
+void gt__alias_count_as(gt_alias *alias, gt_versions *versions);
+
 gt_alias *gt__alias_retain(gt_alias *alias);
 void gt__alias_release(gt_alias *alias);
 /* The owner was freed; releases its reference. */

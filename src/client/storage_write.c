@@ -102,14 +102,6 @@ gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
 
 /* ---- the source ---------------------------------------------------------------------------------------------- */
 
-/* Put a tensor into *where, and release the one before. */
-static void replace(gt_tensor **where, gt_tensor *tensor)
-{
-    gt_tensor *before = *where;
-    *where = tensor;
-    gt_tensor_release(before);
-}
-
 /* Positions in memory become positions in the value. *positions is the caller's. */
 static gt_err memory_to_value(const gt_storage *storage, gt_tensor **positions)
 {
@@ -127,20 +119,20 @@ static gt_err memory_to_value(const gt_storage *storage, gt_tensor **positions)
                      {GT_OP_mul, usual.step[axis]}};
         if (meta->shape[axis] < 2)
             continue;
-        replace(&part, gt_tensor_retain(*positions));
+        gt__replace(&part, gt_tensor_retain(*positions));
         for (unsigned k = 0; k < 3 && err == GT_OK; k++)
             if ((err = gt__emit_binary_literal(steps[k].op, part, GT_LITERAL_INT, (gt_imm){.i = steps[k].number},
                                                false, &next)) == GT_OK)
-                replace(&part, next);
+                gt__replace(&part, next);
         if (err == GT_OK && sum && (err = gt_add(sum, part, &next)) == GT_OK)
-            replace(&part, next);
+            gt__replace(&part, next);
         if (err == GT_OK)
-            replace(&sum, gt_tensor_retain(part));
+            gt__replace(&sum, gt_tensor_retain(part));
     }
-    replace(&part, NULL);
+    gt__replace(&part, NULL);
     if (err == GT_OK && sum)
-        replace(positions, gt_tensor_retain(sum));
-    replace(&sum, NULL);
+        gt__replace(positions, gt_tensor_retain(sum));
+    gt__replace(&sum, NULL);
     return err;
 }
 
@@ -162,25 +154,25 @@ static gt_err emit_regular(gt_client *client, const gt_meta *meta, const gt_stri
             shape[k] = 1;
         if (err == GT_OK && rank > 1) {
             err = gt_reshape(ramp, (int)rank, shape, &next);
-            replace(&ramp, err == GT_OK ? next : NULL);
+            gt__replace(&ramp, err == GT_OK ? next : NULL);
         }
         if (err == GT_OK && sum) {
             err = gt_add(sum, ramp, &next);
-            replace(&ramp, err == GT_OK ? next : NULL);
+            gt__replace(&ramp, err == GT_OK ? next : NULL);
         }
         if (err == GT_OK)
-            replace(&sum, ramp);
+            gt__replace(&sum, ramp);
     }
     if (err == GT_OK && !sum)
         err = gt__emit_full(client, GT_INT64, 0, NULL, GT_LITERAL_INT, (gt_imm){.i = offset}, &sum);
     if (err == GT_OK && sum->meta.numel != numel &&
         (err = gt_expand(sum, meta->rank, meta->shape, &next)) == GT_OK)
-        replace(&sum, next);
+        gt__replace(&sum, next);
     if (err == GT_OK && (err = gt_reshape(sum, 1, &numel, &next)) == GT_OK)
-        replace(&sum, next);
+        gt__replace(&sum, next);
     gt__signal_inner(inner);
     if (err != GT_OK)
-        replace(&sum, NULL);
+        gt__replace(&sum, NULL);
     *out = sum;
     return err;
 }
@@ -194,7 +186,7 @@ gt_err gt__emit_positions(gt_storage *storage, const gt_meta *meta, const gt_str
         return GT_OK;
     gt_err err = memory_to_value(storage, out);
     if (err != GT_OK)
-        replace(out, NULL);
+        gt__replace(out, NULL);
     return err;
 }
 
@@ -209,12 +201,12 @@ static gt_err full_source(const gt_meta *view, const gt_written *written, gt_ten
     if (source->meta.rank > view->rank) { /* leading sizes of 1 */
         gt_err err =
             gt_reshape(source, view->rank, source->meta.shape + (source->meta.rank - view->rank), &fitted);
-        replace(&source, err == GT_OK ? fitted : NULL);
+        gt__replace(&source, err == GT_OK ? fitted : NULL);
         GT_TRY(err);
     }
     if (!gt__meta_same_shape(&source->meta, view)) {
         gt_err err = gt_expand(source, view->rank, view->shape, &fitted);
-        replace(&source, err == GT_OK ? fitted : NULL);
+        gt__replace(&source, err == GT_OK ? fitted : NULL);
         GT_TRY(err);
     }
     *out = source;
@@ -229,7 +221,7 @@ static gt_err placed_source(const gt_placing *placing, gt_tensor **source)
         return GT_OK;
     if (!placing->ordered) {
         gt_err err = gt_permute(*source, placing->order, &next);
-        replace(source, err == GT_OK ? next : NULL);
+        gt__replace(source, err == GT_OK ? next : NULL);
         GT_TRY(err);
     }
     gt_meta wanted = {.rank = (uint8_t)placing->rank};
@@ -237,7 +229,7 @@ static gt_err placed_source(const gt_placing *placing, gt_tensor **source)
     if (gt__meta_same_shape(&(*source)->meta, &wanted))
         return GT_OK;
     gt_err err = gt_reshape(*source, (int)placing->rank, placing->count, &next);
-    replace(source, err == GT_OK ? next : NULL);
+    gt__replace(source, err == GT_OK ? next : NULL);
     return err;
 }
 
@@ -371,7 +363,7 @@ static gt_err first_of_each(const gt_meta *once, gt_tensor **source)
     if (!several)
         return GT_OK;
     GT_TRY(gt_slice(*source, start, step, count, &first));
-    replace(source, first);
+    gt__replace(source, first);
     return GT_OK;
 }
 
@@ -418,7 +410,7 @@ static gt_err own_value(gt_tensor **value, gt_node *node)
     if ((*value)->references == 1 && (*value)->node == node)
         return GT_OK;
     GT_TRY(gt__tensor_alias(*value, node, &own));
-    replace(value, own);
+    gt__replace(value, own);
     return GT_OK;
 }
 
@@ -495,12 +487,12 @@ static gt_err write_all(gt_alias *alias, const gt_written *written, bool recorde
     GT_TRY(full_source(&alias->shell.meta, written, &value));
     if (recorded && value->references > 2) { /* another tensor, with a node of its own: a copy of it */
         gt_err err = gt_copy(value, &shaped);
-        replace(&value, err == GT_OK ? shaped : NULL);
+        gt__replace(&value, err == GT_OK ? shaped : NULL);
         GT_TRY(err);
     }
     if (!gt__meta_same_shape(&value->meta, meta)) {
         gt_err err = gt_reshape(value, meta->rank, meta->shape, &shaped);
-        replace(&value, err == GT_OK ? shaped : NULL);
+        gt__replace(&value, err == GT_OK ? shaped : NULL);
         GT_TRY(err);
     }
     return store(alias, value, recorded);

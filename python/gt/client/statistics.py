@@ -138,7 +138,7 @@ def _directions(x, shape, dim, eps):
     repeat stay as they are, so that each length is computed once."""
     x = x.reshape([1] * (len(shape) - x.ndim) + list(x.shape))
     x = x.expand([shape[d] if d == dim else size for d, size in enumerate(x.shape)])
-    lengths = x._vector_norm(2.0, dim, True)
+    lengths = x._vector_norm(2.0, dim, True).clone()  # its own: the graph needs the length itself
     lengths.data.clamp_(min=eps)  # the value alone: as in PyTorch the gradient stays that of the length
     return x / lengths
 

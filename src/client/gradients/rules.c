@@ -1,5 +1,5 @@
 /*
- * rules.c: the table of gradient rules, one for each DIFF row of core/ops.def, and how client/autograd.c calls them.
+ * rules.c: the table of gradient rules, one for each DIFF row of core/ops.def, and how client/backward.c calls them.
  *
  * Rules emit ordinary ops, so they are the same on every engine and can be differentiated again. Read steps.h, then the
  * family you are after: elementwise, reduce (with scans and matmul), move, norm, window, linalg,

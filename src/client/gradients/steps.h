@@ -4,7 +4,7 @@
  * A rule reads its frame f: the gradient f->g of the row's result and the saved values f->x, f->y, f->z (operands) and
  * f->out. It sets the operands' gradients with GX, GY and GZ. Each step emits one op and returns its result, which the
  * frame releases when the rule ends. A failed step returns NULL, and every later step passes that on, so rules need no
- * error handling. The caller (client/autograd.c) undoes broadcasting.
+ * error handling. The caller (client/backward.c) undoes broadcasting.
  */
 #ifndef GT_CLIENT_GRADIENTS_STEPS_H
 #define GT_CLIENT_GRADIENTS_STEPS_H
