@@ -7,6 +7,7 @@
  * other threads that want the same client queue for it in gt__py_client_turn, and get it in order.
  */
 #include "extension.h"
+#include "client/hotpath.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -538,6 +539,32 @@ static PyObject *py_stats(PyObject *module, gt_py_args args, Py_ssize_t nargs, P
     return text;
 }
 
+static PyObject *py_hot_paths(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    gt_client *client = gt__py_client();
+    if (!client)
+        return NULL;
+    char *json = gt__hotpath_json(client);
+    if (!json)
+        return PyErr_NoMemory();
+    PyObject *text = PyUnicode_FromString(json);
+    free(json);
+    return text;
+}
+
+static PyObject *py_site(PyObject *module, PyObject *number)
+{
+    (void)module;
+    char text[256] = "";
+    unsigned long site = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred())
+        return NULL;
+    if (site && site <= UINT32_MAX && gt__site_hooks.name)
+        gt__site_hooks.name((uint32_t)site, text, sizeof text);
+    return PyUnicode_FromString(text);
+}
+
 PyMethodDef gt__py_connect_functions[] = {
     FAST("open", py_open, "open(address, timeout=None): a Connection to the server at host:port."),
     {.ml_name = "open_embedded",
@@ -566,6 +593,11 @@ PyMethodDef gt__py_connect_functions[] = {
      .ml_doc = "manual_seed(seed): make random numbers repeat from here."},
     FAST("stats", py_stats,
          "stats(workers=False): the dispatcher's statistics as JSON; if workers, once they reported."),
+    NOARGS("_hot_paths", py_hot_paths, "What the client knows of its hot paths, as JSON."),
+    {.ml_name = "_site",
+     .ml_meth = py_site,
+     .ml_flags = METH_O,
+     .ml_doc = "_site(number): the place in the program, file:line."},
     NOARGS("_close_all", close_all, "Close every client; runs at exit."),
     {.ml_name = NULL},
 };

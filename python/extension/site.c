@@ -25,7 +25,7 @@ enum {
 /* A site. It is never freed, so that its code object keeps its address. */
 typedef struct Site {
     PyCodeObject *code; /* strong */
-    int offset;         /* of the instruction, in bytes */
+    int line;
 } Site;
 
 static Site *sites; /* number minus one; grows */
@@ -40,9 +40,9 @@ static size_t package_length;
 /* Hash table of the sites, behind the cache: open addressing, at most half full. */
 static uint32_t buckets[2 * SITES];
 
-static uint32_t hash_of(const PyCodeObject *code, int offset)
+static uint32_t hash_of(const PyCodeObject *code, int line)
 {
-    uint64_t key = (uint64_t)(uintptr_t)code * 31 + (uint64_t)offset;
+    uint64_t key = (uint64_t)(uintptr_t)code * 31 + (uint64_t)line;
     return (uint32_t)(key * 0x9E3779B97F4A7C15u >> 47); /* 17 bits: 2 * SITES */
 }
 
@@ -57,12 +57,12 @@ static bool is_ours(PyCodeObject *code)
 }
 
 /* The number of a site, which may be new; 0: there are too many. */
-static uint32_t intern(PyCodeObject *code, int offset)
+static uint32_t intern(PyCodeObject *code, int line)
 {
-    uint32_t bucket = hash_of(code, offset);
+    uint32_t bucket = hash_of(code, line);
     for (; buckets[bucket]; bucket = (bucket + 1) % (2 * SITES)) {
         const Site *site = &sites[buckets[bucket] - 1];
-        if (site->code == code && site->offset == offset)
+        if (site->code == code && site->line == line)
             return buckets[bucket];
     }
     if (site_count == SITES)
@@ -75,13 +75,14 @@ static uint32_t intern(PyCodeObject *code, int offset)
         sites = grown;
         site_capacity = capacity;
     }
-    sites[site_count++] = (Site){.code = (PyCodeObject *)Py_NewRef((PyObject *)code), .offset = offset};
+    sites[site_count++] = (Site){.code = (PyCodeObject *)Py_NewRef((PyObject *)code), .line = line};
     return buckets[bucket] = site_count;
 }
 
 static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void *at, int offset)
 {
-    uint32_t site = intern(code, offset), where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
+    /* By line: which instruction of a call is the current one changes as the interpreter specialises it. */
+    uint32_t site = intern(code, PyCode_Addr2Line(code, offset)), where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
     bool ours = is_ours(code);
     if (site) { /* keeps the code object, so that its address is not reused */
         cache[where].at = at;
@@ -141,7 +142,7 @@ static size_t site_name(uint32_t number, char *text, size_t size)
         PyErr_Clear();
     char whole[4096];
     int length =
-        snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", PyCode_Addr2Line(site->code, site->offset));
+        snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", site->line);
     size_t bytes = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1,
            skip = bytes < size ? 0 : bytes - size + 1;
     memcpy(text, whole + skip, bytes - skip + 1); /* cut at the front */

@@ -39,9 +39,48 @@ def get_worker_stats():
     """The statistics of each worker, by name. Waits until the workers have executed this client's instructions so far.
 
     Among them: 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
-    'bytes', 'memory' (tensors, used, pooled, limit). 'hot_instructions', 'unique_sequences' and 'hot_sequences' are None:
-    workers do not look for repeated sequences yet."""
-    return {worker['name']: worker for worker in json.loads(_gt.stats(True))['workers']}
+    'bytes', 'memory' (tensors, used, pooled, limit), and 'hotpath': this client's hot paths (docs/compilation.md), the same
+    for all workers. 'hot_instructions', 'unique_sequences' and 'hot_sequences' are those of 'hotpath', or None if hot paths
+    are off. Instructions of paths are counted by op; their time is that of the op 'repeat'."""
+    hotpath = _hotpath()
+    del hotpath['paths']
+    workers = {worker['name']: worker for worker in json.loads(_gt.stats(True))['workers']}
+    for worker in workers.values():
+        worker['hotpath'] = hotpath
+        if hotpath['enabled']:
+            worker.update({name: hotpath[name] for name in ('hot_instructions', 'unique_sequences', 'hot_sequences')})
+    return workers
+
+
+def _hotpath():
+    return json.loads(_gt._hot_paths())
+
+
+def get_hot_paths():
+    """The hot paths of this client: a list of dictionaries with 'name', 'instructions', 'runs', 'misses', 'inputs',
+    'parameters' (literals that change), 'intermediates' (values that die inside) and 'steps', pairs of an op and its place
+    in the program."""
+    paths = _hotpath()['paths']
+    for path in paths:
+        path['steps'] = [(op, _gt._site(site)) for op, site in path['steps']]
+    return sorted(paths, key=lambda path: -path['runs'] * path['instructions'])
+
+
+def print_hot_paths():
+    """Print get_hot_paths(), one paragraph per path: for each line of the program, in order, the ops it contributes."""
+    paths = get_hot_paths()
+    if not paths:
+        print('no hot paths' + ('' if _hotpath()['enabled'] else ' (GT_AUTO_COMPILE is off)'))
+    for path in paths:
+        print(f'path {path["name"]}: {path["instructions"]} instructions, run {path["runs"]} times, missed {path["misses"]} times; '
+              f'{path["inputs"]} inputs, {path["intermediates"]} intermediates, {path["parameters"]} parameters')
+        lines = []
+        for op, place in path['steps']:
+            if not lines or lines[-1][0] != place:
+                lines.append((place, []))
+            lines[-1][1].append(op)
+        for place, ops in lines:
+            print(f'  {place or "?"}: {" -> ".join(ops)}')
 
 
 def print_worker_stats():

@@ -24,6 +24,13 @@ typedef enum state {
     DRAINING, /* they did not fit: the stage goes to the link */
 } state;
 
+typedef struct statistics {
+    uint64_t instructions, hot_instructions; /* computing records: all, and those sent as paths */
+    uint64_t sequences, hot_sequences;       /* repetitions found; templates in use */
+    uint64_t runs, misses;                   /* paths sent; records that did not fit a path that had begun */
+    uint64_t bytes_saved;                    /* of records not sent */
+} statistics;
+
 struct gt_hotpath {
     state state;
     gt_detector detector;
@@ -34,12 +41,13 @@ struct gt_hotpath {
     gt_occurrence occurrence;
     gt_slot *stage; /* records that are learned, held back or drained */
     uint32_t staged, drained, records;
+    uint32_t *live;                  /* by record held back: tensors alive before it */
     int64_t work;                    /* of the records held back */
     gt_ids freed;                    /* since the first of the staged records */
     gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
     uint32_t next_number;
     gt_template *named[GT_PATHS]; /* by path number */
-    gt_hotpath_stats stats;
+    statistics stats;
 };
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -54,10 +62,11 @@ gt_hotpath *gt__hotpath_new(void)
     if (!hot)
         return NULL;
     hot->stage = malloc(STAGE_SLOTS * sizeof *hot->stage);
+    hot->live = malloc(STAGE_SLOTS * sizeof *hot->live);
     hot->occurrence.input = malloc(GT_PATH_WORDS * sizeof *hot->occurrence.input);
     bool good = gt__detector_init(&hot->detector, (unsigned)gt__setting(GT_SETTING_HOTPATH_WINDOW), threshold,
                                   (unsigned)gt__setting(GT_SETTING_HOTPATH_MIN_SEQ));
-    if (!good || !hot->stage || !hot->occurrence.input)
+    if (!good || !hot->stage || !hot->live || !hot->occurrence.input)
         gt__hotpath_free(&hot);
     return hot;
 }
@@ -86,14 +95,10 @@ void gt__hotpath_free(gt_hotpath **where)
     gt__detector_free(&hot->detector);
     free(hot->freed.id);
     free(hot->occurrence.input);
+    free(hot->live);
     free(hot->stage);
     free(hot);
     *where = NULL;
-}
-
-gt_hotpath_stats gt__hotpath_stats(const gt_client *client)
-{
-    return client->hotpath ? client->hotpath->stats : (gt_hotpath_stats){0};
 }
 
 /* ---- the stage ---------------------------------------------------------------------------------------------- */
@@ -189,8 +194,21 @@ static void say_found(const gt_hotpath *hot, const gt_template *template)
     gt__log(GT_LOG_COMPILE, "    %s%s", text, length >= sizeof text - 40 ? " -> ..." : "");
 }
 
+/* Whether there is a template of the same records, after which the same values are dead. */
+static bool is_known(const gt_hotpath *hot, const gt_template *template, uint32_t entry)
+{
+    for (const gt_template *t = hot->entry[entry % ENTRIES]; t; t = t->next)
+        if (gt__template_same(t, template))
+            return true;
+    return false;
+}
+
 static void add_template(gt_hotpath *hot, gt_template *template, uint32_t entry)
 {
+    if (is_known(hot, template, entry)) {
+        gt__template_free(template);
+        return;
+    }
     template->entry = entry;
     template->next = hot->entry[entry % ENTRIES];
     hot->entry[entry % ENTRIES] = template;
@@ -235,7 +253,7 @@ static void watch(gt_client *client, const gt_slot *record, unsigned slots, gt_c
     gt_hotpath *hot = client->hotpath;
     if (hot->state == LEARNING && !gt__detector_expects(&hot->detector, canonical))
         stop_learning(client);
-    bool found = gt__detector_see(&hot->detector, canonical, client->live, work);
+    bool found = gt__detector_see(&hot->detector, canonical, client->live, work, false);
     if (hot->state == LEARNING)
         learn(client, record, slots);
     else if (found && hot->stats.hot_sequences < MOST_TEMPLATES) {
@@ -350,6 +368,19 @@ static void take_queued(gt_client *client)
     }
 }
 
+/* The detector goes on while records are held back: a path may be part of a longer one. What it finds with them it finds
+ * again with the next record. */
+static void see_staged(gt_hotpath *hot, bool in_path)
+{
+    bool told = hot->detector.told;
+    for (uint32_t at = 0, k = 0; at < hot->staged; at += 1u + hot->stage[at].ins.tail) {
+        const gt_slot *record = hot->stage + at;
+        if (record->ins.op < GT_OP_FIRST_CONTROL && record->ins.op != GT_OP_upload)
+            told &= !gt__detector_see(&hot->detector, gt__canonical(record), hot->live[k++], 0, in_path);
+    }
+    hot->detector.told &= told;
+}
+
 /* Something else is alive after the records than after those of the templates: that is another path. */
 static void add_sibling(gt_hotpath *hot, gt_template *template)
 {
@@ -390,21 +421,17 @@ static void finish(gt_client *client)
     hot->freed.count = 0;
     hot->holding = NULL;
     hot->state = WATCHING;
-    gt__detector_restart(&hot->detector);
+    see_staged(hot, true);
 }
 
 static void miss(gt_client *client, gt_template *template)
 {
     gt_hotpath *hot = client->hotpath;
-    uint32_t at = 0;
     template->misses++;
     hot->stats.misses++;
     if (++template->since >= PATIENCE && template->misses > template->hits)
         forget_template(hot, template);
-    /* What was held back has not been seen by the detector. */
-    for (; at < hot->staged; at += 1u + hot->stage[at].ins.tail)
-        if (hot->stage[at].ins.op < GT_OP_FIRST_CONTROL && hot->stage[at].ins.op != GT_OP_upload)
-            gt__detector_see(&hot->detector, gt__canonical(hot->stage + at), client->live, 0);
+    see_staged(hot, false);
     give_up(client);
 }
 
@@ -416,6 +443,7 @@ static void hold(gt_client *client, const gt_slot *record, unsigned slots, int64
     hot->staged += slots;
     client->link->write_next = hot->stage + hot->staged;
     hot->work += work;
+    hot->live[hot->records++] = (uint32_t)client->live;
     if (!gt__template_fits(template, &hot->occurrence, record)) {
         gt_template *other = find_fitting(hot, template, template->entry);
         if (!other) {
@@ -441,6 +469,8 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
     hot->state = HOLDING;
     hot->freed.count = 0;
     hot->work = work;
+    hot->live[0] = (uint32_t)client->live;
+    hot->records = 1;
     open_stage(hot, client->link);
     if (hot->occurrence.fitted == template->count)
         finish(client);
@@ -503,4 +533,56 @@ void gt__hotpath_release(gt_client *client)
 {
     if (client->hotpath->state == HOLDING)
         miss(client, client->hotpath->holding);
+}
+
+/* ---- texts -------------------------------------------------------------------------------------------------- */
+
+static void write_path(const gt_template *t, FILE *json)
+{
+    uint32_t parameters = 0, dead = 0;
+    for (uint32_t k = 0; k < t->count; k++) {
+        parameters += (uint32_t)__builtin_popcount(t->parameters[k]);
+        dead += t->dead[k];
+    }
+    fprintf(json,
+            "{\"name\": \"%06x\", \"instructions\": %u, \"runs\": %llu, \"misses\": %llu, \"inputs\": %u, "
+            "\"parameters\": %u, \"intermediates\": %u, \"steps\": [",
+            t->entry >> 8, t->count, (unsigned long long)t->hits, (unsigned long long)t->misses, t->inputs,
+            parameters, dead);
+    for (uint32_t k = 0; k < t->count; k++) {
+        const gt_instruction *ins = &t->records[t->at[k]].ins;
+        fprintf(json, "%s[\"%s\", %u]", k ? ", " : "", gt__op_table[ins->op].name, ins->site);
+    }
+    fputs("]}", json);
+}
+
+char *gt__hotpath_json(const gt_client *client)
+{
+    static const gt_hotpath off;
+    const gt_hotpath *hot = client->hotpath ? client->hotpath : &off;
+    const statistics *s = &hot->stats;
+    char *text = NULL;
+    size_t size;
+    const char *separator = "";
+    FILE *json = open_memstream(&text, &size);
+    if (!json)
+        return NULL;
+    fprintf(
+        json,
+        "{\"enabled\": %s, \"total_instructions\": %llu, \"hot_instructions\": %llu, \"unique_sequences\": %llu, "
+        "\"hot_sequences\": %llu, \"hot_threshold\": %u, \"window_size\": %u, \"min_sequence_length\": %u, "
+        "\"runs\": %llu, \"misses\": %llu, \"bytes_saved\": %llu, \"paths\": [",
+        client->hotpath ? "true" : "false", (unsigned long long)s->instructions,
+        (unsigned long long)s->hot_instructions, (unsigned long long)s->sequences,
+        (unsigned long long)s->hot_sequences, hot->detector.threshold, hot->detector.window,
+        hot->detector.shortest, (unsigned long long)s->runs, (unsigned long long)s->misses,
+        (unsigned long long)s->bytes_saved);
+    for (unsigned k = 0; k < ENTRIES; k++)
+        for (const gt_template *t = hot->entry[k]; t; t = t->next) {
+            fputs(separator, json);
+            write_path(t, json);
+            separator = ", ";
+        }
+    fputs("]}", json);
+    return fclose(json) == 0 ? text : (free(text), NULL);
 }

@@ -61,14 +61,6 @@ static inline struct gt_past *past(const gt_detector *d, uint64_t position)
     return &d->past[position & (PAST - 1)];
 }
 
-void gt__detector_restart(gt_detector *d)
-{
-    d->period = 0;
-    d->matched = 0;
-    d->told = false;
-    d->separator = true;
-}
-
 bool gt__detector_expects(const gt_detector *d, gt_canonical canonical)
 {
     return d->period && past(d, d->position - d->period)->canonical.shape == canonical.shape;
@@ -81,7 +73,16 @@ static uint64_t enough(const gt_detector *d)
     return length * (d->threshold - 1);
 }
 
-bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work)
+/* Most of the last period was sent as paths already: making one of them all would only keep the worker waiting. */
+static bool runs_in_paths(const gt_detector *d)
+{
+    uint32_t count = 0;
+    for (uint32_t k = 1; k <= d->period; k++)
+        count += past(d, d->position - k)->in_path;
+    return count > d->period * 3 / 4;
+}
+
+bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work, bool in_path)
 {
     uint32_t *last = &d->last[canonical.shape >> (32 - INDEX_BITS)];
     uint64_t position = d->position;
@@ -99,13 +100,18 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     *past(d, position) = (struct gt_past){.canonical = canonical,
                                           .live = (uint32_t)live,
                                           .work = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work,
-                                          .separated = d->separator};
+                                          .separated = d->separator,
+                                          .in_path = in_path};
+    if (d->separator) {
+        d->stretch = position - d->separated_at;
+        d->separated_at = position;
+    }
     d->separator = false;
     *last = (uint32_t)position + 1u;
     d->position++;
     bool hot = d->period && !d->told && d->matched >= enough(d);
     d->told |= hot;
-    return hot;
+    return hot && !runs_in_paths(d);
 }
 
 /* ---- cutting ------------------------------------------------------------------------------------------------- */
@@ -134,13 +140,15 @@ static uint32_t least_alive(const gt_detector *d)
     return best;
 }
 
-/* How often a period that nothing cuts is repeated in one path. */
+/* How often a period that nothing cuts is repeated in one path: not beyond where something has come between lately. */
 static uint32_t unrolled(const gt_detector *d)
 {
     uint64_t work = 1, least = (d->shortest + d->period - 1) / d->period, most = UNROLLED / d->period;
     for (uint32_t k = 0; k < d->period; k++)
         work += past(d, d->position - d->period + k)->work;
     most = most < UNROLLED_WORK / work ? most : UNROLLED_WORK / work;
+    uint64_t begun = d->position - d->matched, undisturbed = d->separated_at > begun ? d->stretch : d->matched;
+    most = most < undisturbed / d->period ? most : undisturbed / d->period;
     return (uint32_t)(most > least ? most : least);
 }
 

@@ -33,7 +33,8 @@ typedef struct gt_detector {
     struct gt_past {
         gt_canonical canonical;
         uint32_t live, work; /* tensors alive before it; elements that it touches */
-        uint32_t separated;  /* something that cannot be part of a path came before it */
+        bool separated;      /* something that cannot be part of a path came before it */
+        bool in_path;        /* it was sent as part of a path */
     } * past;                /* ring: the last GT_DETECTOR_PAST records */
     uint32_t *last;          /* by shape: the position where it was seen last */
     uint64_t position;       /* records seen */
@@ -41,16 +42,16 @@ typedef struct gt_detector {
     uint64_t matched;        /* records that equal the one a period before */
     bool told;               /* that this period is hot */
     bool separator;          /* one came since the last record */
+    uint64_t separated_at;   /* the position of the last record after a separator, */
+    uint64_t stretch;        /* and the records between the last two of these */
     unsigned window, threshold, shortest;
 } gt_detector;
 
 /* window: the longest period; threshold: repetitions; shortest: the shortest path. */
 bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshold, unsigned shortest);
 void gt__detector_free(gt_detector *detector);
-/* Forget the present period: the stream goes on somewhere else. */
-void gt__detector_restart(gt_detector *detector);
-/* See one record. True: a sequence has become hot with it. */
-bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work);
+/* See one record. True: a sequence has become hot with it, most of which was not in paths so far. */
+bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, bool in_path);
 /* Whether the record at the present position, not seen yet, equals the one a period before. */
 bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);
 /* Cut the hot period: segments that begin at the present position or later, in order. Returns their number. */

@@ -141,6 +141,20 @@ void gt__template_free(gt_template *t)
     free(t);
 }
 
+bool gt__template_same(const gt_template *a, const gt_template *b)
+{
+    if (a->count != b->count || a->slots != b->slots || a->inputs != b->inputs ||
+        memcmp(a->dead, b->dead, a->count * sizeof *a->dead) != 0 ||
+        memcmp(a->dying, b->dying, a->inputs * sizeof *a->dying) != 0)
+        return false;
+    for (uint32_t k = 0; k < a->count; k++) {
+        gt_canonical x = gt__canonical(a->records + a->at[k]), y = gt__canonical(b->records + b->at[k]);
+        if (x.shape != y.shape || x.exact != y.exact || a->offset[k] != b->offset[k])
+            return false;
+    }
+    return true;
+}
+
 /* ---- comparing ---------------------------------------------------------------------------------------------- */
 
 static inline bool id_fits(const gt_template *t, gt_occurrence *o, uint64_t number, uint64_t id)

@@ -41,6 +41,8 @@ typedef struct gt_template {
  */
 gt_template *gt__template_new(const gt_slot *records, uint32_t slots, uint32_t count, const gt_ids *freed);
 void gt__template_free(gt_template *template);
+/* Of the same records, with the same values dead at the end. */
+bool gt__template_same(const gt_template *a, const gt_template *b);
 
 typedef struct gt_occurrence {
     uint32_t fitted; /* records */

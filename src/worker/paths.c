@@ -150,7 +150,10 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
         gt__log_error("worker %s: a run of a path that is not known", worker->name);
         return;
     }
+    const gt_path *path = known->path;
+    for (uint32_t at = 0; at < path->slots; at += 1u + path->records[at].ins.tail)
+        worker->timing.by_op[path->records[at].ins.op].count++;
     gt_err err = run_known(worker, known, record[1].u64);
     if (err != GT_OK)
-        fail(worker, known->path, record[1].u64, err);
+        fail(worker, path, record[1].u64, err);
 }

@@ -1,0 +1,273 @@
+"""Hot paths: programs with loops give the same results, errors, logs and counts as without."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+HOT = {"GT_AUTO_COMPILE": "1", "GT_HOTPATH_THRESHOLD": "3", "GT_HOTPATH_MIN_SEQ": "2"}
+
+HEAD = """
+import json, gt, numpy as np
+from gt import nn
+gt.manual_seed(0)
+results = []
+def keep(*tensors):
+    results.extend(np.asarray(t.detach().numpy()).tolist() for t in tensors)
+"""
+
+TAIL = """
+hotpath = next(iter(gt.debug.get_worker_stats().values()))["hotpath"]
+print(json.dumps([results, hotpath]))
+"""
+
+
+def run(program, **variables):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("GT_AUTO_C", "GT_COMPILE", "GT_HOT"))}
+    done = subprocess.run([sys.executable, "-c", HEAD + program + TAIL], env=environment | variables, capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0, done.stderr
+    return *json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def check(program, least=0.3, exact=True, **variables):
+    """The program's results with hot paths are those without; at least this part of its instructions was in paths."""
+    cold, _, _ = run(program, GT_AUTO_COMPILE="0")
+    hot, hotpath, _ = run(program, **HOT, **variables)
+    if exact:
+        assert hot == cold
+    else:
+        for a, b in zip(hot, cold, strict=True):
+            numpy.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+    assert hotpath["hot_instructions"] >= least * hotpath["total_instructions"], hotpath
+    return hotpath
+
+
+ELEMENTWISE = """
+x = gt.randn(100, 33)
+for k in range(50):
+    y = gt.relu(x * 2 + 1) * x
+keep(y)
+"""
+
+CARRIED = """
+h = gt.zeros(8)
+for k in range(60):
+    h = (h + 1.5) * 0.75 - h.sin()
+keep(h)
+"""
+
+CHANGING_LITERALS = """
+x = gt.ones(5)
+for k in range(60):
+    x = x * (1 + 1 / (k + 1)) - 0.01 * k
+    x = gt.clamp(x, -k, k + 1.0)
+keep(x)
+"""
+
+DROPOUT = """
+x, drop = gt.ones(64), nn.Dropout(0.5)
+total = gt.zeros(64)
+for k in range(40):
+    total = total + drop(x) * gt.rand(64)
+keep(total)
+"""
+
+KEPT = """
+x, kept = gt.arange(6.0), []
+for k in range(40):
+    y = (x + k).exp()
+    z = y / (y.sum() + 1)
+    if k % 4 == 0:
+        kept.append(y)
+    if k % 7 == 0:
+        keep(z)
+keep(*kept)
+"""
+
+DETOURS = """
+x, y = gt.ones(4), gt.zeros(4)
+for k in range(90):
+    y = y * 0.5 + x
+    y = y.tanh() - 0.25
+    if k % 20 == 19:
+        z = (y * 3).sum()
+        keep(z / 2)
+keep(y)
+"""
+
+ALTERNATING = """
+a, b = gt.ones(4), gt.ones(3, 3)
+for k in range(60):
+    if k % 2:
+        a = (a * 1.01).sqrt() + 0.5
+        a = a - a.mean()
+    else:
+        b = (b @ b).tanh() + 0.1
+        b = b / b.sum()
+keep(a, b)
+"""
+
+SMALLER_BATCH = """
+data, w = gt.randn(50, 8), gt.randn(8, 4)
+for epoch in range(12):
+    for start in range(0, 50, 16):
+        part = data[start:start + 16]
+        out = (part @ w).relu() * 2 + 1
+        out = out - out.mean(0)
+    keep(out)
+"""
+
+IN_PLACE = """
+cache, m = gt.zeros(4, 32), gt.zeros(6)
+for k in range(32):
+    cache[:, k].copy_(gt.full((4,), float(k)) * 2)
+    m.mul_(0.5).add_(k)
+    m[1:3] += 1
+keep(cache, m)
+"""
+
+SHARED = """
+x = gt.ones(6)
+view = x[2:4]
+old = []
+for k in range(40):
+    x = x * 1.5 - 0.5
+    old.append(x)
+    x = x + 0.25
+    old = old[-3:]
+keep(view, x, *old)
+"""
+
+BOOLS = """
+x = gt.arange(20) - 10
+for k in range(40):
+    even = x % 2 == 0
+    y = gt.where(even & (x > k - 20), x * 3, -x)
+    s = y.sum() + even.sum()
+keep(y, s)
+"""
+
+SYNCED = """
+w = gt.zeros(3)
+for k in range(40):
+    w = w + 1
+    v = w * w
+    v = v.sqrt() + 0.5
+    keep(v.sum())
+"""
+
+
+@pytest.mark.parametrize("program", [ELEMENTWISE, CARRIED, CHANGING_LITERALS, DROPOUT, KEPT, DETOURS, ALTERNATING, SMALLER_BATCH, IN_PLACE,
+                                     SHARED, BOOLS, SYNCED],
+                         ids=["elementwise", "carried", "literals", "dropout", "kept", "detours", "alternating", "smaller_batch", "in_place",
+                              "shared", "bools", "synced"])
+def test_results_are_the_same(program):
+    exact = program not in (ALTERNATING, SMALLER_BATCH, KEPT, DETOURS, BOOLS)
+    check(program, least=0.1 if program in (KEPT, SMALLER_BATCH, IN_PLACE) else 0.3, exact=exact)
+
+
+TRAINING = """
+x, y = gt.randn(32, 20), gt.randint(0, 5, (32,))
+model = nn.Sequential(nn.Linear(20, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 5))
+optimizer = gt.optim.{optimizer}(model.parameters(), lr=0.05)
+schedule = gt.optim.lr_scheduler.StepLR(optimizer, 10)
+for k in range(60):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+    if k % 10 == 9:
+        keep(loss)
+        with gt.no_grad():
+            keep(model(x[:7]).argmax(1))
+keep(*model.parameters())
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "RMSprop"])
+def test_training_is_the_same(optimizer):
+    check(TRAINING.format(optimizer=optimizer), least=0.5, exact=False)
+
+
+@pytest.mark.parametrize("backend", ["reference", "late"])
+def test_engines_without_a_compiler_of_their_own_agree(backend):
+    if backend == "late":
+        folder = os.path.join(os.path.dirname(__file__), "..", "..", "build", "tests", "plugins")
+        check(TRAINING.format(optimizer="SGD"), least=0.5, exact=False, GT_BACKEND="late", GT_ENGINE_PATH=os.path.abspath(folder))
+    else:
+        check(ELEMENTWISE, GT_BACKEND="reference")
+
+
+def test_a_failure_names_its_line():
+    program = """
+table, index = gt.randn(10, 4), gt.arange(3)
+def loop(index):
+    for k in range(30):
+        picked = table[index]
+        out = (picked * 2).sum() + 1
+    return out
+loop(index)
+bad = (index + gt.tensor(100)) * 1
+try:
+    out = loop(bad)
+    keep(out)
+    results.append("no error")
+except IndexError as error:
+    results.append("table[index]" in str(error) or "<string>" in str(error) or "out of" in str(error))
+keep(loop(index))
+"""
+    hot, hotpath, _ = run(program, **HOT)
+    cold, _, _ = run(program, GT_AUTO_COMPILE="0")
+    assert hot == cold and hot[0] is True
+    assert hotpath["hot_instructions"]
+
+
+def test_tensors_are_freed():
+    program = """
+x = gt.randn(50, 50)
+def loop(count):
+    for k in range(count):
+        y = gt.relu(x * 2 + k) * x
+        z = y.sum()
+    gt.cuda.synchronize()
+    clients = gt.debug.memory()["clients"]
+    return [client["tensors"] for client in clients.values()], [worker["tensors"] for worker in gt.debug.memory()["workers"].values()]
+results.append(loop(50))
+results.append(loop(500))
+results.append(loop(50))
+"""
+    hot, hotpath, _ = run(program, **HOT)
+    assert hotpath["runs"] > 10
+    assert hot[0] == hot[1] == hot[2]
+
+
+def test_the_log_shows_every_instruction(tmp_path):
+    def lines(name, **variables):
+        path = tmp_path / name
+        run(ELEMENTWISE, GT_INSTRUCTION_LOG=str(path), **variables)
+        return sum(" RECV " in line and ("op=relu" in line or "relu" in line) for line in path.read_text().splitlines())
+    cold = lines("cold", GT_AUTO_COMPILE="0")
+    assert lines("hot", **HOT) == cold >= 50
+
+
+def test_what_is_found_is_reported():
+    _, hotpath, text = run(ELEMENTWISE, GT_DEBUG_COMPILE="1", **HOT)
+    assert "[HotPath] Detected hot sequence after 3 reps: Stream(" in text and "mul:in2 -> add:in2 -> relu:in1" in text
+    assert hotpath["hot_threshold"] == 3 and hotpath["min_sequence_length"] == 2 and hotpath["runs"] > 0
+
+
+def test_paths_are_shown_by_line():
+    program = ELEMENTWISE + "results.append(gt.debug.get_hot_paths()); gt.debug.print_hot_paths()"
+    (_, paths), _, _ = run(program, **HOT)
+    assert [op for op, _ in paths[0]["steps"]][:4] == ["mul", "add", "relu", "mul"]
+    assert paths[0]["runs"] > 0 and paths[0]["inputs"] == 1
+
+
+def test_counts_by_op_include_paths():
+    program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats().values()))['ops']['relu']['count'])"
+    assert run(program, **HOT)[0][-1] == run(program, GT_AUTO_COMPILE="0")[0][-1] == 50
