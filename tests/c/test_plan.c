@@ -323,7 +323,9 @@ static void test_surprises(const void *engine)
 /* Random sequences: what each step makes has the inputs' shape, so that any value fits anywhere. */
 static void random_sequence(numbers *n, sequence *s)
 {
-    static const gt_opcode unary[] = {GT_OP_neg, GT_OP_abs, GT_OP_relu, GT_OP_sigmoid};
+    /* The loops of sigmoid for moderate arguments round as its others do only if the compiler optimises both. */
+    static const gt_opcode unary[] = {GT_OP_neg, GT_OP_abs, GT_OP_relu,
+                                      CHECK_SANITIZED ? GT_OP_tanh : GT_OP_sigmoid};
     static const gt_opcode binary[] = {GT_OP_add, GT_OP_sub, GT_OP_mul, GT_OP_matmul, GT_OP_maximum};
     uint64_t live[200], count = 0, next = 10;
     bool made[400] = {false};
