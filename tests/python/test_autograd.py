@@ -225,6 +225,8 @@ def places():
 SPECIAL.update({
     'view_as_real': lambda: check(lambda x, y: gt.view_as_real(gt.complex(x, y).square()), numbers((2, 3), 1), numbers((2, 3), 2)),
     'view_as_complex': lambda: check(lambda x: gt.view_as_complex(x).square().abs(), numbers((3, 2), 1)),
+    'attention': lambda: [check(lambda q, k, v: gt.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal),
+                                *(numbers((1, 2, 4, 3), seed) for seed in (1, 2, 3))) for causal in (False, True)],
     'fft': lambda: [check(lambda x: function(x).abs(), numbers((2, n), 1))
                     for function in (gt.fft.fft, gt.fft.ifft, gt.fft.rfft, gt.fft.ihfft, gt.fft.irfft, gt.fft.hfft) for n in (4, 5)],
     'sparse_mm': lambda: [check(lambda v, x: _gt._sparse_mm(places(), v, x, rows, rows == 3), numbers((4,), 1), numbers((7 - rows, 2), 2))

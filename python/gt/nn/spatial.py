@@ -143,9 +143,9 @@ def _avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad,
         raise RuntimeError('divisor must be not zero')
     arguments = (_numbers(kernel_size, dimensions, 'kernel_size'), _strides(stride, kernel_size, dimensions),
                  _numbers(padding, dimensions, 'padding'), ceil_mode, count_include_pad)
-    if input.is_floating_point() or input.is_complex() or input.dtype == _gt.bool:
-        return _gt.avg_pool(input, *arguments, divisor_override or 0)
-    return _avg_pool_integers(input, arguments, divisor_override)
+    if input.dtype == _gt.int64:
+        return _avg_pool_integers(input, arguments, divisor_override)
+    return _gt.avg_pool(input, *arguments, divisor_override or 0)
 
 
 def _avg_pool_integers(input, arguments, divisor):
