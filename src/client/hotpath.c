@@ -110,7 +110,7 @@ static void open_stage(gt_hotpath *hot, gt_link *link)
 static void close_stage(gt_hotpath *hot, gt_link *link)
 {
     link->write_next = hot->write_next;
-    link->write_end = hot->write_end;
+    link->write_end = link->gone ? hot->write_next : hot->write_end; /* it may have been lost meanwhile */
 }
 
 /* The frees that were collected go the usual way. */
@@ -132,8 +132,8 @@ bool gt__hotpath_drain(gt_client *client)
         if (!out)
             return false;
         memcpy(out, record, length * sizeof *out);
-        gt__client_publish(client, length, 0);
         hot->drained += length;
+        gt__client_publish(client, length, hot->drained == hot->staged ? hot->work : 0);
     }
     hot->state = WATCHING;
     client->draining = false;
@@ -150,7 +150,6 @@ static void give_up(gt_client *client)
     hot->drained = 0;
     hot->state = DRAINING;
     client->draining = true;
-    client->work += (uint64_t)hot->work;
     gt__hotpath_drain(client);
 }
 
@@ -167,9 +166,13 @@ static void stop_learning(gt_client *client)
 /* Frees that wait in the client's queue are as good as sent. */
 static bool collect_queued(gt_client *client)
 {
+    gt_ids *freed = &client->hotpath->freed;
+    size_t before = freed->count;
     for (size_t k = 0; k < client->free_count; k++)
-        if (!gt__ids_add(&client->hotpath->freed, client->frees[k]))
+        if (!gt__ids_add(freed, client->frees[k])) {
+            freed->count = before;
             return false;
+        }
     return true;
 }
 
@@ -320,7 +323,7 @@ static bool send_run(gt_client *client, gt_template *template, const uint64_t *o
     gt_hotpath *hot = client->hotpath;
     uint64_t word[GT_PATH_WORDS];
     uint32_t words = gt__template_words(template, &hot->occurrence, hot->stage, word);
-    if (!words || words + other_count > GT_PATH_WORDS || (!template->number && !define(client, template)))
+    if (words + other_count > GT_PATH_WORDS || (!template->number && !define(client, template)))
         return false;
     memcpy(word + words, others, other_count * sizeof *word);
     words += (uint32_t)other_count;
@@ -337,7 +340,8 @@ static bool send_run(gt_client *client, gt_template *template, const uint64_t *o
     memcpy(out + 1, word, words * sizeof *word);
     gt__slots_pad(out + 1, words * sizeof *word);
     gt__client_publish(client, 1 + tail, hot->work);
-    hot->stats.bytes_saved += (hot->staged - 1 - tail) * sizeof *out;
+    if (hot->staged > 1 + tail)
+        hot->stats.bytes_saved += (hot->staged - 1 - tail) * sizeof *out;
     return true;
 }
 
@@ -401,10 +405,12 @@ static void miss(gt_client *client, gt_template *template)
     hot->stats.misses++;
     if (++template->since >= PATIENCE && template->misses > template->hits)
         forget_template(hot, template);
-    /* What was held back has not been seen by the detector. */
+    /* What was held back has not been seen by the detector. If it makes a sequence hot, the next record says so again:
+     * the stage is in use. */
     for (; at < hot->staged; at += 1u + hot->stage[at].ins.tail)
-        if (hot->stage[at].ins.op < GT_OP_FIRST_CONTROL && hot->stage[at].ins.op != GT_OP_upload)
-            gt__detector_see(&hot->detector, gt__canonical(hot->stage + at), client->live, 0);
+        if (hot->stage[at].ins.op < GT_OP_FIRST_CONTROL && hot->stage[at].ins.op != GT_OP_upload &&
+            gt__detector_see(&hot->detector, gt__canonical(hot->stage + at), client->live, 0))
+            hot->detector.told = false;
     give_up(client);
 }
 
@@ -465,12 +471,13 @@ static bool take_free(gt_client *client, const gt_instruction *ins)
 static bool take_other(gt_client *client, unsigned slots)
 {
     gt_hotpath *hot = client->hotpath;
-    hot->detector.separator = true;
-    if (hot->state != HOLDING)
-        return false;
-    hot->staged += slots;
-    miss(client, hot->holding);
-    return true;
+    bool held = hot->state == HOLDING;
+    if (held) {
+        hot->staged += slots;
+        miss(client, hot->holding);
+    }
+    hot->detector.separator = true; /* before the next record, and not before those that were held back */
+    return held;
 }
 
 bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
@@ -501,6 +508,6 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
 
 void gt__hotpath_release(gt_client *client)
 {
-    if (client->hotpath->state == HOLDING)
+    if (client->hotpath->state == HOLDING && client->generation == gt__fork_generation)
         miss(client, client->hotpath->holding);
 }

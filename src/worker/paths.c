@@ -84,6 +84,10 @@ static gt_err plan(gt_worker *worker, const gt_path *path, const uint64_t *input
     if (err == GT_OK)
         err = gt__plan_new(path->records, path->slots, given, path->inputs, &made);
     free(given);
+    if (err == GT_OK && (made->input_count != path->inputs || made->output_count != path->outputs)) {
+        gt__plan_free(&made);
+        err = gt__fail(GT_ERR_PROTOCOL, "the plan of a path has other inputs or outputs");
+    }
     return err == GT_OK ? gt__sequence_new(worker, made, sequence) : err;
 }
 
