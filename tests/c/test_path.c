@@ -489,6 +489,74 @@ static void test_noise(const void *argument)
     server_stop(&s);
 }
 
+/* The next `path` or `repeat` that the worker gets. */
+static gt_instruction next_of_path(gt_link *worker)
+{
+    static gt_slot record[1 + GT_MAX_TAIL];
+    while (receive(worker, record))
+        if (record->ins.op == GT_OP_path || record->ins.op == GT_OP_repeat)
+            return record->ins;
+    CHECK(!"the worker got no path");
+    return (gt_instruction){.op = GT_OP_INVALID};
+}
+
+static void run_once(gt_link *client, uint64_t id)
+{
+    send_full(client, id, 1, 2);
+    send_full(client, id + 1, 1, 5);
+    send_run(client, 0, id + 10, (uint64_t[]){id, id + 1, 0}, 3);
+    gt__link_flush(client);
+}
+
+/* A worker is told a path before its first run there, again if it is another worker, and when to forget it. */
+static void test_workers(const void *argument)
+{
+    (void)argument;
+    server s;
+    example_path e = example_new();
+    server_new_with(&s, false, "statistics");
+    gt_link *first = server_link(&s), *second = server_link(&s), *client = server_link(&s),
+            *other = server_link(&s);
+    server_start(&s);
+    CHECK(join_worker(first, "first") && join_client(client));
+    send_definition(client, 0, &e);
+    for (uint64_t run = 0; run < 2; run++)
+        run_once(client, 100 + 100 * run);
+    CHECK_EQ(next_of_path(first).op, GT_OP_path);
+    CHECK_EQ(next_of_path(first).op, GT_OP_repeat);
+    CHECK_EQ(next_of_path(first).op, GT_OP_repeat);
+    gt__link_close(first);
+    CHECK(join_worker(second, "second"));
+    gt_welcome welcome = {0};
+    while (CHECK_EQ(gt__hello_wait(client, PATIENCE_MS, &welcome), GT_OK) && !welcome.workers)
+        continue;
+    CHECK(join_client(other)); /* whose path gets another number */
+    run_once(client, 1000);
+    gt_instruction told = next_of_path(second);
+    CHECK(told.op == GT_OP_path && told.result == 0 && told.imm[1].u);
+    CHECK_EQ(next_of_path(second).op, GT_OP_repeat);
+    send_definition(other, 0, &e);
+    run_once(other, 100);
+    told = next_of_path(second);
+    CHECK(told.op == GT_OP_path && told.result == 1 && told.imm[1].u);
+    CHECK_EQ(next_of_path(second).result, 1);
+    send_definition(client, 0, &e); /* the same again: the worker forgets it, and is told at the next run */
+    run_once(client, 2000);
+    told = next_of_path(second);
+    CHECK(told.op == GT_OP_path && told.result == 0 && !told.imm[1].u);
+    told = next_of_path(second);
+    CHECK(told.op == GT_OP_path && told.result == 0 && told.imm[1].u);
+    CHECK_EQ(next_of_path(second).op, GT_OP_repeat);
+    gt__link_close(other);
+    told = next_of_path(second);
+    CHECK(told.op == GT_OP_path && told.result == 1 && !told.imm[1].u);
+    gt__link_close(client);
+    told = next_of_path(second);
+    CHECK(told.op == GT_OP_path && told.result == 0 && !told.imm[1].u);
+    gt__link_close(second);
+    server_stop(&s);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -500,6 +568,7 @@ int main(int argc, char **argv)
     check_run("pieces", test_pieces, NULL);
     check_run("server", test_server, "statistics");
     check_run("server that expands", test_server, "identity,statistics"); /* a modifier that wants each record */
+    check_run("workers", test_workers, NULL);
     check_run("server noise", test_noise, NULL);
     return check_end();
 }
