@@ -448,6 +448,47 @@ static void test_server(const void *argument)
     server_stop(&s);
 }
 
+/* An input has failed before a worker ran the path: what does not come from it is computed, and the failure is told as it
+ * was. in0 * 2 and in1 + in1 live on; what is between is freed. */
+static void test_failed_input(const void *argument)
+{
+    (void)argument;
+    server s;
+    char text[1024];
+    float sum = 0;
+    example_path e = {.parameters = 0};
+    gt_slot index[2] = {
+        {.ins = {.op = GT_OP_full, .dtype = GT_INT64, .rank = 1, .tail = 1, .result = 1, .imm = {{.i = 99}}}},
+        {.i64 = {1}}};
+    append(&e, GT_OP_add, IN(0), IN(0), 0);
+    append(&e, GT_OP_neg, IN(1), 0, 0);
+    append(&e, GT_OP_sub, IN(1), 2, 0);
+    append(&e, GT_OP_free, 2, IN(1), 0);
+    server_new_with(&s, false, "statistics");
+    server_add_worker(&s, false);
+    gt_link *link = server_link(&s);
+    server_start(&s);
+    CHECK(join_client(link));
+    send_definition(link, 3, &e);
+    for (uint64_t id = 10; id <= 110; id += 50) {
+        send_slots(link, index, 2);
+        send_full(link, id, 1, 2);
+        send_full(link, id + 2, 1, 7);
+        send_ins(link, (gt_instruction){.op = GT_OP_take, .result = id + 1, .operand = {id, 1}});
+        send_run(link, 3, id + 10, (uint64_t[]){id + (id < 110), id + 2}, 2); /* the last one has not failed */
+        CHECK_EQ(fetch_text(link, id + 10, id, text, sizeof text), id < 110 ? GT_ERR_INDEX : GT_OK);
+        CHECK(id == 110 || strncmp(text, "take: ", 6) == 0);
+        CHECK_EQ(fetch_text(link, id + 16, id, text, sizeof text), GT_OK);
+        memcpy(&sum, text, sizeof sum);
+        CHECK(sum == 14);
+        send_ins(link, (gt_instruction){.op = GT_OP_free, .result = 1, .operand = {id, id + 1, id + 10}});
+        send_free(link, id + 16);
+    }
+    CHECK(tensors_become(link, 0));
+    gt__link_close(link);
+    server_stop(&s);
+}
+
 /* Definitions and runs of random words: the session may end, the server goes on. */
 static void test_noise(const void *argument)
 {
@@ -568,6 +609,7 @@ int main(int argc, char **argv)
     check_run("pieces", test_pieces, NULL);
     check_run("server", test_server, "statistics");
     check_run("server that expands", test_server, "identity,statistics"); /* a modifier that wants each record */
+    check_run("failed input", test_failed_input, NULL);
     check_run("workers", test_workers, NULL);
     check_run("server noise", test_noise, NULL);
     return check_end();
