@@ -15,6 +15,7 @@ enum {
     STAGE_SLOTS = GT_PATH_SLOTS / 2 + GT_LINK_MAX_RESERVE,
     PATIENCE = 16, /* misses in a row after which a template is dropped */
     MOST_TEMPLATES = 128,
+    MOST_ALIKE = 8, /* templates that begin with the same record */
 };
 
 typedef enum state {
@@ -195,6 +196,7 @@ static void say_found(const gt_hotpath *hot, const gt_template *template)
 static void add_template(gt_hotpath *hot, gt_template *template, uint32_t entry)
 {
     template->entry = entry;
+    template->used = hot->stats.instructions;
     template->next = hot->entry[entry % ENTRIES];
     hot->entry[entry % ENTRIES] = template;
     hot->stats.hot_sequences++;
@@ -233,6 +235,18 @@ static void learn(gt_client *client, const gt_slot *record, unsigned slots)
 
 /* ---- watching ----------------------------------------------------------------------------------------------- */
 
+/* Forget the template that was used longest ago. */
+static void drop_oldest(gt_hotpath *hot)
+{
+    gt_template *oldest = NULL;
+    for (unsigned k = 0; k < ENTRIES; k++)
+        for (gt_template *t = hot->entry[k]; t; t = t->next)
+            if (!oldest || t->used < oldest->used)
+                oldest = t;
+    if (oldest)
+        forget_template(hot, oldest);
+}
+
 static void watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
@@ -241,7 +255,9 @@ static void watch(gt_client *client, const gt_slot *record, unsigned slots, gt_c
     bool found = gt__detector_see(&hot->detector, canonical, client->live, work);
     if (hot->state == LEARNING)
         learn(client, record, slots);
-    else if (found && hot->stats.hot_sequences < MOST_TEMPLATES) {
+    else if (found) {
+        while (hot->stats.hot_sequences >= MOST_TEMPLATES)
+            drop_oldest(hot);
         hot->stats.sequences++;
         hot->segments = gt__detector_cut(&hot->detector, hot->segment);
         hot->segment_next = 0;
@@ -354,16 +370,22 @@ static void take_queued(gt_client *client)
     }
 }
 
-/* Something else is alive after the records than after those of the templates: that is another path. */
+/* Something else is alive after the records than after those of the templates: that is another path. Where that
+ * is another one each time, only a few are kept: all that begin alike are compared with the records. */
 static void add_sibling(gt_hotpath *hot, gt_template *template)
 {
+    unsigned alike = 0;
     template->misses++;
+    template->since++;
     hot->stats.misses++;
-    if (++template->since >= PATIENCE || hot->stats.hot_sequences >= MOST_TEMPLATES)
-        return;
-    gt_template *sibling = gt__template_new(hot->stage, hot->staged, template->count, &hot->freed);
-    if (sibling)
-        add_template(hot, sibling, template->entry);
+    for (gt_template *t = NULL; (t = find_template(hot, template->entry, t));)
+        alike++;
+    if (alike < MOST_ALIKE && hot->stats.hot_sequences < MOST_TEMPLATES) {
+        gt_template *sibling = gt__template_new(hot->stage, hot->staged, template->count, &hot->freed);
+        if (sibling)
+            add_template(hot, sibling, template->entry);
+    } else if (template->since >= PATIENCE && template->misses > template->hits)
+        forget_template(hot, template);
 }
 
 /* All records of the template have come. */
@@ -389,6 +411,7 @@ static void finish(gt_client *client)
     }
     template->hits++;
     template->since = 0;
+    template->used = hot->stats.instructions;
     hot->stats.runs++;
     hot->stats.hot_instructions += template->count;
     hot->freed.count = 0;

@@ -33,6 +33,7 @@ typedef struct gt_template {
     bool *dead;                   /* by local: freed by the end of the sequence */
     bool *dying;                  /* by input: the same */
     uint64_t hits, misses, since; /* since: misses since the last hit */
+    uint64_t used;                /* the client's instructions when it was made, or hit */
 } gt_template;
 
 /*

@@ -484,6 +484,81 @@ static void test_programs(const void *argument)
     CHECK(runs > 0);
 }
 
+/* Other results live on after each turn of a loop: the client does not learn each case, and sends what it should. */
+static void test_lives(const void *argument)
+{
+    (void)argument;
+    enum { RESULTS = 6, TURNS = 600 };
+    gt_link *ours, *theirs;
+    gt_tensor *x, *kept[RESULTS] = {NULL};
+    numbers n = {3};
+    pthread_t thread;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, true);
+    observed o = observed_new(theirs);
+    pthread_create(&thread, NULL, read_all, &o);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    for (int turn = 0; turn < TURNS; turn++) {
+        uint64_t lives = turn < 60 ? 0 : numbers_next(&n);
+        gt_tensor *results[RESULTS];
+        for (int k = 0; k < RESULTS; k++)
+            CHECK_EQ(k ? gt_neg(results[k - 1], &results[k]) : gt_add(x, x, &results[k]), GT_OK);
+        for (int k = 0; k < RESULTS; k++) {
+            gt_tensor_release(lives >> k & 1 ? kept[k] : results[k]);
+            kept[k] = lives >> k & 1 ? results[k] : kept[k];
+        }
+    }
+    CHECK(gt__hotpath_stats(client).runs > 0);
+    CHECK(gt__hotpath_stats(client).hot_sequences <= 16);
+    gt_tensor_release(x);
+    for (int k = 0; k < RESULTS; k++)
+        gt_tensor_release(kept[k]);
+    gt__client_flush(client);
+    atomic_store(&o.stop, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(o.records, 1 + RESULTS * TURNS);
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
+/* A program with many loops, one after the other: the last ones are found, too. */
+static void test_many(const void *argument)
+{
+    (void)argument;
+    enum { LOOPS = 300, STEPS = 9 };
+    gt_link *ours, *theirs;
+    gt_tensor *x, *next;
+    pthread_t thread;
+    uint64_t before = 0;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, true);
+    observed o = observed_new(theirs);
+    pthread_create(&thread, NULL, read_all, &o);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    for (unsigned loop = 0; loop < LOOPS; loop++) {
+        before = gt__hotpath_stats(client).runs;
+        for (int turn = 0; turn < 40; turn++)
+            for (unsigned k = 0; k <= STEPS; k++) {
+                gt_err err = k == STEPS ? gt_exp(x, &next) : loop >> k & 1 ? gt_neg(x, &next) : gt_abs(x, &next);
+                CHECK_EQ(err, GT_OK);
+                gt_tensor_release(x);
+                x = next;
+            }
+        gt__client_flush(client);
+    }
+    CHECK(gt__hotpath_stats(client).runs > before);
+    CHECK(gt__hotpath_stats(client).hot_sequences < 200);
+    gt_tensor_release(x);
+    gt__client_flush(client);
+    atomic_store(&o.stop, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(o.records, 1 + LOOPS * 40 * (STEPS + 1));
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
 /* A loop until the client holds records back. */
 static gt_client *holding_client(gt_link *link, gt_tensor **x)
 {
@@ -582,6 +657,8 @@ int main(int argc, char **argv)
     check_run("templates", test_templates, NULL);
     check_run("client: programs", test_programs, &(bool){false});
     check_run("client: programs on a slow link", test_programs, &(bool){true});
+    check_run("client: other lives", test_lives, NULL);
+    check_run("client: many loops", test_many, NULL);
     check_run("client: close", test_close, NULL);
     check_run("client: fork", test_fork, NULL);
     check_run("client: lost link", test_lost, NULL);
