@@ -149,6 +149,8 @@ void gt_client_close(gt_client **where)
     if (!client || client->closed)
         return;
     bool ours = client->generation == gt__fork_generation;
+    if (client->link && ours && client->hotpath)
+        gt__hotpath_release(client);
     client->closed = true;
     client->usable = false;
     if (client->link && ours) {

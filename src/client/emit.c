@@ -194,6 +194,8 @@ static void send_frees(gt_client *client, size_t least)
         unsigned count = 0;
         while (client->free_count && !gt__free_append(&slot->ins, &count, client->frees[--client->free_count]))
             continue;
+        if (__builtin_expect(!count, 0))
+            return; /* to make room, other records went first, and the frees with them */
         bool large = client->free_bytes >= FLUSH_FREED;
         client->free_bytes = 0;
         commit(client, 1, large ? FLUSH_WORK : 0);

@@ -15,6 +15,7 @@ enum {
     STAGE_SLOTS = GT_PATH_SLOTS / 2 + GT_LINK_MAX_RESERVE,
     PATIENCE = 16, /* misses in a row after which a template is dropped */
     MOST_TEMPLATES = 128,
+    MOST_ALIKE = 8, /* templates that begin with the same record */
 };
 
 typedef enum state {
@@ -23,13 +24,6 @@ typedef enum state {
     HOLDING,  /* they have fitted a template so far, and are in the stage */
     DRAINING, /* they did not fit: the stage goes to the link */
 } state;
-
-typedef struct statistics {
-    uint64_t instructions, hot_instructions; /* computing records: all, and those sent as paths */
-    uint64_t sequences, hot_sequences;       /* repetitions found; templates in use */
-    uint64_t runs, misses;                   /* paths sent; records that did not fit a path that had begun */
-    uint64_t bytes_saved;                    /* of records not sent */
-} statistics;
 
 struct gt_hotpath {
     state state;
@@ -47,7 +41,7 @@ struct gt_hotpath {
     gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
     uint32_t next_number;
     gt_template *named[GT_PATHS]; /* by path number */
-    statistics stats;
+    gt_hotpath_stats stats;
 };
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
@@ -101,6 +95,11 @@ void gt__hotpath_free(gt_hotpath **where)
     *where = NULL;
 }
 
+gt_hotpath_stats gt__hotpath_stats(const gt_client *client)
+{
+    return client->hotpath ? client->hotpath->stats : (gt_hotpath_stats){0};
+}
+
 /* ---- the stage ---------------------------------------------------------------------------------------------- */
 
 /* Records go to the stage instead of the link. */
@@ -115,7 +114,7 @@ static void open_stage(gt_hotpath *hot, gt_link *link)
 static void close_stage(gt_hotpath *hot, gt_link *link)
 {
     link->write_next = hot->write_next;
-    link->write_end = hot->write_end;
+    link->write_end = link->gone ? hot->write_next : hot->write_end; /* it may have been lost meanwhile */
 }
 
 /* The frees that were collected go the usual way. */
@@ -137,8 +136,8 @@ bool gt__hotpath_drain(gt_client *client)
         if (!out)
             return false;
         memcpy(out, record, length * sizeof *out);
-        gt__client_publish(client, length, 0);
         hot->drained += length;
+        gt__client_publish(client, length, hot->drained == hot->staged ? hot->work : 0);
     }
     hot->state = WATCHING;
     client->draining = false;
@@ -155,7 +154,6 @@ static void give_up(gt_client *client)
     hot->drained = 0;
     hot->state = DRAINING;
     client->draining = true;
-    client->work += (uint64_t)hot->work;
     gt__hotpath_drain(client);
 }
 
@@ -172,9 +170,13 @@ static void stop_learning(gt_client *client)
 /* Frees that wait in the client's queue are as good as sent. */
 static bool collect_queued(gt_client *client)
 {
+    gt_ids *freed = &client->hotpath->freed;
+    size_t before = freed->count;
     for (size_t k = 0; k < client->free_count; k++)
-        if (!gt__ids_add(&client->hotpath->freed, client->frees[k]))
+        if (!gt__ids_add(freed, client->frees[k])) {
+            freed->count = before;
             return false;
+        }
     return true;
 }
 
@@ -210,6 +212,7 @@ static void add_template(gt_hotpath *hot, gt_template *template, uint32_t entry)
         return;
     }
     template->entry = entry;
+    template->used = hot->stats.instructions;
     template->next = hot->entry[entry % ENTRIES];
     hot->entry[entry % ENTRIES] = template;
     hot->stats.hot_sequences++;
@@ -248,6 +251,18 @@ static void learn(gt_client *client, const gt_slot *record, unsigned slots)
 
 /* ---- watching ----------------------------------------------------------------------------------------------- */
 
+/* Forget the template that was used longest ago. */
+static void drop_oldest(gt_hotpath *hot)
+{
+    gt_template *oldest = NULL;
+    for (unsigned k = 0; k < ENTRIES; k++)
+        for (gt_template *t = hot->entry[k]; t; t = t->next)
+            if (!oldest || t->used < oldest->used)
+                oldest = t;
+    if (oldest)
+        forget_template(hot, oldest);
+}
+
 static void watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
@@ -256,7 +271,9 @@ static void watch(gt_client *client, const gt_slot *record, unsigned slots, gt_c
     bool found = gt__detector_see(&hot->detector, canonical, client->live, work, false);
     if (hot->state == LEARNING)
         learn(client, record, slots);
-    else if (found && hot->stats.hot_sequences < MOST_TEMPLATES) {
+    else if (found) {
+        while (hot->stats.hot_sequences >= MOST_TEMPLATES)
+            drop_oldest(hot);
         hot->stats.sequences++;
         hot->segments = gt__detector_cut(&hot->detector, hot->segment);
         hot->segment_next = 0;
@@ -338,7 +355,7 @@ static bool send_run(gt_client *client, gt_template *template, const uint64_t *o
     gt_hotpath *hot = client->hotpath;
     uint64_t word[GT_PATH_WORDS];
     uint32_t words = gt__template_words(template, &hot->occurrence, hot->stage, word);
-    if (!words || words + other_count > GT_PATH_WORDS || (!template->number && !define(client, template)))
+    if (words + other_count > GT_PATH_WORDS || (!template->number && !define(client, template)))
         return false;
     memcpy(word + words, others, other_count * sizeof *word);
     words += (uint32_t)other_count;
@@ -355,7 +372,8 @@ static bool send_run(gt_client *client, gt_template *template, const uint64_t *o
     memcpy(out + 1, word, words * sizeof *word);
     gt__slots_pad(out + 1, words * sizeof *word);
     gt__client_publish(client, 1 + tail, hot->work);
-    hot->stats.bytes_saved += (hot->staged - 1 - tail) * sizeof *out;
+    if (hot->staged > 1 + tail)
+        hot->stats.bytes_saved += (hot->staged - 1 - tail) * sizeof *out;
     return true;
 }
 
@@ -381,16 +399,22 @@ static void see_staged(gt_hotpath *hot, bool in_path)
     hot->detector.told &= told;
 }
 
-/* Something else is alive after the records than after those of the templates: that is another path. */
+/* Something else is alive after the records than after those of the templates: that is another path. Where that
+ * is another one each time, only a few are kept: all that begin alike are compared with the records. */
 static void add_sibling(gt_hotpath *hot, gt_template *template)
 {
+    unsigned alike = 0;
     template->misses++;
+    template->since++;
     hot->stats.misses++;
-    if (++template->since >= PATIENCE || hot->stats.hot_sequences >= MOST_TEMPLATES)
-        return;
-    gt_template *sibling = gt__template_new(hot->stage, hot->staged, template->count, &hot->freed);
-    if (sibling)
-        add_template(hot, sibling, template->entry);
+    for (gt_template *t = NULL; (t = find_template(hot, template->entry, t));)
+        alike++;
+    if (alike < MOST_ALIKE && hot->stats.hot_sequences < MOST_TEMPLATES) {
+        gt_template *sibling = gt__template_new(hot->stage, hot->staged, template->count, &hot->freed);
+        if (sibling)
+            add_template(hot, sibling, template->entry);
+    } else if (template->since >= PATIENCE && template->misses > template->hits)
+        forget_template(hot, template);
 }
 
 /* All records of the template have come. */
@@ -416,6 +440,7 @@ static void finish(gt_client *client)
     }
     template->hits++;
     template->since = 0;
+    template->used = hot->stats.instructions;
     hot->stats.runs++;
     hot->stats.hot_instructions += template->count;
     hot->freed.count = 0;
@@ -495,12 +520,13 @@ static bool take_free(gt_client *client, const gt_instruction *ins)
 static bool take_other(gt_client *client, unsigned slots)
 {
     gt_hotpath *hot = client->hotpath;
-    hot->detector.separator = true;
-    if (hot->state != HOLDING)
-        return false;
-    hot->staged += slots;
-    miss(client, hot->holding);
-    return true;
+    bool held = hot->state == HOLDING;
+    if (held) {
+        hot->staged += slots;
+        miss(client, hot->holding);
+    }
+    hot->detector.separator = true; /* before the next record, and not before those that were held back */
+    return held;
 }
 
 bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
@@ -531,7 +557,7 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
 
 void gt__hotpath_release(gt_client *client)
 {
-    if (client->hotpath->state == HOLDING)
+    if (client->hotpath->state == HOLDING && client->generation == gt__fork_generation)
         miss(client, client->hotpath->holding);
 }
 
@@ -560,7 +586,7 @@ char *gt__hotpath_json(const gt_client *client)
 {
     static const gt_hotpath off;
     const gt_hotpath *hot = client->hotpath ? client->hotpath : &off;
-    const statistics *s = &hot->stats;
+    const gt_hotpath_stats *s = &hot->stats;
     char *text = NULL;
     size_t size;
     const char *separator = "";

@@ -28,6 +28,15 @@ bool gt__hotpath_drain(gt_client *client);
 /* Send the records that are held back, as far as there is room. */
 void gt__hotpath_release(gt_client *client);
 
+typedef struct gt_hotpath_stats {
+    uint64_t instructions, hot_instructions; /* computing records: all, and those sent as paths */
+    uint64_t sequences, hot_sequences;       /* repetitions found; templates in use */
+    uint64_t runs, misses;                   /* paths sent; records that did not fit a path that had begun */
+    uint64_t bytes_saved;                    /* of records not sent */
+} gt_hotpath_stats;
+
+/* Zeros if hot paths are off. */
+gt_hotpath_stats gt__hotpath_stats(const gt_client *client);
 /* What gt.debug shows of them, as one JSON object; the caller frees it. NULL: out of memory. */
 char *gt__hotpath_json(const gt_client *client);
 

@@ -34,6 +34,10 @@ gt_canonical gt__canonical(const gt_slot *record)
     unsigned free_words = gt__path_parameter_words(&record->ins);
     if (!(free_words >> GT_WORD_IMM & 1))
         hash = mix(mix(hash ^ hash >> 29, record->u64[GT_WORD_IMM]), record->u64[GT_WORD_IMM + 1]);
+    if (record->ins.literals)
+        for (unsigned k = 0; k < gt__op_operands((gt_opcode)record->ins.op); k++)
+            if (gt__literal(&record->ins, k) != GT_LITERAL_NONE && !(free_words >> (GT_WORD_OPERAND + k) & 1))
+                hash = mix(hash ^ hash >> 29, record->u64[GT_WORD_OPERAND + k]);
     canonical.exact = record->ins.tail ? hash_tail(record, hash) : (uint32_t)(hash >> 32);
     return canonical;
 }

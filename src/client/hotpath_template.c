@@ -217,25 +217,51 @@ bool gt__template_fits(gt_template *t, gt_occurrence *o, const gt_slot *record)
     return true;
 }
 
+/* The place of an id among the inputs, whether it is one or not. index[]: an input plus one; 0: unused. */
+static inline uint16_t *place_of(const gt_occurrence *o, uint16_t *index, uint32_t mask, uint64_t id)
+{
+    uint32_t at = (uint32_t)(id * 0x9E3779B97F4A7C15u >> 32) & mask;
+    while (index[at] && o->input[index[at] - 1] != id)
+        at = (at + 1) & mask;
+    return &index[at];
+}
+
+/* False: a tensor that dies is two inputs at once, and may be read as one after it has died as the other. */
+static bool index_inputs(const gt_template *t, const gt_occurrence *o, uint16_t *index, uint32_t mask)
+{
+    memset(index, 0, (mask + 1) * sizeof *index);
+    for (uint32_t k = 0; k < t->inputs; k++) {
+        uint16_t *place = place_of(o, index, mask, o->input[k]);
+        if (*place && (t->dying[k] || t->dying[*place - 1]))
+            return false;
+        *place = (uint16_t)(k + 1);
+    }
+    return true;
+}
+
 bool gt__template_ends(const gt_template *t, const gt_occurrence *o, gt_ids *freed, size_t *others)
 {
-    uint32_t dead = 0, dying = 0;
+    uint16_t index[2 * GT_PATH_WORDS];
+    uint32_t dead = 0, dying = 0, mask = 15;
     size_t kept = 0;
+    while (mask + 1 < 2 * t->inputs)
+        mask = 2 * mask + 1;
+    if (!index_inputs(t, o, index, mask))
+        return false;
     for (uint32_t k = 0; k < t->count; k++)
         dead += t->dead[k];
     for (uint32_t k = 0; k < t->inputs; k++)
         dying += t->dying[k];
     for (size_t k = 0; k < freed->count; k++) {
         uint64_t id = freed->id[k];
-        uint32_t local, input = 0;
+        uint32_t local;
         bool expected = false;
         if (find_local(t, o->first, id, &local)) {
             expected = t->dead[local];
             dead -= expected;
         } else {
-            while (input < t->inputs && !(t->dying[input] && o->input[input] == id))
-                input++;
-            expected = input < t->inputs;
+            uint16_t input = *place_of(o, index, mask, id);
+            expected = input && t->dying[input - 1];
             dying -= expected;
         }
         if (!expected) { /* swapped: if the sequence does not end here, all of them are still needed */
@@ -328,7 +354,7 @@ uint32_t gt__template_words(const gt_template *t, const gt_occurrence *o, const 
     for (uint32_t k = 0; k < t->count; k++)
         for (unsigned bits = t->parameters[k]; bits; bits &= bits - 1) {
             if (words == GT_PATH_WORDS)
-                return 0;
+                return GT_PATH_WORDS + 1;
             word[words++] = records[t->at[k]].u64[__builtin_ctz(bits)];
         }
     return words;

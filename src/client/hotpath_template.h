@@ -33,6 +33,7 @@ typedef struct gt_template {
     bool *dead;                   /* by local: freed by the end of the sequence */
     bool *dying;                  /* by input: the same */
     uint64_t hits, misses, since; /* since: misses since the last hit */
+    uint64_t used;                /* the client's instructions when it was made, or hit */
 } gt_template;
 
 /*
@@ -59,8 +60,8 @@ bool gt__template_ends(const gt_template *template, const gt_occurrence *occurre
                        size_t *others);
 /* The definition of its path; *slots long, the caller's to free. NULL: out of memory or too long. */
 gt_slot *gt__template_define(const gt_template *template, size_t *slots);
-/* Words of a run: inputs, then parameters from the records of the occurrence. Returns their number; at most GT_PATH_WORDS, 0:
- * there would be more. */
+/* Words of a run: inputs, then parameters from the records of the occurrence. Returns their number; more than
+ * GT_PATH_WORDS: there would be too many. */
 uint32_t gt__template_words(const gt_template *template, const gt_occurrence *occurrence, const gt_slot *records,
                             uint64_t *word);
 

@@ -11,6 +11,8 @@ unsigned gt__path_parameter_words(const gt_instruction *ins)
 {
     const unsigned imms = 3u << GT_WORD_IMM;
     unsigned literals = 0;
+    if (ins->op == GT_OP_where || ins->op == GT_OP_clamp)
+        return 0; /* inference checks these numbers against the dtype */
     switch ((gt_form)gt__op_table[ins->op].form) {
     case GT_FORM_UNARY:
     case GT_FORM_BINARY:
@@ -98,6 +100,10 @@ static gt_err read_record(reading *r, const gt_slot *record)
     const gt_instruction *ins = &record->ins;
     if (ins->op != GT_OP_free && (ins->op >= GT_OP_FIRST_CONTROL || ins->op == GT_OP_upload))
         return bad("a record that cannot be part of one");
+    gt_operands operands = gt__record_operands(ins, record + 1);
+    for (unsigned k = 0; k < operands.count; k++)
+        if (gt__operand_is_tensor(&operands, k) && !operands.id[k])
+            return bad("an operand without a tensor");
     for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);)
         if (ids.use != GT_ID_WRITTEN)
             GT_TRY(read_id(r, *ids.id, ids.use));
@@ -191,11 +197,12 @@ gt_err gt__path_piece(gt_path_pieces *pieces, const gt_slot *record, gt_path **p
 {
     const gt_instruction *ins = &record->ins;
     *path = NULL;
+    if (!ins->imm[0].u) /* the sender may have given up a definition for lack of room */
+        gt__path_pieces_free(pieces);
     if (ins->imm[0].u != pieces->have || ins->imm[1].u > 2 * GT_PATH_SLOTS || !ins->imm[1].u ||
         (pieces->have && ins->imm[1].u != pieces->whole) || pieces->have + ins->tail > ins->imm[1].u)
         return bad("pieces that do not fit");
     if (!pieces->have) {
-        gt__path_pieces_free(pieces);
         pieces->slots = malloc(ins->imm[1].u * sizeof *pieces->slots);
         if (!pieces->slots)
             return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -221,7 +228,8 @@ void gt__path_pieces_free(gt_path_pieces *pieces)
 gt_err gt__path_check_run(const gt_path *path, const gt_slot *run)
 {
     uint64_t words = run->ins.imm[0].u;
-    if (words < gt__path_run_words(path) || run->ins.tail != gt__slots_for(words * sizeof(uint64_t)))
+    if (words < gt__path_run_words(path) || words > GT_PATH_WORDS ||
+        run->ins.tail != gt__slots_for(words * sizeof(uint64_t)))
         return gt__fail(GT_ERR_PROTOCOL, "repeat: %llu words where the path has %u", (unsigned long long)words,
                         gt__path_run_words(path));
     if (!run->ins.operand[0] || run->ins.operand[0] > UINT64_MAX / 2)

@@ -2,9 +2,11 @@
 #include "worker/paths.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/log.h"
 #include "core/path.h"
+#include "core/record.h"
 #include "worker/run.h"
 #include "worker/worker.h"
 
@@ -64,7 +66,7 @@ void gt__worker_define_path(gt_worker *worker, const gt_slot *record)
 
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
-/* Plan the path for inputs that look as these do. */
+/* Plan the path for inputs that look as these do. An error: they cannot be planned for, one of them may have failed. */
 static gt_err plan(gt_worker *worker, const gt_path *path, const uint64_t *inputs, gt_sequence **sequence)
 {
     gt_plan_input *given = malloc((path->inputs + 1) * sizeof *given);
@@ -75,15 +77,17 @@ static gt_err plan(gt_worker *worker, const gt_path *path, const uint64_t *input
         if (entry)
             gt__store_settle(worker->store, entry);
         if (!entry || !gt__entry_is_tensor(entry))
-            err = entry && entry->state == GT_ENTRY_POISON
-                      ? gt__fail(entry->poison->err, "%s", entry->poison->text)
-                      : gt__fail(GT_ERR_INTERNAL, "an input of a path is not there");
+            err = gt__fail(GT_ERR_INTERNAL, "an input of a path is not there, or failed");
         else
             given[k] = (gt_plan_input){.id = GT_PATH_INPUT + k, .view = &entry->view};
     }
     if (err == GT_OK)
         err = gt__plan_new(path->records, path->slots, given, path->inputs, &made);
     free(given);
+    if (err == GT_OK && (made->input_count != path->inputs || made->output_count != path->outputs)) {
+        gt__plan_free(&made);
+        err = gt__fail(GT_ERR_PROTOCOL, "the plan of a path has other inputs or outputs");
+    }
     return err == GT_OK ? gt__sequence_new(worker, made, sequence) : err;
 }
 
@@ -102,6 +106,67 @@ static gt_err run_variant(gt_worker *worker, const worker_path *known, gt_sequen
     return gt__sequence_run(worker, sequence, words, words + path->inputs);
 }
 
+/* ---- one by one --------------------------------------------------------------------------------------------- */
+
+/* A run whose records are executed as if they had come alone. Locals are numbered from LOCALS on in its records. */
+#define LOCALS ((uint64_t)1 << 62)
+
+typedef struct single_run {
+    gt_worker *worker;
+    const gt_path *path;
+    uint64_t *slot; /* by local */
+} single_run;
+
+static uint64_t slot_of_local(const single_run *run, uint64_t offset)
+{
+    uint32_t low = 0, high = run->path->count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        *(run->path->offset[middle] <= offset ? &low : &high) = middle;
+    }
+    return run->slot[low];
+}
+
+static gt_err run_record(void *context, gt_slot *record)
+{
+    const single_run *run = context;
+    gt_store *store = run->worker->store;
+    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);) {
+        if (*ids.id >= LOCALS)
+            *ids.id = slot_of_local(run, *ids.id - LOCALS);
+        if (record->ins.op == GT_OP_free && gt__store_find(store, *ids.id))
+            gt__store_clear(store, gt__store_find(store, *ids.id));
+    }
+    if (record->ins.op != GT_OP_free)
+        gt__worker_execute(run->worker, &record->ins, record + 1);
+    return GT_OK;
+}
+
+/* Outputs have their slots; the other locals get slots that no tensor has, and are freed by the path's end. */
+static gt_err run_singly(gt_worker *worker, const gt_path *path, const uint64_t *words)
+{
+    gt_slot run[1 + GT_PATH_WORDS / 8] = {{.ins = {.op = GT_OP_repeat, .operand = {LOCALS}}}};
+    const uint64_t *outputs = words + path->inputs;
+    single_run single = {.worker = worker, .path = path, .slot = malloc(path->count * sizeof *single.slot)};
+    if (!single.slot)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    uint64_t unused = worker->store->capacity;
+    for (uint32_t k = 0; k < path->outputs; k++)
+        unused = outputs[k] >= unused ? outputs[k] + 1 : unused;
+    for (uint32_t k = 0; k < path->count; k++)
+        single.slot[k] = unused + k;
+    for (uint32_t k = 0; k < path->outputs; k++)
+        single.slot[path->output[k]] = outputs[k];
+    run->ins.imm[0].u = gt__path_run_words(path);
+    memcpy(run[1].u64, words, path->inputs * sizeof *words);
+    memcpy(run[1].u64 + path->inputs, outputs + path->outputs, path->parameters * sizeof *words);
+    gt_err err = gt__path_expand(path, run, run_record, &single);
+    free(single.slot);
+    return err;
+}
+
+/* ---- runs --------------------------------------------------------------------------------------------------- */
+
 static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
 {
     for (unsigned k = 0; k < VARIANTS; k++) {
@@ -115,7 +180,8 @@ static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *w
     }
     gt_sequence **sequence = &known->variant[known->next];
     gt__sequence_free(worker, sequence);
-    GT_TRY(plan(worker, known->path, words, sequence));
+    if (plan(worker, known->path, words, sequence) != GT_OK)
+        return run_singly(worker, known->path, words);
     known->last = known->next;
     known->next = (known->next + 1) % VARIANTS;
     return run_variant(worker, known, *sequence, words);

@@ -194,11 +194,11 @@ static gt_err bind_inputs(gt_worker *worker, gt_sequence *s, const uint64_t *inp
 }
 
 /* The output's buffer: that of an input that it may take and that no other tensor has, or a new one. The input is
- * referred to by its entry and by this run. */
+ * referred to by its entry and by this run, and begins where the buffer does: it may be a part of what that held. */
 static gt_err bind_output(gt_worker *worker, gt_sequence *s, const gt_plan_buffer *buffer, gt_buffer **out)
 {
     gt_buffer *taken = buffer->takes == GT_PLAN_TAKES_NONE ? NULL : s->buffers[buffer->takes];
-    if (!taken || taken->references != 2 || taken->segment)
+    if (!taken || taken->references != 2 || taken->segment || s->address[buffer->takes] != taken->memory)
         return allocate_bytes(worker->store, buffer->bytes, out);
     taken->references++;
     *out = taken;

@@ -266,6 +266,58 @@ static void test_failure(const void *engine)
     worker_close(&worker);
 }
 
+/* Slot 1 becomes rows 1 to SIDE of a tensor with a row more, which is in slot 50; other slots are left. */
+static void make_part(gt_worker *worker)
+{
+    gt_slot whole[8] = {
+        {.ins = {.op = GT_OP_randn, .dtype = GT_FLOAT32, .rank = 2, .tail = 2, .result = 50, .imm = {{.i = 5}}}},
+        {.i64 = {SIDE + 1, SIDE}}};
+    gt_slot rows[8] = {{.ins = {.op = GT_OP_slice, .tail = 3, .result = 1, .operand = {50}}},
+                       {.i64 = {1, 0}},
+                       {.i64 = {1, 1}},
+                       {.i64 = {SIDE, SIDE}}};
+    execute(worker, whole);
+    execute(worker, rows);
+}
+
+/* An output is made over an input that dies, if that owns its memory alone and begins where the memory does. */
+static void test_takes(const void *engine)
+{
+    gt_worker worker;
+    sequence s = {.slots = 0};
+    gt_sequence *planned = NULL;
+    if (!worker_open(&worker, engine))
+        return;
+    make_inputs(&worker, 1);
+    add_number(&s, GT_OP_mul, 10, 1, 0.5);
+    gt_slot expected[8] = {s.records[0]};
+    expected->ins.result = 20;
+    add_free(&s, 1);
+    if (CHECK_EQ(plan_sequence(&worker, &s, &planned), GT_OK)) {
+        for (int kind = 0; kind < 4; kind++) { /* a tensor; a part; a part whose whole lives; a tensor */
+            make_inputs(&worker, kind);
+            if (kind == 1 || kind == 2)
+                make_part(&worker);
+            if (kind == 1)
+                gt__store_clear(worker.store, gt__store_find(worker.store, 50));
+            gt_buffer *buffer = gt__store_find(worker.store, 1)->buffer;
+            execute(&worker, expected);
+            size_t bytes = 0, same = 0;
+            void *before = kind == 2 ? read_tensor(&worker, 50, &bytes) : NULL;
+            CHECK_EQ(gt__sequence_run(&worker, planned, (uint64_t[]){1}, (uint64_t[]){110}), GT_OK);
+            CHECK_EQ(gt__store_find(worker.store, 1)->state, GT_ENTRY_EMPTY);
+            CHECK_EQ(gt__store_find(worker.store, 110)->buffer == buffer, kind == 0 || kind == 3);
+            CHECK(same_tensor(&worker, 20, 110));
+            void *after = kind == 2 ? read_tensor(&worker, 50, &same) : NULL;
+            CHECK(bytes == same && (!bytes || memcmp(before, after, bytes) == 0));
+            free(before);
+            free(after);
+        }
+    }
+    gt__sequence_free(&worker, &planned);
+    worker_close(&worker);
+}
+
 static void test_surprises(const void *engine)
 {
     gt_worker worker;
@@ -414,6 +466,7 @@ int main(int argc, char **argv)
         } tests[] = {{"repeated", test_repeated},
                      {"failure", test_failure},
                      {"surprises", test_surprises},
+                     {"takes", test_takes},
                      {"random", test_random}};
         for (size_t t = 0; t < sizeof tests / sizeof tests[0]; t++) {
             char name[64];

@@ -1,0 +1,663 @@
+/*
+ * test_hotpath.c: the detector on made-up streams, and what a client sends when it holds records back: expanded, the
+ * stream is the one it would have sent without hot paths, and every tensor is freed once, after its last use. The
+ * test is the server: it reads the client's link, at times slowly, so that the link is full.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "check.h"
+#include "client/client.h"
+#include "client/hotpath.h"
+#include "client/hotpath_template.h"
+#include "core/path.h"
+#include "core/record.h"
+#include "gt.h"
+#include "link/hello.h"
+#include "random_numbers.h"
+
+/* ---- the detector ------------------------------------------------------------------------------------------- */
+
+typedef struct stream {
+    gt_detector detector;
+    uint64_t found; /* periods that became hot */
+} stream;
+
+static stream stream_new(unsigned threshold, unsigned shortest)
+{
+    stream s = {.found = 0};
+    CHECK(gt__detector_init(&s.detector, 4096, threshold, shortest));
+    return s;
+}
+
+static gt_canonical letter(unsigned kind, unsigned exact)
+{
+    return (gt_canonical){.shape = (kind + 1) * 0x9E3779B9u, .exact = exact};
+}
+
+static bool see(stream *s, unsigned kind, unsigned exact)
+{
+    bool hot = gt__detector_see(&s->detector, letter(kind, exact), 10, 100, false);
+    s->found += hot;
+    return hot;
+}
+
+/* A word's letters, one record each; its number of hot reports. */
+static unsigned see_word(stream *s, const char *word)
+{
+    unsigned found = 0;
+    for (; *word; word++)
+        found += see(s, (unsigned)*word, 0);
+    return found;
+}
+
+static void test_period(const void *argument)
+{
+    (void)argument;
+    for (unsigned threshold = 2; threshold < 6; threshold++) {
+        stream s = stream_new(threshold, 2);
+        unsigned turns = 0;
+        while (!see_word(&s, "abcde") && turns < 100)
+            turns++;
+        CHECK(turns + 1 == threshold || turns == threshold);
+        CHECK_EQ(s.detector.period, 5);
+        CHECK_EQ(see_word(&s, "abcdeabcde"), 0); /* told once */
+        see_word(&s, "xyz");
+        for (turns = 0; turns < threshold + 1; turns++)
+            see_word(&s, "abcde");
+        CHECK_EQ(s.found, 2); /* and again after something else */
+        gt__detector_free(&s.detector);
+    }
+    stream s = stream_new(2, 2);
+    for (unsigned k = 0; k < 5000; k++)
+        see(&s, k * 7919, 0); /* nothing repeats */
+    CHECK_EQ(s.found, 0);
+    gt__detector_free(&s.detector);
+}
+
+static void test_shortest(const void *argument)
+{
+    (void)argument;
+    stream s = stream_new(3, 16);
+    unsigned seen = 0;
+    while (!see(&s, 'a', 0) && seen < 1000)
+        seen++;
+    CHECK(seen >= 32 && seen < 40); /* two times the shortest, after the first */
+    gt_segment_plan segments[GT_HOT_SEGMENTS];
+    CHECK_EQ(gt__detector_cut(&s.detector, segments), 1);
+    CHECK(segments[0].begin == s.detector.position && segments[0].end - segments[0].begin >= 16);
+    gt__detector_free(&s.detector);
+}
+
+/* The inner loop is short; the outer one is found, if the inner one is not long enough to be hot itself. */
+static void test_nested(const void *argument)
+{
+    (void)argument;
+    stream s = stream_new(3, 8);
+    for (int k = 0; k < 20 && !s.found; k++)
+        see_word(&s, "xababyzuvw");
+    CHECK_EQ(s.found, 1);
+    CHECK_EQ(s.detector.period, 10);
+    gt__detector_free(&s.detector);
+}
+
+/* A rare detour costs one period; two loops take turns. */
+static void test_detours(const void *argument)
+{
+    (void)argument;
+    stream s = stream_new(2, 4);
+    for (int k = 0; k < 3; k++) {
+        unsigned found = 0;
+        for (int turn = 0; turn < 5; turn++)
+            found += see_word(&s, "abcdefgh");
+        CHECK_EQ(found, 1);
+        see_word(&s, "pq");
+    }
+    for (int k = 0; k < 6; k++)
+        see_word(&s, k % 2 ? "abcdefgh" : "ijklmn");
+    CHECK_EQ(s.detector.period, 14);
+    gt__detector_free(&s.detector);
+}
+
+static void test_cuts(const void *argument)
+{
+    (void)argument;
+    gt_segment_plan segments[GT_HOT_SEGMENTS];
+    stream s = stream_new(3, 2);
+    for (int turn = 0; turn < 20 && !s.found; turn++) {
+        s.detector.separator = true; /* the client waited before each turn */
+        see_word(&s, "abcd");
+        see(&s, 'e', (unsigned)turn); /* another each time */
+        see_word(&s, "fghij");
+    }
+    CHECK_EQ(s.found, 1);
+    if (CHECK_EQ(gt__detector_cut(&s.detector, segments), 2)) {
+        uint64_t lengths[2], where = s.detector.position;
+        for (int k = 0; k < 2; k++) {
+            lengths[k] = segments[k].end - segments[k].begin;
+            CHECK(segments[k].begin >= where && segments[k].end <= s.detector.position + 2 * s.detector.period);
+            where = segments[k].end;
+        }
+        CHECK(lengths[0] + lengths[1] == 9 && (lengths[0] == 4 || lengths[0] == 5));
+    }
+    gt__detector_free(&s.detector);
+}
+
+/* Literals that a path cannot have as parameters tell records apart; those that it can do not. */
+static void test_canonical(const void *argument)
+{
+    (void)argument;
+    gt_slot a[4] = {{.ins = {.op = GT_OP_mul, .literals = GT_LITERAL_FLOAT << 2}}}, b[4];
+    memcpy(b, a, sizeof b);
+    b->ins.literal[1].f = 3;
+    CHECK(gt__canonical(a).exact == gt__canonical(b).exact);
+    a->ins.op = b->ins.op = GT_OP_where;
+    CHECK(gt__canonical(a).shape == gt__canonical(b).shape && gt__canonical(a).exact != gt__canonical(b).exact);
+    a->ins.op = b->ins.op = GT_OP_assign;
+    a->ins.tail = b->ins.tail = 3;
+    CHECK(gt__canonical(a).exact != gt__canonical(b).exact);
+}
+
+static void test_cost(const void *argument)
+{
+    (void)argument;
+    enum { RECORDS = CHECK_SANITIZED ? 100000 : 5000000 };
+    stream s = stream_new(10, 16);
+    gt_slot records[64] = {{.ins = {.op = GT_OP_INVALID}}};
+    for (unsigned k = 0; k < 64; k++)
+        records[k].ins = (gt_instruction){.op = GT_OP_add, .site = k, .operand = {k, k}};
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    for (unsigned k = 0; k < RECORDS; k++)
+        s.found += gt__detector_see(&s.detector, gt__canonical(&records[k % 61]), k, 100, false);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    double ns = (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
+    printf("     %.1f ns for each record\n", ns / RECORDS);
+    CHECK_EQ(s.found, 1);
+    gt__detector_free(&s.detector);
+}
+
+/* ---- templates ---------------------------------------------------------------------------------------------- */
+
+/* first + 0 = a op b; first + 1 = first + c. */
+static void write_two(gt_slot *records, uint64_t first, uint64_t a, uint64_t b, uint64_t c)
+{
+    memset(records, 0, 2 * sizeof *records);
+    records[0].ins = (gt_instruction){.op = GT_OP_add, .result = first, .operand = {a, b}};
+    records[1].ins = (gt_instruction){.op = GT_OP_sub, .result = first + 1, .operand = {first, c}};
+}
+
+static bool fits(gt_template *t, gt_occurrence *o, const gt_slot *records)
+{
+    o->fitted = 0;
+    return gt__template_fits(t, o, records) && gt__template_fits(t, o, records + 1);
+}
+
+static void test_templates(const void *argument)
+{
+    (void)argument;
+    uint64_t input[GT_PATH_WORDS];
+    gt_occurrence o = {.input = input};
+    gt_slot records[2];
+    gt_ids freed = {0};
+    size_t others = 0;
+    write_two(records, 10, 1, 2, 3);
+    gt__ids_add(&freed, 10);
+    gt__ids_add(&freed, 1);
+    gt_template *t = gt__template_new(records, 2, 2, &freed);
+    write_two(records, 20, 11, 3, 2);
+    CHECK(fits(t, &o, records));
+    freed.count = 0;
+    gt__ids_add(&freed, 5); /* something else */
+    gt__ids_add(&freed, 20);
+    CHECK(!gt__template_ends(t, &o, &freed, &others)); /* 11 is still alive */
+    gt__ids_add(&freed, 11);
+    CHECK(gt__template_ends(t, &o, &freed, &others) && others == 1 && freed.id[0] == 5);
+    write_two(records, 30, 11, 11, 12); /* one tensor as two inputs, which dies as one of them */
+    CHECK(fits(t, &o, records));
+    freed.count = 0;
+    gt__ids_add(&freed, 30);
+    gt__ids_add(&freed, 11);
+    CHECK(!gt__template_ends(t, &o, &freed, &others));
+    CHECK_EQ(freed.count, 2);
+    write_two(records, 30, 11, 12, 12); /* as two that live on */
+    CHECK(fits(t, &o, records) && gt__template_ends(t, &o, &freed, &others) && others == 0);
+    write_two(records, 40, 11, 12, 12);
+    records[1].ins.op = GT_OP_mul;
+    CHECK(!fits(t, &o, records));
+    gt__template_free(t);
+    free(freed.id);
+}
+
+/* ---- a client ----------------------------------------------------------------------------------------------- */
+
+enum { MOST_IDS = 1 << 21 };
+
+/* What the server gets, paths expanded. */
+typedef struct observed {
+    gt_link *link;
+    gt_path *path[GT_PATHS];
+    gt_path_pieces pieces;
+    uint8_t *state; /* by id: 0 new, 1 alive, 2 gone */
+    uint64_t hash;  /* of the computing records */
+    uint64_t records, runs, alive;
+    const gt_client *waits_for; /* NULL: it reads what comes */
+    bool said_goodbye;
+    _Atomic bool stop;
+} observed;
+
+static void end_tensor(observed *o, uint64_t id)
+{
+    if (!CHECK(id < MOST_IDS && o->state[id] == 1))
+        return;
+    o->state[id] = 2;
+    o->alive--;
+}
+
+static gt_err observe(void *context, gt_slot *record)
+{
+    observed *o = context;
+    for (gt_record_ids ids = gt__record_ids(record); gt__record_ids_next(&ids);) {
+        CHECK(*ids.id < MOST_IDS);
+        if (ids.use == GT_ID_WRITTEN) {
+            CHECK_EQ(o->state[*ids.id], 0);
+            o->state[*ids.id] = 1;
+            o->alive++;
+        } else if (ids.use & GT_ID_FREED)
+            end_tensor(o, *ids.id);
+        else
+            CHECK_EQ(o->state[*ids.id], 1);
+    }
+    if (record->ins.op == GT_OP_free)
+        return GT_OK;
+    o->records++;
+    for (unsigned k = 0; k < 8u * (1u + record->ins.tail); k++)
+        o->hash = (o->hash ^ record->u64[k]) * 0x100000001b3u;
+    return GT_OK;
+}
+
+/* All that has come; false: nothing. */
+static bool read_link(observed *o)
+{
+    size_t available;
+    const gt_slot *slots = gt__link_peek(o->link, &available);
+    if (!slots)
+        return false;
+    while (available) {
+        static gt_slot record[1 + GT_MAX_TAIL];
+        unsigned length;
+        gt_path *path = NULL;
+        if (!CHECK_EQ(gt__instruction_check(slots, available, &length), GT_OK))
+            abort();
+        CHECK(!o->said_goodbye);
+        memcpy(record, slots, length * sizeof *record);
+        uint64_t number = record->ins.result;
+        if (record->ins.op == GT_OP_path) {
+            CHECK_EQ(gt__path_piece(&o->pieces, record, &path), GT_OK);
+            if (path)
+                gt__path_free(&o->path[number]);
+            o->path[number] = path ? path : o->path[number];
+        } else if (record->ins.op == GT_OP_repeat) {
+            o->runs++;
+            if (CHECK(o->path[number]) && CHECK_EQ(gt__path_check_run(o->path[number], record), GT_OK))
+                gt__path_expand(o->path[number], record, observe, o);
+        } else if (record->ins.op == GT_OP_goodbye)
+            o->said_goodbye = true;
+        else
+            observe(o, record);
+        slots += length;
+        available -= length;
+        gt__link_consume(o->link, length);
+    }
+    return true;
+}
+
+/* The server's side in a thread. A slow one reads only when the client waits for room. */
+static void *read_all(void *argument)
+{
+    observed *o = argument;
+    while (!atomic_load(&o->stop)) {
+        if (o->waits_for && !__atomic_load_n(&o->waits_for->waiting, __ATOMIC_ACQUIRE))
+            sched_yield();
+        else if (!read_link(o))
+            gt__link_wait(o->link, GT_WAIT_READ, 5);
+    }
+    while (read_link(o))
+        continue;
+    return NULL;
+}
+
+static gt_client *client_of(gt_link *link, bool hot)
+{
+    gt_client *client = calloc(1, sizeof *client);
+    setenv("GT_AUTO_COMPILE", "0", 1);
+    setenv("GT_COMPILE", hot ? "1" : "0", 1);
+    setenv("GT_HOTPATH_MIN_SEQ", "2", 1);
+    client->link = link;
+    client->usable = true;
+    client->generation = gt__fork_generation;
+    client->next_id = client->next_ticket = 1;
+    client->seed = 1;
+    client->hotpath = gt__hotpath_new();
+    CHECK((client->hotpath != NULL) == hot);
+    return client;
+}
+
+static observed observed_new(gt_link *link)
+{
+    return (observed){.link = link, .state = calloc(MOST_IDS, 1), .hash = 1};
+}
+
+static void observed_free(observed *o)
+{
+    for (unsigned k = 0; k < GT_PATHS; k++)
+        gt__path_free(&o->path[k]);
+    gt__path_pieces_free(&o->pieces);
+    free(o->state);
+    gt__link_close(o->link);
+}
+
+/* ---- programs ----------------------------------------------------------------------------------------------- */
+
+enum { TENSORS = 12, MOST_BODY = 40 };
+
+typedef struct body {
+    struct {
+        unsigned op, a, b, to;
+    } step[MOST_BODY];
+    unsigned steps;
+} body;
+
+static void run_step(const body *it, unsigned k, gt_tensor **t, double number)
+{
+    unsigned a = it->step[k].a, b = it->step[k].b, to = it->step[k].to;
+    gt_tensor *out = NULL;
+    gt_err err = GT_OK;
+    switch (it->step[k].op) {
+    case 0:
+        err = gt_add(t[a], t[b], &out);
+        break;
+    case 1:
+        err = gt_mul_scalar(t[a], number, &out);
+        break;
+    case 2:
+        err = gt_neg(t[a], &out);
+        break;
+    case 3:
+        err = gt_sub(t[a], t[a], &out);
+        break;
+    default:
+        err = gt_mul(t[b], t[a], &out);
+        break;
+    }
+    CHECK_EQ(err, GT_OK);
+    gt_tensor_release(t[to]);
+    t[to] = out;
+}
+
+static body any_body(numbers *n)
+{
+    body b = {.steps = 2 + (unsigned)numbers_below(n, MOST_BODY - 2)};
+    for (unsigned k = 0; k < b.steps; k++) {
+        b.step[k].op = (unsigned)numbers_below(n, 5);
+        b.step[k].a = (unsigned)numbers_below(n, TENSORS);
+        b.step[k].b = (unsigned)numbers_below(n, TENSORS);
+        b.step[k].to = (unsigned)numbers_below(n, TENSORS);
+    }
+    return b;
+}
+
+/* Loops, some of which leave early, exchange tensors, or are interrupted by a flush. */
+static void run_program(gt_client *client, uint64_t seed, unsigned loops)
+{
+    numbers n = {seed};
+    gt_tensor *t[TENSORS];
+    body bodies[3];
+    for (unsigned k = 0; k < TENSORS; k++)
+        CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, k, &t[k]), GT_OK);
+    for (unsigned k = 0; k < 3; k++)
+        bodies[k] = any_body(&n);
+    for (unsigned loop = 0; loop < loops; loop++) {
+        const body *b = &bodies[numbers_below(&n, 3)];
+        for (uint64_t turns = 1 + numbers_below(&n, 12); turns; turns--) {
+            uint64_t detour = numbers_below(&n, 16);
+            unsigned steps = detour == 0 ? (unsigned)numbers_below(&n, b->steps) : b->steps;
+            for (unsigned k = 0; k < steps; k++)
+                run_step(b, k, t, (double)turns);
+            if (detour == 1)
+                gt__client_flush(client);
+            if (detour == 2) { /* two names of one tensor */
+                unsigned from = (unsigned)numbers_below(&n, TENSORS), to = (unsigned)numbers_below(&n, TENSORS);
+                gt_tensor *old = t[to];
+                t[to] = gt_tensor_retain(t[from]);
+                gt_tensor_release(old);
+            }
+        }
+    }
+    for (unsigned k = 0; k < TENSORS; k++)
+        gt_tensor_release(t[k]);
+    gt__client_flush(client);
+}
+
+/* The same program without hot paths and with them. */
+static void test_programs(const void *argument)
+{
+    bool slow = *(const bool *)argument;
+    unsigned programs = slow ? 2 : CHECK_SANITIZED ? 10 : 40, loops = slow ? 1500 : 60;
+    uint64_t runs = 0;
+    for (uint64_t seed = 1; seed <= programs; seed++) {
+        uint64_t hashes[2], records[2];
+        for (int hot = 0; hot < 2; hot++) {
+            gt_link *ours, *theirs;
+            pthread_t thread;
+            CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+            gt_client *client = client_of(ours, hot);
+            observed o = observed_new(theirs);
+            o.waits_for = slow ? client : NULL;
+            pthread_create(&thread, NULL, read_all, &o);
+            run_program(client, seed, loops);
+            while (client->draining || client->free_count) { /* the link is full */
+                gt_slot *room;
+                CHECK_EQ(gt__client_reserve(client, 512, &room), GT_OK);
+                gt__client_flush(client);
+            }
+            atomic_store(&o.stop, true);
+            pthread_join(thread, NULL);
+            gt_client_close(&client);
+            while (read_link(&o))
+                continue;
+            CHECK(o.said_goodbye);
+            CHECK_EQ(o.alive, 0);
+            hashes[hot] = o.hash;
+            records[hot] = o.records;
+            runs += o.runs;
+            observed_free(&o);
+        }
+        if (!CHECK(hashes[0] == hashes[1] && records[0] == records[1]))
+            fprintf(stderr, "  seed %d\n", (int)seed);
+    }
+    CHECK(runs > 0);
+}
+
+/* Other results live on after each turn of a loop: the client does not learn each case, and sends what it should. */
+static void test_lives(const void *argument)
+{
+    (void)argument;
+    enum { RESULTS = 6, TURNS = 600 };
+    gt_link *ours, *theirs;
+    gt_tensor *x, *kept[RESULTS] = {NULL};
+    numbers n = {3};
+    pthread_t thread;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, true);
+    observed o = observed_new(theirs);
+    pthread_create(&thread, NULL, read_all, &o);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    for (int turn = 0; turn < TURNS; turn++) {
+        uint64_t lives = turn < 60 ? 0 : numbers_next(&n);
+        gt_tensor *results[RESULTS];
+        for (int k = 0; k < RESULTS; k++)
+            CHECK_EQ(k ? gt_neg(results[k - 1], &results[k]) : gt_add(x, x, &results[k]), GT_OK);
+        for (int k = 0; k < RESULTS; k++) {
+            gt_tensor_release(lives >> k & 1 ? kept[k] : results[k]);
+            kept[k] = lives >> k & 1 ? results[k] : kept[k];
+        }
+    }
+    CHECK(gt__hotpath_stats(client).runs > 0);
+    CHECK(gt__hotpath_stats(client).hot_sequences <= 16);
+    gt_tensor_release(x);
+    for (int k = 0; k < RESULTS; k++)
+        gt_tensor_release(kept[k]);
+    gt__client_flush(client);
+    atomic_store(&o.stop, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(o.records, 1 + RESULTS * TURNS);
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
+/* A program with many loops, one after the other: the last ones are found, too. */
+static void test_many(const void *argument)
+{
+    (void)argument;
+    enum { LOOPS = 300, STEPS = 9 };
+    gt_link *ours, *theirs;
+    gt_tensor *x, *next;
+    pthread_t thread;
+    uint64_t before = 0;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, true);
+    observed o = observed_new(theirs);
+    pthread_create(&thread, NULL, read_all, &o);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    for (unsigned loop = 0; loop < LOOPS; loop++) {
+        before = gt__hotpath_stats(client).runs;
+        for (int turn = 0; turn < 40; turn++)
+            for (unsigned k = 0; k <= STEPS; k++) {
+                gt_err err = k == STEPS ? gt_exp(x, &next) : loop >> k & 1 ? gt_neg(x, &next) : gt_abs(x, &next);
+                CHECK_EQ(err, GT_OK);
+                gt_tensor_release(x);
+                x = next;
+            }
+        gt__client_flush(client);
+    }
+    CHECK(gt__hotpath_stats(client).runs > before);
+    CHECK(gt__hotpath_stats(client).hot_sequences < 200);
+    gt_tensor_release(x);
+    gt__client_flush(client);
+    atomic_store(&o.stop, true);
+    pthread_join(thread, NULL);
+    CHECK_EQ(o.records, 1 + LOOPS * 40 * (STEPS + 1));
+    CHECK_EQ(o.alive, 0);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
+/* A loop until the client holds records back. */
+static gt_client *holding_client(gt_link *link, gt_tensor **x)
+{
+    gt_client *client = client_of(link, true);
+    gt_tensor *next;
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, x), GT_OK);
+    for (int k = 0; k < 400; k++) {
+        CHECK_EQ(k % 2 ? gt_neg(*x, &next) : gt_add(*x, *x, &next), GT_OK);
+        gt_tensor_release(*x);
+        *x = next;
+    }
+    CHECK(gt__hotpath_stats(client).runs > 0);
+    gt_slot *room = NULL;
+    for (int k = 0; k < 3; k++) { /* the last one is in a path that is not complete */
+        CHECK_EQ(gt__client_reserve(client, 1, &room), GT_OK);
+        CHECK_EQ(k % 2 ? gt_neg(*x, &next) : gt_add(*x, *x, &next), GT_OK);
+        gt_tensor_release(*x);
+        *x = next;
+    }
+    return client;
+}
+
+/* Closing sends what was held back, and the goodbye as the last record. */
+static void test_close(const void *argument)
+{
+    (void)argument;
+    gt_link *ours, *theirs;
+    gt_tensor *x;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    observed o = observed_new(theirs);
+    gt_client *client = holding_client(ours, &x);
+    gt_client_close(&client);
+    while (read_link(&o))
+        continue;
+    CHECK(o.said_goodbye);
+    CHECK_EQ(o.records, 404);
+    gt_tensor_release(x);
+    observed_free(&o);
+}
+
+/* A forked child has the parent's records in its memory, and sends none of them. */
+static void test_fork(const void *argument)
+{
+    (void)argument;
+    gt_link *ours, *theirs;
+    gt_tensor *x;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    observed o = observed_new(theirs);
+    gt_client *client = holding_client(ours, &x);
+    gt__link_flush(client->link);
+    while (read_link(&o))
+        continue;
+    uint64_t before = o.records;
+    CHECK(before < 404);
+    gt__fork_generation++; /* as in the child */
+    gt__client_flush(client);
+    read_link(&o);
+    CHECK_EQ(o.records, before);
+    gt__fork_generation--;
+    gt__client_flush(client);
+    while (read_link(&o))
+        continue;
+    CHECK_EQ(o.records, 404);
+    gt_tensor_release(x);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
+/* The link is lost while records are held back: the next op says so, and nothing is written. */
+static void test_lost(const void *argument)
+{
+    (void)argument;
+    gt_link *ours, *theirs;
+    gt_tensor *x, *next = NULL;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    observed o = observed_new(theirs);
+    gt_client *client = holding_client(ours, &x);
+    gt__link_kill(client->link, "the server is gone");
+    gt__client_flush(client);
+    CHECK_EQ(gt_neg(x, &next), GT_ERR_CONNECTION);
+    gt_tensor_release(x);
+    gt_client_close(&client);
+    observed_free(&o);
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(argc, argv);
+    check_run("detector: period", test_period, NULL);
+    check_run("detector: shortest", test_shortest, NULL);
+    check_run("detector: nested loops", test_nested, NULL);
+    check_run("detector: detours", test_detours, NULL);
+    check_run("detector: cuts", test_cuts, NULL);
+    check_run("detector: canonical form", test_canonical, NULL);
+    check_run("detector: cost", test_cost, NULL);
+    check_run("templates", test_templates, NULL);
+    check_run("client: programs", test_programs, &(bool){false});
+    check_run("client: programs on a slow link", test_programs, &(bool){true});
+    check_run("client: other lives", test_lives, NULL);
+    check_run("client: many loops", test_many, NULL);
+    check_run("client: close", test_close, NULL);
+    check_run("client: fork", test_fork, NULL);
+    check_run("client: lost link", test_lost, NULL);
+    return check_end();
+}
