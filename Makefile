@@ -32,13 +32,16 @@ build: build/build.ninja
 run: build
 	@$(python) examples/mlp.py
 
-# All parts run, so that one failure does not hide another. The last two are test-engines with fewer dtypes.
+# All parts run, so that one failure does not hide another. The last three have fewer dtypes: test-engines, and suites in which
+# everything that comes twice becomes a hot path.
 test: setup-test build
 	@status=0; \
 	meson test -C build --no-rebuild --print-errorlogs || status=1; \
 	$(python) -m pytest $(parallel) --ignore tests/python/test_top.py tests/python || status=1; \
 	$(python) -m pytest -q tests/python/test_top.py || status=1; \
-	$(call on_engines,-k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)') \
+	$(call on_engines,$(few_dtypes)) \
+	echo "with hot paths:"; \
+	GT_COMPILE=1 GT_HOTPATH_MIN_SEQ=2 $(python) -m pytest -q $(parallel) $(hot_suites) $(few_dtypes) || status=1; \
 	exit $$status
 
 test-engines: setup-test build
@@ -49,6 +52,8 @@ test-engines: setup-test build
 # Two processes, each with whole files, where pytest-xdist is installed. test_top.py drives a terminal, which pytest-xdist
 # disturbs.
 parallel = $$($(python) -c 'import xdist; print("-n 2 --dist loadfile")' 2>/dev/null)
+few_dtypes = -k 'not (bfloat16 or float16 or float64 or int8 or uint8 or int16 or int32)'
+hot_suites = $(addprefix tests/python/test_,ops_table.py autograd.py sharding.py random_programs.py)
 engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.py sharding.py server.py)
 on_engines = for engine in far late; do \
 		echo "on the engine $$engine:"; \

@@ -141,8 +141,7 @@ static size_t site_name(uint32_t number, char *text, size_t size)
     if (!file)
         PyErr_Clear();
     char whole[4096];
-    int length =
-        snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", site->line);
+    int length = snprintf(whole, sizeof whole, "%s:%d", file ? file : "?", site->line);
     size_t bytes = length < (int)sizeof whole ? (size_t)length : sizeof whole - 1,
            skip = bytes < size ? 0 : bytes - size + 1;
     memcpy(text, whole + skip, bytes - skip + 1); /* cut at the front */
