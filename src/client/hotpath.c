@@ -357,7 +357,8 @@ static bool send_run(gt_client *client, gt_template *template, const uint64_t *o
     uint32_t words = gt__template_words(template, &hot->occurrence, hot->stage, word);
     if (words + other_count > GT_PATH_WORDS || (!template->number && !define(client, template)))
         return false;
-    memcpy(word + words, others, other_count * sizeof *word);
+    if (other_count)
+        memcpy(word + words, others, other_count * sizeof *word);
     words += (uint32_t)other_count;
     unsigned tail = gt__slots_for(words * sizeof *word);
     gt_slot *out = gt__link_reserve(client->link, 1 + tail);

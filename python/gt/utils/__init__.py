@@ -13,4 +13,10 @@ def __getattr__(name):
     raise AttributeError(f"module 'gt.utils' has no attribute '{name}'")
 
 
-__dir__ = _help.publish(__name__, *_MODULES)
+def __dir__():
+    """The public names; tensorboard only where that package is."""
+    from importlib.util import find_spec
+    return [name for name in _public() if name != 'tensorboard' or find_spec('tensorboard')]
+
+
+_public = _help.publish(__name__, *_MODULES)
