@@ -21,6 +21,7 @@ PYTHON = {
     'char_gpt.py': (['--steps', '50'], 0.75),
     'linear_regression.py': ([], 0.1),
     'pipeline_demo.py': (['--width', '32', '--steps', '5'], None),
+    'compile_demo.py': ([], 0.5),
     'demo.py': ([], None),
     'show_stats.py': ([], None),
     'signal_demo.py': ([], None),
