@@ -80,7 +80,7 @@ struct gt_client {
     struct gt_hotpath *hotpath; /* hotpath.h; NULL: off */
     bool draining;              /* records that were held back wait for room: nothing else may be written */
     uint64_t work;              /* elements touched by instructions not flushed yet */
-    uint64_t *frees; /* ids waiting to be packed into frees */
+    uint64_t *frees;            /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
     uint64_t free_bytes;
     bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */

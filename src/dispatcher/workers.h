@@ -31,7 +31,7 @@ struct gt_dispatch_worker {
     gt_slot_numbers slots;
     gt_pendings pendings;
     bool paths[GT_WORKER_PATHS]; /* by number: the worker knows a path of this number */
-    uint64_t life; /* its generation: no worker before it, of any index, had this number */
+    uint64_t life;               /* its generation: no worker before it, of any index, had this number */
     char name[64], engine[64], listens[64];
     uint64_t memory;  /* which memory it draws on */
     uint64_t group;   /* of its engine's collectives; 0: none */

@@ -44,7 +44,7 @@ struct gt_worker {
     gt_collective *collective;
     uint64_t group_of[GT_MAX_PARTIES]; /* by worker: the group of its engine's collectives; 0: none */
     gt_deferred deferred;
-    gt_late late; /* pending operations */
+    gt_late late;                  /* pending operations */
     struct gt_worker_paths *paths; /* NULL: none was defined */
     const char *name;
     const gt_worker_options *options;
