@@ -11,7 +11,7 @@
  * stands for (gt__path_expand), and this is what the dispatcher does where it cannot be executed as one: docs/compilation.md.
  *
  *   path    client -> disp. -> worker   result: its number, imm[0] which slots of the definition, from there on,
- *                                       GT_PATH_PIECE at most; imm[1] slots of all of it. imm[1] 0: forget it
+ *                                       GT_PATH_PIECE at most; imm[1] slots of all of it. To a worker: imm[1] 0: forget it
  *   repeat  client -> disp.             result: the path, operand[0] id of the first local, imm[0] words in the tail:
  *                                       ids of the inputs, parameters, ids to free afterwards
  *           disp. -> worker             imm[0] words in the tail: slots of the inputs, slots of the outputs, parameters

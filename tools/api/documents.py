@@ -188,7 +188,7 @@ def class_document(module, name, value):
     return compose(full, text or summary, '' if text else rest, signature, (full, module + '.classes', module), lines)
 
 
-# Classes that cannot have another docstring, or whose constructors nobody calls: texts in the source.
+# Classes whose docstring cannot be replaced, or that users do not construct: their texts are in the source.
 FIXED = ('gt.dtype', 'gt.Connection')
 
 
