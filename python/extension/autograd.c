@@ -150,8 +150,7 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
 
 /* ---- grad -------------------------------------------------------------------------------------------------------- */
 
-/* Its node, borrowed; NULL: none, or an exception. */
-static gt_node *node_of(PyObject *self)
+gt_node *gt__py_node(PyObject *self)
 {
     const TensorObject *object = (TensorObject *)self;
     if (!object->alias)
@@ -166,7 +165,7 @@ static gt_node *node_of(PyObject *self)
 static PyObject *get_grad(PyObject *self, void *closure)
 {
     (void)closure;
-    gt_node *node = node_of(self);
+    gt_node *node = gt__py_node(self);
     if (!node || !gt__node_has_gradient(node))
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     gt_alias *alias;
@@ -183,7 +182,7 @@ static PyObject *get_grad(PyObject *self, void *closure)
 static int set_grad(PyObject *self, PyObject *value, void *closure)
 {
     (void)closure;
-    gt_node *node = node_of(self);
+    gt_node *node = gt__py_node(self);
     if (PyErr_Occurred())
         return -1;
     if (!value || value == Py_None) {
@@ -245,7 +244,7 @@ static int set_grad(PyObject *self, PyObject *value, void *closure)
 static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    gt_node *node = node_of(self);
+    gt_node *node = gt__py_node(self);
     if (!node) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");

@@ -43,8 +43,9 @@ typedef struct gt_hook_entry {
 typedef struct gt_arrival gt_arrival;
 
 /*
- * The rule of a node that is no op of the table: a Function written by the user. `rule` gets what gt__gradient_rule gets;
- * `drop` lets go of saved values; `free` of everything. The name is the context's.
+ * The rule of a node that is no op of the table: several ops as one (layers.c), or a Function written by the user. `rule` gets
+ * what gt__gradient_rule gets; `drop` lets go of saved values that the context has, `free` of everything; both are optional. The
+ * name lives as long as the context.
  */
 typedef struct gt_custom_rule {
     gt_err (*rule)(void *context, gt_node *node, gt_tensor *gradient, const bool *wanted, gt_tensor **results);
@@ -110,6 +111,10 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
 /* The same for an elementwise op, whose record has only operands (ids or literals). */
 gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
                                        gt_tensor *const *in, unsigned count, gt_tensor **out);
+
+/* Record that *out was computed from `in` by ops that were not recorded: the node has this rule, and saves those values. */
+gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,
+                                  gt_tensor **out);
 
 /* A tensor of the same value as `value`, computed from `in` (NULL: an argument without a gradient) by a custom rule, whose
  * context it takes on success. keeps: there are saved values, which one backward pass consumes. */
