@@ -339,8 +339,8 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
     gt__py_strides(self, &strides);
     int rank = gt__py_meta(self)->rank;
     strides.step[rank] = rank ? strides.step[axis] : 1;
-    if (rank)
-        strides.step[axis] *= meta.shape[axis] > 1 ? step : 1;
+    if (rank && __builtin_mul_overflow(strides.step[axis], step, &strides.step[axis]))
+        strides.step[axis] = 1; /* of a single window */
     return gt__py_view(self, GT_CUT_UNFOLD, &arguments, &meta, &strides);
 }
 
@@ -542,6 +542,8 @@ bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_str
     if (!alias || !other || alias->family != other->family || meta->dtype != other->shell.meta.dtype ||
         strides->offset != other->strides.offset || !gt__meta_same_shape(meta, &other->shell.meta))
         return false;
+    if (gt__alias_requires_grad(other) && !gt__alias_node(alias->family)) /* the copy is recorded */
+        return false;
     for (unsigned k = 0; k < meta->rank; k++)
         if (strides->step[k] != other->strides.step[k])
             return false;
@@ -562,9 +564,12 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
         return 0;
     if (gt__py_check_write(self, tracked) < 0)
         return -1;
+    bool recorded = gt__grad_enabled() && (tracked || gt__py_requires_grad(self));
     for (Py_ssize_t k = 0; k < count; k++) {
-        const gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
+        gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
         gt_err err = other ? gt__alias_check_use(other) : GT_OK;
+        if (other && recorded) /* also if the operation is refused after this */
+            gt__alias_follow(other);
         if (err != GT_OK) {
             gt__py_raise(err);
             return -1;

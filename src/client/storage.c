@@ -36,8 +36,7 @@ static gt_versions *versions_new(uint32_t count)
     return versions;
 }
 
-/* Values that are saved for gradients tell by this whether they were overwritten. */
-void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
+void gt__alias_stamp_object(gt_tensor *tensor, gt_versions *versions)
 {
     if (tensor->versions != versions) {
         gt__versions_release(tensor->versions);
@@ -45,8 +44,14 @@ void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
     }
     tensor->version = versions->count;
     tensor->overwritten = false;
+}
+
+/* Values that are saved for gradients tell by this whether they were overwritten. */
+void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
+{
+    gt__alias_stamp_object(tensor, versions);
     if (tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base)
-        gt__alias_stamp(tensor->base, versions);
+        gt__alias_stamp_object(tensor->base, versions);
 }
 
 /* ---- making -------------------------------------------------------------------------------------------------- */
@@ -339,6 +344,13 @@ static void storage_release(gt_storage *storage)
     gt_tensor_release(value);
 }
 
+/* The leaf of a view that is freed. */
+static void forget_view(gt_node *leaf, const gt_alias *view)
+{
+    if (leaf && leaf->op == GT_OP_INVALID && leaf->leaf.view == view)
+        leaf->leaf.view = NULL;
+}
+
 void gt__alias_release(gt_alias *alias)
 {
     while (alias && --alias->references == 0) {
@@ -349,6 +361,8 @@ void gt__alias_release(gt_alias *alias)
         gt_client *client = alias->shell.client;
         gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept;
         alias->node = alias->idle = alias->history = alias->kept = NULL;
+        forget_view(node, alias);
+        forget_view(idle, alias);
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -519,7 +533,8 @@ static gt_err cut_from(gt_alias *alias, gt_tensor *value, history of, gt_tensor 
         if (err == GT_OK)
             alias->node->discards = true;
     }
-    if (err == GT_OK && of != RECORDED && of != NO_HISTORY && alias->node && !cut->node) {
+    if (err == GT_OK && of != RECORDED && of != NO_HISTORY && alias->node && !cut->node &&
+        gt__alias_requires_grad(alias)) {
         err = gt__tensor_alias(cut, alias->node, &own);
         gt_tensor_release(cut);
         cut = err == GT_OK ? own : NULL;
@@ -534,6 +549,8 @@ static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
 {
     if (of == RECORDED && cut->node) {
         gt_node *leaf = alias->node;
+        if (leaf)
+            leaf->leaf = (gt_leaf){.moved = true};
         alias->node = NULL;
         alias->tracked = true;
         alias->made_at = alias->versions->count;
@@ -659,6 +676,8 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
         before = alias->cut->node;
         alias->cut->node = node;
     } else {
+        if (node && alias->family != alias)
+            node->leaf.view = alias;
         alias->node = node;
         gt__alias_drop_cut(alias);
     }

@@ -131,6 +131,8 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
 void gt__alias_follow(gt_alias *alias);
 /* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
 gt_err gt__alias_check_use(const gt_alias *alias);
+/* Whether PyTorch refuses to add to the gradient of a view that was made a leaf, since its base was written to. */
+gt_err gt__alias_check_leaf(const gt_alias *view);
 
 /* What is written: a tensor of the alias's dtype that broadcasts to its shape, or a number. */
 typedef struct gt_written {
@@ -179,6 +181,8 @@ void gt__alias_leave(gt_alias *alias);
 void gt__alias_drop_cut(gt_alias *alias);
 /* The tensor is the alias's present value: it tells by `versions` whether it was overwritten since. */
 void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
+/* The same, but a value that its node has saved counts as overwritten from now on. */
+void gt__alias_stamp_object(gt_tensor *tensor, gt_versions *versions);
 /* As gt__alias_cut, after a write that does not count for the alias: it keeps its node (borrowed). */
 gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
 /* Flat positions in the storage's value of all elements of a view, int64. */

@@ -64,13 +64,27 @@ static gt_err refuse(const gt_alias *alias, const char *what, const char *what_w
     return gt__fail(GT_ERR_VALUE, "A view was created in no_grad mode and %s. %s", what_without_grad, why);
 }
 
+static gt_err refuse_use(const gt_alias *alias)
+{
+    return refuse(alias, "its base or another view of its base has been modified inplace",
+                  "its base or another view of its base has been modified inplace with grad mode enabled");
+}
+
 gt_err gt__alias_check_use(const gt_alias *alias)
 {
     if (alias->creation == GT_CREATED_PLAIN || alias->family == alias || !gt__grad_enabled() ||
         !(alias->tracked || gt__alias_node(alias->family)) || alias->made_at == alias->versions->count)
         return GT_OK;
-    return refuse(alias, "its base or another view of its base has been modified inplace",
-                  "its base or another view of its base has been modified inplace with grad mode enabled");
+    return refuse_use(alias);
+}
+
+gt_err gt__alias_check_leaf(const gt_alias *view)
+{
+    if (view->made_at == view->versions->count || !gt__alias_node(view->family))
+        return GT_OK;
+    return view->creation == GT_CREATED_PLAIN
+               ? gt__fail(GT_ERR_VALUE, "leaf variable has been moved into the graph interior")
+               : refuse_use(view);
 }
 
 static bool is_leaf_node(const gt_node *node)
@@ -434,6 +448,8 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     if (recorded) {
         mark_written_view(alias, value->node);
         alias->known = true;
+        if (family->idle)
+            family->idle->leaf.moved = true;
     }
     gt_err err = own_value(&value, node);
     if (err == GT_OK && root->versions != alias->versions && root->cut->id)
@@ -449,7 +465,10 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     root->cut = value;
     storage->writes++;
     alias->versions->count++;
-    gt__alias_stamp(value, root->versions);
+    if (value->base && value->base == old->base) /* gt__alias_touch */
+        gt__alias_stamp_object(value, root->versions);
+    else
+        gt__alias_stamp(value, root->versions);
     if (family_node) {
         before = family->node;
         family->node = family_node;
