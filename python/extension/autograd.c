@@ -86,7 +86,7 @@ static int change_leaf(PyObject *self, bool wanted)
 int gt__py_set_requires_grad(PyObject *self, bool wanted)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    bool view = alias && alias->family != alias;
+    bool view = alias && !gt__alias_is_base(alias);
     /* A view without a history, of a base that requires a gradient, can become a leaf with a gradient of its own. */
     bool bare = view && !alias->tracked && (!alias->node || alias->node->discards);
     if (gt__py_requires_grad(self) == wanted && !(wanted && bare))
@@ -168,11 +168,7 @@ static PyObject *get_grad(PyObject *self, void *closure)
     gt_err err = gt__node_share_gradient(node, &alias);
     if (err != GT_OK)
         return gt__py_raise(err);
-    if (alias->owner)
-        return Py_NewRef((PyObject *)alias->owner);
-    gt__alias_retain(alias);
-    gt__alias_own(alias, self);
-    return gt__py_wrap_alias(alias);
+    return gt__py_object_of(alias);
 }
 
 static int set_grad(PyObject *self, PyObject *value, void *closure)
@@ -326,7 +322,7 @@ static PyObject *method_detach_(PyObject *self, PyObject *unused)
     TensorObject *object = (TensorObject *)self;
     gt_tensor *out = NULL, *tensor = object->tensor;
     gt_err err = GT_OK;
-    if (object->alias && object->alias->family != object->alias)
+    if (object->alias && !gt__alias_is_base(object->alias))
         return PyErr_Format(PyExc_RuntimeError, "Can't detach views in-place. Use detach() instead.");
     if (object->alias)
         err = gt__alias_set_node(object->alias, NULL);

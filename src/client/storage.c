@@ -75,6 +75,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->idle = alias->history = alias->kept = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
+    alias->face = NULL;
     alias->shell.references = 1;
     alias->shell.client = client;
     alias->shell.id = 0;
@@ -363,6 +364,8 @@ void gt__alias_release(gt_alias *alias)
         alias->node = alias->idle = alias->history = alias->kept = NULL;
         forget_view(node, alias);
         forget_view(idle, alias);
+        if (alias->family->face == alias)
+            alias->family->face = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -508,7 +511,7 @@ static history history_of(const gt_alias *alias)
 {
     bool changed = alias->made_at != alias->versions->count;
     bool tracked = alias->family != alias && gt__alias_node(alias->family);
-    if (alias->family == alias)
+    if (alias->family == alias || (alias->family->face == alias && alias->node))
         return OWN;
     if (changed && alias->creation != GT_CREATED_PLAIN && (tracked || alias->tracked))
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
@@ -662,6 +665,8 @@ static void drop_cuts_without_history(gt_alias *family)
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 {
     gt_node *before = alias->node;
+    if (__builtin_expect(alias->family->face == alias, 0))
+        return gt__alias_set_face_node(alias, node);
     drop_cuts_without_history(alias);
     if (alias == &alias->storage->root) {
         if (alias->cut->references > 1) { /* saved values keep the tensor as it is */

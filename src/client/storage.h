@@ -77,8 +77,9 @@ struct gt_alias {
     gt_alias *ghost_before, *ghost_after;
     void *owner;          /* the binding's object; NULL: it was freed */
     gt_node *gradient_of; /* the node whose gradient it is, borrowed; the last of several */
-    const char *maker;    /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
-    gt_tensor shell;      /* its metadata for the owner to read, without a value */
+    gt_alias *face;    /* of a family: the view that its object has now, after unsqueeze_(); borrowed, or NULL */
+    const char *maker; /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
+    gt_tensor shell;   /* its metadata for the owner to read, without a value */
     gt_strides strides;
     gt_cut_arguments arguments;
 };
@@ -175,6 +176,21 @@ void gt__node_drop_gradient(gt_node *node);
 /* An alias without an owner gets one; an owner lets go of its alias, and keeps its reference. */
 void gt__alias_own(gt_alias *alias, void *owner);
 void gt__alias_leave(gt_alias *alias);
+
+/* ---- storage_base.c ---------------------------------------------------------------------------------------------- */
+
+/* The alias of the family's object, which PyTorch calls the base of the views: the family, or its face. */
+gt_alias *gt__alias_base(gt_alias *family);
+static inline bool gt__alias_is_base(const gt_alias *alias)
+{
+    return alias->family == alias || alias->family->face == alias;
+}
+/* Whether PyTorch's base is a leaf, or has no node. */
+bool gt__alias_base_is_leaf(const gt_alias *family);
+/* The object of the base has this view of it from now on: x.unsqueeze_(). */
+void gt__alias_change_face(gt_alias *before, gt_alias *view);
+/* gt__alias_set_node of a face. */
+gt_err gt__alias_set_face_node(gt_alias *face, gt_node *leaf);
 
 /* ---- between storage.c and storage_write.c ------------------------------------------------------------------- */
 
