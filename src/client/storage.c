@@ -579,9 +579,11 @@ static gt_err with_history(const gt_alias *alias, gt_tensor **value)
 {
     gt_tensor *recorded;
     gt_node *nowhere = NULL;
-    if ((*value)->node || !alias->tracked)
-        return GT_OK;
     bool changed = alias->made_at != alias->versions->count;
+    /* Also of a view of a view that was made a leaf: it follows the base from now on. */
+    bool ended = changed && !gt__alias_node(alias->family);
+    if (((*value)->node && !ended) || !alias->tracked)
+        return GT_OK;
     if (changed || !alias->history) {
         GT_TRY(gt__node_new_leaf((*value)->client, &(*value)->meta, &nowhere));
         nowhere->discards = true;
