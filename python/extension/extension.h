@@ -271,7 +271,7 @@ extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
-extern PyGetSetDef gt__py_autograd_attributes[];
+extern PyGetSetDef gt__py_alias_attributes[], gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);

@@ -150,6 +150,7 @@ gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out)
     if (!leaf)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     leaf->out = *meta;
+    leaf->leaf = (gt_leaf){.view = NULL};
     *out = leaf;
     return GT_OK;
 }

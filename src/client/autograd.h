@@ -57,6 +57,12 @@ typedef struct gt_custom_rule {
 
 enum { GT_NODE_CUSTOM = UINT16_MAX };
 
+/* What a leaf knows of its tensor. */
+typedef struct gt_leaf {
+    struct gt_alias *view; /* the view that it is the leaf of, borrowed; NULL: none */
+    bool moved;            /* an in-place operation has made the tensor a computed one */
+} gt_leaf;
+
 typedef struct gt_operand_info {
     gt_node *node; /* NULL: needs no gradient, or a literal */
     gt_meta meta;
@@ -69,9 +75,10 @@ struct gt_node {
     bool keeps_gradient; /* retain_grad(): keep the gradient of a node that is not a leaf */
     bool keeps_values;   /* it has saved values, until a pass consumes them */
     bool dropped;        /* its saved values must be computed again first: checkpoint.h */
-    bool discards;       /* a leaf that keeps no gradient: a view that was made without a history (storage.c) */
-    bool used;           /* it is, or was, the node of an operand */
-    unsigned count;      /* operands */
+    bool discards;  /* a leaf that keeps no gradient: a view that was made without a history (storage.c), or it
+                            requires none for now */
+    bool used;      /* it is, or was, the node of an operand */
+    unsigned count; /* operands */
     gt_client *client;
     uint64_t sequence;                /* increases with every node */
     gt_tensor *gradient;              /* .grad, */
@@ -83,6 +90,7 @@ struct gt_node {
     union {
         gt_slot tail[3];       /* shape or slice, where the op has one */
         gt_custom_rule custom; /* GT_NODE_CUSTOM */
+        gt_leaf leaf;          /* GT_OP_INVALID */
     };
     gt_meta out;
     gt_operand_info fixed[GT_MAX_OPERANDS], *operands; /* operands == fixed unless there are more (cat) */

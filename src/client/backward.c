@@ -303,6 +303,16 @@ static gt_err add_to_gradient(pass *p, gt_node *leaf, gt_tensor *gradient, gt_te
     return GT_OK;
 }
 
+/* PyTorch refuses the gradient of a leaf that is one no more. */
+static gt_err check_leaf(const gt_node *leaf)
+{
+    if (leaf->op != GT_OP_INVALID)
+        return GT_OK;
+    if (leaf->leaf.moved)
+        return gt__fail(GT_ERR_VALUE, "leaf variable has been moved into the graph interior");
+    return leaf->leaf.view ? gt__alias_check_leaf(leaf->leaf.view) : GT_OK;
+}
+
 /* Add to .grad: at leaves, and at nodes with retain_grad(). In place, if a binding has its memory. */
 static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
@@ -310,6 +320,7 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     gt_alias *shared;
     uint32_t writes;
     bool disturbed;
+    GT_TRY(check_leaf(leaf));
     if (leaf->discards)
         return GT_OK;
     do {
