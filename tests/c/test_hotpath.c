@@ -189,46 +189,103 @@ static void write_two(gt_slot *records, uint64_t first, uint64_t a, uint64_t b, 
     records[1].ins = (gt_instruction){.op = GT_OP_sub, .result = first + 1, .operand = {first, c}};
 }
 
-static bool fits(gt_template *t, gt_occurrence *o, const gt_slot *records)
+static bool fits(gt_template *t, uint64_t *cell, const gt_slot *records)
 {
-    o->fitted = 0;
-    return gt__template_fits(t, o, records) && gt__template_fits(t, o, records + 1);
+    uint32_t fitted;
+    return gt__template_fits(t, cell, records, 2, &fitted) && fitted == 2;
+}
+
+static size_t others(const gt_template *t)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < t->frees; k++)
+        count += t->free[k].other;
+    return count;
 }
 
 static void test_templates(const void *argument)
 {
     (void)argument;
-    uint64_t input[GT_PATH_WORDS];
-    gt_occurrence o = {.input = input};
+    static uint64_t cell[GT_CELLS];
     gt_slot records[2];
-    gt_ids freed = {0};
-    size_t others = 0;
     write_two(records, 10, 1, 2, 3);
-    gt__ids_add(&freed, 10);
-    gt__ids_add(&freed, 1);
-    gt_template *t = gt__template_new(records, 2, 2, &freed);
+    gt_template *t = gt__template_new(records, 2, 2, (uint32_t[]){0, 0}, (uint64_t[]){10, 1}, 2);
     write_two(records, 20, 11, 3, 2);
-    CHECK(fits(t, &o, records));
-    freed.count = 0;
-    gt__ids_add(&freed, 5); /* something else */
-    gt__ids_add(&freed, 20);
-    CHECK(!gt__template_ends(t, &o, &freed, &others)); /* 11 is still alive */
-    gt__ids_add(&freed, 11);
-    CHECK(gt__template_ends(t, &o, &freed, &others) && others == 1 && freed.id[0] == 5);
+    CHECK(fits(t, cell, records));
+    CHECK(!gt__template_ends(t, cell, (uint64_t[]){5, 20}, 2)); /* 11 is still alive */
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){5, 20, 11}, 3));
+    CHECK(others(t) == 1 && t->free[0].other); /* 5 is something else */
+    write_two(records, 30, 21, 3, 2);
+    CHECK(fits(t, cell, records));
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){15, 30, 21}, 3) && t->free[0].other); /* the same again */
+    CHECK(!gt__template_ends(t, cell, (uint64_t[]){15, 30}, 2));
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){21, 30}, 2) && others(t) == 0);
     write_two(records, 30, 11, 11, 12); /* one tensor as two inputs, which dies as one of them */
-    CHECK(fits(t, &o, records));
-    freed.count = 0;
-    gt__ids_add(&freed, 30);
-    gt__ids_add(&freed, 11);
-    CHECK(!gt__template_ends(t, &o, &freed, &others));
-    CHECK_EQ(freed.count, 2);
+    CHECK(fits(t, cell, records));
+    CHECK(!gt__template_ends(t, cell, (uint64_t[]){11, 30}, 2));
     write_two(records, 30, 11, 12, 12); /* as two that live on */
-    CHECK(fits(t, &o, records) && gt__template_ends(t, &o, &freed, &others) && others == 0);
+    CHECK(fits(t, cell, records) && gt__template_ends(t, cell, (uint64_t[]){30, 11}, 2) && others(t) == 0);
+    write_two(records, 40, 11, 40, 12); /* an input that the run makes itself */
+    CHECK(!fits(t, cell, records));
     write_two(records, 40, 11, 12, 12);
     records[1].ins.op = GT_OP_mul;
-    CHECK(!fits(t, &o, records));
+    CHECK(!fits(t, cell, records));
     gt__template_free(t);
-    free(freed.id);
+}
+
+/* Literals that differ become parameters, whose values are words of the run after the inputs; other differences do not. */
+static void test_parameters(const void *argument)
+{
+    (void)argument;
+    static uint64_t cell[GT_CELLS];
+    gt_slot records[2];
+    uint32_t fitted;
+    write_two(records, 10, 1, 2, 3);
+    records[1].ins.literals = GT_LITERAL_FLOAT << 2;
+    gt_template *t = gt__template_new(records, 2, 2, (uint32_t[]){0, 0}, NULL, 0);
+    CHECK(t->inputs == 2 && t->parameter_count == 0);
+    t->number = 7;
+    write_two(records, 20, 11, 3, 4);
+    records[1].ins.literals = GT_LITERAL_FLOAT << 2;
+    records[1].ins.site = 1;
+    CHECK(!gt__template_fits(t, cell, records, 2, &fitted) && t->parameter_count == 0 && t->number == 7);
+    records[1].ins.site = 0;
+    CHECK(gt__template_fits(t, cell, records, 2, &fitted) && t->parameter_count == 1 && t->number == 0);
+    CHECK(cell[GT_CELL_FIRST] == 20 && cell[GT_CELL_WORDS] == 11 && cell[GT_CELL_WORDS + 1] == 3);
+    CHECK_EQ(cell[GT_CELL_WORDS + 2], 4);
+    gt__template_free(t);
+}
+
+/* While a loop runs in paths the detector rests; what comes then is compared with the last turn. */
+static void test_rest(const void *argument)
+{
+    (void)argument;
+    enum { PATH = 77 };
+    stream s = stream_new(3, 2);
+    gt_detector *d = &s.detector;
+    for (int turn = 0; turn < 6; turn++) {
+        for (const char *word = "abcde"; *word; word++)
+            gt__detector_see(d, letter((unsigned)*word, 0), 10, 100,
+                             *word == 'a'   ? PATH
+                             : *word == 'e' ? 0
+                                            : GT_WITHIN_RUN);
+        CHECK_EQ(d->turn, 0);
+    }
+    for (const char *word = "abcd"; *word; word++)
+        gt__detector_see(d, letter((unsigned)*word, 0), 10, 100, *word == 'a' ? PATH : GT_WITHIN_RUN);
+    gt__detector_rest(d, PATH, 4);
+    CHECK_EQ(d->turn, 5);
+    uint64_t position = d->position;
+    for (int turn = 0; turn < 4; turn++) {
+        CHECK(gt__detector_follow_record(d, letter('e', 0)));
+        CHECK(gt__detector_follow_run(d, PATH, 4));
+    }
+    CHECK_EQ(d->position, position);
+    CHECK(gt__detector_follow_record(d, letter('e', 0)));
+    CHECK(!gt__detector_follow_record(d, letter('x', 0))); /* awake again, the e was seen */
+    CHECK(d->turn == 0 && d->position == position + 1 && d->period == 5);
+    CHECK(!gt__detector_follow_run(d, PATH, 4));
+    gt__detector_free(d);
 }
 
 /* ---- a client ----------------------------------------------------------------------------------------------- */
@@ -651,7 +708,9 @@ int main(int argc, char **argv)
     check_run("detector: cuts", test_cuts, NULL);
     check_run("detector: canonical form", test_canonical, NULL);
     check_run("detector: cost", test_cost, NULL);
+    check_run("detector: rest", test_rest, NULL);
     check_run("templates", test_templates, NULL);
+    check_run("templates: parameters", test_parameters, NULL);
     check_run("client: programs", test_programs, &(bool){false});
     check_run("client: programs on a slow link", test_programs, &(bool){true});
     check_run("client: other lives", test_lives, NULL);
