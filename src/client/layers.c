@@ -5,7 +5,8 @@
 #include "client/signals.h"
 
 /* Attach a node to *out, which was computed from `in` without being recorded. On failure *out becomes NULL. */
-static gt_err record(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count, gt_tensor **out)
+static gt_err record(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,
+                     gt_tensor **out)
 {
     gt_err err = gt__autograd_record_custom(rule, saves, in, count, out);
     if (err != GT_OK)
@@ -52,7 +53,8 @@ static gt_err weight_gradient(gt_tensor *g, gt_tensor *a, gt_tensor **out)
     return err;
 }
 
-static gt_err linear_rule(void *context, gt_node *node, gt_tensor *gradient, const bool *wanted, gt_tensor **results)
+static gt_err linear_rule(void *context, gt_node *node, gt_tensor *gradient, const bool *wanted,
+                          gt_tensor **results)
 {
     (void)context;
     gt_err err = GT_OK;
@@ -128,7 +130,8 @@ gt_err gt_linear(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_tensor **o
     if (weight->meta.rank != 2)
         return gt__fail(GT_ERR_VALUE, "linear: the weight must be a matrix (outputs, inputs), but has rank %u",
                         (unsigned)weight->meta.rank);
-    return gt__linear_is_plain(a, weight, bias) ? gt__emit_linear(a, weight, bias, out) : linear_value(a, weight, bias, out);
+    return gt__linear_is_plain(a, weight, bias) ? gt__emit_linear(a, weight, bias, out)
+                                                : linear_value(a, weight, bias, out);
 }
 
 /* ---- the loss of classes --------------------------------------------------------------------------------------- */
@@ -182,7 +185,8 @@ static gt_err nll_rule(void *context, gt_node *node, gt_tensor *gradient, const 
     return err;
 }
 
-static gt_err nll_value(gt_tensor *scores, gt_tensor *target, gt_reduction reduction, double divisor, gt_tensor **out)
+static gt_err nll_value(gt_tensor *scores, gt_tensor *target, gt_reduction reduction, double divisor,
+                        gt_tensor **out)
 {
     gt_tensor *index, *picked, *whole = NULL;
     GT_TRY(class_index(&scores->meta, target, &index));
