@@ -172,11 +172,14 @@ static gt_err fit(gt_tensor **gradient, const gt_meta *target)
             if (axis < extra || (target->shape[axis - extra] == 1 && from->shape[axis] != 1))
                 axes |= 1u << axis;
         if (axes) {
-            GT_TRY(gt_sum(*gradient, axes, true, &fitted));
+            bool only_extra = axes == (1u << extra) - 1;
+            GT_TRY(gt_sum(*gradient, axes, !only_extra, &fitted));
             gt__replace(gradient, fitted);
         }
-        GT_TRY(gt_reshape(*gradient, target->rank, target->shape, &fitted));
-        gt__replace(gradient, fitted);
+        if (!gt__meta_same_shape(&(*gradient)->meta, target)) {
+            GT_TRY(gt_reshape(*gradient, target->rank, target->shape, &fitted));
+            gt__replace(gradient, fitted);
+        }
     }
     if ((*gradient)->meta.dtype != target->dtype) {
         GT_TRY(gt_cast(*gradient, (gt_dtype)target->dtype, &fitted));
