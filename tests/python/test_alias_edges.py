@@ -41,7 +41,7 @@ def outcome(n, lines):
 
 def same(ours, theirs):
     if isinstance(theirs, np.ndarray):
-        return isinstance(ours, np.ndarray) and np.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        return isinstance(ours, np.ndarray) and np.allclose(ours, theirs, rtol=1e-5, atol=1e-6, equal_nan=True)
     if isinstance(theirs, (list, tuple)):
         return len(ours) == len(theirs) and all(same(a, b) for a, b in zip(ours, theirs))
     return ours == theirs
@@ -293,6 +293,14 @@ def test_refused_operations_and_strides(lines):
     "z = y.sin()\nd = y.data\nd.add_(z)\nr = [y, d.requires_grad]",
 )
 def test_recorded_writes_through_data(lines):
+    check(lines)
+
+
+@programs(*(f"x = n.tensor({values}).requires_grad_()\nm = x.{name}()\n{write}\n(m * 3).backward()\nr = x.grad"
+            for name in ("max", "min", "median", "nanmedian", "amax")
+            for values in ("[1., 3., 3., 2.]", "[1., float('nan'), float('nan'), 2.]", "[3., 3., 1.]")
+            for write in ("x.data.mul_(2).add_(0.25)", "x.data[0] = 3", "")))
+def test_gradients_of_the_extreme_of_all_elements(lines):
     check(lines)
 
 
