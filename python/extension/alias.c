@@ -497,7 +497,6 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     }
     if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
         return gt__py_share(self, view, gt__alias_node(object->alias), true);
-    alias->creation = alias->creation == GT_CREATED_NO_GRAD ? GT_CREATED_PLAIN : alias->creation;
     if (object->alias)
         gt__alias_change_face(object->alias, alias);
     from->alias = NULL; /* it goes to the other object; the caller frees this one */

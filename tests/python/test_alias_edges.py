@@ -258,6 +258,9 @@ def test_views_that_were_leaves(lines):
     "v = x[0]\nx.unsqueeze_(0)\nx.requires_grad_()\nx.requires_grad_(False)\nv.add_(1)\nr = [v.requires_grad, x]",
     "v = x.unbind(0)[0]\nx.unsqueeze_(0).zero_()\nx.requires_grad_()\nv.view(-1)",
     "v = y[0]\ny.unsqueeze_(0)\ny.mul_(2)\n(y * y).sum().backward()\nr = [w.grad, v.is_leaf]",
+    "with n.no_grad(): v = x[0]\nv.unsqueeze_(0)\nx.requires_grad_()\nr = v.is_leaf",
+    "v = x.unbind()[0]\nv.unsqueeze_(0)\nx.requires_grad_()\nv.add_(1)",
+    "v = y.split(2)[0]\nv.unsqueeze_(0)\nv.add_(1)",
     "x.unsqueeze_(0).requires_grad_()\n(x * 2).sum().backward()\nx.detach_()\nr = [x.requires_grad, x.is_leaf]",
 )
 def test_shapes_changed_in_place(lines):
