@@ -65,9 +65,11 @@ gt_tensor *gt__py_cut(PyObject *self)
         gt_alias *alias = object->alias;
         if (!alias)
             return object->tensor;
-        gt_tensor *cut = alias->cut;
         if (UNLIKELY(alias->creation != GT_CREATED_PLAIN) && (err = gt__alias_check_use(alias)) != GT_OK)
             break;
+        if (UNLIKELY(alias->foreign) && (err = gt__alias_restamp(alias)) != GT_OK)
+            break;
+        gt_tensor *cut = alias->cut;
         if (!cut) {
             gt__alias_retain(alias); /* other threads run if the emission waits */
             err = gt__alias_cut(alias, &cut);

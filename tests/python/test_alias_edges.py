@@ -290,6 +290,17 @@ def test_refused_operations_and_strides(lines):
     check(lines)
 
 
+# After x.data = y writes to the memory that x had still count for x, if x.detach() has it.
+@programs(
+    "d = w.detach()\nw.data = x.clone()\nd.mul_(2)\n(w * w).sum().backward()\nr = [w.grad, w._version]",
+    "d = w.detach()\nw.data = x.clone()\nz = w * w\nd.mul_(2)\nz.sum().backward()",
+    "d = w.detach()\nw.data = x.clone()\nz = w * w\nd.mul_(2)\n(w * w).sum().backward()\nr = w.grad\nz.sum().backward()",
+    "w.data = x.clone()\n(w * w).sum().backward()\nr = [w.grad, w._version]",
+)
+def test_writes_to_the_memory_before(lines):
+    check(lines)
+
+
 # Of a recorded write through x.data: the value that the graph has saved does not lead back to the graph.
 @programs(
     "z = y.sin()\nd = y.data\nd.add_(z)\nz.sum().backward()\nr = [w.grad, d.requires_grad]",
