@@ -65,9 +65,11 @@ gt_tensor *gt__py_cut(PyObject *self)
         gt_alias *alias = object->alias;
         if (!alias)
             return object->tensor;
-        gt_tensor *cut = alias->cut;
         if (UNLIKELY(alias->creation != GT_CREATED_PLAIN) && (err = gt__alias_check_use(alias)) != GT_OK)
             break;
+        if (UNLIKELY(alias->foreign) && (err = gt__alias_restamp(alias)) != GT_OK)
+            break;
+        gt_tensor *cut = alias->cut;
         if (!cut) {
             gt__alias_retain(alias); /* other threads run if the emission waits */
             err = gt__alias_cut(alias, &cut);
@@ -497,7 +499,6 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     }
     if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
         return gt__py_share(self, view, gt__alias_node(object->alias), true);
-    alias->creation = alias->creation == GT_CREATED_NO_GRAD ? GT_CREATED_PLAIN : alias->creation;
     if (object->alias)
         gt__alias_change_face(object->alias, alias);
     from->alias = NULL; /* it goes to the other object; the caller frees this one */

@@ -62,7 +62,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->references = 1;
     alias->kind = GT_CUT_NONE;
     alias->creation = GT_CREATED_PLAIN;
-    alias->whole = alias->tracked = alias->known = alias->ghost = false;
+    alias->whole = alias->tracked = alias->known = alias->ghost = alias->foreign = false;
     alias->output = alias->depth = 0;
     alias->members = 0;
     alias->storage = storage;
@@ -245,6 +245,20 @@ void gt__alias_count_as(gt_alias *alias, gt_versions *versions)
     gt__versions_release(alias->versions);
     alias->versions = versions;
     alias->made_at = versions->count;
+    alias->foreign = true;
+}
+
+gt_err gt__alias_restamp(gt_alias *alias)
+{
+    gt_tensor *own, *before = alias->cut;
+    alias->foreign = alias->versions->references > 1 + (before != NULL);
+    if (!alias->foreign || !before || before->version == alias->versions->count)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(before, before->node, &own)); /* nodes that have saved the other one tell by its version */
+    gt__alias_stamp_object(own, alias->versions);
+    alias->cut = own;
+    gt_tensor_release(before);
+    return GT_OK;
 }
 
 /* ---- freeing ------------------------------------------------------------------------------------------------- */
@@ -695,7 +709,7 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 bool gt__alias_alone(const gt_alias *alias)
 {
     return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->storage->ghosts &&
-           !alias->idle && gt__strides_are_usual(&alias->shell.meta, &alias->strides);
+           !alias->idle && !alias->foreign && gt__strides_are_usual(&alias->shell.meta, &alias->strides);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------- */

@@ -58,6 +58,7 @@ struct gt_alias {
     uint8_t creation;    /* gt_creation */
     bool whole;          /* covers the storage, in its shape and order */
     bool tracked;        /* the cut was recorded when it was made, so PyTorch's view has a grad_fn */
+    bool foreign;        /* maybe `versions` count writes to other memory, too: that before x.data = y */
     bool known; /* PyTorch has computed that grad_fn. Until then it takes the view for a leaf in check_write */
     uint16_t output;  /* MULTI: which of the results */
     uint16_t depth;   /* ancestors */
@@ -114,6 +115,8 @@ gt_err gt__alias_apart(gt_alias *alias, gt_node *node, bool counted, void *owner
 
 /* Writes through a new alias count as those through the alias before it did: x.data = y. */
 void gt__alias_count_as(gt_alias *alias, gt_versions *versions);
+/* The present value of such an alias is of the present version, whatever was written elsewhere. */
+gt_err gt__alias_restamp(gt_alias *alias);
 
 gt_alias *gt__alias_retain(gt_alias *alias);
 void gt__alias_release(gt_alias *alias);

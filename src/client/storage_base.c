@@ -21,8 +21,18 @@ bool gt__alias_base_is_leaf(const gt_alias *family)
 void gt__alias_change_face(gt_alias *before, gt_alias *view)
 {
     bool invertible = view->kind == GT_CUT_RESHAPE || view->kind == GT_CUT_PERMUTE;
-    if (gt__alias_is_base(before) && !before->node && view->parent == before)
-        before->family->face = invertible ? view : NULL;
+    bool base = gt__alias_is_base(before);
+    if (view->storage != before->storage) { /* resize_() */
+        view->creation = view->creation == GT_CREATED_NO_GRAD ? GT_CREATED_PLAIN : view->creation;
+        return;
+    }
+    view->creation = before->creation;
+    view->maker = before->maker;
+    view->output = before->output;
+    if (base && !before->node)
+        before->family->face = invertible && view->parent == before ? view : NULL;
+    else if (!base)
+        view->made_at = before->made_at;
 }
 
 /* The inverse of a cut that is a reshape or a permutation. */

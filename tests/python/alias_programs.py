@@ -209,7 +209,8 @@ class Writer:
         ]
         t = self.torch[name]
         if t.dim() and t.shape[0]:
-            choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.amax()"]
+            choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.amax()", f"{name}.max()", f"{name}.min()",
+                        f"{name}.median()", f"{name}.max(0).values"]
         return f"{self.new_name()} = {self.rng.choice(choices)}"
 
     def index(self, size):

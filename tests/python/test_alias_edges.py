@@ -41,7 +41,7 @@ def outcome(n, lines):
 
 def same(ours, theirs):
     if isinstance(theirs, np.ndarray):
-        return isinstance(ours, np.ndarray) and np.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        return isinstance(ours, np.ndarray) and np.allclose(ours, theirs, rtol=1e-5, atol=1e-6, equal_nan=True)
     if isinstance(theirs, (list, tuple)):
         return len(ours) == len(theirs) and all(same(a, b) for a, b in zip(ours, theirs))
     return ours == theirs
@@ -258,6 +258,9 @@ def test_views_that_were_leaves(lines):
     "v = x[0]\nx.unsqueeze_(0)\nx.requires_grad_()\nx.requires_grad_(False)\nv.add_(1)\nr = [v.requires_grad, x]",
     "v = x.unbind(0)[0]\nx.unsqueeze_(0).zero_()\nx.requires_grad_()\nv.view(-1)",
     "v = y[0]\ny.unsqueeze_(0)\ny.mul_(2)\n(y * y).sum().backward()\nr = [w.grad, v.is_leaf]",
+    "with n.no_grad(): v = x[0]\nv.unsqueeze_(0)\nx.requires_grad_()\nr = v.is_leaf",
+    "v = x.unbind()[0]\nv.unsqueeze_(0)\nx.requires_grad_()\nv.add_(1)",
+    "v = y.split(2)[0]\nv.unsqueeze_(0)\nv.add_(1)",
     "x.unsqueeze_(0).requires_grad_()\n(x * 2).sum().backward()\nx.detach_()\nr = [x.requires_grad, x.is_leaf]",
 )
 def test_shapes_changed_in_place(lines):
@@ -287,12 +290,31 @@ def test_refused_operations_and_strides(lines):
     check(lines)
 
 
+# After x.data = y writes to the memory that x had still count for x, if x.detach() has it.
+@programs(
+    "d = w.detach()\nw.data = x.clone()\nd.mul_(2)\n(w * w).sum().backward()\nr = [w.grad, w._version]",
+    "d = w.detach()\nw.data = x.clone()\nz = w * w\nd.mul_(2)\nz.sum().backward()",
+    "d = w.detach()\nw.data = x.clone()\nz = w * w\nd.mul_(2)\n(w * w).sum().backward()\nr = w.grad\nz.sum().backward()",
+    "w.data = x.clone()\n(w * w).sum().backward()\nr = [w.grad, w._version]",
+)
+def test_writes_to_the_memory_before(lines):
+    check(lines)
+
+
 # Of a recorded write through x.data: the value that the graph has saved does not lead back to the graph.
 @programs(
     "z = y.sin()\nd = y.data\nd.add_(z)\nz.sum().backward()\nr = [w.grad, d.requires_grad]",
     "z = y.sin()\nd = y.data\nd.add_(z)\nr = [y, d.requires_grad]",
 )
 def test_recorded_writes_through_data(lines):
+    check(lines)
+
+
+@programs(*(f"x = n.tensor({values}).requires_grad_()\nm = x.{name}()\n{write}\n(m * 3).backward()\nr = x.grad"
+            for name in ("max", "min", "median", "nanmedian", "amax")
+            for values in ("[1., 3., 3., 2.]", "[1., float('nan'), float('nan'), 2.]", "[3., 3., 1.]")
+            for write in ("x.data.mul_(2).add_(0.25)", "x.data[0] = 3", "")))
+def test_gradients_of_the_extreme_of_all_elements(lines):
     check(lines)
 
 
