@@ -1,78 +1,46 @@
 /* hotpath.c: see hotpath.h. Read next: hotpath_detect.c, hotpath_template.c, core/path.h. */
 #include "client/hotpath.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/hotpath_template.h"
-#include "core/log.h"
+#include "client/hotpath_state.h"
 #include "core/record.h"
 #include "core/settings.h"
 
-enum {
-    ENTRIES = 256,
-    STAGE_SLOTS = GT_PATH_SLOTS / 2 + GT_LINK_MAX_RESERVE,
-    PATIENCE = 16, /* misses in a row after which a template is dropped */
-    MOST_TEMPLATES = 128,
-    MOST_ALIKE = 8, /* templates that begin with the same record */
-};
-
-typedef enum state {
-    WATCHING,
-    LEARNING, /* the present records become a template */
-    HOLDING,  /* they have fitted a template so far, and are in the stage */
-    DRAINING, /* they did not fit: the stage goes to the link */
-} state;
-
-struct gt_hotpath {
-    uint64_t cell[GT_CELLS]; /* of the records that are held back */
-    state state;
-    gt_detector detector;
-    gt_segment_plan segment[GT_HOT_SEGMENTS]; /* to be learned, in order */
-    unsigned segments, segment_next;
-    gt_template *replaced;       /* by the one that is learned, which begins where the client waits; NULL: none */
-    gt_template *entry[ENTRIES]; /* by the shape of their first record */
-    gt_template *holding;
-    gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
-    gt_slot *stage;     /* records that are learned, held back or drained */
-    uint32_t staged, drained, records;
-    uint32_t *live;                  /* by record that is learned: tensors alive before it */
-    int64_t work;                    /* of the records that are learned or drained */
-    gt_ids freed;                    /* since the first of those that are learned */
-    gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
-    uint32_t next_number, next_serial;
-    gt_template *named[GT_PATHS]; /* by path number */
-    gt_hotpath_stats stats;
-};
-
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
-gt_hotpath *gt__hotpath_new(void)
+/* NULL: out of memory. */
+static gt_hotpath *hotpath_make(bool automatic)
 {
-    if (gt__setting(GT_SETTING_AUTO_COMPILE) == 0 && gt__setting(GT_SETTING_COMPILE) == 0)
-        return NULL;
     unsigned threshold =
         gt__setting(GT_SETTING_COMPILE) != 0 ? 2 : (unsigned)gt__setting(GT_SETTING_HOTPATH_THRESHOLD);
     gt_hotpath *hot = calloc(1, sizeof *hot);
     if (!hot)
         return NULL;
-    hot->stage = malloc(STAGE_SLOTS * sizeof *hot->stage);
-    hot->live = malloc(STAGE_SLOTS * sizeof *hot->live);
-    bool good = gt__detector_init(&hot->detector, (unsigned)gt__setting(GT_SETTING_HOTPATH_WINDOW), threshold,
-                                  (unsigned)gt__setting(GT_SETTING_HOTPATH_MIN_SEQ));
+    hot->automatic = automatic;
+    hot->stage = malloc(GT_HOT_STAGE * sizeof *hot->stage);
+    hot->live = malloc(GT_HOT_STAGE * sizeof *hot->live);
+    bool good = !automatic || gt__detector_init(&hot->detector, (unsigned)gt__setting(GT_SETTING_HOTPATH_WINDOW),
+                                                threshold, (unsigned)gt__setting(GT_SETTING_HOTPATH_MIN_SEQ));
     if (!good || !hot->stage || !hot->live)
         gt__hotpath_free(&hot);
     return hot;
 }
 
-static void forget_template(gt_hotpath *hot, gt_template *template)
+gt_hotpath *gt__hotpath_new(void)
 {
-    gt_template **where = &hot->entry[gt__template_entry(template) % ENTRIES];
+    bool automatic = gt__setting(GT_SETTING_AUTO_COMPILE) != 0 || gt__setting(GT_SETTING_COMPILE) != 0;
+    return automatic ? hotpath_make(true) : NULL;
+}
+
+void gt__hotpath_forget(gt_hotpath *hot, gt_template *template)
+{
+    gt_template **where = &hot->entry[gt__template_entry(template) % GT_HOT_ENTRIES];
     while (*where != template)
         where = &(*where)->next;
     *where = template->next;
-    for (unsigned k = 0; k < ENTRIES; k++)
+    for (unsigned k = 0; k < GT_HOT_ENTRIES; k++)
         for (gt_template *t = hot->entry[k]; t; t = t->next)
             t->follower = t->follower == template ? NULL : t->follower;
     hot->ended = hot->ended == template ? NULL : hot->ended;
@@ -89,9 +57,10 @@ void gt__hotpath_free(gt_hotpath **where)
     gt_hotpath *hot = *where;
     if (!hot)
         return;
-    for (unsigned k = 0; k < ENTRIES; k++)
+    for (unsigned k = 0; k < GT_HOT_ENTRIES; k++)
         while (hot->entry[k])
-            forget_template(hot, hot->entry[k]);
+            gt__hotpath_forget(hot, hot->entry[k]);
+    gt__region_free_all(&hot->recording);
     gt__detector_free(&hot->detector);
     free(hot->freed.id);
     free(hot->live);
@@ -115,8 +84,8 @@ static void open_stage(gt_client *client, gt_template *template, uint32_t fitted
     hot->write_next = link->write_next;
     hot->write_end = link->write_end;
     link->write_next = hot->stage + (fitted < template->count ? template->at[fitted] : template->slots);
-    link->write_end = hot->stage + STAGE_SLOTS;
-    hot->state = HOLDING;
+    link->write_end = hot->stage + GT_HOT_STAGE;
+    hot->state = GT_HOT_HOLDING;
     hot->holding = template;
     client->expected = template->expected + fitted;
     client->cell = hot->cell;
@@ -128,7 +97,7 @@ static void close_stage(gt_client *client)
     gt_link *link = client->link;
     link->write_next = hot->write_next;
     link->write_end = link->gone ? hot->write_next : hot->write_end; /* it may have been lost meanwhile */
-    hot->state = WATCHING;
+    hot->state = GT_HOT_WATCHING;
     hot->holding = NULL;
     client->expected = NULL;
 }
@@ -152,164 +121,30 @@ bool gt__hotpath_drain(gt_client *client)
         hot->drained += length;
         gt__client_publish(client, length, hot->drained == hot->staged ? hot->work : 0);
     }
-    hot->state = WATCHING;
+    hot->state = GT_HOT_WATCHING;
     client->draining = false;
     gt__client_send_frees(client);
     return true;
-}
-
-/* ---- learning ----------------------------------------------------------------------------------------------- */
-
-static void stop_learning(gt_client *client)
-{
-    gt_hotpath *hot = client->hotpath;
-    hot->state = WATCHING;
-    hot->segments = hot->segment_next = 0;
-    hot->replaced = NULL;
-    hot->freed.count = 0; /* these frees have been sent */
-}
-
-/* Frees that wait in the client's queue are as good as sent. */
-static bool collect_queued(gt_client *client)
-{
-    gt_ids *freed = &client->hotpath->freed;
-    size_t before = freed->count;
-    for (size_t k = 0; k < client->free_count; k++)
-        if (!gt__ids_add(freed, client->frees[k])) {
-            freed->count = before;
-            return false;
-        }
-    return true;
-}
-
-static void say_found(const gt_hotpath *hot, const gt_template *template)
-{
-    char text[512] = "";
-    size_t length = 0;
-    if (!gt__log_on(GT_LOG_COMPILE))
-        return;
-    for (uint32_t k = 0; k < template->count && length < sizeof text - 40; k++) {
-        const gt_instruction *ins = &template->records[template->at[k]].ins;
-        length += (size_t)snprintf(text + length, sizeof text - length, k ? " -> %s:in%u" : "%s:in%u",
-                                   gt__op_table[ins->op].name, gt__op_operands((gt_opcode)ins->op));
-    }
-    gt__log(GT_LOG_COMPILE, "[HotPath] Detected hot sequence after %u reps: Stream(%06x:%uops)",
-            hot->detector.threshold, gt__template_entry(template) >> 8, template->count);
-    gt__log(GT_LOG_COMPILE, "    %s%s", text, length >= sizeof text - 40 ? " -> ..." : "");
-}
-
-/* Whether there is a template of the same records, after which the same values are dead. */
-static bool is_known(const gt_hotpath *hot, const gt_template *template)
-{
-    for (const gt_template *t = hot->entry[gt__template_entry(template) % ENTRIES]; t; t = t->next)
-        if (gt__template_same(t, template))
-            return true;
-    return false;
-}
-
-static void add_template(gt_hotpath *hot, gt_template *template, uint64_t work)
-{
-    if (is_known(hot, template)) {
-        gt__template_free(template);
-        return;
-    }
-    gt_template **entry = &hot->entry[gt__template_entry(template) % ENTRIES];
-    template->serial = ++hot->next_serial;
-    template->work = work;
-    template->aligned = hot->replaced != NULL;
-    template->used = hot->stats.instructions;
-    template->next = *entry;
-    *entry = template;
-    hot->stats.hot_sequences++;
-    say_found(hot, template);
-}
-
-/* The record is one of a segment that is learned; it has been committed. */
-static void learn(gt_client *client, const gt_slot *record, unsigned slots, int64_t work)
-{
-    gt_hotpath *hot = client->hotpath;
-    const gt_segment_plan *segment = &hot->segment[hot->segment_next];
-    uint64_t position = hot->detector.position - 1; /* of this record, which was seen just now */
-    if (position < segment->begin)
-        return;
-    if (position == segment->begin) {
-        hot->staged = hot->records = 0;
-        hot->freed.count = 0;
-        hot->work = 0;
-    }
-    if (hot->staged + slots > GT_PATH_SLOTS / 4) {
-        stop_learning(client);
-        return;
-    }
-    memcpy(hot->stage + hot->staged, record, slots * sizeof *record);
-    hot->staged += slots;
-    hot->work += work;
-    hot->live[hot->records++] = (uint32_t)client->live;
-    if (position + 1 < segment->end)
-        return;
-    gt_template *template = collect_queued(client) ? gt__template_new(hot->stage, hot->staged, hot->records,
-                                                                      hot->live, hot->freed.id, hot->freed.count)
-                                                   : NULL;
-    hot->freed.count = 0;
-    if (template)
-        add_template(hot, template, (uint64_t)hot->work);
-    if (template && hot->replaced)
-        forget_template(hot, hot->replaced);
-    if (++hot->segment_next == hot->segments)
-        stop_learning(client);
-}
-
-/* ---- watching ----------------------------------------------------------------------------------------------- */
-
-/* Forget the template that was used longest ago. */
-static void drop_oldest(gt_hotpath *hot)
-{
-    gt_template *oldest = NULL;
-    for (unsigned k = 0; k < ENTRIES; k++)
-        for (gt_template *t = hot->entry[k]; t; t = t->next)
-            if (!oldest || t->used < oldest->used)
-                oldest = t;
-    if (oldest)
-        forget_template(hot, oldest);
-}
-
-static void watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical, int64_t work)
-{
-    gt_hotpath *hot = client->hotpath;
-    hot->ended = NULL;
-    if (gt__detector_follow_record(&hot->detector, canonical))
-        return;
-    if (hot->state == LEARNING && !gt__detector_expects(&hot->detector, canonical))
-        stop_learning(client);
-    bool found = gt__detector_see(&hot->detector, canonical, client->live, work, 0);
-    if (hot->state == LEARNING)
-        learn(client, record, slots, work);
-    else if (found) {
-        while (hot->stats.hot_sequences >= MOST_TEMPLATES)
-            drop_oldest(hot);
-        hot->stats.sequences++;
-        hot->segments = gt__detector_cut(&hot->detector, hot->segment);
-        hot->segment_next = 0;
-        if (hot->segments)
-            hot->state = LEARNING;
-    }
 }
 
 /* ---- holding ------------------------------------------------------------------------------------------------ */
 
 static gt_template *find_template(const gt_hotpath *hot, uint32_t shape, gt_template *after)
 {
-    gt_template *template = after ? after->next : hot->entry[shape % ENTRIES];
+    gt_template *template = after ? after->next : hot->entry[shape % GT_HOT_ENTRIES];
     while (template && gt__template_entry(template) != shape)
         template = template->next;
     return template;
 }
 
-/* The staged records against the templates after `template`: the first that they fit, and how many they are. */
-static gt_template *find_fitting(gt_hotpath *hot, gt_template *template, uint32_t entry, uint32_t *fitted)
+/* Records, the staged ones or the first, against the templates after `template`: the first that they fit, and how many they
+ * are. */
+static gt_template *find_fitting(gt_hotpath *hot, gt_template *template, const gt_slot *records, uint32_t slots,
+                                 uint32_t entry, uint32_t *fitted)
 {
     while ((template = find_template(hot, entry, template)))
-        if (gt__template_fits(template, hot->cell, hot->stage, hot->staged, fitted))
+        if ((!template->at_leave || hot->recording.region) &&
+            gt__template_fits(template, hot->cell, records, slots, fitted))
             return template;
     return NULL;
 }
@@ -394,6 +229,10 @@ static bool send_run(gt_client *client, gt_template *template)
 static void see_run(gt_hotpath *hot, const gt_template *template)
 {
     gt_detector *detector = &hot->detector;
+    if (hot->recording.region)
+        gt__region_skip(hot, template->count, false);
+    if (!hot->automatic || hot->recording.region)
+        return;
     if (gt__detector_follow_run(detector, template->serial, template->count))
         return;
     bool told = detector->told;
@@ -409,6 +248,10 @@ static void see_staged(gt_hotpath *hot, const gt_template *template, uint32_t fi
 {
     gt_detector *detector = &hot->detector;
     bool told = detector->told;
+    if (hot->recording.region)
+        gt__region_skip(hot, fitted, true);
+    if (!hot->automatic || hot->recording.region)
+        return;
     for (uint32_t at = 0, k = 0; at < hot->staged; at += 1u + hot->stage[at].ins.tail, k++) {
         const gt_slot *record = hot->stage + at;
         if (record->ins.op >= GT_OP_FIRST_CONTROL || record->ins.op == GT_OP_upload)
@@ -428,7 +271,7 @@ static void give_up(gt_client *client, uint32_t fitted)
     hot->work = (int64_t)hot->holding->work;
     close_stage(client);
     hot->drained = 0;
-    hot->state = DRAINING;
+    hot->state = GT_HOT_DRAINING;
     client->draining = true;
     gt__hotpath_drain(client);
 }
@@ -444,14 +287,19 @@ static void add_sibling(gt_client *client, gt_template *template)
     hot->stats.misses++;
     for (gt_template *t = NULL; (t = find_template(hot, gt__template_entry(template), t));)
         alike++;
-    if (alike < MOST_ALIKE && hot->stats.hot_sequences < MOST_TEMPLATES) {
-        gt_template *sibling = gt__template_new(hot->stage, hot->staged, template->count, template->live,
-                                                client->frees, client->free_count);
+    if (alike < GT_HOT_ALIKE && hot->stats.hot_sequences < GT_HOT_TEMPLATES) {
+        gt_template *sibling = gt__template_new(&(gt_template_source){.records = hot->stage,
+                                                                      .slots = hot->staged,
+                                                                      .count = template->count,
+                                                                      .live = template->live,
+                                                                      .freed = client->frees,
+                                                                      .freed_count = client->free_count,
+                                                                      .at_leave = template->at_leave});
         if (sibling)
-            add_template(hot, sibling, template->work);
-    } else if (template->since >= PATIENCE && template->misses > template->hits) {
+            gt__hotpath_add(hot, sibling, template->work);
+    } else if (template->since >= GT_HOT_PATIENCE && template->misses > template->hits) {
         give_up(client, template->count);
-        forget_template(hot, template);
+        gt__hotpath_forget(hot, template);
         return;
     }
     give_up(client, template->count);
@@ -475,7 +323,7 @@ void gt__hotpath_finish(gt_client *client)
     hot->staged = template->slots;
     while (template && (fitted != template->count ||
                         !gt__template_ends(template, hot->cell, client->frees, client->free_count)))
-        template = find_fitting(hot, template, gt__template_entry(template), &fitted);
+        template = find_fitting(hot, template, hot->stage, hot->staged, gt__template_entry(template), &fitted);
     if (!template) {
         hot->stats.instructions += first->count;
         add_sibling(client, first);
@@ -491,7 +339,7 @@ void gt__hotpath_finish(gt_client *client)
     count_hit(hot, template);
     see_run(hot, template);
     hot->ended = template;
-    if (template->follower && !template->follower->align)
+    if (template->follower && !template->follower->align && !template->follower->at_leave)
         open_stage(client, template->follower, 0);
 }
 
@@ -511,15 +359,16 @@ static void miss(gt_client *client, uint32_t fitted)
     hot->stats.instructions += fitted;
     template->misses++;
     hot->stats.misses++;
-    if (++template->since >= PATIENCE && template->misses > template->hits)
-        forget_template(hot, template);
+    if (++template->since >= GT_HOT_PATIENCE && (template->at_leave || template->misses > template->hits))
+        gt__hotpath_forget(hot, template);
 }
 
 /* The client waits after the first `fitted` records of a template: if it did so there before, the loop should begin there. */
 static void miss_by_waiting(gt_client *client, uint32_t fitted)
 {
-    gt_template *template = client->hotpath->holding;
-    if (template->stopped == fitted && !template->aligned)
+    const gt_hotpath *hot = client->hotpath;
+    gt_template *template = hot->holding;
+    if (hot->automatic && !hot->recording.region && template->stopped == fitted && !template->aligned)
         template->align = fitted;
     template->stopped = fitted;
     miss(client, fitted);
@@ -539,7 +388,7 @@ static bool align(gt_hotpath *hot, gt_template *template)
     hot->segments = 1;
     hot->segment_next = 0;
     hot->replaced = template;
-    hot->state = LEARNING;
+    hot->state = GT_HOT_LEARNING;
     template->align = template->stopped = 0;
     return true;
 }
@@ -551,7 +400,7 @@ static void hold_on(gt_client *client, gt_template *template, uint32_t fitted)
     hot->holding = template;
     client->expected = template->expected + fitted;
     client->link->write_next = hot->stage + hot->staged;
-    if (fitted == template->count)
+    if (fitted == template->count && !template->at_leave)
         gt__hotpath_finish(client);
 }
 
@@ -565,7 +414,7 @@ static void hold_other(gt_client *client, unsigned slots)
     hot->staged += slots;
     if (entry != gt__template_entry(template) ||
         !gt__template_fits(template, hot->cell, hot->stage, hot->staged, &fitted))
-        template = find_fitting(hot, fitted_before ? template : NULL, entry, &fitted);
+        template = find_fitting(hot, fitted_before ? template : NULL, hot->stage, hot->staged, entry, &fitted);
     if (template) {
         if (!fitted_before && hot->ended)
             hot->ended->follower = template;
@@ -581,15 +430,17 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
 {
     gt_hotpath *hot = client->hotpath;
     uint32_t fitted;
-    hot->staged = slots;
-    memcpy(hot->stage, record, slots * sizeof *record);
-    gt_template *template = find_fitting(hot, NULL, shape, &fitted);
+    gt_template *template = find_fitting(hot, NULL, record, slots, shape, &fitted);
     if (!template || (template->align && align(hot, template)))
         return false;
+    if (hot->recording.region)
+        gt__region_cut(client);
+    hot->staged = slots;
+    memcpy(hot->stage, record, slots * sizeof *record);
     if (hot->ended)
         hot->ended->follower = template;
     open_stage(client, template, fitted);
-    if (fitted == template->count)
+    if (fitted == template->count && !template->at_leave)
         gt__hotpath_finish(client);
     return true;
 }
@@ -605,19 +456,46 @@ static void learn_frees(gt_hotpath *hot, const gt_instruction *ins)
             hot->freed.count = 0; /* out of memory: what is learned will not fit */
 }
 
+/* All records of a region's path have come, but the client waits before it leaves the region. */
+static bool is_complete(const gt_client *client)
+{
+    const gt_template *template = client->hotpath->holding;
+    return template->at_leave && fitted_now(client) == template->count;
+}
+
+/* The same, and the record that it waits for, of so many slots, is in the stage after those of the path. */
+static void finish_before(gt_client *client, unsigned slots)
+{
+    gt_hotpath *hot = client->hotpath;
+    uint32_t at = hot->staged;
+    gt__hotpath_finish(client);
+    if (hot->state == GT_HOT_HOLDING)
+        close_stage(client);
+    if (hot->state != GT_HOT_DRAINING)
+        hot->drained = at;
+    hot->staged = at + slots;
+    hot->work = 0;
+    hot->state = GT_HOT_DRAINING;
+    client->draining = true;
+    gt__hotpath_drain(client);
+}
+
 /* A record that cannot be part of a path. */
 static bool take_other(gt_client *client, unsigned slots)
 {
     gt_hotpath *hot = client->hotpath;
-    bool held = hot->state == HOLDING;
-    if (held) {
+    bool held = hot->state == GT_HOT_HOLDING;
+    if (held && is_complete(client))
+        finish_before(client, slots);
+    else if (held) {
         uint32_t fitted = fitted_now(client);
         hot->staged += slots;
         if (fitted)
             miss_by_waiting(client, fitted);
         else
             miss(client, 0);
-    }
+    } else if (hot->recording.region)
+        gt__region_cut(client);
     hot->ended = NULL;
     hot->detector.separator = true; /* before the next record, and not before those that were held back */
     return held;
@@ -627,27 +505,30 @@ bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work)
 {
     gt_hotpath *hot = client->hotpath;
     const gt_slot *record = client->link->write_next;
-    if (hot->state == HOLDING)
+    if (hot->state == GT_HOT_HOLDING)
         hot->staged = (uint32_t)(record - hot->stage);
     if (__builtin_expect(record->ins.op >= GT_OP_FIRST_CONTROL, 0)) {
-        if (record->ins.op == GT_OP_free && hot->state == LEARNING)
+        if (record->ins.op == GT_OP_free && (hot->state == GT_HOT_LEARNING || hot->recording.region))
             learn_frees(hot, &record->ins);
-        if (record->ins.op == GT_OP_free || (record->ins.op == GT_OP_site && hot->state != HOLDING))
+        if (record->ins.op == GT_OP_free || (record->ins.op == GT_OP_site && hot->state != GT_HOT_HOLDING))
             return false;
         return take_other(client, slots);
     }
     if (__builtin_expect(record->ins.op == GT_OP_upload, 0))
         return take_other(client, slots);
-    if (hot->state == HOLDING) {
+    if (hot->state == GT_HOT_HOLDING) {
         hold_other(client, slots);
         return true;
     }
     gt_canonical canonical = gt__canonical(record);
-    if (hot->entry[canonical.shape % ENTRIES] && hot->state == WATCHING &&
+    if (hot->entry[canonical.shape % GT_HOT_ENTRIES] && hot->state == GT_HOT_WATCHING &&
         begin(client, record, slots, canonical.shape))
         return true;
     hot->stats.instructions++;
-    watch(client, record, slots, canonical, work);
+    if (hot->recording.region)
+        gt__region_record(client, record, slots, canonical, work);
+    else
+        gt__hotpath_watch(client, record, slots, canonical, work);
     return false;
 }
 
@@ -659,61 +540,40 @@ void gt__hotpath_idle(gt_client *client)
 void gt__hotpath_release(gt_client *client)
 {
     gt_hotpath *hot = client->hotpath;
-    if (hot->state != HOLDING || client->generation != gt__fork_generation)
+    if (hot->state != GT_HOT_HOLDING || client->generation != gt__fork_generation)
         return;
     hot->staged = (uint32_t)(client->link->write_next - hot->stage);
-    if (hot->staged)
+    if (is_complete(client))
+        gt__hotpath_finish(client);
+    else if (hot->staged)
         miss_by_waiting(client, fitted_now(client));
-    else
+    if (hot->state == GT_HOT_HOLDING) /* a path was expected to begin */
         close_stage(client);
 }
 
-/* ---- texts -------------------------------------------------------------------------------------------------- */
+/* ---- regions ------------------------------------------------------------------------------------------------ */
 
-static void write_path(const gt_template *t, FILE *json)
+void gt__hotpath_enter(gt_client *client, uint64_t region)
 {
-    uint32_t dead = 0;
-    for (uint32_t k = 0; k < t->count; k++)
-        dead += t->dead[k];
-    fprintf(json,
-            "{\"name\": \"%06x\", \"instructions\": %u, \"runs\": %llu, \"misses\": %llu, \"inputs\": %u, "
-            "\"parameters\": %u, \"intermediates\": %u, \"steps\": [",
-            gt__template_entry(t) >> 8, t->count, (unsigned long long)t->hits, (unsigned long long)t->misses,
-            t->inputs, t->parameter_count, dead);
-    for (uint32_t k = 0; k < t->count; k++) {
-        const gt_instruction *ins = &t->records[t->at[k]].ins;
-        fprintf(json, "%s[\"%s\", %u]", k ? ", " : "", gt__op_table[ins->op].name, ins->site);
-    }
-    fputs("]}", json);
+    gt_hotpath *hot = client->hotpath ? client->hotpath : hotpath_make(false);
+    client->hotpath = hot;
+    if (!hot || hot->recording.depth++)
+        return;
+    if (hot->state == GT_HOT_LEARNING)
+        gt__hotpath_stop_learning(hot);
+    hot->detector.separator = true;
+    gt__region_begin(hot, region, client->draining || gt__hotpath_holds(client));
 }
 
-char *gt__hotpath_json(const gt_client *client)
+void gt__hotpath_leave(gt_client *client)
 {
-    static const gt_hotpath off;
-    const gt_hotpath *hot = client->hotpath ? client->hotpath : &off;
-    const gt_hotpath_stats *s = &hot->stats;
-    char *text = NULL;
-    size_t size;
-    const char *separator = "";
-    FILE *json = open_memstream(&text, &size);
-    if (!json)
-        return NULL;
-    fprintf(
-        json,
-        "{\"enabled\": %s, \"total_instructions\": %llu, \"hot_instructions\": %llu, \"unique_sequences\": %llu, "
-        "\"hot_sequences\": %llu, \"hot_threshold\": %u, \"window_size\": %u, \"min_sequence_length\": %u, "
-        "\"runs\": %llu, \"misses\": %llu, \"bytes_saved\": %llu, \"paths\": [",
-        client->hotpath ? "true" : "false", (unsigned long long)s->instructions,
-        (unsigned long long)s->hot_instructions, (unsigned long long)s->sequences,
-        (unsigned long long)s->hot_sequences, hot->detector.threshold, hot->detector.window,
-        hot->detector.shortest, (unsigned long long)s->runs, (unsigned long long)s->misses,
-        (unsigned long long)s->bytes_saved);
-    for (unsigned k = 0; k < ENTRIES; k++)
-        for (const gt_template *t = hot->entry[k]; t; t = t->next) {
-            fputs(separator, json);
-            write_path(t, json);
-            separator = ", ";
-        }
-    fputs("]}", json);
-    return fclose(json) == 0 ? text : (free(text), NULL);
+    gt_hotpath *hot = client->hotpath;
+    if (!hot || !hot->recording.depth || --hot->recording.depth)
+        return;
+    if (client->generation != gt__fork_generation)
+        return;
+    if (hot->state == GT_HOT_HOLDING && is_complete(client))
+        gt__hotpath_finish(client);
+    gt__region_end(client);
+    hot->detector.separator = true;
 }

@@ -51,6 +51,14 @@ bool gt__hotpath_drain(gt_client *client);
 /* Send the records that are held back, as far as there is room. */
 void gt__hotpath_release(gt_client *client);
 
+/*
+ * A region that the program marks: a function (gt.compile), a scope (`compile: true`). What it sends between enter and leave
+ * is a path once it came twice. Regions with the same number are the same; inner ones are part of the outermost one.
+ */
+#define GT_REGION_SCOPE ((uint64_t)1 << 32) /* plus a scope: its region; smaller numbers are those of functions */
+void gt__hotpath_enter(gt_client *client, uint64_t region);
+void gt__hotpath_leave(gt_client *client);
+
 typedef struct gt_hotpath_stats {
     uint64_t instructions, hot_instructions; /* computing records: all, and those sent as paths */
     uint64_t sequences, hot_sequences;       /* repetitions found; templates in use */

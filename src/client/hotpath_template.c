@@ -98,6 +98,9 @@ static bool mark_dead(gt_template *t, uint64_t first, const gt_ids *inputs, cons
             t->dead[local] = true;
         else if (input != UINT32_MAX)
             t->dying[input] = t->sole[input] = t->any_sole = true;
+        else
+            continue;
+        t->deaths++;
     }
     for (uint32_t k = 0; k < t->count; k++) {
         uint64_t consumed = gt__record_consumed(&t->records[t->at[k]].ins);
@@ -127,7 +130,7 @@ static gt_expected expect_record(const gt_template *t, uint32_t number, uint32_t
     const gt_slot *record = t->records + t->at[number];
     gt_operands operands = gt__record_operands(&record->ins, record + 1);
     gt_expected e = {.first = number == 0,
-                     .last = number + 1 == t->count,
+                     .last = number + 1 == t->count && !t->at_leave,
                      .tail = record->ins.tail != 0,
                      .slots = (uint16_t)(1u + record->ins.tail),
                      .tails = {.slot = record + 1}};
@@ -170,6 +173,7 @@ static bool expect_records(gt_template *t)
     parameters = 0;
     for (uint32_t k = 0; k < t->count; k++)
         t->expected[k] = expect_record(t, k, &seen, &parameters, &ids);
+    t->expected[t->count] = (gt_expected){.word = {UINT64_MAX}};
     return true;
 }
 
@@ -179,7 +183,7 @@ static bool expect_first(gt_template *t)
     for (uint32_t k = 0; k < t->count; k++)
         if (t->records[t->at[k]].ins.op == GT_OP_cat)
             ids += t->records[t->at[k]].ins.imm[1].u;
-    t->expected = malloc(t->count * sizeof *t->expected);
+    t->expected = malloc((t->count + 1) * sizeof *t->expected);
     t->cat_ids = malloc(ids * sizeof *t->cat_ids);
     t->canonical = malloc(t->count * sizeof *t->canonical);
     if (!t->expected || !t->cat_ids || !t->canonical)
@@ -191,17 +195,18 @@ static bool expect_first(gt_template *t)
 
 /* ---- life --------------------------------------------------------------------------------------------------- */
 
-gt_template *gt__template_new(const gt_slot *records, uint32_t slots, uint32_t count, const uint32_t *live,
-                              const uint64_t *freed, size_t freed_count)
+gt_template *gt__template_new(const gt_template_source *from)
 {
     gt_template *t = calloc(1, sizeof *t);
     gt_ids inputs = {0};
+    uint32_t count = from->count, slots = from->slots;
     if (!t || !count || slots > GT_PATH_SLOTS / 2) {
         free(t);
         return NULL;
     }
     t->slots = slots;
     t->count = count;
+    t->at_leave = from->at_leave;
     t->frees = SIZE_MAX; /* no run so far */
     t->records = malloc(slots * sizeof *t->records);
     t->at = malloc(count * sizeof *t->at);
@@ -210,10 +215,10 @@ gt_template *gt__template_new(const gt_slot *records, uint32_t slots, uint32_t c
     t->live = malloc(count * sizeof *t->live);
     bool good = t->records && t->at && t->offset && t->parameters && t->live;
     if (good) {
-        memcpy(t->records, records, slots * sizeof *records);
-        memcpy(t->live, live, count * sizeof *live);
+        memcpy(t->records, from->records, slots * sizeof *t->records);
+        memcpy(t->live, from->live, count * sizeof *t->live);
         good = number_locals(t) && number_ids(t, &inputs) &&
-               mark_dead(t, records->ins.result, &inputs, freed, freed_count) && expect_first(t);
+               mark_dead(t, from->records->ins.result, &inputs, from->freed, from->freed_count) && expect_first(t);
     }
     free(inputs.id);
     if (good)
@@ -244,7 +249,7 @@ void gt__template_free(gt_template *t)
 
 bool gt__template_same(const gt_template *a, const gt_template *b)
 {
-    return a->count == b->count && a->slots == b->slots && a->inputs == b->inputs &&
+    return a->count == b->count && a->slots == b->slots && a->inputs == b->inputs && a->at_leave == b->at_leave &&
            memcmp(a->dead, b->dead, a->count * sizeof *a->dead) == 0 &&
            memcmp(a->dying, b->dying, a->inputs * sizeof *a->dying) == 0 &&
            memcmp(a->canonical, b->canonical, a->count * sizeof *a->canonical) == 0 &&
@@ -360,7 +365,7 @@ bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *fre
 {
     uint16_t index[2 * GT_PATH_WORDS];
     const uint64_t *input = cell + GT_CELL_WORDS;
-    uint32_t dead = 0, dying = 0, mask = 0;
+    uint32_t deaths = 0, mask = 0;
     bool distinct = true, same = frees_are_the_same(t, cell, freed, count);
     if (t->any_sole || !same)
         mask = index_inputs(t, input, index, &distinct);
@@ -369,10 +374,6 @@ bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *fre
     t->frees = SIZE_MAX;
     if (!free_room(t, count))
         return false;
-    for (uint32_t k = 0; k < t->count; k++)
-        dead += t->dead[k];
-    for (uint32_t k = 0; k < t->inputs; k++)
-        dying += t->dying[k];
     for (size_t k = 0; k < count; k++) {
         gt_expected_free *expected = &t->free[k];
         uint32_t local;
@@ -380,18 +381,18 @@ bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *fre
             (gt_expected_free){.word = freed[k] - cell[GT_CELL_FIRST], .cell = GT_CELL_FIRST, .other = true};
         if (find_local(t, cell[GT_CELL_FIRST], freed[k], &local)) {
             expected->other = !t->dead[local];
-            dead -= t->dead[local];
+            deaths += t->dead[local];
             continue;
         }
         uint16_t place = *place_of(input, index, mask, freed[k]);
         if (place && t->dying[place - 1]) {
             *expected = (gt_expected_free){.cell = (uint16_t)(GT_CELL_WORDS + place - 1)};
-            dying--;
+            deaths++;
         }
     }
-    if (!dead && !dying)
+    if (deaths == t->deaths)
         t->frees = count;
-    return !dead && !dying;
+    return deaths == t->deaths;
 }
 
 /* ---- the path ----------------------------------------------------------------------------------------------- */

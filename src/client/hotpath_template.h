@@ -33,7 +33,8 @@ typedef struct gt_template {
     gt_slot *records;             /* computing records, one after the other */
     uint32_t slots, count;
     uint32_t inputs, parameter_count;
-    gt_expected *expected;   /* by record */
+    bool at_leave;           /* it ends when the program leaves a region; else with its last record */
+    gt_expected *expected;   /* by record, and one that no record fits */
     gt_expected_id *cat_ids; /* of expected cats */
     gt_canonical *canonical; /* by record */
     uint32_t *live;          /* by record: tensors alive before it, when it was learned */
@@ -43,6 +44,7 @@ typedef struct gt_template {
     uint32_t *local;         /* by that difference: the local plus one; 0: not one of ours */
     uint32_t span;
     uint8_t *parameters;    /* by record: bits of words that are parameters */
+    uint32_t deaths;        /* locals and inputs that are: */
     bool *dead;             /* by local: freed by the end of the sequence */
     bool *dying;            /* by input: the same */
     bool *sole;             /* by input: it dies or is overwritten, so it may not be another input as well */
@@ -57,12 +59,18 @@ typedef struct gt_template {
     uint64_t used;                /* the client's instructions when it was made, or hit */
 } gt_template;
 
-/*
- * Make a template of `count` records in `slots` slots. live: by record, tensors alive before it. freed: ids that were freed
- * since the first of them. NULL: out of memory, or there is something that cannot be in a path.
- */
-gt_template *gt__template_new(const gt_slot *records, uint32_t slots, uint32_t count, const uint32_t *live,
-                              const uint64_t *freed, size_t freed_count);
+/* What a template is made of; all of it is borrowed. */
+typedef struct gt_template_source {
+    const gt_slot *records; /* `count` of them, in `slots` slots */
+    uint32_t slots, count;
+    const uint32_t *live;  /* by record: tensors alive before it */
+    const uint64_t *freed; /* ids that were freed since the first record */
+    size_t freed_count;
+    bool at_leave; /* see gt_template */
+} gt_template_source;
+
+/* NULL: out of memory, or there is something that cannot be in a path. */
+gt_template *gt__template_new(const gt_template_source *source);
 void gt__template_free(gt_template *template);
 /* Of the same records, with the same values dead at the end. */
 bool gt__template_same(const gt_template *a, const gt_template *b);
