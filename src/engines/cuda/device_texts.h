@@ -8,6 +8,7 @@ extern "C" {
 
 extern const char gt__cuda_text_prelude[];
 extern const char gt__cuda_text_elementwise[];
+extern const char gt__cuda_text_reduce[];
 
 #ifdef __cplusplus
 }

@@ -199,6 +199,8 @@ static const lowering lowerings[] = {
     [GT_FORM_UNARY] = gt__cuda_lower_elementwise,
     [GT_FORM_BINARY] = gt__cuda_lower_elementwise,
     [GT_FORM_TERNARY] = gt__cuda_lower_elementwise,
+    [GT_FORM_REDUCE] = gt__cuda_lower_reduce,
+    [GT_FORM_ARGREDUCE] = gt__cuda_lower_reduce,
     [GT_FORM_RESHAPE] = gt__cuda_lower_copy,
     [GT_FORM_CAST] = gt__cuda_lower_copy,
     [GT_FORM_COPY] = gt__cuda_lower_copy,
@@ -237,6 +239,7 @@ static const struct {
 } families[GT_CUDA_FAMILIES] = {
     [GT_CUDA_NO_FAMILY] = {.device = gt__cuda_text_prelude},
     [GT_CUDA_ELEMENTWISE] = {.device = gt__cuda_text_elementwise, .write = gt__cuda_write_elementwise},
+    [GT_CUDA_REDUCE] = {.device = gt__cuda_text_reduce, .write = gt__cuda_write_reduce},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)

@@ -12,6 +12,7 @@
 typedef enum gt_cuda_family {
     GT_CUDA_NO_FAMILY,
     GT_CUDA_ELEMENTWISE,
+    GT_CUDA_REDUCE,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -84,5 +85,10 @@ gt_err gt__cuda_lower_full(const gt_call *call, const gt_cuda_device *device, gt
 void gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_view *in);
 void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 bool gt__cuda_elementwise_covers(gt_opcode op);
+
+/* The axes of a view that the mask selects, collapsed; returns the number of positions. */
+int64_t gt__cuda_select_axes(const gt_view *view, uint64_t mask, gt_loop *loop);
+gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 #endif
