@@ -10,3 +10,6 @@ const char gt__cuda_text_elementwise[] =
 const char gt__cuda_text_reduce[] =
 #include "engines/cuda/device/reduce.cuh"
     ;
+const char gt__cuda_text_rows[] =
+#include "engines/cuda/device/rows.cuh"
+    ;

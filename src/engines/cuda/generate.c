@@ -186,6 +186,20 @@ gt_cuda_launch *gt__cuda_launch(gt_cuda_work *work, gt_cuda_family family, const
     return launch;
 }
 
+gt_cuda_operand gt__cuda_scratch(gt_cuda_work *work, size_t bytes)
+{
+    gt_cuda_operand place = {.address = work->scratch, .in_scratch = true};
+    work->scratch += (bytes + 255) / 256 * 256;
+    return place;
+}
+
+void gt__cuda_bind(gt_cuda_launch *launch, size_t at, const gt_cuda_operand *operand)
+{
+    memcpy(launch->param + at, &operand->address, sizeof operand->address);
+    if (operand->in_scratch)
+        launch->scratch_at[launch->scratch_count++] = (uint16_t)at;
+}
+
 uint32_t gt__cuda_blocks(int64_t items, unsigned threads)
 {
     const int64_t most = 1 << 22;
@@ -201,6 +215,9 @@ static const lowering lowerings[] = {
     [GT_FORM_TERNARY] = gt__cuda_lower_elementwise,
     [GT_FORM_REDUCE] = gt__cuda_lower_reduce,
     [GT_FORM_ARGREDUCE] = gt__cuda_lower_reduce,
+    [GT_FORM_SOFTMAX] = gt__cuda_lower_softmax,
+    [GT_FORM_SOFTMAX_BACKWARD] = gt__cuda_lower_softmax,
+    [GT_FORM_LAYER_NORM] = gt__cuda_lower_layer_norm,
     [GT_FORM_RESHAPE] = gt__cuda_lower_copy,
     [GT_FORM_CAST] = gt__cuda_lower_copy,
     [GT_FORM_COPY] = gt__cuda_lower_copy,
@@ -240,6 +257,7 @@ static const struct {
     [GT_CUDA_NO_FAMILY] = {.device = gt__cuda_text_prelude},
     [GT_CUDA_ELEMENTWISE] = {.device = gt__cuda_text_elementwise, .write = gt__cuda_write_elementwise},
     [GT_CUDA_REDUCE] = {.device = gt__cuda_text_reduce, .write = gt__cuda_write_reduce},
+    [GT_CUDA_ROWS] = {.device = gt__cuda_text_rows, .write = gt__cuda_write_rows},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)

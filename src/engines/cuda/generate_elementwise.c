@@ -194,7 +194,7 @@ static bool is_wide(const gt_loop *loop)
 }
 
 /* Fill in what follows from the loop, and launch. */
-static void launch_loop(gt_cuda_work *work, elementwise *e)
+static gt_cuda_launch *launch_loop(gt_cuda_work *work, elementwise *e)
 {
     gt_loop *loop = &e->loop;
     gt__loop_collapse(loop);
@@ -229,6 +229,7 @@ static void launch_loop(gt_cuda_work *work, elementwise *e)
     launch->grid[0] = gt__cuda_blocks(count > e->p.tail ? count : e->p.tail, GT_CUDA_BLOCK);
     if (divides(&e->key))
         launch->errors_at = offsetof(params, errors);
+    return launch;
 }
 
 static void start(elementwise *e, gt_opcode op, gt_dtype compute, unsigned operands, const gt_view *out)
@@ -310,19 +311,38 @@ gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *dev
 
 /* ---- copies ------------------------------------------------------------------------------------------------- */
 
-void gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_view *in)
+gt_cuda_launch *gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_view *in)
 {
     elementwise e;
     bool converts = out->meta.dtype != in->meta.dtype;
     if (out->meta.numel == 0)
-        return;
+        return NULL;
     start(&e, GT_OP_copy, (gt_dtype)(converts ? in->meta.dtype : 0), 1, out);
     add_operand(&e, 0, in);
     gt__loop_add(&e.loop, out);
     e.key.variant = converts ? VARIANT_CONVERT : VARIANT_MOVE;
     if (!converts)
         e.key.in[0] = e.key.out = (uint8_t)e.size[0];
-    launch_loop(work, &e);
+    return launch_loop(work, &e);
+}
+
+gt_cuda_operand gt__cuda_operand(gt_cuda_work *work, const gt_view *view, gt_dtype dtype)
+{
+    if (view->contiguous && view->meta.dtype == dtype)
+        return (gt_cuda_operand){.address = (uintptr_t)view->data};
+    gt_view copy = *view;
+    int64_t stride = 1;
+    gt_cuda_operand place = gt__cuda_scratch(work, (size_t)view->meta.numel * gt__dtype_size(dtype));
+    for (int axis = view->meta.rank - 1; axis >= 0; axis--) {
+        copy.stride[axis] = stride;
+        stride *= view->meta.shape[axis];
+    }
+    copy.meta.dtype = (uint8_t)dtype;
+    copy.data = (void *)(uintptr_t)place.address; /* an offset: as well aligned as the address */
+    gt_cuda_launch *launch = gt__cuda_move(work, &copy, view);
+    if (launch)
+        gt__cuda_bind(launch, offsetof(params, out), &place);
+    return place;
 }
 
 /* out = the number, which is a literal of this dtype. */

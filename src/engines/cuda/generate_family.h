@@ -13,6 +13,7 @@ typedef enum gt_cuda_family {
     GT_CUDA_NO_FAMILY,
     GT_CUDA_ELEMENTWISE,
     GT_CUDA_REDUCE,
+    GT_CUDA_ROWS,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -71,6 +72,19 @@ uint64_t gt__cuda_number(gt_dtype literal, gt_imm value, gt_dtype dtype);
 /* A double in the compute type of `dtype`; integers saturate. */
 uint64_t gt__cuda_real(double number, gt_dtype dtype);
 
+/* A contiguous operand: where it is in memory, or in the scratch. */
+typedef struct gt_cuda_operand {
+    uint64_t address;
+    bool in_scratch;
+} gt_cuda_operand;
+
+/* The view itself if it is contiguous and of this dtype; else a copy in the scratch, which a launch of its own makes. */
+gt_cuda_operand gt__cuda_operand(gt_cuda_work *work, const gt_view *view, gt_dtype dtype);
+/* Bytes of scratch. */
+gt_cuda_operand gt__cuda_scratch(gt_cuda_work *work, size_t bytes);
+/* Put its address at this place in the launch's parameters. */
+void gt__cuda_bind(gt_cuda_launch *launch, size_t at, const gt_cuda_operand *operand);
+
 /* ---- families ----------------------------------------------------------------------------------------------- */
 
 /* GT_ERR_UNSUPPORTED without a text: the host runs it. */
@@ -81,8 +95,8 @@ gt_err gt__cuda_lower_copy(const gt_call *call, const gt_cuda_device *device, gt
 gt_err gt__cuda_lower_cat(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_assign(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_full(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
-/* out = in, converted; for others that need a copy first. */
-void gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_view *in);
+/* out = in, converted. */
+gt_cuda_launch *gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_view *in);
 void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 bool gt__cuda_elementwise_covers(gt_opcode op);
 
@@ -90,5 +104,9 @@ bool gt__cuda_elementwise_covers(gt_opcode op);
 int64_t gt__cuda_select_axes(const gt_view *view, uint64_t mask, gt_loop *loop);
 gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 #endif

@@ -149,19 +149,17 @@ static void set_parts(params *p, const gt_cuda_device *device, int64_t groups, i
 static void finish_parts(gt_cuda_work *work, const gt_cuda_key *first, params *p)
 {
     gt_cuda_launch *launch = &work->launch[work->count - 1];
-    work->scratch = (size_t)(p->results * p->parts) * LARGEST_STATE;
+    gt_cuda_operand partial = gt__cuda_scratch(work, (size_t)(p->results * p->parts) * LARGEST_STATE);
     launch->key.variant |= PARTIAL;
     launch->grid[1] = (uint32_t)p->parts;
-    launch->scratch_count = 1;
-    launch->scratch_at[0] = offsetof(params, partial);
+    gt__cuda_bind(launch, offsetof(params, partial), &partial);
     launch = gt__cuda_launch(work, GT_CUDA_REDUCE, p, sizeof *p);
     launch->key = *first;
     launch->key.variant = FINISH;
     launch->key.vector = 1;
     launch->key.wide = 0;
     launch->grid[0] = gt__cuda_blocks(p->results, GT_CUDA_BLOCK / 32);
-    launch->scratch_count = 1;
-    launch->scratch_at[0] = offsetof(params, partial);
+    gt__cuda_bind(launch, offsetof(params, partial), &partial);
 }
 
 gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
