@@ -19,3 +19,6 @@ const char gt__cuda_text_index[] =
 const char gt__cuda_text_create[] =
 #include "engines/cuda/device/create.cuh"
     ;
+const char gt__cuda_text_attention[] =
+#include "engines/cuda/device/attention.cuh"
+    ;

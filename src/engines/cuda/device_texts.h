@@ -12,6 +12,7 @@ extern const char gt__cuda_text_reduce[];
 extern const char gt__cuda_text_rows[];
 extern const char gt__cuda_text_index[];
 extern const char gt__cuda_text_create[];
+extern const char gt__cuda_text_attention[];
 
 #ifdef __cplusplus
 }

@@ -233,6 +233,7 @@ static const lowering lowerings[] = {
     [GT_FORM_EYE] = gt__cuda_lower_create,
     [GT_FORM_RANDOM] = gt__cuda_lower_create,
     [GT_FORM_FULL] = gt__cuda_lower_full,
+    [GT_FORM_ATTENTION] = gt__cuda_lower_attention,
     [GT_FORM_CONTROL] = NULL,
 };
 
@@ -271,6 +272,7 @@ static const struct {
     [GT_CUDA_ROWS] = {.device = gt__cuda_text_rows, .write = gt__cuda_write_rows},
     [GT_CUDA_INDEX] = {.device = gt__cuda_text_index, .write = gt__cuda_write_index},
     [GT_CUDA_CREATE] = {.device = gt__cuda_text_create, .write = gt__cuda_write_create},
+    [GT_CUDA_ATTENTION] = {.device = gt__cuda_text_attention, .write = gt__cuda_write_attention},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)

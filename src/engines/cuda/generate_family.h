@@ -16,6 +16,7 @@ typedef enum gt_cuda_family {
     GT_CUDA_ROWS,
     GT_CUDA_INDEX,
     GT_CUDA_CREATE,
+    GT_CUDA_ATTENTION,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -124,5 +125,8 @@ void gt__cuda_write_index(const gt_cuda_key *key, const char *name, gt_cuda_text
 
 gt_err gt__cuda_lower_create(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_create(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 #endif

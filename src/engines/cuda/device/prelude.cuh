@@ -17,6 +17,9 @@ typedef unsigned long long uint64_t;
 #define GT_NAN __longlong_as_double(0x7ff8000000000000LL)
 #define GT_ENTRY(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define GT_PARAM(type) const __grid_constant__ type
+#define GT_DYNAMIC_SHARED(type, name)                                                                             \
+    extern __shared__ __align__(16) unsigned char gt_dynamic_shared[];                                            \
+    type *name = (type *)gt_dynamic_shared
 #endif
 #define GT_F __device__ __forceinline__
 
