@@ -15,7 +15,7 @@
 
 enum {
     GT_CUDA_PARAM_MAX = 640,
-    GT_CUDA_LAUNCHES = 4,
+    GT_CUDA_LAUNCHES = 8,
     GT_CUDA_NOWHERE = 0xffff, /* instead of a place in a parameter block */
 };
 
@@ -63,7 +63,7 @@ typedef struct gt_cuda_launch {
     uint16_t param_size;
     uint16_t errors_at;
     uint16_t scratch_count;
-    uint16_t scratch_at[3];
+    uint16_t scratch_at[5];
     _Alignas(16) uint8_t param[GT_CUDA_PARAM_MAX];
 } gt_cuda_launch;
 

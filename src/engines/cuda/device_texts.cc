@@ -1,0 +1,15 @@
+// device_texts.cc: each file of device/ is one C++ string literal, so that the compiler tracks it like any header.
+#include "engines/cuda/device_texts.h"
+
+const char gt__cuda_text_prelude[] =
+#include "engines/cuda/device/prelude.cuh"
+    ;
+const char gt__cuda_text_elementwise[] =
+#include "engines/cuda/device/elementwise.cuh"
+    ;
+const char gt__cuda_text_reduce[] =
+#include "engines/cuda/device/reduce.cuh"
+    ;
+const char gt__cuda_text_rows[] =
+#include "engines/cuda/device/rows.cuh"
+    ;
