@@ -10,6 +10,8 @@
 #include "fake_driver.h"
 
 #define API __attribute__((visibility("default")))
+#define PROTOTYPE(member, symbol, arguments) API int symbol arguments;
+GT_CUDA_BLAS_FUNCTIONS(PROTOTYPE)
 
 typedef struct layout {
     int type;

@@ -2,6 +2,8 @@
 #include "engines/cuda/api.h"
 
 #define API __attribute__((visibility("default")))
+#define PROTOTYPE(member, symbol, arguments) API int symbol arguments;
+GT_CUDA_COMPILER_FUNCTIONS(PROTOTYPE)
 
 API int nvrtcVersion(int *major, int *minor)
 {

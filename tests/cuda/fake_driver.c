@@ -25,6 +25,8 @@
 #include "engines/cuda/api.h"
 
 #define API __attribute__((visibility("default")))
+#define PROTOTYPE(member, symbol, arguments) API int symbol arguments;
+GT_CUDA_DRIVER_FUNCTIONS(PROTOTYPE)
 
 enum { RANGE_BITS = 36, POISON = 0xdb, UNIT = 2 << 20, MOST_BLOCKS = 4096 };
 

@@ -112,7 +112,7 @@ gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step)
 {
     gt_err err = call->op == GT_OP_matmul ? gt__cuda_product(cuda, call) : GT_ERR_UNSUPPORTED;
     if (err == GT_ERR_UNSUPPORTED)
-        err = gt__cuda_launch(cuda, call, step);
+        err = gt__cuda_run_kernels(cuda, call, step);
     if (err == GT_ERR_UNSUPPORTED)
         err = gt__cuda_fallback(cuda, call, step);
     return err;

@@ -193,7 +193,7 @@ gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *
 
 /* ---- launch.c, product.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 
-gt_err gt__cuda_launch(gt_cuda *cuda, const gt_call *call, unsigned step);
+gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
 /* Waits for queued work. A failure becomes that of an open item. */
@@ -203,7 +203,7 @@ void gt__cuda_fallback_report(const gt_cuda *cuda);
 gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step);
 
 /* Scratch memory for work that is queued next; release it when the work is queued. */
-gt_err gt__cuda_scratch(gt_cuda *cuda, size_t bytes, CUdeviceptr *address);
+gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address);
 void gt__cuda_scratch_release(gt_cuda *cuda, CUdeviceptr address);
 
 /* While a program is recorded: an error slot of its own for a step. */

@@ -57,7 +57,7 @@ static gt_err gather(gt_cuda *cuda, gt_view *view, CUdeviceptr *scratch)
     const gt_view *in = view;
     gt_view packed = {.meta = view->meta};
     set_contiguous(&packed);
-    GT_TRY(gt__cuda_scratch(cuda, gt__meta_bytes(&view->meta), scratch));
+    GT_TRY(gt__cuda_scratch_take(cuda, gt__meta_bytes(&view->meta), scratch));
     packed.data = (void *)(uintptr_t)*scratch;
     gt_call call = {.op = GT_OP_copy,
                     .compute = (gt_dtype)view->meta.dtype,
@@ -65,7 +65,7 @@ static gt_err gather(gt_cuda *cuda, gt_view *view, CUdeviceptr *scratch)
                     .operands = 1,
                     .in = &in,
                     .out = &packed};
-    GT_TRY(gt__cuda_launch(cuda, &call, 0));
+    GT_TRY(gt__cuda_run_kernels(cuda, &call, 0));
     *view = packed;
     return GT_OK;
 }

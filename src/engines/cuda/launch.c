@@ -53,14 +53,14 @@ static gt_err launch_part(gt_cuda *cuda, gt_cuda_work *work, unsigned step, CUde
     if (!*errors && may_fail(work))
         GT_TRY(gt__cuda_item_errors(cuda, step, errors));
     if (work->scratch)
-        GT_TRY(gt__cuda_scratch(cuda, work->scratch, &scratch));
+        GT_TRY(gt__cuda_scratch_take(cuda, work->scratch, &scratch));
     gt_err err = launch_all(cuda, work, functions, scratch, *errors);
     if (scratch)
         gt__cuda_scratch_release(cuda, scratch);
     return err;
 }
 
-gt_err gt__cuda_launch(gt_cuda *cuda, const gt_call *call, unsigned step)
+gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step)
 {
     gt_cuda_work *work = &cuda->work;
     CUdeviceptr errors = 0;

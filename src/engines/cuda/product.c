@@ -170,14 +170,14 @@ static gt_err copy_operand(gt_cuda *cuda, matrix *x, const gt_view *view, gt_dty
         stride *= at_least_one(source.meta.shape[axis]);
     }
     copy.contiguous = true;
-    GT_TRY(gt__cuda_scratch(cuda, gt__meta_bytes(&copy.meta), &x->scratch));
+    GT_TRY(gt__cuda_scratch_take(cuda, gt__meta_bytes(&copy.meta), &x->scratch));
     copy.data = (void *)(uintptr_t)x->scratch;
     gt_opcode op = view->meta.dtype == dtype ? GT_OP_copy : GT_OP_cast;
     gt_instruction ins = {.op = (uint16_t)op, .dtype = (uint8_t)dtype};
     const gt_view *in = &source;
     gt_call call = {.op = op, .compute = dtype, .ins = &ins, .operands = 1, .in = &in, .out = &copy};
     CUdeviceptr scratch = x->scratch;
-    gt_err err = gt__cuda_launch(cuda, &call, 0);
+    gt_err err = gt__cuda_run_kernels(cuda, &call, 0);
     copy.meta = view->meta; /* the whole shape again, with broadcast axes */
     for (unsigned axis = 0; axis < batch_rank; axis++)
         if (source.meta.shape[axis] != view->meta.shape[axis])

@@ -65,7 +65,7 @@ static void recording_free(gt_cuda *cuda, recording *r)
     *r = (recording){0};
 }
 
-gt_err gt__cuda_scratch(gt_cuda *cuda, size_t bytes, CUdeviceptr *address)
+gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address)
 {
     recording *r = cuda->recording ? cuda->recording->open : NULL;
     uint64_t taken;
