@@ -255,6 +255,9 @@ static inline int32_t gt_to_int32(float x) { return gt__float_to_int32(x); }
 static inline int32_t gt_to_int32(double x) { return gt__double_to_int32(x); }
 static inline int64_t gt_to_int64(float x) { return gt__float_to_int64(x); }
 static inline int64_t gt_to_int64(double x) { return gt__double_to_int64(x); }
+// Compile with -ffp-contract=off.
+template <class T> static inline T gt_exact_add(T a, T b) { return a + b; }
+template <class T> static inline T gt_exact_product(T a, T b) { return a * b; }
 template <class A, class B> static inline A shim_as(B b)
 {
     A a;

@@ -13,3 +13,12 @@ const char gt__cuda_text_reduce[] =
 const char gt__cuda_text_rows[] =
 #include "engines/cuda/device/rows.cuh"
     ;
+const char gt__cuda_text_index[] =
+#include "engines/cuda/device/index.cuh"
+    ;
+const char gt__cuda_text_create[] =
+#include "engines/cuda/device/create.cuh"
+    ;
+const char gt__cuda_text_attention[] =
+#include "engines/cuda/device/attention.cuh"
+    ;

@@ -10,6 +10,9 @@ extern const char gt__cuda_text_prelude[];
 extern const char gt__cuda_text_elementwise[];
 extern const char gt__cuda_text_reduce[];
 extern const char gt__cuda_text_rows[];
+extern const char gt__cuda_text_index[];
+extern const char gt__cuda_text_create[];
+extern const char gt__cuda_text_attention[];
 
 #ifdef __cplusplus
 }

@@ -222,8 +222,18 @@ static const lowering lowerings[] = {
     [GT_FORM_CAST] = gt__cuda_lower_copy,
     [GT_FORM_COPY] = gt__cuda_lower_copy,
     [GT_FORM_CAT] = gt__cuda_lower_cat,
+    [GT_FORM_TRIANGLE] = gt__cuda_lower_create,
+    [GT_FORM_TAKE] = gt__cuda_lower_take,
+    [GT_FORM_GATHER] = gt__cuda_lower_gather,
+    [GT_FORM_SCATTER] = gt__cuda_lower_scatter,
     [GT_FORM_ASSIGN] = gt__cuda_lower_assign,
+    [GT_FORM_WRAP_INDEX] = gt__cuda_lower_wrap_index,
+    [GT_FORM_SAMPLE] = gt__cuda_lower_create,
+    [GT_FORM_ARANGE] = gt__cuda_lower_create,
+    [GT_FORM_EYE] = gt__cuda_lower_create,
+    [GT_FORM_RANDOM] = gt__cuda_lower_create,
     [GT_FORM_FULL] = gt__cuda_lower_full,
+    [GT_FORM_ATTENTION] = gt__cuda_lower_attention,
     [GT_FORM_CONTROL] = NULL,
 };
 
@@ -245,6 +255,8 @@ bool gt__cuda_covers(gt_opcode op)
     unsigned form = gt__op_table[op].form;
     if (form == GT_FORM_UNARY || form == GT_FORM_BINARY || form == GT_FORM_TERNARY)
         return gt__cuda_elementwise_covers(op);
+    if (form == GT_FORM_SAMPLE)
+        return op == GT_OP_bernoulli;
     return form < GT_FORM_CONTROL && lowerings[form];
 }
 
@@ -258,6 +270,9 @@ static const struct {
     [GT_CUDA_ELEMENTWISE] = {.device = gt__cuda_text_elementwise, .write = gt__cuda_write_elementwise},
     [GT_CUDA_REDUCE] = {.device = gt__cuda_text_reduce, .write = gt__cuda_write_reduce},
     [GT_CUDA_ROWS] = {.device = gt__cuda_text_rows, .write = gt__cuda_write_rows},
+    [GT_CUDA_INDEX] = {.device = gt__cuda_text_index, .write = gt__cuda_write_index},
+    [GT_CUDA_CREATE] = {.device = gt__cuda_text_create, .write = gt__cuda_write_create},
+    [GT_CUDA_ATTENTION] = {.device = gt__cuda_text_attention, .write = gt__cuda_write_attention},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)
@@ -304,6 +319,8 @@ gt_err gt__cuda_check(const gt_cuda_errors *errors)
     case GT_CUDA_ERROR_MASK:
         return gt__fail(GT_ERR_INTERNAL, "mask_index: %lld elements are true, not %lld",
                         (long long)errors->value[0], (long long)errors->value[1]);
+    case GT_CUDA_ERROR_PROBABILITY:
+        return gt__fail(GT_ERR_VALUE, "Expected p_in >= 0 && p_in <= 1 to be true");
     default:
         return gt__fail(GT_ERR_INTERNAL, "a kernel reported the unknown error %u", errors->code);
     }

@@ -339,24 +339,29 @@ gt_cuda_operand gt__cuda_operand(gt_cuda_work *work, const gt_view *view, gt_dty
     }
     copy.meta.dtype = (uint8_t)dtype;
     copy.data = (void *)(uintptr_t)place.address; /* an offset: as well aligned as the address */
-    gt_cuda_launch *launch = gt__cuda_move(work, &copy, view);
-    if (launch)
-        gt__cuda_bind(launch, offsetof(params, out), &place);
+    gt__cuda_bind_move(gt__cuda_move(work, &copy, view), &place, NULL);
     return place;
 }
 
-/* out = the number, which is a literal of this dtype. */
-static void fill(gt_cuda_work *work, const gt_view *out, gt_dtype dtype, gt_imm number)
+void gt__cuda_bind_move(gt_cuda_launch *launch, const gt_cuda_operand *out, const gt_cuda_operand *in)
+{
+    if (launch && out)
+        gt__cuda_bind(launch, offsetof(params, out), out);
+    if (launch && in)
+        gt__cuda_bind(launch, offsetof(params, in), in);
+}
+
+gt_cuda_launch *gt__cuda_fill(gt_cuda_work *work, const gt_view *out, gt_dtype dtype, gt_imm number)
 {
     elementwise e;
     gt_view literal = {.contiguous = true, .meta = {.numel = 1, .dtype = (uint8_t)dtype}};
     if (out->meta.numel == 0)
-        return;
+        return NULL;
     start(&e, GT_OP_full, (gt_dtype)out->meta.dtype, 1, out);
     add_literal(&e, 0, &literal, number, (gt_dtype)out->meta.dtype);
     gt__loop_add(&e.loop, out);
     e.key.variant = VARIANT_CONVERT;
-    launch_loop(work, &e);
+    return launch_loop(work, &e);
 }
 
 /* COPY, CAST, and RESHAPE where it must copy: the elements in order, so the shapes may differ. */
@@ -387,7 +392,7 @@ gt_err gt__cuda_lower_full(const gt_call *call, const gt_cuda_device *device, gt
     gt_dtype dtype = (gt_dtype)call->out->meta.dtype;
     if (gt__dtype_is_complex(dtype))
         return GT_CUDA_DECLINE;
-    fill(work, call->out, gt__dtype_is_float(dtype) ? GT_FLOAT64 : GT_INT64, call->ins->imm[0]);
+    gt__cuda_fill(work, call->out, gt__dtype_is_float(dtype) ? GT_FLOAT64 : GT_INT64, call->ins->imm[0]);
     return GT_OK;
 }
 
@@ -439,7 +444,7 @@ gt_err gt__cuda_lower_assign(const gt_call *call, const gt_cuda_device *device, 
     if (call->literals >> 1 & 1) {
         if (gt__dtype_is_complex((gt_dtype)out->meta.dtype))
             return GT_CUDA_DECLINE;
-        fill(work, &slice, (gt_dtype)call->in[1]->meta.dtype, call->value[1]);
+        gt__cuda_fill(work, &slice, (gt_dtype)call->in[1]->meta.dtype, call->value[1]);
     } else {
         gt__cuda_move(work, &slice, call->in[1]);
     }

@@ -14,6 +14,9 @@ typedef enum gt_cuda_family {
     GT_CUDA_ELEMENTWISE,
     GT_CUDA_REDUCE,
     GT_CUDA_ROWS,
+    GT_CUDA_INDEX,
+    GT_CUDA_CREATE,
+    GT_CUDA_ATTENTION,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -59,6 +62,7 @@ typedef enum gt_cuda_error {
     GT_CUDA_ERROR_ZERO_DIVISION,
     GT_CUDA_ERROR_INDEX, /* the index, the axis, its size */
     GT_CUDA_ERROR_MASK,  /* the number of true elements, the expected number */
+    GT_CUDA_ERROR_PROBABILITY,
 } gt_cuda_error;
 
 enum { GT_CUDA_BLOCK = 256 };
@@ -97,6 +101,10 @@ gt_err gt__cuda_lower_assign(const gt_call *call, const gt_cuda_device *device, 
 gt_err gt__cuda_lower_full(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 /* out = in, converted. */
 gt_cuda_launch *gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_view *in);
+/* out = the number, a literal of this dtype. */
+gt_cuda_launch *gt__cuda_fill(gt_cuda_work *work, const gt_view *out, gt_dtype dtype, gt_imm number);
+/* The result or the operand of such a launch is in the scratch; NULL: it is not. */
+void gt__cuda_bind_move(gt_cuda_launch *launch, const gt_cuda_operand *out, const gt_cuda_operand *in);
 void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 bool gt__cuda_elementwise_covers(gt_opcode op);
 
@@ -108,5 +116,17 @@ void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_tex
 gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_take(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_gather(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_scatter(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_wrap_index(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_index(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_create(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_create(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 #endif

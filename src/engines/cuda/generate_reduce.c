@@ -18,9 +18,9 @@ enum {
     PARTIAL = 8, /* added to the variant: states are stored instead of results */
     COLUMN_TILE = 32,
     COLUMN_SHARES = 8,
-    LONG_ROW = 2048,     /* elements from which a row gets a block */
-    PART_GRAIN = 4096,   /* elements worth a block of their own */
-    LARGEST_STATE = 24,  /* bytes */
+    LONG_ROW = 2048,    /* elements from which a row gets a block */
+    PART_GRAIN = 4096,  /* elements worth a block of their own */
+    LARGEST_STATE = 24, /* bytes */
 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */

@@ -31,7 +31,8 @@ void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text 
         gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
     gt__cuda_add(text, "enum { V = %u, ITEMS = %u, WIDTH = %u, LITERAL1 = %u, LITERAL2 = %u, LOGARITHM = %u, ",
                  key->vector, key->option[0], key->option[1], key->mode[1], key->mode[2], logarithm);
-    gt__cuda_add(text, "BACKWARD = %u };\n};\nGT_ENTRY(%u) %s(GT_PARAM(gt_rows_params) p)\n{\ngt_%s<%s_k>(p);\n}\n",
+    gt__cuda_add(text,
+                 "BACKWARD = %u };\n};\nGT_ENTRY(%u) %s(GT_PARAM(gt_rows_params) p)\n{\ngt_%s<%s_k>(p);\n}\n",
                  backward, key->option[1] > GT_CUDA_BLOCK ? key->option[1] : GT_CUDA_BLOCK, name,
                  functions[key->variant], name);
 }

@@ -17,6 +17,9 @@ typedef unsigned long long uint64_t;
 #define GT_NAN __longlong_as_double(0x7ff8000000000000LL)
 #define GT_ENTRY(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define GT_PARAM(type) const __grid_constant__ type
+#define GT_DYNAMIC_SHARED(type, name)                                                                             \
+    extern __shared__ __align__(16) unsigned char gt_dynamic_shared[];                                            \
+    type *name = (type *)gt_dynamic_shared
 #endif
 #define GT_F __device__ __forceinline__
 
@@ -64,6 +67,11 @@ GT_F uint64_t gt_bits(double f) { return (uint64_t)__double_as_longlong(f); }
 GT_F double gt_from_bits(uint64_t u) { return __longlong_as_double((long long)u); }
 GT_F uint32_t gt_high_product(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 GT_F uint64_t gt_high_product(uint64_t a, uint64_t b) { return __umul64hi(a, b); }
+/* Never fused. */
+GT_F float gt_exact_add(float a, float b) { return __fadd_rn(a, b); }
+GT_F float gt_exact_product(float a, float b) { return __fmul_rn(a, b); }
+GT_F double gt_exact_add(double a, double b) { return __dadd_rn(a, b); }
+GT_F double gt_exact_product(double a, double b) { return __dmul_rn(a, b); }
 /* NaN becomes 0, and numbers out of range the nearest in range: the conversion instructions do just that. */
 GT_F int32_t gt_to_int32(float x) { return __float2int_rz(x); }
 GT_F int32_t gt_to_int32(double x) { return __double2int_rz(x); }
