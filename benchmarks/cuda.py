@@ -14,6 +14,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROWS = []
@@ -388,7 +389,7 @@ def collect(name, only, limit_s):
 
 TWO_CLIENTS = """
 import sys, time, gt, gt.nn.functional as F
-gt.connect(sys.argv[1]) if hasattr(gt, 'connect') else None
+gt.connect(sys.argv[1])
 model = gt.nn.Sequential(gt.nn.Linear(784, 256), gt.nn.ReLU(), gt.nn.Linear(256, 10))
 optimizer = gt.optim.SGD(model.parameters(), lr=0.01)
 x, y = gt.randn(64, 784), gt.randn(64, 10)
@@ -406,11 +407,19 @@ print(done / (time.perf_counter() - began))
 
 def two_clients():
     """Steps per second of one client and of two together on one server."""
-    address = "ipc:///tmp/gt-bench-cuda-%d" % os.getpid()
     environment = {**os.environ, "GT_BACKEND": "cuda"}
-    server = subprocess.Popen([sys.executable, "-m", "gt.server", "--address", address, "--workers", "1"], env=environment,
-                              start_new_session=True, stdout=subprocess.DEVNULL)
+    port_file = pathlib.Path(tempfile.mkdtemp()) / "port"
+    server = subprocess.Popen([sys.executable, "-m", "gt.server", "-q", "-p", "0", "--port-file", str(port_file)],
+                              env=environment)
+    worker = None
     try:
+        until = time.monotonic() + 20
+        while not (port_file.exists() and port_file.read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.05)
+        port = port_file.read_text().strip()
+        address = f"localhost:{port}"
+        worker = subprocess.Popen([sys.executable, "-m", "gt.worker", "-p", port], env=environment)
+
         def clients(count):
             started = [subprocess.Popen([sys.executable, "-c", TWO_CLIENTS, address], env=environment, text=True,
                                         stdout=subprocess.PIPE) for _ in range(count)]
@@ -418,8 +427,9 @@ def two_clients():
         one = clients(1)
         return one, clients(2)
     finally:
-        server.terminate()
-        server.wait(10)
+        for process in filter(None, (worker, server)):
+            process.terminate()
+            process.wait(10)
 
 
 def shown(result, unit):
