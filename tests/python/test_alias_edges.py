@@ -290,6 +290,16 @@ def test_refused_operations_and_strides(lines):
     check(lines)
 
 
+# A function that GT composes of others may end with a view. Its result is none.
+@programs(*(f"with n.no_grad(): v = {call}\nr = [v._base is None, v.stride()]\nv.mul_(w.sum())\nr += [v, x]" for call in (
+    "x.max(0).values", "x.min(1)[0]", "x.median(1).values", "x.kthvalue(2, 0, True).values", "x.mode(0).values", "x.quantile(0.3, 0)",
+    "x[0].diag_embed()", "x.diag()", "x.diag(1)", "x.rot90()", "x.sum_to_size(1, 4)", "x.masked_scatter(x > 2, x)", "n.kron(x, x)",
+    "x.unique()", "x.put(n.tensor([1]), n.tensor([5.]))", "n.combinations(x[0], 1)",
+    "x.diagonal_scatter(n.ones(3))", "n.nn.functional.pixel_shuffle(x.view(1, 1, 3, 4), 1)")))
+def test_results_are_no_views(lines):
+    check(lines)
+
+
 # After x.data = y writes to the memory that x had still count for x, if x.detach() has it.
 @programs(
     "d = w.detach()\nw.data = x.clone()\nd.mul_(2)\n(w * w).sum().backward()\nr = [w.grad, w._version]",
