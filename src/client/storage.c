@@ -254,7 +254,8 @@ gt_err gt__alias_restamp(gt_alias *alias)
     alias->foreign = alias->versions->references > 1 + (before != NULL);
     if (!alias->foreign || !before || before->version == alias->versions->count)
         return GT_OK;
-    GT_TRY(gt__tensor_alias(before, before->node, &own)); /* nodes that have saved the other one tell by its version */
+    GT_TRY(gt__tensor_alias(before, before->node,
+                            &own)); /* nodes that have saved the other one tell by its version */
     gt__alias_stamp_object(own, alias->versions);
     alias->cut = own;
     gt_tensor_release(before);
@@ -316,6 +317,18 @@ gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value)
     return GT_OK;
 }
 
+/* Drop the node of a value that nothing else refers to, and that of the tensor that owns its id. */
+static void drop_nodes(gt_tensor *value)
+{
+    gt_tensor *base = value->base && value->base->references == 1 ? value->base : NULL;
+    gt_node *node = value->node, *its = base ? base->node : NULL;
+    value->node = NULL;
+    if (base)
+        base->node = NULL;
+    gt__node_release(node); /* last: they may free hooks, which run user code */
+    gt__node_release(its);
+}
+
 /* A family that is no longer in use lets go of its node: the graph behind it may be large. */
 static void forget_history(gt_alias *family)
 {
@@ -336,9 +349,7 @@ static void forget_history(gt_alias *family)
     if (family != &family->storage->root) {
         gt__alias_drop_cut(family);
     } else if (value->references == 1) {
-        node = value->node;
-        value->node = NULL;
-        gt__node_release(node);
+        drop_nodes(value);
     } else if (gt__tensor_detach(value, &detached) == GT_OK) { /* else the graph stays until the storage goes */
         family->cut = detached;
         gt__alias_stamp(detached, family->versions);

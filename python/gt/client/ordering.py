@@ -113,8 +113,9 @@ class _SharedEvenly(Function):
 
     @staticmethod
     def forward(ctx, x, value):
-        ctx.save_for_backward(x, value)
-        return value.clone()
+        result = value.clone()
+        ctx.save_for_backward(x, result)
+        return result
 
     @staticmethod
     def backward(ctx, g):
