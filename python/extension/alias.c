@@ -617,7 +617,7 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
     for (Py_ssize_t k = 0; k < count; k++) {
         gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
         gt_err err = other ? gt__alias_check_use(other) : GT_OK;
-        if (other && recorded) /* also if the operation is refused after this */
+        if (other && recorded && err == GT_OK) /* also if the operation is refused after this */
             gt__alias_follow(other);
         if (err != GT_OK) {
             gt__py_raise(err);

@@ -284,6 +284,7 @@ def test_the_base_of_a_view(lines):
     "v = x.t()\nx.sub_(w)\ntry:\n    x.mul_(v[:, :3])\nexcept RuntimeError: pass\nv.mul_(2)\nr = x",
     "q = n.ones(4, 4)\nv = q.t()\nq.sub_(w[0])\ntry:\n    q.mul_(v)\nexcept RuntimeError: pass\nv.mul_(2)\nr = q",
     "v = n.ones(1).unfold(0, 1, 3)\nr = v.stride()",
+    "with n.no_grad(): v = y[0]\ny.exp_()\ntry:\n    x.add_(v)\nexcept RuntimeError: pass\nv.requires_grad_(False)\nr = v",
     "q = n.ones(1)\nq.unfold(0, 1, 3).copy_(q.unsqueeze(0))",
 )
 def test_refused_operations_and_strides(lines):
