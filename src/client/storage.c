@@ -297,9 +297,9 @@ void gt__alias_drop_cut(gt_alias *alias)
         unlink_fresh(alias);
     alias->cut = NULL;
     alias->known = alias->known || (cut->node && cut->node->used);
-    gt_tensor_release(cut); /* last: it may free hooks, which run user code */
     if (__builtin_expect(alias->ghost, 0))
         gt__ghost_end(alias);
+    gt_tensor_release(cut); /* last: it may free hooks, which run user code, and other ghosts */
 }
 
 gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value)
@@ -315,18 +315,6 @@ gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value)
     gt__alias_stamp(value, ghost->versions);
     gt__alias_release(ghost);
     return GT_OK;
-}
-
-/* Drop the node of a value that nothing else refers to, and that of the tensor that owns its id. */
-static void drop_nodes(gt_tensor *value)
-{
-    gt_tensor *base = value->base && value->base->references == 1 ? value->base : NULL;
-    gt_node *node = value->node, *its = base ? base->node : NULL;
-    value->node = NULL;
-    if (base)
-        base->node = NULL;
-    gt__node_release(node); /* last: they may free hooks, which run user code */
-    gt__node_release(its);
 }
 
 /* A family that is no longer in use lets go of its node: the graph behind it may be large. */
@@ -349,7 +337,9 @@ static void forget_history(gt_alias *family)
     if (family != &family->storage->root) {
         gt__alias_drop_cut(family);
     } else if (value->references == 1) {
-        drop_nodes(value);
+        node = value->node;
+        value->node = NULL;
+        gt__node_release(node);
     } else if (gt__tensor_detach(value, &detached) == GT_OK) { /* else the graph stays until the storage goes */
         family->cut = detached;
         gt__alias_stamp(detached, family->versions);

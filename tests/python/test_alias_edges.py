@@ -301,6 +301,15 @@ def test_results_are_no_views(lines):
     check(lines)
 
 
+@programs(
+    "i = n.zeros(0, 9, dtype=n.int64)\nv = y.gather(0, i)\nv.sum().backward()\nr = [v, w.grad]",
+    "i = n.zeros(5, 0, 2, dtype=n.int64)\nv = y.gather(0, i)\nv.sum().backward()\nr = [v, w.grad]",
+    "r = y[:, :0].max(0).values.requires_grad",
+)
+def test_results_without_elements_are_recorded(lines):
+    check(lines)
+
+
 # After x.data = y writes to the memory that x had still count for x, if x.detach() has it.
 @programs(
     "d = w.detach()\nw.data = x.clone()\nd.mul_(2)\n(w * w).sum().backward()\nr = [w.grad, w._version]",
