@@ -8,6 +8,7 @@ import builtins
 
 from gt import _gt, _help
 from gt._gt import where
+from gt.client.registry import no_view as _no_view
 
 _inf = float('inf')
 
@@ -114,6 +115,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     return sum(input, dim, keepdim=keepdim, mask=mask) / sum(_ones(input, mask), dim, keepdim=keepdim)
 
 
+@_no_view
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     """median(input, dim=-1, mask=None): the median of the elements where mask holds."""
     input = _typed(input, dtype)

@@ -6,7 +6,7 @@ from gt import _gt, linalg
 from gt._gt import eye, is_grad_enabled, randn, where, zeros
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
-from gt.client.registry import function, method
+from gt.client.registry import function, method, no_view
 
 _SVD = namedtuple('svd', ['U', 'S', 'V'])
 _QR = namedtuple('qr', ['Q', 'R'])
@@ -192,6 +192,7 @@ def lu(self, pivot=True, get_infos=False):
 
 
 @method
+@no_view
 def lu_solve(self, LU_data, LU_pivots):
     """lu_solve(LU, pivots): the X with A X = self, from LU, pivots = lu(A)."""
     return linalg.lu_solve(LU_data, LU_pivots, self)

@@ -7,7 +7,7 @@ from types import MethodType, SimpleNamespace
 
 from gt import _gt
 from gt._gt import Tensor, full, full_like, stack, where, zeros
-from gt.client.registry import axis_of, function, in_place, method
+from gt.client.registry import axis_of, function, in_place, method, no_view
 
 
 # ---- reading -------------------------------------------------------------------------------------------------
@@ -71,6 +71,7 @@ def masked_select(self, mask):
 
 
 @method
+@no_view
 def masked_scatter(self, mask, source):
     """masked_scatter(mask, source): the elements where a mask holds are replaced by those of source, in order."""
     self, mask = _broadcast_mask(self, mask)
@@ -218,6 +219,7 @@ def scatter(rows, self, dim, index, src=None, *, value=None, reduce=None):
 
 
 @method
+@no_view
 def put(self, index, source, accumulate=False):
     """put(index, source, accumulate=False): replace elements of the flattened tensor, or add to them."""
     if index.dtype != _gt.int64:
@@ -289,6 +291,7 @@ def _triangle(mask, dtype):
 
 
 @function
+@no_view
 def combinations(input, r=2, with_replacement=False):
     """combinations(input, r=2, with_replacement=False): the choices of r elements of a vector, a row each."""
     import itertools

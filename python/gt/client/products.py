@@ -5,7 +5,7 @@ import string
 
 from gt import _gt
 from gt._gt import Tensor
-from gt.client.registry import axes_of, axis_of, function, in_place, method
+from gt.client.registry import axes_of, axis_of, function, in_place, method, no_view
 
 
 # ---- vectors and matrices ------------------------------------------------------------------------------------
@@ -128,6 +128,7 @@ def cross(self, other, dim=None):
 
 
 @method
+@no_view
 def kron(self, other):
     """kron(other): the Kronecker product."""
     rank = max(self.ndim, other.ndim)

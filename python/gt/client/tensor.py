@@ -14,7 +14,7 @@ from gt.client import (  # noqa: F401
     special, statistics, stft, windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
-from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
+from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of
 
 
 # ---- elementwise ---------------------------------------------------------------------------------------------
@@ -224,6 +224,7 @@ def is_nonzero(self):
 
 
 @method
+@no_view
 def sum_to_size(self, *size):
     """sum_to_size(*size): sum over dimensions to get this size, which must broadcast to self's."""
     size = sizes_of(size)

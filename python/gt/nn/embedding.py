@@ -2,6 +2,7 @@
 
 import gt
 from gt import _gt, where
+from gt.client.registry import no_view
 from gt.nn import init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -112,6 +113,7 @@ def _bags(rows, counted, bag, bags, mode):
     return total / gt.zeros(bags, dtype=rows.dtype).index_add(0, bag, ones).clamp(min=1).unsqueeze(1)
 
 
+@no_view
 def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean',
                   sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None):
     """The sum, mean or maximum of the rows of each bag of indices.

@@ -12,6 +12,7 @@ from gt.amp import policies as _policies
 from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
 from gt.client.outputs import published_all
+from gt.client.registry import no_view as _no_view
 from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.distances import (  # noqa: F401
     cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, margin_ranking_loss, pairwise_distance,
@@ -347,6 +348,7 @@ def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
 # ---- pixels and channels -------------------------------------------------------------------------------------
 
 
+@_no_view
 def pixel_shuffle(input, upscale_factor):
     """(..., C * r * r, H, W) to (..., C, H * r, W * r)."""
     (*lead, channels, height, width), r = input.shape, upscale_factor
@@ -358,6 +360,7 @@ def pixel_shuffle(input, upscale_factor):
     return split.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
 
 
+@_no_view
 def pixel_unshuffle(input, downscale_factor):
     """(..., C, H * r, W * r) to (..., C * r * r, H, W)."""
     (*lead, channels, height, width), r = input.shape, downscale_factor
