@@ -93,6 +93,12 @@ def polar(abs, angle):
 
 
 @method
+def chalf(self, *, memory_format=None):
+    """chalf(): complex32, which GT does not have: raises NotImplementedError."""
+    raise NotImplementedError('GT has no complex32: use cfloat()')
+
+
+@method
 def conj_physical(self):
     """conj_physical(): the conjugates."""
     return self.conj()

@@ -180,6 +180,8 @@ def index_fill(rows, self, dim, index, value):
     """index_fill(dim, index, value): set the slices at index to one value."""
     dim = axis_of(self, dim)
     shape = [index.numel() if d == dim else s for d, s in enumerate(self.shape or (1,))]
+    if isinstance(value, complex):
+        value = _gt.tensor(value, dtype=self.dtype)
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(f'index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} '

@@ -40,7 +40,7 @@ def vdot(self, other):
 
 
 def _scaled_sum(self, product, beta, alpha):
-    if not self.is_floating_point():
+    if not self.is_floating_point() and not self.is_complex():
         if self.dtype == _gt.bool:
             beta, alpha = bool(beta), bool(alpha)
             product = product if alpha else _gt.zeros_like(product)
