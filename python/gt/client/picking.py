@@ -46,9 +46,12 @@ def take(self, index, axis=None):
 
 
 @function
-def embedding(input, weight):
-    """embedding(input, weight): rows of weight (V, D) for each index of input (...): a tensor (..., D)."""
-    return weight._pick_rows(0, input.long(), True)
+def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    """embedding(weight, indices, padding_idx=-1): rows of weight (V, D) for each of the indices (...): a tensor (..., D).
+    nn.functional.embedding has the indices first. A padding_idx that is not negative names a row that gets no gradient;
+    scale_grad_by_freq divides gradients by how often their index occurs; sparse is accepted, gradients are dense."""
+    from gt.nn.embedding import rows_of
+    return rows_of(weight, indices, padding_idx if padding_idx >= 0 else None, scale_grad_by_freq)
 
 
 # ---- masks ---------------------------------------------------------------------------------------------------
