@@ -392,12 +392,7 @@ def _ldl(A, hermitian, name):
 
 def ldl_factor(A, *, hermitian=False):
     """ldl_factor(A, hermitian=False): (LD, pivots): A = L D L^T, or L D L^H, of symmetric or Hermitian matrices, of which the
-    lower triangle is read; D has blocks of 1 by 1 and 2 by 2. As LAPACK has them, without a gradient. Waits for D.
-
-    >>> gt.linalg.ldl_factor(gt.tensor([[2.0, 0.0], [1.0, 3.0]])).LD
-    tensor([[2.0000, 0.0000],
-            [0.5000, 2.5000]])
-    """
+    lower triangle is read; D has blocks of 1 by 1 and 2 by 2. As LAPACK has them, without a gradient. Waits for D."""
     LD, pivots, info = _ldl(A, hermitian, 'ldl_factor')
     _check_ldl(info)
     return _LDL(LD, pivots)

@@ -345,3 +345,13 @@ def test_nothing_stays_on_the_tape():
         outcome(gt, lines)
     gc.collect()
     assert len(gt._gt._tape()) == before
+
+
+def test_strided_views_of_partial_leaves_are_refused():
+    """Their gradient would have the size of the whole memory."""
+    leaf = gt.arange(20.0)[5:15].detach().requires_grad_()
+    with pytest.raises(NotImplementedError, match="clone"):
+        leaf.as_strided((2, 2), (1, 2), 0)
+    with gt.no_grad():
+        assert leaf.as_strided((2, 2), (1, 2), 0).tolist() == [[0, 2], [1, 3]]
+    assert leaf.detach().as_strided((2,), (1,), 10).tolist() == [10, 11]

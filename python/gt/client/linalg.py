@@ -149,11 +149,7 @@ def matrix_exp(self):
 @method
 def geqrf(self):
     """geqrf(): (a, tau): QR as LAPACK has it: R, and below its diagonal the vectors of Householder matrices, whose factors are
-    tau. householder_product gives Q. Without a gradient.
-
-    >>> gt.tensor([[3.0], [4.0]]).geqrf().tau
-    tensor([1.6000])
-    """
+    tau. householder_product gives Q. Without a gradient."""
     packed = _gt._geqrf(self.detach(), False)
     return _Geqrf(packed[..., :-1, :], packed[..., -1, :min(self.shape[-2:])])
 

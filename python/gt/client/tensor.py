@@ -70,11 +70,13 @@ def round(self, *, decimals=0):
 
 @method
 def float_power_(self, exponent):
-    """float_power_(exponent): float_power in place, of float64."""
-    if self.dtype != _gt.float64:
+    """float_power_(exponent): float_power in place, of float64 or complex128."""
+    result = self.float_power(exponent)
+    if self.dtype != result.dtype:
+        kind = 'ComplexDouble' if result.is_complex() else 'Double'
         raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
-                           f'dtype Double')
-    return self._become(self.float_power(exponent))
+                           f'dtype {kind}')
+    return self._become(result)
 
 
 @method

@@ -112,6 +112,8 @@ def gelu(input, approximate='none'):
 
 def silu(input, inplace=False):
     """x * sigmoid(x)."""
+    if input.is_complex():
+        return _stored(input, input * input.sigmoid(), inplace)
     return input.silu_() if inplace else input.silu()
 
 
@@ -130,6 +132,8 @@ def softplus(input, beta=1.0, threshold=20.0):
 
 def softsign(input):
     """x / (1 + |x|)."""
+    if input.is_complex():
+        return input / (input.abs() + 1)
     return input.softsign()
 
 
