@@ -253,6 +253,7 @@ gt_err gt__cuda_lower(const gt_call *call, const gt_cuda_device *device, gt_cuda
     unsigned form = gt__op_table[call->op].form;
     work->count = 0;
     work->scratch = 0;
+    work->fewest = 16 * (int64_t)device->processors;
     if (call->out->meta.numel == 0) /* indices are checked even where there is nothing to take */
         return form == GT_FORM_TAKE || form == GT_FORM_GATHER || form == GT_FORM_SCATTER ||
                        form == GT_FORM_MASK_INDEX
