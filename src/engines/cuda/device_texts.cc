@@ -28,3 +28,6 @@ const char gt__cuda_text_window[] =
 const char gt__cuda_text_lines[] =
 #include "engines/cuda/device/lines.cuh"
     ;
+const char gt__cuda_text_transpose[] =
+#include "engines/cuda/device/transpose.cuh"
+    ;

@@ -15,6 +15,7 @@ extern const char gt__cuda_text_create[];
 extern const char gt__cuda_text_attention[];
 extern const char gt__cuda_text_window[];
 extern const char gt__cuda_text_lines[];
+extern const char gt__cuda_text_transpose[];
 
 #ifdef __cplusplus
 }

@@ -125,6 +125,8 @@ typedef struct params {
 } params;
 
 _Static_assert(sizeof(params) <= GT_CUDA_PARAM_MAX, "parameters fit");
+_Static_assert(offsetof(params, in) == sizeof(void *),
+               "the same place as in generate_transpose.c: gt__cuda_bind_move");
 
 /* A loop with `operands` inputs and a result, before it is shaped into a launch. */
 typedef struct elementwise {
@@ -318,8 +320,11 @@ gt_cuda_launch *gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_v
 {
     elementwise e;
     bool converts = out->meta.dtype != in->meta.dtype;
+    gt_cuda_launch *transposed;
     if (out->meta.numel == 0)
         return NULL;
+    if ((transposed = gt__cuda_transpose(work, out, in)))
+        return transposed;
     start(&e, GT_OP_copy, (gt_dtype)(converts ? in->meta.dtype : 0), 1, out);
     add_operand(&e, 0, in);
     gt__loop_add(&e.loop, out);
