@@ -31,3 +31,6 @@ const char gt__cuda_text_lines[] =
 const char gt__cuda_text_transpose[] =
 #include "engines/cuda/device/transpose.cuh"
     ;
+const char gt__cuda_text_resample[] =
+#include "engines/cuda/device/resample.cuh"
+    ;

@@ -16,6 +16,7 @@ extern const char gt__cuda_text_attention[];
 extern const char gt__cuda_text_window[];
 extern const char gt__cuda_text_lines[];
 extern const char gt__cuda_text_transpose[];
+extern const char gt__cuda_text_resample[];
 
 #ifdef __cplusplus
 }

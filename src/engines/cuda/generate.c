@@ -245,6 +245,7 @@ static const lowering lowerings[] = {
     [GT_FORM_TOPK] = gt__cuda_lower_sort,
     [GT_FORM_SEARCH] = gt__cuda_lower_search,
     [GT_FORM_MASK_INDEX] = gt__cuda_lower_mask_index,
+    [GT_FORM_RESAMPLE] = gt__cuda_lower_resample,
     [GT_FORM_CONTROL] = NULL,
 };
 
@@ -288,6 +289,7 @@ static const struct {
     [GT_CUDA_WINDOW] = {.device = gt__cuda_text_window, .write = gt__cuda_write_window},
     [GT_CUDA_LINES] = {.device = gt__cuda_text_lines, .write = gt__cuda_write_lines},
     [GT_CUDA_TRANSPOSE] = {.device = gt__cuda_text_transpose, .write = gt__cuda_write_transpose},
+    [GT_CUDA_RESAMPLE] = {.device = gt__cuda_text_resample, .write = gt__cuda_write_resample},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)
