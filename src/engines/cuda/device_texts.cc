@@ -22,3 +22,6 @@ const char gt__cuda_text_create[] =
 const char gt__cuda_text_attention[] =
 #include "engines/cuda/device/attention.cuh"
     ;
+const char gt__cuda_text_window[] =
+#include "engines/cuda/device/window.cuh"
+    ;

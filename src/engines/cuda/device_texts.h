@@ -13,6 +13,7 @@ extern const char gt__cuda_text_rows[];
 extern const char gt__cuda_text_index[];
 extern const char gt__cuda_text_create[];
 extern const char gt__cuda_text_attention[];
+extern const char gt__cuda_text_window[];
 
 #ifdef __cplusplus
 }

@@ -234,6 +234,12 @@ static const lowering lowerings[] = {
     [GT_FORM_RANDOM] = gt__cuda_lower_create,
     [GT_FORM_FULL] = gt__cuda_lower_full,
     [GT_FORM_ATTENTION] = gt__cuda_lower_attention,
+    [GT_FORM_CONV] = gt__cuda_lower_conv,
+    [GT_FORM_CONV_WEIGHT] = gt__cuda_lower_conv,
+    [GT_FORM_MAX_POOL] = gt__cuda_lower_max_pool,
+    [GT_FORM_MAX_INDEX] = gt__cuda_lower_max_pool,
+    [GT_FORM_POOL] = gt__cuda_lower_pool,
+    [GT_FORM_IM2COL] = gt__cuda_lower_im2col,
     [GT_FORM_CONTROL] = NULL,
 };
 
@@ -273,6 +279,7 @@ static const struct {
     [GT_CUDA_INDEX] = {.device = gt__cuda_text_index, .write = gt__cuda_write_index},
     [GT_CUDA_CREATE] = {.device = gt__cuda_text_create, .write = gt__cuda_write_create},
     [GT_CUDA_ATTENTION] = {.device = gt__cuda_text_attention, .write = gt__cuda_write_attention},
+    [GT_CUDA_WINDOW] = {.device = gt__cuda_text_window, .write = gt__cuda_write_window},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)

@@ -21,8 +21,8 @@ void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_
         gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
     gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, MOMENTS = %u };\n};\n", key->option[0], key->option[1],
                  key->option[2], key->variant == MOMENTS);
-    gt__cuda_add(text, "GT_ENTRY(256) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s<%s_k>(p);\n}\n", name,
-                 functions[key->variant], name);
+    gt__cuda_add(text, "GT_ENTRY(256) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s<%s_k>(p);\n}\n",
+                 name, functions[key->variant], name);
 }
 
 /* ---- launches ----------------------------------------------------------------------------------------------- */
@@ -94,8 +94,8 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
                    .period = call->ins->imm[1].i,
                    .scale = call->ins->imm[0].f};
     a.p.result = forward ? n.queries * n.value_width : n.queries * n.width + n.keys * (n.width + n.value_width);
-    if (n.width > WIDEST || n.value_width > WIDEST || shared_bytes(&a, KEYS) > device->shared_limit || n.keys == 0 ||
-        n.queries == 0)
+    if (n.width > WIDEST || n.value_width > WIDEST || shared_bytes(&a, KEYS) > device->shared_limit ||
+        n.keys == 0 || n.queries == 0)
         return GT_CUDA_DECLINE;
     a.key.op = (uint16_t)call->op;
     a.key.compute = (uint8_t)call->compute;

@@ -17,6 +17,7 @@ typedef enum gt_cuda_family {
     GT_CUDA_INDEX,
     GT_CUDA_CREATE,
     GT_CUDA_ATTENTION,
+    GT_CUDA_WINDOW,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -128,5 +129,11 @@ void gt__cuda_write_create(const gt_cuda_key *key, const char *name, gt_cuda_tex
 
 gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_conv(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_max_pool(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_pool(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_im2col(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_window(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 #endif
