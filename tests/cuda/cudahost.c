@@ -121,6 +121,7 @@ static void write_kernels(const cudahost *h)
     for (long k = 0; k < h->wanted_count; k++) {
         char name[32];
         snprintf(name, sizeof name, "k%ld", k);
+        gt__cuda_add(&text, "// kernel %u %s\n", h->wanted[k].family, gt__op_table[h->wanted[k].op].name);
         if (gt__cuda_add_kernel(&h->wanted[k], name, &text) != GT_OK)
             abort();
     }

@@ -122,6 +122,16 @@ static inline uint32_t __ballot_sync(unsigned, int predicate)
         ballot |= shim_slots[half][warp + lane] << lane;
     return ballot;
 }
+static inline uint32_t __match_any_sync(unsigned, uint32_t word)
+{
+    uint32_t equals = 0;
+    unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32;
+    shim_slots[half][shim_self] = word;
+    shim_wait(SHIM_AT_WARP);
+    for (unsigned lane = 0; lane < 32; lane++)
+        equals |= (uint32_t)(shim_slots[half][warp + lane] == word) << lane;
+    return equals;
+}
 static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 
 // Whether all fibers of first..last that are not done wait for each other; then let them go on.

@@ -25,3 +25,6 @@ const char gt__cuda_text_attention[] =
 const char gt__cuda_text_window[] =
 #include "engines/cuda/device/window.cuh"
     ;
+const char gt__cuda_text_lines[] =
+#include "engines/cuda/device/lines.cuh"
+    ;

@@ -14,6 +14,7 @@ extern const char gt__cuda_text_index[];
 extern const char gt__cuda_text_create[];
 extern const char gt__cuda_text_attention[];
 extern const char gt__cuda_text_window[];
+extern const char gt__cuda_text_lines[];
 
 #ifdef __cplusplus
 }

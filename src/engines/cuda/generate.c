@@ -240,6 +240,11 @@ static const lowering lowerings[] = {
     [GT_FORM_MAX_INDEX] = gt__cuda_lower_max_pool,
     [GT_FORM_POOL] = gt__cuda_lower_pool,
     [GT_FORM_IM2COL] = gt__cuda_lower_im2col,
+    [GT_FORM_SCAN] = gt__cuda_lower_scan,
+    [GT_FORM_ARGSORT] = gt__cuda_lower_sort,
+    [GT_FORM_TOPK] = gt__cuda_lower_sort,
+    [GT_FORM_SEARCH] = gt__cuda_lower_search,
+    [GT_FORM_MASK_INDEX] = gt__cuda_lower_mask_index,
     [GT_FORM_CONTROL] = NULL,
 };
 
@@ -280,6 +285,7 @@ static const struct {
     [GT_CUDA_CREATE] = {.device = gt__cuda_text_create, .write = gt__cuda_write_create},
     [GT_CUDA_ATTENTION] = {.device = gt__cuda_text_attention, .write = gt__cuda_write_attention},
     [GT_CUDA_WINDOW] = {.device = gt__cuda_text_window, .write = gt__cuda_write_window},
+    [GT_CUDA_LINES] = {.device = gt__cuda_text_lines, .write = gt__cuda_write_lines},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)

@@ -18,6 +18,7 @@ typedef enum gt_cuda_family {
     GT_CUDA_CREATE,
     GT_CUDA_ATTENTION,
     GT_CUDA_WINDOW,
+    GT_CUDA_LINES,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -135,5 +136,11 @@ gt_err gt__cuda_lower_max_pool(const gt_call *call, const gt_cuda_device *device
 gt_err gt__cuda_lower_pool(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_im2col(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_window(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_scan(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_sort(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_search(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+gt_err gt__cuda_lower_mask_index(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_lines(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 #endif
