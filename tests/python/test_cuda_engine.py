@@ -38,6 +38,10 @@ TRAINING = """
         x[gt.tensor([77])].sum().item()
     except IndexError as error:
         print("77" in str(error))
+    import json
+    from gt import _gt
+    [worker] = json.loads(_gt.stats(True))["workers"]
+    print(worker["engine"], "on_host" in worker["ops"]["randint"])
 """
 
 
@@ -65,7 +69,9 @@ def test_a_card_that_does_not_exist(programs):
 @pytest.mark.parametrize("settings", [{}, {"GT_AUTO_COMPILE": 1}], ids=["plain", "hot paths"])
 def test_training_is_the_same_as_on_the_cpu(programs, settings):
     expected = programs.run(TRAINING, GT_BACKEND="cpu")
-    assert programs.run(TRAINING, **fake(**settings)).splitlines()[:5] == expected.splitlines()[:5]
+    text = programs.run(TRAINING, **fake(**settings))
+    assert text.splitlines()[:5] == expected.splitlines()[:5]
+    assert text.splitlines()[5] == "cuda True", "the statistics count what ran on the host"
 
 
 def test_a_broken_card_fails_every_tensor_with_the_reason(programs):
