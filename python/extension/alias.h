@@ -11,6 +11,8 @@
 gt_alias *gt__py_alias(PyObject *self);
 /* A new object with this alias (taken, also on failure), which counts it as its owner already. */
 PyObject *gt__py_wrap_alias(gt_alias *alias);
+/* The object of an alias; a new one if it was freed. */
+PyObject *gt__py_object_of(gt_alias *alias);
 
 const gt_meta *gt__py_meta(PyObject *self);
 

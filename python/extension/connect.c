@@ -553,6 +553,37 @@ static PyObject *py_hot_paths(PyObject *module, PyObject *unused)
     return text;
 }
 
+/* The client that this thread uses, if it is open already; never opens one. */
+static gt_client *client_if_open(void)
+{
+    ConnectionObject *connection = thread_connection();
+    if (!connection && !PyErr_Occurred() && has_default())
+        connection = default_connection;
+    PyErr_Clear();
+    return connection && connection->client && !is_foreign(connection->client) ? connection->client : NULL;
+}
+
+static PyObject *py_region_enter(PyObject *module, PyObject *number)
+{
+    (void)module;
+    unsigned long region = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred())
+        return NULL;
+    gt_client *client = client_if_open();
+    if (client)
+        gt__hotpath_enter(client, region);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_region_leave(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    gt_client *client = client_if_open();
+    if (client)
+        gt__hotpath_leave(client);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_site(PyObject *module, PyObject *number)
 {
     (void)module;
@@ -594,6 +625,11 @@ PyMethodDef gt__py_connect_functions[] = {
     FAST("stats", py_stats,
          "stats(workers=False): the dispatcher's statistics as JSON; if workers, once they reported."),
     NOARGS("_hot_paths", py_hot_paths, "What the client knows of its hot paths, as JSON."),
+    {.ml_name = "_region_enter",
+     .ml_meth = py_region_enter,
+     .ml_flags = METH_O,
+     .ml_doc = "_region_enter(number): what is issued until _region_leave() should become a hot path."},
+    NOARGS("_region_leave", py_region_leave, "_region_leave(): the end of the region."),
     {.ml_name = "_site",
      .ml_meth = py_site,
      .ml_flags = METH_O,

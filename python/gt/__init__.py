@@ -9,6 +9,8 @@ Tensors behave like PyTorch's. An operation only sends an instruction; reading a
 extension. gt.client.tensor has the methods that are written in Python.
 """
 
+from math import e, inf, nan, pi  # noqa: F401
+
 from gt import _gt
 from gt._gt import (  # noqa: F401
     Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Size, Tensor, arange, as_tensor, bfloat16, cat,

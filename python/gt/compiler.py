@@ -1,19 +1,43 @@
-"""gt.compile and torch.compiler: hints. The dispatcher sees the instructions of every program and needs no compilation."""
+"""gt.compile and torch.compiler: which parts of a program should run as one.
+
+GT finds loops by itself (docs/compilation.md). gt.compile marks a function or module by hand: what it issues between call and
+return is one path from the third call on.
+"""
 
 import functools
 
-from gt import _help
+from gt import _gt, _help
+
+
+def _region(function):
+    """The function, each call of which is a region of the stream."""
+    from gt.nn.hooks import regions
+    number, enter, leave = next(regions), _gt._region_enter, _gt._region_leave
+
+    def compiled(*args, **keywords):
+        enter(number)
+        try:
+            return function(*args, **keywords)
+        finally:
+            leave()
+    return compiled
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mode=None, options=None, disable=False):
-    """The function or module itself, marked as a hot path; also a decorator.
+    """The function, or the module itself, as a hot path; also a decorator.
 
-    The mark (attribute _gt_compiled) is a hint; results are those of the function.
+    A call that issues the same operations as the call before it is sent to the server as one instruction from then on, and the
+    worker runs it as one program. A call that does not runs as if it were not compiled. Values that
+    the function only keeps for itself are never stored where the engine can avoid it. The other arguments are PyTorch's; they
+    have no effect, except disable.
 
         model = gt.compile(model)
 
-        @gt.compile(mode='reduce-overhead')
-        def step(x): ...
+        @gt.compile
+        def step(x, y):
+            loss = gt.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
     """
     if mode is not None and options is not None:
         raise RuntimeError('Either mode or options can be specified, but both can\'t be specified at the same time.')
@@ -22,12 +46,15 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mo
                                  disable=disable)
     if not callable(model):
         raise RuntimeError(f'gt.compile: expected a function or a module, not {type(model).__name__}')
-    if not disable:
-        try:
-            model._gt_compiled = True
-        except (AttributeError, TypeError):
-            pass  # a builtin has no attributes; there is nothing to hint
-    return model
+    if disable:
+        return model
+    from gt.nn import Module
+    if isinstance(model, Module):
+        model.compile()
+        return model
+    compiled = functools.wraps(model)(_region(model))
+    compiled._gt_compiled = True
+    return compiled
 
 
 def disable(fn=None, recursive=True, **options):

@@ -77,10 +77,12 @@ struct gt_client {
     gt_node *oldest_node, *newest_node; /* the tape */
     uint64_t next_node;
     bool releasing_nodes;
-    struct gt_hotpath *hotpath; /* hotpath.h; NULL: off */
-    bool draining;              /* records that were held back wait for room: nothing else may be written */
-    uint64_t work;              /* elements touched by instructions not flushed yet */
-    uint64_t *frees;            /* ids waiting to be packed into frees */
+    struct gt_hotpath *hotpath;         /* hotpath.h; NULL: off */
+    const struct gt_expected *expected; /* while records are held back: what the next one should be; else NULL */
+    uint64_t *cell;                     /* and what it is compared with */
+    bool draining;   /* records that were held back wait for room: nothing else may be written */
+    uint64_t work;   /* elements touched by instructions not flushed yet */
+    uint64_t *frees; /* ids waiting to be packed into frees */
     size_t free_count, free_capacity;
     uint64_t free_bytes;
     bool waiting; /* a thread waits on the link without the GIL (the lock of its language) */
@@ -110,6 +112,8 @@ gt_err gt__client_reserve(gt_client *client, unsigned slots, gt_slot **out);
 void gt__client_commit(gt_client *client, unsigned slots, int64_t work);
 /* The same for a record that is not held back in any case. */
 void gt__client_publish(gt_client *client, unsigned slots, int64_t work);
+/* Send the ids that wait in client->frees if they fill a record. Never waits. */
+void gt__client_send_frees(gt_client *client);
 
 /* Incremented in a forked child: clients opened before the fork are unusable there. */
 extern unsigned gt__fork_generation;
@@ -176,6 +180,7 @@ gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out
 /* `literal op a` if literal_first, else `a op literal`. */
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out);
+enum { GT_EXTREME_OF_ALL = 2 }; /* the parameter of amax and amin that are PyTorch's x.max() and x.min() */
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
                        gt_tensor **out);
 /* full and arange of an exact integer or double, as kind says. */

@@ -94,6 +94,8 @@ static inline void commit(gt_client *client, unsigned slots, int64_t work)
 {
     if (gt__log_on(GT_LOG_CLIENT))
         debug_record(&client->link->write_next->ins);
+    if (client->expected && gt__hotpath_hold(client))
+        return;
     if (!client->hotpath || !gt__hotpath_take(client, slots, work))
         publish(client, slots, work);
 }
@@ -184,11 +186,15 @@ gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
 
 /*
  * Called by destructors, so nothing here waits. Ids are queued and sent, six to a record, when there is room. They stay in the
- * queue while a thread waits on this client.
+ * queue while a thread waits on this client, and while records are held back.
  */
 static void send_frees(gt_client *client, size_t least)
 {
     gt_slot *slot;
+    if (gt__hotpath_holds(client) || client->free_count < least || !client->free_count)
+        return;
+    if (client->expected)
+        gt__hotpath_idle(client);
     while (client->free_count >= least && client->free_count && (!client->waiting || client->reserved) &&
            (slot = room_now(client, 1))) {
         unsigned count = 0;
@@ -200,6 +206,11 @@ static void send_frees(gt_client *client, size_t least)
         client->free_bytes = 0;
         commit(client, 1, large ? FLUSH_WORK : 0);
     }
+}
+
+void gt__client_send_frees(gt_client *client)
+{
+    send_frees(client, GT_FREE_IDS);
 }
 
 void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
@@ -214,6 +225,8 @@ void gt__client_free_id(gt_client *client, uint64_t id, size_t bytes)
     }
     client->frees[client->free_count++] = id;
     client->free_bytes += bytes;
+    if (gt__hotpath_holds(client))
+        return;
     if (client->free_count >= GT_FREE_IDS)
         send_frees(client, GT_FREE_IDS);
     else if (client->free_bytes >= FLUSH_FREED)
@@ -420,8 +433,9 @@ static inline gt_instruction elementwise(gt_opcode op, uint8_t literals, uint64_
 }
 
 /*
- * The fast path: the result has the metadata of `a`, one of the operands. The record is written in place, field by field:
- * copying a record that was just built on the stack would stall on store forwarding.
+ * The fast path: the result has the metadata of `a`, one of the operands. The record is written in place, word by word:
+ * copying a record that was just built on the stack, or comparing words that were written in parts, would stall on store
+ * forwarding.
  */
 static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
                                gt_tensor *const *in, unsigned count, gt_tensor **out)
@@ -436,8 +450,8 @@ static inline gt_err emit_like(gt_tensor *a, gt_opcode op, uint8_t literals, uin
     if (!result)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     gt__meta_copy(&result->meta, &a->meta);
-    slot->ins = (gt_instruction){
-        .op = (uint16_t)op, .literals = literals, .result = result->id, .operand = {first, second}, .site = site};
+    *slot = (gt_slot){
+        .u64 = {gt__word_head(op, literals), result->id, first, second, 0, 0, 0, gt__word_place(0, site)}};
     commit(client, 1, a->meta.numel);
     *out = result;
     bool tracked = (in[0] && in[0]->node) || (count > 1 && in[1] && in[1]->node);

@@ -7,13 +7,14 @@
  * `repeat` record goes out in their place (core/path.h); a record that does not fit sends all those held back, as if
  * nothing had happened.
  *
- * Frees are not part of a sequence: when a tensor dies says nothing about the order of work. They are collected while
- * records are held back; what must be dead at the end of a path is compared with what is.
+ * Frees are not part of a sequence: when a tensor dies says nothing about the order of work. They stay in the client's queue
+ * while records are held back; what must be dead at the end of a path is compared with what is.
  */
 #ifndef GT_CLIENT_HOTPATH_H
 #define GT_CLIENT_HOTPATH_H
 
 #include "client/client.h"
+#include "client/hotpath_expected.h"
 
 typedef struct gt_hotpath gt_hotpath;
 
@@ -23,10 +24,40 @@ void gt__hotpath_free(gt_hotpath **hot);
 
 /* A record was written at the link's write_next. True: it is held back; false: commit it. */
 bool gt__hotpath_take(gt_client *client, unsigned slots, int64_t work);
+/* The last record of a path was held back. */
+void gt__hotpath_finish(gt_client *client);
+/* The same as take, for a client that holds records back (client->expected). False: the record is not the expected one. */
+static inline bool gt__hotpath_hold(gt_client *client)
+{
+    const gt_expected *expected = client->expected;
+    gt_slot *record = client->link->write_next;
+    if (__builtin_expect(!gt__expected_fits(expected, client->cell, record), 0))
+        return false;
+    client->link->write_next = record + expected->slots;
+    client->expected = expected + 1;
+    if (__builtin_expect(expected->last, 0))
+        gt__hotpath_finish(client);
+    return true;
+}
+/* Whether records are held back now: frees have to wait. */
+static inline bool gt__hotpath_holds(const gt_client *client)
+{
+    return client->expected && !client->expected->first;
+}
+/* None is, but a path was expected to begin: it no longer is. */
+void gt__hotpath_idle(gt_client *client);
 /* Records were held back and must go to the link first, for which there was no room. True: they are all there now. */
 bool gt__hotpath_drain(gt_client *client);
 /* Send the records that are held back, as far as there is room. */
 void gt__hotpath_release(gt_client *client);
+
+/*
+ * A region that the program marks: a function (gt.compile), a scope (`compile: true`). What it sends between enter and leave
+ * is a path once it came twice. Regions with the same number are the same; inner ones are part of the outermost one.
+ */
+#define GT_REGION_SCOPE ((uint64_t)1 << 32) /* plus a scope: its region; smaller numbers are those of functions */
+void gt__hotpath_enter(gt_client *client, uint64_t region);
+void gt__hotpath_leave(gt_client *client);
 
 typedef struct gt_hotpath_stats {
     uint64_t instructions, hot_instructions; /* computing records: all, and those sent as paths */

@@ -82,11 +82,11 @@ static bool runs_in_paths(const gt_detector *d)
 {
     uint32_t count = 0;
     for (uint32_t k = 1; k <= d->period; k++)
-        count += past(d, d->position - k)->in_path;
+        count += past(d, d->position - k)->run != 0;
     return count > d->period * 3 / 4;
 }
 
-bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work, bool in_path)
+bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run)
 {
     uint32_t *last = &d->last[canonical.shape >> (32 - INDEX_BITS)];
     uint64_t position = d->position;
@@ -105,7 +105,7 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
                                           .live = (uint32_t)live,
                                           .work = work > UINT32_MAX ? UINT32_MAX : (uint32_t)work,
                                           .separated = d->separator,
-                                          .in_path = in_path};
+                                          .run = run};
     if (d->separator) {
         d->stretch = position - d->separated_at;
         d->separated_at = position;
@@ -116,6 +116,71 @@ bool gt__detector_see(gt_detector *d, gt_canonical canonical, uint64_t live, int
     bool hot = d->period && !d->told && d->matched >= enough(d);
     d->told |= hot;
     return hot && !runs_in_paths(d);
+}
+
+/* ---- resting ------------------------------------------------------------------------------------------------- */
+
+/* The record of the last turn that is at the present place. */
+static inline struct gt_past *last_turn(const gt_detector *d)
+{
+    return past(d, d->position - d->turn + d->phase);
+}
+
+static inline void advance(gt_detector *d, uint64_t count)
+{
+    d->phase += count;
+    d->phase -= d->phase >= d->turn ? d->turn : 0;
+    d->separator = false;
+}
+
+void gt__detector_rest(gt_detector *d, uint32_t run, uint32_t count)
+{
+    uint64_t turn = d->period < count ? count : d->period;
+    if (d->period && d->told && turn % d->period == 0 && d->matched >= turn + count &&
+        turn + count <= d->position && past(d, d->position - count - turn)->run == run) {
+        d->turn = turn;
+        d->phase = 0;
+    }
+}
+
+/* See again what came of the present turn. */
+void gt__detector_wake(gt_detector *d)
+{
+    uint64_t first = d->position - d->turn, phase = d->turn ? d->phase : 0;
+    bool separator = d->separator, told = d->told;
+    d->turn = 0;
+    for (uint64_t k = 0; k < phase; k++) {
+        struct gt_past record = *past(d, first + k);
+        d->separator = record.separated;
+        gt__detector_see(d, record.canonical, record.live, record.work, record.run);
+    }
+    d->separator = separator;
+    d->told = told;
+}
+
+bool gt__detector_follow_record(gt_detector *d, gt_canonical canonical)
+{
+    if (!d->turn)
+        return false;
+    const struct gt_past *expected = last_turn(d);
+    if (expected->canonical.shape == canonical.shape && !expected->run) {
+        advance(d, 1);
+        return true;
+    }
+    gt__detector_wake(d);
+    return false;
+}
+
+bool gt__detector_follow_run(gt_detector *d, uint32_t run, uint32_t count)
+{
+    if (!d->turn)
+        return false;
+    if (last_turn(d)->run == run && d->phase + count <= d->turn) {
+        advance(d, count);
+        return true;
+    }
+    gt__detector_wake(d);
+    return false;
 }
 
 /* ---- cutting ------------------------------------------------------------------------------------------------- */
@@ -144,6 +209,16 @@ static uint32_t least_alive(const gt_detector *d)
     return best;
 }
 
+/* Where to begin a period that nothing cuts: where something came between last, as it may again, or else where the fewest
+ * tensors are alive. */
+static uint64_t natural_begin(const gt_detector *d)
+{
+    uint64_t behind = d->position - d->separated_at;
+    if (d->separated_at && behind <= d->matched)
+        return d->position + (d->period - behind % d->period) % d->period;
+    return d->position + least_alive(d);
+}
+
 /* How often a period that nothing cuts is repeated in one path: not beyond where something has come between lately. */
 static uint32_t unrolled(const gt_detector *d)
 {
@@ -162,7 +237,7 @@ unsigned gt__detector_cut(const gt_detector *d, gt_segment_plan segments[GT_HOT_
     while (first < period && !cuts(d, first))
         first++;
     if (first == period) {
-        uint64_t begin = d->position + least_alive(d);
+        uint64_t begin = natural_begin(d);
         segments[0] = (gt_segment_plan){.begin = begin, .end = begin + (uint64_t)period * unrolled(d)};
         return 1;
     }

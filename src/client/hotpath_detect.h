@@ -6,8 +6,12 @@
  * record's shape was seen last; it is kept as long as every record equals the one a period before. A
  * sequence is hot after GT_HOTPATH_THRESHOLD periods. Constant time for each record.
  *
+ * While a loop runs in paths, turn by turn, the detector rests: it only follows where in its last turn the stream is
+ * (gt__detector_follow). At the first difference it sees the part of that turn again, as if the turns between had not been.
+ *
  * A period is cut into segments where the client waited or sent data in each of the last two periods, and around records
- * that are not exactly the same each time. If nothing cuts it, it is cut where the fewest tensors are alive.
+ * that are not exactly the same each time. If nothing cuts it, it is cut where the client waited last, if it did, or where the
+ * fewest tensors are alive.
  */
 #ifndef GT_CLIENT_HOTPATH_DETECT_H
 #define GT_CLIENT_HOTPATH_DETECT_H
@@ -34,24 +38,34 @@ typedef struct gt_detector {
         gt_canonical canonical;
         uint32_t live, work; /* tensors alive before it; elements that it touches */
         bool separated;      /* something that cannot be part of a path came before it */
-        bool in_path;        /* it was sent as part of a path */
-    } * past;                /* ring: the last GT_DETECTOR_PAST records */
-    uint32_t *last;          /* by shape: the position where it was seen last */
-    uint64_t position;       /* records seen */
-    uint32_t period;         /* 0: none */
-    uint64_t matched;        /* records that equal the one a period before */
-    bool told;               /* that this period is hot */
-    bool separator;          /* one came since the last record */
-    uint64_t separated_at;   /* the position of the last record after a separator, */
-    uint64_t stretch;        /* and the records between the last two of these */
+        uint32_t run;      /* the path that began with it; GT_WITHIN_RUN: it was a later part of one; 0: single */
+    } * past;              /* ring: the last GT_DETECTOR_PAST records */
+    uint32_t *last;        /* by shape: the position where it was seen last */
+    uint64_t position;     /* records seen */
+    uint32_t period;       /* 0: none */
+    uint64_t matched;      /* records that equal the one a period before */
+    bool told;             /* that this period is hot */
+    bool separator;        /* one came since the last record */
+    uint64_t separated_at; /* the position of the last record after a separator, */
+    uint64_t stretch;      /* and the records between the last two of these */
+    uint64_t turn, phase;  /* while it rests: records of a turn, and of the present one; turn 0: it does not */
     unsigned window, threshold, shortest;
 } gt_detector;
+
+#define GT_WITHIN_RUN UINT32_MAX
 
 /* window: the longest period; threshold: repetitions; shortest: the shortest path. */
 bool gt__detector_init(gt_detector *detector, unsigned window, unsigned threshold, unsigned shortest);
 void gt__detector_free(gt_detector *detector);
-/* See one record. True: a sequence has become hot with it, most of which was not in paths so far. */
-bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, bool in_path);
+/* See one record. run: see gt_past. True: a sequence has become hot with it, most of which was not in paths so far. */
+bool gt__detector_see(gt_detector *detector, gt_canonical canonical, uint64_t live, int64_t work, uint32_t run);
+/* The last `count` records were a run of path `run`: rest if it ran at the same place of the last turn. */
+void gt__detector_rest(gt_detector *detector, uint32_t run, uint32_t count);
+/* Rest no longer. */
+void gt__detector_wake(gt_detector *detector);
+/* While it rests: true: the stream goes on as in the last turn, with this single record or a run of so many. */
+bool gt__detector_follow_record(gt_detector *detector, gt_canonical canonical);
+bool gt__detector_follow_run(gt_detector *detector, uint32_t run, uint32_t count);
 /* Whether the record at the present position, not seen yet, equals the one a period before. */
 bool gt__detector_expects(const gt_detector *detector, gt_canonical canonical);
 /* Cut the hot period: segments that begin at the present position or later, in order. Returns their number. */

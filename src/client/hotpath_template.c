@@ -85,40 +85,140 @@ static bool number_ids(gt_template *t, gt_ids *inputs)
     return true;
 }
 
-static bool mark_dead(gt_template *t, uint64_t first, const gt_ids *inputs, const gt_ids *freed)
+static bool mark_dead(gt_template *t, uint64_t first, const gt_ids *inputs, const uint64_t *freed, size_t count)
 {
     t->dead = calloc(t->count, sizeof *t->dead);
     t->dying = calloc(t->inputs + 1, sizeof *t->dying);
-    if (!t->dead || !t->dying)
+    t->sole = calloc(t->inputs + 1, sizeof *t->sole);
+    if (!t->dead || !t->dying || !t->sole)
         return false;
-    for (size_t k = 0; k < freed->count; k++) {
-        uint32_t local, input = find_input(inputs, freed->id[k]);
-        if (find_local(t, first, freed->id[k], &local))
+    for (size_t k = 0; k < count; k++) {
+        uint32_t local, input = find_input(inputs, freed[k]);
+        if (find_local(t, first, freed[k], &local))
             t->dead[local] = true;
         else if (input != UINT32_MAX)
-            t->dying[input] = true;
+            t->dying[input] = t->sole[input] = t->any_sole = true;
+        else
+            continue;
+        t->deaths++;
+    }
+    for (uint32_t k = 0; k < t->count; k++) {
+        uint64_t consumed = gt__record_consumed(&t->records[t->at[k]].ins);
+        if (consumed >= GT_PATH_INPUT)
+            t->sole[consumed - GT_PATH_INPUT] = t->any_sole = true;
     }
     return true;
 }
 
-gt_template *gt__template_new(const gt_slot *records, uint32_t slots, uint32_t count, const gt_ids *freed)
+/* ---- what is expected --------------------------------------------------------------------------------------- */
+
+/* How a template's number is compared. Inputs are numbered in the order of their first use; *seen of them were used. */
+static gt_expected_id expect_id(const gt_template *t, uint64_t number, uint32_t *seen)
+{
+    if (number < GT_PATH_INPUT)
+        return (gt_expected_id){.word = t->offset[number - 1], .cell = GT_CELL_FIRST};
+    uint32_t input = (uint32_t)(number - GT_PATH_INPUT);
+    bool first = input == *seen;
+    *seen += first;
+    return (gt_expected_id){.cell = (uint16_t)(GT_CELL_WORDS + input), .binds = first};
+}
+
+/* Record `number`; *ids: where the operands of a cat go. */
+static gt_expected expect_record(const gt_template *t, uint32_t number, uint32_t *seen, uint32_t *parameters,
+                                 gt_expected_id **ids)
+{
+    const gt_slot *record = t->records + t->at[number];
+    gt_operands operands = gt__record_operands(&record->ins, record + 1);
+    gt_expected e = {.first = number == 0,
+                     .last = number + 1 == t->count && !t->at_leave,
+                     .tail = record->ins.tail != 0,
+                     .slots = (uint16_t)(1u + record->ins.tail),
+                     .tails = {.slot = record + 1}};
+    memcpy(e.word, record->u64, sizeof e.word);
+    e.word[GT_WORD_RESULT] = t->offset[number];
+    e.cell[0] = GT_CELL_FIRST;
+    e.stores = number == 0;
+    if (record->ins.op == GT_OP_cat) {
+        e.tails.id = *ids;
+        for (unsigned k = 0; k < operands.count; k++)
+            *(*ids)++ = expect_id(t, operands.id[k], seen);
+    } else
+        for (unsigned k = 0; k < operands.count; k++)
+            if (gt__operand_is_tensor(&operands, k)) {
+                gt_expected_id id = expect_id(t, operands.id[k], seen);
+                unsigned place = GT_WORD_OPERAND + k - GT_CELL_FROM;
+                e.word[GT_WORD_OPERAND + k] = id.word;
+                e.cell[place] = id.cell;
+                e.binds |= (uint8_t)(id.binds << place);
+            }
+    for (unsigned bits = t->parameters[number]; bits; bits &= bits - 1) {
+        unsigned word = (unsigned)__builtin_ctz(bits);
+        e.word[word] = 0;
+        e.cell[word - GT_CELL_FROM] = (uint16_t)(GT_CELL_WORDS + t->inputs + (*parameters)++);
+        e.stores |= (uint8_t)(1u << (word - GT_CELL_FROM));
+    }
+    return e;
+}
+
+/* What each record must be, with the present parameters. False: a run would have too many words. */
+static bool expect_records(gt_template *t)
+{
+    uint32_t seen = 0, parameters = 0;
+    gt_expected_id *ids = t->cat_ids;
+    for (uint32_t k = 0; k < t->count; k++)
+        parameters += (uint32_t)__builtin_popcount(t->parameters[k]);
+    if (t->inputs + parameters > GT_PATH_WORDS)
+        return false;
+    t->parameter_count = parameters;
+    parameters = 0;
+    for (uint32_t k = 0; k < t->count; k++)
+        t->expected[k] = expect_record(t, k, &seen, &parameters, &ids);
+    t->expected[t->count] = (gt_expected){.word = {UINT64_MAX}};
+    return true;
+}
+
+static bool expect_first(gt_template *t)
+{
+    size_t ids = 1;
+    for (uint32_t k = 0; k < t->count; k++)
+        if (t->records[t->at[k]].ins.op == GT_OP_cat)
+            ids += t->records[t->at[k]].ins.imm[1].u;
+    t->expected = malloc((t->count + 1) * sizeof *t->expected);
+    t->cat_ids = malloc(ids * sizeof *t->cat_ids);
+    t->canonical = malloc(t->count * sizeof *t->canonical);
+    if (!t->expected || !t->cat_ids || !t->canonical)
+        return false;
+    for (uint32_t k = 0; k < t->count; k++)
+        t->canonical[k] = gt__canonical(t->records + t->at[k]);
+    return expect_records(t);
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------- */
+
+gt_template *gt__template_new(const gt_template_source *from)
 {
     gt_template *t = calloc(1, sizeof *t);
     gt_ids inputs = {0};
+    uint32_t count = from->count, slots = from->slots;
     if (!t || !count || slots > GT_PATH_SLOTS / 2) {
         free(t);
         return NULL;
     }
     t->slots = slots;
     t->count = count;
+    t->at_leave = from->at_leave;
+    t->frees = SIZE_MAX; /* no run so far */
     t->records = malloc(slots * sizeof *t->records);
     t->at = malloc(count * sizeof *t->at);
     t->offset = malloc(count * sizeof *t->offset);
     t->parameters = calloc(count, sizeof *t->parameters);
-    bool good = t->records && t->at && t->offset && t->parameters;
+    t->live = malloc(count * sizeof *t->live);
+    bool good = t->records && t->at && t->offset && t->parameters && t->live;
     if (good) {
-        memcpy(t->records, records, slots * sizeof *records);
-        good = number_locals(t) && number_ids(t, &inputs) && mark_dead(t, records->ins.result, &inputs, freed);
+        memcpy(t->records, from->records, slots * sizeof *t->records);
+        memcpy(t->live, from->live, count * sizeof *t->live);
+        good = number_locals(t) && number_ids(t, &inputs) &&
+               mark_dead(t, from->records->ins.result, &inputs, from->freed, from->freed_count) && expect_first(t);
     }
     free(inputs.id);
     if (good)
@@ -132,145 +232,167 @@ void gt__template_free(gt_template *t)
     if (!t)
         return;
     free(t->records);
+    free(t->expected);
+    free(t->cat_ids);
+    free(t->canonical);
+    free(t->live);
     free(t->at);
     free(t->offset);
     free(t->local);
     free(t->parameters);
     free(t->dead);
     free(t->dying);
+    free(t->sole);
+    free(t->free);
     free(t);
 }
 
 bool gt__template_same(const gt_template *a, const gt_template *b)
 {
-    if (a->count != b->count || a->slots != b->slots || a->inputs != b->inputs ||
-        memcmp(a->dead, b->dead, a->count * sizeof *a->dead) != 0 ||
-        memcmp(a->dying, b->dying, a->inputs * sizeof *a->dying) != 0)
-        return false;
-    for (uint32_t k = 0; k < a->count; k++) {
-        gt_canonical x = gt__canonical(a->records + a->at[k]), y = gt__canonical(b->records + b->at[k]);
-        if (x.shape != y.shape || x.exact != y.exact || a->offset[k] != b->offset[k])
-            return false;
-    }
-    return true;
+    return a->count == b->count && a->slots == b->slots && a->inputs == b->inputs && a->at_leave == b->at_leave &&
+           memcmp(a->dead, b->dead, a->count * sizeof *a->dead) == 0 &&
+           memcmp(a->dying, b->dying, a->inputs * sizeof *a->dying) == 0 &&
+           memcmp(a->canonical, b->canonical, a->count * sizeof *a->canonical) == 0 &&
+           memcmp(a->offset, b->offset, a->count * sizeof *a->offset) == 0;
 }
 
 /* ---- comparing ---------------------------------------------------------------------------------------------- */
 
-static inline bool id_fits(const gt_template *t, gt_occurrence *o, uint64_t number, uint64_t id)
+bool gt__expected_tail_fits(const gt_expected *e, uint64_t *cell, const gt_slot *record)
 {
-    if (number < GT_PATH_INPUT)
-        return id == o->first + t->offset[number - 1];
-    uint64_t *input = &o->input[number - GT_PATH_INPUT];
-    if (*input || id >= o->first)
-        return *input == id;
-    *input = id;
-    return true;
-}
-
-static bool ids_fit(const gt_template *t, gt_occurrence *o, const gt_slot *expected, const gt_slot *record)
-{
-    gt_operands numbers = gt__record_operands(&expected->ins, expected + 1);
     const uint64_t *ids = gt__record_operands(&record->ins, record + 1).id;
-    for (unsigned k = 0; k < numbers.count; k++)
-        if (gt__operand_is_tensor(&numbers, k) && !id_fits(t, o, numbers.id[k], ids[k]))
+    if (record->ins.op != GT_OP_cat)
+        return memcmp(e->tails.slot, record + 1, record->ins.tail * sizeof *record) == 0;
+    for (uint64_t k = 0; k < record->ins.imm[1].u; k++) {
+        if (e->tails.id[k].binds) {
+            if (ids[k] >= cell[GT_CELL_FIRST])
+                return false;
+            cell[e->tails.id[k].cell] = ids[k];
+        }
+        if (ids[k] - cell[e->tails.id[k].cell] != e->tails.id[k].word)
             return false;
-    return true;
-}
-
-/* Words that are not ids: those that may be parameters become some if they differ. */
-static bool words_fit(gt_template *t, uint32_t number, const gt_slot *expected, const gt_slot *record)
-{
-    unsigned different = 0, operands = gt__op_operands((gt_opcode)expected->ins.op);
-    for (unsigned k = 0; k < operands; k++)
-        if (gt__literal(&expected->ins, k) != GT_LITERAL_NONE &&
-            expected->u64[GT_WORD_OPERAND + k] != record->u64[GT_WORD_OPERAND + k])
-            different |= 1u << (GT_WORD_OPERAND + k);
-    for (unsigned k = GT_WORD_IMM; k < GT_WORD_PLACE; k++)
-        if (expected->u64[k] != record->u64[k])
-            different |= 1u << k;
-    different &= ~(unsigned)t->parameters[number];
-    if (__builtin_expect(different, 0)) {
-        if (different & ~gt__path_parameter_words(&expected->ins))
-            return false;
-        t->parameters[number] |= (uint8_t)different;
-        t->number = 0; /* another definition */
     }
     return true;
 }
 
-bool gt__template_fits(gt_template *t, gt_occurrence *o, const gt_slot *record)
+/* Make parameters of the words that differ, if the record fits then. */
+static bool adapt(gt_template *t, uint64_t *cell, uint32_t number, const gt_slot *record)
 {
-    const gt_slot *expected = t->records + t->at[o->fitted];
-    if (!o->fitted) {
-        o->first = record->ins.result;
-        memset(o->input, 0, t->inputs * sizeof *o->input);
-    }
-    if (expected->u64[GT_WORD_HEAD] != record->u64[GT_WORD_HEAD] ||
-        expected->u64[GT_WORD_PLACE] != record->u64[GT_WORD_PLACE] ||
-        record->ins.result != o->first + t->offset[o->fitted] || !ids_fit(t, o, expected, record) ||
-        (record->ins.tail && record->ins.op != GT_OP_cat &&
-         memcmp(expected + 1, record + 1, record->ins.tail * sizeof *record) != 0) ||
-        !words_fit(t, o->fitted, expected, record))
+    const gt_slot *expected = t->records + t->at[number];
+    unsigned different = 0;
+    if (expected->u64[GT_WORD_HEAD] != record->u64[GT_WORD_HEAD])
         return false;
-    o->fitted++;
-    return true;
+    for (unsigned bits = gt__path_parameter_words(&expected->ins) & ~(unsigned)t->parameters[number]; bits;
+         bits &= bits - 1)
+        if (expected->u64[__builtin_ctz(bits)] != record->u64[__builtin_ctz(bits)])
+            different |= bits & -bits;
+    t->parameters[number] |= (uint8_t)different;
+    if (different && expect_records(t) && gt__expected_fits(&t->expected[number], cell, record)) {
+        t->number = 0; /* another definition */
+        return true;
+    }
+    t->parameters[number] &= (uint8_t)~different;
+    if (different)
+        expect_records(t);
+    return false;
+}
+
+bool gt__template_fits(gt_template *t, uint64_t *cell, const gt_slot *records, uint32_t slots, uint32_t *fitted)
+{
+    uint32_t at = 0;
+    *fitted = 0;
+    while (at < slots && *fitted < t->count) {
+        if (gt__expected_fits(&t->expected[*fitted], cell, records + at))
+            at += t->expected[(*fitted)++].slots;
+        else if (adapt(t, cell, *fitted, records + at))
+            at = *fitted = 0; /* the parameters' cells are others now */
+        else
+            return false;
+    }
+    return at == slots;
 }
 
 /* The place of an id among the inputs, whether it is one or not. index[]: an input plus one; 0: unused. */
-static inline uint16_t *place_of(const gt_occurrence *o, uint16_t *index, uint32_t mask, uint64_t id)
+static inline uint16_t *place_of(const uint64_t *input, uint16_t *index, uint32_t mask, uint64_t id)
 {
     uint32_t at = (uint32_t)(id * 0x9E3779B97F4A7C15u >> 32) & mask;
-    while (index[at] && o->input[index[at] - 1] != id)
+    while (index[at] && input[index[at] - 1] != id)
         at = (at + 1) & mask;
     return &index[at];
 }
 
-/* False: a tensor that dies is two inputs at once, and may be read as one after it has died as the other. */
-static bool index_inputs(const gt_template *t, const gt_occurrence *o, uint16_t *index, uint32_t mask)
+/* Returns the mask. *distinct false: a tensor that dies is two inputs at once, and may be read as one after it has died as the
+ * other. */
+static uint32_t index_inputs(const gt_template *t, const uint64_t *input, uint16_t *index, bool *distinct)
 {
+    uint32_t mask = 15;
+    while (mask + 1 < 2 * t->inputs)
+        mask = 2 * mask + 1;
     memset(index, 0, (mask + 1) * sizeof *index);
+    *distinct = true;
     for (uint32_t k = 0; k < t->inputs; k++) {
-        uint16_t *place = place_of(o, index, mask, o->input[k]);
-        if (*place && (t->dying[k] || t->dying[*place - 1]))
-            return false;
+        uint16_t *place = place_of(input, index, mask, input[k]);
+        *distinct &= !*place || !(t->sole[k] || t->sole[*place - 1]);
         *place = (uint16_t)(k + 1);
     }
+    return mask;
+}
+
+/* The same was freed as in the last run, in the same order. */
+static bool frees_are_the_same(const gt_template *t, const uint64_t *cell, const uint64_t *freed, size_t count)
+{
+    uint64_t different = 0;
+    if (count != t->frees)
+        return false;
+    for (size_t k = 0; k < count; k++)
+        different |= (freed[k] - cell[t->free[k].cell]) ^ t->free[k].word;
+    return !different;
+}
+
+static bool free_room(gt_template *t, size_t count)
+{
+    if (count <= t->free_capacity)
+        return true;
+    gt_expected_free *grown = realloc(t->free, 2 * count * sizeof *grown);
+    if (!grown)
+        return false;
+    t->free = grown;
+    t->free_capacity = 2 * count;
     return true;
 }
 
-bool gt__template_ends(const gt_template *t, const gt_occurrence *o, gt_ids *freed, size_t *others)
+bool gt__template_ends(gt_template *t, const uint64_t *cell, const uint64_t *freed, size_t count)
 {
     uint16_t index[2 * GT_PATH_WORDS];
-    uint32_t dead = 0, dying = 0, mask = 15;
-    size_t kept = 0;
-    while (mask + 1 < 2 * t->inputs)
-        mask = 2 * mask + 1;
-    if (!index_inputs(t, o, index, mask))
+    const uint64_t *input = cell + GT_CELL_WORDS;
+    uint32_t deaths = 0, mask = 0;
+    bool distinct = true, same = frees_are_the_same(t, cell, freed, count);
+    if (t->any_sole || !same)
+        mask = index_inputs(t, input, index, &distinct);
+    if (same || !distinct)
+        return distinct;
+    t->frees = SIZE_MAX;
+    if (!free_room(t, count))
         return false;
-    for (uint32_t k = 0; k < t->count; k++)
-        dead += t->dead[k];
-    for (uint32_t k = 0; k < t->inputs; k++)
-        dying += t->dying[k];
-    for (size_t k = 0; k < freed->count; k++) {
-        uint64_t id = freed->id[k];
+    for (size_t k = 0; k < count; k++) {
+        gt_expected_free *expected = &t->free[k];
         uint32_t local;
-        bool expected = false;
-        if (find_local(t, o->first, id, &local)) {
-            expected = t->dead[local];
-            dead -= expected;
-        } else {
-            uint16_t input = *place_of(o, index, mask, id);
-            expected = input && t->dying[input - 1];
-            dying -= expected;
+        *expected =
+            (gt_expected_free){.word = freed[k] - cell[GT_CELL_FIRST], .cell = GT_CELL_FIRST, .other = true};
+        if (find_local(t, cell[GT_CELL_FIRST], freed[k], &local)) {
+            expected->other = !t->dead[local];
+            deaths += t->dead[local];
+            continue;
         }
-        if (!expected) { /* swapped: if the sequence does not end here, all of them are still needed */
-            freed->id[k] = freed->id[kept];
-            freed->id[kept++] = id;
+        uint16_t place = *place_of(input, index, mask, freed[k]);
+        if (place && t->dying[place - 1]) {
+            *expected = (gt_expected_free){.cell = (uint16_t)(GT_CELL_WORDS + place - 1)};
+            deaths++;
         }
     }
-    *others = kept;
-    return !dead && !dying;
+    if (deaths == t->deaths)
+        t->frees = count;
+    return deaths == t->deaths;
 }
 
 /* ---- the path ----------------------------------------------------------------------------------------------- */
@@ -345,17 +467,4 @@ gt_slot *gt__template_define(const gt_template *t, size_t *slots)
     free(w.records);
     free(w.parameter);
     return definition;
-}
-
-uint32_t gt__template_words(const gt_template *t, const gt_occurrence *o, const gt_slot *records, uint64_t *word)
-{
-    uint32_t words = t->inputs;
-    memcpy(word, o->input, t->inputs * sizeof *word);
-    for (uint32_t k = 0; k < t->count; k++)
-        for (unsigned bits = t->parameters[k]; bits; bits &= bits - 1) {
-            if (words == GT_PATH_WORDS)
-                return GT_PATH_WORDS + 1;
-            word[words++] = records[t->at[k]].u64[__builtin_ctz(bits)];
-        }
-    return words;
 }

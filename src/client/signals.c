@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/hotpath.h"
 #include "core/settings.h"
 
 enum { MAX_SCOPES = 1 << 16, MAX_DEPTH = 256 };
@@ -19,6 +20,7 @@ typedef struct scope {
 typedef struct entered {
     uint32_t scope;
     gt_signal_state before;
+    gt_client *compiles; /* where the scope is a region of hot paths, kept allocated; NULL: nowhere */
 } entered;
 
 _Atomic int gt__signals_active;
@@ -124,6 +126,12 @@ static gt_err check_signal(gt_client *client, const char *name, const char *back
     return *backward && gt__signal_config_get(backward, &gradients) ? check_workers(client, &gradients) : GT_OK;
 }
 
+static bool compiles(const char *name)
+{
+    gt_signal_config signal;
+    return gt__signal_config_get(name, &signal) && signal.flags & GT_CONFIG_COMPILE;
+}
+
 gt_err gt__signal_enter(gt_client *client, const char *name, const char *backward)
 {
     backward = backward ? backward : "";
@@ -143,8 +151,25 @@ gt_err gt__signal_enter(gt_client *client, const char *name, const char *backwar
     pthread_mutex_unlock(&mutex);
     GT_TRY(err);
     stack[depth].scope = number;
+    stack[depth].compiles = client && compiles(name) ? client : NULL;
+    if (stack[depth].compiles) {
+        client->live++;
+        gt__hotpath_enter(client, GT_REGION_SCOPE + number);
+    }
     stack[depth++].before = gt__signal_replace((gt_signal_state){.scope = number, .inner = state.inner});
     return GT_OK;
+}
+
+/* The innermost scope is left. */
+static void leave(void)
+{
+    gt_client *client = stack[--depth].compiles;
+    gt__signal_replace(stack[depth].before);
+    if (!client)
+        return;
+    gt__hotpath_leave(client);
+    client->live--;
+    gt__client_maybe_destroy(client);
 }
 
 void gt__signal_name(uint32_t number, char name[GT_MAX_NAME + 1])
@@ -171,7 +196,7 @@ gt_err gt__signal_exit(const char *name)
     if (!innermost)
         return gt__fail(GT_ERR_VALUE, "signal '%s' is exited inside '%s', which was entered after it", name,
                         inner);
-    gt__signal_replace(stack[--depth].before);
+    leave();
     return GT_OK;
 }
 

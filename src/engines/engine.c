@@ -2,6 +2,7 @@
 #include "engines/engine.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "engines/loader.h"
@@ -30,8 +31,24 @@ static gt_err fail_unknown(const char *name)
                     gt__plugin_folders(folders, sizeof folders));
 }
 
+/* Where a GPU is found, the engine for it is the default. Other machines pay for a look at one file. */
+static bool find_for_gpu(const gt_engine_ops **ops)
+{
+    static const char control[] = "/dev/nvidiactl";
+    if (access(control, F_OK) != 0)
+        return false;
+    gt_err err = gt__plugin_find("cuda", ops);
+    if (err == GT_OK && *ops)
+        return true;
+    gt__log(GT_LOG_STATUS, "there is %s, but the cpu engine computes: %s", control,
+            err == GT_OK ? "the plug-in gt-engine-cuda.so is not installed" : gt_error_text());
+    return false;
+}
+
 gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
 {
+    if ((!name || !*name) && find_for_gpu(ops))
+        return GT_OK;
     if (!name || !*name)
         name = engines[0]->name;
     for (size_t k = 0; k < sizeof aliases / sizeof aliases[0]; k++)

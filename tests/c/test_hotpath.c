@@ -189,46 +189,113 @@ static void write_two(gt_slot *records, uint64_t first, uint64_t a, uint64_t b, 
     records[1].ins = (gt_instruction){.op = GT_OP_sub, .result = first + 1, .operand = {first, c}};
 }
 
-static bool fits(gt_template *t, gt_occurrence *o, const gt_slot *records)
+static gt_template *template_of(const gt_slot *records, const uint64_t *freed, size_t count)
 {
-    o->fitted = 0;
-    return gt__template_fits(t, o, records) && gt__template_fits(t, o, records + 1);
+    return gt__template_new(&(gt_template_source){.records = records,
+                                                  .slots = 2,
+                                                  .count = 2,
+                                                  .live = (uint32_t[]){0, 0},
+                                                  .freed = freed,
+                                                  .freed_count = count});
+}
+
+static bool fits(gt_template *t, uint64_t *cell, const gt_slot *records)
+{
+    uint32_t fitted;
+    return gt__template_fits(t, cell, records, 2, &fitted) && fitted == 2;
+}
+
+static size_t others(const gt_template *t)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < t->frees; k++)
+        count += t->free[k].other;
+    return count;
 }
 
 static void test_templates(const void *argument)
 {
     (void)argument;
-    uint64_t input[GT_PATH_WORDS];
-    gt_occurrence o = {.input = input};
+    static uint64_t cell[GT_CELLS];
     gt_slot records[2];
-    gt_ids freed = {0};
-    size_t others = 0;
     write_two(records, 10, 1, 2, 3);
-    gt__ids_add(&freed, 10);
-    gt__ids_add(&freed, 1);
-    gt_template *t = gt__template_new(records, 2, 2, &freed);
+    gt_template *t = template_of(records, (uint64_t[]){10, 1}, 2);
     write_two(records, 20, 11, 3, 2);
-    CHECK(fits(t, &o, records));
-    freed.count = 0;
-    gt__ids_add(&freed, 5); /* something else */
-    gt__ids_add(&freed, 20);
-    CHECK(!gt__template_ends(t, &o, &freed, &others)); /* 11 is still alive */
-    gt__ids_add(&freed, 11);
-    CHECK(gt__template_ends(t, &o, &freed, &others) && others == 1 && freed.id[0] == 5);
+    CHECK(fits(t, cell, records));
+    CHECK(!gt__template_ends(t, cell, (uint64_t[]){5, 20}, 2)); /* 11 is still alive */
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){5, 20, 11}, 3));
+    CHECK(others(t) == 1 && t->free[0].other); /* 5 is something else */
+    write_two(records, 30, 21, 3, 2);
+    CHECK(fits(t, cell, records));
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){15, 30, 21}, 3) && t->free[0].other); /* the same again */
+    CHECK(!gt__template_ends(t, cell, (uint64_t[]){15, 30}, 2));
+    CHECK(gt__template_ends(t, cell, (uint64_t[]){21, 30}, 2) && others(t) == 0);
     write_two(records, 30, 11, 11, 12); /* one tensor as two inputs, which dies as one of them */
-    CHECK(fits(t, &o, records));
-    freed.count = 0;
-    gt__ids_add(&freed, 30);
-    gt__ids_add(&freed, 11);
-    CHECK(!gt__template_ends(t, &o, &freed, &others));
-    CHECK_EQ(freed.count, 2);
+    CHECK(fits(t, cell, records));
+    CHECK(!gt__template_ends(t, cell, (uint64_t[]){11, 30}, 2));
     write_two(records, 30, 11, 12, 12); /* as two that live on */
-    CHECK(fits(t, &o, records) && gt__template_ends(t, &o, &freed, &others) && others == 0);
+    CHECK(fits(t, cell, records) && gt__template_ends(t, cell, (uint64_t[]){30, 11}, 2) && others(t) == 0);
+    write_two(records, 40, 11, 40, 12); /* an input that the run makes itself */
+    CHECK(!fits(t, cell, records));
     write_two(records, 40, 11, 12, 12);
     records[1].ins.op = GT_OP_mul;
-    CHECK(!fits(t, &o, records));
+    CHECK(!fits(t, cell, records));
     gt__template_free(t);
-    free(freed.id);
+}
+
+/* Literals that differ become parameters, whose values are words of the run after the inputs; other differences do not. */
+static void test_parameters(const void *argument)
+{
+    (void)argument;
+    static uint64_t cell[GT_CELLS];
+    gt_slot records[2];
+    uint32_t fitted;
+    write_two(records, 10, 1, 2, 3);
+    records[1].ins.literals = GT_LITERAL_FLOAT << 2;
+    gt_template *t = template_of(records, NULL, 0);
+    CHECK(t->inputs == 2 && t->parameter_count == 0);
+    t->number = 7;
+    write_two(records, 20, 11, 3, 4);
+    records[1].ins.literals = GT_LITERAL_FLOAT << 2;
+    records[1].ins.site = 1;
+    CHECK(!gt__template_fits(t, cell, records, 2, &fitted) && t->parameter_count == 0 && t->number == 7);
+    records[1].ins.site = 0;
+    CHECK(gt__template_fits(t, cell, records, 2, &fitted) && t->parameter_count == 1 && t->number == 0);
+    CHECK(cell[GT_CELL_FIRST] == 20 && cell[GT_CELL_WORDS] == 11 && cell[GT_CELL_WORDS + 1] == 3);
+    CHECK_EQ(cell[GT_CELL_WORDS + 2], 4);
+    gt__template_free(t);
+}
+
+/* While a loop runs in paths the detector rests; what comes then is compared with the last turn. */
+static void test_rest(const void *argument)
+{
+    (void)argument;
+    enum { PATH = 77 };
+    stream s = stream_new(3, 2);
+    gt_detector *d = &s.detector;
+    for (int turn = 0; turn < 6; turn++) {
+        for (const char *word = "abcde"; *word; word++)
+            gt__detector_see(d, letter((unsigned)*word, 0), 10, 100,
+                             *word == 'a'   ? PATH
+                             : *word == 'e' ? 0
+                                            : GT_WITHIN_RUN);
+        CHECK_EQ(d->turn, 0);
+    }
+    for (const char *word = "abcd"; *word; word++)
+        gt__detector_see(d, letter((unsigned)*word, 0), 10, 100, *word == 'a' ? PATH : GT_WITHIN_RUN);
+    gt__detector_rest(d, PATH, 4);
+    CHECK_EQ(d->turn, 5);
+    uint64_t position = d->position;
+    for (int turn = 0; turn < 4; turn++) {
+        CHECK(gt__detector_follow_record(d, letter('e', 0)));
+        CHECK(gt__detector_follow_run(d, PATH, 4));
+    }
+    CHECK_EQ(d->position, position);
+    CHECK(gt__detector_follow_record(d, letter('e', 0)));
+    CHECK(!gt__detector_follow_record(d, letter('x', 0))); /* awake again, the e was seen */
+    CHECK(d->turn == 0 && d->position == position + 1 && d->period == 5);
+    CHECK(!gt__detector_follow_run(d, PATH, 4));
+    gt__detector_free(d);
 }
 
 /* ---- a client ----------------------------------------------------------------------------------------------- */
@@ -409,8 +476,8 @@ static body any_body(numbers *n)
     return b;
 }
 
-/* Loops, some of which leave early, exchange tensors, or are interrupted by a flush. */
-static void run_program(gt_client *client, uint64_t seed, unsigned loops)
+/* Loops, some of which leave early, exchange tensors, or are interrupted by a flush. regions: the program marks them. */
+static void run_program(gt_client *client, uint64_t seed, unsigned loops, bool regions)
 {
     numbers n = {seed};
     gt_tensor *t[TENSORS];
@@ -420,12 +487,22 @@ static void run_program(gt_client *client, uint64_t seed, unsigned loops)
     for (unsigned k = 0; k < 3; k++)
         bodies[k] = any_body(&n);
     for (unsigned loop = 0; loop < loops; loop++) {
-        const body *b = &bodies[numbers_below(&n, 3)];
+        uint64_t which = numbers_below(&n, 3);
+        const body *b = &bodies[which];
         for (uint64_t turns = 1 + numbers_below(&n, 12); turns; turns--) {
             uint64_t detour = numbers_below(&n, 16);
             unsigned steps = detour == 0 ? (unsigned)numbers_below(&n, b->steps) : b->steps;
-            for (unsigned k = 0; k < steps; k++)
+            if (regions && detour != 3)
+                gt__hotpath_enter(client, which);
+            for (unsigned k = 0; k < steps; k++) {
                 run_step(b, k, t, (double)turns);
+                if (detour == 4 && k == steps / 2)
+                    gt__client_flush(client);
+            }
+            if (detour == 5)
+                gt__client_flush(client);
+            if (regions && detour != 3)
+                gt__hotpath_leave(client);
             if (detour == 1)
                 gt__client_flush(client);
             if (detour == 2) { /* two names of one tensor */
@@ -441,23 +518,23 @@ static void run_program(gt_client *client, uint64_t seed, unsigned loops)
     gt__client_flush(client);
 }
 
-/* The same program without hot paths and with them. */
+/* The same program without hot paths, with those that the client finds, with those that the program marks, and with both. */
 static void test_programs(const void *argument)
 {
     bool slow = *(const bool *)argument;
     unsigned programs = slow ? 2 : CHECK_SANITIZED ? 10 : 40, loops = slow ? 1500 : 60;
-    uint64_t runs = 0;
+    uint64_t runs[4] = {0};
     for (uint64_t seed = 1; seed <= programs; seed++) {
-        uint64_t hashes[2], records[2];
-        for (int hot = 0; hot < 2; hot++) {
+        uint64_t hashes[4], records[4];
+        for (unsigned mode = 0; mode < 4; mode++) {
             gt_link *ours, *theirs;
             pthread_t thread;
             CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
-            gt_client *client = client_of(ours, hot);
+            gt_client *client = client_of(ours, mode & 1);
             observed o = observed_new(theirs);
             o.waits_for = slow ? client : NULL;
             pthread_create(&thread, NULL, read_all, &o);
-            run_program(client, seed, loops);
+            run_program(client, seed, loops, mode & 2);
             while (client->draining || client->free_count) { /* the link is full */
                 gt_slot *room;
                 CHECK_EQ(gt__client_reserve(client, 512, &room), GT_OK);
@@ -470,15 +547,52 @@ static void test_programs(const void *argument)
                 continue;
             CHECK(o.said_goodbye);
             CHECK_EQ(o.alive, 0);
-            hashes[hot] = o.hash;
-            records[hot] = o.records;
-            runs += o.runs;
+            hashes[mode] = o.hash;
+            records[mode] = o.records;
+            runs[mode] += o.runs;
             observed_free(&o);
+            if (!CHECK(hashes[0] == hashes[mode] && records[0] == records[mode]))
+                fprintf(stderr, "  seed %d, mode %u\n", (int)seed, mode);
         }
-        if (!CHECK(hashes[0] == hashes[1] && records[0] == records[1]))
-            fprintf(stderr, "  seed %d\n", (int)seed);
     }
-    CHECK(runs > 0);
+    CHECK(runs[0] == 0 && runs[1] > 0 && runs[2] > 0 && runs[3] > 0);
+}
+
+/* A region that is called again and again: a path from its third call on, whose own values are dead when it is left. */
+static void test_region(const void *argument)
+{
+    (void)argument;
+    enum { CALLS = 50 };
+    gt_link *ours, *theirs;
+    gt_tensor *x, *own, *result = NULL;
+    CHECK_EQ(gt__link_memory_pair(&ours, &theirs), GT_OK);
+    gt_client *client = client_of(ours, false);
+    observed o = observed_new(theirs);
+    CHECK_EQ(gt_full(client, GT_FLOAT32, 1, (int64_t[]){4}, 1, &x), GT_OK);
+    for (int call = 0; call < CALLS; call++) {
+        gt_tensor_release(result);
+        gt__hotpath_enter(client, 1);
+        CHECK_EQ(gt_mul_scalar(x, call, &own), GT_OK);
+        CHECK_EQ(gt_neg(own, &result), GT_OK);
+        gt_tensor_release(own); /* after the last record */
+        gt__hotpath_leave(client);
+    }
+    gt__hotpath_leave(client); /* one too many has no effect */
+    CHECK_EQ(gt__hotpath_stats(client).runs, CALLS - 2);
+    CHECK_EQ(gt__hotpath_stats(client).hot_sequences, 1);
+    CHECK_EQ(gt__hotpath_stats(client).misses, 0);
+    gt__client_flush(client);
+    while (read_link(&o))
+        continue;
+    CHECK_EQ(o.records, 1 + 2 * CALLS);
+    CHECK_EQ(o.alive, 2);
+    for (unsigned k = 0; k < GT_PATHS; k++)
+        if (o.path[k])
+            CHECK_EQ(o.path[k]->outputs, 1);
+    gt_tensor_release(x);
+    gt_tensor_release(result);
+    gt_client_close(&client);
+    observed_free(&o);
 }
 
 /* Other results live on after each turn of a loop: the client does not learn each case, and sends what it should. */
@@ -651,9 +765,12 @@ int main(int argc, char **argv)
     check_run("detector: cuts", test_cuts, NULL);
     check_run("detector: canonical form", test_canonical, NULL);
     check_run("detector: cost", test_cost, NULL);
+    check_run("detector: rest", test_rest, NULL);
     check_run("templates", test_templates, NULL);
+    check_run("templates: parameters", test_parameters, NULL);
     check_run("client: programs", test_programs, &(bool){false});
     check_run("client: programs on a slow link", test_programs, &(bool){true});
+    check_run("client: region", test_region, NULL);
     check_run("client: other lives", test_lives, NULL);
     check_run("client: many loops", test_many, NULL);
     check_run("client: close", test_close, NULL);

@@ -271,3 +271,129 @@ def test_paths_are_shown_by_line():
 def test_counts_by_op_include_paths():
     program = ELEMENTWISE + "results.append(next(iter(gt.debug.get_worker_stats().values()))['ops']['relu']['count'])"
     assert run(program, **HOT)[0][-1] == run(program, GT_AUTO_COMPILE="0")[0][-1] == 50
+
+
+def test_waiting_every_few_steps_is_not_a_miss():
+    program = """
+h, x = gt.zeros(8), gt.randn(8)
+for k in range(200):
+    a = (x * 2 + h).tanh()
+    b = a * a + x
+    h = (b - a) * 0.5
+    if k % 10 == 9:
+        results.append(h.sum().item())
+"""
+    hot, hotpath, _ = run(program, **HOT)
+    assert hot == run(program, GT_AUTO_COMPILE="0")[0]
+    assert hotpath["hot_instructions"] > 0.8 * hotpath["total_instructions"] and hotpath["misses"] < 6, hotpath
+
+
+COMPILED = """
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+x, y = gt.randn(32, 6), gt.arange(32) % 3
+{mark}
+for k in range(20):
+    loss = step(k)
+    if k % 4 == 0:
+        keep(loss)
+keep(*model.parameters())
+"""
+
+STEP = """
+optimizer = gt.optim.AdamW(model.parameters(), lr=0.05)
+{decorator}
+def step(k):
+    batch = slice(k % 4 * 8, k % 4 * 8 + 8)
+    loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+
+@pytest.mark.parametrize("decorator", ["@gt.compile", "@gt.compile(mode='max-autotune', fullgraph=True, dynamic=False)"])
+def test_a_compiled_function_is_a_path_from_its_third_call_on(decorator):
+    compiled, plain = (COMPILED.format(mark=STEP.format(decorator=each)) for each in (decorator, ""))
+    cold, off, _ = run(plain, GT_AUTO_COMPILE="0")
+    hot, hotpath, _ = run(compiled, GT_AUTO_COMPILE="0")
+    assert not off["enabled"] and hotpath["runs"] >= 16, hotpath
+    for a, b in zip(hot, cold, strict=True):
+        numpy.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+    assert hotpath["hot_instructions"] > 0.7 * hotpath["total_instructions"], hotpath
+
+
+def test_a_compiled_module_is_a_path_and_can_be_copied():
+    program = """
+import copy, pickle
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+x = gt.randn(4, 6)
+expected = model(x)
+assert gt.compile(model) is model and gt.compile(model, disable=True) is model
+twin, thawed = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+for each in (model, twin, thawed):
+    assert each(x).shape == (4, 3)
+for k in range(10):
+    for each in (model, twin, thawed):
+        results.append(bool((each(x) == expected).all().item()))
+"""
+    values, hotpath, _ = run(program, GT_AUTO_COMPILE="0")
+    assert all(values) and hotpath["runs"] >= 3 * 8 and hotpath["hot_sequences"] >= 1, hotpath
+
+
+def test_a_compiled_function_may_change_fail_and_call_others():
+    program = """
+@gt.compile
+def inner(a):
+    return (a * 2).relu() + 1
+
+@gt.compile
+def outer(a, k):
+    b = inner(a) - inner(-a)
+    if k % 5 == 4:
+        b = b.exp()
+    if k == 13:
+        raise ValueError("thirteen")
+    return b.sum()
+
+a = gt.arange(-4.0, 4.0)
+for k in range(30):
+    try:
+        keep(outer(a, k), inner(a))
+    except ValueError as error:
+        results.append(str(error))
+"""
+    hot, hotpath, _ = run(program, GT_AUTO_COMPILE="0")
+    assert hot == run(program.replace("@gt.compile", ""), GT_AUTO_COMPILE="0")[0] and "thirteen" in hot
+    assert hotpath["runs"] > 20, hotpath
+
+
+def test_values_that_a_compiled_function_keeps_to_itself_are_intermediates():
+    program = """
+@gt.compile
+def f(x):
+    own = x * 2
+    other = own + x
+    return (other - own).sum()
+x = gt.arange(6.0)
+for k in range(10):
+    keep(f(x))
+results.append(gt.debug.get_hot_paths()[0]["intermediates"])
+"""
+    hot, _, _ = run(program, GT_AUTO_COMPILE="0")
+    assert hot[-1] == 3 and hot[0] == hot[9]
+
+
+def test_a_scope_with_compile_is_a_path():
+    program = """
+gt.register_config("block", gt.SignalConfig(compile=True))
+x = gt.randn(4, 4)
+for k in range(12):
+    with gt.signal.context("block"):
+        y = (x * k + 1).relu()
+        y = y @ x
+    keep(y.sum())
+"""
+    hot, hotpath, _ = run(program, GT_AUTO_COMPILE="0")
+    assert hotpath["runs"] == 10 and hotpath["hot_instructions"] == 40, hotpath
+    assert hot == run(program.replace("compile=True", "compile=False"), GT_AUTO_COMPILE="0")[0]

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from gt import Tensor, _gt, autograd
 
 _ids = itertools.count()
+regions = itertools.count(1)  # numbers of compiled modules and functions (gt.compiler)
 
 
 class RemovableHandle:
@@ -273,7 +274,17 @@ def _after(module, number, hook, args, keywords, result):
 
 
 def call(module, args, keywords):
-    """module(*args, **keywords) with all hooks."""
+    """module(*args, **keywords) with all hooks; as a region of its own if the module is compiled."""
+    if module._region is None:
+        return _call(module, args, keywords)
+    _gt._region_enter(module._region)
+    try:
+        return _call(module, args, keywords)
+    finally:
+        _gt._region_leave()
+
+
+def _call(module, args, keywords):
     result, called = None, set()
     try:
         args, keywords = _prepared(module, args, keywords)

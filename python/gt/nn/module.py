@@ -28,7 +28,7 @@ def indented(text):
     return text.replace('\n', '\n  ')
 
 
-class Module(State):
+class Module(State, _gt._Caller):
     """The base of layers and models: assign parameters and other modules in __init__, write forward().
 
     >>> class Net(nn.Module):
@@ -42,7 +42,8 @@ class Module(State):
 
     training = True
     call_super_init = False
-    _hooked = False  # whether a call must look for hooks
+    _hooked = False  # whether a call must look for hooks, or is compiled
+    _region = None  # the number of a compiled module
     _forward_hooks = _forward_pre_hooks = _backward_hooks = _backward_pre_hooks = Hooks()
     _forward_hooks_with_kwargs = _forward_hooks_always_called = _forward_pre_hooks_with_kwargs = Hooks()
     _is_full_backward_hook = None
@@ -61,15 +62,15 @@ class Module(State):
         """Compute the output; subclasses implement it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    def __call__(self, *args, **keywords):
-        if self._hooked:
-            return hooks.call(self, args, keywords)
-        return self.forward(*args, **keywords)
+    _call_impl = _gt._Caller.__call__
 
-    _call_impl = __call__
+    def _call_hooked(self, args, keywords):
+        return hooks.call(self, args, keywords)
 
     def __setstate__(self, state):
         self.__dict__.update(state)
+        if self._region is not None:
+            self.__dict__['_region'] = next(hooks.regions)
 
     # ---- hooks ---------------------------------------------------------------------------------------------
 
@@ -485,7 +486,10 @@ class Module(State):
         raise NotImplementedError('share_memory() is not supported: processes do not share the memory of GT tensors')
 
     def compile(self, *args, **kwargs):
-        """Accepted: repeated sequences of instructions are found and compiled by the dispatcher and the worker."""
+        """Make each call of the module a hot path, as gt.compile does. The arguments are those of gt.compile."""
+        if not kwargs.get('disable'):
+            self.__dict__['_region'] = next(hooks.regions)
+            self.__dict__['_hooked'] = True
 
     # ---- text ----------------------------------------------------------------------------------------------
 

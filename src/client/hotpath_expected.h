@@ -1,0 +1,63 @@
+/*
+ * hotpath_expected.h: the comparison of one record with what a template expects. It runs for every record that is held back,
+ * so it is a few word comparisons without a call.
+ *
+ * Each word of a record is compared after the value of a cell was subtracted from it: of cell 0 (always 0) for words that must
+ * be the same, of cell 1 (the first id of this run) for its own results, of the input's cell for an input. The first use
+ * of an input puts its id into the cell, a parameter puts its value into its own. So after the last record the cells are the
+ * words of the run.
+ */
+#ifndef GT_CLIENT_HOTPATH_EXPECTED_H
+#define GT_CLIENT_HOTPATH_EXPECTED_H
+
+#include "client/client.h"
+#include "core/path.h"
+
+enum { GT_CELL_ZERO, GT_CELL_FIRST, GT_CELL_WORDS, GT_CELLS = GT_CELL_WORDS + GT_PATH_WORDS };
+
+/* Words that are relative to a cell: the result, the operands, the immediates. */
+enum { GT_CELL_FROM = GT_WORD_RESULT, GT_CELL_TO = GT_WORD_PLACE, GT_CELL_COUNT = GT_CELL_TO - GT_CELL_FROM };
+
+/* An operand of a cat, which is in its tail. */
+typedef struct gt_expected_id {
+    uint64_t word;
+    uint16_t cell;
+    bool binds;
+} gt_expected_id;
+
+typedef struct gt_expected {
+    uint64_t word[8];             /* less their cells */
+    uint16_t cell[GT_CELL_COUNT]; /* of words GT_CELL_FROM on */
+    uint8_t binds;                /* bits of words that are the first use of an input, counted from GT_CELL_FROM */
+    uint8_t stores;               /* bits of words that are parameters; and the first result */
+    bool first, last;             /* of the path */
+    bool tail;
+    uint16_t slots;
+    union { /* of a record with a tail */
+        const gt_slot *slot;
+        const gt_expected_id *id; /* cat */
+    } tails;
+} gt_expected;
+
+/* The same for tails: what the record's first slot says was compared before. */
+bool gt__expected_tail_fits(const gt_expected *expected, uint64_t *cell, const gt_slot *record);
+
+static inline bool gt__expected_fits(const gt_expected *e, uint64_t *cell, const gt_slot *record)
+{
+    const uint64_t *word = record->u64 + GT_CELL_FROM;
+    uint64_t different = (record->u64[GT_WORD_HEAD] ^ e->word[GT_WORD_HEAD]) |
+                         (record->u64[GT_WORD_PLACE] ^ e->word[GT_WORD_PLACE]);
+    for (unsigned bits = e->stores; bits; bits &= bits - 1)
+        cell[e->cell[__builtin_ctz(bits)]] = word[__builtin_ctz(bits)];
+    for (unsigned bits = e->binds; bits; bits &= bits - 1) {
+        unsigned k = (unsigned)__builtin_ctz(bits);
+        cell[e->cell[k]] = word[k];
+        different |= word[k] >= cell[GT_CELL_FIRST]; /* an input is older than the run */
+    }
+#pragma GCC unroll 8
+    for (unsigned k = 0; k < GT_CELL_COUNT; k++)
+        different |= (word[k] - cell[e->cell[k]]) ^ e->word[GT_CELL_FROM + k];
+    return !different && (!e->tail || gt__expected_tail_fits(e, cell, record));
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* hotpath_learn.c: see hotpath_state.h: what is learned as a template, and when. Read next: hotpath_detect.c. */
+#include <string.h>
+
+#include "client/hotpath_state.h"
+
+/* ---- learning ----------------------------------------------------------------------------------------------- */
+
+void gt__hotpath_stop_learning(gt_hotpath *hot)
+{
+    hot->state = GT_HOT_WATCHING;
+    hot->segments = hot->segment_next = 0;
+    hot->replaced = NULL;
+    hot->freed.count = 0; /* these frees have been sent */
+}
+
+/* Forget the template that was used longest ago. */
+static void drop_oldest(gt_hotpath *hot)
+{
+    gt_template *oldest = NULL;
+    for (unsigned k = 0; k < GT_HOT_ENTRIES; k++)
+        for (gt_template *t = hot->entry[k]; t; t = t->next)
+            if (!oldest || t->used < oldest->used)
+                oldest = t;
+    if (oldest)
+        gt__hotpath_forget(hot, oldest);
+}
+
+/* Whether there is a template of the same records, after which the same values are dead. */
+static bool is_known(const gt_hotpath *hot, const gt_template *template)
+{
+    for (const gt_template *t = hot->entry[gt__template_entry(template) % GT_HOT_ENTRIES]; t; t = t->next)
+        if (gt__template_same(t, template))
+            return true;
+    return false;
+}
+
+void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work)
+{
+    if (is_known(hot, template)) {
+        gt__template_free(template);
+        return;
+    }
+    gt_template **entry = &hot->entry[gt__template_entry(template) % GT_HOT_ENTRIES];
+    for (gt_template **t = entry; *t; t = &(*t)->next)
+        if ((*t)->count == template->count && (*t)->deaths > template->deaths)
+            entry = &(*t)->next; /* where less dies this one fits as well: try that one first */
+    template->serial = ++hot->next_serial;
+    template->work = work;
+    template->aligned = hot->replaced != NULL;
+    template->used = hot->stats.instructions;
+    template->next = *entry;
+    *entry = template;
+    hot->stats.hot_sequences++;
+    gt__hotpath_say_found(hot, template);
+}
+
+bool gt__hotpath_collect_frees(const gt_client *client, gt_ids *freed)
+{
+    for (size_t k = 0; k < client->free_count; k++)
+        if (!gt__ids_add(freed, client->frees[k]))
+            return false;
+    return true;
+}
+
+void gt__hotpath_collect(gt_hotpath *hot)
+{
+    hot->staged = hot->records = 0;
+    hot->freed.count = 0;
+    hot->work = 0;
+}
+
+bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    if (hot->staged + slots > GT_PATH_SLOTS / 4)
+        return false;
+    memcpy(hot->stage + hot->staged, record, slots * sizeof *record);
+    hot->staged += slots;
+    hot->work += work;
+    hot->live[hot->records++] = (uint32_t)client->live;
+    return true;
+}
+
+void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave)
+{
+    gt_template *template = gt__template_new(&(gt_template_source){.records = hot->stage,
+                                                                   .slots = hot->staged,
+                                                                   .count = hot->records,
+                                                                   .live = hot->live,
+                                                                   .freed = hot->freed.id,
+                                                                   .freed_count = hot->freed.count,
+                                                                   .at_leave = at_leave});
+    while (template && hot->stats.hot_sequences >= GT_HOT_TEMPLATES)
+        drop_oldest(hot);
+    if (template)
+        gt__hotpath_add(hot, template, (uint64_t)hot->work);
+    if (template && hot->replaced)
+        gt__hotpath_forget(hot, hot->replaced);
+    gt__hotpath_collect(hot);
+}
+
+/* The record is one of a segment that is learned; it has been committed. */
+static void learn(gt_client *client, const gt_slot *record, unsigned slots, int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    const gt_segment_plan *segment = &hot->segment[hot->segment_next];
+    uint64_t position = hot->detector.position - 1; /* of this record, which was seen just now */
+    if (position < segment->begin)
+        return;
+    if (position == segment->begin)
+        gt__hotpath_collect(hot);
+    if (!gt__hotpath_collect_record(client, record, slots, work)) {
+        gt__hotpath_stop_learning(hot);
+        return;
+    }
+    if (position + 1 < segment->end)
+        return;
+    if (gt__hotpath_collect_frees(client, &hot->freed))
+        gt__hotpath_collect_end(hot, false);
+    if (++hot->segment_next == hot->segments)
+        gt__hotpath_stop_learning(hot);
+}
+
+/* ---- watching ----------------------------------------------------------------------------------------------- */
+
+void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
+                       int64_t work)
+{
+    gt_hotpath *hot = client->hotpath;
+    hot->ended = NULL;
+    if (!hot->automatic)
+        return;
+    if (gt__detector_follow_record(&hot->detector, canonical))
+        return;
+    if (hot->state == GT_HOT_LEARNING && !gt__detector_expects(&hot->detector, canonical))
+        gt__hotpath_stop_learning(hot);
+    bool found = gt__detector_see(&hot->detector, canonical, client->live, work, 0);
+    if (hot->state == GT_HOT_LEARNING)
+        learn(client, record, slots, work);
+    else if (found) {
+        hot->stats.sequences++;
+        hot->segments = gt__detector_cut(&hot->detector, hot->segment);
+        hot->segment_next = 0;
+        if (hot->segments)
+            hot->state = GT_HOT_LEARNING;
+    }
+}

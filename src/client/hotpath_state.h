@@ -1,0 +1,110 @@
+/*
+ * hotpath_state.h: what a client knows of its hot paths, for the files that share it: hotpath.c holds records back,
+ * hotpath_learn.c finds what to hold back, hotpath_region.c does so where the program marks it, hotpath_text.c tells of it.
+ */
+#ifndef GT_CLIENT_HOTPATH_STATE_H
+#define GT_CLIENT_HOTPATH_STATE_H
+
+#include "client/hotpath.h"
+#include "client/hotpath_template.h"
+
+/* What came in the last call of a region. */
+typedef struct gt_region {
+    struct gt_region *next;
+    uint64_t number;
+    gt_canonical *canonical; /* by record */
+    bool *varies;            /* by record: it is not exactly the same each time */
+    uint32_t count, capacity;
+} gt_region;
+
+/* The call of a region that is under way: see hotpath_region.c. */
+typedef struct gt_recording {
+    gt_region *regions;
+    gt_region *region; /* NULL: none */
+    unsigned depth;    /* regions that were entered */
+    uint32_t index;    /* records since the region was entered */
+    bool broken;       /* what follows in this call is not compared with the last one */
+    bool known;        /* all records in the stage were the same in the last call */
+    size_t sent;       /* frees that had been sent when the last record came, */
+    gt_ids queued;     /* and those that waited in the client's queue */
+} gt_recording;
+
+enum {
+    GT_HOT_ENTRIES = 256,
+    GT_HOT_STAGE = GT_PATH_SLOTS / 2 + GT_LINK_MAX_RESERVE,
+    GT_HOT_PATIENCE = 16, /* misses in a row after which a template is dropped */
+    GT_HOT_TEMPLATES = 128,
+    GT_HOT_ALIKE = 8, /* templates that begin with the same record */
+};
+
+typedef enum gt_hotpath_state {
+    GT_HOT_WATCHING,
+    GT_HOT_LEARNING, /* the present records become a template */
+    GT_HOT_HOLDING,  /* they have fitted a template so far, and are in the stage */
+    GT_HOT_DRAINING, /* they did not fit: the stage goes to the link */
+} gt_hotpath_state;
+
+struct gt_hotpath {
+    uint64_t cell[GT_CELLS]; /* of the records that are held back */
+    gt_hotpath_state state;
+    bool automatic; /* it looks for loops itself; else there are only the regions that the program marks */
+    gt_detector detector;
+    gt_recording recording;
+    gt_segment_plan segment[GT_HOT_SEGMENTS]; /* to be learned, in order */
+    unsigned segments, segment_next;
+    gt_template *replaced; /* by the one that is learned, which begins where the client waits; NULL: none */
+    gt_template *entry[GT_HOT_ENTRIES]; /* by the shape of their first record */
+    gt_template *holding;
+    gt_template *ended; /* the records before the next one were a run of it; NULL: they were not */
+    gt_slot *stage;     /* records that are learned, held back or drained */
+    uint32_t staged, drained, records;
+    uint32_t *live;                  /* by record that is learned: tensors alive before it */
+    int64_t work;                    /* of the records that are learned or drained */
+    gt_ids freed;                    /* since the first of those that are learned */
+    gt_slot *write_next, *write_end; /* of the link, while its window is the stage */
+    uint32_t next_number, next_serial;
+    gt_template *named[GT_PATHS]; /* by path number */
+    gt_hotpath_stats stats;
+};
+
+/* Forget a template, and the path's number if it has one. */
+void gt__hotpath_forget(gt_hotpath *hot, gt_template *template);
+
+/* ---- hotpath_learn.c: finding what to hold back --------------------------------------------------------------- */
+
+/* Begin to collect records for a template. */
+void gt__hotpath_collect(gt_hotpath *hot);
+/* Add one. False: there are too many. */
+bool gt__hotpath_collect_record(gt_client *client, const gt_slot *record, unsigned slots, int64_t work);
+/* Frees that wait in the client's queue are as good as sent. False: out of memory. */
+bool gt__hotpath_collect_frees(const gt_client *client, gt_ids *freed);
+/* Make the template, and begin anew. It ends when the program leaves a region, or with its last record. */
+void gt__hotpath_collect_end(gt_hotpath *hot, bool at_leave);
+/* Put a template among the others, unless it is known; takes it. */
+void gt__hotpath_add(gt_hotpath *hot, gt_template *template, uint64_t work);
+/* A record is sent that is not part of a path. */
+void gt__hotpath_watch(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
+                       int64_t work);
+void gt__hotpath_stop_learning(gt_hotpath *hot);
+
+/* ---- hotpath_region.c: regions that the program marks --------------------------------------------------------- */
+
+/* The program enters a region, and leaves it. broken: records are held back already, or wait
+ * for room. */
+void gt__region_begin(gt_hotpath *hot, uint64_t number, bool broken);
+void gt__region_end(gt_client *client);
+/* The same as gt__hotpath_watch, inside a region. */
+void gt__region_record(gt_client *client, const gt_slot *record, unsigned slots, gt_canonical canonical,
+                       int64_t work);
+/* The records so far and those that follow cannot be in one path. */
+void gt__region_cut(gt_client *client);
+/* Records were sent as a path, or were held back in vain. */
+void gt__region_skip(gt_hotpath *hot, uint32_t records, bool broken);
+void gt__region_free_all(gt_recording *recording);
+
+/* ---- hotpath_text.c ------------------------------------------------------------------------------------------- */
+
+/* With GT_DEBUG_COMPILE. */
+void gt__hotpath_say_found(const gt_hotpath *hot, const gt_template *template);
+
+#endif

@@ -1,0 +1,20 @@
+/* fake_driver.h: what the other fake libraries need of fake_driver.c: work in a stream's order, on the card's memory. */
+#ifndef GT_TESTS_CUDA_FAKE_DRIVER_H
+#define GT_TESTS_CUDA_FAKE_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct CUstream_st;
+
+enum { FAKE_ARGUMENT = 256 }; /* the most bytes that work may have */
+
+typedef void (*fake_work)(void *argument);
+
+/* Queue work; the argument is copied. */
+int fake_enqueue(struct CUstream_st *stream, fake_work work, const void *argument, size_t bytes);
+/* Where the host finds memory of the card; all of it must be one allocation. */
+void *fake_address(unsigned long long address, size_t bytes);
+
+#endif
