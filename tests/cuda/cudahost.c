@@ -161,7 +161,7 @@ static void run_launch(cudahost *h, gt_cuda_launch *launch, char *scratch, gt_cu
     if (launch->errors_at != GT_CUDA_NOWHERE)
         memcpy(launch->param + launch->errors_at, &errors, sizeof errors);
     h->run(found->entry, launch->grid, launch->block, launch->shared, launch->param,
-           launch->key.family != GT_CUDA_ELEMENTWISE);
+           launch->key.family != GT_CUDA_ELEMENTWISE && launch->key.family != GT_CUDA_SPECIAL);
     h->launched++;
 }
 

@@ -7,6 +7,9 @@ const char gt__cuda_text_prelude[] =
 const char gt__cuda_text_elementwise[] =
 #include "engines/cuda/device/elementwise.cuh"
     ;
+const char gt__cuda_text_special[] =
+#include "special.cuh"
+    ;
 const char gt__cuda_text_reduce[] =
 #include "engines/cuda/device/reduce.cuh"
     ;

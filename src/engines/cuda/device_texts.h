@@ -8,6 +8,7 @@ extern "C" {
 
 extern const char gt__cuda_text_prelude[];
 extern const char gt__cuda_text_elementwise[];
+extern const char gt__cuda_text_special[];
 extern const char gt__cuda_text_reduce[];
 extern const char gt__cuda_text_rows[];
 extern const char gt__cuda_text_index[];

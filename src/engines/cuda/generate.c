@@ -281,6 +281,7 @@ static const struct {
 } families[GT_CUDA_FAMILIES] = {
     [GT_CUDA_NO_FAMILY] = {.device = gt__cuda_text_prelude},
     [GT_CUDA_ELEMENTWISE] = {.device = gt__cuda_text_elementwise, .write = gt__cuda_write_elementwise},
+    [GT_CUDA_SPECIAL] = {.device = gt__cuda_text_special, .write = gt__cuda_write_elementwise},
     [GT_CUDA_REDUCE] = {.device = gt__cuda_text_reduce, .write = gt__cuda_write_reduce},
     [GT_CUDA_ROWS] = {.device = gt__cuda_text_rows, .write = gt__cuda_write_rows},
     [GT_CUDA_INDEX] = {.device = gt__cuda_text_index, .write = gt__cuda_write_index},
@@ -309,6 +310,8 @@ gt_err gt__cuda_source(const gt_cuda_key *key, char **source, const char **entry
 {
     gt_cuda_text text = {0};
     gt__cuda_add_plain(&text, families[GT_CUDA_NO_FAMILY].device);
+    if (key->family == GT_CUDA_SPECIAL)
+        gt__cuda_add_plain(&text, families[GT_CUDA_ELEMENTWISE].device);
     if (key->family < GT_CUDA_FAMILIES)
         gt__cuda_add_plain(&text, families[key->family].device);
     gt_err err = gt__cuda_add_kernel(key, "gt_kernel", &text);

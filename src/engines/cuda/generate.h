@@ -97,7 +97,8 @@ typedef struct gt_cuda_errors {
 gt_err gt__cuda_lower(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 
 /* Source of the kernel, to be freed with free(), and its entry point, an extern "C" name that lives as long as the program.
- * Compile with --std=c++17, without --use_fast_math, with --fmad=true; no headers are needed. */
+ * Compile with --std=c++17, --device-as-default-execution-space and --fmad=true, without --use_fast_math; no headers are
+ * needed. */
 gt_err gt__cuda_source(const gt_cuda_key *key, char **source, const char **entry);
 
 /* Report what kernels wrote: GT_OK if nothing, else an error with the text that the CPU engine gives. */

@@ -22,7 +22,7 @@ static const char *const expressions[GT_OP_COUNT] = {
 #include "core/ops.def"
 };
 
-/* Rows whose functions only the host has so far. */
+/* Rows with functions of engines/special.h, which take long to compile. */
 static bool is_special(gt_opcode op)
 {
     switch ((unsigned)op) {
@@ -52,7 +52,7 @@ static bool is_special(gt_opcode op)
 
 bool gt__cuda_elementwise_covers(gt_opcode op)
 {
-    return expressions[op] && !is_special(op);
+    return expressions[op] != NULL;
 }
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ static gt_cuda_launch *launch_loop(gt_cuda_work *work, elementwise *e)
     e->key.wide = is_wide(loop);
     e->key.option[0] = e->operands;
     gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_ELEMENTWISE, &e->p, sizeof e->p);
-    e->key.family = GT_CUDA_ELEMENTWISE;
+    e->key.family = is_special((gt_opcode)e->key.op) ? GT_CUDA_SPECIAL : GT_CUDA_ELEMENTWISE;
     launch->key = e->key;
     launch->grid[0] = gt__cuda_blocks(count > e->p.tail ? count : e->p.tail, GT_CUDA_BLOCK);
     if (divides(&e->key))

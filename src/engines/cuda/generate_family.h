@@ -12,6 +12,7 @@
 typedef enum gt_cuda_family {
     GT_CUDA_NO_FAMILY,
     GT_CUDA_ELEMENTWISE,
+    GT_CUDA_SPECIAL, /* elementwise, with functions of engines/special.h */
     GT_CUDA_REDUCE,
     GT_CUDA_ROWS,
     GT_CUDA_INDEX,
