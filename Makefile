@@ -6,7 +6,8 @@
 #   make test-engines   the suites that show an engine right, on the test engines far and late: every dtype
 #   make                build into build/: libgt.so, the gt command, the Python package
 #   make test-cuda      the same on this machine's NVIDIA GPU, and more; skipped where there is none
-#   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database
+#   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database;
+#                       every CUDA kernel that the op table's tests need
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
 #   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
@@ -71,6 +72,7 @@ test-long: setup-test build
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
 	$(python) tests/python/alias_programs.py --count 100000 || status=1; \
 	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
+	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 || status=1; \
 	exit $$status
 
 # What PyTorch has and GT has not, from PyTorch's op database.

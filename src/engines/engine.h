@@ -139,6 +139,8 @@ typedef struct gt_engine_ops {
      * queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's own collective serves. */
     uint64_t (*group)(gt_engine *engine);
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
+    /* Optional: of a device's engine: how many calls of an op it had no kernel for, and ran on the host. For statistics. */
+    uint32_t (*host_calls)(gt_engine *engine, gt_opcode op);
 } gt_engine_ops;
 
 struct gt_engine {
@@ -149,8 +151,8 @@ extern const gt_engine_ops gt__engine_cpu;
 extern const gt_engine_ops gt__engine_reference;
 extern const gt_engine_ops gt__engine_null;
 
-/* "cpu", "reference", "null", or the name of a plug-in; NULL or "" means the default. Unknown names fail with the
- * list of known ones. */
+/* "cpu", "reference", "null", or the name of a plug-in; NULL or "" means the default: cuda where there is a GPU, else cpu.
+ * Unknown names fail with the list of known ones. */
 gt_err gt__engine_find(const char *name, const gt_engine_ops **ops);
 
 /* ---- for engines on host memory --------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@
 #define PROTOTYPE(member, symbol, arguments) API int symbol arguments;
 GT_CUDA_DRIVER_FUNCTIONS(PROTOTYPE)
 
-enum { RANGE_BITS = 36, POISON = 0xdb, UNIT = 2 << 20, MOST_BLOCKS = 4096 };
+enum { RANGE_BITS = 33, POISON = 0xdb, UNIT = 2 << 20, MOST_BLOCKS = 4096 };
 
 typedef struct block {
     uint64_t start, bytes; /* 0 bytes: unused */

@@ -137,6 +137,11 @@ static void cuda_flush(gt_engine *engine)
     gt__cuda_queue_flush(gt__cuda(engine));
 }
 
+static uint32_t cuda_host_calls(gt_engine *engine, gt_opcode op)
+{
+    return gt__cuda(engine)->fallbacks[op];
+}
+
 /* ---- opening and closing --------------------------------------------------------------------------------------------- */
 
 static void cuda_close(gt_engine *engine)
@@ -262,6 +267,7 @@ static const gt_engine_ops engine_cuda = {
     .compile = gt__cuda_compile,
     .run_program = gt__cuda_run_program,
     .free_program = gt__cuda_free_program,
+    .host_calls = cuda_host_calls,
 };
 
 /* Is there a driver with a card? */

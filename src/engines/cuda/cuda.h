@@ -105,7 +105,8 @@ typedef struct gt_cuda {
     gt_cuda_work work;            /* of the running call */
     bool capturing;               /* program.c: the stream is recorded, not executed */
     struct gt_program *recording; /* program.c: takes over scratch memory and error slots */
-    uint64_t launches, fallbacks[GT_OP_COUNT];
+    uint64_t launches;
+    uint32_t fallbacks[GT_OP_COUNT];
 } gt_cuda;
 
 static inline gt_cuda *gt__cuda(gt_engine *engine)

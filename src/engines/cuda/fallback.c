@@ -155,8 +155,8 @@ void gt__cuda_fallback_report(const gt_cuda *cuda)
     size_t length = 0;
     for (gt_opcode op = 1; op < GT_OP_COUNT && length < sizeof text; op++)
         if (cuda->fallbacks[op])
-            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s %llu", length ? ", " : "",
-                                       gt__op_table[op].name, (unsigned long long)cuda->fallbacks[op]);
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s %u", length ? ", " : "",
+                                       gt__op_table[op].name, (unsigned)cuda->fallbacks[op]);
     if (length)
         gt__log(GT_LOG_STATUS, "cuda: calls that ran on the host: %s", text);
 }

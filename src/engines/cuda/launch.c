@@ -23,13 +23,11 @@ static gt_err launch_all(gt_cuda *cuda, gt_cuda_work *work, const CUfunction *fu
 {
     for (unsigned k = 0; k < work->count; k++) {
         gt_cuda_launch *l = &work->launch[k];
-        size_t size = l->param_size;
+        void *parameters[] = {l->param}; /* one struct by value, of which the driver knows the size */
         patch(l, scratch, errors);
-        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->param, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
-                         CU_LAUNCH_PARAM_END};
         GT_CUDA_TRY(cuda, "a kernel launch",
                     cuda->driver->launch(functions[k], l->grid[0], l->grid[1], l->grid[2], l->block[0],
-                                         l->block[1], l->block[2], l->shared, cuda->stream, NULL, extra));
+                                         l->block[1], l->block[2], l->shared, cuda->stream, parameters, NULL));
         cuda->launches++;
     }
     return GT_OK;
