@@ -28,7 +28,7 @@ static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
 static bool default_opening; /* a thread is starting the default client's server */
-static PyObject *value_error, *type_error, *linalg_error, *connection_error, *timeout_error, *current_key;
+static PyObject *value_error, *type_error, *index_error, *linalg_error, *connection_error, *timeout_error, *current_key;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ PyObject *gt__py_raise(gt_err err)
         type = type_error;
         break;
     case GT_ERR_INDEX:
-        type = PyExc_IndexError;
+        type = index_error;
         break;
     case GT_ERR_MEMORY:
         type = PyExc_MemoryError;
@@ -721,10 +721,12 @@ int gt__py_connect_init(PyObject *module)
         return -1;
     if (PyModule_AddObjectRef(module, "Connection", (PyObject *)gt__py_connection_type) < 0)
         return -1;
-    /* Shape errors are RuntimeErrors in PyTorch and ValueErrors in NumPy: these are both. A server that does not answer
+    /* Shape errors are RuntimeErrors in PyTorch and ValueErrors in NumPy: these are both. An index out of range is a RuntimeError
+     * in some of PyTorch's functions (gather, scatter), an IndexError in others. A server that does not answer
      * in time is a connection that failed. */
     if (add_exception(module, "GtError", PyExc_RuntimeError, PyExc_ValueError, &value_error) < 0 ||
         add_exception(module, "GtTypeError", PyExc_TypeError, PyExc_RuntimeError, &type_error) < 0 ||
+        add_exception(module, "GtIndexError", PyExc_IndexError, PyExc_RuntimeError, &index_error) < 0 ||
         add_exception(module, "LinAlgError", PyExc_RuntimeError, PyExc_ValueError, &linalg_error) < 0 ||
         add_exception(module, "GtConnectionError", PyExc_ConnectionError, PyExc_RuntimeError, &connection_error) <
             0 ||
