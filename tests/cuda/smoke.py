@@ -20,8 +20,7 @@ def attempt(name, function):
     except Exception as error:  # whatever it is, the next line is tried, too
         told, state = f"{type(error).__name__}: {error}", "FAILED"
         failures.append(name)
-        if os.environ.get("GT_SMOKE_TRACE"):
-            traceback.print_exc()
+        traceback.print_exc()
     print(f"{state:7}{name:32}{time.perf_counter() - began:8.3f} s  {'' if told is None else told}", flush=True)
 
 

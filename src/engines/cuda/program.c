@@ -10,7 +10,7 @@
 #include "engines/cuda/cuda.h"
 #include "engines/plan.h"
 
-enum { RECORDINGS = 4 };
+enum { RECORDINGS = 8 };
 
 /* Scratch memory that belongs to a recording: its steps run in order, so they share it. */
 typedef struct scratch {
@@ -43,7 +43,7 @@ struct gt_program {
     const gt_view **views;
     size_t inputs_bytes;
     uint8_t *inputs; /* of the present run */
-    uint64_t runs;
+    uint64_t runs, replays;
     bool never; /* it cannot be recorded */
     recording recordings[RECORDINGS];
     recording *open; /* while one is recorded */
@@ -53,6 +53,8 @@ struct gt_program {
 
 static void recording_free(gt_cuda *cuda, recording *r)
 {
+    if (r->slots && r->token) /* it may still run, and items have its slots */
+        gt__cuda_items_collect(cuda, r->token);
     if (r->graph)
         cuda->driver->executable_free(r->graph);
     for (size_t k = 0; k < r->scratch_count; k++)
@@ -248,15 +250,17 @@ static gt_err replay(gt_cuda *cuda, recording *r)
 static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer, unsigned *step, recording **used)
 {
     *used = NULL;
+    program->runs++;
     if (program->never)
         return run_steps(cuda, program, buffer, step);
     collect_inputs(program, buffer);
     recording *r = find_recording(cuda, program);
-    r->used = ++program->runs;
+    r->used = program->runs;
     if (r->inputs && !r->graph)
         record(cuda, program, r, buffer);
     if (r->graph) {
         *used = r;
+        program->replays++;
         return replay(cuda, r);
     }
     if (!program->never && (r->inputs = malloc(program->inputs_bytes)))
@@ -286,12 +290,10 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
     gt_cuda *cuda = gt__cuda(engine);
     if (!program)
         return;
-    for (int k = 0; k < RECORDINGS; k++) {
-        recording *r = &program->recordings[k];
-        if (r->token) /* it may still run, and items have its slots */
-            gt__cuda_items_collect(cuda, r->token);
-        recording_free(cuda, r);
-    }
+    gt__log(GT_LOG_COMPILE, "cuda: a sequence of %u steps was run %llu times, %llu of them as a graph",
+            program->plan->step_count, (unsigned long long)program->runs, (unsigned long long)program->replays);
+    for (int k = 0; k < RECORDINGS; k++)
+        recording_free(cuda, &program->recordings[k]);
     free(program->in);
     free(program->views);
     free(program->inputs);
