@@ -9,10 +9,12 @@
  *
  * A violation prints a line and aborts. Variables: FAKE_CUDA_MEMORY (bytes of the card), FAKE_CUDA_DELAY (the longest
  * pause, in microseconds), FAKE_CUDA_BREAK (the number of the stream operation from which the card is broken),
- * FAKE_CUDA_NONE (there is no card).
+ * FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
+ * memory).
  */
 #include "fake_driver.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -561,27 +563,52 @@ API int cuGraphExecDestroy(CUgraphExec executable)
     return 0;
 }
 
-/* ---- kernels: there are none ------------------------------------------------------------------------------------------- */
+/* ---- kernels: libraries that fake_compiler.c made, whose names are the images ------------------------------------------- */
+
+struct CUmod_st {
+    void *library;
+};
+
+struct CUfunc_st {
+    void (*entry)(const void *parameter);
+    void (*run)(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
+                const void *parameter, bool waits);
+    struct CUfunc_st *next;
+};
+
+static CUfunction functions; /* all that there are */
 
 API int cuModuleLoadData(CUmodule *module, const void *image)
 {
-    (void)module;
-    (void)image;
-    return 200;
+    void *library = strncmp(image, FAKE_IMAGE, strlen(FAKE_IMAGE)) == 0
+                        ? dlopen((const char *)image + strlen(FAKE_IMAGE), RTLD_NOW | RTLD_LOCAL)
+                        : NULL;
+    if (!library)
+        return 200;
+    *module = malloc(sizeof **module);
+    (*module)->library = library;
+    return 0;
 }
 
 API int cuModuleUnload(CUmodule module)
 {
-    (void)module;
+    free(module);
     return 0;
 }
 
 API int cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-    (void)function;
-    (void)module;
-    (void)name;
-    return 500;
+    void *entry = dlsym(module->library, name), *run = dlsym(module->library, "shim_run");
+    if (!entry || !run)
+        return 500;
+    *function = calloc(1, sizeof **function);
+    *(void **)&(*function)->entry = entry;
+    *(void **)&(*function)->run = run;
+    pthread_mutex_lock(&mutex);
+    (*function)->next = functions;
+    functions = *function;
+    pthread_mutex_unlock(&mutex);
+    return 0;
 }
 
 API int cuFuncSetAttribute(CUfunction function, int attribute, int value)
@@ -592,16 +619,33 @@ API int cuFuncSetAttribute(CUfunction function, int attribute, int value)
     return 0;
 }
 
+typedef struct launch {
+    CUfunction function;
+    unsigned grid[3], block[3], shared;
+    _Alignas(16) uint8_t parameter[FAKE_PARAMETER];
+} launch;
+
+_Static_assert(sizeof(launch) <= FAKE_ARGUMENT, "it is copied");
+
+static void run_kernel(void *argument)
+{
+    const launch *l = argument;
+    l->function->run(l->function->entry, l->grid, l->block, l->shared, l->parameter, true);
+}
+
 API int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,
                        void **extra)
 {
-    (void)function;
-    (void)(grid_x + grid_y + grid_z + block_x + block_y + block_z + shared);
-    (void)stream;
-    (void)parameters;
     (void)extra;
-    return 400;
+    launch l = {.function = function,
+                .grid = {grid_x, grid_y, grid_z},
+                .block = {block_x, block_y, block_z},
+                .shared = shared};
+    if (!grid_x || !grid_y || !grid_z || block_x * block_y * block_z > 1024 || !block_x || shared > 232448)
+        return 1;
+    memcpy(l.parameter, parameters[0], sizeof l.parameter);
+    return fake_enqueue(stream, run_kernel, &l, sizeof l);
 }
 
 /* ---- the card ---------------------------------------------------------------------------------------------------------- */
@@ -616,7 +660,7 @@ API int cuInit(unsigned flags)
         if (both == MAP_FAILED || mprotect(both, range, PROT_READ | PROT_WRITE) != 0)
             stop("no addresses");
         near_range = both;
-        far_range = both + range;
+        far_range = getenv("FAKE_CUDA_KERNELS") ? both : both + range;
     }
     pthread_mutex_unlock(&mutex);
     return getenv("FAKE_CUDA_NONE") ? CUDA_ERROR_NO_DEVICE : 0;

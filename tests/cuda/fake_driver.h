@@ -8,7 +8,12 @@
 
 struct CUstream_st;
 
-enum { FAKE_ARGUMENT = 256 }; /* the most bytes that work may have */
+enum { FAKE_ARGUMENT = 1024 }; /* the most bytes that work may have */
+
+enum { FAKE_PARAMETER = 640 }; /* the most bytes of a kernel's parameter */
+
+/* A kernel's image is this, and then the name of a library. */
+#define FAKE_IMAGE "fake kernel: "
 
 typedef void (*fake_work)(void *argument);
 
