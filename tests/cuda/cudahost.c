@@ -161,7 +161,7 @@ static void run_launch(cudahost *h, gt_cuda_launch *launch, char *scratch, gt_cu
     if (launch->errors_at != GT_CUDA_NOWHERE)
         memcpy(launch->param + launch->errors_at, &errors, sizeof errors);
     h->run(found->entry, launch->grid, launch->block, launch->shared, launch->param,
-           launch->key.family != GT_CUDA_ELEMENTWISE);
+           launch->key.family != GT_CUDA_ELEMENTWISE && launch->key.family != GT_CUDA_SPECIAL);
     h->launched++;
 }
 
@@ -178,9 +178,9 @@ static gt_err run_work(cudahost *h, gt_cuda_work *work)
     return err ? err : gt__cuda_check(&errors);
 }
 
-/* Of the engine that runs; a card like the H200, with few processors so that small tensors fill it. */
+/* Of the engine that runs; a card like the H200, with one processor so that small tensors fill it. */
 static const gt_cuda_device device = {
-    .processors = 4, .shared_limit = 227 * 1024, .capability = 90, .resident_limit = 2048};
+    .processors = 1, .shared_limit = 227 * 1024, .capability = 90, .resident_limit = 2048};
 
 static gt_err run_on_cpu(cudahost *h, const gt_call *call, gt_token *token)
 {

@@ -58,7 +58,8 @@ def find_nvrtc():
 def compile_for_card(nvrtc, source, architecture):
     """The compiler's messages if it fails, else None."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = (ctypes.c_char_p * 2)(f'--gpu-architecture={architecture}'.encode(), b'--std=c++17')
+    words = f'--gpu-architecture={architecture}', '--std=c++17', '--fmad=true', '--device-as-default-execution-space'
+    options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b'kernels.cu', 0, None, None)
     failed = nvrtc.nvrtcCompileProgram(program, len(options), options)
     messages = None

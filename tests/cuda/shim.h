@@ -132,6 +132,26 @@ static inline uint32_t __match_any_sync(unsigned, uint32_t word)
         equals |= (uint32_t)(shim_slots[half][warp + lane] == word) << lane;
     return equals;
 }
+// mma.m16n8k16: where an element of A or B lies is in device/attention.cuh.
+template <class Load> static void shim_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, Load load)
+{
+    struct operands {
+        uint32_t a[4], b[2];
+    };
+    static std::vector<operands> halves[2];
+    unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32, lane = shim_self % 32;
+    halves[half].resize(shim_fibers.size());
+    halves[half][shim_self] = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    shim_wait(SHIM_AT_WARP);
+    for (unsigned j = 0; j < 4; j++) {
+        unsigned row = lane / 4 + j / 2 * 8, column = lane % 4 * 2 + j % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            uint32_t x = halves[half][warp + row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2];
+            uint32_t y = halves[half][warp + column * 4 + k % 8 / 2].b[k / 8];
+            c[j] += load((uint16_t)(x >> k % 2 * 16)) * load((uint16_t)(y >> k % 2 * 16));
+        }
+    }
+}
 static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 
 // Whether all fibers of first..last that are not done wait for each other; then let them go on.

@@ -7,6 +7,9 @@ const char gt__cuda_text_prelude[] =
 const char gt__cuda_text_elementwise[] =
 #include "engines/cuda/device/elementwise.cuh"
     ;
+const char gt__cuda_text_special[] =
+#include "special.cuh"
+    ;
 const char gt__cuda_text_reduce[] =
 #include "engines/cuda/device/reduce.cuh"
     ;
@@ -27,4 +30,10 @@ const char gt__cuda_text_window[] =
     ;
 const char gt__cuda_text_lines[] =
 #include "engines/cuda/device/lines.cuh"
+    ;
+const char gt__cuda_text_transpose[] =
+#include "engines/cuda/device/transpose.cuh"
+    ;
+const char gt__cuda_text_resample[] =
+#include "engines/cuda/device/resample.cuh"
     ;

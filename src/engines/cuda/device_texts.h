@@ -8,6 +8,7 @@ extern "C" {
 
 extern const char gt__cuda_text_prelude[];
 extern const char gt__cuda_text_elementwise[];
+extern const char gt__cuda_text_special[];
 extern const char gt__cuda_text_reduce[];
 extern const char gt__cuda_text_rows[];
 extern const char gt__cuda_text_index[];
@@ -15,6 +16,8 @@ extern const char gt__cuda_text_create[];
 extern const char gt__cuda_text_attention[];
 extern const char gt__cuda_text_window[];
 extern const char gt__cuda_text_lines[];
+extern const char gt__cuda_text_transpose[];
+extern const char gt__cuda_text_resample[];
 
 #ifdef __cplusplus
 }

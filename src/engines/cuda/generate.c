@@ -245,6 +245,7 @@ static const lowering lowerings[] = {
     [GT_FORM_TOPK] = gt__cuda_lower_sort,
     [GT_FORM_SEARCH] = gt__cuda_lower_search,
     [GT_FORM_MASK_INDEX] = gt__cuda_lower_mask_index,
+    [GT_FORM_RESAMPLE] = gt__cuda_lower_resample,
     [GT_FORM_CONTROL] = NULL,
 };
 
@@ -253,6 +254,7 @@ gt_err gt__cuda_lower(const gt_call *call, const gt_cuda_device *device, gt_cuda
     unsigned form = gt__op_table[call->op].form;
     work->count = 0;
     work->scratch = 0;
+    work->fewest = 16 * (int64_t)device->processors;
     if (call->out->meta.numel == 0) /* indices are checked even where there is nothing to take */
         return form == GT_FORM_TAKE || form == GT_FORM_GATHER || form == GT_FORM_SCATTER ||
                        form == GT_FORM_MASK_INDEX
@@ -279,6 +281,7 @@ static const struct {
 } families[GT_CUDA_FAMILIES] = {
     [GT_CUDA_NO_FAMILY] = {.device = gt__cuda_text_prelude},
     [GT_CUDA_ELEMENTWISE] = {.device = gt__cuda_text_elementwise, .write = gt__cuda_write_elementwise},
+    [GT_CUDA_SPECIAL] = {.device = gt__cuda_text_special, .write = gt__cuda_write_elementwise},
     [GT_CUDA_REDUCE] = {.device = gt__cuda_text_reduce, .write = gt__cuda_write_reduce},
     [GT_CUDA_ROWS] = {.device = gt__cuda_text_rows, .write = gt__cuda_write_rows},
     [GT_CUDA_INDEX] = {.device = gt__cuda_text_index, .write = gt__cuda_write_index},
@@ -286,6 +289,8 @@ static const struct {
     [GT_CUDA_ATTENTION] = {.device = gt__cuda_text_attention, .write = gt__cuda_write_attention},
     [GT_CUDA_WINDOW] = {.device = gt__cuda_text_window, .write = gt__cuda_write_window},
     [GT_CUDA_LINES] = {.device = gt__cuda_text_lines, .write = gt__cuda_write_lines},
+    [GT_CUDA_TRANSPOSE] = {.device = gt__cuda_text_transpose, .write = gt__cuda_write_transpose},
+    [GT_CUDA_RESAMPLE] = {.device = gt__cuda_text_resample, .write = gt__cuda_write_resample},
 };
 
 const char *gt__cuda_device_text(gt_cuda_family family)
@@ -305,6 +310,8 @@ gt_err gt__cuda_source(const gt_cuda_key *key, char **source, const char **entry
 {
     gt_cuda_text text = {0};
     gt__cuda_add_plain(&text, families[GT_CUDA_NO_FAMILY].device);
+    if (key->family == GT_CUDA_SPECIAL)
+        gt__cuda_add_plain(&text, families[GT_CUDA_ELEMENTWISE].device);
     if (key->family < GT_CUDA_FAMILIES)
         gt__cuda_add_plain(&text, families[key->family].device);
     gt_err err = gt__cuda_add_kernel(key, "gt_kernel", &text);

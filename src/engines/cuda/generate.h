@@ -29,9 +29,9 @@ typedef union gt_cuda_key {
         uint8_t in[3];
         uint8_t mode[4]; /* how each operand, and out, is addressed */
         uint8_t vector;  /* elements that a thread reads at once */
-        uint8_t rank;    /* axes that the kernel walks */
         uint8_t wide;    /* 64-bit offsets */
         uint8_t variant; /* these belong to the family */
+        uint8_t unused;
         uint32_t option[4];
     };
     uint64_t word[4];
@@ -79,6 +79,7 @@ typedef struct gt_cuda_work {
     unsigned count;
     uint32_t more;
     size_t scratch;
+    int64_t fewest; /* the generator's own: elements from which vectors pay on this device */
     gt_cuda_launch launch[GT_CUDA_LAUNCHES];
 } gt_cuda_work;
 
@@ -96,7 +97,8 @@ typedef struct gt_cuda_errors {
 gt_err gt__cuda_lower(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 
 /* Source of the kernel, to be freed with free(), and its entry point, an extern "C" name that lives as long as the program.
- * Compile with --std=c++17, without --use_fast_math, with --fmad=true; no headers are needed. */
+ * Compile with --std=c++17, --device-as-default-execution-space and --fmad=true, without --use_fast_math; no headers are
+ * needed. */
 gt_err gt__cuda_source(const gt_cuda_key *key, char **source, const char **entry);
 
 /* Report what kernels wrote: GT_OK if nothing, else an error with the text that the CPU engine gives. */

@@ -7,7 +7,8 @@
 #include "core/attention.h"
 #include "engines/cuda/generate_family.h"
 
-enum { FORWARD, MOMENTS, QUERIES, KEYS, WIDEST = 128 };
+enum { FORWARD, MOMENTS, QUERIES, KEYS };
+enum { WIDEST = 128, WIDEST_ON_TENSOR_CORES = 64, TENSOR_CORE_THREADS = 128 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
@@ -19,10 +20,11 @@ void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_
                  gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute)), gt__cuda_dtype((gt_dtype)key->out));
     for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
         gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
-    gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, MOMENTS = %u };\n};\n", key->option[0], key->option[1],
-                 key->option[2], key->variant == MOMENTS);
-    gt__cuda_add(text, "GT_ENTRY(256) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s<%s_k>(p);\n}\n",
-                 name, functions[key->variant], name);
+    gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, HD = %u, MOMENTS = %u };\n};\n", key->option[0],
+                 key->option[1], key->option[2], key->option[3], key->variant == MOMENTS);
+    gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
+                 key->option[3] ? TENSOR_CORE_THREADS : GT_CUDA_BLOCK, name, key->option[3] ? "mma_" : "",
+                 functions[key->variant], name);
 }
 
 /* ---- launches ----------------------------------------------------------------------------------------------- */
@@ -70,11 +72,26 @@ static void launch_attention(gt_cuda_work *work, const attention *a, unsigned va
     launch->key.family = GT_CUDA_ATTENTION;
     launch->key.variant = (uint8_t)variant;
     launch->grid[0] = gt__cuda_blocks((rows + a->tile - 1) / a->tile * a->p.batches, 1);
-    launch->shared = shared_bytes(a, variant);
+    if (a->key.option[3])
+        launch->block[0] = TENSOR_CORE_THREADS;
+    else
+        launch->shared = shared_bytes(a, variant);
     for (unsigned k = 0; k < 3; k++)
         gt__cuda_bind(launch, offsetof(params, in) + k * sizeof a->p.in[0], &a->in[k]);
     if (variant != FORWARD)
         gt__cuda_bind(launch, offsetof(params, moments), &a->moments);
+}
+
+/* Whether the kernels for tensor cores serve: halves of one dtype, rows of 16-byte pieces. */
+static bool has_tensor_cores(const attention *a, const gt_cuda_device *device)
+{
+    bool halves = a->key.out == GT_FLOAT16 || a->key.out == GT_BFLOAT16, aligned = (uintptr_t)a->p.out % 16 == 0;
+    for (unsigned k = 0; k < 3; k++) {
+        halves &= a->key.in[k] == a->key.out;
+        aligned &= a->in[k].address % 16 == 0;
+    }
+    return halves && aligned && device->capability >= 80 && a->p.width == a->p.value_width &&
+           a->p.width % 16 == 0 && a->p.width <= WIDEST_ON_TENSOR_CORES && a->p.keys < INT32_MAX;
 }
 
 gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
@@ -106,6 +123,11 @@ gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *devic
     for (unsigned k = 0; k < 3; k++) {
         a.in[k] = gt__cuda_operand(work, call->in[k], (gt_dtype)call->in[k]->meta.dtype);
         a.key.in[k] = call->in[k]->meta.dtype;
+    }
+    if (has_tensor_cores(&a, device)) {
+        a.tile = 64;
+        a.key.option[0] = a.key.option[1] = a.key.option[2] = 1; /* not used */
+        a.key.option[3] = (uint32_t)n.width;
     }
     if (forward) {
         launch_attention(work, &a, FORWARD);

@@ -22,7 +22,7 @@ static const char *const expressions[GT_OP_COUNT] = {
 #include "core/ops.def"
 };
 
-/* Rows whose functions only the host has so far. */
+/* Rows with functions of engines/special.h, which take long to compile. */
 static bool is_special(gt_opcode op)
 {
     switch ((unsigned)op) {
@@ -52,7 +52,7 @@ static bool is_special(gt_opcode op)
 
 bool gt__cuda_elementwise_covers(gt_opcode op)
 {
-    return expressions[op] && !is_special(op);
+    return expressions[op] != NULL;
 }
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -96,8 +96,8 @@ void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cud
         else
             gt__cuda_add(text, "typedef gt_exact<T> R%u;\n", k);
     }
-    gt__cuda_add(text, "enum { N = %u, M0 = %u, M1 = %u, M2 = %u, MO = %u, V = %u, RANK = %u };\n", operands,
-                 key->mode[0], key->mode[1], key->mode[2], key->mode[3], key->vector, key->rank);
+    gt__cuda_add(text, "enum { N = %u, M0 = %u, M1 = %u, M2 = %u, MO = %u, V = %u };\n", operands, key->mode[0],
+                 key->mode[1], key->mode[2], key->mode[3], key->vector);
     gt__cuda_add(text, "GT_F static T apply(const gt_elementwise_params &params, T x, T y, T z, T p, T q)\n{\n%s",
                  divides(key) ? "if (y == 0)\ngt_report(params.errors, 1, 0, 0, 0);\n" : "");
     if (key->variant == VARIANT_EXPRESSION)
@@ -125,6 +125,8 @@ typedef struct params {
 } params;
 
 _Static_assert(sizeof(params) <= GT_CUDA_PARAM_MAX, "parameters fit");
+_Static_assert(offsetof(params, in) == sizeof(void *),
+               "the same place as in generate_transpose.c: gt__cuda_bind_move");
 
 /* A loop with `operands` inputs and a result, before it is shaped into a launch. */
 typedef struct elementwise {
@@ -145,12 +147,18 @@ static bool is_literal(const elementwise *e, unsigned view)
     return view < e->operands && e->key.mode[view] == MODE_LITERAL;
 }
 
-/* How many elements a thread may compute at once. */
-static unsigned choose_vector(const elementwise *e)
+/* How many elements a thread may compute at once. One where there are fewer than `fewest`: their strided kernel is as fast,
+ * and one kernel less to compile. */
+static unsigned choose_vector(const elementwise *e, int64_t fewest)
 {
     const gt_loop *loop = &e->loop;
     int last = loop->rank - 1;
     size_t least = 16;
+    int64_t count = 1;
+    for (int axis = 0; axis < loop->rank; axis++)
+        count *= loop->shape[axis];
+    if (count < fewest)
+        return 1;
     for (unsigned k = 0; k <= e->operands; k++)
         if (!is_literal(e, k) && e->size[k] < least)
             least = e->size[k];
@@ -163,7 +171,7 @@ static unsigned choose_vector(const elementwise *e)
         if (is_literal(e, k))
             continue;
         if (stride != 1 && !(stride == 0 && k < e->operands))
-            return loop->shape[last] == 1 && last == 0 ? (unsigned)vector : 1;
+            return 1;
         if (stride == 0)
             continue;
         if ((uintptr_t)address(e, k) % (bytes < 16 ? bytes : 16))
@@ -198,7 +206,7 @@ static gt_cuda_launch *launch_loop(gt_cuda_work *work, elementwise *e)
 {
     gt_loop *loop = &e->loop;
     gt__loop_collapse(loop);
-    unsigned vector = choose_vector(e);
+    unsigned vector = choose_vector(e, work->fewest);
     int last = loop->rank - 1;
     int64_t count = 1;
     for (int axis = 0; axis < loop->rank; axis++) {
@@ -214,17 +222,14 @@ static gt_cuda_launch *launch_loop(gt_cuda_work *work, elementwise *e)
         if (!is_literal(e, k))
             e->key.mode[to] = vector == 1 ? MODE_STRIDED : step == 0 ? MODE_ONE : MODE_VECTOR;
     }
-    if (vector > 1 && loop->rank == 1 && loop->shape[0] == 1) /* one element: no vector, only a tail */
-        e->key.mode[3] = MODE_VECTOR;
     e->p.count = count;
     e->p.tail = loop->rank == 1 ? loop->shape[0] % vector : 0;
     e->p.rank = loop->rank;
     e->key.vector = (uint8_t)vector;
-    e->key.rank = loop->rank == 1;
     e->key.wide = is_wide(loop);
     e->key.option[0] = e->operands;
     gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_ELEMENTWISE, &e->p, sizeof e->p);
-    e->key.family = GT_CUDA_ELEMENTWISE;
+    e->key.family = is_special((gt_opcode)e->key.op) ? GT_CUDA_SPECIAL : GT_CUDA_ELEMENTWISE;
     launch->key = e->key;
     launch->grid[0] = gt__cuda_blocks(count > e->p.tail ? count : e->p.tail, GT_CUDA_BLOCK);
     if (divides(&e->key))
@@ -315,8 +320,11 @@ gt_cuda_launch *gt__cuda_move(gt_cuda_work *work, const gt_view *out, const gt_v
 {
     elementwise e;
     bool converts = out->meta.dtype != in->meta.dtype;
+    gt_cuda_launch *transposed;
     if (out->meta.numel == 0)
         return NULL;
+    if ((transposed = gt__cuda_transpose(work, out, in)))
+        return transposed;
     start(&e, GT_OP_copy, (gt_dtype)(converts ? in->meta.dtype : 0), 1, out);
     add_operand(&e, 0, in);
     gt__loop_add(&e.loop, out);

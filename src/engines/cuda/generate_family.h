@@ -12,6 +12,7 @@
 typedef enum gt_cuda_family {
     GT_CUDA_NO_FAMILY,
     GT_CUDA_ELEMENTWISE,
+    GT_CUDA_SPECIAL, /* elementwise, with functions of engines/special.h */
     GT_CUDA_REDUCE,
     GT_CUDA_ROWS,
     GT_CUDA_INDEX,
@@ -19,6 +20,8 @@ typedef enum gt_cuda_family {
     GT_CUDA_ATTENTION,
     GT_CUDA_WINDOW,
     GT_CUDA_LINES,
+    GT_CUDA_TRANSPOSE,
+    GT_CUDA_RESAMPLE,
     GT_CUDA_FAMILIES,
 } gt_cuda_family;
 
@@ -142,5 +145,12 @@ gt_err gt__cuda_lower_sort(const gt_call *call, const gt_cuda_device *device, gt
 gt_err gt__cuda_lower_search(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_mask_index(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 void gt__cuda_write_lines(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+/* out = in by tiles; NULL: that would not be faster than gt__cuda_move's other way. */
+gt_cuda_launch *gt__cuda_transpose(gt_cuda_work *work, const gt_view *out, const gt_view *in);
+void gt__cuda_write_transpose(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
+
+gt_err gt__cuda_lower_resample(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+void gt__cuda_write_resample(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 #endif

@@ -168,7 +168,7 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *entry,
 {
     const gt_cuda_compiler *compiler = cuda->kernels->compiler;
     char architecture[40];
-    const char *options[] = {architecture, "--std=c++17", "--fmad=true"};
+    const char *options[] = {architecture, "--std=c++17", "--fmad=true", "--device-as-default-execution-space"};
     nvrtcProgram program;
     char *binary = NULL;
     snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%u", cuda->card.capability);

@@ -87,13 +87,7 @@ template <class K, int V> GT_F void gt_elementwise_at(const gt_elementwise_param
     typedef typename K::DO::raw R;
     I offset[K::N + 1];
     T x[V], y[V], z[V];
-    if constexpr (K::RANK == 1) {
-        for (int k = 0; k < K::N; k++)
-            offset[k] = i * (I)p.stride[k][0];
-        offset[K::N] = i * (I)p.stride[3][0];
-    } else {
-        gt_offsets<K::N, I>(p, rank, i, offset);
-    }
+    gt_offsets<K::N, I>(p, rank, i, offset);
     if constexpr (K::N > 0)
         gt_load_vector<T, typename K::D0, typename K::R0, K::M0, V, I>(p, 0, offset[0], x);
     if constexpr (K::N > 1)
@@ -143,7 +137,7 @@ template <class K> GT_F void gt_elementwise(const gt_elementwise_params &p)
     I first = (I)blockIdx.x * blockDim.x + threadIdx.x;
     for (I i = first; i < count; i += stride)
         gt_elementwise_at<K, K::V>(p, i, (int)p.rank);
-    if (K::RANK == 1 && K::V > 1 && (int64_t)first < p.tail)
+    if (K::V > 1 && (int64_t)first < p.tail)
         gt_elementwise_tail<K>(p, p.count * K::V + (int64_t)first);
 }
 )cuda"

@@ -72,9 +72,9 @@ GT_F float gt_exact_add(float a, float b) { return __fadd_rn(a, b); }
 GT_F float gt_exact_product(float a, float b) { return __fmul_rn(a, b); }
 GT_F double gt_exact_add(double a, double b) { return __dadd_rn(a, b); }
 GT_F double gt_exact_product(double a, double b) { return __dmul_rn(a, b); }
-/* NaN becomes 0, and numbers out of range the nearest in range: the conversion instructions do just that. */
-GT_F int32_t gt_to_int32(float x) { return __float2int_rz(x); }
-GT_F int32_t gt_to_int32(double x) { return __double2int_rz(x); }
+/* Numbers out of range become the nearest in range, as the instructions do; NaN becomes 0, which not all of them do. */
+GT_F int32_t gt_to_int32(float x) { return x != x ? 0 : __float2int_rz(x); }
+GT_F int32_t gt_to_int32(double x) { return x != x ? 0 : __double2int_rz(x); }
 GT_F int64_t gt_to_int64(float x) { return x != x ? 0 : (int64_t)__float2ll_rz(x); }
 GT_F int64_t gt_to_int64(double x) { return x != x ? 0 : (int64_t)__double2ll_rz(x); }
 #endif
