@@ -6,7 +6,8 @@
  *     would have launched to kernels.cc; then
  *     with kernels.so: kernels run.
  *
- * What the generator declines runs on the CPU engine, too; `close` writes how often, by op, to declined.txt.
+ * What the generator declines runs on the CPU engine, too; `close` writes how often, by op, to declined.txt, and the ops that it
+ * always declines to never.txt.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -121,7 +122,10 @@ static void write_kernels(const cudahost *h)
     for (long k = 0; k < h->wanted_count; k++) {
         char name[32];
         snprintf(name, sizeof name, "k%ld", k);
-        gt__cuda_add(&text, "// kernel %u %s\n", h->wanted[k].family, gt__op_table[h->wanted[k].op].name);
+        bool special =
+            h->wanted[k].family == GT_CUDA_SPECIAL; /* they take long to compile, so they count as one op */
+        gt__cuda_add(&text, "// kernel %u %s\n", h->wanted[k].family,
+                     special ? "special" : gt__op_table[h->wanted[k].op].name);
         if (gt__cuda_add_kernel(&h->wanted[k], name, &text) != GT_OK)
             abort();
     }
@@ -231,6 +235,12 @@ static gt_err load_kernels(cudahost *h)
 
 static gt_err cudahost_open(const gt_engine_options *options, gt_engine **engine);
 
+/* Views, data from the client, and products, which are cuBLASLt's. */
+static bool needs_no_kernel(gt_form form)
+{
+    return (form >= GT_FORM_PERMUTE && form <= GT_FORM_UNFOLD) || form == GT_FORM_UPLOAD || form == GT_FORM_MATMUL;
+}
+
 static void cudahost_close(gt_engine *engine)
 {
     cudahost *h = (cudahost *)engine;
@@ -243,6 +253,11 @@ static void cudahost_close(gt_engine *engine)
         if (h->declined[op])
             fprintf(declined, "%s %ld\n", gt__op_table[op].name, h->declined[op]);
     fclose(declined);
+    FILE *never = open_file(h, "never.txt");
+    for (gt_opcode op = 1; op < GT_OP_FIRST_CONTROL; op++)
+        if (!gt__cuda_covers(op) && !needs_no_kernel((gt_form)gt__op_table[op].form))
+            fprintf(never, "%s\n", gt__op_table[op].name);
+    fclose(never);
     printf("cudahost: %ld kernels, %ld launches\n", h->library ? h->ready_count : h->wanted_count, h->launched);
     h->fallback->ops->close(h->fallback);
     free(h->wanted);

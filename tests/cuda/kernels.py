@@ -108,7 +108,21 @@ def compile_for_cards(folder, limit):
     return len(failures)
 
 
-# ---- both -------------------------------------------------------------------------------------------------------
+# ---- docs --------------------------------------------------------------------------------------------------------
+
+def check_docs(folder):
+    """docs/engines.md lists the ops without kernels; whether it is right."""
+    text = (SOURCE / 'docs/engines.md').read_text()
+    listed = re.search(r'These ops always do:\n(.*?`)\.', text, flags=re.DOTALL)
+    documented = re.findall(r'`(\w+)`', listed.group(1)) if listed else []
+    actual = (folder / 'never.txt').read_text().split()
+    if sorted(documented) == sorted(actual):
+        return True
+    print('docs/engines.md should list these ops as run on the host:', ', '.join(f'`{name}`' for name in actual))
+    return False
+
+
+# ---- all of it -------------------------------------------------------------------------------------------------------
 
 def main():
     parser = argparse.ArgumentParser()
@@ -129,7 +143,8 @@ def main():
         tested = run_engine_test(arguments.build, folder, arguments.limit, arguments.tests)
         print(tested.stdout)
         print('on the CPU engine instead:', ', '.join((folder / 'declined.txt').read_text().split('\n')))
-        return tested.returncode or compile_for_cards(folder, arguments.cards)
+        right = check_docs(folder)
+        return tested.returncode or compile_for_cards(folder, arguments.cards) or not right
 
 
 if __name__ == '__main__':

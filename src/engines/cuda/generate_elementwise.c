@@ -22,6 +22,35 @@ static const char *const expressions[GT_OP_COUNT] = {
 #include "core/ops.def"
 };
 
+/* The same for complex numbers: core/complex.def. */
+static const struct {
+    const char *expression, *type; /* of the result */
+} complex_rows[GT_OP_COUNT] = {
+#define COMPLEX(name, rule, expr) [GT_OP_##name] = {#expr, "T"},
+#define COMPLEX_REAL(name, rule, expr) [GT_OP_##name] = {#expr, "R"},
+#define COMPLEX_TRUTH(name, expr) [GT_OP_##name] = {#expr, "int32_t"},
+#include "core/complex.def"
+};
+
+/* Their functions are on the host only: C's library has them. */
+static bool is_on_host(gt_opcode op)
+{
+    switch ((unsigned)op) {
+    case GT_OP_tan:
+    case GT_OP_tanh:
+    case GT_OP_asin:
+    case GT_OP_acos:
+    case GT_OP_atan:
+    case GT_OP_asinh:
+    case GT_OP_acosh:
+    case GT_OP_atanh:
+    case GT_OP_pow:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Rows with functions of engines/special.h, which take long to compile. */
 static bool is_special(gt_opcode op)
 {
@@ -80,11 +109,16 @@ void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cud
 {
     unsigned operands = key->option[0];
     const char *type = gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute));
+    bool complex = key->variant == VARIANT_EXPRESSION && gt__dtype_is_complex((gt_dtype)key->compute);
     gt__cuda_add(text, "struct %s_k {\n", name);
     if (key->variant == VARIANT_MOVE)
         gt__cuda_add(text, "typedef %s::T T;\n", gt__cuda_moved(key->out));
     else
         gt__cuda_add(text, "typedef %s T;\n", type);
+    if (complex)
+        gt__cuda_add(text, "typedef %s R;\ntypedef R L;\n", key->compute == GT_COMPLEX64 ? "float" : "double");
+    else
+        gt__cuda_add(text, "typedef T L;\n");
     gt__cuda_add(text, "typedef %s I;\ntypedef %s DO;\n", key->wide ? "int64_t" : "int32_t",
                  type_of_operand(key, key->out));
     for (unsigned k = 0; k < GT_MAX_OPERANDS; k++) {
@@ -98,9 +132,12 @@ void gt__cuda_write_elementwise(const gt_cuda_key *key, const char *name, gt_cud
     }
     gt__cuda_add(text, "enum { N = %u, M0 = %u, M1 = %u, M2 = %u, MO = %u, V = %u };\n", operands, key->mode[0],
                  key->mode[1], key->mode[2], key->mode[3], key->vector);
-    gt__cuda_add(text, "GT_F static T apply(const gt_elementwise_params &params, T x, T y, T z, T p, T q)\n{\n%s",
+    gt__cuda_add(text, "GT_F static %s apply(const gt_elementwise_params &params, T x, T y, T z, T p, T q)\n{\n%s",
+                 complex ? complex_rows[key->op].type : "T",
                  divides(key) ? "if (y == 0)\ngt_report(params.errors, 1, 0, 0, 0);\n" : "");
-    if (key->variant == VARIANT_EXPRESSION)
+    if (complex)
+        gt__cuda_add(text, "return %s;\n}\n};\n", complex_rows[key->op].expression);
+    else if (key->variant == VARIANT_EXPRESSION)
         gt__cuda_add(text, "return (T)(%s);\n}\n};\n", expressions[key->op]);
     else
         gt__cuda_add(text, "return x;\n}\n};\n");
@@ -267,7 +304,7 @@ static void add_literal(elementwise *e, unsigned k, const gt_view *view, gt_imm 
     gt__loop_add(&e->loop, view);
     e->size[k] = 0;
     e->key.mode[k] = MODE_LITERAL;
-    e->p.value[k] = gt__cuda_number((gt_dtype)view->meta.dtype, value, compute);
+    e->p.value[k] = gt__cuda_number((gt_dtype)view->meta.dtype, value, gt__dtype_real(compute));
 }
 
 /* x ** y for the few literals y that need no logarithm, as PyTorch does. */
@@ -289,27 +326,27 @@ gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *dev
 {
     (void)device;
     elementwise e;
-    gt_opcode op = power(call);
+    bool complex = gt__dtype_is_complex(call->compute);
+    gt_opcode op = complex ? call->op : power(call);
     unsigned operands = op == call->op ? call->operands : 1;
-    if (!gt__cuda_elementwise_covers(op) || gt__dtype_is_complex(call->compute) ||
-        gt__dtype_is_complex((gt_dtype)call->out->meta.dtype))
+    if (complex ? !complex_rows[op].expression || is_on_host(op) : !gt__cuda_elementwise_covers(op))
         return GT_CUDA_DECLINE;
     start(&e, op, call->compute, operands, call->out);
     for (unsigned k = 0; k < operands; k++) {
         const gt_view *view = call->in[k];
-        if (gt__dtype_is_complex((gt_dtype)view->meta.dtype))
+        if (gt__dtype_is_complex((gt_dtype)view->meta.dtype) && !complex)
             return GT_CUDA_DECLINE;
         if (call->literals >> k & 1) {
             add_literal(&e, k, view, call->value[k], call->compute);
             continue;
         }
         add_operand(&e, k, view);
-        if (view->meta.dtype != call->compute && gt__elementwise_narrow(call->compute))
+        if (view->meta.dtype != call->compute && !complex && gt__elementwise_narrow(call->compute))
             e.key.option[1] |= 1u << k;
     }
     gt__loop_add(&e.loop, call->out);
-    e.p.pq[0] = gt__cuda_real(call->ins->imm[0].f, call->compute);
-    e.p.pq[1] = gt__cuda_real(call->ins->imm[1].f, call->compute);
+    e.p.pq[0] = gt__cuda_real(call->ins->imm[0].f, gt__dtype_real(call->compute));
+    e.p.pq[1] = gt__cuda_real(call->ins->imm[1].f, gt__dtype_real(call->compute));
     launch_loop(work, &e);
     return GT_OK;
 }

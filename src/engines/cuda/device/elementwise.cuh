@@ -54,7 +54,10 @@ template <class T> struct gt_exact {
     GT_F static T store(T x) { return x; }
 };
 
-template <class T, class D, class ROUND, int MODE, int V, class I>
+/* L: the type of numbers in the parameters, T or the type of T's parts. */
+template <class T, class L> GT_F T gt_number(const uint64_t *slot) { return gt_convert<T>::from(gt_slot<L>(slot)); }
+
+template <class T, class L, class D, class ROUND, int MODE, int V, class I>
 GT_F void gt_load_vector(const gt_elementwise_params &p, int k, I offset, T *x)
 {
     typedef typename D::raw R;
@@ -62,7 +65,7 @@ GT_F void gt_load_vector(const gt_elementwise_params &p, int k, I offset, T *x)
     if constexpr (MODE == GT_LITERAL || MODE == GT_ONE) {
         T one;
         if constexpr (MODE == GT_LITERAL)
-            one = gt_slot<T>(&p.value[k]);
+            one = gt_number<T, L>(&p.value[k]);
         else
             one = gt_read<T, D, ROUND>(*from);
 #pragma unroll
@@ -89,13 +92,13 @@ template <class K, int V> GT_F void gt_elementwise_at(const gt_elementwise_param
     T x[V], y[V], z[V];
     gt_offsets<K::N, I>(p, rank, i, offset);
     if constexpr (K::N > 0)
-        gt_load_vector<T, typename K::D0, typename K::R0, K::M0, V, I>(p, 0, offset[0], x);
+        gt_load_vector<T, typename K::L, typename K::D0, typename K::R0, K::M0, V, I>(p, 0, offset[0], x);
     if constexpr (K::N > 1)
-        gt_load_vector<T, typename K::D1, typename K::R1, K::M1, V, I>(p, 1, offset[K::N > 1 ? 1 : 0], y);
+        gt_load_vector<T, typename K::L, typename K::D1, typename K::R1, K::M1, V, I>(p, 1, offset[K::N > 1 ? 1 : 0], y);
     if constexpr (K::N > 2)
-        gt_load_vector<T, typename K::D2, typename K::R2, K::M2, V, I>(p, 2, offset[K::N > 2 ? 2 : 0], z);
+        gt_load_vector<T, typename K::L, typename K::D2, typename K::R2, K::M2, V, I>(p, 2, offset[K::N > 2 ? 2 : 0], z);
     gt_vector<R, V> v;
-    T pp = gt_slot<T>(&p.pq[0]), qq = gt_slot<T>(&p.pq[1]);
+    T pp = gt_number<T, typename K::L>(&p.pq[0]), qq = gt_number<T, typename K::L>(&p.pq[1]);
 #pragma unroll
     for (int j = 0; j < V; j++)
         v.at[j] = K::DO::store(K::apply(p, x[j], y[j], z[j], pp, qq));
@@ -115,19 +118,19 @@ template <class K> GT_F void gt_elementwise_tail(const gt_elementwise_params &p,
     typedef typename K::T T;
     T x = {}, y = {}, z = {};
     if constexpr (K::N > 0)
-        x = K::M0 == GT_LITERAL ? gt_slot<T>(&p.value[0])
+        x = K::M0 == GT_LITERAL ? gt_number<T, typename K::L>(&p.value[0])
                                 : gt_read<T, typename K::D0, typename K::R0>(
                                       ((const typename K::D0::raw *)p.in[0])[element * p.step[0]]);
     if constexpr (K::N > 1)
-        y = K::M1 == GT_LITERAL ? gt_slot<T>(&p.value[1])
+        y = K::M1 == GT_LITERAL ? gt_number<T, typename K::L>(&p.value[1])
                                 : gt_read<T, typename K::D1, typename K::R1>(
                                       ((const typename K::D1::raw *)p.in[1])[element * p.step[1]]);
     if constexpr (K::N > 2)
-        z = K::M2 == GT_LITERAL ? gt_slot<T>(&p.value[2])
+        z = K::M2 == GT_LITERAL ? gt_number<T, typename K::L>(&p.value[2])
                                 : gt_read<T, typename K::D2, typename K::R2>(
                                       ((const typename K::D2::raw *)p.in[2])[element * p.step[2]]);
     ((typename K::DO::raw *)p.out)[element * p.step[3]] =
-        K::DO::store(K::apply(p, x, y, z, gt_slot<T>(&p.pq[0]), gt_slot<T>(&p.pq[1])));
+        K::DO::store(K::apply(p, x, y, z, gt_number<T, typename K::L>(&p.pq[0]), gt_number<T, typename K::L>(&p.pq[1])));
 }
 
 template <class K> GT_F void gt_elementwise(const gt_elementwise_params &p)

@@ -404,6 +404,103 @@ template <class T> GT_F T gt_exponent(T x)
     return (T)(x - x == 0 ? exponent : 0);
 }
 
+/* ---- complex numbers: the functions of core/complex.def's expressions --------------------------------------- */
+
+template <class R> GT_F gt_complex<R> operator-(gt_complex<R> a) { return {-a.re, -a.im}; }
+template <class R> GT_F gt_complex<R> operator-(gt_complex<R> a, gt_complex<R> b) { return {a.re - b.re, a.im - b.im}; }
+template <class R> GT_F gt_complex<R> gt_multiply(gt_complex<R> a, gt_complex<R> b)
+{
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+template <class R> GT_F gt_complex<R> gt_scale(gt_complex<R> a, R factor) { return {a.re * factor, a.im * factor}; }
+/* Smith's method: divides by the larger part first, so nothing overflows that need not. */
+template <class R> GT_F gt_complex<R> gt_divide(gt_complex<R> x, gt_complex<R> y)
+{
+    if (gt_abs(y.re) >= gt_abs(y.im)) {
+        if (y.re == 0 && y.im == 0)
+            return {x.re / gt_abs(y.re), x.im / gt_abs(y.im)};
+        R ratio = y.im / y.re, factor = 1 / (y.re + y.im * ratio);
+        return {(x.re + x.im * ratio) * factor, (x.im - x.re * ratio) * factor};
+    }
+    R ratio = y.re / y.im, factor = 1 / (y.re * ratio + y.im);
+    return {(x.re * ratio + x.im) * factor, (x.im * ratio - x.re) * factor};
+}
+template <class R> GT_F bool gt_truth(gt_complex<R> x) { return x.re != 0 || x.im != 0; }
+template <class R> GT_F R gt_abs(gt_complex<R> x) { return gt_hypot(x.re, x.im); }
+template <class R> GT_F R gt_angle(gt_complex<R> x) { return gt_atan2(x.im, x.re); }
+template <class R> GT_F gt_complex<R> gt_direction(gt_complex<R> x)
+{
+    R size = gt_abs(x);
+    return size == 0 ? gt_complex<R>{0, 0} : gt_complex<R>{x.re / size, x.im / size};
+}
+template <class R> GT_F gt_complex<R> gt_exp(gt_complex<R> x)
+{
+    R e = gt_exp(x.re);
+    if (x.im == 0 || e == 0)
+        return {e, e == 0 ? (R)0 : x.im};
+    return {e * gt_cos(x.im), e * gt_sin(x.im)};
+}
+template <class R> GT_F gt_complex<R> gt_log(gt_complex<R> x) { return {gt_log(gt_abs(x)), gt_angle(x)}; }
+template <class R> GT_F gt_complex<R> gt_sqrt(gt_complex<R> x)
+{
+    if (x.re == 0 && x.im == 0)
+        return {0, x.im};
+    R root = gt_sqrt((gt_abs(x.re) + gt_abs(x)) / 2), other = gt_abs(x.im) / (2 * root);
+    return x.re >= 0 ? gt_complex<R>{root, gt_copysign(other, x.im)} : gt_complex<R>{other, gt_copysign(root, x.im)};
+}
+template <class R> GT_F gt_complex<R> gt_sinh(gt_complex<R> x)
+{
+    return {gt_sinh(x.re) * gt_cos(x.im), gt_cosh(x.re) * gt_sin(x.im)};
+}
+template <class R> GT_F gt_complex<R> gt_cosh(gt_complex<R> x)
+{
+    return {gt_cosh(x.re) * gt_cos(x.im), gt_sinh(x.re) * gt_sin(x.im)};
+}
+template <class R> GT_F gt_complex<R> gt_sin(gt_complex<R> x)
+{
+    return {gt_sin(x.re) * gt_cosh(x.im), gt_cos(x.re) * gt_sinh(x.im)};
+}
+template <class R> GT_F gt_complex<R> gt_cos(gt_complex<R> x)
+{
+    return {gt_cos(x.re) * gt_cosh(x.im), -gt_sin(x.re) * gt_sinh(x.im)};
+}
+/* exp(a + ib) - 1 = (expm1(a) cos b - 2 sin^2(b/2)) + i exp(a) sin b */
+template <class R> GT_F gt_complex<R> gt_expm1(gt_complex<R> x)
+{
+    R half = gt_sin(x.im / 2);
+    return {gt_expm1(x.re) * gt_cos(x.im) - 2 * half * half, gt_exp(x.re) * gt_sin(x.im)};
+}
+/* |1 + x|^2 = 1 + (a (2 + a) + b^2): near 0 the logarithm of that keeps the digits */
+template <class R> GT_F gt_complex<R> gt_log1p(gt_complex<R> x)
+{
+    if (gt_abs(x.re) > (R)0.5 || gt_abs(x.im) > (R)0.5)
+        return gt_log(gt_complex<R>{1 + x.re, x.im});
+    return {gt_log1p(x.re * (2 + x.re) + x.im * x.im) / 2, gt_atan2(x.im, 1 + x.re)};
+}
+template <class R> GT_F gt_complex<R> gt_sinc(gt_complex<R> x)
+{
+    gt_complex<R> angle = gt_scale(x, (R)3.14159265358979323846);
+    return gt_truth(x) ? gt_divide(gt_sin(angle), angle) : gt_complex<R>{1, 0};
+}
+template <class R> GT_F gt_complex<R> gt_lerp(gt_complex<R> x, gt_complex<R> y, gt_complex<R> z)
+{
+    bool near = z.re * z.re + z.im * z.im < (R)0.25;
+    return near ? x + gt_multiply(z, y - x) : y - gt_multiply(y - x, gt_complex<R>{1, 0} - z);
+}
+
+/* In these, R is the type of the parts. */
+#define MAKE(re, im) (gt_complex<R>{(R)(re), (R)(im)})
+#define RE(x) ((x).re)
+#define IM(x) ((x).im)
+#define MUL(x, y) gt_multiply(x, y)
+#define DIV(x, y) gt_divide(x, y)
+#define SCALE(x, factor) gt_scale(x, (R)(factor))
+#define ANGLE(x) gt_angle(x)
+#define TRUTH(x) gt_truth(x)
+#define SGN(x) gt_direction(x)
+#define SINC(x) gt_sinc(x)
+#define LERP(x, y, z) gt_lerp(x, y, z)
+
 #define SELECT(condition, a, b) ((condition) ? (a) : (b))
 #define SQRT(x) gt_sqrt(x)
 #define EXP(x) gt_exp(x)
