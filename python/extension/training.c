@@ -38,7 +38,8 @@ static PyObject *py_linear(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
 static PyObject *py_nll(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
     (void)module;
-    static const char *const names[] = {[GT_REDUCE_NONE] = "none", [GT_REDUCE_SUM] = "sum", [GT_REDUCE_MEAN] = "mean"};
+    static const char *const names[] = {
+        [GT_REDUCE_NONE] = "none", [GT_REDUCE_SUM] = "sum", [GT_REDUCE_MEAN] = "mean"};
     gt_tensor *scores = NULL, *target = NULL, *out = NULL;
     int64_t ignored;
     int reduction = 0;
@@ -122,7 +123,8 @@ static PyObject *py_drop_gradients(PyObject *module, PyObject *parameters)
 
 PyMethodDef gt__py_training_functions[] = {
     FAST("_linear", py_linear, "_linear(input, weight, bias): input @ weight.T + bias, or None."),
-    FAST("_nll", py_nll, "_nll(scores, target, ignore_index, reduction): the negative scores of classes, or None."),
+    FAST("_nll", py_nll,
+         "_nll(scores, target, ignore_index, reduction): the negative scores of classes, or None."),
     {.ml_name = "_gradients", .ml_meth = py_gradients, .ml_flags = METH_O},
     {.ml_name = "_drop_gradients", .ml_meth = py_drop_gradients, .ml_flags = METH_O},
     {.ml_name = NULL},
@@ -142,8 +144,7 @@ static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
     Py_DECREF(hooked); /* a bool */
     if (UNLIKELY(hooked != Py_False)) {
         PyObject *given = keywords ? Py_NewRef(keywords) : PyDict_New();
-        PyObject *result =
-            given ? PyObject_CallMethodObjArgs(self, name_call_hooked, args, given, NULL) : NULL;
+        PyObject *result = given ? PyObject_CallMethodObjArgs(self, name_call_hooked, args, given, NULL) : NULL;
         Py_XDECREF(given);
         return result;
     }

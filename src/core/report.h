@@ -19,10 +19,11 @@ typedef struct gt_report {
 } gt_report;
 
 typedef struct gt_report_row {
-    uint64_t op;    /* gt_opcode */
-    uint64_t count; /* executed */
-    uint64_t ns;    /* spent executing them */
-    uint64_t bytes; /* of their results */
+    uint64_t op : 16;   /* gt_opcode */
+    uint64_t host : 48; /* calls that the engine could not run itself and computed on the host */
+    uint64_t count;     /* executed */
+    uint64_t ns;        /* spent executing them */
+    uint64_t bytes;     /* of their results */
 } gt_report_row;
 
 _Static_assert(sizeof(gt_report) == sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");

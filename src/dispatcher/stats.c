@@ -31,7 +31,7 @@ static double seconds(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* "ops": {"add": {"count": 3, "seconds": 0.000001, "bytes": 96}, ...} */
+/* "ops": {"add": {"count": 3, "seconds": 0.000001, "bytes": 96, "host": 0}, ...}; host: report.h */
 static void write_report(FILE *json, const gt_dispatch_worker *worker)
 {
     const gt_report *report = &worker->reported.report;
@@ -42,9 +42,9 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
         const gt_report_row *row = &worker->reported.rows[k];
         total += row->op < GT_OP_FIRST_CONTROL ? row->count : 0;
         bytes += row->bytes;
-        fprintf(json, "%s\"%s\": {\"count\": %llu, \"seconds\": %.9f, \"bytes\": %llu}", separator,
+        fprintf(json, "%s\"%s\": {\"count\": %llu, \"seconds\": %.9f, \"bytes\": %llu, \"host\": %llu}", separator,
                 gt__op_table[row->op].name, (unsigned long long)row->count, seconds(row->ns),
-                (unsigned long long)row->bytes);
+                (unsigned long long)row->bytes, (unsigned long long)row->host);
         separator = ", ";
     }
     fprintf(json,

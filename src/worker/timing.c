@@ -256,11 +256,14 @@ size_t gt__timing_report(gt_worker *worker, void *to)
                           .bytes_used = stats.bytes_used,
                           .bytes_pooled = stats.bytes_pooled,
                           .bytes_limit = worker->store->limit};
+    gt_engine *engine = worker->engine;
+    const uint64_t *host_calls = engine->ops->host_calls ? engine->ops->host_calls(engine) : NULL;
     gt_report_row *row = (gt_report_row *)(report + 1);
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
         if (timing->by_op[op].count) {
             *row = timing->by_op[op];
-            row++->op = op;
+            row->host = (host_calls ? host_calls[op] : 0) & UINT64_C(0xffffffffffff);
+            row++->op = (uint16_t)op;
         }
     return (size_t)((uint8_t *)row - (uint8_t *)to);
 }
