@@ -2,8 +2,9 @@
  * pyengine.c: an engine that is a Python class: gt_engine_ops on top of a Python object. Read pyengine.h first.
  *
  * The worker's thread takes the GIL for each call and releases it afterwards. Everything that the worker waits for it waits
- * for without the GIL. An op that the class has no method for, and a call that its method declines by returning
- * NotImplemented, is computed by the reference engine on the host and counted.
+ * for without the GIL. An op that the class has no method for, and a call that its method declines, is computed by the
+ * reference engine on the host and counted. A method declines by returning NotImplemented or raising NotImplementedError, as
+ * PyTorch does for dtypes that a function does not take.
  */
 #include "pyengine.h"
 
@@ -52,7 +53,6 @@ static gt_err error_of(PyObject *type)
     } known[] = {
         {.type = PyExc_MemoryError, .err = GT_ERR_MEMORY},
         {.type = PyExc_IndexError, .err = GT_ERR_INDEX},
-        {.type = PyExc_NotImplementedError, .err = GT_ERR_UNSUPPORTED},
         {.type = PyExc_TypeError, .err = GT_ERR_TYPE},
     };
     const char *name = ((PyTypeObject *)type)->tp_name;
@@ -85,8 +85,8 @@ static void place_of(PyObject *trace, char *text, size_t size)
     Py_DECREF(code);
 }
 
-/* The current exception as a failure: its type, text and line. */
-static gt_err fail_by_exception(void)
+/* The current exception as a failure: `what` was done, its type, text and line. */
+static gt_err fail_by_exception(const char *what)
 {
     PyObject *type, *value, *trace;
     char place[512];
@@ -97,7 +97,7 @@ static gt_err fail_by_exception(void)
     const char *text = words ? PyUnicode_AsUTF8(words) : NULL;
     gt_err err = error_of(type);
     const char *name = ((PyTypeObject *)type)->tp_name;
-    gt__error_set("%s: %.700s%s", name, text ? text : "", place);
+    gt__error_set("%s%s: %.600s%s", what, name, text ? text : "", place);
     PyErr_Clear();
     Py_XDECREF(words);
     Py_XDECREF(type);
@@ -125,7 +125,7 @@ static gt_err transfer(python_engine *e, const char *method, void *address, void
                                                       (Py_ssize_t)((uintptr_t)address - block->address), buffer)
                                 : NULL;
         if (!done)
-            err = fail_by_exception();
+            err = fail_by_exception("");
         Py_XDECREF(done);
         Py_XDECREF(buffer);
         Py_DECREF(memory);
@@ -256,9 +256,14 @@ static gt_err call_method(python_engine *e, const gt_call *call, bool *declined)
     if (make_arguments(e, call, args, &count, &names) == 0)
         result = PyObject_Vectorcall(e->methods[call->op], args,
                                      (1 + call->operands) | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
-    *declined = result == Py_NotImplemented;
-    if (!result || (result != Py_None && !*declined && store_result(e, args[0], result) < 0))
-        err = fail_by_exception();
+    bool failed = !result;
+    if (result && result != Py_None && result != Py_NotImplemented)
+        failed = store_result(e, args[0], result) < 0;
+    *declined = result == Py_NotImplemented || (failed && PyErr_ExceptionMatches(PyExc_NotImplementedError));
+    if (failed && *declined)
+        PyErr_Clear();
+    else if (failed)
+        err = fail_by_exception("");
     Py_XDECREF(result);
     if (UNLIKELY(end_arguments(call, args, count)) && !e->told[call->op]) {
         e->told[call->op] = true;
@@ -326,7 +331,7 @@ static gt_err own_alloc(gt_engine *engine, size_t bytes, void **memory)
     python_engine *e = python_of(engine);
     PyEval_RestoreThread(e->thread);
     PyObject *object = PyObject_CallMethod(e->object, "allocate", "n", (Py_ssize_t)bytes);
-    gt_err err = object ? gt__py_memory_add(&e->memory, bytes, object, memory) : fail_by_exception();
+    gt_err err = object ? gt__py_memory_add(&e->memory, bytes, object, memory) : fail_by_exception("");
     PyEval_SaveThread();
     return err;
 }
@@ -361,7 +366,7 @@ static uint64_t ask_number(python_engine *e, const char *method, unsigned argume
     PyObject *number = PyObject_CallMethod(e->object, method, "I", argument);
     uint64_t answer = number ? PyLong_AsUnsignedLongLongMask(number) : 0;
     if (PyErr_Occurred()) {
-        fail_by_exception();
+        fail_by_exception("");
         gt__log_error("backend %s: %s", e->engine.ops->name, gt_error_text());
         answer = fallback;
     }
@@ -421,7 +426,7 @@ static void python_close(gt_engine *engine)
     PyEval_RestoreThread(e->thread);
     PyObject *done = PyObject_CallMethod(e->object, "close", NULL);
     if (!done) {
-        fail_by_exception();
+        fail_by_exception("");
         gt__log_error("backend %s: close: %s", engine->ops->name, gt_error_text());
     }
     Py_XDECREF(done);
@@ -455,12 +460,14 @@ static gt_err python_open(const gt_engine_options *options, gt_engine **engine)
         e->thread = PyEval_SaveThread();
         return GT_OK;
     }
-    err = fail_by_exception();
+    char what[128];
+    PyOS_snprintf(what, sizeof what, "backend '%s' cannot be opened: ", r->name);
+    err = fail_by_exception(what);
     drop_objects(e);
     PyGILState_Release(e->gil);
     e->reference->ops->close(e->reference);
     free(e);
-    return gt__fail(err, "backend '%s' cannot be opened: %s", r->name, gt_error_text());
+    return err;
 }
 
 /* ---- registration ------------------------------------------------------------------------------------------------ */
@@ -544,8 +551,10 @@ static gt_err find_engine(const char *name, const gt_engine_ops **ops)
     if (!r) {
         PyObject *done = call_package("_load", name); /* registers it, if there is such a module */
         if (!done) {
-            fail_by_exception();
-            err = gt__fail(GT_ERR_VALUE, "backend '%s' cannot be loaded: %s", name, gt_error_text());
+            char what[128];
+            PyOS_snprintf(what, sizeof what, "backend '%s' cannot be loaded: ", name);
+            fail_by_exception(what);
+            err = GT_ERR_VALUE;
         }
         Py_XDECREF(done);
         r = find_registration(name);

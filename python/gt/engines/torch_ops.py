@@ -29,7 +29,7 @@ RETURNED = {
     'logsigmoid': F.logsigmoid, 'relu': torch.relu, 'relu6': F.relu6, 'gelu': F.gelu, 'silu': F.silu, 'softplus': F.softplus,
     'softsign': F.softsign, 'mish': F.mish, 'selu': torch.selu, 'hardsigmoid': F.hardsigmoid, 'hardswish': F.hardswish,
     'gelu_tanh': lambda x: F.gelu(x, approximate='tanh'),
-    'trunc_divide': lambda x, y: torch.div(x, y, rounding_mode='trunc'),
+    'trunc_divide': lambda x, y: torch.div(precise(x), precise(y), rounding_mode='trunc'),
     'where': lambda c, x, y: torch.where(c != 0, x, y),
     'frexp_mantissa': lambda x: torch.frexp(x)[0],
     'frexp_exponent': lambda x: torch.frexp(x)[1],
@@ -42,7 +42,7 @@ NUMBERED = {
     'leaky_relu': lambda x, p, q: F.leaky_relu(x, p),
     'elu': lambda x, p, q: torch.ops.aten.elu(x, p, 1, q),
     'logit': lambda x, p, q: torch.logit(x, p if p >= 0 else None),
-    'polygamma': lambda x, p, q: torch.polygamma(int(p), x),
+    'polygamma': lambda x, p, q: torch.polygamma(int(p), precise(x)),
     'hardtanh_backward': lambda g, x, p, q: torch.where((x > p) & (x < q), g, 0),
     'clamp_backward': lambda g, x, p, q: torch.where((x >= p) & (x <= q), g, 0),
     'leaky_relu_backward': lambda g, x, p, q: torch.where(x > 0, g, g * p),
@@ -53,11 +53,11 @@ BACKWARD = {
     'relu_backward': lambda g, y: torch.where(y <= 0, 0, g),
     'tanh_backward': torch.ops.aten.tanh_backward,
     'sigmoid_backward': torch.ops.aten.sigmoid_backward,
-    'gelu_backward': torch.ops.aten.gelu_backward,
-    'gelu_tanh_backward': lambda g, x: torch.ops.aten.gelu_backward(g, x, approximate='tanh'),
+    'gelu_backward': lambda g, x: gelu_backward(wide(g), wide(x)),
+    'gelu_tanh_backward': lambda g, x: gelu_tanh_backward(wide(g), wide(x)),
     'silu_backward': torch.ops.aten.silu_backward,
     'mish_backward': torch.ops.aten.mish_backward,
-    'hardsigmoid_backward': torch.ops.aten.hardsigmoid_backward,
+    'hardsigmoid_backward': lambda g, x: torch.where(x.abs() < 3, g / 6, 0),  # PyTorch's 1/6 is a float32
     'softplus_backward': lambda g, x: torch.ops.aten.softplus_backward(g, x, 1, 20),
 }
 
@@ -79,6 +79,25 @@ def bounded(x, low, high):
         wide = x.long()
         return wide if low is None and high is None else torch.clamp(wide, low, high)
     return torch.clamp(x, low, high)
+
+
+def wide(x):
+    """Half-precision numbers in single precision, for results of several steps."""
+    return x.float() if x.dtype in HALVES else x
+
+
+def precise(x):
+    """Floats in double precision, if the device has it: functions whose float32 version is less precise than GT's."""
+    return x.double() if x.is_floating_point() and x.device.type != 'mps' else x
+
+
+def gelu_backward(g, x):
+    return g * (0.5 * (1 + torch.erf(x * 0.5**0.5)) + x * torch.exp(x * x * -0.5) * (2 * math.pi)**-0.5)
+
+
+def gelu_tanh_backward(g, x):
+    s = torch.sigmoid(x * (x * x * 0.07135481627260025 + 1.5957691216057308))
+    return g * (s * (1 + x * (x * x * 0.21406444881780073 + 1.5957691216057308) * (1 - s)))
 
 
 def divides_by_zero(name, y):
@@ -128,11 +147,6 @@ def lerp(self, out, start, end, weight, compute):
 
 
 # ---- reductions and lines -------------------------------------------------------------------------------------------
-
-
-def wide(x):
-    """Half-precision numbers in single precision, for sums and products of many."""
-    return x.float() if x.dtype in HALVES else x
 
 
 def reduction(function):
@@ -203,7 +217,7 @@ def scan_position(function):
 
 def softmax(function):
     def method(self, out, x, axis):
-        return function(self.operand(x, self.tensor(out).dtype), axis)
+        return function(wide(self.operand(x, self.tensor(out).dtype)), axis)
     return method
 
 
