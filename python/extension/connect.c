@@ -8,6 +8,7 @@
  */
 #include "extension.h"
 #include "client/hotpath.h"
+#include "pyengine.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -256,18 +257,26 @@ static PyObject *connection_close(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* At exit, without releasing the GIL: other threads could only fail on a closed client. A client on which a thread still waits
- * is left to the end of the process. */
+/* A client that can be closed at exit: no thread waits on it. */
+static gt_client *next_to_close(void)
+{
+    OpenClient *entry = open_clients;
+    while (entry && (is_foreign(entry->client) || (entry->client->waiting && !entry->client->reserved)))
+        entry = entry->next;
+    return entry ? entry->client : NULL;
+}
+
+/* At exit, without releasing the GIL: other threads could only fail on a closed client. But workers whose engine is in Python
+ * need it to end. A client on which a thread still waits is left to the end of the process. */
 static PyObject *close_all(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    for (OpenClient *entry = open_clients, *next; entry; entry = next) {
-        next = entry->next;
-        gt_client *client = entry->client;
-        if (!is_foreign(client) && (!client->waiting || client->reserved) && forget_client(client))
+    for (gt_client *client; (client = next_to_close());)
+        if (gt__py_engines_open)
+            close_client(client);
+        else if (forget_client(client))
             gt_client_close(&client);
-    }
     Py_RETURN_NONE;
 }
 

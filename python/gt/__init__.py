@@ -32,6 +32,7 @@ from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
+from gt import engines  # noqa: F401
 from gt import _help, _packages
 
 __version__ = '0.1.0'
