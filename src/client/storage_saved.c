@@ -160,11 +160,20 @@ void gt__ghost_end(gt_alias *alias)
     gt__alias_release(alias);
 }
 
+/* Whether something besides the ghost needs its value. A saved result is also needed while its node is in use. */
+static bool is_still_held(const gt_alias *ghost)
+{
+    const gt_tensor *value = ghost->cut;
+    if (value->node && value->references == 1 && value->node->references == 1)
+        return false;
+    return is_held(ghost);
+}
+
 void gt__ghost_sweep(void)
 {
     for (gt_alias *ghost = ghosts, *next; ghost; ghost = next) {
         next = ghost->ghost_after;
-        if (is_held(ghost))
+        if (is_still_held(ghost))
             continue;
         if (next)
             gt__alias_retain(next); /* what is freed here may run user code */

@@ -310,6 +310,22 @@ def test_results_without_elements_are_recorded(lines):
     check(lines)
 
 
+# Expanded tensors: each place is written once, or more.
+@programs(*(f"r = [{call}, x]" for call in (
+    "x.expand(2, 3, 4).triu_()", "x[:1].expand(3, 4).triu_()", "x[:1].expand(3, 4).tril_()", "x[:, :1].expand(3, 4).triu_(1)",
+    "x.expand(2, 3, 4).tril_(-1)", "n.ones(1).expand(3, 3).triu_()", "x[:1].expand(3, 4).fill_diagonal_(5)",
+    "x[:, :1].expand(3, 4).fill_diagonal_(5)", "x.as_strided((3, 3), (1, 1)).fill_diagonal_(2)",
+    "n.zeros(3).expand(3, 3).fill_diagonal_(3, wrap=True)", "n.ones(7, 2).t().fill_diagonal_(3, True)",
+    "n.zeros(8, 3).fill_diagonal_(3, True)", "n.zeros(3, 8).t().fill_diagonal_(3, True)", "n.zeros(3, 3, 3).fill_diagonal_(1)",
+    "x.t().fill_diagonal_(7)")),
+    "y.fill_diagonal_(5)\n(y * y).sum().backward()\nr = w.grad",
+    "v = w[0] * 2\nv.expand(4, 4).fill_diagonal_(5)\nv.sum().backward()\nr = [w.grad, v]",
+    "w.fill_diagonal_(5)",
+)
+def test_triangles_and_diagonals_in_place(lines):
+    check(lines)
+
+
 # After x.data = y writes to the memory that x had still count for x, if x.detach() has it.
 @programs(
     "d = w.detach()\nw.data = x.clone()\nd.mul_(2)\n(w * w).sum().backward()\nr = [w.grad, w._version]",

@@ -5,6 +5,8 @@ method of Tensor. The methods are in files by family (ordering, picking, arrange
 random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
 
+import functools
+
 from gt import _gt, _repr
 from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
@@ -183,6 +185,24 @@ def fill_(self, value):
     return self._fill(value)
 
 
+def _zero_where_expanded(name):
+    """triu_() and tril_() of an expanded tensor: as in PyTorch a place is 0 if any of its elements is outside the triangle."""
+    plain = getattr(Tensor, name + '_')
+
+    @functools.wraps(plain)
+    def call(self, *arguments, **options):
+        if 0 not in self.stride() or self.ndim < 2 or self.requires_grad:
+            return plain(self, *arguments, **options)
+        kept = getattr(_gt.ones(*self.shape[-2:], dtype=_gt.bool), name)(*arguments, **options)
+        self[(~kept).expand(self.shape)] = 0
+        return self
+    setattr(Tensor, name + '_', call)
+
+
+_zero_where_expanded('triu')
+_zero_where_expanded('tril')
+
+
 @method
 def fill_diagonal_(self, fill_value, wrap=False):
     """fill_diagonal_(fill_value, wrap=False): set the diagonal; wrap: repeat it down a tall matrix."""
@@ -190,12 +210,15 @@ def fill_diagonal_(self, fill_value, wrap=False):
         raise RuntimeError('dimensions must larger than 1')
     if self.ndim > 2 and len(set(self.shape)) > 1:
         raise RuntimeError('all dimensions of input must be of equal length')
-    width = self.shape[-1]
-    step = sum(width ** k for k in range(self.ndim)) if self.ndim > 2 else width + 1
-    flat = self.flatten().clone()
-    end = flat.numel() if wrap or self.ndim > 2 else min(flat.numel(), width * width)
-    flat[:end:step] = fill_value
-    return self._become(flat.reshape(self.shape))
+    size, steps, width = min(self.shape), self.stride(), self.shape[-1]
+    if self.ndim == 2:
+        self.diagonal()._fill(fill_value)
+    else:
+        self.as_strided((size,), (sum(steps),))._fill(fill_value)
+    if wrap and self.ndim == 2 and self.shape[0] > width + 1:
+        count = (self.numel() + width) // (width + 1) - size
+        self.as_strided((count,), (sum(steps),), self.storage_offset() + steps[0] * (width + 1))._fill(fill_value)
+    return self
 
 
 @method
