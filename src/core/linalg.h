@@ -56,6 +56,22 @@ static inline int64_t gt__columns(const gt_meta *meta)
     return meta->shape[meta->rank - 1];
 }
 
+/* Of ldl_solve's pivots, `step` apart: whether LAPACK may use them: rows that exist, and two for each block of 2 by 2. */
+static inline bool gt__ldl_pivots_fit(const double *pivots, int64_t step, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++) {
+        double pivot = pivots[k * step], row = pivot < 0 ? -pivot : pivot;
+        if (!(row >= 1 && row <= (double)n))
+            return false;
+        if (pivot > 0)
+            continue;
+        k++;
+        if (k == n || pivots[k * step] != pivot)
+            return false;
+    }
+    return true;
+}
+
 /* pinv: singular values up to this limit count as 0. */
 static inline double gt__pinv_cutoff(double rtol, double atol, double largest, int64_t m, int64_t n,
                                      gt_dtype dtype)

@@ -72,6 +72,14 @@ static inline void example_matrix(example *e)
         META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
         META(&e->expected, GT_FLOAT32, 2, 5, 4);
         break;
+    case GT_OP_ldl:
+        META(&e->operand[0], GT_COMPLEX64, 2, 3, 3);
+        META(&e->expected, GT_COMPLEX64, 2, 4, 3);
+        break;
+    case GT_OP_geqrf:
+        META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
+        META(&e->expected, GT_FLOAT32, 2, 5, 3);
+        break;
     case GT_OP_qr:
         META(&e->operand[0], GT_FLOAT32, 2, 4, 3);
         META(&e->expected, GT_FLOAT32, 2, 7, 3);
@@ -186,7 +194,10 @@ static inline void example_compute(gt_form form, example *e, gt_dtype dtype)
         example_matrix(e);
         break;
     case GT_FORM_SOLVE:
-        META(a, GT_FLOAT64, 3, 3);
+        if (ins->op == GT_OP_ldl_solve)
+            META(a, GT_FLOAT64, 4, 3); /* the factors, and a row of pivots */
+        else
+            META(a, GT_FLOAT64, 3, 3);
         META(b, GT_FLOAT64, 2, 3, 5);
         META(&e->expected, GT_FLOAT64, 2, 3, 5);
         break;

@@ -157,4 +157,5 @@ def test_failures():
     raises(gt.linalg.LinAlgError, lambda: gt.linalg.svdvals(z * float("nan")).numpy(), "non-finite")
     raises(gt.linalg.LinAlgError, lambda: gt.linalg.ldl_factor(gt.zeros(2, 2, dtype=gt.complex64)), "ldl_factor")
     LD, pivots = gt.linalg.ldl_factor(z)
-    raises(RuntimeError, lambda: gt.linalg.ldl_solve(LD, pivots * 9, z).numpy(), "pivot")
+    for wrong in (pivots * 9, gt.tensor([1, -2], dtype=gt.int32), gt.tensor([-1, 2], dtype=gt.int32), pivots * 0):
+        raises(RuntimeError, lambda: gt.linalg.ldl_solve(LD, wrong, z).numpy(), "pivots")

@@ -20,7 +20,7 @@
 #include "engines/cpu/movement.h"
 
 /* Why a matrix has no result. */
-enum { SINGULAR = 1, SINGULAR_SYSTEM, SINGULAR_FACTOR, NOT_POSITIVE, NOT_FINITE, NOT_CONVERGED, BAD_PIVOT };
+enum { SINGULAR = 1, SINGULAR_SYSTEM, SINGULAR_FACTOR, NOT_POSITIVE, NOT_FINITE, NOT_CONVERGED, BAD_PIVOTS };
 
 typedef struct linalg {
     gt_cpu *cpu;
@@ -95,8 +95,8 @@ static gt_err failed(const linalg *s)
                         "%sThe algorithm failed to converge because the input matrix contained non-finite "
                         "values.",
                         where);
-    case BAD_PIVOT:
-        return gt__fail(GT_ERR_LINALG, "%sThe pivot %d is not one of ldl_factor.", where, info);
+    case BAD_PIVOTS:
+        return gt__fail(GT_ERR_LINALG, "%sldl_solve: the pivots are not those of ldl_factor.", where);
     default:
         return gt__fail(GT_ERR_LINALG,
                         "%sThe algorithm failed to converge because the input matrix is ill-conditioned or "

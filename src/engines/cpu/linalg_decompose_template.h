@@ -190,12 +190,13 @@ static uint64_t NAME(ldl)(const linalg *s, workspace *w, const T *a, T *out)
 static uint64_t NAME(ldl_solve)(const linalg *s, workspace *w, const T *a, const T *b, T *out)
 {
     T *factors = w->area[0], *x = w->area[1];
-    for (int64_t k = 0; k < s->n; k++) {
-        double pivot = (double)a[s->n * s->row_stride[0] + k * s->column_stride[0]];
-        w->integers[k] = pivot >= 1 && pivot <= s->n ? (int)pivot : pivot <= -1 && pivot >= -s->n ? (int)pivot : 0;
-        if (w->integers[k] == 0)
-            return failure(BAD_PIVOT, (int)k + 1);
-    }
+    double *pivots = w->reals;
+    for (int64_t k = 0; k < s->n; k++)
+        pivots[k] = (double)a[s->n * s->row_stride[0] + k * s->column_stride[0]];
+    if (!gt__ldl_pivots_fit(pivots, 1, s->n))
+        return failure(BAD_PIVOTS, 0);
+    for (int64_t k = 0; k < s->n; k++)
+        w->integers[k] = (int)pivots[k];
     NAME(load_columns)(s, a, factors);
     NAME(move)(b, s->column_stride[1], s->row_stride[1], s->k, s->n, x, s->n);
     NAME(call_ldl_solve)(s, factors, w->integers, x);

@@ -74,6 +74,7 @@ static bool NAME(plan_equations)(linalg *s)
     s->area[0] = (size_t)s->n * (size_t)s->n;
     s->area[1] = s->op == GT_OP_solve || s->op == GT_OP_ldl_solve ? (size_t)s->n * (size_t)s->k : 0;
     s->integers = (size_t)s->n;
+    s->reals = s->op == GT_OP_ldl_solve ? (size_t)s->n : 0;
     return true;
 }
 

@@ -3,6 +3,7 @@
  * L^H, by the method of Bunch and Kaufman: D has blocks of 1 by 1 and, where a pivot on the diagonal would be too small, of 2 by 2.
  * Pivots are written as LAPACK's sytrf and hetrf write them. For engines/reference/linalg.c.
  */
+#include "core/linalg.h"
 #include "engines/reference/reference.h"
 
 typedef double _Complex number;
@@ -181,11 +182,13 @@ static void backward(const triangle *t, int64_t k, int64_t width, number *b, int
                 b[j * columns + c] -= turned(t, *at(t, i, j)) * b[i * columns + c];
 }
 
-void gt__reference_ldl_solve(const number *a, int64_t n, bool hermitian, const number *pivots, number *b,
+bool gt__reference_ldl_solve(const number *a, int64_t n, bool hermitian, const number *pivots, number *b,
                              int64_t k)
 {
     triangle t = {.a = (number *)a, .n = n, .hermitian = hermitian};
     int64_t block = 0, width;
+    if (!gt__ldl_pivots_fit((const double *)pivots, 2, n)) /* the real parts */
+        return false;
     for (; block < n; block += width) {
         width = width_at(pivots, block);
         swap_rows(b, k, block + width - 1, (int64_t)fabs(creal(pivots[block])) - 1);
@@ -198,4 +201,5 @@ void gt__reference_ldl_solve(const number *a, int64_t n, bool hermitian, const n
         backward(&t, block, width, b, k);
         swap_rows(b, k, block + width - 1, (int64_t)fabs(creal(pivots[block])) - 1);
     }
+    return true;
 }

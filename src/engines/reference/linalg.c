@@ -403,7 +403,8 @@ static gt_err solve_one(const gt_call *call, number *a, int64_t n, number *b, in
         return GT_OK;
     }
     if (call->op == GT_OP_ldl_solve) {
-        gt__reference_ldl_solve(a, n, option != 0, a + n * n, b, k);
+        if (!gt__reference_ldl_solve(a, n, option != 0, a + n * n, b, k))
+            return gt__fail(GT_ERR_LINALG, "ldl_solve: the pivots are not those of ldl_factor.");
         return GT_OK;
     }
     if (eliminate(a, n, b, k, &sign))

@@ -108,10 +108,10 @@ bool gt__reference_svd(const double _Complex *a, int64_t m, int64_t n, double _C
  * ldl.c:
  * ldl: a (n, n) = L D L^T, of which the lower triangle is given, becomes L and D in one matrix, with pivots as LAPACK's sytrf has
  * them; hermitian: L D L^H, and hetrf.
- * ldl_solve: b (n, k) becomes the x with a x = b.
+ * ldl_solve: b (n, k) becomes the x with a x = b; false: no such pivots.
  */
 void gt__reference_ldl(double _Complex *a, int64_t n, bool hermitian, double _Complex *pivots);
-void gt__reference_ldl_solve(const double _Complex *a, int64_t n, bool hermitian, const double _Complex *pivots,
+bool gt__reference_ldl_solve(const double _Complex *a, int64_t n, bool hermitian, const double _Complex *pivots,
                              double _Complex *b, int64_t k);
 
 /* eigenvalues.c: the values of a (n, n), and behind them its vectors, as columns. */
