@@ -75,9 +75,9 @@ typedef struct fate {
 } fate;
 
 struct gt_sequence {
+    uint64_t compile_ns; /* what the engine took to compile it; 0: it did not */
     gt_plan *plan;
     gt_program *program;  /* NULL if the engine did not compile the plan */
-    uint64_t compile_ns;  /* that took so long */
     gt_buffer **memories; /* of inner buffers, during a run */
     gt_buffer **buffers;  /* by the plan's buffers, during a run */
     void **address;       /* the same */
