@@ -5,9 +5,12 @@
 #
 #   make test-engines   the suites that show an engine right, on the test engines far and late: every dtype
 #   make                build into build/: libgt.so, the gt command, the Python package
-#   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database
+#   make test-cuda      the same on this machine's NVIDIA GPU, and more; skipped where there is none
+#   make test-long      random programs: 20,000 on spread tensors, 100,000 with views; all of PyTorch's op database;
+#                       every CUDA kernel that the op table's tests need
 #   make docs-operations  write docs/operations.md from PyTorch's op database
 #   make bench          measure against PyTorch and NumPy
+#   make bench-cuda     measure the CUDA engine beside PyTorch, on one card
 #   make bench-sweep    compare every kind of kernel with PyTorch: ops x shape classes x dtypes
 #   make test-sanitize  the C tests under the address, undefined-behaviour and thread sanitizers
 #   make lint           check the formatting of the C files;  make format: repair it
@@ -18,7 +21,7 @@
 
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: build run test test-engines test-long docs-operations bench bench-sweep test-sanitize lint format clean distclean setup setup-test
+.PHONY: build run test test-engines test-cuda test-long docs-operations bench bench-cuda bench-sweep test-sanitize lint format clean distclean setup setup-test
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 python := .venv/bin/python
@@ -49,6 +52,9 @@ test-engines: setup-test build
 	$(call on_engines) \
 	exit $$status
 
+test-cuda: setup-test build
+	@$(python) tools/test-cuda
+
 # Two processes, each with whole files, where pytest-xdist is installed. test_top.py drives a terminal, which pytest-xdist
 # disturbs.
 parallel = $$($(python) -c 'import xdist; print("-n 2 --dist loadfile")' 2>/dev/null)
@@ -58,6 +64,10 @@ engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.p
 on_engines = for engine in far late; do \
 		echo "on the engine $$engine:"; \
 		GT_BACKEND=$$engine $(python) -m pytest -q $(parallel) $(engine_suites) $(1) || status=1; \
+	done; \
+	for engine in numpy pytorch; do \
+		echo "on the engine $$engine:"; \
+		GT_BACKEND=$$engine $(python) -m pytest -q tests/python/test_ops_table.py $(1) || status=1; \
 	done;
 
 # Random programs on spread tensors and with views, many more of them; every sample of the op database.
@@ -66,6 +76,7 @@ test-long: setup-test build
 	GT_TEST_PROGRAMS=20000 $(python) -m pytest tests/python/test_sharding.py -k programs || status=1; \
 	$(python) tests/python/alias_programs.py --count 100000 || status=1; \
 	GT_TEST_OPERATIONS=all $(python) -m pytest tests/python/test_op_database.py || status=1; \
+	$(python) tests/cuda/kernels.py build --limit 0 --cards 8 || status=1; \
 	exit $$status
 
 # What PyTorch has and GT has not, from PyTorch's op database.
@@ -74,6 +85,9 @@ docs-operations: setup-test build
 
 bench: setup-test build
 	@$(python) benchmarks/bench.py
+
+bench-cuda: setup-test build
+	@$(python) benchmarks/cuda.py
 
 bench-sweep: setup-test build
 	@$(python) benchmarks/sweep.py

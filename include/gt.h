@@ -207,6 +207,8 @@ GT_API gt_err gt_log_softmax(gt_tensor *a, int axis, gt_tensor **out);
 /* ---- everything else ---------------------------------------------------------------------------------------- */
 
 GT_API gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out);
+/* a (..., inputs) @ transpose(weight (outputs, inputs)) + bias (outputs,), which may be NULL: a layer of a network. */
+GT_API gt_err gt_linear(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_tensor **out);
 /* The sparse matrix with `values` (n,) at `indices` (2, n), which has `rows` rows, times a dense one (columns, width). If
  * transposed, the second row of the indices names rows. Values at the same place add up. */
 GT_API gt_err gt_sparse_mm(gt_tensor *indices, gt_tensor *values, gt_tensor *dense, int64_t rows, bool transposed,

@@ -65,9 +65,11 @@ gt_tensor *gt__py_cut(PyObject *self)
         gt_alias *alias = object->alias;
         if (!alias)
             return object->tensor;
-        gt_tensor *cut = alias->cut;
         if (UNLIKELY(alias->creation != GT_CREATED_PLAIN) && (err = gt__alias_check_use(alias)) != GT_OK)
             break;
+        if (UNLIKELY(alias->foreign) && (err = gt__alias_restamp(alias)) != GT_OK)
+            break;
+        gt_tensor *cut = alias->cut;
         if (!cut) {
             gt__alias_retain(alias); /* other threads run if the emission waits */
             err = gt__alias_cut(alias, &cut);
@@ -99,6 +101,15 @@ PyObject *gt__py_wrap_alias(gt_alias *alias)
     ((TensorObject *)result)->alias = alias;
     alias->owner = result;
     return result;
+}
+
+PyObject *gt__py_object_of(gt_alias *alias)
+{
+    if (alias->owner)
+        return Py_NewRef((PyObject *)alias->owner);
+    gt__alias_retain(alias);
+    gt__alias_own(alias, alias); /* the object becomes its owner */
+    return gt__py_wrap_alias(alias);
 }
 
 PyObject *gt__py_size_list(unsigned rank, const int64_t *shape)
@@ -339,8 +350,8 @@ PyObject *gt__py_unfold(PyObject *self, int axis, int64_t size, int64_t step)
     gt__py_strides(self, &strides);
     int rank = gt__py_meta(self)->rank;
     strides.step[rank] = rank ? strides.step[axis] : 1;
-    if (rank)
-        strides.step[axis] *= meta.shape[axis] > 1 ? step : 1;
+    if (rank && __builtin_mul_overflow(strides.step[axis], step, &strides.step[axis]))
+        strides.step[axis] = 1; /* of a single window */
     return gt__py_view(self, GT_CUT_UNFOLD, &arguments, &meta, &strides);
 }
 
@@ -422,6 +433,13 @@ int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_stri
                         "as_strided() of a view_as_real() or view_as_complex() is not supported: clone() it");
         return -1;
     }
+    if (!alias->family->whole && gt__grad_enabled() && gt__alias_requires_grad(alias)) {
+        /* The gradient would be that of the whole memory, of which the leaf is a part. */
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "as_strided() of a leaf that is a part of another tensor's memory and requires a gradient is "
+                        "not supported: clone() it");
+        return -1;
+    }
     gt_err err = gt__meta_set(&meta, (gt_dtype)alias->shell.meta.dtype, (unsigned)rank, shape);
     if (err != GT_OK) {
         gt__py_raise(err);
@@ -488,11 +506,49 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     }
     if (value && !gt__grad_enabled()) /* nothing is recorded: it keeps its node */
         return gt__py_share(self, view, gt__alias_node(object->alias), true);
-    alias->creation = alias->creation == GT_CREATED_NO_GRAD ? GT_CREATED_PLAIN : alias->creation;
+    if (object->alias)
+        gt__alias_change_face(object->alias, alias);
     from->alias = NULL; /* it goes to the other object; the caller frees this one */
     from->tensor = NULL;
     set_alias(object, alias);
     return 0;
+}
+
+/* The result of a function is no view, though it was made by one: it gets a value of its own. */
+static int own_result(PyObject *self)
+{
+    TensorObject *object = (TensorObject *)self;
+    gt_tensor *cut, *own;
+    if (!object->alias || gt__alias_is_base(object->alias))
+        return 0;
+    gt_strides strides = object->alias->strides;
+    if (!(cut = gt__py_use(self)))
+        return -1;
+    if (!object->alias)
+        return 0;
+    gt_err err = gt__tensor_alias(cut, cut->node, &own);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    set_plain(object, own);
+    strides.offset = 0;
+    if (gt__strides_are_dense(&own->meta, &strides))
+        gt__py_lay(self, &strides);
+    return 0;
+}
+
+PyObject *gt__py_own(PyObject *module, PyObject *result)
+{
+    (void)module;
+    if (gt__py_is_tensor(result))
+        return own_result(result) < 0 ? NULL : Py_NewRef(result);
+    for (Py_ssize_t k = 0; PyTuple_Check(result) && k < PyTuple_GET_SIZE(result); k++) {
+        PyObject *item = PyTuple_GET_ITEM(result, k);
+        if (gt__py_is_tensor(item) && own_result(item) < 0)
+            return NULL;
+    }
+    return Py_NewRef(result);
 }
 
 /* ---- operands that share memory with what is written --------------------------------------------------------- */
@@ -542,6 +598,8 @@ bool gt__py_same_memory(const gt_alias *alias, const gt_meta *meta, const gt_str
     if (!alias || !other || alias->family != other->family || meta->dtype != other->shell.meta.dtype ||
         strides->offset != other->strides.offset || !gt__meta_same_shape(meta, &other->shell.meta))
         return false;
+    if (gt__alias_requires_grad(other) && !gt__alias_node(alias->family)) /* the copy is recorded */
+        return false;
     for (unsigned k = 0; k < meta->rank; k++)
         if (strides->step[k] != other->strides.step[k])
             return false;
@@ -562,9 +620,12 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
         return 0;
     if (gt__py_check_write(self, tracked) < 0)
         return -1;
+    bool recorded = gt__grad_enabled() && (tracked || gt__py_requires_grad(self));
     for (Py_ssize_t k = 0; k < count; k++) {
-        const gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
+        gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
         gt_err err = other ? gt__alias_check_use(other) : GT_OK;
+        if (other && recorded && err == GT_OK) /* also if the operation is refused after this */
+            gt__alias_follow(other);
         if (err != GT_OK) {
             gt__py_raise(err);
             return -1;
@@ -583,7 +644,30 @@ static PyObject *method_check_write(PyObject *self, gt_py_args args, Py_ssize_t 
     return gt__py_check_operands(self, args, nargs) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* self._base: the tensor that it is a view of, or None. While its object lives, it is that object. */
+static PyObject *get_base(PyObject *self, void *closure)
+{
+    (void)closure;
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    if (!alias || gt__alias_is_base(alias))
+        Py_RETURN_NONE;
+    return gt__py_object_of(gt__alias_base(alias->family));
+}
+
+static PyObject *method_is_view(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const gt_alias *alias = ((TensorObject *)self)->alias;
+    return PyBool_FromLong(alias && !gt__alias_is_base(alias));
+}
+
+PyGetSetDef gt__py_alias_attributes[] = {
+    {.name = "_base", .get = get_base, .doc = "The tensor that this one is a view of; None: it is no view."},
+    {.name = NULL},
+};
+
 PyMethodDef gt__py_alias_methods[] = {
+    {.ml_name = "_is_view", .ml_meth = method_is_view, .ml_flags = METH_NOARGS, .ml_doc = "_is_view()"},
     FAST("_check_write", method_check_write, "_check_write(*operands): whether it may be written in place."),
     {.ml_name = NULL},
 };

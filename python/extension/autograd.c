@@ -10,20 +10,16 @@
 /* ---- requires_grad ----------------------------------------------------------------------------------------------- */
 
 /* Give the object its own gt_tensor, so that setting a node changes no other object. */
-static int own_tensor(PyObject *self)
+static gt_err own_tensor(TensorObject *object)
 {
-    gt_tensor *tensor = ((TensorObject *)self)->tensor, *alias;
+    gt_tensor *tensor = object->tensor, *alias;
     if (tensor->references == 1)
-        return 0;
-    gt_err err = gt__tensor_detach(tensor, &alias);
-    if (err != GT_OK) {
-        gt__py_raise(err);
-        return -1;
-    }
+        return GT_OK;
+    GT_TRY(gt__tensor_detach(tensor, &alias));
     alias->version = tensor->version;
-    ((TensorObject *)self)->tensor = alias;
+    object->tensor = alias;
     gt_tensor_release(tensor);
-    return 0;
+    return GT_OK;
 }
 
 bool gt__py_requires_grad(PyObject *self)
@@ -32,7 +28,7 @@ bool gt__py_requires_grad(PyObject *self)
     return object->alias ? gt__alias_requires_grad(object->alias) : object->tensor->node != NULL;
 }
 
-/* A leaf that has a gradient keeps it while it requires none. */
+/* A leaf that has a gradient, or that a graph leads to, keeps its node while it requires none. */
 static gt_err set_aside(TensorObject *object, gt_node *node)
 {
     if (!gt__py_alias((PyObject *)object))
@@ -47,21 +43,23 @@ static gt_err set_aside(TensorObject *object, gt_node *node)
 static gt_err set_leaf(TensorObject *object, bool wanted)
 {
     gt_node *node = object->alias ? gt__alias_node(object->alias) : object->tensor->node;
-    if (!wanted && node && gt__node_has_gradient(node))
+    if (!wanted && node && (gt__node_has_gradient(node) || node->references > 1 || node->hooks)) {
         GT_TRY(set_aside(object, node));
+        node->discards = true; /* gradients that arrive meanwhile */
+    }
     node = NULL;
     if (wanted && object->alias && object->alias->idle) {
         node = object->alias->idle;
+        node->discards = false;
         object->alias->idle = NULL;
     } else if (wanted) {
         GT_TRY(gt__node_new_leaf(object->tensor->client, &object->tensor->meta, &node));
     }
-    if (object->alias) {
-        gt_err err = gt__alias_set_node(object->alias, node);
-        if (err != GT_OK)
-            gt__node_release(node);
+    gt_err err = object->alias ? gt__alias_set_node(object->alias, node) : own_tensor(object);
+    if (err != GT_OK)
+        gt__node_release(node);
+    if (err != GT_OK || object->alias)
         return err;
-    }
     gt_node *before = object->tensor->node;
     object->tensor->node = node;
     gt__node_release(before); /* last: it frees hooks, which may run Python code */
@@ -79,11 +77,8 @@ static int refuse_computed(void)
 
 static int change_leaf(PyObject *self, bool wanted)
 {
-    TensorObject *object = (TensorObject *)self;
-    if (!object->alias && own_tensor(self) < 0)
-        return -1;
-    gt_err err = set_leaf(object, wanted);
-    if (err != GT_OK)
+    gt_err err = set_leaf((TensorObject *)self, wanted);
+    if (err != GT_OK && !PyErr_Occurred())
         gt__py_raise(err);
     return err == GT_OK ? 0 : -1;
 }
@@ -91,7 +86,7 @@ static int change_leaf(PyObject *self, bool wanted)
 int gt__py_set_requires_grad(PyObject *self, bool wanted)
 {
     const gt_alias *alias = ((TensorObject *)self)->alias;
-    bool view = alias && alias->family != alias;
+    bool view = alias && !gt__alias_is_base(alias);
     /* A view without a history, of a base that requires a gradient, can become a leaf with a gradient of its own. */
     bool bare = view && !alias->tracked && (!alias->node || alias->node->discards);
     if (gt__py_requires_grad(self) == wanted && !(wanted && bare))
@@ -150,8 +145,7 @@ static PyObject *get_is_leaf(PyObject *self, void *closure)
 
 /* ---- grad -------------------------------------------------------------------------------------------------------- */
 
-/* Its node, borrowed; NULL: none, or an exception. */
-static gt_node *node_of(PyObject *self)
+gt_node *gt__py_node(PyObject *self)
 {
     const TensorObject *object = (TensorObject *)self;
     if (!object->alias)
@@ -166,24 +160,20 @@ static gt_node *node_of(PyObject *self)
 static PyObject *get_grad(PyObject *self, void *closure)
 {
     (void)closure;
-    gt_node *node = node_of(self);
+    gt_node *node = gt__py_node(self);
     if (!node || !gt__node_has_gradient(node))
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     gt_alias *alias;
     gt_err err = gt__node_share_gradient(node, &alias);
     if (err != GT_OK)
         return gt__py_raise(err);
-    if (alias->owner)
-        return Py_NewRef((PyObject *)alias->owner);
-    gt__alias_retain(alias);
-    gt__alias_own(alias, self);
-    return gt__py_wrap_alias(alias);
+    return gt__py_object_of(alias);
 }
 
 static int set_grad(PyObject *self, PyObject *value, void *closure)
 {
     (void)closure;
-    gt_node *node = node_of(self);
+    gt_node *node = gt__py_node(self);
     if (PyErr_Occurred())
         return -1;
     if (!value || value == Py_None) {
@@ -245,7 +235,7 @@ static int set_grad(PyObject *self, PyObject *value, void *closure)
 static PyObject *method_retain_grad(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    gt_node *node = node_of(self);
+    gt_node *node = gt__py_node(self);
     if (!node) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
@@ -331,7 +321,7 @@ static PyObject *method_detach_(PyObject *self, PyObject *unused)
     TensorObject *object = (TensorObject *)self;
     gt_tensor *out = NULL, *tensor = object->tensor;
     gt_err err = GT_OK;
-    if (object->alias && object->alias->family != object->alias)
+    if (object->alias && !gt__alias_is_base(object->alias))
         return PyErr_Format(PyExc_RuntimeError, "Can't detach views in-place. Use detach() instead.");
     if (object->alias)
         err = gt__alias_set_node(object->alias, NULL);
@@ -738,6 +728,7 @@ PyMethodDef gt__py_autograd_functions[] = {
     FAST("grad", py_grad,
          "grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)"),
     FAST("_backward", py_backward, "_backward(tensors, gradients, retain_graph, create_graph, inputs)"),
+    {.ml_name = "_own", .ml_meth = gt__py_own, .ml_flags = METH_O},
     {.ml_name = "_pieces", .ml_meth = py_pieces, .ml_flags = METH_VARARGS},
     {.ml_name = "_remove_hook", .ml_meth = py_remove_hook, .ml_flags = METH_O},
     {.ml_name = "_set_grad_enabled", .ml_meth = py_set_grad_enabled, .ml_flags = METH_O},

@@ -100,6 +100,8 @@ gt_err gt__py_held(PyObject *self, gt_tensor *a, unsigned slots, unsigned *held)
 int gt__py_set_value(PyObject *self, PyObject *value);
 int gt__py_set_requires_grad(PyObject *self, bool wanted);
 bool gt__py_requires_grad(PyObject *self);
+/* The node whose gradient x.grad is, borrowed; NULL: none, or an exception. */
+gt_node *gt__py_node(PyObject *self);
 /* ---- alias.c: see alias.h, too ------------------------------------------------------------------------------ */
 
 /* gt__py_use for an object with an alias: cuts its value, if necessary. */
@@ -264,13 +266,15 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];
+extern PyMethodDef gt__py_training_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
 extern PyMethodDef gt__py_autograd_methods[], gt__py_autograd_functions[], gt__py_checkpoint_functions[];
-extern PyGetSetDef gt__py_autograd_attributes[];
+extern PyGetSetDef gt__py_alias_attributes[], gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);
+int gt__py_training_init(PyObject *module);
 
 #endif

@@ -570,7 +570,9 @@ static PyObject *method_copy_(PyObject *self, gt_py_args args, Py_ssize_t nargs,
     if (alias && gt__py_same_memory(alias, &alias->shell.meta, &alias->strides, values[0])) {
         if (gt__py_check_write(self, gt__py_requires_grad(values[0])) < 0)
             return NULL;
-        gt_err err = gt__alias_touch(alias);
+        gt_err err = gt__alias_check_use(((TensorObject *)values[0])->alias);
+        if (err == GT_OK)
+            err = gt__alias_touch(alias);
         return err == GT_OK ? Py_NewRef(self) : gt__py_raise(err);
     }
     if (gt__py_check_operands(self, values, 1) < 0 || gt__py_refuse_overlap(self) < 0)

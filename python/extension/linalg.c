@@ -73,40 +73,39 @@ static PyObject *py_cholesky_ex(PyObject *module, PyObject *object)
     return gt__py_result(err, out);
 }
 
-/* (A, check): L, U, the pivots and the order of rows, packed as core/linalg.h says. */
-static PyObject *py_lu(PyObject *module, PyObject *args)
-{
-    (void)module;
-    PyObject *object;
-    int check;
-    if (!PyArg_ParseTuple(args, "Op:lu", &object, &check))
-        return NULL;
-    gt_tensor *a = tensor_of(object), *out = NULL;
-    if (!a)
-        return NULL;
-    gt_err err = gt__emit_matrix(GT_OP_lu, a, (gt_imm){.i = check}, (gt_imm){.i = 0}, &out);
-    return gt__py_result(err, out);
-}
+/* (A, flag): a row whose packed result gt/linalg.py cuts; core/linalg.h says how it is packed. */
+#define PACKED(name)                                                                                              \
+    static PyObject *py_##name(PyObject *module, PyObject *args)                                                  \
+    {                                                                                                             \
+        (void)module;                                                                                             \
+        PyObject *object;                                                                                         \
+        int flag;                                                                                                 \
+        if (!PyArg_ParseTuple(args, "Op:" #name, &object, &flag))                                                 \
+            return NULL;                                                                                          \
+        gt_tensor *a = tensor_of(object), *out = NULL;                                                            \
+        if (!a)                                                                                                   \
+            return NULL;                                                                                          \
+        gt_err err = gt__emit_matrix(GT_OP_##name, a, (gt_imm){.i = flag}, (gt_imm){.i = 0}, &out);               \
+        return gt__py_result(err, out);                                                                           \
+    }
+PACKED(lu)
+PACKED(ldl)
+PACKED(geqrf)
+#undef PACKED
 
-static PyObject *py_slogdet(PyObject *module, PyObject *object)
-{
-    (void)module;
-    gt_tensor *a = tensor_of(object), *out[MOST_RESULTS];
-    if (!a)
-        return NULL;
-    gt_err err = gt_slogdet(a, &out[0], &out[1]);
-    return tuple_of(err, out, 2);
-}
-
-static PyObject *py_eig(PyObject *module, PyObject *object)
-{
-    (void)module;
-    gt_tensor *a = tensor_of(object), *out[MOST_RESULTS];
-    if (!a)
-        return NULL;
-    gt_err err = gt_eig(a, &out[0], &out[1]);
-    return tuple_of(err, out, 2);
-}
+#define PAIR(name)                                                                                                \
+    static PyObject *py_##name(PyObject *module, PyObject *object)                                                \
+    {                                                                                                             \
+        (void)module;                                                                                             \
+        gt_tensor *a = tensor_of(object), *out[MOST_RESULTS];                                                     \
+        if (!a)                                                                                                   \
+            return NULL;                                                                                          \
+        gt_err err = gt_##name(a, &out[0], &out[1]);                                                              \
+        return tuple_of(err, out, 2);                                                                             \
+    }
+PAIR(slogdet)
+PAIR(eig)
+#undef PAIR
 
 static PyObject *py_pinv(PyObject *module, PyObject *args)
 {
@@ -173,6 +172,24 @@ static PyObject *py_solve_triangular(PyObject *module, PyObject *args)
     return solve(args, true);
 }
 
+/* (packed, b, hermitian): packed is the result of _ldl. */
+static PyObject *py_ldl_solve(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *first, *second;
+    int hermitian;
+    if (!PyArg_ParseTuple(args, "OOp:ldl_solve", &first, &second, &hermitian))
+        return NULL;
+    if (!tensor_of(first))
+        return NULL;
+    gt_tensor *b = tensor_of(second), *a = b ? tensor_of(first) : NULL, *out = NULL;
+    if (!a)
+        return NULL;
+    gt_instruction prototype = {.op = GT_OP_ldl_solve, .imm = {{.i = hermitian}}};
+    gt_err err = gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, &out);
+    return gt__py_result(err, out);
+}
+
 #define ARGUMENT(name, doc)                                                                                       \
     {                                                                                                             \
         .ml_name = "_" #name, .ml_meth = py_##name, .ml_flags = METH_O, .ml_doc = doc                             \
@@ -193,6 +210,9 @@ PyMethodDef gt__py_linalg_functions[] = {
     ARGUMENT(eig, "_eig(A): (w, V), complex; without gradients"),
     ARGUMENT(eigvals, "_eigvals(A): w, complex; without gradients"),
     ARGUMENTS(lu, "_lu(A, check): packed; check: singular matrices fail."),
+    ARGUMENTS(ldl, "_ldl(A, hermitian): packed"),
+    ARGUMENTS(ldl_solve, "_ldl_solve(packed, B, hermitian)"),
+    ARGUMENTS(geqrf, "_geqrf(A, False): packed"),
     ARGUMENTS(pinv, "_pinv(A, rtol, atol): rtol < 0 is the default."),
     ARGUMENTS(qr, "_qr(A, complete): (Q, R)"),
     ARGUMENTS(svd, "_svd(A, full_matrices): (U, S, Vh)"),

@@ -4,6 +4,8 @@
  */
 #include "client/intercept.h"
 
+#include <stdatomic.h>
+
 #include "extension.h"
 
 /* _autocast(): ((cpu on, dtype), (cuda on, dtype)) of this thread. */
@@ -76,6 +78,16 @@ static PyObject *py_anomaly(PyObject *module, PyObject *unused)
     return PyBool_FromLong(gt__anomaly_wanted);
 }
 
+static PyObject *py_set_fast_products(PyObject *module, PyObject *value)
+{
+    (void)module;
+    bool wanted = false;
+    if (gt__py_flag(value, &wanted) < 0)
+        return NULL;
+    atomic_store_explicit(&gt__fast_products, wanted, memory_order_relaxed);
+    return Py_NewRef(Py_None);
+}
+
 PyMethodDef gt__py_mode_functions[] = {
     NOARGS("_autocast", py_autocast, "_autocast(): ((cpu, dtype), (cuda, dtype)) of this thread."),
     {.ml_name = "_set_autocast", .ml_meth = py_set_autocast, .ml_flags = METH_VARARGS},
@@ -83,5 +95,6 @@ PyMethodDef gt__py_mode_functions[] = {
     {.ml_name = "_set_default_dtype", .ml_meth = py_set_default_dtype, .ml_flags = METH_O},
     {.ml_name = "_set_anomaly", .ml_meth = py_set_anomaly, .ml_flags = METH_O},
     NOARGS("_anomaly", py_anomaly, "_anomaly(): whether backward passes of this thread refuse NaN."),
+    {.ml_name = "_set_fast_products", .ml_meth = py_set_fast_products, .ml_flags = METH_O},
     {.ml_name = NULL},
 };

@@ -295,6 +295,28 @@ static PyObject *method_vector_norm(PyObject *self, gt_py_args args, Py_ssize_t 
     return gt__py_result(err, out);
 }
 
+/* x.max() has another gradient than x.amax() where elements are NaN or were overwritten. */
+static PyObject *extreme_of_all(PyObject *self, gt_opcode op)
+{
+    gt_tensor *a = gt__py_use(self), *out = NULL;
+    if (!a)
+        return NULL;
+    gt_err err = gt__emit_reduce(op, a, 0, false, GT_EXTREME_OF_ALL, &out);
+    return gt__py_result(err, out);
+}
+
+static PyObject *method_max_of_all(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return extreme_of_all(self, GT_OP_amax);
+}
+
+static PyObject *method_min_of_all(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return extreme_of_all(self, GT_OP_amin);
+}
+
 PyMethodDef gt__py_reduce_methods[] = {
 #define REDUCE(name, types, grad)                                                                                 \
     FAST(#name, method_##name, #name "(dim=None, keepdim=False, *, dtype=None): reduce."),
@@ -308,6 +330,8 @@ PyMethodDef gt__py_reduce_methods[] = {
     FAST("cumprod", method_cumprod, "cumprod(dim, *, dtype=None): the running product along a dimension."),
     FAST("logcumsumexp", method_logcumsumexp,
          "logcumsumexp(dim): the logarithm of the running sum of exponentials."),
+    {.ml_name = "_max_of_all", .ml_meth = method_max_of_all, .ml_flags = METH_NOARGS, .ml_doc = "_max_of_all()"},
+    {.ml_name = "_min_of_all", .ml_meth = method_min_of_all, .ml_flags = METH_NOARGS, .ml_doc = "_min_of_all()"},
     FAST("_cummax_indices", method_cummax, "_cummax_indices(dim): where the largest so far is."),
     FAST("_cummin_indices", method_cummin, "_cummin_indices(dim): where the smallest so far is."),
     FAST("softmax", method_softmax, "softmax(dim, dtype=None): exp(x) normalised to sum 1 along a dimension."),

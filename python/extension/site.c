@@ -18,7 +18,7 @@
 
 enum {
     SITES = 1 << 16, /* the most sites; further ones are unknown */
-    CACHED = 1 << 10,
+    CACHED_BITS = 12,
     OURS = UINT32_MAX, /* not user code */
 };
 
@@ -33,9 +33,16 @@ static uint32_t site_count, site_capacity;
 static struct {
     const void *at; /* the instruction */
     uint32_t site;
-} cache[CACHED];
+} cache[1 << CACHED_BITS];
 static const char *package; /* the directory of gt's own Python files */
 static size_t package_length;
+
+/* The place of an instruction in the cache. Mixed, because the instructions of a loop lie in a few code objects, whose addresses
+ * have the same low bits more often than not. */
+static inline uint32_t place_of(const void *at)
+{
+    return (uint32_t)((uint64_t)(uintptr_t)at * 0x9E3779B97F4A7C15u >> (64 - CACHED_BITS));
+}
 
 /* Hash table of the sites, behind the cache: open addressing, at most half full. */
 static uint32_t buckets[2 * SITES];
@@ -82,7 +89,7 @@ static uint32_t intern(PyCodeObject *code, int line)
 static __attribute__((noinline)) uint32_t look_up(PyCodeObject *code, const void *at, int offset)
 {
     /* By line: which instruction of a call is the current one changes as the interpreter specialises it. */
-    uint32_t site = intern(code, PyCode_Addr2Line(code, offset)), where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
+    uint32_t site = intern(code, PyCode_Addr2Line(code, offset)), where = place_of(at);
     bool ours = is_ours(code);
     if (site) { /* keeps the code object, so that its address is not reused */
         cache[where].at = at;
@@ -98,7 +105,7 @@ static uint32_t current_site(void)
     const _PyInterpreterFrame *frame = _PyThreadState_GET()->cframe->current_frame;
     for (; frame; frame = frame->previous) {
         const void *at = frame->prev_instr;
-        uint32_t where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
+        uint32_t where = place_of(at);
         uint32_t site = cache[where].site;
         if (UNLIKELY(cache[where].at != at))
             site = look_up(frame->f_code, at, _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT));
@@ -119,7 +126,7 @@ static uint32_t current_site(void)
         PyCodeObject *code = PyFrame_GetCode(frame);
         int offset = PyFrame_GetLasti(frame);
         const char *at = (const char *)code + offset; /* as unique as the address of the instruction */
-        uint32_t where = (uint32_t)((uintptr_t)at >> 1) % CACHED;
+        uint32_t where = place_of(at);
         site = cache[where].at == at ? cache[where].site : look_up(code, at, offset);
         Py_DECREF(code);
         PyFrameObject *next = site == OURS ? PyFrame_GetBack(frame) : NULL;

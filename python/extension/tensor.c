@@ -464,7 +464,7 @@ static PyGetSetDef all_attributes[ATTRIBUTE_LIMIT];
 
 static void collect_attributes(void)
 {
-    PyGetSetDef *const tables[] = {own_attributes, gt__py_autograd_attributes};
+    PyGetSetDef *const tables[] = {own_attributes, gt__py_alias_attributes, gt__py_autograd_attributes};
     int count = 0;
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++)
         for (PyGetSetDef *attribute = tables[k]; attribute->name; attribute++) {

@@ -78,12 +78,14 @@ def get_deterministic_debug_mode() -> int:
 
 @function
 def set_float32_matmul_precision(precision: str) -> None:
-    """set_float32_matmul_precision(precision): 'highest', 'high' or 'medium'; recorded, products are in full float32."""
+    """set_float32_matmul_precision(precision): 'highest', 'high' or 'medium'. Other than 'highest' the cuda engine may compute
+    products of float32 in TF32; the cpu engine computes them in float32 always."""
     if precision not in ('highest', 'high', 'medium'):
         warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
                       'set_float32_matmul_precision call has no effect.', stacklevel=2)
         return
     _state['matmul'] = precision
+    _gt._set_fast_products(precision != 'highest')
 
 
 @function

@@ -1,5 +1,5 @@
-"""gt.linalg: the functions of torch.linalg. All work on the last two dimensions, in float32 and float64; inv, solve,
-solve_triangular, eig and eigvals in complex dtypes, too. Leading dimensions are batches.
+"""gt.linalg: the functions of torch.linalg. All work on the last two dimensions, in float32, float64, complex64 and
+complex128. Leading dimensions are batches.
 
 Workers compute decompositions with LAPACK. Norms, powers and ranks are Python functions of other operations. If a
 matrix has no result (singular, not positive-definite), the worker finds out, and reading the result raises LinAlgError.
@@ -14,6 +14,7 @@ from gt._gt import LinAlgError, Tensor, where  # noqa: F401
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
 from gt.client.outputs import published_all
+from gt.client.registry import no_view as _no_view
 
 _QR = namedtuple('linalg_qr', ['Q', 'R'])
 _SVD = namedtuple('linalg_svd', ['U', 'S', 'Vh'])
@@ -27,8 +28,10 @@ _LUFactorEx = namedtuple('linalg_lu_factor_ex', ['LU', 'pivots', 'info'])
 _InvEx = namedtuple('linalg_inv_ex', ['inverse', 'info'])
 _SolveEx = namedtuple('linalg_solve_ex', ['result', 'info'])
 _CholeskyEx = namedtuple('linalg_cholesky_ex', ['L', 'info'])
+_LDL = namedtuple('linalg_ldl_factor', ['LD', 'pivots'])
+_LDLEx = namedtuple('linalg_ldl_factor_ex', ['LD', 'pivots', 'info'])
 _inf = float('inf')
-_PRECISION = {_gt.float32: 2.0 ** -23, _gt.float64: 2.0 ** -52}
+_PRECISION = {_gt.float32: 2.0 ** -23, _gt.float64: 2.0 ** -52, _gt.complex64: 2.0 ** -23, _gt.complex128: 2.0 ** -52}
 
 
 def _matrices(A, name):
@@ -66,6 +69,7 @@ def solve(A, B, *, left=True):
     return _gt._solve(A, B) if left else _gt._solve(A.mT, B.mT).mT
 
 
+@_no_view
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """solve_triangular(A, B, upper=...): the X with A X = B for triangular A, whose other triangle is not read."""
     if left:
@@ -90,9 +94,9 @@ def lstsq(A, B, rcond=None, *, driver=None):
     rows, width = A.shape[-2:]
     none = _gt.zeros(0, dtype=A.dtype)
     rank = _gt.zeros(0, dtype=_gt.int64) if driver == 'gels' else matrix_rank(A, rtol=rcond)
-    values = svdvals(A.detach()) if driver in ('gelsd', 'gelss') else none
+    values = svdvals(A.detach()) if driver in ('gelsd', 'gelss') else none.abs()
     full = driver != 'gelsy' and rows > width and (driver == 'gels' or bool((rank == width).all()))
-    residuals = (A @ solution - columns).square().sum(-2) if full else none
+    residuals = (A @ solution - columns).abs().square().sum(-2) if full else none.abs()
     return _Lstsq(solution.squeeze(-1) if vector else solution, residuals, rank, values)
 
 
@@ -128,9 +132,10 @@ def slogdet(A):
 # ---- decompositions ------------------------------------------------------------------------------------------
 
 
+@_no_view
 def cholesky(A, *, upper=False):
-    """cholesky(A, upper=False): the lower triangular L with A = L L^T, or its transpose."""
-    return _gt._cholesky(A.mT).mT if upper else _gt._cholesky(A)
+    """cholesky(A, upper=False): the lower triangular L with A = L L^H, or its adjoint."""
+    return _gt._cholesky(A.mH).mH if upper else _gt._cholesky(A)
 
 
 def qr(A, mode='reduced'):
@@ -159,12 +164,12 @@ def _is_upper(UPLO):
 
 
 def eigh(A, UPLO='L'):
-    """eigh(A, UPLO='L'): (eigenvalues, eigenvectors) of a symmetric A, ascending; one triangle is read."""
+    """eigh(A, UPLO='L'): (eigenvalues, eigenvectors) of a symmetric or Hermitian A, ascending; one triangle is read."""
     return _Eigh(*_gt._eigh(A, _is_upper(UPLO)))
 
 
 def eigvalsh(A, UPLO='L'):
-    """eigvalsh(A, UPLO='L'): the eigenvalues of a symmetric A, ascending."""
+    """eigvalsh(A, UPLO='L'): the eigenvalues of a symmetric or Hermitian A, ascending."""
     return _gt._eigvalsh(A, _is_upper(UPLO))[0]
 
 
@@ -230,13 +235,14 @@ def eigvals(A):
     return _EigValues.apply(A)
 
 
+@_no_view
 def cholesky_ex(A, *, upper=False, check_errors=False):
     """cholesky_ex(A): (L, info): cholesky; info is the order of the first leading minor that is not positive, or 0."""
     if check_errors:
         L = cholesky(A, upper=upper)
         return _CholeskyEx(L, _gt.zeros(A.shape[:-2], dtype=_gt.int32))
-    L = _gt._cholesky_ex(A.mT if upper else A)
-    return _CholeskyEx(L.mT if upper else L, _first(L.detach().diagonal(0, -2, -1).isnan()))
+    L = _gt._cholesky_ex(A.mH if upper else A)
+    return _CholeskyEx(L.mH if upper else L, _first(L.detach().diagonal(0, -2, -1).isnan()))
 
 
 def _first(found):
@@ -266,8 +272,8 @@ class _Factor(Function):
     @staticmethod
     def forward(ctx, A, check):
         packed, (m, n) = _gt._lu(A, check), A.shape[-2:]
-        LU, order = packed[..., :m, :n].clone(), packed[..., :m, n].long()
-        pivots = packed[..., m, :min(m, n)].to(_gt.int32)
+        LU, order = packed[..., :m, :n].clone(), packed[..., :m, n].real.long()
+        pivots = packed[..., m, :min(m, n)].real.to(_gt.int32)
         ctx.mark_non_differentiable(pivots, order)
         ctx.save_for_backward(A, LU, order)
         return LU, pivots, order
@@ -280,20 +286,20 @@ class _Factor(Function):
         m, n = LU.shape[-2:]
         k = min(m, n)
         square, gL, gU = LU[..., :k, :k], g.tril(-1), g.triu()
-        inner_lower, inner_upper = _unit_lower(square).mT @ gL[..., :k, :k], gU[..., :k, :k] @ square.triu().mT
+        inner_lower, inner_upper = _unit_lower(square).mH @ gL[..., :k, :k], gU[..., :k, :k] @ square.triu().mH
         if n > m:
-            inner_lower = inner_lower - gU[..., k:] @ LU[..., k:].mT
+            inner_lower = inner_lower - gU[..., k:] @ LU[..., k:].mH
         if m > n:
-            inner_upper = inner_upper - LU[..., k:, :].mT @ g[..., k:, :]
+            inner_upper = inner_upper - LU[..., k:, :].mH @ g[..., k:, :]
         inner = inner_lower.tril(-1) + inner_upper.triu()
-        # L^-T inner U^-T
-        left = solve_triangular(square.mT, inner, upper=True, unitriangular=True)
-        result = solve_triangular(square, left.mT, upper=True).mT
+        # L^-H inner U^-H
+        left = solve_triangular(square.mH, inner, upper=True, unitriangular=True)
+        result = solve_triangular(square, left.mH, upper=True).mH
         if n > m:
-            rest = solve_triangular(square.mT, gU[..., k:], upper=True, unitriangular=True)
+            rest = solve_triangular(square.mH, gU[..., k:], upper=True, unitriangular=True)
             result = _gt.cat([result, rest], -1)
         if m > n:
-            result = _gt.cat([result, solve_triangular(square, g[..., k:, :].mT, upper=True).mT], -2)
+            result = _gt.cat([result, solve_triangular(square, g[..., k:, :].mH, upper=True).mH], -2)
         return _rows_in_order(result, _inverse_order(order)), None
 
 
@@ -357,8 +363,9 @@ def _lu_unpack(LU, pivots, unpack_data, unpack_pivots):
     return _LU(P, *((_unit_lower(LU), LU[..., :k, :].triu()) if unpack_data else (none, none)))
 
 
+@_no_view
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
-    """lu_solve(LU, pivots, B): the X with A X = B (X A = B if not left; A^T X = B if adjoint), from lu_factor(A)."""
+    """lu_solve(LU, pivots, B): the X with A X = B (X A = B if not left; A^H X = B if adjoint), from lu_factor(A)."""
     _square(LU, 'lu_solve')
     if LU.dtype != B.dtype:
         raise _gt.GtError(f'linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type {LU.dtype} and '
@@ -366,15 +373,65 @@ def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     if pivots.dtype != _gt.int32:
         raise _gt.GtError('linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32')
     if not left:
-        return lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     order = _order_of(pivots, LU.shape[-1])
     if not adjoint:
         half = solve_triangular(LU, _rows_in_order(B, order), upper=False, unitriangular=True)
         return solve_triangular(LU, half, upper=True)
-    half = solve_triangular(LU.mT, B, upper=False)
-    return _rows_in_order(solve_triangular(LU.mT, half, upper=True, unitriangular=True), _inverse_order(order))
+    half = solve_triangular(LU.mH, B, upper=False)
+    return _rows_in_order(solve_triangular(LU.mH, half, upper=True, unitriangular=True), _inverse_order(order))
 
 
+def _ldl(A, hermitian, name):
+    """(LD, pivots) of ldl_factor, and the position of the first zero in D, or 0."""
+    _square(A, name)
+    packed = _gt._ldl(A.detach(), hermitian)
+    LD, pivots = packed[..., :-1, :], packed[..., -1, :].real.to(_gt.int32)
+    return LD, pivots, _first((LD.diagonal(0, -2, -1) == 0) & (pivots > 0))
+
+
+def ldl_factor(A, *, hermitian=False):
+    """ldl_factor(A, hermitian=False): (LD, pivots): A = L D L^T, or L D L^H, of symmetric or Hermitian matrices, of which the
+    lower triangle is read; D has blocks of 1 by 1 and 2 by 2. As LAPACK has them, without a gradient. Waits for D."""
+    LD, pivots, info = _ldl(A, hermitian, 'ldl_factor')
+    _check_ldl(info)
+    return _LDL(LD, pivots)
+
+
+def ldl_factor_ex(A, *, hermitian=False, check_errors=False):
+    """ldl_factor_ex(A): (LD, pivots, info): ldl_factor; info is the position of the first zero in D, or 0."""
+    result = _LDLEx(*_ldl(A, hermitian, 'ldl_factor_ex'))
+    if check_errors:
+        _check_ldl(result.info)
+    return result
+
+
+def _check_ldl(info):
+    for place, at in enumerate(info.flatten().tolist()):
+        if at:
+            where = f'(Batch element {place}): ' if info.ndim else ''
+            raise LinAlgError(f'linalg.ldl_factor: {where}The diagonal element {at} of D is zero: it cannot be used to solve '
+                              'equations')
+
+
+def ldl_solve(LD, pivots, B, *, hermitian=False):
+    """ldl_solve(LD, pivots, B): the X with A X = B, from LD, pivots = ldl_factor(A); without a gradient."""
+    _square(LD, 'ldl_solve')
+    if B.ndim < 2:
+        raise _gt.GtError(f'linalg.ldl_solve: Expected B to have at least 2 dimensions, but it has {B.ndim} dimensions instead')
+    if LD.dtype != B.dtype:
+        raise _gt.GtError(f'linalg.ldl_solve: Expected LD and B to have the same dtype, but found LD of type {LD.dtype} and '
+                          f'B of type {B.dtype} instead')
+    if pivots.shape != LD.shape[:-1]:
+        raise _gt.GtError(f'linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape '
+                          f'{list(pivots.shape)} instead')
+    if pivots.dtype.is_floating_point or pivots.dtype.is_complex or pivots.dtype == _gt.bool:
+        raise _gt.GtError(f'linalg.ldl_solve: Expected pivots to be integers. Got {pivots.dtype}')
+    packed = _gt.cat([LD.detach(), pivots.to(LD.dtype).unsqueeze(-2)], -2)
+    return _gt._ldl_solve(packed, B.detach(), hermitian)
+
+
+@_no_view
 def solve_ex(A, B, *, left=True, check_errors=False):
     """solve_ex(A, B): (result, info): solve; info is not 0 where A is singular, and nothing is raised."""
     _square(A, 'solve_ex')
@@ -396,8 +453,8 @@ def inv_ex(A, *, check_errors=False):
 
 
 def _symmetric(A):
-    """The symmetric matrix that the lower triangle of A defines."""
-    return A.tril() + A.tril(-1).mT
+    """The symmetric or Hermitian matrix that the lower triangle of A defines."""
+    return A.tril() + A.tril(-1).mH
 
 
 def _limit(values, atol, rtol, default):
@@ -415,6 +472,7 @@ def _limit(values, atol, rtol, default):
     return bound.maximum(atol.to(bound.dtype)) if isinstance(atol, Tensor) else bound.clamp(min=atol)
 
 
+@_no_view
 def pinv(A, rcond=None, *, atol=None, rtol=None, hermitian=False):
     """pinv(A): the pseudo-inverse; singular values up to max(atol, rtol * the largest) count as zero."""
     _matrices(A, 'pinv')
@@ -425,9 +483,9 @@ def pinv(A, rcond=None, *, atol=None, rtol=None, hermitian=False):
     if isinstance(rtol, Tensor) or isinstance(atol, Tensor):
         u, values, vh = svd(A, full_matrices=False)
         if not values.shape[-1]:
-            return A.mT
+            return A.mH
         keep = values > _limit(values, atol, rtol, max(A.shape[-2:]) * _PRECISION.get(A.dtype, 0))
-        return vh.mT * where(keep, 1 / where(keep, values, 1.0), 0.0).unsqueeze(-2) @ u.mT
+        return vh.mH * where(keep, 1 / where(keep, values, 1.0), 0.0).unsqueeze(-2) @ u.mH
     if rtol is None:
         rtol = -1.0 if not atol else 0.0
     return _gt._pinv(A, rtol, atol or 0.0)
@@ -484,7 +542,7 @@ def matmul(input, other):
 
 def vecdot(x, y, *, dim=-1):
     """vecdot(x, y, dim=-1): the products of vectors along a dimension."""
-    return (x * y).sum(dim)
+    return (x.conj() * y).sum(dim)
 
 
 def cross(input, other, *, dim=-1):
@@ -523,7 +581,7 @@ def matrix_exp(A):
         return A.clone()
     wide = A if A.dtype in _PRECISION else A.float()
     norm = wide.detach().abs().sum(-2).amax().item()
-    limit = 1.09 if A.dtype == _gt.float64 else 3.01
+    limit = 1.09 if _PRECISION[wide.dtype] == 2.0 ** -52 else 3.01
     squarings = max(0, math.ceil(math.log2(norm / limit))) if limit < norm < _inf else 0
     x = wide * 2.0 ** -squarings
     one = _gt.eye(A.shape[-1], dtype=wide.dtype)
@@ -549,7 +607,7 @@ def householder_product(A, tau):
         raise _gt.GtError('linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]')
     _same_dtype('householder_product', A, tau)
     v, t = _reflectors(A, tau)
-    return _gt.eye(*A.shape[-2:], dtype=A.dtype) - v @ (t @ v[..., :A.shape[-1], :].mT)
+    return _gt.eye(*A.shape[-2:], dtype=A.dtype) - v @ (t @ v[..., :A.shape[-1], :].mH)
 
 
 def _same_dtype(name, a, b):
@@ -558,10 +616,10 @@ def _same_dtype(name, a, b):
 
 
 def _reflectors(A, tau):
-    """(V, T): the product of the Householder matrices is 1 - V T V^T."""
+    """(V, T): the product of the Householder matrices is 1 - V T V^H."""
     k = tau.shape[-1]
     v = A[..., :k].tril(-1) + _gt.eye(A.shape[-2], k, dtype=A.dtype)
-    system = (tau.unsqueeze(-1) * (v.mT @ v)).triu(1)
+    system = (tau.unsqueeze(-1) * (v.mH @ v)).triu(1)
     return v, solve_triangular(system, tau.diag_embed(), upper=True, unitriangular=True)
 
 
@@ -580,6 +638,7 @@ def _two(dim, rank, name):
     return dims
 
 
+@_no_view
 def matrix_norm(A, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None):
     """matrix_norm(A, ord='fro', dim=(-2, -1)): ord is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2."""
     _matrices(A, 'matrix_norm')

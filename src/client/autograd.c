@@ -115,7 +115,7 @@ void gt__node_release(gt_node *node)
         if (node->gradient || node->shared_gradient)
             gt__node_drop_gradient(node);
         gt__node_sweep_hooks(node, true);
-        if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0))
+        if (__builtin_expect(node->op == GT_NODE_CUSTOM, 0) && node->custom.free)
             node->custom.free(node->custom.context);
         for (unsigned k = 0; k < node->count; k++)
             gt__node_release(node->operands[k].node);
@@ -150,6 +150,7 @@ gt_err gt__node_new_leaf(gt_client *client, const gt_meta *meta, gt_node **out)
     if (!leaf)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     leaf->out = *meta;
+    leaf->leaf = (gt_leaf){.view = NULL};
     *out = leaf;
     return GT_OK;
 }
@@ -203,7 +204,7 @@ static bool worth_recording(gt_opcode op, const gt_tensor *result)
 }
 
 /* Fill a new node, except its instruction, and attach it to the result. Takes the node, also on failure. */
-static gt_err node_finish(gt_node *node, gt_tensor *const *in, unsigned count, gt_tensor **out)
+static gt_err node_finish(gt_node *node, unsigned saves, gt_tensor *const *in, unsigned count, gt_tensor **out)
 {
     gt__meta_copy(&node->out, &(*out)->meta);
     for (unsigned k = 0; k < count; k++) {
@@ -212,7 +213,7 @@ static gt_err node_finish(gt_node *node, gt_tensor *const *in, unsigned count, g
             gt__meta_copy(&node->operands[k].meta, &in[k]->meta);
     }
     node->count = count;
-    gt_err err = save_values(node, gt__gradient_saves((gt_opcode)node->op), in, out);
+    gt_err err = save_values(node, saves, in, out);
     if (err != GT_OK)
         gt__node_release(node);
     else
@@ -237,7 +238,7 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
     node->ins = *ins;
     if (op != GT_OP_cat && ins->tail && ins->tail <= 3)
         memcpy(node->tail, tail, ins->tail * sizeof *tail);
-    return node_finish(node, in, count, out);
+    return node_finish(node, gt__gradient_saves(op), in, count, out);
 }
 
 gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
@@ -249,7 +250,25 @@ gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t 
     if (!node)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     node->ins = (gt_instruction){.op = (uint16_t)op, .literals = literals, .operand = {first, second}};
-    return node_finish(node, in, count, out);
+    return node_finish(node, gt__gradient_saves(op), in, count, out);
+}
+
+static gt_instruction custom_instruction(void)
+{
+    return (gt_instruction){.scope = gt__signal_current().scope,
+                            .site = gt__site_hooks.current ? gt__site_hooks.current() : 0};
+}
+
+gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,
+                                  gt_tensor **out)
+{
+    gt_node *node = node_new((*out)->client, GT_OP_INVALID);
+    if (!node)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    node->op = GT_NODE_CUSTOM;
+    node->custom = *rule;
+    node->ins = custom_instruction();
+    return node_finish(node, saves, in, count, out);
 }
 
 gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned count, gt_custom_rule rule, bool keeps,
@@ -270,8 +289,7 @@ gt_err gt__autograd_custom(gt_tensor *value, gt_tensor *const *in, unsigned coun
     node->op = GT_NODE_CUSTOM;
     node->custom = rule;
     node->keeps_values = keeps;
-    node->ins = (gt_instruction){.scope = gt__signal_current().scope,
-                                 .site = gt__site_hooks.current ? gt__site_hooks.current() : 0};
+    node->ins = custom_instruction();
     node->out = value->meta;
     node->count = count;
     for (unsigned k = 0; k < count; k++) {

@@ -43,8 +43,9 @@ typedef struct gt_hook_entry {
 typedef struct gt_arrival gt_arrival;
 
 /*
- * The rule of a node that is no op of the table: a Function written by the user. `rule` gets what gt__gradient_rule gets;
- * `drop` lets go of saved values; `free` of everything. The name is the context's.
+ * The rule of a node that is no op of the table: several ops as one (layers.c), or a Function written by the user. `rule` gets
+ * what gt__gradient_rule gets; `drop` lets go of saved values that the context has, `free` of everything; both are optional. The
+ * name lives as long as the context.
  */
 typedef struct gt_custom_rule {
     gt_err (*rule)(void *context, gt_node *node, gt_tensor *gradient, const bool *wanted, gt_tensor **results);
@@ -55,6 +56,12 @@ typedef struct gt_custom_rule {
 } gt_custom_rule;
 
 enum { GT_NODE_CUSTOM = UINT16_MAX };
+
+/* What a leaf knows of its tensor. */
+typedef struct gt_leaf {
+    struct gt_alias *view; /* the view that it is the leaf of, borrowed; NULL: none */
+    bool moved;            /* an in-place operation has made the tensor a computed one */
+} gt_leaf;
 
 typedef struct gt_operand_info {
     gt_node *node; /* NULL: needs no gradient, or a literal */
@@ -68,9 +75,10 @@ struct gt_node {
     bool keeps_gradient; /* retain_grad(): keep the gradient of a node that is not a leaf */
     bool keeps_values;   /* it has saved values, until a pass consumes them */
     bool dropped;        /* its saved values must be computed again first: checkpoint.h */
-    bool discards;       /* a leaf that keeps no gradient: a view that was made without a history (storage.c) */
-    bool used;           /* it is, or was, the node of an operand */
-    unsigned count;      /* operands */
+    bool discards;  /* a leaf that keeps no gradient: a view that was made without a history (storage.c), or it
+                            requires none for now */
+    bool used;      /* it is, or was, the node of an operand */
+    unsigned count; /* operands */
     gt_client *client;
     uint64_t sequence;                /* increases with every node */
     gt_tensor *gradient;              /* .grad, */
@@ -82,6 +90,7 @@ struct gt_node {
     union {
         gt_slot tail[3];       /* shape or slice, where the op has one */
         gt_custom_rule custom; /* GT_NODE_CUSTOM */
+        gt_leaf leaf;          /* GT_OP_INVALID */
     };
     gt_meta out;
     gt_operand_info fixed[GT_MAX_OPERANDS], *operands; /* operands == fixed unless there are more (cat) */
@@ -110,6 +119,10 @@ gt_err gt__autograd_record(const gt_instruction *ins, const gt_slot *tail, gt_te
 /* The same for an elementwise op, whose record has only operands (ids or literals). */
 gt_err gt__autograd_record_elementwise(gt_opcode op, uint8_t literals, uint64_t first, uint64_t second,
                                        gt_tensor *const *in, unsigned count, gt_tensor **out);
+
+/* Record that *out was computed from `in` by ops that were not recorded: the node has this rule, and saves those values. */
+gt_err gt__autograd_record_custom(const gt_custom_rule *rule, unsigned saves, gt_tensor *const *in, unsigned count,
+                                  gt_tensor **out);
 
 /* A tensor of the same value as `value`, computed from `in` (NULL: an argument without a gradient) by a custom rule, whose
  * context it takes on success. keeps: there are saved values, which one backward pass consumes. */

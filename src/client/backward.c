@@ -172,11 +172,14 @@ static gt_err fit(gt_tensor **gradient, const gt_meta *target)
             if (axis < extra || (target->shape[axis - extra] == 1 && from->shape[axis] != 1))
                 axes |= 1u << axis;
         if (axes) {
-            GT_TRY(gt_sum(*gradient, axes, true, &fitted));
+            bool only_extra = axes == (1u << extra) - 1;
+            GT_TRY(gt_sum(*gradient, axes, !only_extra, &fitted));
             gt__replace(gradient, fitted);
         }
-        GT_TRY(gt_reshape(*gradient, target->rank, target->shape, &fitted));
-        gt__replace(gradient, fitted);
+        if (!gt__meta_same_shape(&(*gradient)->meta, target)) {
+            GT_TRY(gt_reshape(*gradient, target->rank, target->shape, &fitted));
+            gt__replace(gradient, fitted);
+        }
     }
     if ((*gradient)->meta.dtype != target->dtype) {
         GT_TRY(gt_cast(*gradient, (gt_dtype)target->dtype, &fitted));
@@ -303,6 +306,16 @@ static gt_err add_to_gradient(pass *p, gt_node *leaf, gt_tensor *gradient, gt_te
     return GT_OK;
 }
 
+/* PyTorch refuses the gradient of a leaf that is one no more. */
+static gt_err check_leaf(const gt_node *leaf)
+{
+    if (leaf->op != GT_OP_INVALID)
+        return GT_OK;
+    if (leaf->leaf.moved)
+        return gt__fail(GT_ERR_VALUE, "leaf variable has been moved into the graph interior");
+    return leaf->leaf.view ? gt__alias_check_leaf(leaf->leaf.view) : GT_OK;
+}
+
 /* Add to .grad: at leaves, and at nodes with retain_grad(). In place, if a binding has its memory. */
 static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
 {
@@ -310,6 +323,7 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     gt_alias *shared;
     uint32_t writes;
     bool disturbed;
+    GT_TRY(check_leaf(leaf));
     if (leaf->discards)
         return GT_OK;
     do {

@@ -181,6 +181,7 @@ gt_err gt__emit_binary(gt_opcode op, gt_tensor *a, gt_tensor *b, gt_tensor **out
 /* `literal op a` if literal_first, else `a op literal`. */
 gt_err gt__emit_binary_literal(gt_opcode op, gt_tensor *a, gt_literal kind, gt_imm literal, bool literal_first,
                                gt_tensor **out);
+enum { GT_EXTREME_OF_ALL = 2 }; /* the parameter of amax and amin that are PyTorch's x.max() and x.min() */
 gt_err gt__emit_reduce(gt_opcode op, gt_tensor *a, uint32_t axes, bool keepdims, double parameter,
                        gt_tensor **out);
 /* full and arange of an exact integer or double, as kind says. */

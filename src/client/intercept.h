@@ -32,6 +32,9 @@ gt_autocast gt__autocast_pause(void);
 extern gt_dtype gt__default_dtype;
 gt_err gt__default_dtype_set(gt_dtype dtype);
 
+/* Products of float32 may be rounded to fewer digits (core/op.h, gt_product_kind): process-wide. */
+extern _Atomic bool gt__fast_products;
+
 /* Every op waits, in all threads. GT_SYNC=1 at the start of the process has the same effect. */
 void gt__synchronous_set(bool on);
 bool gt__synchronous(void);

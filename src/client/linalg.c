@@ -76,6 +76,40 @@ static gt_err cut_transposed(gt_tensor *packed, int64_t first_row, int64_t rows,
     return err;
 }
 
+/* One element of the last axis, without that axis. */
+static gt_err cut_last(gt_tensor *a, int64_t which, gt_tensor **out)
+{
+    gt_tensor *piece;
+    unsigned rank = a->meta.rank;
+    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK], count[GT_MAX_RANK];
+    for (unsigned axis = 0; axis < rank; axis++) {
+        step[axis] = 1;
+        count[axis] = a->meta.shape[axis];
+    }
+    start[rank - 1] = which;
+    count[rank - 1] = 1;
+    GT_TRY(gt_slice(a, start, step, count, &piece));
+    gt_err err = gt_reshape(piece, (int)rank - 1, count, out);
+    gt_tensor_release(piece);
+    return err;
+}
+
+/* The real parts, of numbers that have no others. Takes the tensor, also on failure. */
+static gt_err real_parts(gt_tensor *numbers, gt_tensor **out)
+{
+    gt_tensor *pairs;
+    if (!gt__dtype_is_complex((gt_dtype)numbers->meta.dtype)) {
+        *out = numbers;
+        return GT_OK;
+    }
+    gt_err err = gt_view_as_real(numbers, &pairs);
+    gt_tensor_release(numbers);
+    GT_TRY(err);
+    err = cut_last(pairs, 0, out);
+    gt_tensor_release(pairs);
+    return err;
+}
+
 /* One row of each packed matrix, as vectors. */
 static gt_err cut_row(gt_tensor *packed, int64_t row, int64_t columns, gt_tensor **out)
 {
@@ -88,6 +122,13 @@ static gt_err cut_row(gt_tensor *packed, int64_t row, int64_t columns, gt_tensor
     gt_err err = gt_reshape(piece, (int)rank - 1, shape, out);
     gt_tensor_release(piece);
     return err;
+}
+
+static gt_err cut_reals(gt_tensor *packed, int64_t row, int64_t columns, gt_tensor **out)
+{
+    gt_tensor *piece;
+    GT_TRY(cut_row(packed, row, columns, &piece));
+    return real_parts(piece, out);
 }
 
 /* Deliver the results, or release those that were made before a failure. */
@@ -108,25 +149,13 @@ gt_err gt_slogdet(gt_tensor *a, gt_tensor **sign, gt_tensor **logabsdet)
     GT_CLEAR(sign);
     GT_CLEAR(logabsdet);
     GT_REQUIRE(a, sign, logabsdet);
-    gt_tensor *packed, *results[2] = {NULL};
+    gt_tensor *packed, *numbers, *results[2] = {NULL};
     GT_TRY(gt__emit_matrix(GT_OP_slogdet, a, integer(0), integer(0), &packed));
-    unsigned rank = packed->meta.rank;
-    int64_t start[GT_MAX_RANK] = {0}, step[GT_MAX_RANK], count[GT_MAX_RANK];
-    gt_err err = GT_OK;
-    for (unsigned axis = 0; axis < rank; axis++) {
-        step[axis] = 1;
-        count[axis] = packed->meta.shape[axis];
-    }
-    count[rank - 1] = 1;
-    for (int k = 0; k < 2 && err == GT_OK; k++) {
-        gt_tensor *piece;
-        start[rank - 1] = k;
-        err = gt_slice(packed, start, step, count, &piece);
-        if (err == GT_OK) {
-            err = gt_reshape(piece, (int)rank - 1, count, &results[k]);
-            gt_tensor_release(piece);
-        }
-    }
+    gt_err err = cut_last(packed, 0, &results[0]);
+    if (err == GT_OK)
+        err = cut_last(packed, 1, &numbers);
+    if (err == GT_OK)
+        err = real_parts(numbers, &results[1]);
     return deliver(err, packed, (gt_tensor * *const[]){sign, logabsdet}, results, 2);
 }
 
@@ -159,7 +188,7 @@ gt_err gt_svd(gt_tensor *a, bool full, gt_tensor **u, gt_tensor **s, gt_tensor *
     int64_t m = gt__rows(&meta), n = gt__columns(&meta), least = m < n ? m : n;
     gt_err err = cut(packed, 0, m, full ? m : least, &results[0]);
     if (err == GT_OK)
-        err = cut_row(packed, m, least, &results[1]);
+        err = cut_reals(packed, m, least, &results[1]);
     if (err == GT_OK)
         err = cut_transposed(packed, m + 1, n, full ? n : least, &results[2]);
     return deliver(err, packed, (gt_tensor * *const[]){u, s, vh}, results, 3);
@@ -171,7 +200,7 @@ static gt_err emit_eigen(gt_opcode op, gt_tensor *a, bool upper, gt_tensor **w, 
     gt_tensor *packed, *results[2] = {NULL};
     GT_TRY(gt__emit_matrix(op, a, integer(GT_VECTORS_REDUCED), integer(upper), &packed));
     int64_t n = gt__columns(&packed->meta);
-    gt_err err = cut_row(packed, 0, n, &results[0]);
+    gt_err err = (op == GT_OP_eig ? cut_row : cut_reals)(packed, 0, n, &results[0]);
     if (err == GT_OK)
         err = cut(packed, 1, n, n, &results[1]);
     return deliver(err, packed, (gt_tensor * *const[]){w, v}, results, 2);
@@ -197,7 +226,7 @@ static gt_err only_values(gt_opcode op, gt_tensor *a, int64_t upper, gt_tensor *
 {
     gt_tensor *packed;
     GT_TRY(gt__emit_matrix(op, a, integer(GT_VECTORS_NONE), integer(upper), &packed));
-    gt_err err = cut_row(packed, 0, gt__columns(&packed->meta), out);
+    gt_err err = (op == GT_OP_eig ? cut_row : cut_reals)(packed, 0, gt__columns(&packed->meta), out);
     gt_tensor_release(packed);
     return err;
 }

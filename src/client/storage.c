@@ -36,8 +36,7 @@ static gt_versions *versions_new(uint32_t count)
     return versions;
 }
 
-/* Values that are saved for gradients tell by this whether they were overwritten. */
-void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
+void gt__alias_stamp_object(gt_tensor *tensor, gt_versions *versions)
 {
     if (tensor->versions != versions) {
         gt__versions_release(tensor->versions);
@@ -45,8 +44,14 @@ void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
     }
     tensor->version = versions->count;
     tensor->overwritten = false;
+}
+
+/* Values that are saved for gradients tell by this whether they were overwritten. */
+void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions)
+{
+    gt__alias_stamp_object(tensor, versions);
     if (tensor->node && tensor->node->saved_out && tensor->node->saved_out == tensor->base)
-        gt__alias_stamp(tensor->base, versions);
+        gt__alias_stamp_object(tensor->base, versions);
 }
 
 /* ---- making -------------------------------------------------------------------------------------------------- */
@@ -57,7 +62,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->references = 1;
     alias->kind = GT_CUT_NONE;
     alias->creation = GT_CREATED_PLAIN;
-    alias->whole = alias->tracked = alias->known = alias->ghost = false;
+    alias->whole = alias->tracked = alias->known = alias->ghost = alias->foreign = false;
     alias->output = alias->depth = 0;
     alias->members = 0;
     alias->storage = storage;
@@ -70,6 +75,7 @@ static void alias_begin(gt_alias *alias, gt_storage *storage, gt_client *client,
     alias->idle = alias->history = alias->kept = NULL;
     alias->maker = NULL;
     alias->gradient_of = NULL;
+    alias->face = NULL;
     alias->shell.references = 1;
     alias->shell.client = client;
     alias->shell.id = 0;
@@ -239,6 +245,21 @@ void gt__alias_count_as(gt_alias *alias, gt_versions *versions)
     gt__versions_release(alias->versions);
     alias->versions = versions;
     alias->made_at = versions->count;
+    alias->foreign = true;
+}
+
+gt_err gt__alias_restamp(gt_alias *alias)
+{
+    gt_tensor *own, *before = alias->cut;
+    alias->foreign = alias->versions->references > 1 + (before != NULL);
+    if (!alias->foreign || !before || before->version == alias->versions->count)
+        return GT_OK;
+    GT_TRY(gt__tensor_alias(before, before->node,
+                            &own)); /* nodes that have saved the other one tell by its version */
+    gt__alias_stamp_object(own, alias->versions);
+    alias->cut = own;
+    gt_tensor_release(before);
+    return GT_OK;
 }
 
 /* ---- freeing ------------------------------------------------------------------------------------------------- */
@@ -276,9 +297,9 @@ void gt__alias_drop_cut(gt_alias *alias)
         unlink_fresh(alias);
     alias->cut = NULL;
     alias->known = alias->known || (cut->node && cut->node->used);
-    gt_tensor_release(cut); /* last: it may free hooks, which run user code */
     if (__builtin_expect(alias->ghost, 0))
         gt__ghost_end(alias);
+    gt_tensor_release(cut); /* last: it may free hooks, which run user code, and other ghosts */
 }
 
 gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value)
@@ -339,6 +360,13 @@ static void storage_release(gt_storage *storage)
     gt_tensor_release(value);
 }
 
+/* The leaf of a view that is freed. */
+static void forget_view(gt_node *leaf, const gt_alias *view)
+{
+    if (leaf && leaf->op == GT_OP_INVALID && leaf->leaf.view == view)
+        leaf->leaf.view = NULL;
+}
+
 void gt__alias_release(gt_alias *alias)
 {
     while (alias && --alias->references == 0) {
@@ -349,6 +377,10 @@ void gt__alias_release(gt_alias *alias)
         gt_client *client = alias->shell.client;
         gt_node *node = alias->node, *idle = alias->idle, *history = alias->history, *kept = alias->kept;
         alias->node = alias->idle = alias->history = alias->kept = NULL;
+        forget_view(node, alias);
+        forget_view(idle, alias);
+        if (alias->family->face == alias)
+            alias->family->face = NULL;
         if (alias != &storage->root)
             gt__alias_drop_cut(alias);
         gt__versions_release(alias->versions);
@@ -494,7 +526,7 @@ static history history_of(const gt_alias *alias)
 {
     bool changed = alias->made_at != alias->versions->count;
     bool tracked = alias->family != alias && gt__alias_node(alias->family);
-    if (alias->family == alias)
+    if (alias->family == alias || (alias->family->face == alias && alias->node))
         return OWN;
     if (changed && alias->creation != GT_CREATED_PLAIN && (tracked || alias->tracked))
         return NO_HISTORY; /* gt__alias_check_use refuses it where it matters */
@@ -519,7 +551,8 @@ static gt_err cut_from(gt_alias *alias, gt_tensor *value, history of, gt_tensor 
         if (err == GT_OK)
             alias->node->discards = true;
     }
-    if (err == GT_OK && of != RECORDED && of != NO_HISTORY && alias->node && !cut->node) {
+    if (err == GT_OK && of != RECORDED && of != NO_HISTORY && alias->node && !cut->node &&
+        gt__alias_requires_grad(alias)) {
         err = gt__tensor_alias(cut, alias->node, &own);
         gt_tensor_release(cut);
         cut = err == GT_OK ? own : NULL;
@@ -534,6 +567,8 @@ static void keep_cut(gt_alias *alias, gt_tensor *cut, history of)
 {
     if (of == RECORDED && cut->node) {
         gt_node *leaf = alias->node;
+        if (leaf)
+            leaf->leaf = (gt_leaf){.moved = true};
         alias->node = NULL;
         alias->tracked = true;
         alias->made_at = alias->versions->count;
@@ -559,9 +594,11 @@ static gt_err with_history(const gt_alias *alias, gt_tensor **value)
 {
     gt_tensor *recorded;
     gt_node *nowhere = NULL;
-    if ((*value)->node || !alias->tracked)
-        return GT_OK;
     bool changed = alias->made_at != alias->versions->count;
+    /* Also of a view of a view that was made a leaf: it follows the base from now on. */
+    bool ended = changed && !gt__alias_node(alias->family);
+    if (((*value)->node && !ended) || !alias->tracked)
+        return GT_OK;
     if (changed || !alias->history) {
         GT_TRY(gt__node_new_leaf((*value)->client, &(*value)->meta, &nowhere));
         nowhere->discards = true;
@@ -645,6 +682,8 @@ static void drop_cuts_without_history(gt_alias *family)
 gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 {
     gt_node *before = alias->node;
+    if (__builtin_expect(alias->family->face == alias, 0))
+        return gt__alias_set_face_node(alias, node);
     drop_cuts_without_history(alias);
     if (alias == &alias->storage->root) {
         if (alias->cut->references > 1) { /* saved values keep the tensor as it is */
@@ -659,6 +698,8 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
         before = alias->cut->node;
         alias->cut->node = node;
     } else {
+        if (node && alias->family != alias)
+            node->leaf.view = alias;
         alias->node = node;
         gt__alias_drop_cut(alias);
     }
@@ -669,7 +710,7 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
 bool gt__alias_alone(const gt_alias *alias)
 {
     return alias->whole && alias->owner && alias->storage->owners == 1 && !alias->storage->ghosts &&
-           !alias->idle && gt__strides_are_usual(&alias->shell.meta, &alias->strides);
+           !alias->idle && !alias->foreign && gt__strides_are_usual(&alias->shell.meta, &alias->strides);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------- */

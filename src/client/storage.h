@@ -58,6 +58,7 @@ struct gt_alias {
     uint8_t creation;    /* gt_creation */
     bool whole;          /* covers the storage, in its shape and order */
     bool tracked;        /* the cut was recorded when it was made, so PyTorch's view has a grad_fn */
+    bool foreign;        /* maybe `versions` count writes to other memory, too: that before x.data = y */
     bool known; /* PyTorch has computed that grad_fn. Until then it takes the view for a leaf in check_write */
     uint16_t output;  /* MULTI: which of the results */
     uint16_t depth;   /* ancestors */
@@ -77,8 +78,9 @@ struct gt_alias {
     gt_alias *ghost_before, *ghost_after;
     void *owner;          /* the binding's object; NULL: it was freed */
     gt_node *gradient_of; /* the node whose gradient it is, borrowed; the last of several */
-    const char *maker;    /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
-    gt_tensor shell;      /* its metadata for the owner to read, without a value */
+    gt_alias *face;    /* of a family: the view that its object has now, after unsqueeze_(); borrowed, or NULL */
+    const char *maker; /* MULTI: the name that PyTorch gives to the operation: "SplitBackward0" */
+    gt_tensor shell;   /* its metadata for the owner to read, without a value */
     gt_strides strides;
     gt_cut_arguments arguments;
 };
@@ -113,6 +115,8 @@ gt_err gt__alias_apart(gt_alias *alias, gt_node *node, bool counted, void *owner
 
 /* Writes through a new alias count as those through the alias before it did: x.data = y. */
 void gt__alias_count_as(gt_alias *alias, gt_versions *versions);
+/* The present value of such an alias is of the present version, whatever was written elsewhere. */
+gt_err gt__alias_restamp(gt_alias *alias);
 
 gt_alias *gt__alias_retain(gt_alias *alias);
 void gt__alias_release(gt_alias *alias);
@@ -131,6 +135,8 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node);
 void gt__alias_follow(gt_alias *alias);
 /* Whether PyTorch refuses to use the view in a recorded operation, since a write has made its history ambiguous. */
 gt_err gt__alias_check_use(const gt_alias *alias);
+/* Whether PyTorch refuses to add to the gradient of a view that was made a leaf, since its base was written to. */
+gt_err gt__alias_check_leaf(const gt_alias *view);
 
 /* What is written: a tensor of the alias's dtype that broadcasts to its shape, or a number. */
 typedef struct gt_written {
@@ -174,11 +180,28 @@ void gt__node_drop_gradient(gt_node *node);
 void gt__alias_own(gt_alias *alias, void *owner);
 void gt__alias_leave(gt_alias *alias);
 
+/* ---- storage_base.c ---------------------------------------------------------------------------------------------- */
+
+/* The alias of the family's object, which PyTorch calls the base of the views: the family, or its face. */
+gt_alias *gt__alias_base(gt_alias *family);
+static inline bool gt__alias_is_base(const gt_alias *alias)
+{
+    return alias->family == alias || alias->family->face == alias;
+}
+/* Whether PyTorch's base is a leaf, or has no node. */
+bool gt__alias_base_is_leaf(const gt_alias *family);
+/* The object of the base has this view of it from now on: x.unsqueeze_(). */
+void gt__alias_change_face(gt_alias *before, gt_alias *view);
+/* gt__alias_set_node of a face. */
+gt_err gt__alias_set_face_node(gt_alias *face, gt_node *leaf);
+
 /* ---- between storage.c and storage_write.c ------------------------------------------------------------------- */
 
 void gt__alias_drop_cut(gt_alias *alias);
 /* The tensor is the alias's present value: it tells by `versions` whether it was overwritten since. */
 void gt__alias_stamp(gt_tensor *tensor, gt_versions *versions);
+/* The same, but a value that its node has saved counts as overwritten from now on. */
+void gt__alias_stamp_object(gt_tensor *tensor, gt_versions *versions);
 /* As gt__alias_cut, after a write that does not count for the alias: it keeps its node (borrowed). */
 gt_err gt__alias_cut_again(gt_alias *alias, gt_node *node, gt_tensor **out);
 /* Flat positions in the storage's value of all elements of a view, int64. */

@@ -64,18 +64,27 @@ static gt_err refuse(const gt_alias *alias, const char *what, const char *what_w
     return gt__fail(GT_ERR_VALUE, "A view was created in no_grad mode and %s. %s", what_without_grad, why);
 }
 
+static gt_err refuse_use(const gt_alias *alias)
+{
+    return refuse(alias, "its base or another view of its base has been modified inplace",
+                  "its base or another view of its base has been modified inplace with grad mode enabled");
+}
+
 gt_err gt__alias_check_use(const gt_alias *alias)
 {
     if (alias->creation == GT_CREATED_PLAIN || alias->family == alias || !gt__grad_enabled() ||
         !(alias->tracked || gt__alias_node(alias->family)) || alias->made_at == alias->versions->count)
         return GT_OK;
-    return refuse(alias, "its base or another view of its base has been modified inplace",
-                  "its base or another view of its base has been modified inplace with grad mode enabled");
+    return refuse_use(alias);
 }
 
-static bool is_leaf_node(const gt_node *node)
+gt_err gt__alias_check_leaf(const gt_alias *view)
 {
-    return !node || node->op == GT_OP_INVALID;
+    if (view->made_at == view->versions->count || !gt__alias_node(view->family))
+        return GT_OK;
+    return view->creation == GT_CREATED_PLAIN
+               ? gt__fail(GT_ERR_VALUE, "leaf variable has been moved into the graph interior")
+               : refuse_use(view);
 }
 
 gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
@@ -83,17 +92,17 @@ gt_err gt__alias_check_write(const gt_alias *alias, bool source_tracked)
     bool requires_grad = gt__alias_requires_grad(alias);
     if (!gt__grad_enabled() || !(requires_grad || source_tracked))
         return GT_OK;
-    if (alias->family != alias) {
+    if (!gt__alias_is_base(alias)) {
         if (alias->creation != GT_CREATED_PLAIN)
             return refuse(alias, "is being modified inplace", "is being modified inplace with grad mode enabled");
-        if (requires_grad && is_leaf_node(gt__alias_node(alias->family)))
+        if (requires_grad && gt__alias_base_is_leaf(alias->family))
             return gt__fail(
                 GT_ERR_VALUE,
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.");
         if (requires_grad && !alias->known && !(alias->cut && alias->cut->node && alias->cut->node->used))
             return gt__fail(GT_ERR_VALUE,
                             "a leaf Variable that requires grad is being used in an in-place operation.");
-    } else if (requires_grad && is_leaf_node(gt__alias_node(alias))) {
+    } else if (requires_grad && gt__alias_base_is_leaf(alias->family)) {
         return gt__fail(GT_ERR_VALUE,
                         "a leaf Variable that requires grad is being used in an in-place operation.");
     }
@@ -409,6 +418,16 @@ static gt_err own_value(gt_tensor **value, gt_node *node)
     }
     if ((*value)->references == 1 && (*value)->node == node)
         return GT_OK;
+    if ((*value)->node && (*value)->node != node) {
+        /* Not an alias of it: its node may lead to one that saves this value, and neither would ever be freed. */
+        bool before = gt__grad_enable(false);
+        gt_err err = gt_reshape(*value, (*value)->meta.rank, (*value)->meta.shape, &own);
+        gt__grad_enable(before);
+        GT_TRY(err);
+        own->node = node ? gt__node_retain(node) : NULL;
+        gt__replace(value, own);
+        return GT_OK;
+    }
     GT_TRY(gt__tensor_alias(*value, node, &own));
     gt__replace(value, own);
     return GT_OK;
@@ -417,7 +436,7 @@ static gt_err own_value(gt_tensor **value, gt_node *node)
 /* PyTorch's CopySlices, which a backward pass goes through once, unless the graph is retained. */
 static void mark_written_view(const gt_alias *alias, gt_node *node)
 {
-    if (node && alias->family != alias)
+    if (node && !gt__alias_is_base(alias))
         node->keeps_values = true;
 }
 
@@ -434,6 +453,8 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     if (recorded) {
         mark_written_view(alias, value->node);
         alias->known = true;
+        if (family->idle)
+            family->idle->leaf.moved = true;
     }
     gt_err err = own_value(&value, node);
     if (err == GT_OK && root->versions != alias->versions && root->cut->id)
@@ -449,7 +470,10 @@ static gt_err store(gt_alias *alias, gt_tensor *value, bool recorded)
     root->cut = value;
     storage->writes++;
     alias->versions->count++;
-    gt__alias_stamp(value, root->versions);
+    if (value->base && value->base == old->base) /* gt__alias_touch */
+        gt__alias_stamp_object(value, root->versions);
+    else
+        gt__alias_stamp(value, root->versions);
     if (family_node) {
         before = family->node;
         family->node = family_node;

@@ -3,9 +3,11 @@
  * from the op table. Read next: emit.c.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "client/client.h"
+#include "client/intercept.h"
 #include "core/convert.h"
 
 /* ---- attributes -------------------------------------------------------------------------------------------- */
@@ -356,7 +358,8 @@ gt_err gt_randint(gt_client *client, gt_dtype dtype, int rank, const int64_t *sh
 gt_err gt_matmul(gt_tensor *a, gt_tensor *b, gt_tensor **out)
 {
     GT_ARGUMENTS(out, a, b);
-    gt_instruction prototype = {.op = GT_OP_matmul};
+    bool fast = atomic_load_explicit(&gt__fast_products, memory_order_relaxed);
+    gt_instruction prototype = {.op = GT_OP_matmul, .imm = {imm_i(fast ? GT_PRODUCT_FAST : GT_PRODUCT_EXACT)}};
     return gt__emit(a->client, prototype, NULL, (gt_tensor *[]){a, b}, 2, out);
 }
 

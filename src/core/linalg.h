@@ -14,11 +14,18 @@
  *   cholesky  1 = never fail                      (..., n, n); never fail: NaN where the diagonal would not be positive
  *   lu        1 = fail if U is singular           (..., m + 1, n + 1): L and U in one (m, n), as LAPACK has them; below:
  *                                                 the k pivots, from 1; right: row i of P A is this row of A, from 0
+ *   ldl       1 = Hermitian                       (..., n + 1, n): L and D in one (n, n), as LAPACK has them; below: the
+ *                                                 pivots, from 1
+ *   geqrf                                         (..., m + 1, n): R and the reflections in one (m, n), as LAPACK has
+ *                                                 them; below: the k factors
  *   qr        gt_vectors.i                        (..., m + n, c): q (m, c), then r^T (n, c); c = k, full: m
- *   svd       gt_vectors.i                        (..., m + 1 + n, c): u (m, c), s, v (n, c); c = k, full: max(m, n),
- *                                                 and zeros where u or v has fewer columns. Only values: (..., 1, k)
+ *   svd       gt_vectors.i                        (..., m + 1 + n, c): u (m, c), s, vh^T (n, c); c = k, full: max(m, n),
+ *                                                 and zeros where u or vh has fewer. Only values: (..., 1, k)
  *   eigh      gt_vectors.i      1 = upper         (..., 1 + n, n): w, then v. Only values: (..., 1, n)
  *   eig       gt_vectors.i                        the same, complex
+ *
+ * Numbers that are real anyway (logarithms, singular values, pivots) are complex where the matrices are. ldl_solve's a is the
+ * result of ldl, its imm[0] that of ldl.
  */
 #ifndef GT_CORE_LINALG_H
 #define GT_CORE_LINALG_H

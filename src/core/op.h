@@ -39,7 +39,7 @@ typedef enum gt_opcode {
  *   SCAN        a             axis.i
  *   SOFTMAX     a             axis.i
  *   SOFTMAX_BACKWARD  g out   axis.i              the gradient of a, from that of the result and the result
- *   MATMUL      a b
+ *   MATMUL      a b           gt_product_kind.i
  *   SPARSE      index a b     rows.i (sparse_mm)  1 = the second index row names rows (sparse_mm); ops.def has the shapes
  *   ATTENTION   q k v         scale.f             period.i      (attention.h)
  *   FFT         a             (fft.h)             scale.f
@@ -143,6 +143,12 @@ typedef enum gt_form {
     GT_FORM_UPLOAD,
     GT_FORM_CONTROL,
 } gt_form;
+
+/* How exact a product is; an engine may be more exact. */
+typedef enum gt_product_kind {
+    GT_PRODUCT_EXACT,
+    GT_PRODUCT_FAST, /* float32 operands may be rounded to fewer digits: set_float32_matmul_precision */
+} gt_product_kind;
 
 /* How scatter_reduce combines what meets at one element. */
 typedef enum gt_scatter_kind {

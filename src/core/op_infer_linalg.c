@@ -9,7 +9,7 @@
 /* What PyTorch calls the row in its messages. */
 static const char *torch_name(gt_opcode op)
 {
-    return op == GT_OP_inverse ? "inv" : gt__op_table[op].name;
+    return op == GT_OP_inverse ? "inv" : op == GT_OP_ldl ? "ldl_factor" : gt__op_table[op].name;
 }
 
 static gt_err check_dtype(gt_opcode op, const gt_meta *a)
@@ -43,7 +43,7 @@ static gt_err check_square(gt_opcode op, const gt_meta *a)
 
 static bool needs_square(gt_opcode op)
 {
-    return op != GT_OP_pinv && op != GT_OP_lu && op != GT_OP_qr && op != GT_OP_svd;
+    return op != GT_OP_pinv && op != GT_OP_lu && op != GT_OP_qr && op != GT_OP_geqrf && op != GT_OP_svd;
 }
 
 /* a's batch axes, then rows and columns. */
@@ -86,6 +86,9 @@ static gt_err infer_matrix(const gt_instruction *ins, const gt_meta *a, gt_meta 
         return flattened(a, 2, out);
     case GT_OP_lu:
         return batched(a, m + 1, n + 1, out);
+    case GT_OP_ldl:
+    case GT_OP_geqrf:
+        return batched(a, m + 1, n, out);
     case GT_OP_qr:
         return batched(a, m + n, vectors == GT_VECTORS_FULL ? m : least, out);
     case GT_OP_svd:
@@ -107,7 +110,10 @@ static gt_err infer_solve(const gt_instruction *ins, const gt_meta *a, const gt_
     gt_opcode op = (gt_opcode)ins->op;
     GT_TRY(check_matrices(op, a, "A"));
     GT_TRY(check_matrices(op, b, "B"));
-    GT_TRY(check_square(op, a));
+    gt_meta factors = *a; /* ldl_solve: without the row of pivots */
+    if (op == GT_OP_ldl_solve && gt__rows(a) > 0)
+        factors.shape[a->rank - 2]--;
+    GT_TRY(check_square(op, &factors));
     if (a->dtype != b->dtype)
         return gt__fail(GT_ERR_TYPE,
                         "linalg.%s: Expected A and B to have the same dtype, but found A of type %s and B of "
@@ -116,7 +122,7 @@ static gt_err infer_solve(const gt_instruction *ins, const gt_meta *a, const gt_
     gt_meta batch_a = *a, batch_b = *b, batch = *a;
     batch_a.rank = (uint8_t)(a->rank - 2);
     batch_b.rank = (uint8_t)(b->rank - 2);
-    if (gt__rows(b) != gt__rows(a) || gt__meta_broadcast(&batch_a, &batch_b, &batch) != GT_OK) {
+    if (gt__rows(b) != gt__columns(a) || gt__meta_broadcast(&batch_a, &batch_b, &batch) != GT_OK) {
         char text_a[128], text_b[128];
         return gt__fail(GT_ERR_VALUE,
                         "linalg.%s: Incompatible shapes of A and B for the equation AX = B (%s and %s)",

@@ -25,7 +25,8 @@ typedef struct gt_report {
 } gt_report;
 
 typedef struct gt_report_row {
-    uint64_t op;    /* gt_opcode */
+    uint32_t op;      /* gt_opcode */
+    uint32_t on_host; /* of `count`: the engine had no kernel for them, and they ran on the host */
     uint64_t count; /* executed */
     uint64_t ns;    /* spent executing them */
     uint64_t bytes; /* of their results */

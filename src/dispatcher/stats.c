@@ -32,7 +32,7 @@ static double seconds(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* "ops": {"add": {"count": 3, "seconds": 0.000001, "bytes": 96}, ...} */
+/* "ops": {"add": {"count": 3, "seconds": 0.000001, "bytes": 96}, ...}. "on_host" is there if it is not 0. */
 static void write_report(FILE *json, const gt_dispatch_worker *worker)
 {
     const gt_report *report = &worker->reported.report;
@@ -43,9 +43,12 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
         const gt_report_row *row = &worker->reported.rows[k];
         total += row->op < GT_OP_FIRST_CONTROL ? row->count : 0;
         bytes += row->bytes;
-        fprintf(json, "%s\"%s\": {\"count\": %llu, \"seconds\": %.9f, \"bytes\": %llu}", separator,
+        fprintf(json, "%s\"%s\": {\"count\": %llu, \"seconds\": %.9f, \"bytes\": %llu", separator,
                 gt__op_table[row->op].name, (unsigned long long)row->count, seconds(row->ns),
                 (unsigned long long)row->bytes);
+        if (row->on_host)
+            fprintf(json, ", \"on_host\": %u", (unsigned)row->on_host);
+        fputc('}', json);
         separator = ", ";
     }
     fprintf(json,

@@ -3,12 +3,15 @@
  * worker/run.c executes them step by step, and an engine may compile one (engine.h).
  *
  * Values are tensors; a value lies in a buffer at an offset, with strides. Inputs are read and not made by the
- * sequence; outputs are made and live on after it; all other values are inner: their last use is known, and inner
- * buffers whose lives do not overlap share memory.
+ * sequence; outputs are made and live on after it; all other values are inner: their last use is known, and buffers
+ * whose lives do not overlap share memory: inner buffers lie at planned offsets of one block, in the memory of inputs
+ * that have died, or in that of outputs that are not made yet.
  *
  * An engine that compiles a plan may run neighbouring steps as one: it gives them one group number. An inner buffer
- * that is made and last used in one group need not exist: its role becomes NONE. Memory is shared after that, by groups,
- * so a buffer that is read in a group never shares memory with one that is made in it.
+ * that is made and last used in one group need not exist: its role becomes NONE. Memory is shared after that, by groups:
+ * a buffer that is read in a group shares memory with one that is made in it only if all steps of the group that read it
+ * are elementwise, come no later than the step that makes the other one, and read element k for element k; or if an
+ * assignment or scatter, alone in its group, consumes it.
  *
  * The literals and immediates of a record may change from run to run; engines read them from the record in each run.
  */
@@ -22,7 +25,7 @@
 
 typedef struct gt_plan_value {
     uint64_t id;       /* its name in the records */
-    uint32_t buffer;   /* that holds it */
+    uint32_t buffer;   /* that holds it; inputs that are views of one tensor share one */
     int64_t offset;    /* bytes: of element (0,...,0) in the buffer */
     uint32_t last_use; /* the last step that reads it, else the step that makes it; or GT_PLAN_LIVES */
     bool dies;         /* an input that the sequence frees */
@@ -36,18 +39,26 @@ typedef enum gt_plan_role {
     GT_PLAN_NONE, /* inner, and never in memory: address NULL */
 } gt_plan_role;
 
-#define GT_PLAN_TAKES_NONE UINT32_MAX
+#define GT_PLAN_NO_MEMORY UINT32_MAX
+#define GT_PLAN_NO_DONOR UINT32_MAX
 
 typedef struct gt_plan_buffer {
     gt_plan_role role;
-    size_t bytes;
-    uint32_t number;   /* INPUT, OUTPUT: which of them; INNER: which of the plan's memories */
+    size_t bytes;      /* OUTPUT, INNER, NONE */
+    uint32_t number;   /* INPUT, OUTPUT: which of them; the first, if inputs share it */
+    uint32_t sharers;  /* INPUT: how many inputs lie in it */
     uint32_t last_use; /* a step, or GT_PLAN_LIVES */
-    /* OUTPUT: an INPUT buffer whose memory it may be given, if the worker finds that no other tensor uses it. The input's
-     * last use is the step that makes the output, and both are contiguous, of one shape and dtype. The step is
-     * elementwise: element k is read before element k is written; or an assignment or scatter, which consumes it. */
-    uint32_t takes;
+    uint32_t memory;   /* OUTPUT, INNER: which of the plan's memories it lies in */
+    size_t offset;     /* in it; OUTPUT: 0 */
 } gt_plan_buffer;
+
+/* Outputs each have one of their own. */
+typedef struct gt_plan_memory {
+    size_t bytes;
+    /* An INPUT buffer that dies, and whose memory this is after its last use, if the worker finds that no other tensor uses it.
+     * Else GT_PLAN_NO_DONOR. */
+    uint32_t donor;
+} gt_plan_memory;
 
 typedef enum gt_step_kind {
     GT_STEP_RUN,      /* the engine computes it into memory of its own */
@@ -77,7 +88,7 @@ struct gt_plan {
     uint32_t buffer_count;
     uint32_t *inputs, input_count;   /* values, in the order of their first use */
     uint32_t *outputs, output_count; /* values, in the order they are made */
-    size_t *memories;                /* bytes of each memory that inner buffers share */
+    gt_plan_memory *memories;
     uint32_t memory_count;
     uint32_t *operand_room;
 };

@@ -571,7 +571,7 @@ double gt__special_nextafter(double x, double y, double given)
     if (x == y)
         return y;
     if (x == 0)
-        return copysign(ldexp(1, least - bits), y);
+        return copysign(ldexp(1.0, least - bits), y);
     int exponent;
     double half = frexp(x, &exponent); /* x is 2 half 2^(exponent - 1) */
     exponent = exponent - 1 < least ? least : exponent - 1;
@@ -579,7 +579,7 @@ double gt__special_nextafter(double x, double y, double given)
     if (!outward && fabs(half) == 0.5 && exponent > least)
         exponent--;
     if (isinf(x))
-        return copysign(ldexp(2 - ldexp(1, -bits), bits == 52 ? 1023 : -least + 1), x);
-    double step = copysign(ldexp(1, exponent - bits), x);
+        return copysign(ldexp(2 - ldexp(1.0, -bits), bits == 52 ? 1023 : -least + 1), x);
+    double step = copysign(ldexp(1.0, exponent - bits), x);
     return outward ? x + step : x - step;
 }

@@ -11,12 +11,21 @@
 #include "worker/run.h"
 #include "worker/worker.h"
 
-enum { PATHS = 1024, VARIANTS = 4 };
+/* The update of one parameter may be a path: a model has parameters of many shapes. */
+enum { PATHS = 1024, VARIANTS = 64 };
+
+/* The path, planned for certain shapes and strides of the inputs. */
+typedef struct variant {
+    gt_sequence *sequence;
+    uint64_t key; /* of these shapes and strides: see key_of */
+} variant;
 
 typedef struct worker_path {
     gt_path *path;
-    gt_sequence *variant[VARIANTS]; /* for other shapes or strides of the inputs */
-    unsigned last, next;            /* the one that ran last; the one to be replaced next */
+    variant *variants; /* (VARIANTS), NULL until it runs */
+    unsigned count;
+    unsigned last, next; /* the one that ran last; the one to be replaced next, if there is no room */
+    bool moves; /* inputs that share memory do not always lie in it in the same way: plans do not rely on it */
 } worker_path;
 
 struct gt_worker_paths {
@@ -26,8 +35,9 @@ struct gt_worker_paths {
 
 static void forget(gt_worker *worker, worker_path *known)
 {
-    for (unsigned k = 0; k < VARIANTS; k++)
-        gt__sequence_free(worker, &known->variant[k]);
+    for (unsigned k = 0; k < known->count; k++)
+        gt__sequence_free(worker, &known->variants[k].sequence);
+    free(known->variants);
     gt__path_free(&known->path);
     *known = (worker_path){0};
 }
@@ -68,8 +78,9 @@ void gt__worker_define_path(gt_worker *worker, const gt_slot *record)
 /* ---- running ------------------------------------------------------------------------------------------------ */
 
 /* Plan the path for inputs that look as these do. An error: they cannot be planned for, one of them may have failed. */
-static gt_err plan(gt_worker *worker, const gt_path *path, const uint64_t *inputs, gt_sequence **sequence)
+static gt_err plan(gt_worker *worker, const worker_path *known, const uint64_t *inputs, gt_sequence **sequence)
 {
+    const gt_path *path = known->path;
     gt_plan_input *given = malloc((path->inputs + 1) * sizeof *given);
     gt_plan *made = NULL;
     gt_err err = given ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -80,7 +91,8 @@ static gt_err plan(gt_worker *worker, const gt_path *path, const uint64_t *input
         if (!entry || !gt__entry_is_tensor(entry))
             err = gt__fail(GT_ERR_INTERNAL, "an input of a path is not there, or failed");
         else
-            given[k] = (gt_plan_input){.id = GT_PATH_INPUT + k, .view = &entry->view};
+            given[k] = (gt_plan_input){
+                .id = GT_PATH_INPUT + k, .view = &entry->view, .memory = known->moves ? NULL : entry->buffer};
     }
     if (err == GT_OK)
         err = gt__plan_new(path->records, path->slots, given, path->inputs, &made);
@@ -169,24 +181,72 @@ static gt_err run_singly(gt_worker *worker, const gt_path *path, const uint64_t 
 
 /* ---- runs --------------------------------------------------------------------------------------------------- */
 
+/* A number for the shapes, strides and dtypes of the inputs. */
+static uint64_t key_of(gt_worker *worker, const gt_path *path, const uint64_t *inputs)
+{
+    uint64_t key = 0;
+    for (uint32_t k = 0; k < path->inputs; k++) {
+        const gt_entry *entry = gt__store_find(worker->store, inputs[k]);
+        if (!entry || !gt__entry_is_tensor(entry))
+            continue;
+        const gt_view *view = &entry->view;
+        key = (key ^ (view->meta.dtype + 256u * view->meta.rank)) * 0x9E3779B97F4A7C15u;
+        for (unsigned axis = 0; axis < view->meta.rank; axis++) {
+            key = (key ^ (uint64_t)view->meta.shape[axis]) * 0x9E3779B97F4A7C15u;
+            key = (key ^ key >> 29 ^ (uint64_t)view->stride[axis]) * 0xBF58476D1CE4E5B9u;
+        }
+    }
+    return key;
+}
+
+/* Keep a sequence for inputs with this key; the oldest goes if there is no room. False: no memory. */
+static bool variant_add(gt_worker *worker, worker_path *known, gt_sequence *sequence, uint64_t key)
+{
+    if (!known->variants)
+        known->variants = calloc(VARIANTS, sizeof *known->variants);
+    if (!known->variants)
+        return false;
+    unsigned number = known->count < VARIANTS ? known->count++ : known->next++ % VARIANTS;
+    gt__sequence_free(worker, &known->variants[number].sequence);
+    known->variants[number] = (variant){.sequence = sequence, .key = key};
+    known->last = number;
+    return true;
+}
+
+/* Run one of the variants that were planned for inputs with this key. GT_ERR_VALUE: there is none, or their memory is shared in
+ * another way. */
+static gt_err run_planned(gt_worker *worker, worker_path *known, uint64_t key, const uint64_t *words)
+{
+    gt_err err = GT_ERR_VALUE;
+    for (unsigned k = 0; k < known->count && err == GT_ERR_VALUE; k++) {
+        if (known->variants[k].key != key)
+            continue;
+        err = run_variant(worker, known, known->variants[k].sequence, words);
+        known->moves |= err == GT_ERR_VALUE;
+        known->last = k;
+    }
+    return err;
+}
+
 static gt_err run_known(gt_worker *worker, worker_path *known, const uint64_t *words)
 {
-    for (unsigned k = 0; k < VARIANTS; k++) {
-        unsigned which = (known->last + k) % VARIANTS;
-        gt_err err =
-            known->variant[which] ? run_variant(worker, known, known->variant[which], words) : GT_ERR_VALUE;
-        if (err == GT_ERR_VALUE)
-            continue;
-        known->last = which;
+    gt_err err = GT_ERR_VALUE;
+    if (known->count)
+        err = run_variant(worker, known, known->variants[known->last].sequence, words);
+    if (err != GT_ERR_VALUE)
         return err;
-    }
-    gt_sequence **sequence = &known->variant[known->next];
-    gt__sequence_free(worker, sequence);
-    if (plan(worker, known->path, words, sequence) != GT_OK)
+    uint64_t key = key_of(worker, known->path, words);
+    err = run_planned(worker, known, key, words);
+    if (err != GT_ERR_VALUE)
+        return err;
+    gt_sequence *sequence = NULL;
+    if (plan(worker, known, words, &sequence) != GT_OK)
         return run_singly(worker, known->path, words);
-    known->last = known->next;
-    known->next = (known->next + 1) % VARIANTS;
-    return run_variant(worker, known, *sequence, words);
+    if (!variant_add(worker, known, sequence, key)) {
+        gt__sequence_free(worker, &sequence);
+        return run_singly(worker, known->path, words);
+    }
+    return run_variant(worker, known, sequence, words);
 }
 
 /* The path could not be run at all: all its outputs fail. */

@@ -55,9 +55,9 @@ typedef struct planning {
     unsigned input_count;
     uint32_t *index; /* id to value: open addressing, NO_VALUE is empty */
     uint32_t mask;
-    bool *given;    /* by value: it is an input */
-    bool *freed;    /* by value: the sequence ended it */
-    uint32_t *live; /* by buffer: values in it that are not freed */
+    const gt_plan_input **given; /* by value: the input that it is, or NULL */
+    bool *freed;                 /* by value: the sequence ended it */
+    uint32_t *live;              /* by buffer: values in it that are not freed */
     uint32_t operand_next;
 } planning;
 
@@ -84,29 +84,53 @@ static uint32_t buffer_add(planning *p, gt_plan_role role, size_t bytes)
 {
     gt_plan *plan = p->plan;
     plan->buffers[plan->buffer_count] =
-        (gt_plan_buffer){.role = role, .bytes = bytes, .takes = GT_PLAN_TAKES_NONE};
+        (gt_plan_buffer){.role = role, .bytes = bytes, .memory = GT_PLAN_NO_MEMORY};
     return plan->buffer_count++;
+}
+
+/* The buffer of an input, and where the input lies in it: that of another input that shares its memory, or a new one. */
+static uint32_t input_buffer(planning *p, const gt_plan_input *input, int64_t *offset)
+{
+    gt_plan *plan = p->plan;
+    *offset = 0;
+    for (uint32_t k = 0; k < plan->input_count && input->memory; k++) {
+        const gt_plan_input *other = p->given[plan->inputs[k]];
+        if (other->memory != input->memory)
+            continue;
+        const gt_plan_value *value = &plan->values[plan->inputs[k]];
+        *offset = value->offset + ((const char *)input->view->data - (const char *)other->view->data);
+        return value->buffer;
+    }
+    uint32_t buffer = buffer_add(p, GT_PLAN_INPUT, 0);
+    plan->buffers[buffer].number = plan->input_count;
+    return buffer;
+}
+
+static uint32_t input_add(planning *p, const gt_plan_input *input)
+{
+    gt_plan *plan = p->plan;
+    int64_t offset;
+    uint32_t buffer = input_buffer(p, input, &offset), value = value_add(p, input->id, buffer);
+    plan->values[value].view = *input->view;
+    plan->values[value].view.data = NULL;
+    plan->values[value].offset = offset;
+    p->given[value] = input;
+    plan->buffers[buffer].sharers++;
+    plan->inputs[plan->input_count++] = value;
+    return value;
 }
 
 /* The value of an id that a record reads: made before, or an input. */
 static gt_err value_read(planning *p, const gt_instruction *ins, uint64_t id, uint32_t *value)
 {
-    gt_plan *plan = p->plan;
     *value = *place_of(p, id);
     if (*value != NO_VALUE && !p->freed[*value])
         return GT_OK;
-    for (unsigned k = 0; k < p->input_count && *value == NO_VALUE; k++) {
-        if (p->inputs[k].id != id)
-            continue;
-        uint32_t buffer = buffer_add(p, GT_PLAN_INPUT, 0);
-        plan->buffers[buffer].number = plan->input_count;
-        *value = value_add(p, id, buffer);
-        plan->values[*value].view = *p->inputs[k].view;
-        plan->values[*value].view.data = NULL;
-        p->given[*value] = true;
-        plan->inputs[plan->input_count++] = *value;
-        return GT_OK;
-    }
+    for (unsigned k = 0; k < p->input_count && *value == NO_VALUE; k++)
+        if (p->inputs[k].id == id) {
+            *value = input_add(p, &p->inputs[k]);
+            return GT_OK;
+        }
     return gt__fail(GT_ERR_PROTOCOL, "%s names tensor %llu, which the sequence does not have",
                     gt__op_table[ins->op].name, (unsigned long long)id);
 }
@@ -117,7 +141,7 @@ static void value_free(planning *p, uint64_t id)
     if (value == NO_VALUE || p->freed[value])
         return;
     p->freed[value] = true;
-    p->plan->values[value].dies = p->given[value];
+    p->plan->values[value].dies = p->given[value] != NULL;
     p->live[p->plan->values[value].buffer]--;
 }
 
@@ -225,73 +249,6 @@ static void find_outputs(planning *p)
     }
 }
 
-/* Whether the result of step `number` may be computed over its operand o: an input that dies there, of the same layout,
- * whose memory no other operand reads in another order. */
-static bool may_take(const gt_plan *plan, uint32_t number, unsigned o, bool elementwise)
-{
-    const gt_plan_step *step = &plan->steps[number];
-    const gt_plan_value *from = &plan->values[step->operand[o]], *to = &plan->values[step->result];
-    const gt_plan_buffer *input = &plan->buffers[from->buffer];
-    for (unsigned k = 0; k < step->operands; k++)
-        if (k != o && step->operand[k] != GT_PLAN_LITERAL &&
-            plan->values[step->operand[k]].buffer == from->buffer &&
-            !(elementwise && step->operand[k] == step->operand[o]))
-            return false;
-    return input->role == GT_PLAN_INPUT && input->last_use == number && from->dies && from->offset == 0 &&
-           from->view.contiguous && to->view.contiguous && from->view.meta.dtype == to->view.meta.dtype &&
-           gt__meta_same_shape(&from->view.meta, &to->view.meta);
-}
-
-/* Outputs that can be computed over an input that dies: an optimizer's state, a cache that is assigned to. */
-static void find_takers(gt_plan *plan)
-{
-    for (uint32_t k = 0; k < plan->step_count; k++) {
-        const gt_plan_step *step = &plan->steps[k];
-        gt_plan_buffer *buffer = &plan->buffers[plan->values[step->result].buffer];
-        gt_form form = (gt_form)gt__op_table[step->op].form;
-        bool elementwise = form == GT_FORM_UNARY || form == GT_FORM_BINARY || form == GT_FORM_TERNARY;
-        bool assigns =
-            (form == GT_FORM_ASSIGN || form == GT_FORM_SCATTER) && gt__record_consumed(&step->record->ins);
-        if (step->kind != GT_STEP_RUN || buffer->role != GT_PLAN_OUTPUT || !(elementwise || assigns))
-            continue;
-        for (unsigned o = 0; o < (assigns ? 1 : step->operands) && buffer->takes == GT_PLAN_TAKES_NONE; o++)
-            if (step->operand[o] != GT_PLAN_LITERAL && may_take(plan, k, o, elementwise))
-                buffer->takes = plan->values[step->operand[o]].buffer;
-    }
-}
-
-/* Inner buffers get memory in the order they are made: the free one that has to grow least. */
-gt_err gt__plan_share_memory(gt_plan *plan)
-{
-    uint32_t *busy_until = calloc(plan->step_count + 1, sizeof *busy_until); /* by memory: a group */
-    if (!busy_until)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
-    plan->memory_count = 0;
-    for (uint32_t k = 0; k < plan->step_count; k++) {
-        gt_plan_buffer *buffer = &plan->buffers[plan->values[plan->steps[k].result].buffer];
-        if (plan->steps[k].kind != GT_STEP_RUN || buffer->role != GT_PLAN_INNER)
-            continue;
-        uint32_t best = plan->memory_count;
-        size_t best_cost = SIZE_MAX;
-        for (uint32_t m = 0; m < plan->memory_count; m++) {
-            size_t have = plan->memories[m];
-            size_t cost = have >= buffer->bytes ? have - buffer->bytes : buffer->bytes - have;
-            if (busy_until[m] < plan->steps[k].group && cost < best_cost) {
-                best = m;
-                best_cost = cost;
-            }
-        }
-        if (best == plan->memory_count)
-            plan->memories[plan->memory_count++] = 0;
-        if (plan->memories[best] < buffer->bytes)
-            plan->memories[best] = buffer->bytes;
-        busy_until[best] = plan->steps[buffer->last_use].group;
-        buffer->number = best;
-    }
-    free(busy_until);
-    return GT_OK;
-}
-
 /* ---- sequences: life ------------------------------------------------------------------------------------------ */
 
 void gt__plan_free(gt_plan **where)
@@ -331,7 +288,6 @@ static gt_err planning_run(planning *p, size_t slots)
     for (size_t at = 0; at < slots; at += 1u + plan->records[at].ins.tail)
         GT_TRY(record_add(p, plan->records + at));
     find_outputs(p);
-    find_takers(plan);
     return GT_OK;
 }
 
@@ -347,7 +303,7 @@ gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *i
     gt_plan *plan = calloc(1, sizeof *plan);
     planning p = {.plan = plan, .inputs = inputs, .input_count = input_count, .mask = (uint32_t)places - 1};
     p.index = malloc(places * sizeof *p.index);
-    p.given = calloc(values, sizeof *p.given);
+    p.given = calloc(values, sizeof(*p.given));
     p.freed = calloc(values, sizeof *p.freed);
     p.live = calloc(values, sizeof *p.live);
     gt_err err = plan && p.index && p.given && p.freed && p.live ? GT_OK : GT_ERR_MEMORY;
@@ -359,10 +315,9 @@ gt_err gt__plan_new(const gt_slot *records, size_t slots, const gt_plan_input *i
         plan->buffers = calloc(values, sizeof *plan->buffers);
         plan->inputs = calloc(values, sizeof *plan->inputs);
         plan->outputs = calloc(values, sizeof *plan->outputs);
-        plan->memories = calloc(values, sizeof *plan->memories);
         plan->operand_room = calloc(operands + 1, sizeof *plan->operand_room);
         bool all = plan->records && plan->steps && plan->values && plan->buffers && plan->inputs &&
-                   plan->outputs && plan->memories && plan->operand_room;
+                   plan->outputs && plan->operand_room;
         err = all ? GT_OK : GT_ERR_MEMORY;
     }
     if (err == GT_OK) {

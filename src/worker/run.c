@@ -75,14 +75,16 @@ typedef struct fate {
 } fate;
 
 struct gt_sequence {
-    uint64_t compile_ns; /* what the engine took to compile it; 0: it did not */
     gt_plan *plan;
     gt_program *program;  /* NULL if the engine did not compile the plan */
-    gt_buffer **memories; /* of inner buffers, during a run */
-    gt_buffer **buffers;  /* by the plan's buffers, during a run */
-    void **address;       /* the same */
-    fate *fates;          /* by value */
-    gt_token last;        /* of the program's last run */
+    uint64_t compile_ns;  /* that took so long */
+    gt_buffer **memories; /* the plan's, during a run */
+    gt_buffer **
+        buffers; /* of the plan's inputs and outputs, during a run; without a program, of values that it does without */
+    void **address; /* the same */
+    fate *fates;    /* by value */
+    gt_token last;  /* of the program's last run */
+    bool has_run;
 };
 
 bool gt__sequence_compiled(const gt_sequence *sequence)
@@ -146,11 +148,10 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
     gt_err err = GT_ERR_MEMORY;
     if (s) {
         s->plan = plan;
-        s->memories = calloc(plan->step_count + 1, sizeof(*s->memories));
         s->buffers = calloc(plan->buffer_count + 1, sizeof(*s->buffers));
         s->address = calloc(plan->buffer_count + 1, sizeof(*s->address));
         s->fates = calloc(plan->value_count + 1, sizeof *s->fates);
-        if (s->memories && s->buffers && s->address && s->fates)
+        if (s->buffers && s->address && s->fates)
             err = GT_OK;
     } else
         gt__plan_free(&plan);
@@ -159,7 +160,11 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
     if (err == GT_OK)
         err = sequence_compile(worker, s);
     if (err == GT_OK)
-        err = gt__plan_share_memory(plan);
+        err = gt__plan_place(plan);
+    if (err == GT_OK) {
+        s->memories = calloc(plan->memory_count + 1, sizeof(*s->memories));
+        err = s->memories ? GT_OK : gt__fail(GT_ERR_MEMORY, "out of memory");
+    }
     if (err != GT_OK)
         gt__sequence_free(worker, &s);
     worker->path_counts.plans += s != NULL;
@@ -175,6 +180,22 @@ static bool looks_as_planned(const gt_view *view, const gt_view *planned)
     unsigned rank = planned->meta.rank;
     return view->meta.dtype == planned->meta.dtype && gt__meta_same_shape(&view->meta, &planned->meta) &&
            memcmp(view->stride, planned->stride, rank * sizeof view->stride[0]) == 0;
+}
+
+/* Inputs that are planned to share memory must lie in it as they did. */
+static gt_err bind_input(gt_sequence *s, const gt_plan_value *value, const gt_entry *entry, uint64_t slot)
+{
+    char *address = (char *)entry->view.data - value->offset;
+    gt_buffer *shared = s->buffers[value->buffer];
+    if (!looks_as_planned(&entry->view, &value->view) ||
+        (shared && (shared != entry->buffer || s->address[value->buffer] != address)))
+        return gt__fail(GT_ERR_VALUE, "a sequence's input does not look as planned: slot %llu",
+                        (unsigned long long)slot);
+    if (!shared)
+        entry->buffer->references++;
+    s->buffers[value->buffer] = entry->buffer;
+    s->address[value->buffer] = address;
+    return GT_OK;
 }
 
 static gt_err bind_inputs(gt_worker *worker, gt_sequence *s, const uint64_t *inputs)
@@ -194,47 +215,43 @@ static gt_err bind_inputs(gt_worker *worker, gt_sequence *s, const uint64_t *inp
             f->poison->references++;
             continue;
         }
-        if (!looks_as_planned(&entry->view, &value->view))
-            return gt__fail(GT_ERR_VALUE, "a sequence's input does not look as planned: slot %llu",
-                            (unsigned long long)inputs[k]);
+        GT_TRY(bind_input(s, value, entry, inputs[k]));
         if (entry->state == GT_ENTRY_LATE) {
             f->flight = entry->flight;
             f->flight->references++;
         }
-        s->buffers[value->buffer] = entry->buffer;
-        s->address[value->buffer] = entry->view.data;
-        entry->buffer->references++;
     }
     return GT_OK;
 }
 
-/* The output's buffer: that of an input that it may take and that no other tensor has, or a new one. The input is
- * referred to by its entry and by this run, and begins where the buffer does: it may be a part of what that held. */
-static gt_err bind_output(gt_worker *worker, gt_sequence *s, const gt_plan_buffer *buffer, gt_buffer **out)
+/* That of inputs which die and whose memory no other tensor has, or a new one. Such a buffer has the references of their entries
+ * and of this run, and the inputs lie at its beginning: they may be a part of what it held. */
+static gt_err bind_memory(gt_worker *worker, gt_sequence *s, const gt_plan_memory *memory, gt_buffer **out)
 {
-    gt_buffer *taken = buffer->takes == GT_PLAN_TAKES_NONE ? NULL : s->buffers[buffer->takes];
-    if (!taken || taken->references != 2 || taken->segment || s->address[buffer->takes] != taken->memory)
-        return allocate_bytes(worker->store, buffer->bytes, out);
-    taken->references++;
-    *out = taken;
+    gt_buffer *donor = memory->donor == GT_PLAN_NO_DONOR ? NULL : s->buffers[memory->donor];
+    if (!donor || donor->references != s->plan->buffers[memory->donor].sharers + 1 || donor->segment ||
+        s->address[memory->donor] != donor->memory)
+        return allocate_bytes(worker->store, memory->bytes, out);
+    donor->references++;
+    *out = donor;
     return GT_OK;
 }
 
-static gt_err bind_memory(gt_worker *worker, gt_sequence *s)
+static gt_err bind_memories(gt_worker *worker, gt_sequence *s)
 {
     const gt_plan *plan = s->plan;
     for (uint32_t k = 0; k < plan->memory_count; k++)
-        GT_TRY(allocate_bytes(worker->store, plan->memories[k], &s->memories[k]));
+        GT_TRY(bind_memory(worker, s, &plan->memories[k], &s->memories[k]));
     for (uint32_t k = 0; k < plan->buffer_count; k++) {
         const gt_plan_buffer *buffer = &plan->buffers[k];
-        if (buffer->role == GT_PLAN_INPUT || buffer->role == GT_PLAN_NONE)
+        if (buffer->role != GT_PLAN_INNER && buffer->role != GT_PLAN_OUTPUT)
             continue;
-        if (buffer->role == GT_PLAN_INNER) {
-            s->buffers[k] = s->memories[buffer->number];
-            s->buffers[k]->references++;
-        } else
-            GT_TRY(bind_output(worker, s, buffer, &s->buffers[k]));
-        s->address[k] = s->buffers[k]->memory;
+        gt_buffer *memory = s->memories[buffer->memory];
+        s->address[k] = (char *)memory->memory + buffer->offset;
+        if (buffer->role == GT_PLAN_OUTPUT) {
+            s->buffers[k] = memory;
+            memory->references++;
+        }
     }
     return GT_OK;
 }
@@ -337,8 +354,9 @@ static bool has_written_over(const gt_sequence *s, unsigned steps)
 {
     const gt_plan *plan = s->plan;
     for (unsigned k = 0; k < plan->step_count && plan->steps[k].group <= steps; k++) {
-        uint32_t buffer = plan->values[plan->steps[k].result].buffer, takes = plan->buffers[buffer].takes;
-        if (takes != GT_PLAN_TAKES_NONE && s->buffers[takes] == s->buffers[buffer])
+        uint32_t memory = plan->buffers[plan->values[plan->steps[k].result].buffer].memory;
+        uint32_t donor = memory == GT_PLAN_NO_MEMORY ? GT_PLAN_NO_DONOR : plan->memories[memory].donor;
+        if (donor != GT_PLAN_NO_DONOR && s->buffers[donor] == s->memories[memory])
             return true;
     }
     return false;
@@ -451,6 +469,21 @@ static void clear_dead(gt_worker *worker, const gt_plan *plan, const uint64_t *i
             gt__store_clear(worker->store, gt__store_find(worker->store, inputs[k]));
 }
 
+/* Until now its steps ran one by one, and the pool has the memory that they needed, in other sizes. It goes back before the
+ * sequence takes memory; what other records need of it is allocated again. A sequence that needs little of the memory is a
+ * small part of the program: the pool is left to the rest of it. */
+static void start_running(gt_worker *worker, gt_sequence *s)
+{
+    enum { LITTLE = 4 }; /* a quarter of what is pooled */
+    const gt_store *store = worker->store;
+    size_t bytes = 0;
+    for (uint32_t k = 0; k < s->plan->memory_count; k++)
+        bytes += s->plan->memories[k].bytes;
+    if (store->bytes_held - store->bytes_used <= LITTLE * bytes)
+        gt__store_trim(worker->store);
+    s->has_run = true;
+}
+
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *inputs, const uint64_t *outputs)
 {
     const gt_plan *plan = s->plan;
@@ -461,8 +494,10 @@ gt_err gt__sequence_run(gt_worker *worker, gt_sequence *s, const uint64_t *input
             return gt__fail(GT_ERR_INTERNAL, "slot %llu is out of range", (unsigned long long)outputs[k]);
     }
     err = bind_inputs(worker, s, inputs);
+    if (err == GT_OK && !s->has_run)
+        start_running(worker, s);
     if (err == GT_OK)
-        err = bind_memory(worker, s);
+        err = bind_memories(worker, s);
     if (err == GT_OK && !run_program(worker, s)) {
         err = bind_rest(worker, s);
         for (unsigned k = 0; k < plan->step_count && err == GT_OK; k++)

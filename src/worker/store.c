@@ -33,8 +33,7 @@ static void header_free(gt_store *store, gt_buffer *buffer)
     store->spare = buffer;
 }
 
-/* Give pooled memory back to the engine. */
-static void pool_trim(gt_store *store)
+void gt__store_trim(gt_store *store)
 {
     for (unsigned size_class = 0; size_class < GT_STORE_CLASSES; size_class++)
         while (store->free[size_class]) {
@@ -54,7 +53,7 @@ static gt_err memory_new(gt_store *store, size_t bytes, void **memory)
         return gt__fail(GT_ERR_MEMORY, "the limit is reached");
     if (engine->ops->alloc(engine, bytes, memory) == GT_OK)
         return GT_OK;
-    pool_trim(store);
+    gt__store_trim(store);
     return engine->ops->alloc(engine, bytes, memory);
 }
 
@@ -62,7 +61,7 @@ static gt_err buffer_fresh(gt_store *store, unsigned size_class, gt_buffer **out
 {
     size_t bytes = class_bytes(size_class);
     if (store->bytes_held + bytes > store->limit)
-        pool_trim(store);
+        gt__store_trim(store);
     gt_buffer *buffer = header_new(store);
     void *memory;
     gt_err err = buffer ? memory_new(store, bytes, &memory) : gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -192,7 +191,7 @@ void gt__store_free(gt_store **where)
         return;
     for (size_t slot = 0; slot < store->capacity; slot++)
         gt__store_clear(store, &store->entries[slot]);
-    pool_trim(store);
+    gt__store_trim(store);
     while (store->spare) {
         gt_buffer *next = store->spare->next;
         free(store->spare);

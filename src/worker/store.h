@@ -142,6 +142,8 @@ static inline gt_buffer *gt__store_reuse(gt_store *store, unsigned size_class)
 gt_err gt__store_allocate(gt_store *store, gt_view *view, gt_buffer **buffer);
 gt_err gt__store_wrap_segment(gt_store *store, gt_segment *segment, gt_buffer **buffer);
 void gt__buffer_release(gt_store *store, gt_buffer *buffer);
+/* Give the pool's unused memory back to the engine. */
+void gt__store_trim(gt_store *store);
 
 gt_poison *gt__poison_new(gt_err err, const char *text);
 void gt__poison_release(gt_poison *poison);

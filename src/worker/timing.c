@@ -265,6 +265,9 @@ size_t gt__timing_report(gt_worker *worker, void *to)
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
         if (timing->by_op[op].count) {
             *row = timing->by_op[op];
+            row->on_host = worker->engine->ops->host_calls
+                               ? worker->engine->ops->host_calls(worker->engine, (gt_opcode)op)
+                               : 0;
             row++->op = op;
         }
     return (size_t)((uint8_t *)row - (uint8_t *)to);

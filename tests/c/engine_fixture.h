@@ -235,7 +235,7 @@ static inline gt_err fixture_open(int threads)
     const char *name = getenv("GT_TEST_ENGINE");
     const gt_engine_ops *ops;
     GT_TRY(gt__engine_reference.open(&(gt_engine_options){0}, &fixture_now.reference));
-    GT_TRY(gt__engine_find(name, &ops));
+    GT_TRY(gt__engine_find(name ? name : "cpu", &ops));
     return ops->open(&(gt_engine_options){.threads = threads}, &fixture_now.tested);
 }
 

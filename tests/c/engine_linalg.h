@@ -32,9 +32,9 @@ static void make_regular(const tensor *a)
 /* ---- vectors that are determined only up to a turn ------------------------------------------------------------- */
 
 /* Element (i, j) of one matrix of a batch, `columns` wide and of `size` elements, from `first`. */
-static double element(const gt_view *view, int64_t first, int64_t columns, int64_t i, int64_t j)
+static double _Complex element(const gt_view *view, int64_t first, int64_t columns, int64_t i, int64_t j)
 {
-    return gt__reference_real(view, first + i * columns + j);
+    return gt__reference_complex(view, first + i * columns + j);
 }
 
 typedef struct packed {
@@ -46,16 +46,16 @@ static bool orthonormal(const packed *p, int64_t row, int64_t rows, int64_t colu
 {
     for (int64_t i = 0; i < columns; i++)
         for (int64_t j = 0; j <= i; j++) {
-            double dot = 0;
+            double _Complex dot = 0;
             for (int64_t k = row; k < row + rows; k++)
-                dot += element(p->out, p->first, p->c, k, i) * element(p->out, p->first, p->c, k, j);
-            if (!(fabs(dot - (i == j)) <= allowed))
+                dot += conj(element(p->out, p->first, p->c, k, i)) * element(p->out, p->first, p->c, k, j);
+            if (!(cabs(dot - (i == j)) <= allowed))
                 return false;
         }
     return true;
 }
 
-/* left diag(values) right^T, k terms, against a (m, n); eigh's a is what its triangle says. */
+/* left diag(values) right, k terms, against a (m, n); right is vh^T for svd, v for eigh, whose a is what its triangle says. */
 static bool gives_back(const operation *o, const packed *p, int64_t matrix, int64_t left, int64_t middle,
                        int64_t right, double allowed)
 {
@@ -64,13 +64,16 @@ static bool gives_back(const operation *o, const packed *p, int64_t matrix, int6
     bool symmetric = o->ins.op == GT_OP_eigh, upper = o->ins.imm[1].i != 0;
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
-            double sum = 0;
-            for (int64_t t = 0; t < k; t++)
+            double _Complex sum = 0;
+            for (int64_t t = 0; t < k; t++) {
+                double _Complex last = element(p->out, p->first, p->c, right + j, t);
                 sum += element(p->out, p->first, p->c, left + i, t) * element(p->out, p->first, p->c, middle, t) *
-                       element(p->out, p->first, p->c, right + j, t);
+                       (symmetric ? conj(last) : last);
+            }
             bool mirrored = symmetric && (upper ? i > j : i < j);
-            double expected = element(a, matrix * m * n, n, mirrored ? j : i, mirrored ? i : j);
-            if (!(fabs(sum - expected) <= allowed))
+            double _Complex given = element(a, matrix * m * n, n, mirrored ? j : i, mirrored ? i : j);
+            double _Complex expected = symmetric && i == j ? creal(given) : mirrored ? conj(given) : given;
+            if (!(cabs(sum - expected) <= allowed))
                 return false;
         }
     return true;
@@ -88,11 +91,11 @@ static bool has_eigenvectors(const operation *o, const gt_view *out)
         for (int64_t j = 0; j < n; j++) {
             double _Complex w = gt__reference_complex(out, matrix * size + j);
             double length = 0;
-            trace += w - gt__reference_real(a, matrix * n * n + j * n + j);
+            trace += w - gt__reference_complex(a, matrix * n * n + j * n + j);
             for (int64_t i = 0; vectors && i < n; i++) {
                 double _Complex v = gt__reference_complex(out, matrix * size + n + i * n + j), sum = -w * v;
                 for (int64_t k = 0; k < n; k++)
-                    sum += gt__reference_real(a, matrix * n * n + i * n + k) *
+                    sum += gt__reference_complex(a, matrix * n * n + i * n + k) *
                            gt__reference_complex(out, matrix * size + n + k * n + j);
                 length += creal(v * conj(v));
                 if (!(cabs(sum) <= unit))
@@ -115,10 +118,10 @@ static bool is_decomposition(const operation *o, const gt_view *out)
     int64_t m = gt__rows(a), n = gt__columns(a), k = m < n ? m : n,
             size = gt__rows(&out->meta) * gt__columns(&out->meta);
     bool svd = o->ins.op == GT_OP_svd, full = o->ins.imm[0].i == GT_VECTORS_FULL;
-    double unit = out->meta.dtype == GT_FLOAT64 ? 0x1p-46 : 0x1p-17;
+    double unit = gt__dtype_real((gt_dtype)out->meta.dtype) == GT_FLOAT64 ? 0x1p-46 : 0x1p-17;
     for (int64_t matrix = 0; size && matrix < out->meta.numel / size; matrix++) {
         packed p = {.out = out, .first = matrix * size, .c = gt__columns(&out->meta)};
-        double scale = k ? fabs(element(out, p.first, p.c, svd ? m : 0, svd ? 0 : k - 1)) + 1 : 1;
+        double scale = k ? cabs(element(out, p.first, p.c, svd ? m : 0, svd ? 0 : k - 1)) + 1 : 1;
         int64_t middle = svd ? m : 0, left = svd ? 0 : 1, right = svd ? m + 1 : 1;
         if (!orthonormal(&p, left, m, svd && full ? m : k, unit) ||
             !orthonormal(&p, right, n, svd && full ? n : k, unit) ||
@@ -159,8 +162,8 @@ static void vectors_case(const operation *o)
 static void make_small(const tensor *a)
 {
     for (int64_t k = 0; k < a->view.meta.numel; k++)
-        gt__reference_put_real(&a->view, k,
-                               gt__reference_real(&a->view, k) / (6 * (double)gt__rows(&a->view.meta)));
+        gt__reference_put_complex(&a->view, k,
+                                  gt__reference_complex(&a->view, k) / (6 * (double)gt__rows(&a->view.meta)));
 }
 
 static void matrix_case(gt_opcode op, const tensor *a)
@@ -169,13 +172,15 @@ static void matrix_case(gt_opcode op, const tensor *a)
          choice < (op == GT_OP_qr || op == GT_OP_svd || op == GT_OP_eigh || op == GT_OP_eig ? 3 : 1); choice++) {
         operation o = operation_new(op, 1, a, NULL, NULL);
         o.ins.imm[0].i = choice;
+        if (op == GT_OP_ldl)
+            o.ins.imm[0].i = draw_integer(0, 2);
         if (op == GT_OP_eigh)
             o.ins.imm[1].i = draw_integer(0, 2);
         if (op == GT_OP_pinv) {
             o.ins.imm[0].f = draw_integer(0, 2) ? -1 : 1e-4;
             o.ins.imm[1].f = 0;
         }
-        o.terms = 400;
+        o.terms = op == GT_OP_ldl ? 40000 : 400;
         if (op == GT_OP_eig || ((op == GT_OP_svd || op == GT_OP_eigh) && choice != GT_VECTORS_NONE))
             vectors_case(&o);
         else
@@ -185,7 +190,7 @@ static void matrix_case(gt_opcode op, const tensor *a)
 
 static void generate_matrix(gt_opcode op)
 {
-    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++)
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++)
         for (size_t k = 0; k < sizeof matrix_shapes / sizeof *matrix_shapes; k++)
             for (int how = 0; how < LAYOUTS; how++) {
                 if (how == REPEATED && matrix_shapes[k][0] < 3)
@@ -193,7 +198,8 @@ static void generate_matrix(gt_opcode op)
                 if (op == GT_OP_cofactor && (how == REPEATED || matrix_shapes[k][1] > 20))
                     continue; /* slow by minors, and larger than float32 */
                 tensor a = tensor_new((gt_dtype)dtype, matrix_shapes[k], (layout)how, PLAIN);
-                make_regular(&a);
+                if (op != GT_OP_ldl || how % 2) /* blocks of 2 by 2 come from small diagonals */
+                    make_regular(&a);
                 if (op == GT_OP_cofactor && a.view.meta.rank >= 2)
                     make_small(&a);
                 if (op != GT_OP_det || a.view.meta.rank < 2 || gt__rows(&a.view.meta) < 20)
@@ -209,22 +215,46 @@ static const shape equations[][2] = {
     {{2, 3, 3}, {2, 4, 1}},       {{2, 3, 3}, {1, 3}},       {{3, 40, 5, 5}, {3, 40, 5, 2}},
 };
 
+/* A row below the factors: pivots that exchange no rows, of blocks of 1 by 1 or 2 by 2. */
+static void put_pivots(const tensor *a, bool pairs)
+{
+    const gt_meta *meta = &a->view.meta;
+    if (meta->rank < 2 || gt__rows(meta) != gt__columns(meta) + 1)
+        return;
+    int64_t n = gt__columns(meta);
+    for (int64_t k = 0; k < meta->numel; k++) {
+        int64_t row = k / n % (n + 1), column = k % n;
+        bool paired = pairs && (column % 2 || column + 1 < n);
+        if (row == n)
+            gt__reference_put_real(&a->view, k, (double)(paired ? -(column / 2 * 2 + 2) : column + 1));
+        else if (row == column || (row == column + 1 && column % 2 == 0)) /* of a block: LAPACK divides by it */
+            gt__reference_put_real(&a->view, k, (row == column ? 6 * (double)n : 1) + draw_real(0, 3));
+    }
+}
+
 static void generate_solve(gt_opcode op)
 {
-    for (int dtype = 0; dtype < GT_REAL_DTYPES; dtype++)
+    for (int dtype = 0; dtype < GT_DTYPE_COUNT; dtype++)
         for (size_t k = 0; k < sizeof equations / sizeof *equations; k++)
             for (int how = 0; how < LAYOUTS; how++) {
                 if (how == REPEATED && equations[k][0][0] < 3)
                     continue;
-                tensor a = tensor_new((gt_dtype)dtype, equations[k][0], (layout)how, PLAIN);
+                shape sizes;
+                memcpy(sizes, equations[k][0], sizeof sizes);
+                if (op == GT_OP_ldl_solve && sizes[0] >= 2)
+                    sizes[sizes[0] - 1]++;
+                tensor a = tensor_new((gt_dtype)dtype, sizes, (layout)how, PLAIN);
                 tensor b = tensor_new((gt_dtype)dtype, equations[k][1], (layout)((how * 2 + 1) % LAYOUTS), PLAIN);
                 make_regular(&a);
-                for (int64_t triangle = 0; triangle < (op == GT_OP_solve_triangular ? 4 : 1); triangle++) {
+                put_pivots(&a, how % 2);
+                int64_t choices = op == GT_OP_solve_triangular ? 4 : op == GT_OP_ldl_solve ? 2 : 1;
+                for (int64_t triangle = 0; triangle < choices; triangle++) {
                     operation o = operation_new(op, 2, &a, &b, NULL);
                     o.ins.imm[0].i = triangle;
                     o.terms = 400;
-                    if (!(triangle & GT_TRIANGLE_UNIT) ||
-                        gt__rows(&a.view.meta) < 6) /* without the diagonal it grows */
+                    bool grows =
+                        op == GT_OP_ldl_solve || triangle & GT_TRIANGLE_UNIT; /* without a heavy diagonal */
+                    if (!grows || gt__columns(&a.view.meta) < 6)
                         run_case(&o);
                 }
                 tensor_free(&a);

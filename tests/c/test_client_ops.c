@@ -265,6 +265,13 @@ static void test_movement(const void *argument)
     OK(gt_transpose(a, 0, 1, &turned));
     OK(gt_matmul(a, turned, &out));
     holds(out, SHAPE(2, 2), VALUES(5, 14, 14, 50));
+    gt_tensor *bias;
+    OK(gt_arange(client, GT_FLOAT32, 1, 3, 1, &bias));
+    OK(gt_linear(a, a, bias, &out));
+    holds(out, SHAPE(2, 2), VALUES(6, 16, 15, 52));
+    OK(gt_linear(a, a, NULL, &out));
+    holds(out, SHAPE(2, 2), VALUES(5, 14, 14, 50));
+    gt_tensor_release(bias);
     OK(gt_reshape(turned, SHAPE(2, -1), &out));
     holds(out, SHAPE(2, 3), VALUES(0, 3, 1, 4, 2, 5));
     holds(turned, SHAPE(3, 2), VALUES(0, 3, 1, 4, 2, 5));
@@ -364,6 +371,8 @@ static void test_errors(const void *argument)
     FAILS(GT_ERR_VALUE, "different clients", gt_add(a, b, &out));
     FAILS(GT_ERR_TYPE, "bool", gt_neg(flags, &out));
     FAILS(GT_ERR_VALUE, "cannot be multiplied", gt_matmul(a, a, &out));
+    FAILS(GT_ERR_VALUE, "must be a matrix", gt_linear(a, flags, NULL, &out));
+    FAILS(GT_ERR_VALUE, "different clients", gt_linear(a, b, NULL, &out));
     FAILS(GT_ERR_VALUE, "invalid for input of size 6", gt_reshape(a, SHAPE(4, -1), &out));
     FAILS(GT_ERR_VALUE, "only one dimension", gt_reshape(a, SHAPE(-1, -1), &out));
     FAILS(GT_ERR_VALUE, "at most 8", gt_full(client, GT_FLOAT32, SHAPE(1, 1, 1, 1, 1, 1, 1, 1, 1), 0, &out));

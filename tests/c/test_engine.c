@@ -63,7 +63,9 @@ static void binary_case(gt_opcode op, const int64_t *size_a, const int64_t *size
     operation o = operation_new(op, 2, &a, &b, NULL);
     o.ins.imm[0].f = 0.5;
     o.ins.imm[1].f = draw_integer(0, 4) ? 2 : INFINITY;
-    o.terms = slope ? 16 : o.terms;
+    /* The last digits of these depend on how products and sums are fused. */
+    bool sensitive = op == GT_OP_standard_gamma_grad || op == GT_OP_igamma || op == GT_OP_igammac;
+    o.terms = slope || sensitive ? 16 : o.terms;
     run_case(&o);
     for (unsigned k = 0; k < 2; k++) {
         operation literal = o;
@@ -211,6 +213,9 @@ static void generate_attention(gt_opcode op)
         {.q = {4, 2, 3, 7, 4}, .k = {4, 2, 3, 5, 4}, .v = {4, 2, 3, 5, 3}, .period = 7},
         {.q = {3, 2, 130, 16}, .k = {3, 2, 67, 16}, .v = {3, 2, 67, 8}, .period = 65},
         {.q = {2, 300, 4}, .k = {2, 250, 4}, .v = {2, 250, 3}, .period = 0},
+        {.q = {3, 2, 130, 32}, .k = {3, 2, 67, 32}, .v = {3, 2, 67, 32}, .period = 65},
+        {.q = {3, 2, 100, 64}, .k = {3, 2, 100, 64}, .v = {3, 2, 100, 64}, .period = 100},
+        {.q = {2, 70, 16}, .k = {2, 90, 16}, .v = {2, 90, 16}, .period = 0},
         {.q = {3, 0, 3, 4}, .k = {3, 0, 2, 4}, .v = {3, 0, 2, 4}, .period = 0},
         {.q = {2, 3, 4}, .k = {2, 0, 4}, .v = {2, 0, 2}, .period = 0},
         {.q = {2, 0, 4}, .k = {2, 3, 4}, .v = {2, 3, 2}, .period = 1},
@@ -507,6 +512,14 @@ static void test_threads(const void *argument)
     one->ops->close(one);
 }
 
+/* GT_TEST_PART=k/n: every n-th row from the k-th, so that several processes share the table. */
+static bool in_part(gt_opcode op)
+{
+    const char *text = getenv("GT_TEST_PART");
+    unsigned part, parts;
+    return !text || sscanf(text, "%u/%u", &part, &parts) != 2 || !parts || (unsigned)op % parts == part;
+}
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -515,10 +528,10 @@ int main(int argc, char **argv)
         return 1;
     }
     for (gt_opcode op = 1; op < GT_OP_COUNT; op++)
-        if (!needs_no_engine((gt_form)gt__op_table[op].form))
+        if (!needs_no_engine((gt_form)gt__op_table[op].form) && in_part(op))
             check_run(gt__op_table[op].name, test_row, &op);
     for (gt_opcode op = 1; op < GT_OP_COUNT; op++)
-        if (gt__op_complex[op])
+        if (gt__op_complex[op] && in_part(op))
             check_run("complex", test_complex_row, &op);
     check_run("bad indices", test_bad_indices, NULL);
     check_run("matrices without a result", test_no_result, NULL);

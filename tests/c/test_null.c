@@ -42,6 +42,7 @@
     F(softmax, "to", p[0], 0, p[1])                                                                               \
     F(log_softmax, "to", p[0], 0, p[1])                                                                           \
     F(matmul, "tto", p[0], p[1], p[2])                                                                            \
+    F(linear, "tt?to", p[0], p[1], p[2], p[3])                                                                    \
     F(full_complex, "cno", p[0], GT_COMPLEX64, 2, p[1], 1, 2, p[2])                                               \
     F(sparse_mm, "ttto", p[0], p[1], p[2], 2, false, p[3])                                                        \
     F(sampled_mm, "ttto", p[0], p[1], p[2], p[3])                                                                 \

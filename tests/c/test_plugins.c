@@ -64,8 +64,7 @@ static void test_built_in_engines(const void *argument)
 {
     (void)argument;
     static const char *const names[][2] = {
-        {"cpu", "cpu"}, {"reference", "reference"}, {"null", "null"},      {"", "cpu"},
-        {NULL, "cpu"},  {"pytorch", "cpu"},         {"numpy", "reference"}};
+        {"cpu", "cpu"}, {"reference", "reference"}, {"null", "null"}, {"", "cpu"}, {NULL, "cpu"}};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         const gt_engine_ops *ops = NULL;
         CHECK_EQ(gt__engine_find(names[k][0], &ops), GT_OK);
@@ -77,11 +76,12 @@ static void test_unknown_names(const void *argument)
 {
     (void)argument;
     char words[1024];
-    check_refusal("quux", "unknown backend 'quux'; there are cpu, reference, null, and plug-ins far, late (");
+    check_refusal("quux", "unknown backend 'quux'; there are cpu, reference, null, and plug-ins ");
+    check_refusal("quux", "far, late (gt-engine-quux.so is not in /");
     setenv("GT_ENGINE_PATH", "/nowhere:::/nor/here:", true);
-    check_refusal("quux", "plug-ins far, late (gt-engine-quux.so is not in /nowhere, /nor/here, /");
+    check_refusal("quux", "far, late (gt-engine-quux.so is not in /nowhere, /nor/here, /");
     setenv("GT_ENGINE_PATH", getenv("GT_TEST_PLUGINS"), true);
-    check_refusal("quux", "plug-ins failing, far, incomplete, late, misnamed, ");
+    check_refusal("quux", "failing, far, incomplete, late, misnamed, ");
     snprintf(words, sizeof words, "is not in %s", getenv("GT_TEST_PLUGINS"));
     check_refusal("quux", words);
     unsetenv("GT_ENGINE_PATH");
@@ -109,7 +109,7 @@ static void test_faults(const void *argument)
     setenv("GT_ENGINE_PATH", getenv("GT_TEST_PLUGINS"), true);
     for (int times = 0; times < 2; times++) { /* again: a failure is not remembered wrongly */
         check_refusal("no_symbol", "is not an engine: it has no symbol gt_engine_plugin");
-        check_refusal("other_version", "is built for version 1 of the engine interface, this is version 4");
+        check_refusal("other_version", "is built for version 1 of the engine interface, this is version 5");
         check_refusal("no_hash", "is not an engine: it has no table_hash function");
         check_refusal("no_init", "is not an engine: it has no init function");
         check_refusal("other_sizes", "is built with another gt_view: ");

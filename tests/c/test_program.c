@@ -328,6 +328,35 @@ static void check_groups(const gt_plan *plan)
     CHECK(inside);
 }
 
+static uint32_t group_after(const gt_plan *plan, uint32_t step)
+{
+    return step == GT_PLAN_LIVES ? UINT32_MAX : plan->steps[step].group;
+}
+
+/* Buffers that are needed at the same time do not overlap, unless one is made over the other where that dies; nor does a
+ * buffer overlap an input whose memory it lies in. */
+static void check_places(const gt_plan *plan)
+{
+    bool apart = true;
+    for (uint32_t a = 0; a < plan->step_count; a++) {
+        const gt_plan_buffer *x = &plan->buffers[plan->values[plan->steps[a].result].buffer];
+        if (plan->steps[a].kind != GT_STEP_RUN || x->memory == GT_PLAN_NO_MEMORY || !x->bytes)
+            continue;
+        const gt_plan_memory *memory = &plan->memories[x->memory];
+        apart &= x->offset % 64 == 0 && x->offset + x->bytes <= memory->bytes;
+        apart &= x->role != GT_PLAN_OUTPUT || x->offset == 0;
+        if (memory->donor != GT_PLAN_NO_DONOR)
+            apart &= group_after(plan, plan->buffers[memory->donor].last_use) <= plan->steps[a].group;
+        for (uint32_t b = a + 1; b < plan->step_count; b++) {
+            const gt_plan_buffer *y = &plan->buffers[plan->values[plan->steps[b].result].buffer];
+            if (plan->steps[b].kind == GT_STEP_RUN && y->memory == x->memory && x->offset < y->offset + y->bytes &&
+                y->offset < x->offset + x->bytes)
+                apart &= group_after(plan, x->last_use) <= plan->steps[b].group && x->last_use <= b;
+        }
+    }
+    CHECK(apart);
+}
+
 static void new_literals(numbers *n, gt_slot *records, size_t slots)
 {
     for (size_t at = 0; at < slots; at += 1u + records[at].ins.tail)
@@ -349,6 +378,7 @@ static unsigned check_program(gt_worker *worker, program *p, numbers *n, uint64_
         !CHECK_EQ(gt__sequence_new(worker, plan, &sequence), GT_OK) || !CHECK(gt__sequence_compiled(sequence)))
         return 0;
     check_groups(plan);
+    check_places(plan);
     for (uint32_t k = 0; k < plan->step_count; k++)
         grouped += plan->steps[k].group != k;
     for (int round = 0; round < 2; round++) {
@@ -509,7 +539,31 @@ static void pairs_sequence(program *p)
             }
 }
 
-/* 8 is read across, and then written over: not in one pass. */
+/* relu between other cheap steps, with every order of operands. */
+static void relu_sequence(program *p)
+{
+    uint64_t id = 20;
+    for (int before = 0; before < 5; before++)
+        for (int after = 0; after < 5; after++, id += 4) {
+            uint64_t made = id;
+            if (before == 0) { /* x * c + d */
+                add_number(p, GT_OP_mul, id, 1, -1.5);
+                add_number(p, GT_OP_add, ++made, id, 0.25);
+                add_free(p, id);
+            } else if (before < 3)
+                add(p, before == 1 ? GT_OP_add : GT_OP_mul, id, 1, 2);
+            else
+                add_number(p, before == 3 ? GT_OP_add : GT_OP_mul, id, 1, -0.5);
+            add(p, GT_OP_relu, id + 2, made, 0);
+            if (after == 4)
+                add_number(p, GT_OP_mul, id + 3, id + 2, 3);
+            else
+                add(p, after & 1 ? GT_OP_add : GT_OP_mul, id + 3, after & 2 ? 1 : id + 2, after & 2 ? id + 2 : 3);
+            free_all(p, (uint64_t[]){made, id + 2}, 2);
+        }
+}
+
+/* 8 is read across, and dies: 22 is not written over it. */
 static void across_sequence(program *p)
 {
     add(p, GT_OP_permute, 20, 8, 0)->imm[0].u = 1;
@@ -612,7 +666,8 @@ int main(int argc, char **argv)
     check_run("norm and its gradients are one pass", test_groups, &(expected){norm_sequence, 1, 4, false});
     check_run("Adam's update is one pass", test_groups, &(expected){adam_sequence, 1, 10, true});
     check_run("pairs of steps", test_groups, &(expected){pairs_sequence, 2, 64, true});
-    check_run("written over what is read across", test_groups, &(expected){across_sequence, 3, 0, true});
+    check_run("relu in a chain", test_groups, &(expected){relu_sequence, 2, 55, true});
+    check_run("read across, not written over", test_groups, &(expected){across_sequence, 2, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("other axes", test_other_axis, NULL);
     return check_end();

@@ -13,6 +13,7 @@ tell, and new .data of a tensor that has views or is one.
 """
 
 import argparse
+import gc
 import random
 import re
 import sys
@@ -208,7 +209,8 @@ class Writer:
         ]
         t = self.torch[name]
         if t.dim() and t.shape[0]:
-            choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.amax()"]
+            choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.amax()", f"{name}.max()", f"{name}.min()",
+                        f"{name}.median()", f"{name}.max(0).values"]
         return f"{self.new_name()} = {self.rng.choice(choices)}"
 
     def index(self, size):
@@ -357,6 +359,11 @@ def places(t):
     return t.is_contiguous(), t.storage_offset(), [stride for size, stride in zip(t.shape, t.stride()) if size > 1]
 
 
+def base(names, t):
+    """The variables that it is a view of; None: it is no view."""
+    return t._base if t._base is None else [name for name, other in names.items() if other is t._base]
+
+
 def attribute(t, name):
     """Its value, or why it cannot be read: torch refuses to follow some views."""
     try:
@@ -372,6 +379,8 @@ def compare(names, theirs):
         problem = difference(names[name], t, name)
         if problem:
             return problem
+        if base(names, names[name]) != base(theirs, t):
+            return f"{name}._base: {base(names, names[name])}, torch {base(theirs, t)}"
         if places(names[name]) != places(t):
             return f"{name}: strides {names[name].stride()}, torch {t.stride()}"
         if attribute(t, "is_leaf") is not True:
@@ -414,6 +423,13 @@ def check_program(seed, length=14, every_line=False):
     return report(problem) if problem else None
 
 
+def tape_length():
+    """How many nodes there are."""
+    gc.collect()
+    gt.ones(1).requires_grad_().sum().backward()  # the end of a pass frees values that the graph has saved no longer
+    return len(gt._gt._tape())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
@@ -428,8 +444,11 @@ def main():
             failed += 1
             if failed <= arguments.show:
                 print(problem, end="\n\n")
+    left = tape_length()
+    if left:
+        print(f"{left} nodes were not freed")
     print(f"{arguments.count} programs, {failed} differ, {time.monotonic() - began:.0f} s")
-    return failed != 0
+    return failed != 0 or left != 0
 
 
 if __name__ == "__main__":

@@ -93,6 +93,48 @@ def check_lu(name, types, dtype, cases):
     raises(RuntimeError, lambda: gt.linalg.lu_factor(singular).LU.numpy(), "U[2,2] is zero")
 
 
+def check_ldl(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.linalg.ldl_factor(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices([s for s in SQUARE if s != (33, 33)], dtype, regular=False):
+        expected = torch.linalg.ldl_factor_ex(x)
+        for k, part in enumerate(("LD", "pivots", "info")):
+            run = lambda: gt.linalg.ldl_factor_ex(t)[k]  # noqa: E731
+            cases.same(f"{part} of {what}", run, expected[k].contiguous(), rtol=rtol, atol=8 * atol)
+    raises(RuntimeError, lambda: gt.linalg.ldl_factor(gt.zeros(2, 2, dtype=t.dtype)), "ldl_factor")
+
+
+def check_ldl_solve(name, types, dtype, cases):
+    square = to_gt(values((3, 3), dtype))
+    if refused(name, dtype, cases, lambda: gt.linalg.ldl_solve(square, gt.ones(3, dtype=gt.int32), square)):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for first, second in EQUATIONS:
+        x, y = values(first, dtype, 1), values(second, dtype, 2)
+        x = x / 4 + 2 * torch.eye(first[-1], dtype=y.dtype)
+        LD, pivots = torch.linalg.ldl_factor(x)
+        run = lambda: gt.linalg.ldl_solve(to_gt(LD.contiguous()), to_gt(pivots), to_gt(y))  # noqa: E731
+        # torch's ldl_solve reads beyond its operands if it has to broadcast them
+        symmetric = x.tril() + x.tril(-1).mT
+        cases.same(f"{first}, {second}", run, torch.linalg.solve(symmetric, y), rtol=rtol, atol=8 * atol)
+    LD, pivots = torch.linalg.ldl_factor(values((6, 6), dtype, 4).tril(-1))  # blocks of 2 by 2
+    cases.true("blocks of 2 by 2", bool((pivots < 0).any()))
+    y = values((6, 2), dtype, 5)
+    run = lambda: gt.linalg.ldl_solve(to_gt(LD.contiguous()), to_gt(pivots), to_gt(y))  # noqa: E731
+    cases.same("blocks of 2 by 2", run, torch.linalg.ldl_solve(LD, pivots, y), rtol=rtol, atol=20 * atol)
+
+
+def check_geqrf(name, types, dtype, cases):
+    if refused(name, dtype, cases, lambda: gt.geqrf(to_gt(values((3, 3), dtype)))):
+        return
+    rtol, atol = TOLERANCE[dtype]
+    for what, t, x in matrices(SQUARE + RECTANGULAR, dtype, regular=False):
+        expected = torch.geqrf(x)
+        for k, part in enumerate(("a", "tau")):
+            cases.same(f"{part} of {what}", lambda: gt.geqrf(t)[k], expected[k], rtol=rtol, atol=8 * atol)
+
+
 def check_qr(name, types, dtype, cases):
     if refused(name, dtype, cases, lambda: gt.linalg.qr(to_gt(values((3, 3), dtype)))):
         return
@@ -221,6 +263,9 @@ CHECKS = {
     "slogdet": check_slogdet,
     "cholesky": check_cholesky,
     "lu": check_lu,
+    "ldl": check_ldl,
+    "ldl_solve": check_ldl_solve,
+    "geqrf": check_geqrf,
     "qr": check_qr,
     "svd": check_svd,
     "eig": check_eig,

@@ -40,13 +40,13 @@ def refusal(programs, backend, **environment):
 
 def test_an_unknown_backend_lists_what_there_is(programs, tmp_path):
     assert re.fullmatch(
-        r"unknown backend 'quux'; there are cpu, reference, null, and plug-ins far, late "
+        r"unknown backend 'quux'; there are cpu, reference, null, and plug-ins (cuda, )?far, late "
         r"\(gt-engine-quux\.so is not in [^,]*/gt\)",
         refusal(programs, "quux"),
     )
     (tmp_path / "gt-engine-mine.so").write_text("")
     text = refusal(programs, "quux", GT_ENGINE_PATH=f"{tmp_path}:/nowhere")
-    assert "plug-ins far, late, mine (" in text and f"is not in {tmp_path}, /nowhere, /" in text
+    assert "far, late, mine (" in text and f"is not in {tmp_path}, /nowhere, /" in text
 
 
 @pytest.mark.parametrize("backend", ["../far", "/far", "a b", "far.so"])

@@ -3,11 +3,23 @@
 import contextlib
 import types
 
-from gt import _help
+from gt import _defaults, _help
 
-matmul = types.SimpleNamespace(allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
-                               allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,
-                               fp32_precision='none')
+
+class _Matmul(types.SimpleNamespace):
+    """Settings of matrix products. allow_tf32 is another name of set_float32_matmul_precision."""
+
+    @property
+    def allow_tf32(self):
+        return _defaults.get_float32_matmul_precision() != 'highest'
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed):
+        _defaults.set_float32_matmul_precision('high' if allowed else 'highest')
+
+
+matmul = _Matmul(allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True,
+                 allow_fp16_accumulation=False, fp32_precision='none')
 cufft_plan_cache = types.SimpleNamespace(size=0, max_size=4096, clear=lambda: None)
 _kernels = {'flash': True, 'mem_efficient': True, 'math': True, 'cudnn': True}
 _linalg = ['default']

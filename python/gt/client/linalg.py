@@ -2,14 +2,15 @@
 
 from collections import namedtuple
 
-from gt import linalg
+from gt import _gt, linalg
 from gt._gt import eye, is_grad_enabled, randn, where, zeros
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
-from gt.client.registry import function, method
+from gt.client.registry import function, method, no_view
 
 _SVD = namedtuple('svd', ['U', 'S', 'V'])
 _QR = namedtuple('qr', ['Q', 'R'])
+_Geqrf = namedtuple('geqrf', ['a', 'tau'])
 _TriangularSolve = namedtuple('triangular_solve', ['solution', 'cloned_coefficient'])
 
 
@@ -39,19 +40,21 @@ def slogdet(self):
 
 @method
 def logdet(self):
-    """logdet(): the logarithm of the determinant; NaN where that is negative."""
+    """logdet(): the logarithm of the determinant; NaN where that is negative. It is complex for complex matrices."""
     sign, logabsdet = linalg.slogdet(self)
+    if self.is_complex():
+        return sign.log() + logabsdet
     return where(sign < 0, float('nan'), logabsdet)
 
 
 @method
 def cholesky(self, upper=False):
-    """cholesky(upper=False): the lower triangular L with self = L L^T, or its transpose."""
+    """cholesky(upper=False): the lower triangular L with self = L L^H, or its adjoint."""
     return linalg.cholesky(self, upper=upper)
 
 
 def _symmetrised(common):
-    return common + common.mT
+    return common + common.mH
 
 
 class _CholeskySolve(Function):
@@ -59,9 +62,9 @@ class _CholeskySolve(Function):
 
     @staticmethod
     def forward(ctx, B, L, upper):
-        factor = L.mT if upper else L
+        factor = L.mH if upper else L
         half = linalg.solve_triangular(factor, B, upper=False)
-        X = linalg.solve_triangular(factor.mT, half, upper=True)
+        X = linalg.solve_triangular(factor.mH, half, upper=True)
         ctx.save_for_backward(B, L, X)
         ctx.upper = upper
         return X
@@ -72,7 +75,7 @@ class _CholeskySolve(Function):
         if is_grad_enabled():  # of a second derivative: X must depend on B and L
             X = cholesky_solve(B, L, ctx.upper)
         gB = cholesky_solve(g, L, ctx.upper)
-        common = _symmetrised(gB @ X.mT)
+        common = _symmetrised(gB @ X.mH)
         return gB, -(L @ common if ctx.upper else common @ L), None
 
 
@@ -115,13 +118,13 @@ def qr(self, some=True):
 
 @method
 def svd(self, some=True, compute_uv=True):
-    """svd(some=True): (U, S, V) with self = U diag(S) V^T; some=False: U and V are square."""
+    """svd(some=True): (U, S, V) with self = U diag(S) V^H; some=False: U and V are square."""
     if not compute_uv:
         batch, (m, n) = self.shape[:-2], self.shape[-2:]
         left, right = zeros(*batch, m, m, dtype=self.dtype), zeros(*batch, n, n, dtype=self.dtype)
         return _SVD(left, linalg.svdvals(self), right)
     u, s, vh = linalg.svd(self, full_matrices=not some)
-    return _SVD(u, s, vh.mT)
+    return _SVD(u, s, vh.mH)
 
 
 @method
@@ -144,6 +147,14 @@ def matrix_exp(self):
 
 
 @method
+def geqrf(self):
+    """geqrf(): (a, tau): QR as LAPACK has it: R, and below its diagonal the vectors of Householder matrices, whose factors are
+    tau. householder_product gives Q. Without a gradient."""
+    packed = _gt._geqrf(self.detach(), False)
+    return _Geqrf(packed[..., :-1, :], packed[..., -1, :min(self.shape[-2:])])
+
+
+@method
 def orgqr(self, input2):
     """orgqr(tau): linalg.householder_product."""
     return linalg.householder_product(self, input2)
@@ -152,7 +163,7 @@ def orgqr(self, input2):
 @method
 def ormqr(self, input2, input3, left=True, transpose=False):
     """ormqr(tau, other, left=True, transpose=False): other multiplied by the product of Householder matrices, of full
-    size, or by its transpose."""
+    size, or by its adjoint."""
     if self.ndim < 2 or input3.ndim < 2:
         which = 'input' if self.ndim < 2 else 'other'
         raise RuntimeError(f'torch.ormqr: {which} must have at least 2 dimensions.')
@@ -163,10 +174,10 @@ def ormqr(self, input2, input3, left=True, transpose=False):
         raise RuntimeError(f'torch.ormqr: Expected input, tau and other to have the same dtype, but got {self.dtype}, '
                            f'{input2.dtype} and {input3.dtype}')
     v, t = linalg._reflectors(self, input2)
-    t = t.mT if transpose else t
+    t = t.mH if transpose else t
     if left:
-        return input3 - v @ (t @ (v.mT @ input3))
-    return input3 - ((input3 @ v) @ t) @ v.mT
+        return input3 - v @ (t @ (v.mH @ input3))
+    return input3 - ((input3 @ v) @ t) @ v.mH
 
 
 @method
@@ -177,6 +188,7 @@ def lu(self, pivot=True, get_infos=False):
 
 
 @method
+@no_view
 def lu_solve(self, LU_data, LU_pivots):
     """lu_solve(LU, pivots): the X with A X = self, from LU, pivots = lu(A)."""
     return linalg.lu_solve(LU_data, LU_pivots, self)
@@ -205,7 +217,7 @@ def _range_finder(A, q, niter, M):
     centred = A if M is None else A - M
     Q = linalg.qr(centred @ randn(*A.shape[:-2], A.shape[-1], q, dtype=A.dtype)).Q
     for _ in range(niter):
-        Q = linalg.qr(centred.mT @ Q).Q
+        Q = linalg.qr(centred.mH @ Q).Q
         Q = linalg.qr(centred @ Q).Q
     return Q
 
@@ -215,11 +227,11 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     """svd_lowrank(A, q=6, niter=2, M=None): (U, S, V) of rank q for a large A, less its mean M, by random projection."""
     m, n = A.shape[-2:]
     if m < n:
-        v, s, u = svd_lowrank(A.mT, q, niter, None if M is None else M.mT)
+        v, s, u = svd_lowrank(A.mH, q, niter, None if M is None else M.mH)
         return u, s, v
     Q = _range_finder(A, q, niter, M)
-    u, s, vh = linalg.svd(Q.mT @ (A if M is None else A - M), full_matrices=False)
-    return Q @ u, s, vh.mT
+    u, s, vh = linalg.svd(Q.mH @ (A if M is None else A - M), full_matrices=False)
+    return Q @ u, s, vh.mH
 
 
 @function

@@ -5,19 +5,20 @@ Everything that sorts is stable. Results whose size depends on the elements (uni
 
 from gt import _gt, return_types
 from gt._gt import Tensor, arange, cat, full, where
-from gt.client.registry import axis_of, function, method
+from gt.autograd import Function
+from gt.client.registry import axis_of, function, method, no_view
 
 
 # ---- extremes ------------------------------------------------------------------------------------------------
 
 
-def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search):
+def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search, of_all):
     if other is None and isinstance(dim, Tensor):
         dim, other = None, dim
     if other is not None:
         return elementwise(self, other)
     if dim is None:
-        return reduce(self, keepdim=keepdim)
+        return reduce(self, keepdim=True) if keepdim else of_all(self)
     if not hasattr(dim, '__index__'):
         return reduce(self, dim, keepdim)
     indices = search(self, dim, True)
@@ -26,7 +27,7 @@ def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search):
 
 def _reduced(kind, values, indices, dim, keepdim):
     """A result with size 1 along a dimension, or without that dimension."""
-    return kind(values, indices) if keepdim else kind(values.squeeze(dim), indices.squeeze(dim))
+    return kind(values, indices) if keepdim else _gt._own(kind(values.squeeze(dim), indices.squeeze(dim)))
 
 
 @method
@@ -34,7 +35,7 @@ def max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False)
     """max(): the largest element; max(dim): (values, indices); max(other): maximum; max((0, 1)): over several."""
     dim = axis if dim is None else dim
     return _extremum(return_types.max, self, dim, keepdim or keepdims, other, Tensor.maximum, Tensor.amax,
-                     Tensor.argmax)
+                     Tensor.argmax, Tensor._max_of_all)
 
 
 @method
@@ -42,7 +43,7 @@ def min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=False)
     """min(): the smallest element; min(dim): (values, indices); min(other): minimum; min((0, 1)): over several."""
     dim = axis if dim is None else dim
     return _extremum(return_types.min, self, dim, keepdim or keepdims, other, Tensor.minimum, Tensor.amin,
-                     Tensor.argmin)
+                     Tensor.argmin, Tensor._min_of_all)
 
 
 @method
@@ -95,6 +96,7 @@ def _size(self, dim):
 
 
 @method
+@no_view
 def kthvalue(self, k, dim=-1, keepdim=False):
     """kthvalue(k, dim=-1, keepdim=False): (values, indices) of the k-th smallest, counted from 1."""
     dim, size = axis_of(self, dim), _size(self, axis_of(self, dim))
@@ -105,11 +107,39 @@ def kthvalue(self, k, dim=-1, keepdim=False):
     return _reduced(return_types.kthvalue, self.gather(dim, indices), indices, dim, keepdim)
 
 
+class _SharedEvenly(Function):
+    """The value, with a gradient that all elements equal to it share, as in PyTorch. A value of shape (B,) is that of each
+    x[k] of x (B, ...)."""
+
+    @staticmethod
+    def forward(ctx, x, value):
+        result = value.clone()
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx, g):
+        x, value = ctx.saved_tensors
+        kept = value.shape + (1,) * (x.ndim - value.ndim)
+        wide = value.reshape(kept)
+        reached = (x == wide) | (x.isnan() & wide.isnan())
+        count = reached.sum(tuple(range(value.ndim, x.ndim)), True) if x.ndim > value.ndim else 1
+        return where(reached, g.reshape(kept) / count, 0), None
+
+    @staticmethod
+    def vmap(info, in_dims, x, value):
+        return _SharedEvenly.apply(x.movedim(in_dims[0], 0), value.movedim(in_dims[1], 0)), 0
+
+
+def _shared_evenly(self, value):
+    return _SharedEvenly.apply(self, value) if self.requires_grad else value
+
+
 @method
 def median(self, dim=None, keepdim=False):
     """median(): the median element, the lower of two; median(dim): (values, indices). NaN makes it NaN."""
     if dim is None:
-        return self.flatten().median(0).values if self.numel() else self.sum() / 0
+        return _shared_evenly(self, self.detach().flatten().median(0).values) if self.numel() else self.sum() / 0
     dim = axis_of(self, dim)
     indices = self._topk_indices((_size(self, dim) + 1) // 2, dim, False)
     indices = indices.narrow(dim, indices.shape[dim] - 1, 1) if self.ndim else indices
@@ -122,7 +152,7 @@ def median(self, dim=None, keepdim=False):
 def nanmedian(self, dim=None, keepdim=False):
     """nanmedian(): the median of the elements that are numbers; nanmedian(dim): (values, indices)."""
     if dim is None:
-        return self.flatten().nanmedian(0).values
+        return _shared_evenly(self, self.detach().flatten().nanmedian(0).values)
     if not self.is_floating_point():
         return return_types.nanmedian(*self.median(dim, keepdim))
     dim = axis_of(self, dim)
@@ -182,12 +212,14 @@ def _quantile(name, self, q, dim, keepdim, interpolation, skip_nan):
 
 
 @method
+@no_view
 def quantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
     """quantile(q, dim=None, keepdim=False, interpolation='linear'): a fraction q of the elements is below it."""
     return _quantile('quantile', self, q, dim, keepdim, interpolation, False)
 
 
 @method
+@no_view
 def nanquantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
     """nanquantile(q, dim=None, keepdim=False, interpolation='linear'): quantile of the elements that are numbers."""
     return _quantile('nanquantile', self, q, dim, keepdim, interpolation, True)
@@ -264,6 +296,7 @@ def _distinct(self, sort, return_inverse, return_counts, dim):
 
 
 @method
+@no_view
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """unique(sorted=True, return_inverse=False, return_counts=False, dim=None): the distinct elements, or slices along
     a dimension, sorted; on request the position of each element and the counts. Waits for their number."""
@@ -271,6 +304,7 @@ def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=Non
 
 
 @method
+@no_view
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     """unique_consecutive(...): like unique, but only merges equal neighbours, without sorting."""
     return _distinct(self, False, return_inverse, return_counts, dim)

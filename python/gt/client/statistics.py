@@ -87,12 +87,12 @@ def cov(self, *, correction=1, fweights=None, aweights=None):
     rows = self.reshape(1, -1) if self.ndim < 2 else self
     if rows.dtype == _gt.bool:
         raise RuntimeError('cov(): bool dtype is not supported for input')
-    rows = rows if rows.is_floating_point() else rows.float()
+    rows = rows if rows.is_floating_point() or rows.is_complex() else rows.float()
     fweights, aweights = _weights('fweights', fweights, rows, False), _weights('aweights', aweights, rows, True)
     weights = aweights if fweights is None else fweights if aweights is None else fweights * aweights
     if weights is None:
         centred = rows - rows.mean(1, True)
-        product, total = centred @ centred.T, rows.shape[1] - correction
+        product, total = centred @ centred.H, rows.shape[1] - correction
         return (product / (total if total > 0 else 0)).squeeze()
     total = weights.sum()
     centred = rows - (rows * weights).sum(1, True) / total
@@ -100,7 +100,7 @@ def cov(self, *, correction=1, fweights=None, aweights=None):
         total = total - correction * (weights * aweights).sum() / total
     else:
         total = total - correction
-    return ((centred * weights) @ centred.T / total.clamp(min=0)).squeeze()
+    return ((centred * weights) @ centred.H / total.clamp(min=0)).squeeze()
 
 
 def _weights(name, weights, rows, floating):
@@ -126,8 +126,11 @@ def corrcoef(self):
     covariances = self.cov()
     if covariances.ndim == 0:
         return covariances / covariances
-    deviations = covariances.diagonal().sqrt()
-    return (covariances / deviations.unsqueeze(1) / deviations.unsqueeze(0)).clamp(-1.0, 1.0)
+    deviations = covariances.diagonal().real.sqrt()
+    ratios = covariances / deviations.unsqueeze(1) / deviations.unsqueeze(0)
+    if self.is_complex():
+        return _gt._as_complex(_gt._as_real(ratios).clamp(-1.0, 1.0))
+    return ratios.clamp(-1.0, 1.0)
 
 
 # ---- directions ----------------------------------------------------------------------------------------------

@@ -19,9 +19,11 @@ _state = {'device': 0, 'peak': 0, 'peak_reserved': 0}
 
 
 def _workers():
-    """Statistics of the workers with a GPU. Before the first tensor there is no server: GT_BACKEND says what it will be."""
+    """Statistics of the workers with a GPU. Before the first tensor there is no server: GT_BACKEND says what it will be, and
+    without it a GPU of this machine (engines/engine.c)."""
     if _gt.current() is None:
-        if os.environ.get('GT_BACKEND') != 'cuda':
+        backend = os.environ.get('GT_BACKEND')
+        if backend != 'cuda' and (backend or not os.path.exists('/dev/nvidiactl')):
             return []
         _gt.tensor(0)
     return [worker for worker in json.loads(_gt.stats(True))['workers'] if worker['engine'] == 'cuda']
@@ -33,8 +35,8 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a server is connected."""
-    return _gt.current() is not None
+    """Whether there is a worker with a GPU, and a server is connected."""
+    return _gt.current() is not None and is_available()
 
 
 def init() -> None:

@@ -3,6 +3,7 @@
 import warnings
 
 import gt
+from gt import _gt
 from gt.autograd import Function
 from gt.nn.module import Module
 
@@ -188,14 +189,13 @@ def _class_shape(weight, input):
 
 def _picked(scores, target, weight, ignore_index):
     """-score of each target class times its weight, those weights, and which targets count."""
-    dim = _class_dim(scores)
-    expected = scores.shape[:dim] + scores.shape[dim + 1:]
+    dim, shape = _class_dim(scores), scores.shape
+    expected, classes = shape[:dim] + shape[dim + 1:], shape[dim]
     if target.shape != expected:
-        raise ValueError(
-            f'Expected target of shape {expected} for input of shape {scores.shape}, got {target.shape}')
+        raise ValueError(f'Expected target of shape {expected} for input of shape {shape}, got {target.shape}')
     if target.dtype not in (gt.int64, gt.uint8):
         raise RuntimeError(f'expected scalar type Long but found {_TYPES[target.dtype.name]}')
-    bad = target._outside(0, scores.shape[dim] - 1, ignore_index)
+    bad = target._outside(0, classes - 1, ignore_index)
     if bad is not None and bad != ignore_index:
         raise IndexError(f'Target {bad} is out of bounds.')
     weights = counted = target != ignore_index
@@ -221,6 +221,9 @@ def _weighted(losses, weights, reduction):
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'):
     """-x[class]: of log-probabilities (N, C, ...) and class indices (N, ...)."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    loss = _gt._nll(input, target, ignore_index, reduction) if weight is None else None
+    if loss is not None:
+        return loss
     losses, weights, _ = _picked(input, target, weight, ignore_index)
     return _weighted(losses, weights, reduction)
 
@@ -233,6 +236,9 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
         raise RuntimeError(f'label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}')
     dim = _class_dim(input)
     scores = input.log_softmax(dim)
+    loss = _gt._nll(scores, target, ignore_index, reduction) if weight is None and not label_smoothing else None
+    if loss is not None:
+        return loss
     smoothing = label_smoothing / input.shape[dim]
     if target.shape == input.shape:
         if not target.is_floating_point():

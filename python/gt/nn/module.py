@@ -28,7 +28,7 @@ def indented(text):
     return text.replace('\n', '\n  ')
 
 
-class Module(State):
+class Module(State, _gt._Caller):
     """The base of layers and models: assign parameters and other modules in __init__, write forward().
 
     >>> class Net(nn.Module):
@@ -62,12 +62,10 @@ class Module(State):
         """Compute the output; subclasses implement it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    def __call__(self, *args, **keywords):
-        if self._hooked:
-            return hooks.call(self, args, keywords)
-        return self.forward(*args, **keywords)
+    _call_impl = _gt._Caller.__call__
 
-    _call_impl = __call__
+    def _call_hooked(self, args, keywords):
+        return hooks.call(self, args, keywords)
 
     def __setstate__(self, state):
         self.__dict__.update(state)

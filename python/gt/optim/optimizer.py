@@ -232,10 +232,11 @@ class Optimizer:
     def zero_grad(self, set_to_none=True):
         """Drop all gradients, or set them to zero."""
         for group in self.param_groups:
+            if set_to_none:
+                _gt._drop_gradients(group['params'])
+                continue
             for p in group['params']:
-                if set_to_none:
-                    p.grad = None
-                elif p.grad is not None:
+                if p.grad is not None:
                     zero_in_place(p)
 
     # ---- steps ---------------------------------------------------------------------------------------------
@@ -267,16 +268,11 @@ class Optimizer:
     @staticmethod
     def gradients(group, decays=True):
         """(parameter, gradient) for each parameter with a gradient: negated to maximize, with weight decay added."""
-        maximize, weight_decay = group['maximize'], group['weight_decay'] if decays else 0
-        for p in group['params']:
-            g = p.grad
-            if g is None:
-                continue
-            if maximize:
-                g = -g
-            if weight_decay:
-                g = g + p * weight_decay
-            yield p, g
+        pairs = _gt._gradients(group['params'])
+        if group['maximize']:
+            pairs = ((p, -g) for p, g in pairs)
+        weight_decay = group['weight_decay'] if decays else 0
+        return ((p, g + p * weight_decay) for p, g in pairs) if weight_decay else pairs
 
     # ---- state ---------------------------------------------------------------------------------------------
 

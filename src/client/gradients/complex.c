@@ -16,14 +16,9 @@ static gt_tensor *as_complex(gt_frame *f, gt_tensor *a)
     STEP(gt_view_as_complex(a, &result_));
 }
 
-static bool is_complex(const gt_tensor *a)
-{
-    return a && gt__dtype_is_complex((gt_dtype)a->meta.dtype);
-}
-
 RULE(conj, 0)
 {
-    GX(is_complex(f->g) ? EMIT(conj, f->g) : f->g);
+    GX(CONJ(f->g));
 }
 
 RULE(view_as_real, 0)
@@ -39,7 +34,7 @@ RULE(view_as_complex, 0)
 /* i x / |x|^2, turned by the gradient; 0 at 0. A real number's angle is constant. */
 RULE(angle, X)
 {
-    if (!is_complex(f->x)) {
+    if (!gt__step_is_complex(f->x)) {
         GX(ZEROS(&f->node->operands[0].meta));
         return;
     }
@@ -57,7 +52,7 @@ RULE(angle, X)
 /* With s = x / |x|: only the part of g across s counts, (g - s Re(g conj(s))) / |x|; 0 at 0. */
 RULE(sgn, X | OUT)
 {
-    if (!is_complex(f->x)) {
+    if (!gt__step_is_complex(f->x)) {
         GX(ZEROS(&f->node->out));
         return;
     }

@@ -4,6 +4,8 @@
  * A decomposition's rule cuts the packed result and its gradient into factors (core/linalg.h). The gradient of unused
  * vectors is zero, not absent. So quotients by differences of singular values or eigenvalues leave out equal values:
  * there the vectors are not determined, and a function that does not depend on their choice has no such part.
+ *
+ * x^H is the adjoint, of real matrices the transpose. Rules that core/complex.def lists as CONJ are written for real numbers.
  */
 #include "client/gradients/steps.h"
 #include "core/linalg.h"
@@ -83,6 +85,19 @@ static gt_tensor *quotient(gt_frame *f, gt_tensor *a, gt_tensor *b)
     return ZERO_WHERE(zero, DIV(a, ADD(b, zero)));
 }
 
+/* The real parts: the gradient of numbers that are complex in a packed result, and always real. */
+static gt_tensor *real_part(gt_frame *f, gt_tensor *a)
+{
+    return gt__step_is_complex(a) ? SCALE(ADD(a, CONJ(a)), 0.5) : a;
+}
+
+/* Of each matrix the imaginary parts of the diagonal; a must be complex. */
+static gt_tensor *imaginary_diagonal(gt_frame *f, gt_tensor *a)
+{
+    gt_tensor *diagonal = lower(f, upper(f, a, 0), 0);
+    return SCALE(SUB(diagonal, CONJ(diagonal)), 0.5);
+}
+
 /* For a row of numbers (..., 1, n): the matrix of b_j - b_i. */
 static gt_tensor *differences(gt_frame *f, gt_tensor *row)
 {
@@ -97,12 +112,12 @@ RULE(inverse, OUT)
     GX(NEG(MATMUL(MATMUL(transposed, f->g), transposed)));
 }
 
-/* dP = -P dA P + P P^T dA^T (1 - A P) + (1 - P A) dA^T P^T P */
+/* dP = -P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P */
 RULE(pinv, X | OUT)
 {
-    gt_tensor *p = f->out, *pt = T(p), *gt = T(f->g);
-    gt_tensor *first = MATMUL(MATMUL(pt, f->g), pt);
-    gt_tensor *left = MATMUL(MATMUL(gt, p), pt), *right = MATMUL(pt, MATMUL(p, gt));
+    gt_tensor *p = f->out, *ph = H(p), *gh = H(f->g);
+    gt_tensor *first = MATMUL(MATMUL(ph, f->g), ph);
+    gt_tensor *left = MATMUL(MATMUL(gh, p), ph), *right = MATMUL(ph, MATMUL(p, gh));
     gt_tensor *second = SUB(left, MATMUL(f->x, MATMUL(p, left)));
     gt_tensor *third = SUB(right, MATMUL(MATMUL(right, p), f->x));
     GX(SUB(ADD(second, third), first));
@@ -123,30 +138,42 @@ RULE(det, X)
     GX(MUL(as_matrices(f, f->g), matrix_step(f, GT_OP_cofactor, f->x)));
 }
 
-/* The sign is constant; d log|det| = <A^-T, dA>. */
-RULE(slogdet, X)
+/* Element `which` of each pair of numbers (..., 2), as matrices (..., 1, 1). */
+static gt_tensor *of_pair(gt_frame *f, gt_tensor *pairs, int64_t which)
 {
-    const gt_meta *in = &f->node->operands[0].meta;
     gt_slot spec[3];
-    int64_t shape[GT_MAX_RANK];
-    unsigned rank = in->rank;
-    for (unsigned d = 0; d + 2 < rank; d++) {
-        spec[0].i64[d] = 0;
+    int64_t shape[GT_MAX_RANK + 1];
+    if (!pairs)
+        return NULL;
+    unsigned rank = pairs->meta.rank;
+    for (unsigned d = 0; d < rank; d++) {
+        spec[0].i64[d] = d + 1 == rank ? which : 0;
         spec[1].i64[d] = 1;
-        spec[2].i64[d] = shape[d] = in->shape[d];
+        spec[2].i64[d] = shape[d] = d + 1 == rank ? 1 : pairs->meta.shape[d];
     }
-    spec[0].i64[rank - 2] = spec[1].i64[rank - 2] = spec[2].i64[rank - 2] = 1;
-    shape[rank - 2] = shape[rank - 1] = 1;
-    GX(MUL(RESHAPE(SLICE(f->g, spec), rank, shape), T(matrix_step(f, GT_OP_inverse, f->x))));
+    shape[rank] = 1;
+    return RESHAPE(SLICE(pairs, spec), rank + 1, shape);
 }
 
-/* L^-T S L^-1 / 2 with S = L^T gL, its lower triangle mirrored */
+/* d log|det| = Re <A^-T, dA>. A real sign is constant; a complex one turns: d sign = i sign Im <A^-T, dA>. */
+RULE(slogdet, X)
+{
+    gt_tensor *factor = real_part(f, of_pair(f, f->g, 1));
+    if (gt__step_is_complex(f->x)) {
+        gt_tensor *sign = of_pair(f, matrix_step(f, GT_OP_slogdet, f->x), 0);
+        gt_tensor *turned = MUL(of_pair(f, f->g, 0), CONJ(sign));
+        factor = ADD(factor, SCALE(SUB(turned, CONJ(turned)), 0.5));
+    }
+    GX(MUL(factor, H(matrix_step(f, GT_OP_inverse, f->x))));
+}
+
+/* L^-H S L^-1 / 2 with S = L^H gL, its lower triangle mirrored */
 RULE(cholesky, OUT)
 {
-    gt_tensor *Lt = T(f->out), *p = MATMUL(Lt, f->g);
-    gt_tensor *S = ADD(lower(f, p, 0), T(lower(f, p, -1)));
-    gt_tensor *half = solved_triangular(f, Lt, S, true, false);
-    GX(SCALE(T(solved_triangular(f, Lt, T(half), true, false)), 0.5));
+    gt_tensor *Lh = H(f->out), *p = MATMUL(Lh, f->g);
+    gt_tensor *S = ADD(lower(f, p, 0), H(lower(f, p, -1)));
+    gt_tensor *half = solved_triangular(f, Lh, S, true, false);
+    GX(SCALE(H(solved_triangular(f, Lh, H(half), true, false)), 0.5));
 }
 
 /* A X = B: gB = A^-T g, gA = -gB X^T */
@@ -171,22 +198,26 @@ RULE(solve_triangular, X | OUT)
 
 /* ---- decompositions ----------------------------------------------------------------------------------------- */
 
-/* m >= n: (gQ + Q M) R^-T, M = gR R^T - Q^T gQ, its upper triangle mirrored. */
+/* m >= n: (gQ + Q M) R^-H, M = gR R^H - Q^H gQ, its upper triangle mirrored, its diagonal real. */
 static void qr_tall(gt_frame *f, gt_tensor *q, gt_tensor *r, gt_tensor *gQ, gt_tensor *gR)
 {
-    gt_tensor *M = upper(f, SUB(MATMUL(gR, T(r)), MATMUL(T(q), gQ)), 0);
-    gt_tensor *left = ADD(gQ, MATMUL(q, ADD(M, T(upper(f, M, 1)))));
-    GX(T(solved_triangular(f, r, T(left), true, false))); /* X r^T = left is r X^T = left^T */
+    gt_tensor *M = upper(f, SUB(MATMUL(gR, H(r)), MATMUL(H(q), gQ)), 0), *whole = ADD(M, H(upper(f, M, 1)));
+    if (gt__step_is_complex(M))
+        whole = SUB(whole, imaginary_diagonal(f, M));
+    gt_tensor *left = ADD(gQ, MATMUL(q, whole));
+    GX(H(solved_triangular(f, r, H(left), true, false))); /* X r^H = left is r X^H = left^H */
 }
 
-/* m < n: Q (gR + [N 0]), N = tril(M - M^T) R1^-T, M = Q^T gQ - gR R^T, R1 the square part of R. */
+/* m < n: Q (gR + [N 0]), N = tril(M - M^H) R1^-H, its diagonal halved, M = Q^H gQ - gR R^H, R1 the square part of R. */
 static void qr_wide(gt_frame *f, int64_t m, gt_tensor *q, gt_tensor *r, gt_tensor *gQ, gt_tensor *gRt)
 {
     int64_t n = r ? gt__columns(&r->meta) : 0;
-    gt_tensor *M = SUB(MATMUL(T(q), gQ), MATMUL(T(gRt), T(r)));
-    gt_tensor *skew = lower(f, SUB(M, T(M)), 0);
-    gt_tensor *Nt = solved_triangular(f, block(f, r, 0, m, m), T(skew), true, false);
-    gt_tensor *square = ADD(block(f, gRt, 0, m, m), Nt);
+    gt_tensor *M = SUB(MATMUL(H(q), gQ), MATMUL(T(gRt), H(r)));
+    gt_tensor *skew = lower(f, SUB(M, H(M)), 0);
+    if (gt__step_is_complex(M))
+        skew = SUB(skew, imaginary_diagonal(f, M));
+    gt_tensor *Nh = solved_triangular(f, block(f, r, 0, m, m), H(skew), true, false);
+    gt_tensor *square = ADD(block(f, gRt, 0, m, m), CONJ(Nh));
     GX(MATMUL(q, T(below(f, square, block(f, gRt, m, n - m, m)))));
 }
 
@@ -207,39 +238,43 @@ RULE(qr, OUT)
         qr_wide(f, m, q, r, gQ, gRt);
 }
 
-/* V (diag(gw) + skew(V^T gV) / 2 / (w_j - w_i)) V^T with skew(A) = A - A^T: symmetric, as A is */
+/* V (diag(gw) + skew(V^H gV) / 2 / (w_j - w_i)) V^H with skew(A) = A - A^H: Hermitian, as A is */
 RULE(eigh, X | OUT)
 {
     bool only_values = f->node->ins.imm[0].i == GT_VECTORS_NONE;
     int64_t n = gt__columns(&f->node->out);
     gt_tensor *packed = only_values ? decomposed(f, GT_OP_eigh, f->x, f->node->ins.imm[1].i) : f->out;
-    gt_tensor *V = block(f, packed, 1, n, n), *inner = MUL(V, block(f, f->g, 0, 1, n));
+    gt_tensor *V = block(f, packed, 1, n, n), *inner = MUL(V, real_part(f, block(f, f->g, 0, 1, n)));
     if (!only_values) {
-        gt_tensor *along = MATMUL(T(V), block(f, f->g, 1, n, n));
-        gt_tensor *turns = SCALE(SUB(along, T(along)), 0.5);
+        gt_tensor *along = MATMUL(H(V), block(f, f->g, 1, n, n));
+        gt_tensor *turns = SCALE(SUB(along, H(along)), 0.5);
         inner = ADD(inner, MATMUL(V, quotient(f, turns, differences(f, block(f, packed, 0, 1, n)))));
     }
-    GX(MATMUL(inner, T(V)));
+    GX(MATMUL(inner, H(V)));
 }
 
 /*
- * U (diag(gs) + (skew(U^T gU) s_j + s_i skew(V^T gV)) / (s_j^2 - s_i^2)) V^T, and the parts of gU and gV outside the spaces
- * that U and V span: (1 - U U^T) gU / s V^T and U / s ((1 - V V^T) gV)^T.
+ * U (diag(gs) + (skew(U^H gU) s_j + s_i skew(V^H gV)) / (s_j^2 - s_i^2)) V^H, and the parts of gU and gV outside the spaces
+ * that U and V span: (1 - U U^H) gU / s V^H and U / s ((1 - V V^H) gV)^H. Complex vectors are determined up to a phase that u_j
+ * and v_j share; what gU and gV say of the difference of their phases is i Im(u_j^H gu_j) / s_j on the diagonal.
  */
 static void svd_rule(gt_frame *f, gt_tensor *packed, int64_t m, int64_t n)
 {
     int64_t k = m < n ? m : n;
-    gt_tensor *U = block(f, packed, 0, m, k), *s = block(f, packed, m, 1, k), *V = block(f, packed, m + 1, n, k);
-    gt_tensor *gU = block(f, f->g, 0, m, k), *gV = block(f, f->g, m + 1, n, k);
-    gt_tensor *UtgU = MATMUL(T(U), gU), *VtgV = MATMUL(T(V), gV), *one = PLUS(SCALE(s, 0), 1);
-    gt_tensor *turns = ADD(MUL(SUB(UtgU, T(UtgU)), s), MUL(T(s), SUB(VtgV, T(VtgV))));
-    gt_tensor *inner = quotient(f, turns, differences(f, MUL(s, s)));
-    gt_tensor *left = ADD(MUL(U, block(f, f->g, m, 1, k)), MATMUL(U, inner)), *inverse = quotient(f, one, s);
+    gt_tensor *U = block(f, packed, 0, m, k), *s = block(f, packed, m, 1, k);
+    gt_tensor *V = CONJ(block(f, packed, m + 1, n, k));
+    gt_tensor *gU = block(f, f->g, 0, m, k), *gV = CONJ(block(f, f->g, m + 1, n, k));
+    gt_tensor *UgU = MATMUL(H(U), gU), *VgV = MATMUL(H(V), gV), *one = PLUS(SCALE(s, 0), 1);
+    gt_tensor *turns = ADD(MUL(SUB(UgU, H(UgU)), s), MUL(T(s), SUB(VgV, H(VgV))));
+    gt_tensor *inner = quotient(f, turns, differences(f, MUL(s, s))), *inverse = quotient(f, one, s);
+    if (gt__step_is_complex(UgU))
+        inner = ADD(inner, MUL(imaginary_diagonal(f, UgU), inverse));
+    gt_tensor *left = ADD(MUL(U, real_part(f, block(f, f->g, m, 1, k))), MATMUL(U, inner));
     if (m > k)
-        left = ADD(left, MUL(SUB(gU, MATMUL(U, UtgU)), inverse));
-    gt_tensor *gradient = MATMUL(left, T(V));
+        left = ADD(left, MUL(SUB(gU, MATMUL(U, UgU)), inverse));
+    gt_tensor *gradient = MATMUL(left, H(V));
     if (n > k)
-        gradient = ADD(gradient, MATMUL(MUL(U, inverse), T(SUB(gV, MATMUL(V, VtgV)))));
+        gradient = ADD(gradient, MATMUL(MUL(U, inverse), H(SUB(gV, MATMUL(V, VgV)))));
     GX(gradient);
 }
 
@@ -252,5 +287,5 @@ RULE(svd, X | OUT)
         return;
     }
     gt_tensor *packed = decomposed(f, GT_OP_svd, f->x, 0);
-    GX(MATMUL(MUL(block(f, packed, 0, m, k), f->g), T(block(f, packed, m + 1, n, k))));
+    GX(MATMUL(MUL(block(f, packed, 0, m, k), real_part(f, f->g)), T(block(f, packed, m + 1, n, k))));
 }

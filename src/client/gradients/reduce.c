@@ -72,9 +72,24 @@ static gt_tensor *shares(gt_frame *f, gt_tensor *reached)
     return DIV(CAST(reached, (gt_dtype)f->g->meta.dtype), count);
 }
 
+/* Of x.max(): NaN reaches NaN, and where no element reaches the result any more (x.data was written) the gradient is 0. */
+static gt_tensor *even_shares(gt_frame *f)
+{
+    int64_t kept[GT_MAX_RANK];
+    kept_shape(f, kept);
+    gt_tensor *out = stretch(f, f->out), *both_nan = EMIT2(logical_and, EMIT(isnan, f->x), EMIT(isnan, out));
+    gt_tensor *reached = EMIT2(logical_or, EMIT2(eq, f->x, out), both_nan);
+    gt_tensor *count = REDUCED(sum, reached, reduced_axes(f), true);
+    gt_tensor *share = DIV(RESHAPE(f->g, f->node->operands[0].meta.rank, kept), count);
+    return WHERE_OR_ZERO(reached, stretch(f, share));
+}
+
 static void extreme_rule(gt_frame *f)
 {
-    GX(MUL(stretch(f, f->g), shares(f, EMIT2(eq, f->x, stretch(f, f->out)))));
+    if (f->node->ins.imm[1].f == GT_EXTREME_OF_ALL)
+        GX(even_shares(f));
+    else
+        GX(MUL(stretch(f, f->g), shares(f, EMIT2(eq, f->x, stretch(f, f->out)))));
 }
 
 RULE(amax, X | OUT)

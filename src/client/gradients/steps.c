@@ -80,6 +80,21 @@ gt_tensor *gt__step_transpose(gt_frame *f, gt_tensor *a)
     STEP(gt_transpose(a, a->meta.rank - 2, a->meta.rank - 1, &result_));
 }
 
+bool gt__step_is_complex(const gt_tensor *a)
+{
+    return a && gt__dtype_is_complex((gt_dtype)a->meta.dtype);
+}
+
+gt_tensor *gt__step_conjugate(gt_frame *f, gt_tensor *a)
+{
+    return gt__step_is_complex(a) ? EMIT(conj, a) : a;
+}
+
+gt_tensor *gt__step_adjoint(gt_frame *f, gt_tensor *a)
+{
+    return T(CONJ(a));
+}
+
 gt_tensor *gt__step_reshape(gt_frame *f, gt_tensor *a, unsigned rank, const int64_t *shape)
 {
     STEP(gt_reshape(a, (int)rank, shape, &result_));

@@ -91,6 +91,8 @@ typedef struct gt_gradient {
 #define ZERO_WHERE(condition, a) gt__step_zero_where(f, condition, a)
 #define MATMUL(a, b) gt__step_matmul(f, a, b)
 #define T(a) gt__step_transpose(f, a)
+#define CONJ(a) gt__step_conjugate(f, a)
+#define H(a) gt__step_adjoint(f, a)
 #define RESHAPE(a, rank, ...) gt__step_reshape(f, a, rank, __VA_ARGS__) /* the shape may be a compound literal */
 #define EXPAND(a, rank, shape) gt__step_expand(f, a, rank, shape)
 #define SLICE(a, spec) gt__step_slice(f, a, spec)
@@ -115,8 +117,11 @@ gt_tensor *gt__step_where(gt_frame *f, gt_tensor *condition, gt_tensor *a, gt_te
 gt_tensor *gt__step_where_or_zero(gt_frame *f, gt_tensor *condition, gt_tensor *a);
 gt_tensor *gt__step_zero_where(gt_frame *f, gt_tensor *condition, gt_tensor *a);
 gt_tensor *gt__step_matmul(gt_frame *f, gt_tensor *a, gt_tensor *b);
-/* The last two axes swapped. */
+/* The last two axes swapped; of complex numbers the conjugates; both. */
 gt_tensor *gt__step_transpose(gt_frame *f, gt_tensor *a);
+gt_tensor *gt__step_conjugate(gt_frame *f, gt_tensor *a);
+gt_tensor *gt__step_adjoint(gt_frame *f, gt_tensor *a);
+bool gt__step_is_complex(const gt_tensor *a); /* NULL is not */
 gt_tensor *gt__step_reshape(gt_frame *f, gt_tensor *a, unsigned rank, const int64_t *shape);
 gt_tensor *gt__step_expand(gt_frame *f, gt_tensor *a, unsigned rank, const int64_t *shape);
 /* spec: start, step and count of every axis, as in a record's tail */

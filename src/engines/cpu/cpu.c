@@ -69,6 +69,7 @@ static void cpu_close(gt_engine *engine)
         return;
     gt__parallel_free(gt__cpu(engine)->parallel);
     gt__cpu_plans_free(gt__cpu(engine)->plans);
+    gt__scratch_free(gt__cpu(engine)->scratch);
     free(engine);
 }
 

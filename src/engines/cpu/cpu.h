@@ -16,6 +16,7 @@
 #include "engines/cpu/parallel.h"
 
 typedef struct gt_cpu_plans gt_cpu_plans; /* fft.c */
+typedef struct gt_scratch gt_scratch;     /* program_tile.c */
 
 typedef struct gt_cpu {
     gt_engine engine; /* first: a gt_engine * of this engine is a gt_cpu * */
@@ -25,6 +26,7 @@ typedef struct gt_cpu {
     _Atomic size_t
         taken; /* bytes taken from the system since the last gt__memory_check; releases are not counted */
     gt_cpu_plans *plans; /* of Fourier transforms; NULL: none yet */
+    gt_scratch *scratch; /* that programs share: one runs at a time; NULL: none yet */
 } gt_cpu;
 
 static inline gt_cpu *gt__cpu(gt_engine *engine)

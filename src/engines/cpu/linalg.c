@@ -9,6 +9,7 @@
 #include "core/linalg.h"
 
 #include <cblas.h>
+#include <complex.h>
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -19,7 +20,7 @@
 #include "engines/cpu/movement.h"
 
 /* Why a matrix has no result. */
-enum { SINGULAR = 1, SINGULAR_SYSTEM, SINGULAR_FACTOR, NOT_POSITIVE, NOT_FINITE, NOT_CONVERGED };
+enum { SINGULAR = 1, SINGULAR_SYSTEM, SINGULAR_FACTOR, NOT_POSITIVE, NOT_FINITE, NOT_CONVERGED, BAD_PIVOT };
 
 typedef struct linalg {
     gt_cpu *cpu;
@@ -28,19 +29,19 @@ typedef struct linalg {
     int m, n, k; /* a (m, n), k = min(m, n); SOLVE: b (n, k) */
     int columns; /* of the packed result */
     gt_vectors vectors;
-    bool upper, unit;
+    bool upper, unit, hermitian;
     gt_loop batch; /* views: a, b */
     int64_t row_stride[2], column_stride[2];
     int64_t result; /* of one matrix, in elements of the operand's dtype */
-    /* Elements of workspace for one matrix: copies, LAPACK's own, integers. */
-    size_t area[3], work, integers;
+    /* Elements of workspace for one matrix: copies, LAPACK's own, real numbers for complex routines, integers. */
+    size_t area[3], work, reals, integers;
     _Atomic uint64_t
         failure; /* of the first matrix that failed: number << 32 | info << 3 | reason; all ones: no failure */
 } linalg;
 
 /* One thread's workspace, cut up. */
 typedef struct workspace {
-    void *area[3], *work;
+    void *area[3], *work, *reals;
     int *integers;
 } workspace;
 
@@ -94,6 +95,8 @@ static gt_err failed(const linalg *s)
                         "%sThe algorithm failed to converge because the input matrix contained non-finite "
                         "values.",
                         where);
+    case BAD_PIVOT:
+        return gt__fail(GT_ERR_LINALG, "%sThe pivot %d is not one of ldl_factor.", where, info);
     default:
         return gt__fail(GT_ERR_LINALG,
                         "%sThe algorithm failed to converge because the input matrix is ill-conditioned or "
@@ -105,40 +108,52 @@ static gt_err failed(const linalg *s)
 /* ---- one matrix, in each type ------------------------------------------------------------------------------- */
 
 #define T float
+#define R float
 #define NAME(name) name##_float
 #define LAPACK(name) s##name##_
 #define CBLAS(name) cblas_s##name
 #define ALPHA_ONE 1
+#define ALPHA_ZERO 0
+#define ADJOINT CblasTrans
 #include "engines/cpu/linalg_template.h"
 #include "engines/cpu/linalg_real_template.h"
+#include "engines/cpu/linalg_decompose_template.h"
 
 #define T double
+#define R double
 #define NAME(name) name##_double
 #define LAPACK(name) d##name##_
 #define CBLAS(name) cblas_d##name
 #define ALPHA_ONE 1
+#define ALPHA_ZERO 0
+#define ADJOINT CblasTrans
 #include "engines/cpu/linalg_template.h"
 #include "engines/cpu/linalg_real_template.h"
+#include "engines/cpu/linalg_decompose_template.h"
 
 #define T float _Complex
 #define R float
 #define NAME(name) name##_complex64
-#define REAL(name) name##_float
 #define LAPACK(name) c##name##_
 #define CBLAS(name) cblas_c##name
 #define ALPHA_ONE (&(T){1})
+#define ALPHA_ZERO (&(T){0})
+#define ADJOINT CblasConjTrans
 #include "engines/cpu/linalg_template.h"
 #include "engines/cpu/linalg_complex_template.h"
+#include "engines/cpu/linalg_decompose_template.h"
 
 #define T double _Complex
 #define R double
 #define NAME(name) name##_complex128
-#define REAL(name) name##_double
 #define LAPACK(name) z##name##_
 #define CBLAS(name) cblas_z##name
 #define ALPHA_ONE (&(T){1})
+#define ALPHA_ZERO (&(T){0})
+#define ADJOINT CblasConjTrans
 #include "engines/cpu/linalg_template.h"
 #include "engines/cpu/linalg_complex_template.h"
+#include "engines/cpu/linalg_decompose_template.h"
 
 static bool plan(linalg *s)
 {
@@ -177,7 +192,8 @@ static size_t round_up(size_t bytes)
 
 static size_t workspace_bytes(const linalg *s, size_t size)
 {
-    size_t bytes = round_up(s->work * size) + round_up(s->integers * sizeof(int));
+    size_t bytes =
+        round_up(s->work * size) + round_up(s->reals * sizeof(double)) + round_up(s->integers * sizeof(int));
     for (int k = 0; k < 3; k++)
         bytes += round_up(s->area[k] * size);
     return bytes;
@@ -191,7 +207,8 @@ static workspace workspace_cut(const linalg *s, size_t size, char *memory)
         memory += round_up(s->area[k] * size);
     }
     w.work = memory;
-    w.integers = (int *)(memory + round_up(s->work * size));
+    w.reals = memory + round_up(s->work * size);
+    w.integers = (int *)((char *)w.reals + round_up(s->reals * sizeof(double)));
     return w;
 }
 
@@ -256,7 +273,8 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
 {
     const gt_meta *a = &call->in[0]->meta, *out = &call->out->meta;
     bool solves = gt__op_table[call->op].form == GT_FORM_SOLVE;
-    int64_t m = gt__rows(a), n = gt__columns(a), k = solves ? gt__columns(&call->in[1]->meta) : gt__min(m, n);
+    int64_t m = call->op == GT_OP_ldl_solve ? gt__columns(a) : gt__rows(a), n = gt__columns(a);
+    int64_t k = solves ? gt__columns(&call->in[1]->meta) : gt__min(m, n);
     if (out->numel == 0)
         return GT_OK;
     if (m > INT32_MAX / 4 || n > INT32_MAX / 4 || k > INT32_MAX / 4)
@@ -282,6 +300,7 @@ gt_err gt__cpu_linalg(gt_engine *engine, const gt_call *call)
         s.upper = call->ins->imm[0].i & GT_TRIANGLE_UPPER;
         s.unit = call->ins->imm[0].i & GT_TRIANGLE_UNIT;
     }
+    s.hermitian = (call->op == GT_OP_ldl || call->op == GT_OP_ldl_solve) && call->ins->imm[0].i;
     if (!plan(&s))
         return gt__fail(GT_ERR_UNSUPPORTED, "matrices of %lld by %lld are too large for LAPACK", (long long)m,
                         (long long)n);

@@ -1,7 +1,7 @@
 /*
  * linalg_template.h: a template: elimination on one matrix. linalg.c includes it for float, double and their complex numbers,
- * with T, NAME, LAPACK, CBLAS and ALPHA_ONE (the factor 1 of CBLAS) defined. linalg_real_template.h and
- * linalg_complex_template.h go on from here.
+ * with T, R (the type of a number's parts), NAME, LAPACK, CBLAS, ALPHA_ONE and ALPHA_ZERO (factors of CBLAS) and ADJOINT
+ * defined. linalg_real_template.h and linalg_complex_template.h go on from here.
  *
  * a (m, n) and b are strided. Each function returns 0 or why there is no result: failure(reason, info).
  */
@@ -31,6 +31,21 @@ static void NAME(load)(const linalg *s, const T *a, T *to)
     NAME(move)(a, s->row_stride[0], s->column_stride[0], s->m, s->n, to, s->n);
 }
 
+/* The same by columns, as it is to LAPACK. */
+static void NAME(load_columns)(const linalg *s, const T *a, T *to)
+{
+    NAME(move)(a, s->column_stride[0], s->row_stride[0], s->n, s->m, to, s->m);
+}
+
+static bool NAME(all_finite)(const T *a, int64_t count)
+{
+    bool finite = true;
+    const R *parts = (const R *)a;
+    for (int64_t k = 0; k < count * (int64_t)(sizeof(T) / sizeof(R)); k++)
+        finite &= isfinite(parts[k]) != 0;
+    return finite;
+}
+
 /* ---- planning ----------------------------------------------------------------------------------------------- */
 
 /* LAPACK returns the size of its workspace as a number of type T: rounded up to be safe. false: too large for an int. */
@@ -57,7 +72,7 @@ static bool NAME(plan_inverse)(linalg *s)
 static bool NAME(plan_equations)(linalg *s)
 {
     s->area[0] = (size_t)s->n * (size_t)s->n;
-    s->area[1] = s->op == GT_OP_solve ? (size_t)s->n * (size_t)s->k : 0;
+    s->area[1] = s->op == GT_OP_solve || s->op == GT_OP_ldl_solve ? (size_t)s->n * (size_t)s->k : 0;
     s->integers = (size_t)s->n;
     return true;
 }

@@ -35,7 +35,6 @@ struct gt_program {
     unsigned part_count;
     fixed *fixed;
     unsigned fixed_count;
-    gt_scratch *scratch;
 };
 
 /* ---- steps on their own --------------------------------------------------------------------------------------- */
@@ -97,7 +96,6 @@ void gt__cpu_free_program(gt_engine *engine, gt_program *program)
     }
     free(program->parts);
     free(program->fixed);
-    gt__scratch_free(program->scratch);
     free(program);
 }
 
@@ -169,7 +167,7 @@ gt_err gt__cpu_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
             sums = fused->sums * (size_t)fused->parts;
     }
     if (err == GT_OK)
-        err = gt__scratch_new((unsigned)gt__parallel_threads(cpu->parallel), scratch, sums, &program->scratch);
+        err = gt__scratch_reserve(cpu, scratch, sums);
     gt__forming_free(forming);
     if (err != GT_OK) {
         gt__cpu_free_program(engine, program);
@@ -195,7 +193,7 @@ gt_err gt__cpu_run_program(gt_engine *engine, gt_program *program, void *const *
         part *p = &program->parts[k];
         *step = p->step;
         if (p->fused)
-            gt__fused_run(gt__cpu(engine), p->fused, buffer, program->scratch);
+            gt__fused_run(gt__cpu(engine), p->fused, buffer);
         else
             GT_TRY(single_run(engine, program->plan, p->single, buffer));
     }

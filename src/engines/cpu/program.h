@@ -240,11 +240,10 @@ gt_err gt__group_lower(const gt_cpu *cpu, gt_plan *plan, const gt_forming *formi
 void gt__fused_free(gt_fused *fused);
 /* Scratch and tiles for its operations: program_place.c. */
 gt_err gt__fused_place(gt_fused *fused, const gt_plan *plan, const gt_group *group);
-/* Scratch for `threads` threads of `bytes` each, and for sums. */
-typedef struct gt_scratch gt_scratch;
-gt_err gt__scratch_new(unsigned threads, size_t bytes, size_t sums, gt_scratch **scratch);
+/* Make sure that the engine's scratch has `bytes` for each thread, and `sums` for sums. */
+gt_err gt__scratch_reserve(gt_cpu *cpu, size_t bytes, size_t sums);
 void gt__scratch_free(gt_scratch *scratch);
-void gt__fused_run(gt_cpu *cpu, gt_fused *fused, void *const *buffer, gt_scratch *scratch);
+void gt__fused_run(gt_cpu *cpu, gt_fused *fused, void *const *buffer);
 
 /* ---- vtable -------------------------------------------------------------------------------------------------- */
 

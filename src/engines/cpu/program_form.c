@@ -2,7 +2,7 @@
  * program_form.c: chooses which neighbouring steps of a plan run as one pass over tiles. Read program.h first.
  *
  * A step joins the group if its positions are those of the group (or its rows), if it reads what the group makes only at
- * the position where that is made, and if nothing that the group writes over (`takes`) is read at another position.
+ * the position where that is made.
  */
 #include <stdlib.h>
 
@@ -12,9 +12,8 @@ enum { SHORT_ROW = 16 };
 
 /* What the group has done to a buffer. */
 typedef struct trace {
-    uint32_t made, read,
-        read_apart; /* numbers of groups; 0: none. read_apart: not at the position of the reader */
-    gt_level level; /* at which it is made, or read */
+    uint32_t made;  /* the number of a group; 0: none */
+    gt_level level; /* at which it is made */
 } trace;
 
 struct gt_forming {
@@ -250,18 +249,6 @@ static bool operand_fits(const gt_forming *f, const gt_group *g, const gt_plan_s
     return gt__access_row(access, row) || (one && g->count == row);
 }
 
-/* The result may be written over an operand: all that the group reads of it must be at the writer's position. */
-static bool taker_fits(const gt_forming *f, const gt_plan_step *step, gt_level level)
-{
-    uint32_t takes = f->plan->buffers[f->plan->values[step->result].buffer].takes;
-    if (takes == GT_PLAN_TAKES_NONE)
-        return true;
-    const trace *t = &f->buffer[takes];
-    if (t->read_apart == f->number)
-        return false;
-    return t->read != f->number || t->level == level;
-}
-
 typedef struct reading {
     gt_access access;
     bool own;
@@ -270,16 +257,10 @@ typedef struct reading {
 static bool readings_fit(const gt_forming *f, const gt_group *g, const gt_plan_step *step, const gt_member *m,
                          int64_t row, reading *r)
 {
-    uint32_t takes = f->plan->buffers[f->plan->values[step->result].buffer].takes;
-    for (unsigned k = 0; k < step->operands; k++) {
-        if (step->operand[k] == GT_PLAN_LITERAL)
-            continue;
-        if (!operand_fits(f, g, step, m, k, row, &r[k].access, &r[k].own))
+    for (unsigned k = 0; k < step->operands; k++)
+        if (step->operand[k] != GT_PLAN_LITERAL && !operand_fits(f, g, step, m, k, row, &r[k].access, &r[k].own))
             return false;
-        if (takes == f->plan->values[step->operand[k]].buffer && !r[k].own)
-            return false;
-    }
-    return taker_fits(f, step, m->level);
+    return true;
 }
 
 static void note(gt_forming *f, gt_group *g, const gt_plan_step *step, const gt_member *m, const reading *r)
@@ -288,13 +269,6 @@ static void note(gt_forming *f, gt_group *g, const gt_plan_step *step, const gt_
     for (unsigned k = 0; k < step->operands; k++) {
         if (step->operand[k] == GT_PLAN_LITERAL)
             continue;
-        trace *t = &f->buffer[f->plan->values[step->operand[k]].buffer];
-        if (t->made != f->number) {
-            if (!r[k].own || (t->read == f->number && t->level != space))
-                t->read_apart = f->number;
-            t->read = f->number;
-            t->level = space;
-        }
         const gt_access *a =
             &r[k].access; /* rows that nothing needs, but that save gathering a broadcast operand */
         int64_t period = a->rank == 2 && space == GT_LEVEL_FULL ? a->shape[1] : 0;

@@ -168,30 +168,37 @@ void gt__tile_norm_sum(const gt_tile_op *op, gt_tile *tile)
 /* A block for each thread; a thread claims one for the time of a chunk. */
 struct gt_scratch {
     unsigned blocks;
-    size_t bytes;
+    size_t bytes, sum_bytes;
     char *memory;
     char *sums;
     atomic_bool busy[];
 };
 
-gt_err gt__scratch_new(unsigned threads, size_t bytes, size_t sums, gt_scratch **out)
+gt_err gt__scratch_reserve(gt_cpu *cpu, size_t bytes, size_t sums)
 {
     enum { PAGE = 4096 };
-    gt_scratch *s = *out = malloc(sizeof *s + threads * sizeof s->busy[0]);
+    const gt_scratch *old = cpu->scratch;
+    unsigned threads = (unsigned)gt__parallel_threads(cpu->parallel);
     bytes = (bytes + PAGE - 1) / PAGE * PAGE;
     sums = (sums + PAGE - 1) / PAGE * PAGE;
+    if (old && old->bytes >= bytes && old->sum_bytes >= sums)
+        return GT_OK;
+    bytes = old && old->bytes > bytes ? old->bytes : bytes;
+    sums = old && old->sum_bytes > sums ? old->sum_bytes : sums;
+    gt_scratch *s = malloc(sizeof *s + threads * sizeof s->busy[0]);
     if (s)
-        *s = (gt_scratch){.blocks = threads, .bytes = bytes};
+        *s = (gt_scratch){.blocks = threads, .bytes = bytes, .sum_bytes = sums};
     if (s)
         s->memory = aligned_alloc(PAGE, threads * bytes + sums + PAGE);
     if (!s || !s->memory) {
         gt__scratch_free(s);
-        *out = NULL;
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
     }
     s->sums = s->memory + threads * bytes;
     for (unsigned k = 0; k < threads; k++)
         atomic_init(&s->busy[k], false);
+    gt__scratch_free(cpu->scratch);
+    cpu->scratch = s;
     return GT_OK;
 }
 
@@ -331,7 +338,7 @@ static void prepare_number(const gt_cpu *cpu, gt_tile_number *n, void *const *bu
     }
 }
 
-void gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer, gt_scratch *scratch)
+void gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer)
 {
     for (unsigned k = 0; k < f->number_count; k++)
         prepare_number(cpu, &f->numbers[k], buffer);
@@ -347,7 +354,7 @@ void gt__fused_run(gt_cpu *cpu, gt_fused *f, void *const *buffer, gt_scratch *sc
         op->apply.kernel = gt__elementwise_kernel(cpu->kernels, op->op, op->compute, f->choices[k].constants,
                                                   &f->numbers[f->choices[k].number].value);
     }
-    pass p = {.cpu = cpu, .fused = f, .scratch = scratch};
+    pass p = {.cpu = cpu, .fused = f, .scratch = cpu->scratch};
     if (f->sums)
         run_with_sums(&p);
     else

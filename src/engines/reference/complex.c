@@ -231,10 +231,6 @@ gt_err (*gt__reference_complex_form(const gt_call *call))(const gt_call *)
         return full;
     case GT_FORM_AS_COMPLEX:
         return join_parts;
-    case GT_FORM_MATRIX:
-        return call->op == GT_OP_eig ? gt__reference_eig : gt__reference_complex_solve;
-    case GT_FORM_SOLVE:
-        return gt__reference_complex_solve;
     default:
         return NULL;
     }

@@ -1,22 +1,25 @@
 /*
  * engines/reference/linalg.c: the reference engine's linear algebra: Gaussian elimination, and the decompositions of
- * engines/reference/decompose.c. One matrix of the batch at a time, in double, rounded when written.
- * core/linalg.h says how results are packed.
+ * engines/reference/decompose.c, ldl.c and eigenvalues.c. One matrix of the batch at a time, in complex numbers of two doubles,
+ * rounded when written: a real matrix is a complex one without imaginary parts. core/linalg.h says how results are packed.
  */
 #include "core/linalg.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engines/reference/reference.h"
 
+typedef double _Complex number;
+
 /* One matrix of a call: a (m, n), its result, and the result's place in the output. */
 typedef struct matrix {
     const gt_call *call;
     int64_t m, n, k, c; /* k = min(m, n); c: columns of a packed result */
-    const double *a;
-    double *out;
+    const number *a;
+    number *out;
 } matrix;
 
 static gt_err no_memory(void)
@@ -26,10 +29,10 @@ static gt_err no_memory(void)
 
 /* ---- elimination -------------------------------------------------------------------------------------------- */
 
-static void swap_rows(double *a, int64_t columns, int64_t i, int64_t j)
+static void swap_rows(number *a, int64_t columns, int64_t i, int64_t j)
 {
     for (int64_t k = 0; k < columns; k++) {
-        double kept = a[i * columns + k];
+        number kept = a[i * columns + k];
         a[i * columns + k] = a[j * columns + k];
         a[j * columns + k] = kept;
     }
@@ -39,13 +42,13 @@ static void swap_rows(double *a, int64_t columns, int64_t i, int64_t j)
  * Make a (n, n) upper triangular by subtracting rows from those below, the largest pivot first, and do the same to b (n, k).
  * *sign changes with each exchange of rows. Returns the position of the first zero on the diagonal, from 1; 0: no zero.
  */
-static int64_t eliminate(double *a, int64_t n, double *b, int64_t k, double *sign)
+static int64_t eliminate(number *a, int64_t n, number *b, int64_t k, number *sign)
 {
     int64_t zero = 0;
     for (int64_t p = 0; p < n; p++) {
         int64_t best = p;
         for (int64_t i = p + 1; i < n; i++)
-            best = fabs(a[i * n + p]) > fabs(a[best * n + p]) ? i : best;
+            best = gt__reference_size(a[i * n + p]) > gt__reference_size(a[best * n + p]) ? i : best;
         if (best != p) {
             swap_rows(a, n, p, best);
             swap_rows(b, k, p, best);
@@ -56,7 +59,7 @@ static int64_t eliminate(double *a, int64_t n, double *b, int64_t k, double *sig
             continue;
         }
         for (int64_t i = p + 1; i < n; i++) {
-            double factor = a[i * n + p] / a[p * n + p];
+            number factor = a[i * n + p] / a[p * n + p];
             for (int64_t j = p; j < n; j++)
                 a[i * n + j] -= factor * a[p * n + j];
             for (int64_t j = 0; j < k; j++)
@@ -67,12 +70,12 @@ static int64_t eliminate(double *a, int64_t n, double *b, int64_t k, double *sig
 }
 
 /* b (n, k) becomes x with a x = b; a is triangular. */
-static void substitute(const double *a, int64_t n, double *b, int64_t k, bool upper, bool unit)
+static void substitute(const number *a, int64_t n, number *b, int64_t k, bool upper, bool unit)
 {
     for (int64_t step = 0; step < n; step++) {
         int64_t i = upper ? n - 1 - step : step;
         for (int64_t column = 0; column < k; column++) {
-            double rest = b[i * k + column];
+            number rest = b[i * k + column];
             for (int64_t j = upper ? i + 1 : 0; j < (upper ? n : i); j++)
                 rest -= a[i * n + j] * b[j * k + column];
             b[i * k + column] = unit ? rest : rest / a[i * n + i];
@@ -80,28 +83,30 @@ static void substitute(const double *a, int64_t n, double *b, int64_t k, bool up
     }
 }
 
-/* The determinant's sign, the logarithm of its absolute value, and in *product itself. a is destroyed. */
-static double determinant(double *a, int64_t n, double *logarithm, double *product)
+/* The determinant divided by its absolute value, the logarithm of that, and in *product itself. a is destroyed. */
+static number determinant(number *a, int64_t n, double *logarithm, number *product)
 {
-    double sign = 1;
+    number sign = 1;
     *logarithm = 0;
     eliminate(a, n, NULL, 0, &sign);
     *product = sign;
     for (int64_t p = 0; p < n; p++) {
-        *logarithm += log(fabs(a[p * n + p]));
+        double size = cabs(a[p * n + p]);
+        *logarithm += log(size);
         *product *= a[p * n + p];
-        sign = a[p * n + p] == 0 ? 0 : a[p * n + p] < 0 ? -sign : sign;
+        sign *= size == 0 ? 0 : a[p * n + p] / size;
     }
     return sign;
 }
 
 static gt_err run_determinant(const matrix *x)
 {
-    double *a = malloc((size_t)(x->n * x->n + 1) * sizeof *a), logarithm, product;
+    number *a = malloc((size_t)(x->n * x->n + 1) * sizeof *a), product;
+    double logarithm;
     if (!a)
         return no_memory();
     memcpy(a, x->a, (size_t)(x->n * x->n) * sizeof *a);
-    double sign = determinant(a, x->n, &logarithm, &product);
+    number sign = determinant(a, x->n, &logarithm, &product);
     x->out[0] = x->call->op == GT_OP_det ? product : sign;
     if (x->call->op == GT_OP_slogdet)
         x->out[1] = logarithm;
@@ -111,7 +116,7 @@ static gt_err run_determinant(const matrix *x)
 
 static gt_err run_inverse(const matrix *x)
 {
-    double *a = malloc((size_t)(x->n * x->n + 1) * sizeof *a), sign = 1;
+    number *a = malloc((size_t)(x->n * x->n + 1) * sizeof *a), sign = 1;
     if (!a)
         return no_memory();
     memcpy(a, x->a, (size_t)(x->n * x->n) * sizeof *a);
@@ -132,7 +137,8 @@ static gt_err run_inverse(const matrix *x)
 static gt_err run_cofactor(const matrix *x)
 {
     int64_t n = x->n;
-    double *minor = malloc((size_t)(n * n + 1) * sizeof *minor), logarithm, product;
+    number *minor = malloc((size_t)(n * n + 1) * sizeof *minor), product;
+    double logarithm;
     if (!minor)
         return no_memory();
     for (int64_t row = 0; row < n; row++)
@@ -151,23 +157,23 @@ static gt_err run_cofactor(const matrix *x)
 static gt_err run_cholesky(const matrix *x)
 {
     int64_t n = x->n;
-    double *l = x->out;
+    number *l = x->out;
     memset(l, 0, (size_t)(n * n) * sizeof *l);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j <= i; j++) {
-            double rest = x->a[i * n + j];
+            number rest = i == j ? creal(x->a[i * n + j]) : x->a[i * n + j];
             for (int64_t k = 0; k < j; k++)
-                rest -= l[i * n + k] * l[j * n + k];
-            if (i == j && !(rest > 0) && x->call->ins->imm[0].i) {
+                rest -= l[i * n + k] * conj(l[j * n + k]);
+            if (i == j && !(creal(rest) > 0) && x->call->ins->imm[0].i) {
                 l[i * n + i] = NAN;
                 return GT_OK;
             }
-            if (i == j && !(rest > 0))
+            if (i == j && !(creal(rest) > 0))
                 return gt__fail(GT_ERR_LINALG,
                                 "The factorization could not be completed because the input is not "
                                 "positive-definite (the leading minor of order %lld is not positive-definite).",
                                 (long long)i + 1);
-            l[i * n + j] = i == j ? sqrt(rest) : rest / l[j * n + j];
+            l[i * n + j] = i == j ? sqrt(creal(rest)) : rest / l[j * n + j];
         }
     return GT_OK;
 }
@@ -176,7 +182,7 @@ static gt_err run_cholesky(const matrix *x)
 static gt_err run_lu(const matrix *x)
 {
     int64_t width = x->n + 1, zero = 0;
-    double *a = x->out, *pivots = a + x->m * width;
+    number *a = x->out, *pivots = a + x->m * width;
     for (int64_t i = 0; i < x->m; i++) {
         memcpy(a + i * width, x->a + i * x->n, (size_t)x->n * sizeof *a);
         a[i * width + x->n] = (double)i;
@@ -185,7 +191,7 @@ static gt_err run_lu(const matrix *x)
     for (int64_t p = 0; p < x->k; p++) {
         int64_t best = p;
         for (int64_t i = p + 1; i < x->m; i++)
-            best = fabs(a[i * width + p]) > fabs(a[best * width + p]) ? i : best;
+            best = gt__reference_size(a[i * width + p]) > gt__reference_size(a[best * width + p]) ? i : best;
         swap_rows(a, width, p, best);
         pivots[p] = (double)best + 1;
         if (a[p * width + p] == 0) {
@@ -193,7 +199,7 @@ static gt_err run_lu(const matrix *x)
             continue;
         }
         for (int64_t i = p + 1; i < x->m; i++) {
-            double factor = a[i * width + p] /= a[p * width + p];
+            number factor = a[i * width + p] /= a[p * width + p];
             for (int64_t j = p + 1; j < x->n; j++)
                 a[i * width + j] -= factor * a[p * width + j];
         }
@@ -210,16 +216,26 @@ static gt_err run_lu(const matrix *x)
 static gt_err check_finite(const matrix *x)
 {
     for (int64_t k = 0; k < x->m * x->n; k++)
-        if (!isfinite(x->a[k]))
+        if (!isfinite(creal(x->a[k])) || !isfinite(cimag(x->a[k])))
             return gt__fail(GT_ERR_LINALG,
                             "The algorithm failed to converge because the input matrix contained non-finite "
                             "values.");
     return GT_OK;
 }
 
+/* out (m + 1, n): the reflections and r in one matrix, then the k factors. */
+static gt_err run_geqrf(const matrix *x)
+{
+    number *tau = x->out + x->m * x->n;
+    memset(tau, 0, (size_t)x->n * sizeof *tau);
+    memcpy(x->out, x->a, (size_t)(x->m * x->n) * sizeof *tau);
+    gt__reference_reflections(x->out, x->m, x->n, tau);
+    return GT_OK;
+}
+
 static gt_err run_qr(const matrix *x)
 {
-    double *r = malloc((size_t)(x->c * x->n + 1) * sizeof *r);
+    number *r = malloc((size_t)(x->c * x->n + 1) * sizeof *r);
     bool fine = r && gt__reference_qr(x->a, x->m, x->n, x->c, x->out, r);
     for (int64_t i = 0; fine && i < x->c; i++)
         for (int64_t j = 0; j < x->n; j++)
@@ -229,37 +245,39 @@ static gt_err run_qr(const matrix *x)
 }
 
 /* The first `columns` columns of a square matrix; the other columns of the result, c in all, are zero. */
-static void put_vectors(const double *square, int64_t n, int64_t columns, double *out, int64_t c)
+static void put_vectors(const number *square, int64_t n, int64_t columns, number *out, int64_t c)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < c; j++)
             out[i * c + j] = j < columns ? square[i * n + j] : 0;
 }
 
-static void put_svd(const matrix *x, const double *u, const double *s, const double *v)
+static void put_svd(const matrix *x, const number *u, const double *s, const number *v)
 {
     gt_vectors vectors = (gt_vectors)x->call->ins->imm[0].i;
     bool full = vectors == GT_VECTORS_FULL;
-    double *values = vectors == GT_VECTORS_NONE ? x->out : x->out + x->m * x->c;
+    number *values = vectors == GT_VECTORS_NONE ? x->out : x->out + x->m * x->c, *below = values + x->c;
     for (int64_t j = 0; j < x->c; j++)
         values[j] = j < x->k ? s[j] : 0;
     if (vectors == GT_VECTORS_NONE)
         return;
     put_vectors(u, x->m, full ? x->m : x->k, x->out, x->c);
-    put_vectors(v, x->n, full ? x->n : x->k, values + x->c, x->c);
+    put_vectors(v, x->n, full ? x->n : x->k, below, x->c);
+    for (int64_t k = 0; k < x->n * x->c; k++)
+        below[k] = conj(below[k]);
 }
 
-/* v diag(1 / s) u^T */
-static void put_pinv(const matrix *x, const double *u, const double *s, const double *v)
+/* v diag(1 / s) u^H */
+static void put_pinv(const matrix *x, const number *u, const double *s, const number *v)
 {
     const gt_imm *tolerance = x->call->ins->imm;
-    double cutoff =
-        gt__pinv_cutoff(tolerance[0].f, tolerance[1].f, s[0], x->m, x->n, (gt_dtype)x->call->out->meta.dtype);
+    double cutoff = gt__pinv_cutoff(tolerance[0].f, tolerance[1].f, s[0], x->m, x->n,
+                                    gt__dtype_real((gt_dtype)x->call->out->meta.dtype));
     for (int64_t i = 0; i < x->n; i++)
         for (int64_t j = 0; j < x->m; j++) {
-            double sum = 0;
+            number sum = 0;
             for (int64_t k = 0; k < x->k; k++)
-                sum += s[k] > cutoff ? v[i * x->n + k] / s[k] * u[j * x->m + k] : 0;
+                sum += s[k] > cutoff ? v[i * x->n + k] / s[k] * conj(u[j * x->m + k]) : 0;
             x->out[i * x->m + j] = sum;
         }
 }
@@ -267,8 +285,8 @@ static void put_pinv(const matrix *x, const double *u, const double *s, const do
 static gt_err run_svd(const matrix *x)
 {
     GT_TRY(check_finite(x));
-    double *u = malloc((size_t)(x->m * x->m + x->n * x->n + x->k + 1) * sizeof *u);
-    double *v = u + x->m * x->m, *s = v + x->n * x->n;
+    number *u = malloc((size_t)(x->m * x->m + x->n * x->n + x->k + 1) * sizeof *u), *v = u + x->m * x->m;
+    double *s = (double *)(v + x->n * x->n);
     bool fine = u && gt__reference_svd(x->a, x->m, x->n, u, s, v);
     if (fine)
         (x->call->op == GT_OP_svd ? put_svd : put_pinv)(x, u, s, v);
@@ -281,19 +299,37 @@ static gt_err run_eigh(const matrix *x)
     int64_t n = x->n;
     bool upper = x->call->ins->imm[1].i != 0, values_only = x->call->ins->imm[0].i == GT_VECTORS_NONE;
     GT_TRY(check_finite(x));
-    double *a = malloc((size_t)(2 * n * n + n + 1) * sizeof *a), *v = a + n * n, *w = v + n * n;
+    number *a = malloc((size_t)(2 * n * n + n + 1) * sizeof *a), *v = a + n * n;
+    double *w = (double *)(v + n * n);
     if (!a)
         return no_memory();
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) {
-            bool given = upper ? i <= j : i >= j;
-            a[i * n + j] = given ? x->a[i * n + j] : x->a[j * n + i];
+            bool given = upper ? i < j : i > j;
+            a[i * n + j] = i == j ? creal(x->a[i * n + i]) : given ? x->a[i * n + j] : conj(x->a[j * n + i]);
         }
     gt__reference_eigh(a, n, w, v);
-    memcpy(x->out, w, (size_t)n * sizeof *w);
+    for (int64_t k = 0; k < n; k++)
+        x->out[k] = w[k];
     if (!values_only)
         memcpy(x->out + n, v, (size_t)(n * n) * sizeof *v);
     free(a);
+    return GT_OK;
+}
+
+static gt_err run_eig(const matrix *x)
+{
+    GT_TRY(check_finite(x));
+    return gt__reference_eig(x->a, x->n, x->call->ins->imm[0].i != GT_VECTORS_NONE, x->out);
+}
+
+/* out (n + 1, n): the factors, then the pivots. */
+static gt_err run_ldl(const matrix *x)
+{
+    int64_t n = x->n;
+    for (int64_t k = 0; k < n * n; k++)
+        x->out[k] = k / n >= k % n ? x->a[k] : 0;
+    gt__reference_ldl(x->out, n, x->call->ins->imm[0].i != 0, x->out + n * n);
     return GT_OK;
 }
 
@@ -313,6 +349,10 @@ static gt_err run_matrix(const matrix *x)
         return run_cholesky(x);
     case GT_OP_lu:
         return run_lu(x);
+    case GT_OP_ldl:
+        return run_ldl(x);
+    case GT_OP_geqrf:
+        return run_geqrf(x);
     case GT_OP_qr:
         return run_qr(x);
     case GT_OP_svd:
@@ -320,6 +360,8 @@ static gt_err run_matrix(const matrix *x)
         return run_svd(x);
     case GT_OP_eigh:
         return run_eigh(x);
+    case GT_OP_eig:
+        return run_eig(x);
     default:
         return gt__fail(GT_ERR_UNSUPPORTED, "the reference engine does not run %s",
                         gt__op_table[x->call->op].name);
@@ -335,7 +377,7 @@ gt_err gt__reference_matrix(const gt_call *call)
     for (unsigned axis = 0; axis + 2 < in->meta.rank; axis++)
         batch *= in->meta.shape[axis];
     int64_t size = out->meta.numel / batch;
-    double *numbers = malloc((size_t)(m * n + size) * sizeof *numbers);
+    number *numbers = malloc((size_t)(m * n + size) * sizeof *numbers);
     if (!numbers)
         return no_memory();
     matrix x = {.call = call, .m = m, .n = n, .k = m < n ? m : n, .a = numbers, .out = numbers + m * n};
@@ -343,21 +385,25 @@ gt_err gt__reference_matrix(const gt_call *call)
     gt_err err = GT_OK;
     for (int64_t which = 0; which < batch && err == GT_OK; which++) {
         for (int64_t k = 0; k < m * n; k++)
-            numbers[k] = gt__reference_real(in, which * m * n + k);
+            numbers[k] = gt__reference_complex(in, which * m * n + k);
         err = run_matrix(&x);
         for (int64_t k = 0; k < size && err == GT_OK; k++)
-            gt__reference_put_real(out, which * size + k, x.out[k]);
+            gt__reference_put_complex(out, which * size + k, x.out[k]);
     }
     free(numbers);
     return err;
 }
 
-static gt_err solve_one(const gt_call *call, double *a, int64_t n, double *b, int64_t k)
+static gt_err solve_one(const gt_call *call, number *a, int64_t n, number *b, int64_t k)
 {
-    int64_t triangle = call->ins->imm[0].i;
-    double sign = 1;
+    int64_t option = call->ins->imm[0].i;
+    number sign = 1;
     if (call->op == GT_OP_solve_triangular) {
-        substitute(a, n, b, k, triangle & GT_TRIANGLE_UPPER, triangle & GT_TRIANGLE_UNIT);
+        substitute(a, n, b, k, option & GT_TRIANGLE_UPPER, option & GT_TRIANGLE_UNIT);
+        return GT_OK;
+    }
+    if (call->op == GT_OP_ldl_solve) {
+        gt__reference_ldl_solve(a, n, option != 0, a + n * n, b, k);
         return GT_OK;
     }
     if (eliminate(a, n, b, k, &sign))
@@ -383,18 +429,19 @@ gt_err gt__reference_solve(const gt_call *call)
         return GT_OK;
     int64_t n = gt__rows(&out->meta), k = gt__columns(&out->meta), batch = out->meta.numel / (n * k);
     gt_view a = broadcast_operand(call, 0), b = broadcast_operand(call, 1);
-    double *numbers = malloc((size_t)(n * n + n * k) * sizeof *numbers), *x = numbers + n * n;
+    int64_t size = gt__rows(&a.meta) * n;
+    number *numbers = malloc((size_t)(size + n * k) * sizeof *numbers), *x = numbers + size;
     if (!numbers)
         return no_memory();
     gt_err err = GT_OK;
     for (int64_t which = 0; which < batch && err == GT_OK; which++) {
-        for (int64_t j = 0; j < n * n; j++)
-            numbers[j] = gt__reference_real(&a, which * n * n + j);
+        for (int64_t j = 0; j < size; j++)
+            numbers[j] = gt__reference_complex(&a, which * size + j);
         for (int64_t j = 0; j < n * k; j++)
-            x[j] = gt__reference_real(&b, which * n * k + j);
+            x[j] = gt__reference_complex(&b, which * n * k + j);
         err = solve_one(call, numbers, n, x, k);
         for (int64_t j = 0; j < n * k && err == GT_OK; j++)
-            gt__reference_put_real(out, which * n * k + j, x[j]);
+            gt__reference_put_complex(out, which * n * k + j, x[j]);
     }
     free(numbers);
     return err;

@@ -7,6 +7,9 @@
 #ifndef GT_ENGINES_REFERENCE_REFERENCE_H
 #define GT_ENGINES_REFERENCE_REFERENCE_H
 
+#include <complex.h>
+#include <math.h>
+
 #include "engines/engine.h"
 
 /* The address of an element. */
@@ -49,10 +52,6 @@ gt_err gt__reference_layer_norm(const gt_call *call);
 gt_err (*gt__reference_complex_form(const gt_call *call))(const gt_call *);
 gt_err gt__reference_fft(const gt_call *call);
 
-/* engines/reference/linalg_complex.c: solve, solve_triangular and inverse of complex matrices; eig of all */
-gt_err gt__reference_complex_solve(const gt_call *call);
-gt_err gt__reference_eig(const gt_call *call);
-
 /* engines/reference/attention.c */
 gt_err gt__reference_attention(const gt_call *call);
 
@@ -90,14 +89,39 @@ gt_err gt__reference_matrix(const gt_call *call);
 gt_err gt__reference_solve(const gt_call *call);
 
 /*
- * engines/reference/decompose.c: for engines/reference/linalg.c; matrices are row-major, a (m, n), k = min(m, n); false: no memory.
+ * For engines/reference/linalg.c: one matrix, row-major, a (m, n), k = min(m, n). bool: false, no memory.
+ *
+ * decompose.c:
+ * reflections: a becomes r and below its diagonal the vectors of k reflections 1 - tau v v^H, as LAPACK's geqrf has them.
  * qr: q (m, c) and r (c, n) with a = q r; c is k or m.
- * eigh: w ascending and v (n, n) with a = v diag(w) v^T; a is symmetric and is destroyed.
- * svd: u (m, m), s (k) descending, v (n, n) with a = u diag(s) v^T.
+ * eigh: w ascending and v (n, n) with a = v diag(w) v^H; a is Hermitian and is destroyed.
+ * svd: u (m, m), s (k) descending, v (n, n) with a = u diag(s) v^H.
  */
-bool gt__reference_qr(const double *a, int64_t m, int64_t n, int64_t c, double *q, double *r);
-void gt__reference_eigh(double *a, int64_t n, double *w, double *v);
-bool gt__reference_svd(const double *a, int64_t m, int64_t n, double *u, double *s, double *v);
+void gt__reference_reflections(double _Complex *a, int64_t m, int64_t n, double _Complex *tau);
+bool gt__reference_qr(const double _Complex *a, int64_t m, int64_t n, int64_t c, double _Complex *q,
+                      double _Complex *r);
+void gt__reference_eigh(double _Complex *a, int64_t n, double *w, double _Complex *v);
+bool gt__reference_svd(const double _Complex *a, int64_t m, int64_t n, double _Complex *u, double *s,
+                       double _Complex *v);
+
+/*
+ * ldl.c:
+ * ldl: a (n, n) = L D L^T, of which the lower triangle is given, becomes L and D in one matrix, with pivots as LAPACK's sytrf has
+ * them; hermitian: L D L^H, and hetrf.
+ * ldl_solve: b (n, k) becomes the x with a x = b.
+ */
+void gt__reference_ldl(double _Complex *a, int64_t n, bool hermitian, double _Complex *pivots);
+void gt__reference_ldl_solve(const double _Complex *a, int64_t n, bool hermitian, const double _Complex *pivots,
+                             double _Complex *b, int64_t k);
+
+/* eigenvalues.c: the values of a (n, n), and behind them its vectors, as columns. */
+gt_err gt__reference_eig(const double _Complex *a, int64_t n, bool vectors, double _Complex *out);
+
+/* How LAPACK compares pivots. */
+static inline double gt__reference_size(double _Complex x)
+{
+    return fabs(creal(x)) + fabs(cimag(x));
+}
 
 /* engines/reference/sample.c: bernoulli and multinomial */
 gt_err gt__reference_sample(const gt_call *call);

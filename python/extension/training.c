@@ -1,0 +1,180 @@
+/*
+ * training.c: what a training step does for each layer and each parameter, without Python objects in between: a linear
+ * layer, a loss of classes, the gradients of an optimiser's parameters, the call of a module.
+ */
+#include "alias.h"
+
+#include "client/layers.h"
+
+/* _linear(input, weight, bias): input @ weight.T + bias, or None: the caller composes it. */
+static PyObject *py_linear(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    gt_tensor *in[3] = {NULL, NULL, NULL}, *out = NULL;
+    if (nargs != 3 || kwnames)
+        return PyErr_Format(PyExc_TypeError, "_linear() takes input, weight and bias");
+    Py_ssize_t count = args[2] == Py_None ? 2 : 3;
+    for (Py_ssize_t k = 0; k < count; k++)
+        if (!gt__py_is_tensor(args[k]))
+            Py_RETURN_NONE;
+    gt_err err = GT_OK;
+    bool plain = true;
+    for (Py_ssize_t k = 0; k < count && plain; k++)
+        plain = (in[k] = gt__py_hold(args[k])) && in[k]->client == in[0]->client;
+    plain = plain && gt__linear_is_plain(in[0], in[1], in[2]);
+    if (plain)
+        err = gt__emit_linear(in[0], in[1], in[2], &out);
+    for (Py_ssize_t k = 0; k < count; k++)
+        gt_tensor_release(in[k]);
+    if (!plain)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return gt__py_result(err, out);
+}
+
+/*
+ * _nll(scores, target, ignore_index, reduction): the negative score of each target class. None: the caller composes it, because a
+ * target may be ignored or out of range, or is not of the right shape or type.
+ */
+static PyObject *py_nll(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    (void)module;
+    static const char *const names[] = {
+        [GT_REDUCE_NONE] = "none", [GT_REDUCE_SUM] = "sum", [GT_REDUCE_MEAN] = "mean"};
+    gt_tensor *scores = NULL, *target = NULL, *out = NULL;
+    int64_t ignored;
+    int reduction = 0;
+    if (nargs != 4 || kwnames)
+        return PyErr_Format(PyExc_TypeError, "_nll() takes scores, target, ignore_index and reduction");
+    if (gt__py_int64(args[2], &ignored) < 0)
+        return NULL;
+    if (!gt__py_is_tensor(args[0]) || !gt__py_is_tensor(args[1]) || !PyUnicode_Check(args[3]))
+        Py_RETURN_NONE;
+    while (reduction < 3 && PyUnicode_CompareWithASCIIString(args[3], names[reduction]))
+        reduction++;
+    bool plain = reduction < 3 && (scores = gt__py_hold(args[0])) && (target = gt__py_hold(args[1])) &&
+                 gt__nll_is_plain(scores, target, ignored);
+    gt_err err = plain ? gt__emit_nll(scores, target, (gt_reduction)reduction, &out) : GT_OK;
+    gt_tensor_release(scores);
+    gt_tensor_release(target);
+    if (!plain)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return gt__py_result(err, out);
+}
+
+/* The parameters of an optimiser's group: each a Tensor. */
+static int check_parameters(PyObject *parameters)
+{
+    if (!PyList_Check(parameters)) {
+        PyErr_SetString(PyExc_TypeError, "the parameters of a group must be a list");
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(parameters); k++)
+        if (!gt__py_is_tensor(PyList_GET_ITEM(parameters, k))) {
+            PyErr_SetString(PyExc_TypeError, "the parameters of a group must be tensors");
+            return -1;
+        }
+    return 0;
+}
+
+/* The value of x.grad at this moment, as a tensor of its own. NULL without an exception: there is none. */
+static PyObject *gradient_value(PyObject *parameter)
+{
+    gt_node *node = gt__py_node(parameter);
+    gt_tensor *gradient = NULL;
+    if (!node || !gt__node_has_gradient(node))
+        return NULL;
+    gt_err err = gt__node_gradient(node, &gradient);
+    return gt__py_result(err, err == GT_OK ? gt_tensor_retain(gradient) : NULL);
+}
+
+/* _gradients(parameters): [(parameter, gradient)] of those that have one. Later changes of .grad do not show in them. */
+static PyObject *py_gradients(PyObject *module, PyObject *parameters)
+{
+    (void)module;
+    if (check_parameters(parameters) < 0)
+        return NULL;
+    PyObject *pairs = PyList_New(0);
+    for (Py_ssize_t k = 0; pairs && k < PyList_GET_SIZE(parameters); k++) {
+        PyObject *parameter = PyList_GET_ITEM(parameters, k), *gradient = gradient_value(parameter);
+        PyObject *pair = gradient ? PyTuple_Pack(2, parameter, gradient) : NULL;
+        Py_XDECREF(gradient);
+        if (pair ? PyList_Append(pairs, pair) < 0 : PyErr_Occurred() != NULL)
+            Py_CLEAR(pairs);
+        Py_XDECREF(pair);
+    }
+    return pairs;
+}
+
+/* _drop_gradients(parameters): x.grad = None for each. */
+static PyObject *py_drop_gradients(PyObject *module, PyObject *parameters)
+{
+    (void)module;
+    if (check_parameters(parameters) < 0)
+        return NULL;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(parameters); k++) {
+        gt_node *node = gt__py_node(PyList_GET_ITEM(parameters, k));
+        if (node)
+            gt__node_drop_gradient(node);
+        else if (PyErr_Occurred())
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef gt__py_training_functions[] = {
+    FAST("_linear", py_linear, "_linear(input, weight, bias): input @ weight.T + bias, or None."),
+    FAST("_nll", py_nll,
+         "_nll(scores, target, ignore_index, reduction): the negative scores of classes, or None."),
+    {.ml_name = "_gradients", .ml_meth = py_gradients, .ml_flags = METH_O},
+    {.ml_name = "_drop_gradients", .ml_meth = py_drop_gradients, .ml_flags = METH_O},
+    {.ml_name = NULL},
+};
+
+/* ---- calls of modules -------------------------------------------------------------------------------------------- */
+
+static PyObject *name_hooked, *name_forward, *name_call_hooked;
+
+/* module(...): module.forward(...), or module._call_hooked(args, keywords) if module._hooked. */
+static PyObject *caller_call(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    /* Attributes of the class and the instance, without the module's own __getattr__. */
+    PyObject *hooked = PyObject_GenericGetAttr(self, name_hooked);
+    if (!hooked)
+        return NULL;
+    Py_DECREF(hooked); /* a bool */
+    if (UNLIKELY(hooked != Py_False)) {
+        PyObject *given = keywords ? Py_NewRef(keywords) : PyDict_New();
+        PyObject *result = given ? PyObject_CallMethodObjArgs(self, name_call_hooked, args, given, NULL) : NULL;
+        Py_XDECREF(given);
+        return result;
+    }
+    PyObject *forward = PyObject_GenericGetAttr(self, name_forward);
+    if (UNLIKELY(!forward)) { /* the module's own __getattr__ may know it */
+        PyErr_Clear();
+        forward = PyObject_GetAttr(self, name_forward);
+    }
+    PyObject *result = forward ? PyObject_Call(forward, args, keywords) : NULL;
+    Py_XDECREF(forward);
+    return result;
+}
+
+int gt__py_training_init(PyObject *module)
+{
+    static PyType_Slot slots[] = {
+        SLOT(Py_tp_call, caller_call),
+        SLOT(Py_tp_doc, "The base of gt.nn.Module that calls forward()."),
+        {.slot = 0},
+    };
+    static PyType_Spec spec = {
+        .name = "gt._gt._Caller",
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    name_hooked = PyUnicode_InternFromString("_hooked");
+    name_forward = PyUnicode_InternFromString("forward");
+    name_call_hooked = PyUnicode_InternFromString("_call_hooked");
+    PyObject *type = name_hooked && name_forward && name_call_hooked ? PyType_FromSpec(&spec) : NULL;
+    int status = type ? PyModule_AddObjectRef(module, "_Caller", type) : -1;
+    Py_XDECREF(type);
+    return status;
+}

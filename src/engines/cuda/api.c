@@ -1,0 +1,126 @@
+/* api.c: opens NVIDIA's libraries. See api.h. */
+#include "engines/cuda/api.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct symbol {
+    const char *name;
+    size_t offset; /* of its pointer in the table */
+    bool optional; /* NULL where the library has none */
+} symbol;
+
+#define ROW(type, member, symbol) {.name = #symbol, .offset = offsetof(type, member)},
+#define DRIVER_ROW(member, symbol, arguments) ROW(gt_cuda_driver, member, symbol)
+#define COMPILER_ROW(member, symbol, arguments) ROW(gt_cuda_compiler, member, symbol)
+#define BLAS_ROW(member, symbol, arguments) ROW(gt_cuda_blas, member, symbol)
+static const symbol driver_symbols[] = {
+    GT_CUDA_DRIVER_FUNCTIONS(DRIVER_ROW){
+        .name = "cuFuncLoad", .offset = offsetof(gt_cuda_driver, function_load), .optional = true},
+    {0}};
+static const symbol compiler_symbols[] = {GT_CUDA_COMPILER_FUNCTIONS(COMPILER_ROW){0}};
+static const symbol blas_symbols[] = {GT_CUDA_BLAS_FUNCTIONS(BLAS_ROW){0}};
+
+static const char *const driver_files[] = {"libcuda.so.1", NULL};
+static const char *const compiler_files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
+static const char *const blas_files[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
+
+/* A library, opened at most once. */
+typedef struct library {
+    const char *const *files;
+    const symbol *symbols;
+    const char *purpose;
+    bool tried;
+    char why[512]; /* "": it is open */
+} library;
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+/* By its name, as the system's linker finds it, then in the folders where toolkits are installed. */
+static void *open_file(const char *file)
+{
+    const char *homes[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
+    static const char *const folders[] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (size_t h = 0; !handle && h < sizeof homes / sizeof homes[0]; h++)
+        for (size_t f = 0; homes[h] && *homes[h] && !handle && f < sizeof folders / sizeof folders[0]; f++) {
+            char path[PATH_MAX];
+            if (snprintf(path, sizeof path, "%s/%s/%s", homes[h], folders[f], file) < (int)sizeof path)
+                handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        }
+    return handle;
+}
+
+static void open_library(library *l, void *table)
+{
+    void *handle = NULL;
+    for (const char *const *file = l->files; *file && !handle; file++)
+        handle = open_file(*file);
+    if (!handle) {
+        snprintf(l->why, sizeof l->why, "%s is not found (%s)", l->files[0], l->purpose);
+        return;
+    }
+    for (const symbol *s = l->symbols; s->name; s++) {
+        void *address = dlsym(handle, s->name);
+        if (!address && !s->optional) {
+            snprintf(l->why, sizeof l->why, "%s has no %s: it is too old (%s)", l->files[0], s->name, l->purpose);
+            return; /* it stays open: threads of its own may run */
+        }
+        *(void **)((char *)table + s->offset) = address;
+    }
+}
+
+static gt_err open_once(library *l, void *table)
+{
+    pthread_mutex_lock(&opening);
+    if (!l->tried)
+        open_library(l, table);
+    l->tried = true;
+    pthread_mutex_unlock(&opening);
+    return *l->why ? gt__fail(GT_ERR_UNSUPPORTED, "%s", l->why) : GT_OK;
+}
+
+gt_err gt__cuda_open_driver(const gt_cuda_driver **driver)
+{
+    static library driver_library = {
+        .files = driver_files, .symbols = driver_symbols, .purpose = "NVIDIA's driver"};
+    static gt_cuda_driver table;
+    GT_TRY(open_once(&driver_library, &table));
+    *driver = &table;
+    return GT_OK;
+}
+
+gt_err gt__cuda_open_compiler(const gt_cuda_compiler **compiler)
+{
+    static library compiler_library = {
+        .files = compiler_files, .symbols = compiler_symbols, .purpose = "the CUDA toolkit's run-time compiler"};
+    static gt_cuda_compiler table;
+    GT_TRY(open_once(&compiler_library, &table));
+    *compiler = &table;
+    return GT_OK;
+}
+
+gt_err gt__cuda_open_blas(const gt_cuda_blas **blas)
+{
+    static library blas_library = {
+        .files = blas_files, .symbols = blas_symbols, .purpose = "the CUDA toolkit's matrix products"};
+    static gt_cuda_blas table;
+    GT_TRY(open_once(&blas_library, &table));
+    *blas = &table;
+    return GT_OK;
+}
+
+char *gt__cuda_result_text(const gt_cuda_driver *driver, int result, char *text, size_t size)
+{
+    const char *name = NULL, *words = NULL;
+    driver->error_name(result, &name);
+    driver->error_string(result, &words);
+    if (name)
+        snprintf(text, size, "%s (%s)", name, words ? words : "unknown");
+    else
+        snprintf(text, size, "CUDA error %d", result);
+    return text;
+}

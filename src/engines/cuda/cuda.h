@@ -1,0 +1,228 @@
+/*
+ * cuda.h: the CUDA engine's own state and the functions its files share.
+ *
+ *     api.c       the driver, the run-time compiler and cuBLASLt, opened with dlopen
+ *     heap.c      memory of the card
+ *     queue.c     tokens, completions, failures and times: what is queued and what is done
+ *     transfer.c  host memory to the card and back, through pinned memory
+ *     kernel.c    kernels by key: compiled once, kept in memory and on disk
+ *     launch.c    a call as kernel launches
+ *     product.c   matrix products by cuBLASLt
+ *     fallback.c  calls that the card has no kernel for, on the host
+ *     program.c   plans, as CUDA graphs
+ *     cuda.c      the engine's table; opening and closing
+ *     generate.h  from calls to launches, and from keys to source; knows nothing of the driver
+ *
+ * Everything is queued on one stream, so memory is reused and released in the order of the calls.
+ */
+#ifndef GT_ENGINES_CUDA_CUDA_H
+#define GT_ENGINES_CUDA_CUDA_H
+
+#include <limits.h>
+
+#include "engines/cuda/api.h"
+#include "engines/cuda/generate.h"
+#include "engines/cuda/heap.h"
+#include "engines/engine.h"
+
+/* An event that marks a place in the stream, for the times of what is before and after it. */
+typedef struct gt_cuda_mark {
+    CUevent event;
+    unsigned references;
+    struct gt_cuda_mark *next; /* in the spare list */
+} gt_cuda_mark;
+
+/* Work whose end is more than a number: it may have failed on the card, or has failed already, or is timed. Several may
+ * belong to one token, as the steps of a program do; they are in the order of the steps. */
+typedef struct gt_cuda_item {
+    gt_token token;         /* 0: not given yet */
+    gt_cuda_errors *errors; /* a slot that a kernel may have written to, or NULL */
+    bool keep_slot;         /* the slot belongs to a program */
+    gt_cuda_mark *start, *end;
+    uint64_t queued_ns;
+    gt_err err; /* it has failed already */
+    char *text;
+    unsigned step;
+} gt_cuda_item;
+
+/* A piece of a transfer in pinned memory. Until the token is done, [.., ring_end) of the ring is in use. */
+typedef struct gt_cuda_piece {
+    gt_token token;
+    void *host; /* to copy the piece to; NULL: an upload */
+    const void *staged;
+    size_t bytes;
+    uint64_t ring_end;
+} gt_cuda_piece;
+
+enum {
+    GT_CUDA_PIECES = 256,
+    GT_CUDA_ERROR_SLOTS = 1024,
+};
+
+typedef struct gt_cuda_kernels gt_cuda_kernels;   /* kernel.c */
+typedef struct gt_cuda_products gt_cuda_products; /* product.c */
+
+typedef struct gt_cuda {
+    gt_engine engine; /* first */
+    const gt_cuda_driver *driver;
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    gt_cuda_device card;
+    size_t card_bytes;
+    uint64_t identity;
+    char card_name[96];
+    gt_cuda_heap heap;
+    gt_engine *host; /* the cpu engine: fallbacks, and copies by several threads */
+
+    /* queue.c */
+    uint64_t *counter; /* pinned: the last token that the stream has passed */
+    CUdeviceptr counter_address;
+    gt_token last;    /* number of the last piece of work */
+    gt_token given;   /* the last that the caller has */
+    gt_token known;   /* the last that was reported */
+    gt_token written; /* the last that the stream is told to write */
+    gt_cuda_item *items;
+    size_t item_first, item_count, item_capacity, item_open; /* a ring; item_open: without a token, at its end */
+    gt_cuda_errors *errors;                                  /* pinned, a ring */
+    CUdeviceptr errors_address;
+    unsigned error_first, error_count;
+    gt_cuda_mark *spare_marks,
+        *last_mark; /* last_mark: the end of the last timed work, if nothing was queued since */
+    CUevent base;   /* of the clock, at base_ns; NULL: none yet */
+    uint64_t base_ns, last_end_ns;
+    unsigned timed_items;
+    char *told; /* the text of the last completion */
+    bool broken;
+    char broken_text[256];
+
+    /* transfer.c */
+    uint8_t *ring; /* pinned */
+    uint64_t ring_head, ring_tail;
+    gt_cuda_piece pieces[GT_CUDA_PIECES];
+    unsigned piece_first, piece_count;
+
+    gt_cuda_kernels *kernels;
+    gt_cuda_products *products;
+    gt_cuda_work work;            /* of the running call */
+    bool capturing;               /* program.c: the stream is recorded, not executed */
+    struct gt_program *recording; /* program.c: takes over scratch memory and error slots */
+    uint64_t launches;
+    uint32_t fallbacks[GT_OP_COUNT];
+} gt_cuda;
+
+static inline gt_cuda *gt__cuda(gt_engine *engine)
+{
+    return (gt_cuda *)engine;
+}
+
+/* A call of the driver failed: GT_ERR_MEMORY or GT_ERR_INTERNAL, with `what` and the driver's text. */
+gt_err gt__cuda_fail(gt_cuda *cuda, int result, const char *what);
+#define GT_CUDA_TRY(cuda, what, expression)                                                                       \
+    do {                                                                                                          \
+        int try_result_ = (expression);                                                                           \
+        if (__builtin_expect(try_result_ != 0, 0))                                                                \
+            return gt__cuda_fail(cuda, try_result_, what);                                                        \
+    } while (0)
+
+/* ---- queue.c ------------------------------------------------------------------------------------------------ */
+
+gt_err gt__cuda_queue_open(gt_cuda *cuda);
+/* Waits for queued work. */
+void gt__cuda_queue_close(gt_cuda *cuda);
+/* Work is queued: its number. */
+gt_token gt__cuda_queue_number(gt_cuda *cuda);
+/* The caller gets this number as its token; open items belong to it. */
+void gt__cuda_queue_give(gt_cuda *cuda, gt_token number, gt_token *token);
+/* Wait until the stream has passed a number. An error: the card is broken. */
+gt_err gt__cuda_queue_wait(gt_cuda *cuda, gt_token token);
+/* Tell the stream to write the numbers of all work that is queued. */
+void gt__cuda_queue_flush(gt_cuda *cuda);
+bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completion);
+/* An error that no later call can undo? Then the engine is broken, and says so from now on. */
+bool gt__cuda_queue_check(gt_cuda *cuda);
+gt_token gt__cuda_queue_done(const gt_cuda *cuda);
+
+/* An open item for a call that may fail on the card; its error slot, as the card sees it. */
+gt_err gt__cuda_item_errors(gt_cuda *cuda, unsigned step, CUdeviceptr *address);
+/* An open item with a slot of a program. */
+gt_err gt__cuda_item_slot(gt_cuda *cuda, unsigned step, gt_cuda_errors *slot);
+/* An open item that has failed, with the text of gt_error_text. */
+gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err);
+/* Around timed work. */
+gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start);
+gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns);
+/* Wait for a program's token, and take what its steps wrote into their slots. */
+gt_err gt__cuda_items_collect(gt_cuda *cuda, gt_token token);
+/* Drop open items: the call failed, and nothing was queued. */
+void gt__cuda_items_drop(gt_cuda *cuda);
+/* Work that is not timed comes: the last mark is not the start of what follows it. */
+void gt__cuda_mark_drop(gt_cuda *cuda);
+static inline void gt__cuda_mark_forget(gt_cuda *cuda)
+{
+    if (__builtin_expect(cuda->last_mark != NULL, 0))
+        gt__cuda_mark_drop(cuda);
+}
+uint64_t gt__cuda_now_ns(void);
+
+/* ---- cuda.c: around each call that is queued --------------------------------------------------------------------- */
+
+typedef struct gt_cuda_timing {
+    gt_cuda_mark *start; /* NULL: not timed */
+    uint64_t queued_ns;
+} gt_cuda_timing;
+
+gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing);
+/* The call's result `err` and its token. `number`: of the last piece, if it has one. */
+gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token number, gt_token *token);
+
+/* ---- transfer.c ------------------------------------------------------------------------------------------------ */
+
+gt_err gt__cuda_transfer_open(gt_cuda *cuda);
+void gt__cuda_transfer_close(gt_cuda *cuda);
+/* Queue a copy. When upload returns the host's memory may change, unless the memory is pinned: then from *number on. Of a
+ * download, the host's memory is complete when gt__cuda_transfer_drain was called after its number was passed. */
+gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes, gt_token *number);
+gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t bytes, gt_token *number);
+/* Copy the pieces that have arrived to the host's memory. */
+void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done);
+
+/* ---- kernel.c --------------------------------------------------------------------------------------------------- */
+
+gt_err gt__cuda_kernels_open(gt_cuda *cuda);
+void gt__cuda_kernels_close(gt_cuda *cuda);
+/* The kernel of a key; compiled if need be. GT_ERR_UNSUPPORTED: it cannot be compiled here, which was logged. */
+gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function);
+
+/* ---- launch.c, product.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
+
+#define GT_CUDA_NO_STEP UINT_MAX /* instead of a step: a copy that another kind of work needs */
+gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
+void gt__cuda_products_close(gt_cuda *cuda);
+gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
+/* Waits for queued work. A failure becomes that of an open item. */
+gt_err gt__cuda_fallback(gt_cuda *cuda, const gt_call *call, unsigned step);
+void gt__cuda_fallback_report(const gt_cuda *cuda);
+/* A call by the first of the three that takes it; its token is not given yet. */
+gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step);
+
+/* Scratch memory for work that is queued next; release it when the work is queued. */
+gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address);
+void gt__cuda_scratch_release(gt_cuda *cuda, CUdeviceptr address);
+
+/* A launch without the stream: put the addresses that lowering does not know into its parameters. */
+void gt__cuda_patch(gt_cuda_launch *launch, CUdeviceptr scratch, CUdeviceptr errors);
+
+/* While a program is recorded: an error slot of its own for a step; and a launch, which is now the last node of the graph. */
+CUdeviceptr gt__cuda_recorded_slot(gt_cuda *cuda, unsigned step);
+gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_launch *launch, CUfunction function,
+                                CUdeviceptr scratch, CUdeviceptr errors);
+
+/* ---- program.c ---------------------------------------------------------------------------------------------------- */
+
+gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **program);
+gt_err gt__cuda_run_program(gt_engine *engine, gt_program *program, void *const *buffer, bool timed,
+                            unsigned *step, gt_token *token);
+void gt__cuda_free_program(gt_engine *engine, gt_program *program);
+
+#endif

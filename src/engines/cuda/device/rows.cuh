@@ -1,0 +1,403 @@
+R"cuda(
+/*
+ * rows.cuh: softmax, layer norm and their gradients: operations on lines of n neighbouring elements. Each line is read once
+ * into registers where it fits: by a warp, or by a block of WIDTH threads, ITEMS vectors of V elements a thread. Longer lines
+ * (ITEMS is 0) are read again for each pass.
+ */
+
+struct gt_rows_params {
+    void *out;
+    const void *in[3];
+    void *scratch;        /* layer_norm_backward_weight: mean and scale of each line; then sums (parts, n) */
+    uint64_t value[3];    /* literal operands: a T */
+    int64_t lines, n;
+    int64_t inner;        /* softmax along another axis than the last: lines that lie side by side */
+    int64_t parts, share; /* layer_norm_backward_weight: lines to a part */
+    double eps;
+};
+
+/* ---- sums over the threads of a line ------------------------------------------------------------------------ */
+
+struct gt_plus {
+    template <class T> GT_F static T apply(T a, T b) { return a + b; }
+};
+struct gt_larger {
+    template <class T> GT_F static T apply(T a, T b) { return gt_maximum<T>(a, b); }
+};
+
+/* All threads of the line get the result. */
+template <class F, int WIDTH, class T> GT_F T gt_combine(T x, T nothing)
+{
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2)
+        x = F::apply(x, gt_shuffle_xor(x, mask));
+    if constexpr (WIDTH > 32) {
+        __shared__ T warps[32];
+        __syncthreads();
+        if (threadIdx.x % 32 == 0)
+            warps[threadIdx.x / 32] = x;
+        __syncthreads();
+        x = threadIdx.x % 32 < WIDTH / 32 ? warps[threadIdx.x % 32] : nothing;
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2)
+            x = F::apply(x, gt_shuffle_xor(x, mask));
+    }
+    return x;
+}
+
+template <int WIDTH, class T> GT_F T gt_sum_threads(T x) { return gt_combine<gt_plus, WIDTH, T>(x, 0); }
+
+/* ---- a line, as one thread sees it -------------------------------------------------------------------------- */
+
+template <class K, class D> struct gt_line {
+    typedef typename K::T T;
+    typedef typename D::raw raw;
+    enum { V = K::V, STEP = K::WIDTH * K::V };
+    const raw *from;
+    int64_t n;
+    int lane;
+    T room[(K::ITEMS ? K::ITEMS : 1) * K::V];
+
+    GT_F int steps() const { return K::ITEMS ? K::ITEMS : (int)((n + STEP - 1) / STEP); }
+    GT_F int64_t element(int i) const { return (int64_t)i * STEP + lane * V; }
+    GT_F bool has(int i) const { return element(i) < n; }
+    GT_F void load(int i, T *to) const
+    {
+        gt_vector<raw, V> v = *(const gt_vector<raw, V> *)(from + element(i));
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            to[j] = gt_convert<T>::from(D::load(v.at[j]));
+    }
+    GT_F void open(const void *in, int64_t line, int64_t size, int thread)
+    {
+        n = size;
+        lane = thread;
+        from = (const raw *)in + line * size;
+        if constexpr (K::ITEMS > 0) {
+#pragma unroll
+            for (int i = 0; i < K::ITEMS; i++)
+                if (has(i))
+                    load(i, room + i * V);
+        }
+    }
+    /* Vector i: call for every i in turn, only where has(i). */
+    GT_F T *at(int i)
+    {
+        if constexpr (K::ITEMS > 0)
+            return room + i * V;
+        load(i, room);
+        return room;
+    }
+};
+
+/* A weight or bias: of the line's positions, or one number. */
+template <class K, class D, bool LITERAL> struct gt_along {
+    typedef typename K::T T;
+    const void *from;
+    T one;
+    GT_F void open(const gt_rows_params &p, int k)
+    {
+        from = p.in[k];
+        if constexpr (LITERAL)
+            one = *(const T *)&p.value[k];
+    }
+    GT_F void load(int64_t element, T *to) const
+    {
+        if constexpr (LITERAL) {
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                to[j] = one;
+        } else {
+            typedef typename D::raw raw;
+            gt_vector<raw, K::V> v = *(const gt_vector<raw, K::V> *)((const raw *)from + element);
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                to[j] = gt_convert<T>::from(D::load(v.at[j]));
+        }
+    }
+};
+
+template <class K> GT_F void gt_store_vector(const gt_rows_params &p, int64_t line, int64_t element, const typename K::T *y)
+{
+    typedef typename K::DO::raw raw;
+    gt_vector<raw, K::V> v;
+#pragma unroll
+    for (int j = 0; j < K::V; j++)
+        v.at[j] = K::DO::store(y[j]);
+    *(gt_vector<raw, K::V> *)((raw *)p.out + line * p.n + element) = v;
+}
+
+#define GT_EACH_VECTOR(line, i) _Pragma("unroll") for (int i = 0; i < line.steps(); i++) if (line.has(i))
+
+/* Lines first, first + step, ... belong to this thread; all threads of a block take part in each turn. */
+#define GT_EACH_LINE(p, line)                                                                                     \
+    for (int64_t turn = blockIdx.x, line = turn * (blockDim.x / K::WIDTH) + threadIdx.x / K::WIDTH;               \
+         turn * (blockDim.x / K::WIDTH) < p.lines;                                                                \
+         turn += gridDim.x, line = turn * (blockDim.x / K::WIDTH) + threadIdx.x / K::WIDTH)
+
+/* ---- softmax ------------------------------------------------------------------------------------------------ */
+
+template <class K> GT_F void gt_softmax(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    GT_EACH_LINE(p, number)
+    {
+        gt_line<K, typename K::D0> x;
+        x.open(p.in[0], number, number < p.lines ? p.n : 0, threadIdx.x % K::WIDTH);
+        T most = gt_traits<T>::least(), sum = 0;
+        GT_EACH_VECTOR(x, i)
+        {
+            T *at = x.at(i);
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                most = gt_maximum<T>(most, at[j]);
+        }
+        most = gt_combine<gt_larger, K::WIDTH, T>(most, gt_traits<T>::least());
+        GT_EACH_VECTOR(x, i)
+        {
+            T *at = x.at(i);
+#pragma unroll
+            for (int j = 0; j < K::V; j++) {
+                T e = gt_exp(at[j] - most);
+                sum += e;
+                if (K::ITEMS > 0 && !K::LOGARITHM)
+                    at[j] = e;
+            }
+        }
+        sum = gt_sum_threads<K::WIDTH, T>(sum);
+        T scale = K::LOGARITHM ? gt_log(sum) : (T)1 / sum;
+        GT_EACH_VECTOR(x, i)
+        {
+            T *at = x.at(i), y[K::V];
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                y[j] = K::LOGARITHM ? at[j] - most - scale : (K::ITEMS > 0 ? at[j] : gt_exp(at[j] - most)) * scale;
+            gt_store_vector<K>(p, number, x.element(i), y);
+        }
+    }
+}
+
+/* g, y: y (g - sum of g y), or g - exp(y) times the sum of g. */
+template <class K> GT_F void gt_softmax_backward(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    GT_EACH_LINE(p, number)
+    {
+        gt_line<K, typename K::D0> g;
+        gt_line<K, typename K::D1> y;
+        int64_t n = number < p.lines ? p.n : 0;
+        g.open(p.in[0], number, n, threadIdx.x % K::WIDTH);
+        y.open(p.in[1], number, n, threadIdx.x % K::WIDTH);
+        T sum = 0;
+        GT_EACH_VECTOR(g, i)
+        {
+            T *a = g.at(i), *b = y.at(i);
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                sum += K::LOGARITHM ? a[j] : a[j] * b[j];
+        }
+        sum = gt_sum_threads<K::WIDTH, T>(sum);
+        GT_EACH_VECTOR(g, i)
+        {
+            T *a = g.at(i), *b = y.at(i), d[K::V];
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                d[j] = K::LOGARITHM ? a[j] - gt_exp(b[j]) * sum : b[j] * (a[j] - sum);
+            gt_store_vector<K>(p, number, g.element(i), d);
+        }
+    }
+}
+
+/* One thread a line; neighbouring threads have neighbouring lines. Not K::WIDTH, V, ITEMS. */
+template <class K> GT_F void gt_softmax_across(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    typedef typename K::D0 D0;
+    typedef typename K::D1 D1;
+    typedef typename K::DO DO;
+    for (int64_t line = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; line < p.lines;
+         line += (int64_t)gridDim.x * blockDim.x) {
+        int64_t first = line / p.inner * p.n * p.inner + line % p.inner;
+        const typename D0::raw *x = (const typename D0::raw *)p.in[0] + first;
+        const typename D1::raw *y = (const typename D1::raw *)p.in[1] + first;
+        typename DO::raw *out = (typename DO::raw *)p.out + first;
+        T most = gt_traits<T>::least(), sum = 0;
+        if constexpr (K::BACKWARD) {
+            for (int64_t k = 0; k < p.n; k++) {
+                T g = gt_convert<T>::from(D0::load(x[k * p.inner]));
+                sum += K::LOGARITHM ? g : g * gt_convert<T>::from(D1::load(y[k * p.inner]));
+            }
+            for (int64_t k = 0; k < p.n; k++) {
+                T g = gt_convert<T>::from(D0::load(x[k * p.inner])), r = gt_convert<T>::from(D1::load(y[k * p.inner]));
+                out[k * p.inner] = DO::store(K::LOGARITHM ? g - gt_exp(r) * sum : r * (g - sum));
+            }
+        } else {
+            for (int64_t k = 0; k < p.n; k++)
+                most = gt_maximum<T>(most, gt_convert<T>::from(D0::load(x[k * p.inner])));
+            for (int64_t k = 0; k < p.n; k++)
+                sum += gt_exp(gt_convert<T>::from(D0::load(x[k * p.inner])) - most);
+            T scale = K::LOGARITHM ? gt_log(sum) : (T)1 / sum;
+            for (int64_t k = 0; k < p.n; k++) {
+                T a = gt_convert<T>::from(D0::load(x[k * p.inner])) - most;
+                out[k * p.inner] = DO::store(K::LOGARITHM ? a - scale : gt_exp(a) * scale);
+            }
+        }
+    }
+}
+
+/* ---- layer norm --------------------------------------------------------------------------------------------- */
+
+/* The mean of a line, and 1 / sqrt(variance + eps). */
+template <class K, class L> GT_F void gt_line_moments(const gt_rows_params &p, L &x, typename K::T *mean, typename K::T *scale)
+{
+    typedef typename K::T T;
+    T sum = 0, squares = 0;
+    GT_EACH_VECTOR(x, i)
+    {
+        T *at = x.at(i);
+#pragma unroll
+        for (int j = 0; j < K::V; j++)
+            sum += at[j];
+    }
+    *mean = gt_sum_threads<K::WIDTH, T>(sum) / (T)p.n;
+    GT_EACH_VECTOR(x, i)
+    {
+        T *at = x.at(i);
+#pragma unroll
+        for (int j = 0; j < K::V; j++)
+            squares += (at[j] - *mean) * (at[j] - *mean);
+    }
+    *scale = (T)1 / gt_sqrt(gt_sum_threads<K::WIDTH, T>(squares) / (T)p.n + (T)p.eps);
+}
+
+/* x, weight, bias */
+template <class K> GT_F void gt_layer_norm(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    gt_along<K, typename K::D1, K::LITERAL1> weight;
+    gt_along<K, typename K::D2, K::LITERAL2> bias;
+    weight.open(p, 1);
+    bias.open(p, 2);
+    GT_EACH_LINE(p, number)
+    {
+        gt_line<K, typename K::D0> x;
+        T mean, scale;
+        x.open(p.in[0], number, number < p.lines ? p.n : 0, threadIdx.x % K::WIDTH);
+        gt_line_moments<K>(p, x, &mean, &scale);
+        GT_EACH_VECTOR(x, i)
+        {
+            T *at = x.at(i), w[K::V], b[K::V], y[K::V];
+            weight.load(x.element(i), w);
+            bias.load(x.element(i), b);
+#pragma unroll
+            for (int j = 0; j < K::V; j++)
+                y[j] = (at[j] - mean) * scale * w[j] + b[j];
+            gt_store_vector<K>(p, number, x.element(i), y);
+        }
+    }
+}
+
+/* g, x, weight: the element's direct gradient, less the parts through the mean and the variance of its line. */
+template <class K> GT_F void gt_layer_norm_backward(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    gt_along<K, typename K::D2, K::LITERAL2> weight;
+    weight.open(p, 2);
+    GT_EACH_LINE(p, number)
+    {
+        gt_line<K, typename K::D0> g;
+        gt_line<K, typename K::D1> x;
+        T mean, scale, sum = 0, product = 0;
+        int64_t n = number < p.lines ? p.n : 0;
+        g.open(p.in[0], number, n, threadIdx.x % K::WIDTH);
+        x.open(p.in[1], number, n, threadIdx.x % K::WIDTH);
+        gt_line_moments<K>(p, x, &mean, &scale);
+        GT_EACH_VECTOR(g, i)
+        {
+            T *a = g.at(i), *b = x.at(i), w[K::V];
+            weight.load(g.element(i), w);
+#pragma unroll
+            for (int j = 0; j < K::V; j++) {
+                T gw = a[j] * w[j], h = (b[j] - mean) * scale;
+                sum += gw;
+                product += gw * h;
+                if (K::ITEMS > 0)
+                    a[j] = gw;
+            }
+        }
+        sum = gt_sum_threads<K::WIDTH, T>(sum) / (T)p.n;
+        product = gt_sum_threads<K::WIDTH, T>(product) / (T)p.n;
+        GT_EACH_VECTOR(g, i)
+        {
+            T *a = g.at(i), *b = x.at(i), w[K::V], d[K::V];
+            if (K::ITEMS == 0)
+                weight.load(g.element(i), w);
+#pragma unroll
+            for (int j = 0; j < K::V; j++) {
+                T gw = K::ITEMS > 0 ? a[j] : a[j] * w[j], h = (b[j] - mean) * scale;
+                d[j] = (gw - sum - h * product) * scale;
+            }
+            gt_store_vector<K>(p, number, g.element(i), d);
+        }
+    }
+}
+
+/* x is operand 1: mean and scale of each line, for the next kernel. */
+template <class K> GT_F void gt_layer_norm_moments(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    GT_EACH_LINE(p, number)
+    {
+        gt_line<K, typename K::D1> x;
+        T mean, scale;
+        x.open(p.in[1], number, number < p.lines ? p.n : 0, threadIdx.x % K::WIDTH);
+        gt_line_moments<K>(p, x, &mean, &scale);
+        if (threadIdx.x % K::WIDTH == 0 && number < p.lines) {
+            ((T *)p.scratch)[2 * number] = mean;
+            ((T *)p.scratch)[2 * number + 1] = scale;
+        }
+    }
+}
+
+/* Sums over the lines of a part of g times the normalised x, for 32 positions a block, by 8 threads each. */
+template <class K> GT_F void gt_layer_norm_columns(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    typedef typename K::D0 D0;
+    typedef typename K::D1 D1;
+    __shared__ T shares[256];
+    const T *moments = (const T *)p.scratch;
+    T *sums = (T *)p.scratch + 2 * p.lines;
+    int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x % 32;
+    int64_t begin = (int64_t)blockIdx.y * p.share, end = begin + p.share < p.lines ? begin + p.share : p.lines;
+    T sum = 0;
+    if (column < p.n) {
+#pragma unroll 4
+        for (int64_t line = begin + threadIdx.x / 32; line < end; line += 8) {
+            T g = gt_convert<T>::from(D0::load(((const typename D0::raw *)p.in[0])[line * p.n + column]));
+            T x = gt_convert<T>::from(D1::load(((const typename D1::raw *)p.in[1])[line * p.n + column]));
+            sum += g * ((x - moments[2 * line]) * moments[2 * line + 1]);
+        }
+    }
+    shares[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < 32 && column < p.n) {
+        for (int k = 1; k < 8; k++)
+            sum += shares[k * 32 + threadIdx.x];
+        sums[(int64_t)blockIdx.y * p.n + column] = sum;
+    }
+}
+
+template <class K> GT_F void gt_layer_norm_finish(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    const T *sums = (const T *)p.scratch + 2 * p.lines;
+    for (int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; column < p.n;
+         column += (int64_t)gridDim.x * blockDim.x) {
+        T sum = 0;
+        for (int64_t part = 0; part < p.parts; part++)
+            sum += sums[part * p.n + column];
+        ((typename K::DO::raw *)p.out)[column] = K::DO::store(sum);
+    }
+}
+)cuda"

@@ -1,0 +1,141 @@
+/*
+ * generate_attention.c: ATTENTION and its gradients, tile by tile. device/attention.cuh has the kernels. The gradients take
+ * three launches: moments of each query, the gradients of the queries, and those of keys and values.
+ */
+#include <string.h>
+
+#include "core/attention.h"
+#include "engines/cuda/generate_family.h"
+
+enum { FORWARD, MOMENTS, QUERIES, KEYS };
+enum { WIDEST = 128, WIDEST_ON_TENSOR_CORES = 64, TENSOR_CORE_THREADS = 128 };
+
+/* ---- source ------------------------------------------------------------------------------------------------- */
+
+void gt__cuda_write_attention(const gt_cuda_key *key, const char *name, gt_cuda_text *text)
+{
+    static const char *const functions[] = {
+        [FORWARD] = "forward", [MOMENTS] = "forward", [QUERIES] = "queries", [KEYS] = "keys"};
+    gt__cuda_add(text, "struct %s_k {\ntypedef %s T;\ntypedef %s DO;\n", name,
+                 gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute)), gt__cuda_dtype((gt_dtype)key->out));
+    for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
+        gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
+    gt__cuda_add(text, "enum { B = %u, EC = %u, FC = %u, HD = %u, MOMENTS = %u };\n};\n", key->option[0],
+                 key->option[1], key->option[2], key->option[3], key->variant == MOMENTS);
+    gt__cuda_add(text, "GT_ENTRY(%u) %s(GT_PARAM(gt_attention_params) p)\n{\ngt_attention_%s%s<%s_k>(p);\n}\n",
+                 key->option[3] ? TENSOR_CORE_THREADS : GT_CUDA_BLOCK, name, key->option[3] ? "mma_" : "",
+                 functions[key->variant], name);
+}
+
+/* ---- launches ----------------------------------------------------------------------------------------------- */
+
+typedef struct params {
+    void *out;
+    uint64_t in[3];
+    uint64_t moments;
+    int64_t batches, queries, keys, width, value_width;
+    int64_t q_row;
+    int64_t result;
+    int64_t period;
+    double scale;
+} params;
+
+typedef struct attention {
+    gt_cuda_key key;
+    params p;
+    gt_cuda_operand in[3], moments;
+    size_t size;
+    int64_t tile;
+} attention;
+
+/* Columns of 16 threads, rounded up to a power of two: fewer kernels. */
+static uint32_t column_count(int64_t width)
+{
+    uint32_t count = 1;
+    while (16 * (int64_t)count < width)
+        count *= 2;
+    return count;
+}
+
+static uint32_t shared_bytes(const attention *a, unsigned variant)
+{
+    int64_t E = a->p.width + 1, F = a->p.value_width + 1, S = a->tile + 1;
+    int64_t row = variant <= MOMENTS ? 2 * E + F + S : 2 * E + 2 * F + (variant == KEYS ? 2 : 1) * S;
+    return (uint32_t)(row * a->tile * (int64_t)a->size);
+}
+
+static void launch_attention(gt_cuda_work *work, const attention *a, unsigned variant)
+{
+    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_ATTENTION, &a->p, sizeof a->p);
+    int64_t rows = variant == KEYS ? a->p.keys : a->p.queries;
+    launch->key = a->key;
+    launch->key.family = GT_CUDA_ATTENTION;
+    launch->key.variant = (uint8_t)variant;
+    launch->grid[0] = gt__cuda_blocks((rows + a->tile - 1) / a->tile * a->p.batches, 1);
+    if (a->key.option[3])
+        launch->block[0] = TENSOR_CORE_THREADS;
+    else
+        launch->shared = shared_bytes(a, variant);
+    for (unsigned k = 0; k < 3; k++)
+        gt__cuda_bind(launch, offsetof(params, in) + k * sizeof a->p.in[0], &a->in[k]);
+    if (variant != FORWARD)
+        gt__cuda_bind(launch, offsetof(params, moments), &a->moments);
+}
+
+/* Whether the kernels for tensor cores serve: halves of one dtype, rows of 16-byte pieces. */
+static bool has_tensor_cores(const attention *a, const gt_cuda_device *device)
+{
+    bool halves = a->key.out == GT_FLOAT16 || a->key.out == GT_BFLOAT16, aligned = (uintptr_t)a->p.out % 16 == 0;
+    for (unsigned k = 0; k < 3; k++) {
+        halves &= a->key.in[k] == a->key.out;
+        aligned &= a->in[k].address % 16 == 0;
+    }
+    return halves && aligned && device->capability >= 80 && a->p.width == a->p.value_width &&
+           a->p.width % 16 == 0 && a->p.width <= WIDEST_ON_TENSOR_CORES && a->p.keys < INT32_MAX;
+}
+
+gt_err gt__cuda_lower_attention(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
+{
+    bool forward = call->op == GT_OP_attention, wide = call->compute == GT_FLOAT64;
+    attention a = {.size = wide ? sizeof(double) : sizeof(float), .tile = wide ? 32 : 64};
+    if (call->literals || gt__dtype_is_complex((gt_dtype)call->out->meta.dtype))
+        return GT_CUDA_DECLINE;
+    gt_attention_sizes n = gt__attention_sizes(&call->in[0]->meta, &call->in[1]->meta, &call->in[2]->meta);
+    a.p = (params){.out = call->out->data,
+                   .batches = n.batches,
+                   .queries = n.queries,
+                   .keys = n.keys,
+                   .width = n.width,
+                   .value_width = n.value_width,
+                   .q_row = forward ? n.width : n.width + n.value_width,
+                   .period = call->ins->imm[1].i,
+                   .scale = call->ins->imm[0].f};
+    a.p.result = forward ? n.queries * n.value_width : n.queries * n.width + n.keys * (n.width + n.value_width);
+    if (n.width > WIDEST || n.value_width > WIDEST || shared_bytes(&a, KEYS) > device->shared_limit ||
+        n.keys == 0 || n.queries == 0)
+        return GT_CUDA_DECLINE;
+    a.key.op = (uint16_t)call->op;
+    a.key.compute = (uint8_t)call->compute;
+    a.key.out = call->out->meta.dtype;
+    a.key.option[0] = (uint32_t)a.tile;
+    a.key.option[1] = column_count(n.width);
+    a.key.option[2] = column_count(n.value_width);
+    for (unsigned k = 0; k < 3; k++) {
+        a.in[k] = gt__cuda_operand(work, call->in[k], (gt_dtype)call->in[k]->meta.dtype);
+        a.key.in[k] = call->in[k]->meta.dtype;
+    }
+    if (has_tensor_cores(&a, device)) {
+        a.tile = 64;
+        a.key.option[0] = a.key.option[1] = a.key.option[2] = 1; /* not used */
+        a.key.option[3] = (uint32_t)n.width;
+    }
+    if (forward) {
+        launch_attention(work, &a, FORWARD);
+        return GT_OK;
+    }
+    a.moments = gt__cuda_scratch(work, (size_t)(2 * n.batches * n.queries) * a.size);
+    launch_attention(work, &a, MOMENTS);
+    launch_attention(work, &a, QUERIES);
+    launch_attention(work, &a, KEYS);
+    return GT_OK;
+}

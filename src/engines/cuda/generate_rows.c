@@ -1,0 +1,215 @@
+/*
+ * generate_rows.c: SOFTMAX, SOFTMAX_BACKWARD and LAYER_NORM: lines of elements, each in one pass. device/rows.cuh has the
+ * kernels. They want contiguous operands; others are copied to scratch memory first.
+ */
+#include <string.h>
+
+#include "engines/cuda/generate_family.h"
+
+enum { SOFTMAX, SOFTMAX_BACKWARD, ACROSS, NORM, NORM_BACKWARD, NORM_MOMENTS, NORM_COLUMNS, NORM_FINISH };
+
+/* ---- source ------------------------------------------------------------------------------------------------- */
+
+void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text *text)
+{
+    static const char *const functions[] = {
+        [SOFTMAX] = "softmax",
+        [SOFTMAX_BACKWARD] = "softmax_backward",
+        [ACROSS] = "softmax_across",
+        [NORM] = "layer_norm",
+        [NORM_BACKWARD] = "layer_norm_backward",
+        [NORM_MOMENTS] = "layer_norm_moments",
+        [NORM_COLUMNS] = "layer_norm_columns",
+        [NORM_FINISH] = "layer_norm_finish",
+    };
+    gt_opcode op = (gt_opcode)key->op;
+    bool logarithm = op == GT_OP_log_softmax || op == GT_OP_log_softmax_backward;
+    bool backward = op == GT_OP_softmax_backward || op == GT_OP_log_softmax_backward;
+    gt__cuda_add(text, "struct %s_k {\ntypedef %s T;\ntypedef %s DO;\n", name,
+                 gt__cuda_type_name(gt__cuda_type((gt_dtype)key->compute)), gt__cuda_dtype((gt_dtype)key->out));
+    for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
+        gt__cuda_add(text, "typedef %s D%u;\n", gt__cuda_dtype((gt_dtype)key->in[k]), k);
+    gt__cuda_add(text, "enum { V = %u, ITEMS = %u, WIDTH = %u, LITERAL1 = %u, LITERAL2 = %u, LOGARITHM = %u, ",
+                 key->vector, key->option[0], key->option[1], key->mode[1], key->mode[2], logarithm);
+    gt__cuda_add(text,
+                 "BACKWARD = %u };\n};\nGT_ENTRY(%u) %s(GT_PARAM(gt_rows_params) p)\n{\ngt_%s<%s_k>(p);\n}\n",
+                 backward, key->option[1] > GT_CUDA_BLOCK ? key->option[1] : GT_CUDA_BLOCK, name,
+                 functions[key->variant], name);
+}
+
+/* ---- launches ----------------------------------------------------------------------------------------------- */
+
+typedef struct params {
+    void *out;
+    uint64_t in[3];
+    uint64_t scratch;
+    uint64_t value[3];
+    int64_t lines, n;
+    int64_t inner;
+    int64_t parts, share;
+    double eps;
+} params;
+
+typedef struct rows {
+    gt_cuda_key key;
+    params p;
+    gt_cuda_operand in[3];
+    unsigned operands;
+} rows;
+
+static void start(rows *r, const gt_call *call)
+{
+    memset(r, 0, sizeof *r);
+    r->key.op = (uint16_t)call->op;
+    r->key.compute = (uint8_t)call->compute;
+    r->key.out = call->out->meta.dtype;
+    r->p.out = call->out->data;
+    r->p.inner = 1;
+    r->operands = call->operands;
+}
+
+static void add_operand(gt_cuda_work *work, rows *r, const gt_call *call, unsigned k)
+{
+    const gt_view *view = call->in[k];
+    if (call->literals >> k & 1) {
+        r->key.mode[k] = 1;
+        r->p.value[k] = gt__cuda_number((gt_dtype)view->meta.dtype, call->value[k], call->compute);
+        return;
+    }
+    r->in[k] = gt__cuda_operand(work, view, (gt_dtype)view->meta.dtype);
+    r->key.in[k] = view->meta.dtype;
+}
+
+static gt_cuda_launch *launch_rows(gt_cuda_work *work, const rows *r, unsigned variant)
+{
+    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_ROWS, &r->p, sizeof r->p);
+    launch->key = r->key;
+    launch->key.family = GT_CUDA_ROWS;
+    launch->key.variant = (uint8_t)variant;
+    for (unsigned k = 0; k < r->operands; k++)
+        if (!r->key.mode[k])
+            gt__cuda_bind(launch, offsetof(params, in) + k * sizeof r->p.in[0], &r->in[k]);
+    return launch;
+}
+
+/* Threads and registers for lines of n elements. `arrays`: lines that a thread holds at once. */
+static void choose_threads(rows *r, unsigned arrays)
+{
+    size_t least = gt__dtype_size((gt_dtype)r->key.out), most = 32 / arrays;
+    bool aligned = (uintptr_t)r->p.out % 16 == 0;
+    for (unsigned k = 0; k < r->operands; k++) {
+        if (r->key.mode[k])
+            continue;
+        size_t size = gt__dtype_size((gt_dtype)r->key.in[k]);
+        least = size < least ? size : least;
+        aligned &= r->in[k].address % 16 == 0;
+    }
+    int64_t vector = 16 / (int64_t)least;
+    vector = aligned && r->p.n % vector == 0 ? vector : 1;
+    int64_t vectors = r->p.n / vector, width = 32, items = 1;
+    if (vectors > 32 * (int64_t)most / vector)
+        width = 256;
+    if (vectors > 256 * (int64_t)most / vector)
+        width = 1024;
+    while (items * width < vectors)
+        items *= 2;
+    if (items * vector > (int64_t)most)
+        items = 0;
+    r->key.vector = (uint8_t)vector;
+    r->key.option[0] = (uint32_t)items;
+    r->key.option[1] = (uint32_t)width;
+}
+
+static void launch_lines(gt_cuda_work *work, const rows *r, unsigned variant)
+{
+    unsigned width = r->key.option[1];
+    gt_cuda_launch *launch = launch_rows(work, r, variant);
+    launch->block[0] = width > GT_CUDA_BLOCK ? width : GT_CUDA_BLOCK;
+    launch->grid[0] = gt__cuda_blocks(r->p.lines, launch->block[0] / width);
+}
+
+static bool has_complex(const gt_call *call)
+{
+    for (unsigned k = 0; k < call->operands; k++)
+        if (gt__dtype_is_complex((gt_dtype)call->in[k]->meta.dtype))
+            return true;
+    return gt__dtype_is_complex((gt_dtype)call->out->meta.dtype);
+}
+
+gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
+{
+    (void)device;
+    rows r;
+    const gt_meta *meta = &call->out->meta;
+    int64_t axis = call->ins->imm[0].i;
+    bool backward = gt__op_table[call->op].form == GT_FORM_SOFTMAX_BACKWARD;
+    if (has_complex(call) || call->literals)
+        return GT_CUDA_DECLINE;
+    start(&r, call);
+    r.p.n = meta->rank ? meta->shape[axis] : 1;
+    r.p.lines = meta->numel / r.p.n;
+    for (int k = (int)axis + 1; k < meta->rank; k++)
+        r.p.inner *= meta->shape[k];
+    for (unsigned k = 0; k < call->operands; k++)
+        add_operand(work, &r, call, k);
+    if (r.p.inner > 1) {
+        r.key.option[1] = GT_CUDA_BLOCK;
+        r.key.vector = 1;
+        gt_cuda_launch *launch = launch_rows(work, &r, ACROSS);
+        launch->grid[0] = gt__cuda_blocks(r.p.lines, GT_CUDA_BLOCK);
+        return GT_OK;
+    }
+    choose_threads(&r, backward ? 2 : 1);
+    launch_lines(work, &r, backward ? SOFTMAX_BACKWARD : SOFTMAX);
+    return GT_OK;
+}
+
+/* g and x; three launches: the moments of each line, sums by column in parts, and their sum. */
+static void lower_weight_gradient(const gt_cuda_device *device, gt_cuda_work *work, rows *r)
+{
+    int64_t tiles = (r->p.n + 31) / 32, wanted = 4 * (int64_t)device->processors / tiles + 1;
+    int64_t most = r->p.lines / 32 + 1, parts = wanted < most ? wanted : most;
+    size_t size = gt__cuda_type((gt_dtype)r->key.compute) == GT_CUDA_F64 ? sizeof(double) : sizeof(float);
+    r->p.share = (r->p.lines + parts - 1) / parts;
+    r->p.parts = (r->p.lines + r->p.share - 1) / r->p.share;
+    gt_cuda_operand scratch = gt__cuda_scratch(work, (size_t)(2 * r->p.lines + r->p.parts * r->p.n) * size);
+    choose_threads(r, 1);
+    launch_lines(work, r, NORM_MOMENTS);
+    gt__cuda_bind(&work->launch[work->count - 1], offsetof(params, scratch), &scratch);
+    r->key.option[0] = r->key.vector = 1;
+    r->key.option[1] = GT_CUDA_BLOCK;
+    gt_cuda_launch *launch = launch_rows(work, r, NORM_COLUMNS);
+    gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
+    launch->grid[0] = (uint32_t)tiles;
+    launch->grid[1] = (uint32_t)r->p.parts;
+    launch = launch_rows(work, r, NORM_FINISH);
+    gt__cuda_bind(launch, offsetof(params, scratch), &scratch);
+    launch->grid[0] = gt__cuda_blocks(r->p.n, GT_CUDA_BLOCK);
+}
+
+gt_err gt__cuda_lower_layer_norm(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
+{
+    rows r;
+    bool forward = call->op == GT_OP_layer_norm, weight = call->op == GT_OP_layer_norm_backward_weight;
+    const gt_meta *x = &call->in[forward ? 0 : 1]->meta;
+    if (has_complex(call) || call->literals & (forward ? 1 : 3) || x->numel == 0)
+        return GT_CUDA_DECLINE;
+    start(&r, call);
+    r.operands = weight ? 2 : call->operands;
+    r.p.n = 1;
+    for (int64_t axis = call->ins->imm[0].i; axis < x->rank; axis++)
+        r.p.n *= x->shape[axis];
+    r.p.lines = x->numel / r.p.n;
+    r.p.eps = call->ins->imm[1].f;
+    for (unsigned k = 0; k < r.operands; k++)
+        add_operand(work, &r, call, k);
+    if (weight) {
+        if ((r.p.n + 31) / 32 > INT32_MAX)
+            return GT_CUDA_DECLINE;
+        lower_weight_gradient(device, work, &r);
+        return GT_OK;
+    }
+    choose_threads(&r, forward ? 1 : 2);
+    launch_lines(work, &r, forward ? NORM : NORM_BACKWARD);
+    return GT_OK;
+}

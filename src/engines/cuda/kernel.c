@@ -1,0 +1,283 @@
+/*
+ * kernel.c: kernels by key: in memory, else on disk, else compiled.
+ *
+ * Compiled kernels are kept in $XDG_CACHE_HOME/gt/cuda (~/.cache/gt/cuda), named by a hash of the source, the card's
+ * architecture and the compiler's version. A kernel that does not compile is logged once, and its calls run on the host.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "engines/cuda/cuda.h"
+
+enum {
+    PLAIN_SHARED = 48 * 1024, /* dynamic shared memory that needs no leave */
+    MOST_BINARY = 64 << 20,   /* bytes of a file that is taken for a kernel */
+};
+
+typedef struct kernel {
+    gt_cuda_key key; /* all zero: an empty place */
+    CUmodule module;
+    CUfunction function; /* NULL: it cannot be compiled */
+    unsigned shared;     /* that it may have */
+} kernel;
+
+struct gt_cuda_kernels {
+    kernel *table; /* open addressing */
+    size_t capacity, count;
+    const gt_cuda_compiler *compiler; /* NULL: not here */
+    int compiler_version;
+    char folder[PATH_MAX]; /* "": nothing is kept on disk */
+};
+
+/* ---- the table -------------------------------------------------------------------------------------------------- */
+
+static size_t key_hash(const gt_cuda_key *key)
+{
+    uint64_t hash = 0;
+    for (int k = 0; k < 4; k++)
+        hash = (hash ^ key->word[k]) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29;
+    return (size_t)hash;
+}
+
+static bool key_equal(const gt_cuda_key *a, const gt_cuda_key *b)
+{
+    return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] &&
+           a->word[3] == b->word[3];
+}
+
+/* The place of a key, which is empty if the key is new. */
+static kernel *find(const gt_cuda_kernels *kernels, const gt_cuda_key *key)
+{
+    size_t at = key_hash(key) & (kernels->capacity - 1);
+    while (kernels->table[at].key.family && !key_equal(&kernels->table[at].key, key))
+        at = (at + 1) & (kernels->capacity - 1);
+    return &kernels->table[at];
+}
+
+static gt_err grow(gt_cuda_kernels *kernels)
+{
+    kernel *old = kernels->table;
+    size_t count = kernels->capacity;
+    size_t capacity = count ? 2 * count : 256;
+    kernel *table = calloc(capacity, sizeof *table);
+    if (!table)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    kernels->table = table;
+    kernels->capacity = capacity;
+    for (size_t k = 0; k < count; k++)
+        if (old[k].key.family)
+            *find(kernels, &old[k].key) = old[k];
+    free(old);
+    return GT_OK;
+}
+
+/* ---- on disk ------------------------------------------------------------------------------------------------------ */
+
+/* Make a folder and those above it. */
+static bool make_folders(char *path)
+{
+    for (char *c = path + 1; *c; c++)
+        if (*c == '/') {
+            *c = 0;
+            mkdir(path, 0755);
+            *c = '/';
+        }
+    return mkdir(path, 0755) == 0 || errno == EEXIST;
+}
+
+static void choose_folder(gt_cuda_kernels *kernels)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = cache && *cache == '/' ? snprintf(kernels->folder, PATH_MAX, "%s/gt/cuda", cache)
+                 : home && *home == '/' ? snprintf(kernels->folder, PATH_MAX, "%s/.cache/gt/cuda", home)
+                                        : 0;
+    if (length <= 0 || length >= PATH_MAX || !make_folders(kernels->folder))
+        kernels->folder[0] = 0;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
+    return hash;
+}
+
+/* Where a kernel of this source is kept. False: nowhere. */
+static bool file_path(const gt_cuda *cuda, const char *source, char *path, size_t size)
+{
+    const gt_cuda_kernels *kernels = cuda->kernels;
+    int length = snprintf(path, size, "%s/%016llx%016llx-sm%u-%d.cubin", kernels->folder,
+                          (unsigned long long)hash_text(0xcbf29ce484222325u, source),
+                          (unsigned long long)hash_text(0x9ae16a3b2f90404fu, source), cuda->card.capability,
+                          kernels->compiler_version);
+    return kernels->folder[0] && length > 0 && (size_t)length < size;
+}
+
+static void *read_file(const char *path)
+{
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    char *bytes = NULL;
+    if (file >= 0 && fstat(file, &status) == 0 && status.st_size > 0 && status.st_size <= MOST_BINARY &&
+        (bytes = malloc((size_t)status.st_size)) &&
+        read(file, bytes, (size_t)status.st_size) != (ssize_t)status.st_size) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (file >= 0)
+        close(file);
+    return bytes;
+}
+
+/* Under another name first, so that other processes see all of it or nothing. */
+static void write_file(const char *path, const void *bytes, size_t size)
+{
+    char temporary[PATH_MAX];
+    if (snprintf(temporary, sizeof temporary, "%s.%d.%p", path, (int)getpid(), bytes) >= (int)sizeof temporary)
+        return;
+    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (file < 0)
+        return;
+    bool whole = write(file, bytes, size) == (ssize_t)size;
+    if (close(file) != 0 || !whole || rename(temporary, path) != 0)
+        unlink(temporary);
+}
+
+/* ---- compiling ----------------------------------------------------------------------------------------------------- */
+
+static void log_failure(const gt_cuda_compiler *compiler, nvrtcProgram program, const char *entry)
+{
+    size_t size = 0;
+    char *text = compiler->log_size(program, &size) == 0 && size ? malloc(size) : NULL;
+    if (text && compiler->log(program, text) == 0)
+        gt__log_error("cuda: the kernel %s does not compile, its calls run on the host:\n%.2000s", entry, text);
+    else
+        gt__log_error("cuda: the kernel %s does not compile, its calls run on the host", entry);
+    free(text);
+}
+
+/* The binary of a source, to be freed with free(); NULL if it cannot be made, which is logged. */
+static char *compile(const gt_cuda *cuda, const char *source, const char *entry, size_t *bytes)
+{
+    const gt_cuda_compiler *compiler = cuda->kernels->compiler;
+    char architecture[40];
+    const char *options[] = {architecture, "--std=c++17", "--fmad=true", "--device-as-default-execution-space"};
+    nvrtcProgram program;
+    char *binary = NULL;
+    snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%u", cuda->card.capability);
+    if (compiler->program_new(&program, source, entry, 0, NULL, NULL) != 0)
+        return NULL;
+    if (compiler->program_compile(program, sizeof options / sizeof options[0], options) != 0)
+        log_failure(compiler, program, entry);
+    else if (compiler->binary_size(program, bytes) == 0 && (binary = malloc(*bytes)) &&
+             compiler->binary(program, binary) != 0) {
+        free(binary);
+        binary = NULL;
+    }
+    compiler->program_free(&program);
+    return binary;
+}
+
+static bool load(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
+{
+    const gt_cuda_driver *driver = cuda->driver;
+    if (driver->module_load(&k->module, binary) != CUDA_SUCCESS)
+        return false;
+    if (driver->module_function(&k->function, k->module, entry) == CUDA_SUCCESS &&
+        (!driver->function_load || driver->function_load(k->function) == CUDA_SUCCESS))
+        return true;
+    driver->module_unload(k->module);
+    k->module = NULL;
+    k->function = NULL;
+    return false;
+}
+
+/* The kernel of a new key. It stays without a function if there is no way to make it. */
+static gt_err make(gt_cuda *cuda, kernel *k)
+{
+    char path[PATH_MAX], *source = NULL;
+    const char *entry;
+    size_t bytes = 0;
+    if (!cuda->kernels->compiler)
+        return GT_OK;
+    GT_TRY(gt__cuda_source(&k->key, &source, &entry));
+    bool kept = file_path(cuda, source, path, sizeof path);
+    void *binary = kept ? read_file(path) : NULL;
+    bool loaded = binary && load(cuda, binary, entry, k);
+    if (!loaded) {
+        free(binary);
+        binary = compile(cuda, source, entry, &bytes);
+        loaded = binary && load(cuda, binary, entry, k);
+        if (binary && !loaded)
+            gt__log_error("cuda: the kernel %s cannot be loaded, its calls run on the host", entry);
+        if (loaded && kept)
+            write_file(path, binary, bytes);
+    }
+    free(binary);
+    free(source);
+    return GT_OK;
+}
+
+gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function)
+{
+    gt_cuda_kernels *kernels = cuda->kernels;
+    kernel *k = find(kernels, &launch->key);
+    if (__builtin_expect(!k->key.family, 0)) {
+        if (kernels->count >= kernels->capacity / 2) {
+            GT_TRY(grow(kernels));
+            k = find(kernels, &launch->key);
+        }
+        kernel fresh = {.key = launch->key, .shared = PLAIN_SHARED};
+        GT_TRY(make(cuda, &fresh));
+        *k = fresh;
+        kernels->count++;
+    }
+    if (!k->function)
+        return gt__fail(GT_ERR_UNSUPPORTED, "there is no kernel for it");
+    if (launch->shared > k->shared) {
+        GT_CUDA_TRY(cuda, "shared memory",
+                    cuda->driver->function_attribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                     (int)launch->shared));
+        k->shared = launch->shared;
+    }
+    *function = k->function;
+    return GT_OK;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------------------------------- */
+
+gt_err gt__cuda_kernels_open(gt_cuda *cuda)
+{
+    int major = 0, minor = 0;
+    gt_cuda_kernels *kernels = cuda->kernels = calloc(1, sizeof *kernels);
+    if (!kernels)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    GT_TRY(grow(kernels));
+    if (gt__cuda_open_compiler(&kernels->compiler) != GT_OK) {
+        kernels->compiler = NULL;
+        gt__log_error("cuda: %s: operations run on the host, which is slow", gt_error_text());
+        return GT_OK;
+    }
+    kernels->compiler->version(&major, &minor);
+    kernels->compiler_version = 1000 * major + minor;
+    choose_folder(kernels);
+    return GT_OK;
+}
+
+void gt__cuda_kernels_close(gt_cuda *cuda)
+{
+    gt_cuda_kernels *kernels = cuda->kernels;
+    for (size_t k = 0; kernels && k < kernels->capacity; k++)
+        if (kernels->table[k].module)
+            cuda->driver->module_unload(kernels->table[k].module);
+    if (kernels)
+        free(kernels->table);
+    free(kernels);
+}

@@ -1,0 +1,145 @@
+/*
+ * transfer.c: bytes between host memory and the card, through a ring of pinned memory.
+ *
+ * A transfer is cut into pieces, so that the host copies one piece while the card copies another. An upload is done with
+ * the host's memory when it returns. A download's pieces lie in the ring until the stream has passed them and a drain
+ * copies them out. Host memory that is pinned already is used directly.
+ */
+#include <string.h>
+
+#include "engines/cuda/cuda.h"
+
+enum {
+    RING = 64 << 20,
+    SMALLEST_PIECE = 1 << 20,
+    LARGEST_PIECE = 16 << 20,
+    DIRECT = 1 << 20,          /* bytes from which it pays to ask whether host memory is pinned */
+    SEVERAL_THREADS = 4 << 20, /* bytes from which several threads copy */
+    ALIGNMENT = 256,
+};
+
+gt_err gt__cuda_transfer_open(gt_cuda *cuda)
+{
+    GT_CUDA_TRY(cuda, "pinned memory",
+                cuda->driver->host_alloc((void **)&cuda->ring, RING, CU_MEMHOSTALLOC_PORTABLE));
+    return GT_OK;
+}
+
+void gt__cuda_transfer_close(gt_cuda *cuda)
+{
+    if (cuda->ring)
+        cuda->driver->host_free(cuda->ring);
+}
+
+static void copy_on_host(gt_cuda *cuda, void *to, const void *from, size_t bytes)
+{
+    if (bytes < SEVERAL_THREADS ||
+        cuda->host->ops->write(cuda->host, to, from, bytes, false, &(gt_token){0}) != GT_OK)
+        memcpy(to, from, bytes);
+}
+
+void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done)
+{
+    while (cuda->piece_count && cuda->pieces[cuda->piece_first].token <= done) {
+        const gt_cuda_piece *piece = &cuda->pieces[cuda->piece_first];
+        if (piece->host)
+            copy_on_host(cuda, piece->host, piece->staged, piece->bytes);
+        cuda->ring_tail = piece->ring_end;
+        cuda->piece_first = (cuda->piece_first + 1) % GT_CUDA_PIECES;
+        cuda->piece_count--;
+    }
+}
+
+static gt_err drain_first(gt_cuda *cuda)
+{
+    gt_token token = cuda->pieces[cuda->piece_first].token;
+    GT_TRY(gt__cuda_queue_wait(cuda, token));
+    gt__cuda_transfer_drain(cuda, token);
+    return GT_OK;
+}
+
+/* Room for a piece in the ring, which ends at *end. */
+static gt_err reserve(gt_cuda *cuda, size_t bytes, uint8_t **room, uint64_t *end)
+{
+    for (;;) {
+        if (!cuda->piece_count)
+            cuda->ring_head = cuda->ring_tail = 0;
+        uint64_t start = (cuda->ring_head + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        if (start % RING + bytes > RING) /* it would wrap */
+            start = (start / RING + 1) * RING;
+        if (cuda->piece_count < GT_CUDA_PIECES && start + bytes - cuda->ring_tail <= RING) {
+            *room = cuda->ring + start % RING;
+            *end = start + bytes;
+            return GT_OK;
+        }
+        GT_TRY(drain_first(cuda));
+    }
+}
+
+/* A piece was queued: it has its place until its number is passed. */
+static gt_token add_piece(gt_cuda *cuda, void *host, const uint8_t *staged, size_t bytes, uint64_t end)
+{
+    gt_token number = gt__cuda_queue_number(cuda);
+    cuda->pieces[(cuda->piece_first + cuda->piece_count++) % GT_CUDA_PIECES] =
+        (gt_cuda_piece){.token = number, .host = host, .staged = staged, .bytes = bytes, .ring_end = end};
+    cuda->ring_head = end;
+    return number;
+}
+
+static size_t piece_size(size_t bytes)
+{
+    size_t piece = (bytes / 4 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return piece < SMALLEST_PIECE ? SMALLEST_PIECE : piece > LARGEST_PIECE ? LARGEST_PIECE : piece;
+}
+
+static bool is_pinned(gt_cuda *cuda, const void *host, size_t bytes)
+{
+    unsigned type = 0;
+    return bytes >= DIRECT &&
+           cuda->driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                           (CUdeviceptr)(uintptr_t)host) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_HOST;
+}
+
+gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes, gt_token *number)
+{
+    const uint8_t *from = host;
+    if (is_pinned(cuda, host, bytes)) {
+        GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(to, host, bytes, cuda->stream));
+        *number = gt__cuda_queue_number(cuda);
+        return GT_OK;
+    }
+    for (size_t at = 0, size = piece_size(bytes), part; at < bytes; at += part) {
+        uint8_t *room;
+        uint64_t end;
+        part = bytes - at < size ? bytes - at : size;
+        GT_TRY(reserve(cuda, part, &room, &end));
+        copy_on_host(cuda, room, from + at, part);
+        GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(to + at, room, part, cuda->stream));
+        *number = add_piece(cuda, NULL, room, part, end);
+        if (bytes > size) /* so that its place is free as soon as possible */
+            gt__cuda_queue_flush(cuda);
+    }
+    return GT_OK;
+}
+
+gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t bytes, gt_token *number)
+{
+    uint8_t *to = host;
+    if (is_pinned(cuda, host, bytes)) {
+        GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(host, from, bytes, cuda->stream));
+        *number = gt__cuda_queue_number(cuda);
+        return GT_OK;
+    }
+    for (size_t at = 0, size = piece_size(bytes), part; at < bytes; at += part) {
+        uint8_t *room;
+        uint64_t end;
+        part = bytes - at < size ? bytes - at : size;
+        GT_TRY(reserve(cuda, part, &room, &end));
+        GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(room, from + at, part, cuda->stream));
+        *number = add_piece(cuda, to + at, room, part, end);
+        if (bytes > size)
+            gt__cuda_queue_flush(cuda);
+    }
+    return GT_OK;
+}

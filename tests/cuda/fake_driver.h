@@ -1,0 +1,25 @@
+/* fake_driver.h: what the other fake libraries need of fake_driver.c: work in a stream's order, on the card's memory. */
+#ifndef GT_TESTS_CUDA_FAKE_DRIVER_H
+#define GT_TESTS_CUDA_FAKE_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct CUstream_st;
+
+enum { FAKE_ARGUMENT = 1024 }; /* the most bytes that work may have */
+
+enum { FAKE_PARAMETER = 640 }; /* the most bytes of a kernel's parameter */
+
+/* A kernel's image is this, and then the name of a library. */
+#define FAKE_IMAGE "fake kernel: "
+
+typedef void (*fake_work)(void *argument);
+
+/* Queue work; the argument is copied. */
+int fake_enqueue(struct CUstream_st *stream, fake_work work, const void *argument, size_t bytes);
+/* Where the host finds memory of the card; all of it must be one allocation. */
+void *fake_address(unsigned long long address, size_t bytes);
+
+#endif

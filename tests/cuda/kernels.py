@@ -1,0 +1,151 @@
+"""The kernels of the CUDA engine without a card.
+
+    kernels.py BUILD [--limit N] [--cards N] [TEST...]
+
+Collects the kernels that test_engine's cases need, at most N of each op (0: all); runs them on the host (shim.h) against the
+reference engine; then compiles some of them for real cards with NVRTC, if it is installed (pip install nvidia-cuda-nvrtc):
+at most `cards` of each op for sm_90, half as many for the other architectures. BUILD is the build folder.
+"""
+import argparse
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+ARCHITECTURES = ('sm_90', 'sm_80', 'sm_100')
+
+
+def run_engine_test(build, folder, limit, tests):
+    environment = dict(os.environ, GT_TEST_ENGINE='cudahost', CUDAHOST_FOLDER=str(folder), CUDAHOST_LIMIT=str(limit))
+    return subprocess.run([str(build / 'test_engine'), *tests], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def compile_on_host(folder):
+    """kernels.cc, which the engine cudahost wrote, to kernels.so."""
+    subprocess.run([os.environ.get('CXX', 'c++'), '-std=c++17', '-O1', '-fPIC', '-shared', '-fwrapv',
+                    '-ffp-contract=off', '-fno-strict-aliasing', '-w', '-I', str(SOURCE / 'tests/cuda'),
+                    '-I', str(SOURCE / 'src'), '-I', str(SOURCE / 'include'), '-o', str(folder / 'kernels.so'),
+                    str(folder / 'kernels.cc')], check=True)
+
+
+# ---- NVRTC ------------------------------------------------------------------------------------------------------
+
+def find_nvrtc():
+    """The library as a ctypes object, or None."""
+    names = []
+    nvidia = importlib.util.find_spec('nvidia')
+    for folder in (nvidia.submodule_search_locations if nvidia else []):
+        names += sorted(pathlib.Path(folder).glob('*/lib/libnvrtc.so.*'))
+    names += sorted(pathlib.Path('/usr/local/cuda/lib64').glob('libnvrtc.so.*'))
+    names.append(ctypes.util.find_library('nvrtc'))
+    for name in filter(None, names):
+        try:
+            return ctypes.CDLL(str(name))
+        except OSError:
+            pass
+    return None
+
+
+def compile_for_card(nvrtc, source, architecture):
+    """The compiler's messages if it fails, else None."""
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    words = f'--gpu-architecture={architecture}', '--std=c++17', '--fmad=true', '--device-as-default-execution-space'
+    options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b'kernels.cu', 0, None, None)
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    messages = None
+    if failed:
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, text)
+        messages = text.value.decode(errors='replace')
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return messages
+
+
+def choose(source, limit):
+    """The prelude and the templates, and at most `limit` kernels of each family and op; how many that are."""
+    start, *kernels = re.split(r'^// kernel (.*)$', source, flags=re.MULTILINE)
+    chosen, seen = [], {}
+    mixed = sorted(zip(kernels[::2], kernels[1::2]), key=lambda named: zlib.crc32(named[1].encode()))
+    for name, kernel in mixed:
+        seen[name] = seen.get(name, 0) + 1
+        if limit == 0 or seen[name] <= limit:
+            chosen.append(kernel)
+    return start + ''.join(chosen), len(chosen)
+
+
+def compile_for_cards(folder, limit):
+    nvrtc = find_nvrtc()
+    if nvrtc is None:
+        print('skipped: NVRTC is not installed, so no kernel was compiled for a card')
+        return 0
+    source, failures = (folder / 'kernels.cu').read_text(), []
+
+    def work(architecture):
+        began = time.monotonic()
+        text, count = choose(source, limit if architecture == ARCHITECTURES[0] else (limit + 1) // 2)
+        messages = compile_for_card(nvrtc, text, architecture)
+        print(f'NVRTC: {count} kernels for {architecture} in {time.monotonic() - began:.0f} s', flush=True)
+        if messages:
+            failures.append(messages)
+            print(messages[:8000])
+
+    threads = [threading.Thread(target=work, args=(architecture,)) for architecture in ARCHITECTURES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(failures)
+
+
+# ---- docs --------------------------------------------------------------------------------------------------------
+
+def check_docs(folder):
+    """docs/engines.md lists the ops without kernels; whether it is right."""
+    text = (SOURCE / 'docs/engines.md').read_text()
+    listed = re.search(r'These ops always do:\n(.*?`)\.', text, flags=re.DOTALL)
+    documented = re.findall(r'`(\w+)`', listed.group(1)) if listed else []
+    actual = (folder / 'never.txt').read_text().split()
+    if sorted(documented) == sorted(actual):
+        return True
+    print('docs/engines.md should list these ops as run on the host:', ', '.join(f'`{name}`' for name in actual))
+    return False
+
+
+# ---- all of it -------------------------------------------------------------------------------------------------------
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('build', type=pathlib.Path)
+    parser.add_argument('--limit', type=int, default=4)
+    parser.add_argument('--cards', type=int, default=1)
+    parser.add_argument('--keep', type=pathlib.Path, help='a folder for the sources, which are kept')
+    parser.add_argument('tests', nargs='*')
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = arguments.keep or pathlib.Path(name)
+        (folder / 'kernels.so').unlink(missing_ok=True)
+        collected = run_engine_test(arguments.build, folder, arguments.limit, arguments.tests)
+        if collected.returncode != 0:
+            print(collected.stdout)
+            return 1
+        compile_on_host(folder)
+        tested = run_engine_test(arguments.build, folder, arguments.limit, arguments.tests)
+        print(tested.stdout)
+        print('on the CPU engine instead:', ', '.join((folder / 'declined.txt').read_text().split('\n')))
+        right = check_docs(folder)
+        return tested.returncode or compile_for_cards(folder, arguments.cards) or not right
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,305 @@
+// shim.h: CUDA's threads, barriers and warps on the host, as much of them as the generated kernels use. A kernel's source is
+// compiled behind this file as C++, and shim_run executes it block by block, in one thread.
+//
+// The threads of a block are fibers: each runs until it waits for the others. They run in the order of their numbers in even
+// blocks and backwards in odd ones, so that results that depend on the order differ between the two.
+#ifndef GT_TESTS_CUDA_SHIM_H
+#define GT_TESTS_CUDA_SHIM_H
+
+#include <csetjmp>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <math.h>
+#include <ucontext.h>
+#include <vector>
+
+#include "core/convert.h"
+
+struct shim_index {
+    unsigned x, y, z;
+};
+static shim_index blockIdx, threadIdx, blockDim, gridDim;
+static unsigned char *shim_dynamic;
+
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+#define __restrict__
+#define GT_ENTRY(threads) extern "C" void
+#define GT_PARAM(type) const type &
+#define GT_DYNAMIC_SHARED(type, name) type *name = (type *)shim_dynamic
+#define GT_NAN ((double)NAN)
+
+// ---- fibers ---------------------------------------------------------------------------------------------------
+
+enum shim_state { SHIM_IDLE, SHIM_READY, SHIM_AT_BLOCK, SHIM_AT_WARP };
+struct shim_fiber {
+    ucontext_t start;
+    jmp_buf here;
+    bool started;
+    shim_state state;
+    shim_index index;
+    unsigned turn; // shuffles done: which half of the slots is in use
+    std::vector<char> stack;
+};
+struct shim_job {
+    void (*entry)(const void *);
+    const void *param;
+};
+static std::vector<shim_fiber *> shim_fibers;
+static jmp_buf shim_scheduler;
+static shim_job shim_now;
+static unsigned shim_self;                 // the running fiber
+static std::vector<uint32_t> shim_slots[2]; // of shuffles, by thread
+
+static void shim_wait(shim_state state)
+{
+    shim_fiber *self = shim_fibers[shim_self];
+    self->state = state;
+    if (!_setjmp(self->here))
+        _longjmp(shim_scheduler, 1);
+}
+
+static void shim_fiber_main()
+{
+    for (;;) {
+        shim_now.entry(shim_now.param);
+        shim_wait(SHIM_IDLE);
+    }
+}
+
+static void shim_resume(unsigned number)
+{
+    shim_fiber *fiber = shim_fibers[number];
+    shim_self = number;
+    threadIdx = fiber->index;
+    if (_setjmp(shim_scheduler))
+        return;
+    if (fiber->started)
+        _longjmp(fiber->here, 1);
+    fiber->started = true;
+    setcontext(&fiber->start);
+}
+
+static inline void __syncthreads() { shim_wait(SHIM_AT_BLOCK); }
+static inline void __syncwarp(unsigned = 0xffffffffu) { shim_wait(SHIM_AT_WARP); }
+
+static uint32_t shim_exchange(uint32_t word, unsigned from)
+{
+    unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32;
+    shim_slots[half][shim_self] = word;
+    shim_wait(SHIM_AT_WARP);
+    return shim_slots[half][warp + from];
+}
+static inline uint32_t __shfl_down_sync(unsigned, uint32_t word, unsigned delta, int width = 32)
+{
+    unsigned lane = shim_self % 32, from = lane % width + delta < (unsigned)width ? lane + delta : lane;
+    return shim_exchange(word, from);
+}
+static inline uint32_t __shfl_up_sync(unsigned, uint32_t word, unsigned delta, int width = 32)
+{
+    unsigned lane = shim_self % 32, from = lane % width >= delta ? lane - delta : lane;
+    return shim_exchange(word, from);
+}
+static inline uint32_t __shfl_xor_sync(unsigned, uint32_t word, int mask, int = 32)
+{
+    return shim_exchange(word, shim_self % 32 ^ mask);
+}
+static inline uint32_t __shfl_sync(unsigned, uint32_t word, int from, int width = 32)
+{
+    unsigned lane = shim_self % 32;
+    return shim_exchange(word, lane / width * width + from % width);
+}
+static inline uint32_t __ballot_sync(unsigned, int predicate)
+{
+    uint32_t ballot = 0;
+    unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32;
+    shim_slots[half][shim_self] = predicate != 0;
+    shim_wait(SHIM_AT_WARP);
+    for (unsigned lane = 0; lane < 32; lane++)
+        ballot |= shim_slots[half][warp + lane] << lane;
+    return ballot;
+}
+static inline uint32_t __match_any_sync(unsigned, uint32_t word)
+{
+    uint32_t equals = 0;
+    unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32;
+    shim_slots[half][shim_self] = word;
+    shim_wait(SHIM_AT_WARP);
+    for (unsigned lane = 0; lane < 32; lane++)
+        equals |= (uint32_t)(shim_slots[half][warp + lane] == word) << lane;
+    return equals;
+}
+// mma.m16n8k16: where an element of A or B lies is in device/attention.cuh.
+template <class Load> static void shim_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, Load load)
+{
+    struct operands {
+        uint32_t a[4], b[2];
+    };
+    static std::vector<operands> halves[2];
+    unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32, lane = shim_self % 32;
+    halves[half].resize(shim_fibers.size());
+    halves[half][shim_self] = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    shim_wait(SHIM_AT_WARP);
+    for (unsigned j = 0; j < 4; j++) {
+        unsigned row = lane / 4 + j / 2 * 8, column = lane % 4 * 2 + j % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            uint32_t x = halves[half][warp + row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2];
+            uint32_t y = halves[half][warp + column * 4 + k % 8 / 2].b[k / 8];
+            c[j] += load((uint16_t)(x >> k % 2 * 16)) * load((uint16_t)(y >> k % 2 * 16));
+        }
+    }
+}
+static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+
+// Whether all fibers of first..last that are not done wait for each other; then let them go on.
+static bool shim_release(unsigned first, unsigned last, shim_state state)
+{
+    unsigned waiting = 0, live = 0;
+    for (unsigned k = first; k < last; k++) {
+        live += shim_fibers[k]->state != SHIM_IDLE;
+        waiting += shim_fibers[k]->state == state;
+    }
+    if (waiting == 0 || waiting < live)
+        return false;
+    for (unsigned k = first; k < last; k++)
+        if (shim_fibers[k]->state == state)
+            shim_fibers[k]->state = SHIM_READY;
+    return true;
+}
+
+static void shim_run_block(unsigned threads, bool backwards)
+{
+    for (;;) {
+        unsigned done = 0;
+        for (unsigned k = 0; k < threads; k++) {
+            unsigned number = backwards ? threads - 1 - k : k;
+            if (shim_fibers[number]->state == SHIM_READY)
+                shim_resume(number);
+            done += shim_fibers[number]->state == SHIM_IDLE;
+        }
+        if (done == threads)
+            return;
+        bool released = false;
+        for (unsigned warp = 0; warp < threads; warp += 32)
+            released |= shim_release(warp, warp + 32 < threads ? warp + 32 : threads, SHIM_AT_WARP);
+        if (!released && !shim_release(0, threads, SHIM_AT_BLOCK)) {
+            fprintf(stderr, "a kernel's threads wait for each other at different places\n");
+            abort();
+        }
+    }
+}
+
+static void shim_make_fibers(unsigned threads)
+{
+    while (shim_fibers.size() < threads) {
+        shim_fiber *fiber = new shim_fiber();
+        fiber->stack.resize(256 * 1024);
+        getcontext(&fiber->start);
+        fiber->start.uc_stack.ss_sp = fiber->stack.data();
+        fiber->start.uc_stack.ss_size = fiber->stack.size();
+        makecontext(&fiber->start, shim_fiber_main, 0);
+        shim_fibers.push_back(fiber);
+        shim_slots[0].push_back(0);
+        shim_slots[1].push_back(0);
+    }
+}
+
+// `waits`: its threads use barriers or shuffles; else they are a plain loop.
+extern "C" void shim_run(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
+                         const void *param, bool waits)
+{
+    static std::vector<double> memory;
+    memory.resize((shared + 127) / 8);
+    shim_dynamic = (unsigned char *)(((uintptr_t)memory.data() + 15) / 16 * 16);
+    unsigned threads = block[0] * block[1] * block[2];
+    shim_make_fibers(threads);
+    shim_now.entry = entry;
+    shim_now.param = param;
+    gridDim = {grid[0], grid[1], grid[2]};
+    blockDim = {block[0], block[1], block[2]};
+    for (unsigned k = 0; k < threads; k++)
+        shim_fibers[k]->index = {k % block[0], k / block[0] % block[1], k / block[0] / block[1]};
+    for (unsigned z = 0; z < grid[2]; z++)
+        for (unsigned y = 0; y < grid[1]; y++)
+            for (unsigned x = 0; x < grid[0]; x++) {
+                blockIdx = {x, y, z};
+                if (!waits) {
+                    for (unsigned k = 0; k < threads; k++) {
+                        threadIdx = shim_fibers[k]->index;
+                        entry(param);
+                    }
+                    continue;
+                }
+                memset(shim_dynamic, 0xa5, shared);
+                for (unsigned k = 0; k < threads; k++)
+                    shim_fibers[k]->state = SHIM_READY;
+                shim_run_block(threads, (x + y + z) % 2);
+            }
+}
+
+// ---- functions that CUDA has built in -------------------------------------------------------------------------------
+
+template <class T> static inline T shim_atomic_add(T *at, T x)
+{
+    T old = *at;
+    *at = (T)(old + x);
+    return old;
+}
+#define SHIM_ATOMICS(T)                                                                                           \
+    static inline T atomicAdd(T *at, T x) { return shim_atomic_add(at, x); }                                      \
+    static inline T atomicCAS(T *at, T compare, T x)                                                              \
+    {                                                                                                             \
+        T old = *at;                                                                                              \
+        if (old == compare)                                                                                       \
+            *at = x;                                                                                              \
+        return old;                                                                                               \
+    }                                                                                                             \
+    static inline T atomicMin(T *at, T x)                                                                         \
+    {                                                                                                             \
+        T old = *at;                                                                                              \
+        *at = x < old ? x : old;                                                                                  \
+        return old;                                                                                               \
+    }                                                                                                             \
+    static inline T atomicMax(T *at, T x)                                                                         \
+    {                                                                                                             \
+        T old = *at;                                                                                              \
+        *at = x > old ? x : old;                                                                                  \
+        return old;                                                                                               \
+    }
+SHIM_ATOMICS(int)
+SHIM_ATOMICS(unsigned)
+SHIM_ATOMICS(unsigned long)
+SHIM_ATOMICS(unsigned long long)
+SHIM_ATOMICS(unsigned short)
+static inline float atomicAdd(float *at, float x) { return shim_atomic_add(at, x); }
+static inline double atomicAdd(double *at, double x) { return shim_atomic_add(at, x); }
+
+// The same bits as on the host.
+#define gt_half_to_float gt__half_to_float
+#define gt_float_to_half gt__float_to_half
+#define gt_float_to_bfloat16 gt__float_to_bfloat16
+static inline int32_t gt_to_int32(float x) { return gt__float_to_int32(x); }
+static inline int32_t gt_to_int32(double x) { return gt__double_to_int32(x); }
+static inline int64_t gt_to_int64(float x) { return gt__float_to_int64(x); }
+static inline int64_t gt_to_int64(double x) { return gt__double_to_int64(x); }
+// Compile with -ffp-contract=off.
+template <class T> static inline T gt_exact_add(T a, T b) { return a + b; }
+template <class T> static inline T gt_exact_product(T a, T b) { return a * b; }
+template <class A, class B> static inline A shim_as(B b)
+{
+    A a;
+    static_assert(sizeof a == sizeof b, "as many bits");
+    memcpy(&a, &b, sizeof a);
+    return a;
+}
+static inline uint32_t gt_bits(float f) { return shim_as<uint32_t>(f); }
+static inline float gt_from_bits(uint32_t u) { return shim_as<float>(u); }
+static inline uint64_t gt_bits(double f) { return shim_as<uint64_t>(f); }
+static inline double gt_from_bits(uint64_t u) { return shim_as<double>(u); }
+static inline uint32_t gt_high_product(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
+static inline uint64_t gt_high_product(uint64_t a, uint64_t b) { return (uint64_t)((unsigned __int128)a * b >> 64); }
+
+#endif

@@ -1,0 +1,109 @@
+"""The cuda engine as a user meets it on a machine without a card: refused in one line, and on the fake driver of tests/cuda a
+program computes what the cpu engine computes."""
+
+import pathlib
+import re
+
+import pytest
+
+from support import GT_BINARY
+
+FAKE = pathlib.Path(GT_BINARY).parent / "tests" / "cuda"
+
+pytestmark = pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the fake driver is not built")
+
+FIRST_ERROR = """
+    import gt
+    try:
+        gt.ones(2).sum().item()
+    except gt.GtError as error:
+        print(error)
+"""
+
+TRAINING = """
+    import gt
+    import gt.nn.functional as F
+    gt.manual_seed(0)
+    model = gt.nn.Sequential(gt.nn.Linear(12, 16), gt.nn.GELU(), gt.nn.LayerNorm(16), gt.nn.Linear(16, 3))
+    optimizer = gt.optim.AdamW(model.parameters(), lr=0.01)
+    x, y = gt.randn(20, 12), gt.randint(0, 3, (20,))
+    for step in range(40):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 10 == 9:
+            print(f"{loss.item():.4f}")
+    try:
+        x[gt.tensor([77])].sum().item()
+    except IndexError as error:
+        print("77" in str(error))
+    import json
+    from gt import _gt
+    [worker] = json.loads(_gt.stats(True))["workers"]
+    print(worker["engine"], "on_host" in worker["ops"]["randint"])
+"""
+
+
+def fake(**more):
+    return {"GT_BACKEND": "cuda", "LD_LIBRARY_PATH": FAKE, "FAKE_CUDA_MEMORY": 1 << 30, **more}
+
+
+def test_without_a_card_it_says_so_in_one_line(programs):
+    text = programs.run(FIRST_ERROR, **fake(FAKE_CUDA_NONE=1))
+    assert re.fullmatch(r"backend 'cuda': \S+gt-engine-cuda\.so cannot start: there is no NVIDIA GPU\n", text), text
+
+
+def test_without_a_driver_it_says_so_in_one_line(programs):
+    if pathlib.Path("/dev/nvidiactl").exists():
+        pytest.skip("there is a driver")
+    text = programs.run(FIRST_ERROR, GT_BACKEND="cuda")
+    assert re.fullmatch(r"backend 'cuda': \S+ cannot start: libcuda\.so\.1 is not found \(NVIDIA's driver\)\n", text), text
+
+
+def test_a_card_that_does_not_exist(programs):
+    text = programs.run(FIRST_ERROR, **fake(GT_CUDA_DEVICE=7))
+    assert "GT_CUDA_DEVICE=7 is not the number of a GPU; there are 0 to 0" in text
+
+
+@pytest.mark.parametrize("settings", [{}, {"GT_AUTO_COMPILE": 1}], ids=["plain", "hot paths"])
+def test_training_is_the_same_as_on_the_cpu(programs, settings):
+    expected = programs.run(TRAINING, GT_BACKEND="cpu")
+    text = programs.run(TRAINING, **fake(**settings))
+    assert text.splitlines()[:5] == expected.splitlines()[:5]
+    assert text.splitlines()[5] == "cuda True", "the statistics count what ran on the host"
+
+
+def test_a_broken_card_fails_every_tensor_with_the_reason(programs):
+    text = programs.run(
+        """
+        import gt
+        for _ in range(3):
+            try:
+                for k in range(100):
+                    x = (gt.ones(50) + k).sum().item()
+            except RuntimeError as error:
+                print("Fake GPU failed" in str(error) and "this worker cannot compute any more" in str(error))
+        """,
+        **fake(FAKE_CUDA_BREAK=60),
+    )
+    assert text == "True\n" * 3
+
+
+def test_memory_that_runs_out_is_an_error_of_its_owner(programs):
+    text = programs.run(
+        """
+        import gt
+        kept = []
+        try:
+            while True:
+                kept.append(gt.ones(64 << 20))
+                kept[-1][0].item()
+        except MemoryError as error:
+            print(len(kept) > 1)
+        kept.clear()
+        print((gt.ones(64 << 20)[5] + 1).item())
+        """,
+        **fake(),
+    )
+    assert text == "True\n2.0\n"
