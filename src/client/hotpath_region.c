@@ -10,15 +10,33 @@
 
 #include "client/hotpath_state.h"
 
-enum { SHORTEST = 2 };
+enum { SHORTEST = 2, MOST_REGIONS = 256 };
 
+static void region_free(gt_region *region)
+{
+    free(region->canonical);
+    free(region->varies);
+    free(region);
+}
+
+/* The region, first in the list from now on. The one that was used longest ago goes if there are too many: a program may make
+ * compiled functions again and again. */
 static gt_region *find_region(gt_recording *r, uint64_t number)
 {
-    gt_region *region = r->regions;
-    while (region && region->number != number)
-        region = region->next;
-    if (!region && (region = calloc(1, sizeof *region))) {
+    gt_region **where = &r->regions, *region;
+    unsigned before = 0;
+    for (; *where && (*where)->number != number && before < MOST_REGIONS - 1; before++)
+        where = &(*where)->next;
+    region = *where;
+    if (region)
+        *where = region->next;
+    if (region && region->number != number) {
+        region_free(region);
+        region = NULL;
+    }
+    if (!region && (region = calloc(1, sizeof *region)))
         region->number = number;
+    if (region) {
         region->next = r->regions;
         r->regions = region;
     }
@@ -29,9 +47,7 @@ void gt__region_free_all(gt_recording *r)
 {
     while (r->regions) {
         gt_region *next = r->regions->next;
-        free(r->regions->canonical);
-        free(r->regions->varies);
-        free(r->regions);
+        region_free(r->regions);
         r->regions = next;
     }
     free(r->queued.id);

@@ -578,6 +578,10 @@ static void test_region(const void *argument)
         gt__hotpath_leave(client);
     }
     gt__hotpath_leave(client); /* one too many has no effect */
+    for (uint64_t region = 2; region < 1000; region++) { /* empty ones, of which only some are kept */
+        gt__hotpath_enter(client, region);
+        gt__hotpath_leave(client);
+    }
     CHECK_EQ(gt__hotpath_stats(client).runs, CALLS - 2);
     CHECK_EQ(gt__hotpath_stats(client).hot_sequences, 1);
     CHECK_EQ(gt__hotpath_stats(client).misses, 0);

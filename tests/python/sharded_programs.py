@@ -519,8 +519,9 @@ sys.exit(any(wrong.values()))
 '''
 
 
-def differences(program, connections):
-    """A text on the differences between one worker and several. connections: by number of workers."""
+def differences(program, connections, calls=1):
+    """A text on the differences between one worker and several. connections: by number of workers. calls: of the program on
+    several workers; the last one counts."""
     names = {"gt": gt, "np": np, "F": gt.nn.functional}
     exec(compile(program_text(program), f"<program {program.seed}>", "exec"), names)
     _gt.use(connections(1))
@@ -528,7 +529,8 @@ def differences(program, connections):
     plain = names["program"]()
     _gt.use(connections(program.workers))
     register(program.config, True)
-    spread = names["program"]()
+    for _ in range(calls):
+        spread = names["program"]()
     exact = {v.name for v in program.values if v.exact}
     wrong = {name: differs(plain[name], spread[name], name in exact, program.single) for name in plain}
     return [f"{name} {text}" for name, text in wrong.items() if text]
@@ -552,10 +554,10 @@ class Connections:
         self.open = {}
 
 
-def run(program, connections):
+def run(program, connections, calls=1):
     """None, or a report with the program."""
     try:
-        wrong = differences(program, connections)
+        wrong = differences(program, connections, calls)
     except Exception as error:
         wrong = [f"{type(error).__name__}: {error}"]
     if not wrong:

@@ -510,3 +510,21 @@ keep(loop(good))
     hot, hotpath, _ = run(program, workers=2, **HOT)
     cold = run(program, workers=2, GT_AUTO_COMPILE="0")[0]
     assert hot == cold and len(hot) == 3 and hotpath["runs"] > 10
+
+
+def test_random_sharded_programs_agree_when_they_run_again():
+    program = """
+import sys
+sys.path.insert(0, PATH)
+import sharded_programs
+connections = sharded_programs.Connections()
+for seed in range(30):
+    results.append(sharded_programs.run(sharded_programs.Generator(seed).write(), connections, calls=6))
+paths = 0
+for connection in connections.open.values():
+    gt._gt.use(connection)
+    paths += sum(worker["hotpath"]["worker_runs"] for worker in gt.debug.get_worker_stats().values())
+assert paths > 500, paths
+connections.close()
+""".replace("PATH", repr(os.path.dirname(os.path.abspath(__file__))))
+    assert run(program, **HOT)[0] == [None] * 30
