@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "worker/worker.h"
 
@@ -43,6 +46,9 @@ void gt__store_trim(gt_store *store)
             store->bytes_held -= class_bytes(size_class);
             header_free(store, buffer);
         }
+#if defined(__GLIBC__)
+    malloc_trim(0); /* smaller blocks of host memory are malloc's, which would keep them */
+#endif
 }
 
 /* Memory of the engine. If it has none, pooled memory may be what is lacking. */
