@@ -12,7 +12,8 @@ import time
 
 import numpy
 
-import sweep_works  # noqa: F401: its works join those of works.py
+import fused  # noqa: F401: its works join those of works.py
+import sweep_works  # noqa: F401: its works, too
 import training  # noqa: F401: its works, too
 import works
 

@@ -433,6 +433,13 @@ int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_stri
                         "as_strided() of a view_as_real() or view_as_complex() is not supported: clone() it");
         return -1;
     }
+    if (!alias->family->whole && gt__grad_enabled() && gt__alias_requires_grad(alias)) {
+        /* The gradient would be that of the whole memory, of which the leaf is a part. */
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "as_strided() of a leaf that is a part of another tensor's memory and requires a gradient is "
+                        "not supported: clone() it");
+        return -1;
+    }
     gt_err err = gt__meta_set(&meta, (gt_dtype)alias->shell.meta.dtype, (unsigned)rank, shape);
     if (err != GT_OK) {
         gt__py_raise(err);
@@ -505,6 +512,43 @@ int gt__py_become_view(PyObject *self, PyObject *view)
     from->tensor = NULL;
     set_alias(object, alias);
     return 0;
+}
+
+/* The result of a function is no view, though it was made by one: it gets a value of its own. */
+static int own_result(PyObject *self)
+{
+    TensorObject *object = (TensorObject *)self;
+    gt_tensor *cut, *own;
+    if (!object->alias || gt__alias_is_base(object->alias))
+        return 0;
+    gt_strides strides = object->alias->strides;
+    if (!(cut = gt__py_use(self)))
+        return -1;
+    if (!object->alias)
+        return 0;
+    gt_err err = gt__tensor_alias(cut, cut->node, &own);
+    if (err != GT_OK) {
+        gt__py_raise(err);
+        return -1;
+    }
+    set_plain(object, own);
+    strides.offset = 0;
+    if (gt__strides_are_dense(&own->meta, &strides))
+        gt__py_lay(self, &strides);
+    return 0;
+}
+
+PyObject *gt__py_own(PyObject *module, PyObject *result)
+{
+    (void)module;
+    if (gt__py_is_tensor(result))
+        return own_result(result) < 0 ? NULL : Py_NewRef(result);
+    for (Py_ssize_t k = 0; PyTuple_Check(result) && k < PyTuple_GET_SIZE(result); k++) {
+        PyObject *item = PyTuple_GET_ITEM(result, k);
+        if (gt__py_is_tensor(item) && own_result(item) < 0)
+            return NULL;
+    }
+    return Py_NewRef(result);
 }
 
 /* ---- operands that share memory with what is written --------------------------------------------------------- */
@@ -580,7 +624,7 @@ int gt__py_check_operands(PyObject *self, gt_py_args args, Py_ssize_t count)
     for (Py_ssize_t k = 0; k < count; k++) {
         gt_alias *other = gt__py_is_tensor(args[k]) ? ((TensorObject *)args[k])->alias : NULL;
         gt_err err = other ? gt__alias_check_use(other) : GT_OK;
-        if (other && recorded) /* also if the operation is refused after this */
+        if (other && recorded && err == GT_OK) /* also if the operation is refused after this */
             gt__alias_follow(other);
         if (err != GT_OK) {
             gt__py_raise(err);

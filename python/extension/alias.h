@@ -72,6 +72,8 @@ void gt__py_mark_piece(PyObject *view, const char *maker, unsigned output);
 int gt__py_share(PyObject *self, PyObject *other, gt_node *node, bool counted);
 /* self becomes the view, a new object with an alias, which has no value from now on: squeeze_(), t_(). */
 int gt__py_become_view(PyObject *self, PyObject *view);
+/* _own(result): the tensor, or those of a tuple, share memory with no other. Returns the result. */
+PyObject *gt__py_own(PyObject *module, PyObject *result);
 /* What is written of self lies as `meta` and `strides` say. An operand that shares some of these places is refused, as PyTorch
  * does; one that has the same is, too, unless allowed. */
 int gt__py_check_operand(PyObject *self, const gt_meta *meta, const gt_strides *strides, PyObject *operand,

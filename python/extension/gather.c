@@ -92,6 +92,20 @@ static gt_err take_rows(gt_tensor *a, gt_tensor *index, int axis, gt_tensor **ou
     return err;
 }
 
+/* No elements of `a`, in the shape of the index; recorded. */
+static gt_err no_elements(gt_tensor *a, const gt_meta *index, gt_tensor **out)
+{
+    const int64_t start = 0, step = 1, count = 0;
+    gt_tensor *flat, *none;
+    GT_TRY(gt_reshape(a, 1, &a->meta.numel, &flat));
+    gt_err err = gt_slice(flat, &start, &step, &count, &none);
+    gt_tensor_release(flat);
+    GT_TRY(err);
+    err = gt_reshape(none, index->rank, index->shape, out);
+    gt_tensor_release(none);
+    return err;
+}
+
 static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_tensor *, int, gt_tensor **),
                         PyObject *self, gt_py_args args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -107,8 +121,7 @@ static PyObject *gather(const char *name, gt_err (*function)(gt_tensor *, gt_ten
     gt_tensor *out = NULL;
     gt_err err;
     if (at.index->meta.numel == 0 && function == gt_gather) /* of any rank, as in PyTorch */
-        err = gt__emit_full(at.a->client, (gt_dtype)at.a->meta.dtype, at.index->meta.rank, at.index->meta.shape,
-                            GT_LITERAL_INT, (gt_imm){.i = 0}, &out);
+        err = no_elements(at.a, &at.index->meta, &out);
     else
         err = function(at.a, at.index, at.axis, &out);
     err = as_scalar(err, at.scalar && (!at.looked || function == take_rows), &out);

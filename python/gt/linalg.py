@@ -14,6 +14,7 @@ from gt._gt import LinAlgError, Tensor, where  # noqa: F401
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
 from gt.client.outputs import published_all
+from gt.client.registry import no_view as _no_view
 
 _QR = namedtuple('linalg_qr', ['Q', 'R'])
 _SVD = namedtuple('linalg_svd', ['U', 'S', 'Vh'])
@@ -68,6 +69,7 @@ def solve(A, B, *, left=True):
     return _gt._solve(A, B) if left else _gt._solve(A.mT, B.mT).mT
 
 
+@_no_view
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """solve_triangular(A, B, upper=...): the X with A X = B for triangular A, whose other triangle is not read."""
     if left:
@@ -130,6 +132,7 @@ def slogdet(A):
 # ---- decompositions ------------------------------------------------------------------------------------------
 
 
+@_no_view
 def cholesky(A, *, upper=False):
     """cholesky(A, upper=False): the lower triangular L with A = L L^H, or its adjoint."""
     return _gt._cholesky(A.mH).mH if upper else _gt._cholesky(A)
@@ -232,6 +235,7 @@ def eigvals(A):
     return _EigValues.apply(A)
 
 
+@_no_view
 def cholesky_ex(A, *, upper=False, check_errors=False):
     """cholesky_ex(A): (L, info): cholesky; info is the order of the first leading minor that is not positive, or 0."""
     if check_errors:
@@ -359,6 +363,7 @@ def _lu_unpack(LU, pivots, unpack_data, unpack_pivots):
     return _LU(P, *((_unit_lower(LU), LU[..., :k, :].triu()) if unpack_data else (none, none)))
 
 
+@_no_view
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     """lu_solve(LU, pivots, B): the X with A X = B (X A = B if not left; A^H X = B if adjoint), from lu_factor(A)."""
     _square(LU, 'lu_solve')
@@ -387,12 +392,7 @@ def _ldl(A, hermitian, name):
 
 def ldl_factor(A, *, hermitian=False):
     """ldl_factor(A, hermitian=False): (LD, pivots): A = L D L^T, or L D L^H, of symmetric or Hermitian matrices, of which the
-    lower triangle is read; D has blocks of 1 by 1 and 2 by 2. As LAPACK has them, without a gradient. Waits for D.
-
-    >>> gt.linalg.ldl_factor(gt.tensor([[2.0, 0.0], [1.0, 3.0]])).LD
-    tensor([[2.0000, 0.0000],
-            [0.5000, 2.5000]])
-    """
+    lower triangle is read; D has blocks of 1 by 1 and 2 by 2. As LAPACK has them, without a gradient. Waits for D."""
     LD, pivots, info = _ldl(A, hermitian, 'ldl_factor')
     _check_ldl(info)
     return _LDL(LD, pivots)
@@ -431,6 +431,7 @@ def ldl_solve(LD, pivots, B, *, hermitian=False):
     return _gt._ldl_solve(packed, B.detach(), hermitian)
 
 
+@_no_view
 def solve_ex(A, B, *, left=True, check_errors=False):
     """solve_ex(A, B): (result, info): solve; info is not 0 where A is singular, and nothing is raised."""
     _square(A, 'solve_ex')
@@ -471,6 +472,7 @@ def _limit(values, atol, rtol, default):
     return bound.maximum(atol.to(bound.dtype)) if isinstance(atol, Tensor) else bound.clamp(min=atol)
 
 
+@_no_view
 def pinv(A, rcond=None, *, atol=None, rtol=None, hermitian=False):
     """pinv(A): the pseudo-inverse; singular values up to max(atol, rtol * the largest) count as zero."""
     _matrices(A, 'pinv')
@@ -636,6 +638,7 @@ def _two(dim, rank, name):
     return dims
 
 
+@_no_view
 def matrix_norm(A, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None):
     """matrix_norm(A, ord='fro', dim=(-2, -1)): ord is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2."""
     _matrices(A, 'matrix_norm')

@@ -8,6 +8,7 @@ import builtins
 
 from gt import _gt, _help
 from gt._gt import where
+from gt.client.registry import no_view as _no_view
 
 _inf = float('inf')
 
@@ -25,9 +26,13 @@ def _typed(input, dtype):
     return input if dtype is None or input.dtype == dtype else input.to(dtype)
 
 
+def _is_inexact(input):
+    return input.is_floating_point() or input.is_complex()
+
+
 def _sum_typed(input, dtype):
     """Sums and products of integers are int64."""
-    if dtype is None and not input.is_floating_point():
+    if dtype is None and not _is_inexact(input):
         dtype = _gt.int64
     return _typed(input, dtype)
 
@@ -107,13 +112,14 @@ def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """mean(input, dim=None, mask=None): the mean of the elements where mask holds; NaN where there are none."""
     input = _typed(input, dtype)
-    if not input.is_floating_point():
+    if not _is_inexact(input):
         raise ValueError(f'masked mean expects a floating point dtype, but got {input.dtype}')
     if mask is None:
         return _reduce(_gt.Tensor.mean, input, dim, keepdim)
     return sum(input, dim, keepdim=keepdim, mask=mask) / sum(_ones(input, mask), dim, keepdim=keepdim)
 
 
+@_no_view
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     """median(input, dim=-1, mask=None): the median of the elements where mask holds."""
     input = _typed(input, dtype)
@@ -138,12 +144,13 @@ def _variance(input, dim, unbiased, correction, keepdim, dtype, mask):
         raise ValueError('Only one of unbiased and correction may be given')
     correction = (1 if unbiased or unbiased is None else 0) if correction is None else correction
     input = _typed(input, dtype)
-    input = input if input.is_floating_point() else input.float()
+    input = input if _is_inexact(input) else input.float()
     count = sum(_ones(input, mask), dim, keepdim=True)
     centred = input - sum(input, dim, keepdim=True, mask=mask) / count
-    total = sum(centred.square(), dim, keepdim=keepdim, mask=mask)
+    squares = (centred * centred.conj()) if input.is_complex() else centred.square()
+    total = sum(squares, dim, keepdim=keepdim, mask=mask)
     count = count if keepdim else count.reshape(total.shape)
-    return total / (count - correction).clamp(min=0)
+    return total / (count.real - correction).clamp(min=0)
 
 
 def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
@@ -159,7 +166,7 @@ def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """logsumexp(input, dim=None, mask=None): log(sum(exp(input))) of the elements where mask holds."""
     input = _typed(input, dtype)
-    wide = input if input.is_floating_point() else input.float()
+    wide = input if _is_inexact(input) else input.float()
     return _reduce(_gt.Tensor.logsumexp, _filled(wide, mask, -_inf), dim, keepdim).to(input.dtype)
 
 

@@ -164,20 +164,32 @@ void gt_tensor_release(gt_tensor *tensor)
     }
 }
 
+/* A new tensor of the same value, without a node. Its base is the caller's to set. */
+static gt_err tensor_twin(const gt_tensor *tensor, gt_tensor **out)
+{
+    gt_tensor *twin = tensor_new(tensor->client);
+    if (!twin)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    twin->id = tensor->id;
+    twin->meta = tensor->meta;
+    twin->bounded = tensor->bounded;
+    twin->low = tensor->low;
+    twin->high = tensor->high;
+    if (__builtin_expect((twin->batch = tensor->batch) != 0, 0))
+        gt__batch_count(1);
+    *out = twin;
+    return GT_OK;
+}
+
+/* A tensor with a node hands its id to another, without one: its aliases would keep the graph behind the node. */
 gt_err gt__tensor_alias(gt_tensor *tensor, gt_node *node, gt_tensor **out)
 {
-    gt_tensor *alias = tensor_new(tensor->client);
-    if (!alias)
-        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    gt_tensor *alias;
+    if (tensor->node && !tensor->base)
+        GT_TRY(tensor_twin(tensor, &tensor->base));
+    GT_TRY(tensor_twin(tensor, &alias));
     alias->base = gt_tensor_retain(tensor->base ? tensor->base : tensor);
-    alias->id = tensor->id;
-    alias->meta = tensor->meta;
-    alias->bounded = tensor->bounded;
-    alias->low = tensor->low;
-    alias->high = tensor->high;
     alias->node = node ? gt__node_retain(node) : NULL;
-    if (__builtin_expect((alias->batch = tensor->batch) != 0, 0))
-        gt__batch_count(1);
     *out = alias;
     return GT_OK;
 }

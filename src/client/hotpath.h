@@ -14,7 +14,7 @@
 #define GT_CLIENT_HOTPATH_H
 
 #include "client/client.h"
-#include "client/hotpath_expected.h"
+#include "core/expected.h"
 
 typedef struct gt_hotpath gt_hotpath;
 

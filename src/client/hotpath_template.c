@@ -258,23 +258,6 @@ bool gt__template_same(const gt_template *a, const gt_template *b)
 
 /* ---- comparing ---------------------------------------------------------------------------------------------- */
 
-bool gt__expected_tail_fits(const gt_expected *e, uint64_t *cell, const gt_slot *record)
-{
-    const uint64_t *ids = gt__record_operands(&record->ins, record + 1).id;
-    if (record->ins.op != GT_OP_cat)
-        return memcmp(e->tails.slot, record + 1, record->ins.tail * sizeof *record) == 0;
-    for (uint64_t k = 0; k < record->ins.imm[1].u; k++) {
-        if (e->tails.id[k].binds) {
-            if (ids[k] >= cell[GT_CELL_FIRST])
-                return false;
-            cell[e->tails.id[k].cell] = ids[k];
-        }
-        if (ids[k] - cell[e->tails.id[k].cell] != e->tails.id[k].word)
-            return false;
-    }
-    return true;
-}
-
 /* Make parameters of the words that differ, if the record fits then. */
 static bool adapt(gt_template *t, uint64_t *cell, uint32_t number, const gt_slot *record)
 {

@@ -1,14 +1,14 @@
 /*
  * hotpath_template.h: a sequence of records as it was once emitted, and the comparison of others with it.
  *
- * In a template tensors are numbered as in a path (core/path.h). Records are compared by hotpath_expected.h, with the cells that
+ * In a template tensors are numbered as in a path (core/path.h). Records are compared by core/expected.h, with the cells that
  * the caller keeps; after the last one, what has died is compared as well.
  */
 #ifndef GT_CLIENT_HOTPATH_TEMPLATE_H
 #define GT_CLIENT_HOTPATH_TEMPLATE_H
 
 #include "client/hotpath_detect.h"
-#include "client/hotpath_expected.h"
+#include "core/expected.h"
 
 /* Ids, in no order. */
 typedef struct gt_ids {

@@ -254,7 +254,8 @@ gt_err gt__alias_restamp(gt_alias *alias)
     alias->foreign = alias->versions->references > 1 + (before != NULL);
     if (!alias->foreign || !before || before->version == alias->versions->count)
         return GT_OK;
-    GT_TRY(gt__tensor_alias(before, before->node, &own)); /* nodes that have saved the other one tell by its version */
+    GT_TRY(gt__tensor_alias(before, before->node,
+                            &own)); /* nodes that have saved the other one tell by its version */
     gt__alias_stamp_object(own, alias->versions);
     alias->cut = own;
     gt_tensor_release(before);
@@ -296,9 +297,9 @@ void gt__alias_drop_cut(gt_alias *alias)
         unlink_fresh(alias);
     alias->cut = NULL;
     alias->known = alias->known || (cut->node && cut->node->used);
-    gt_tensor_release(cut); /* last: it may free hooks, which run user code */
     if (__builtin_expect(alias->ghost, 0))
         gt__ghost_end(alias);
+    gt_tensor_release(cut); /* last: it may free hooks, which run user code, and other ghosts */
 }
 
 gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value)

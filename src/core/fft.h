@@ -35,11 +35,13 @@ static inline uint64_t gt__fft_pack(gt_fft_spec spec)
 /* kind may be GT_FFT_KINDS, which is none: inference refuses it. */
 static inline gt_fft_spec gt__fft_unpack(uint64_t packed)
 {
-    return (gt_fft_spec){.axes = packed & 0xff,
-                         .kind = (gt_fft_kind)(packed >> 8 & 3),
-                         .inverse = packed >> 10 & 1,
-                         .odd = packed >> 11 & 1,
-                         .half = packed >> 12 & 7};
+    gt_fft_spec spec;
+    spec.kind = (gt_fft_kind)(packed >> 8 & 3);
+    spec.axes = packed & 0xff;
+    spec.half = packed >> 12 & 7;
+    spec.inverse = packed >> 10 & 1;
+    spec.odd = packed >> 11 & 1;
+    return spec;
 }
 
 #endif

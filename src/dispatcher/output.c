@@ -37,7 +37,7 @@ static bool has_room(gt_session *session, const gt_instruction *ins)
     unsigned slots = ins->op == GT_OP_fetch    ? GT_DOWNLOAD_ROOM
                      : ins->op == GT_OP_repeat ? GT_PATH_ROOM
                                                : 1u + ins->tail;
-    if (!needs_worker(ins))
+    if (!needs_worker(ins) || session->holding)
         return true;
     if (session->spreading && !gt__spread_has_room(session))
         return false;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/record.h"
+#include "dispatcher/parts.h"
 #include "dispatcher/place.h"
 #include "dispatcher/session.h"
 #include "dispatcher/state.h"
@@ -24,11 +25,13 @@ typedef struct known_path {
     uint64_t life;       /* of the worker that knows it; 0: none does */
     int32_t worker;      /* its index */
     uint32_t number;     /* there */
+    gt_part *parts;      /* of runs on spread tensors */
 } known_path;
 
 struct gt_paths {
     known_path known[GT_PATHS];
     gt_path_pieces pieces;
+    gt_parts_scratch scratch;
 };
 
 /* ---- definitions -------------------------------------------------------------------------------------------- */
@@ -43,12 +46,9 @@ static gt_dispatch_worker *knowing_worker(const gt_session *session, const known
 static void forget(gt_session *session, known_path *known)
 {
     gt_dispatch_worker *worker = knowing_worker(session, known);
-    gt_slot *out = worker ? gt__worker_reserve(worker, 1) : NULL;
-    if (out) {
-        out->ins = (gt_instruction){.op = GT_OP_path, .result = known->number};
-        gt__worker_put(worker, 1);
-        worker->paths[known->number] = false;
-    }
+    if (worker)
+        gt__worker_forget_path(worker, known->number);
+    gt__parts_free(session, &known->parts);
     gt__path_free(&known->path);
     for (unsigned k = 0; k < VARIANTS; k++)
         free(known->variants[k].inputs);
@@ -62,6 +62,7 @@ void gt__paths_free(gt_session *session)
     for (unsigned k = 0; k < GT_PATHS; k++)
         forget(session, &session->paths->known[k]);
     gt__path_pieces_free(&session->paths->pieces);
+    gt__parts_scratch_free(&session->paths->scratch);
     free(session->paths);
     session->paths = NULL;
 }
@@ -119,7 +120,7 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run)
         return gt__fail(GT_ERR_PROTOCOL, "repeat: path %llu is not defined", (unsigned long long)run->ins.result);
     GT_TRY(gt__path_check_run(path, run));
     session->instructions += path->count - 1; /* the run itself is counted as one */
-    if (session->dispatcher->observing || session->spreading || !modifiers_agree(session->chain))
+    if (session->dispatcher->observing || !modifiers_agree(session->chain))
         return gt__path_expand(path, run, pass_on, session);
     for (gt_modifier *modifier = session->chain; modifier->next; modifier = modifier->next)
         modifier->ops->repeat(modifier, path);
@@ -198,32 +199,17 @@ static bool tell_worker(gt_session *session, known_path *known)
     const gt_path *path = known->path;
     if (knowing_worker(session, known) == worker)
         return true;
-    uint32_t number = 0;
-    while (number < GT_WORKER_PATHS && worker->paths[number])
-        number++;
+    uint32_t number = gt__worker_path_number(worker);
     size_t slots = gt__path_definition_slots(path->slots, path->count, path->parameters);
     gt_slot *definition = number < GT_WORKER_PATHS ? malloc(slots * sizeof *definition) : NULL;
     if (!definition)
         return false;
     gt__path_define(path->records, path->slots, path->count, path->offset, path->parameter, path->parameters,
                     definition);
-    bool sent = true;
-    for (size_t at = 0; at < slots && sent; at += GT_PATH_PIECE) {
-        unsigned length = slots - at < GT_PATH_PIECE ? (unsigned)(slots - at) : GT_PATH_PIECE;
-        gt_slot *out = gt__worker_reserve(worker, 1 + length);
-        sent = out != NULL;
-        if (!sent)
-            break;
-        out->ins = (gt_instruction){.op = GT_OP_path, .result = number, .tail = (uint16_t)length};
-        out->ins.imm[0].u = at;
-        out->ins.imm[1].u = slots;
-        memcpy(out + 1, definition + at, length * sizeof *out);
-        gt__worker_put(worker, 1 + length);
-    }
+    bool sent = gt__worker_tell_path(worker, number, definition, slots);
     free(definition);
     if (!sent)
         return false;
-    worker->paths[number] = true;
     known->life = worker->life;
     known->worker = worker->index;
     known->number = number;
@@ -284,6 +270,19 @@ static gt_err free_after(gt_session *session, const gt_path *path, const gt_slot
     return err;
 }
 
+/* Place the records that a run stands for, one by one. */
+static gt_err expand(gt_session *session, known_path *known, const gt_slot *run)
+{
+    gt_slot copy[GT_PATH_ROOM]; /* the run may lie in the queue that the records go to */
+    memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
+    if (!session->spreading || session->dispatcher->observing)
+        return gt__path_expand(known->path, copy, put, session);
+    gt__parts_begin(session);
+    gt_err err = gt__path_expand(known->path, copy, put, session);
+    gt_err end = gt__parts_end(session, &session->paths->scratch, &known->parts);
+    return err == GT_OK ? end : err;
+}
+
 gt_err gt__paths_place(gt_session *session, const gt_slot *run)
 {
     known_path *known = &session->paths->known[run->ins.result];
@@ -292,11 +291,8 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     const gt_meta *metas = worker && !session->spreading && inputs_at_home(session, path, run)
                                ? output_metas(session, known, run)
                                : NULL;
-    if (!metas || !tell_worker(session, known)) {
-        gt_slot copy[GT_PATH_ROOM]; /* the run may lie in the queue that the records go to */
-        memcpy(copy, run, (1u + run->ins.tail) * sizeof *copy);
-        return gt__path_expand(path, copy, put, session);
-    }
+    if (!metas || !tell_worker(session, known))
+        return expand(session, known, run);
     uint32_t words = path->inputs + path->outputs + path->parameters;
     unsigned tail = gt__slots_for(words * sizeof(uint64_t));
     gt_slot *out = gt__worker_reserve(worker, 1 + tail);

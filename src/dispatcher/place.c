@@ -270,7 +270,7 @@ gt_err gt__place(gt_session *session, const gt_slot *record)
     default:
         if (!session->spreading)
             return place_compute(session, record);
-        return place_alike(session, record) ? GT_OK : gt__spread_compute(session, record);
+        return !session->holding && place_alike(session, record) ? GT_OK : gt__spread_compute(session, record);
     }
 }
 

@@ -50,8 +50,7 @@ void gt__worker_put(gt_dispatch_worker *worker, unsigned slots)
     gt__worker_wait_for_room(worker);
 }
 
-/* The slots of a free that is in the link can be used again, by records that come later in the stream. */
-static void slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins)
+void gt__worker_slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins)
 {
     const uint64_t *slots = gt__free_ids(ins);
     for (unsigned k = 0; k < GT_FREE_IDS; k++)
@@ -67,7 +66,7 @@ void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins)
     out->ins = *ins;
     gt__worker_put(worker, 1);
     if (ins->op == GT_OP_free && !worker->backlog.into_outbox)
-        slots_are_free(worker, ins);
+        gt__worker_slots_are_free(worker, ins);
 }
 
 void gt__worker_free_tensor(gt_dispatch_worker *worker, uint32_t slot)
@@ -98,7 +97,7 @@ bool gt__worker_catch_up(gt_dispatch_worker *worker)
         memcpy(out, record, length * sizeof *out);
         gt__worker_commit(worker, length);
         if (record->ins.op == GT_OP_free)
-            slots_are_free(worker, &record->ins);
+            gt__worker_slots_are_free(worker, &record->ins);
         gt__slot_queue_pop(&worker->backlog.outbox);
         progress = true;
     }

@@ -11,10 +11,12 @@
 
 #include "dispatcher/workers.h"
 
-/* Room in the link; NULL as well while the outbox waits for it. */
+/* Room in the link; NULL as well while the outbox waits for it, or holds records back. */
 static inline gt_slot *gt__worker_room(const gt_dispatch_worker *worker, unsigned slots)
 {
-    return gt__slot_queue_empty(&worker->backlog.outbox) ? gt__link_reserve(worker->link, slots) : NULL;
+    return gt__slot_queue_empty(&worker->backlog.outbox) && !worker->backlog.holding
+               ? gt__link_reserve(worker->link, slots)
+               : NULL;
 }
 
 /* A record of so many slots is written at the end of the worker's stream. */
@@ -36,6 +38,8 @@ void gt__worker_flush_batch(gt_dispatch_worker *worker);
  * memory. */
 gt_slot *gt__worker_reserve(gt_dispatch_worker *worker, unsigned slots);
 void gt__worker_put(gt_dispatch_worker *worker, unsigned slots);
+/* The slots of a free that is in the link can be used again, by records that come later in the stream. */
+void gt__worker_slots_are_free(gt_dispatch_worker *worker, const gt_instruction *ins);
 /* Send a free (of worker slots) or a forget, now or when there is room. The slots of a free can be handed out again
  * once it is in the stream. */
 void gt__worker_tell(gt_dispatch_worker *worker, const gt_instruction *ins);

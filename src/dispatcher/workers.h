@@ -18,6 +18,8 @@ typedef struct gt_backlog {
     bool behind;          /* something waits for room in its link: gt__worker_catch_up */
     gt_instruction frees; /* slots to be freed in one record */
     unsigned free_count;
+    bool holding;     /* all records go to the outbox, until it was looked at: parts.h */
+    size_t held_from; /* slots that it had before */
 } gt_backlog;
 
 struct gt_dispatch_worker {

@@ -164,10 +164,19 @@ static void generate_sparse(gt_opcode op)
     }
 }
 
+static void fft_case(gt_opcode op, gt_fft_spec spec, const tensor *a, int64_t n)
+{
+    operation o = operation_new(op, 1, a, NULL, NULL);
+    spec.odd &= spec.kind == GT_FFT_TO_REAL;
+    o.ins.imm[0].u = gt__fft_pack(spec);
+    o.ins.imm[1].f = 0.5;
+    run_complex(&o, (double)n * 64);
+}
+
 /* Small and large factors, even and odd, Bluestein's from 29. */
 static void generate_fft(gt_opcode op)
 {
-    static const int64_t sizes[] = {1, 2, 3, 4, 7, 8, 9, 15, 22, 29, 58, 64, 100};
+    static const int64_t sizes[] = {1, 2, 3, 4, 7, 8, 9, 15, 22, 29, 58, 64, 72, 100, 130};
     for (int k = 0; k < COUNT(sizes) * GT_FFT_KINDS * 2; k++) {
         gt_fft_kind kind = (gt_fft_kind)(k % GT_FFT_KINDS);
         bool wide = k / GT_FFT_KINDS % 2;
@@ -182,11 +191,13 @@ static void generate_fft(gt_opcode op)
             shape lengths = {3, 2, 3, 4};
             lengths[axes & 4 ? 3 : axes & 2 ? 2 : 1] = n;
             tensor a = tensor_new(dtype, lengths, (layout)draw_integer(0, LAYOUTS), PLAIN);
-            operation o = operation_new(op, 1, &a, NULL, NULL);
-            spec.odd &= kind == GT_FFT_TO_REAL;
-            o.ins.imm[0].u = gt__fft_pack(spec);
-            o.ins.imm[1].f = 0.5;
-            run_complex(&o, (double)n * 64);
+            fft_case(op, spec, &a, n);
+            tensor_free(&a);
+        }
+        for (int trial = 0; trial < 4; trial++) { /* one line, which is transformed in another way than several */
+            gt_fft_spec spec = {.kind = kind, .axes = 1, .inverse = trial % 2, .odd = trial / 2};
+            tensor a = tensor_new(dtype, (shape){1, n}, (layout)draw_integer(0, LAYOUTS), PLAIN);
+            fft_case(op, spec, &a, n);
             tensor_free(&a);
         }
     }

@@ -478,6 +478,96 @@ static void test_programs(const void *argument)
     engine->ops->close(engine);
 }
 
+/* t = a + number; out = t[index]: the number changes from run to run, and some runs have an index that does not exist. */
+typedef struct picks_plan {
+    gt_plan plan;
+    gt_slot records[2];
+    gt_plan_step steps[2];
+    gt_plan_value values[4];
+    gt_plan_buffer buffers[4];
+    uint32_t operands[2][2];
+} picks_plan;
+
+static void plan_picks(picks_plan *p)
+{
+    static const gt_plan_role roles[] = {GT_PLAN_INPUT, GT_PLAN_INPUT, GT_PLAN_INNER, GT_PLAN_OUTPUT};
+    memset(p, 0, sizeof *p);
+    for (uint32_t k = 0; k < 4; k++) {
+        p->values[k].buffer = k;
+        p->values[k].view = k == 1   ? vector_view(NULL, GT_INT64, 1)
+                            : k == 3 ? vector_view(NULL, GT_FLOAT32, 1)
+                                     : vector_view(NULL, GT_FLOAT32, SIZE);
+        p->buffers[k] = (gt_plan_buffer){.role = roles[k], .bytes = BYTES};
+    }
+    p->records[0].ins.op = GT_OP_add;
+    p->records[0].ins.literals = GT_LITERAL_FLOAT << 2;
+    p->records[1].ins.op = GT_OP_take;
+    p->operands[0][1] = GT_PLAN_LITERAL;
+    p->operands[1][0] = 2;
+    p->operands[1][1] = 1;
+    for (uint32_t k = 0; k < 2; k++)
+        p->steps[k] = (gt_plan_step){.op = (gt_opcode)p->records[k].ins.op,
+                                     .compute = GT_FLOAT32,
+                                     .record = &p->records[k],
+                                     .operands = 2,
+                                     .operand = p->operands[k],
+                                     .result = 2 + k,
+                                     .group = k};
+    p->plan = (gt_plan){.steps = p->steps,
+                        .step_count = 2,
+                        .values = p->values,
+                        .value_count = 4,
+                        .buffers = p->buffers,
+                        .buffer_count = 4};
+}
+
+static void test_programs_with_numbers(const void *argument)
+{
+    (void)argument;
+    enum { RUNS = 12 };
+    picks_plan p;
+    gt_engine *engine = open_engine("cuda");
+    if (!engine)
+        return;
+    gt_program *program = NULL;
+    gt_token tokens[RUNS] = {0};
+    float results[RUNS] = {0};
+    plan_picks(&p);
+    if (!CHECK_EQ(engine->ops->compile(engine, &p.plan, &program), GT_OK))
+        return;
+    void *a = filled(engine, 5),
+         *buffers[] = {a, take_memory(engine, BYTES), take_memory(engine, BYTES), take_memory(engine, BYTES)};
+    for (int run = 0; run < RUNS; run++) { /* all are queued before anything is asked for */
+        unsigned step;
+        gt_token token = 0;
+        int64_t index = run % 4 == 3 ? 7000 + run : run;
+        p.records[0].ins.literal[1].f = run;
+        put(engine, buffers[1], &index, sizeof index);
+        CHECK_EQ(engine->ops->run_program(engine, program, buffers, run == 5, &step, &tokens[run]), GT_OK);
+        CHECK_EQ(engine->ops->read(engine, buffers[3], &results[run], sizeof(float), false, &token), GT_OK);
+    }
+    int failures = 0, run = 3;
+    for (gt_completion c; engine->ops->completed(engine, true, &c);)
+        if (c.err) {
+            char words[32];
+            snprintf(words, sizeof words, "index %d is", 7000 + run);
+            CHECK_EQ(c.err, GT_ERR_INDEX);
+            CHECK_EQ(c.token, tokens[run]);
+            CHECK_EQ(c.step, 1);
+            if (!CHECK(strstr(c.text, words) != NULL))
+                fprintf(stderr, "%s\n", c.text);
+            failures++;
+            run += 4;
+        }
+    CHECK_EQ(failures, RUNS / 4);
+    for (run = 0; run < RUNS; run++)
+        CHECK(run % 4 == 3 || results[run] == 5 + (float)run);
+    engine->ops->free_program(engine, program);
+    for (int k = 0; k < 4; k++)
+        engine->ops->release(engine, buffers[k], BYTES);
+    engine->ops->close(engine);
+}
+
 /* ---- a card that breaks: in a process of its own, since the fake driver counts operations ------------------------- */
 
 static int after_the_break(void)
@@ -537,6 +627,7 @@ int main(int argc, char **argv)
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);
+    check_run("programs with numbers", test_programs_with_numbers, NULL);
     if (getenv("FAKE_CUDA_MEMORY"))
         check_run("broken card", test_broken_card, argv);
     return check_end();

@@ -539,6 +539,30 @@ static void pairs_sequence(program *p)
             }
 }
 
+/* relu between other cheap steps, with every order of operands. */
+static void relu_sequence(program *p)
+{
+    uint64_t id = 20;
+    for (int before = 0; before < 5; before++)
+        for (int after = 0; after < 5; after++, id += 4) {
+            uint64_t made = id;
+            if (before == 0) { /* x * c + d */
+                add_number(p, GT_OP_mul, id, 1, -1.5);
+                add_number(p, GT_OP_add, ++made, id, 0.25);
+                add_free(p, id);
+            } else if (before < 3)
+                add(p, before == 1 ? GT_OP_add : GT_OP_mul, id, 1, 2);
+            else
+                add_number(p, before == 3 ? GT_OP_add : GT_OP_mul, id, 1, -0.5);
+            add(p, GT_OP_relu, id + 2, made, 0);
+            if (after == 4)
+                add_number(p, GT_OP_mul, id + 3, id + 2, 3);
+            else
+                add(p, after & 1 ? GT_OP_add : GT_OP_mul, id + 3, after & 2 ? 1 : id + 2, after & 2 ? id + 2 : 3);
+            free_all(p, (uint64_t[]){made, id + 2}, 2);
+        }
+}
+
 /* 8 is read across, and dies: 22 is not written over it. */
 static void across_sequence(program *p)
 {
@@ -642,6 +666,7 @@ int main(int argc, char **argv)
     check_run("norm and its gradients are one pass", test_groups, &(expected){norm_sequence, 1, 4, false});
     check_run("Adam's update is one pass", test_groups, &(expected){adam_sequence, 1, 10, true});
     check_run("pairs of steps", test_groups, &(expected){pairs_sequence, 2, 64, true});
+    check_run("relu in a chain", test_groups, &(expected){relu_sequence, 2, 55, true});
     check_run("read across, not written over", test_groups, &(expected){across_sequence, 2, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("other axes", test_other_axis, NULL);

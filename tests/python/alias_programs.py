@@ -423,6 +423,13 @@ def check_program(seed, length=14, every_line=False):
     return report(problem) if problem else None
 
 
+def tape_length():
+    """How many nodes there are."""
+    gc.collect()
+    gt.ones(1).requires_grad_().sum().backward()  # the end of a pass frees values that the graph has saved no longer
+    return len(gt._gt._tape())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
@@ -437,8 +444,7 @@ def main():
             failed += 1
             if failed <= arguments.show:
                 print(problem, end="\n\n")
-    gc.collect()
-    left = len(gt._gt._tape())
+    left = tape_length()
     if left:
         print(f"{left} nodes were not freed")
     print(f"{arguments.count} programs, {failed} differ, {time.monotonic() - began:.0f} s")

@@ -20,10 +20,10 @@ from torch.testing._internal.common_utils import set_rng_seed
 from torch.testing._internal.opinfo.core import gradcheck_wrapper_hermitian_input
 
 import gt
-from opdb_tables import ANY_VALUE, GAUGE, NO_DTYPE, NO_GRADIENT, NO_OUT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
+from opdb_tables import ANY_VALUE, GAUGE, NO_COMPLEX, NO_DTYPE, NO_GRADIENT, NO_OUT, NO_SUCH_ERROR, RANDOM, SAMPLE_REASONS, TOLERANCES, not_for_us
 
 SEED = 1234  # that of PyTorch's own tests
-DTYPES = ("float32", "float64", "int64", "bool", "bfloat16")
+DTYPES = ("float32", "float64", "int64", "bool", "bfloat16", "complex64")
 COMPARED = {"float64": (1e-7, 1e-7), "float32": (1e-4, 1e-5), "bfloat16": (2e-2, 2e-2), "float16": (2e-3, 1e-3),
             "complex64": (1e-4, 1e-5), "complex128": (1e-7, 1e-7)}
 TORCH_MODULES = ("", "nn.functional", "linalg", "special", "fft", "Tensor", "signal.windows", "masked", "sparse")
@@ -50,7 +50,8 @@ def entries():
 def dtypes_of(op):
     """The dtypes of DTYPES that the entry has; the first is the one that all samples run in."""
     supported = op.supported_dtypes("cpu")
-    return [name for name in DTYPES if getattr(torch, name) in supported and (op.full_name, name) not in NO_DTYPE]
+    return [name for name in DTYPES if getattr(torch, name) in supported and (op.full_name, name) not in NO_DTYPE
+            and not (name == "complex64" and op.full_name in NO_COMPLEX)]
 
 
 # ---- from torch to GT --------------------------------------------------------------------------------------------
@@ -217,6 +218,10 @@ def tolerance_of(name, dtype):
 
 def difference(actual, expected, name, values=True):
     """How a result of GT differs from torch's; None if it does not. Groups start with a word: type, shape, dtype, value."""
+    if isinstance(expected, torch.Tensor) and expected.layout == torch.sparse_coo and isinstance(actual, gt.sparse.SparseTensor):
+        pairs = [("indices", actual.indices(), expected.indices()), ("values", actual.values(), expected.values()),
+                 ("elements", actual.to_dense(), expected.to_dense())]
+        return next((f"{part}: {problem}" for part, a, e in pairs if (problem := difference(a, e, name, values))), None)
     if isinstance(expected, torch.Tensor):
         if not isinstance(actual, gt.Tensor):
             return f"type: {type(actual).__name__}, expected a tensor"
@@ -356,14 +361,15 @@ def check_gradients(name, sample, expected, actual):
     mine = [t for t in tensors_in([sample.arguments, sample.options])]
     pairs = [(t, g) for t, g in zip(inputs, mine) if t.requires_grad]
     outputs = [(e, a) for e, a in zip(tensors_in([expected]), tensors_in([actual]))
-               if e.requires_grad and e.is_floating_point() and e.numel()]
+               if e.requires_grad and (e.is_floating_point() or e.is_complex()) and e.numel()]
     if not pairs or not outputs:
         return None
     lost = [k for k, (e, a) in enumerate(outputs) if not a.requires_grad]
     if lost:
         return f"gradient: result {lost[0]} does not require one"
     generator = torch.Generator().manual_seed(7)
-    seeds = [torch.randn(e.shape, generator=generator, dtype=torch.float64).to(e.dtype) for e, _ in outputs]
+    seeds = [torch.randn(e.shape, generator=generator, dtype=torch.complex128 if e.is_complex() else torch.float64).to(e.dtype)
+             for e, _ in outputs]
     try:
         wanted = torch.autograd.grad([e for e, _ in outputs], [t for t, _ in pairs], seeds, allow_unused=True)
     except RuntimeError:

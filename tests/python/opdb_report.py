@@ -94,7 +94,7 @@ def page(known):
         "# Operations", "",
         "PyTorch has a database of its operations with sample inputs, for its own tests. `make docs-operations` runs every "
         "entry in PyTorch and in GT and compares values, dtypes, shapes, gradients, in-place variants, `out=` and errors, in "
-        "float32, float64, int64, bool and bfloat16; it writes this page and the table "
+        "float32, float64, int64, bool, bfloat16 and complex64; it writes this page and the table "
         "`tests/python/opdb_known.txt`.", "",
         f"PyTorch {torch.__version__.partition('+')[0]}: **{len(there)} of {len(entries)} entries pass on every sample.**", "",
         "## There", "", wrapped(there), "", "## Not there, or not yet the same", "",

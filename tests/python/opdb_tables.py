@@ -10,6 +10,7 @@ NOT_FOR_US = {
     "jiterator_*": "CUDA source compiled at run time",
     "_*": "private functions of PyTorch",
     "hash_tensor": "its result is uint64",
+    "chalf": "GT has no complex32",
     "slice": "only in torch.ops.aten",
     "native_dropout_backward": "only in torch.ops.aten",
     "max_pool2d_with_indices_backward": "only in torch.ops.aten",
@@ -68,6 +69,12 @@ NO_DTYPE = {
     ("linalg.matrix_exp", "bfloat16"): "torch gives NaN",
 }
 
+# Entries that refuse complex numbers, and say so; docs/pytorch.md lists them.
+NO_COMPLEX = {
+    "logaddexp", "logcumsumexp", "logsumexp", "masked.logsumexp", "nn.functional.conv1d", "nn.functional.conv2d",
+    "nn.functional.conv3d", "nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d",
+    "nn.functional.unfold"}
+
 # Entries whose out= is wrong in torch: elements of the tensor given stay as they were.
 NO_OUT = {"fft.ihfftn"}
 
@@ -76,7 +83,11 @@ NO_OUT = {"fft.ihfftn"}
 NO_GRADIENT = {(name, "bfloat16") for name in (
     "__rdiv__", "argsort", "clamp", "cov", "fmod", "index_reduce.amax", "index_reduce.amin", "kthvalue", "masked.logsumexp", "grid_sampler_2d",
     "median", "mode", "msort", "scatter_reduce.amax", "scatter_reduce.amin",
-    "grid_sampler_3d", "nn.functional.grid_sample", "nn.functional.normalize", "sort", "topk")} | {("as_strided_scatter", dtype) for dtype in ("float32", "float64", "bfloat16")}
+    "grid_sampler_3d", "nn.functional.grid_sample", "nn.functional.normalize", "sort", "topk")} | {("as_strided_scatter", dtype) for dtype in ("float32", "float64", "bfloat16", "complex64")}
+# Complex: torch takes the imaginary part of the diagonal of an upper Cholesky factor, which is 0, for one that can change; loses the
+# gradient of a window; divides by 0; rounds more.
+NO_GRADIENT |= {(name, "complex64") for name in (
+    "cholesky", "istft", "linalg.cholesky", "linalg.cholesky_ex", "pca_lowrank", "renorm", "svd_lowrank")}
 
 
 # ---- results that are not unique: what is compared instead -----------------------------------------------------

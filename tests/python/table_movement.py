@@ -259,7 +259,7 @@ def check_take(name, types, dtype, cases):
     cases.same("nothing", lambda: t.index_select(0, to_gt(index[:0])), x.index_select(0, index[:0]))
     table = values((11, 4), dtype, 2)
     tokens = torch.randint(0, 11, (3, 5), generator=torch.Generator().manual_seed(1))
-    cases.same("embedding", lambda: gt.embedding(to_gt(tokens), to_gt(table)), table[tokens])
+    cases.same("embedding", lambda: gt.embedding(to_gt(table), to_gt(tokens)), table[tokens])
     cases.same("by an integer tensor", lambda: to_gt(table)[to_gt(tokens)], table[tokens])
     cases.same("0-d index", lambda: to_gt(table)[to_gt(torch.tensor(4))], table[4])
     large = values((1000, 33), dtype, 3)

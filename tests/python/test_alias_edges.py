@@ -284,9 +284,29 @@ def test_the_base_of_a_view(lines):
     "v = x.t()\nx.sub_(w)\ntry:\n    x.mul_(v[:, :3])\nexcept RuntimeError: pass\nv.mul_(2)\nr = x",
     "q = n.ones(4, 4)\nv = q.t()\nq.sub_(w[0])\ntry:\n    q.mul_(v)\nexcept RuntimeError: pass\nv.mul_(2)\nr = q",
     "v = n.ones(1).unfold(0, 1, 3)\nr = v.stride()",
+    "with n.no_grad(): v = y[0]\ny.exp_()\ntry:\n    x.add_(v)\nexcept RuntimeError: pass\nv.requires_grad_(False)\nr = v",
     "q = n.ones(1)\nq.unfold(0, 1, 3).copy_(q.unsqueeze(0))",
 )
 def test_refused_operations_and_strides(lines):
+    check(lines)
+
+
+# A function that GT composes of others may end with a view. Its result is none.
+@programs(*(f"with n.no_grad(): v = {call}\nr = [v._base is None, v.stride()]\nv.mul_(w.sum())\nr += [v, x]" for call in (
+    "x.max(0).values", "x.min(1)[0]", "x.median(1).values", "x.kthvalue(2, 0, True).values", "x.mode(0).values", "x.quantile(0.3, 0)",
+    "x[0].diag_embed()", "x.diag()", "x.diag(1)", "x.rot90()", "x.sum_to_size(1, 4)", "x.masked_scatter(x > 2, x)", "n.kron(x, x)",
+    "x.unique()", "x.put(n.tensor([1]), n.tensor([5.]))", "n.combinations(x[0], 1)",
+    "x.diagonal_scatter(n.ones(3))", "n.nn.functional.pixel_shuffle(x.view(1, 1, 3, 4), 1)")))
+def test_results_are_no_views(lines):
+    check(lines)
+
+
+@programs(
+    "i = n.zeros(0, 9, dtype=n.int64)\nv = y.gather(0, i)\nv.sum().backward()\nr = [v, w.grad]",
+    "i = n.zeros(5, 0, 2, dtype=n.int64)\nv = y.gather(0, i)\nv.sum().backward()\nr = [v, w.grad]",
+    "r = y[:, :0].max(0).values.requires_grad",
+)
+def test_results_without_elements_are_recorded(lines):
     check(lines)
 
 
@@ -325,3 +345,13 @@ def test_nothing_stays_on_the_tape():
         outcome(gt, lines)
     gc.collect()
     assert len(gt._gt._tape()) == before
+
+
+def test_strided_views_of_partial_leaves_are_refused():
+    """Their gradient would have the size of the whole memory."""
+    leaf = gt.arange(20.0)[5:15].detach().requires_grad_()
+    with pytest.raises(NotImplementedError, match="clone"):
+        leaf.as_strided((2, 2), (1, 2), 0)
+    with gt.no_grad():
+        assert leaf.as_strided((2, 2), (1, 2), 0).tolist() == [[0, 2], [1, 3]]
+    assert leaf.detach().as_strided((2,), (1,), 10).tolist() == [10, 11]

@@ -5,6 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
+import torch
 
 import gt
 from both import both, same_error
@@ -354,3 +355,33 @@ def test_profile():
                 x = x @ x
     rows = {row.key: row.count for row in profile.key_averages()}
     assert rows['matmul'] == 3 and 'matmul' in profile.key_averages().table()
+
+
+@pytest.mark.parametrize('change', ['y.add_(1)', 'y[0] = 2', 'y.data.zero_()', 'y.detach().mul_(2)', 'y = y * 2', 'x.add_(1)'])
+@pytest.mark.parametrize('recorded', [True, False])
+def test_outputs_that_a_function_saves_are_checked(change, recorded):
+    def outcome(n):
+        w = n.arange(3.0).requires_grad_()
+        x = w * 2
+        names = {'n': n, 'x': x, 'y': exponential(n).apply(x)}
+        with n.set_grad_enabled(recorded):
+            exec(change, names)
+        try:
+            (names['y'] * 1).sum().backward()
+        except RuntimeError as error:
+            return 'modified by an inplace operation' in str(error), 'output 0 of ExpBackward' in str(error), \
+                'does not require grad' in str(error)
+        return w.grad.tolist()
+    assert outcome(gt) == pytest.approx(outcome(torch))
+
+
+def test_a_saved_output_keeps_no_graph_alive():
+    gc.collect()
+    before = len(gt._gt._tape())
+    for change in ('y.mul_(3)', 'y[0] = 1', 'y = y * 2', 'd = y.detach(); y.mul_(w)'):
+        w = gt.ones(3).requires_grad_()
+        names = {'w': w, 'y': exponential(gt).apply(w * 2)}
+        exec(change, names)
+        del names, w
+    gc.collect()
+    assert len(gt._gt._tape()) == before

@@ -62,7 +62,7 @@ def test_every_user_of_an_index_raises_at_its_line(use):
 def test_rows_are_not_counted_from_the_end():
     """embedding and index_select refuse negative numbers as PyTorch does, also where only the worker knows them."""
     for index in (host(-1), host(-2) + 1):
-        for use in (lambda i: F.embedding(i, table), lambda i: table.index_select(0, i), lambda i: gt.embedding(i, table)):
+        for use in (lambda i: F.embedding(i, table), lambda i: table.index_select(0, i), lambda i: gt.embedding(table, i)):
             with pytest.raises(IndexError):
                 use(index).sum().item()
     assert table.take(host(-1)).item() == 0

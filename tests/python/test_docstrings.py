@@ -127,7 +127,7 @@ def test_positional_parameters_in_c_come_in_the_order_of_their_signatures():
 
 # Functions whose required parameters do not have the names in PyTorch's table of overrides.
 TABLE_IS_WRONG = set("""
-    adaptive_max_pool1d alias_copy as_strided_copy as_strided_scatter cholesky_solve detach_copy diagonal_copy dot isfinite isin
+    adaptive_max_pool1d alias_copy as_strided_copy as_strided_scatter cholesky_solve detach_copy diagonal_copy dot embedding isfinite isin
     isinf isreal lu_solve narrow_copy orgqr ormqr pca_lowrank polar select_copy slice_copy split_copy split_with_sizes
     split_with_sizes_copy squeeze_copy svd_lowrank swapaxes swapdims t_copy transpose_copy unbind_copy unfold_copy
     unsafe_split_with_sizes unsqueeze_copy xlogy""".split())  # PyTorch's functions have other names than its table, GT's

@@ -197,7 +197,7 @@ def test_every_index_op_checks_its_data():
         lambda: table.index_select(0, gt.tensor([-5])),
         lambda: gt.take_along_axis(table, index, 0),
         lambda: table[:, gt.tensor([3])],
-        lambda: gt.embedding(gt.tensor([9]), table),
+        lambda: gt.embedding(table, gt.tensor([9])),
     ):
         raises(IndexError, lambda: run().numpy())
 

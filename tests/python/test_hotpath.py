@@ -13,6 +13,7 @@ HOT = {"GT_AUTO_COMPILE": "1", "GT_HOTPATH_THRESHOLD": "3", "GT_HOTPATH_MIN_SEQ"
 HEAD = """
 import json, gt, numpy as np
 from gt import nn
+gt.gpu_workers(WORKERS)
 gt.manual_seed(0)
 results = []
 def keep(*tensors):
@@ -25,9 +26,9 @@ print(json.dumps([results, hotpath]))
 """
 
 
-def run(program, **variables):
+def run(program, workers=1, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GT_AUTO_C", "GT_COMPILE", "GT_HOT"))}
-    done = subprocess.run([sys.executable, "-c", HEAD + program + TAIL], env=environment | variables, capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", HEAD.replace("WORKERS", str(workers)) + program + TAIL], env=environment | variables, capture_output=True, text=True,
                           timeout=120)
     assert done.returncode == 0, done.stderr
     return *json.loads(done.stdout.splitlines()[-1]), done.stderr
@@ -397,3 +398,81 @@ for k in range(12):
     hot, hotpath, _ = run(program, GT_AUTO_COMPILE="0")
     assert hotpath["runs"] == 10 and hotpath["hot_instructions"] == 40, hotpath
     assert hot == run(program.replace("compile=True", "compile=False"), GT_AUTO_COMPILE="0")[0]
+
+
+SHARDED = """
+gt.register_config("data", gt.SignalConfig(gt.ShardConfig(0, [0, 1])))
+gt.register_config("weights", gt.SignalConfig(gt.ShardConfig(None, [0, 1], True)))
+with gt.signal.context("weights"):
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    optimizer = gt.optim.AdamW(model.parameters(), lr=0.01)
+with gt.signal.context("data"):
+    x, y = gt.tensor(np.sin(np.arange(192.0, dtype=np.float32)).reshape(32, 6)), gt.tensor(np.arange(32) % 3)
+for k in range(60):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if k % 10 == 9:
+        keep(loss)
+keep(*model.parameters())
+assert x.placement == "split(axis=0, workers=[0,1])"
+workers = gt.debug.get_worker_stats()
+"""
+
+
+def test_a_sharded_program_runs_as_paths_on_each_worker():
+    ops = SHARDED + "results.append([{name: op['count'] for name, op in worker['ops'].items()} for worker in workers.values()])"
+    *cold, cold_ops = run(ops, workers=2, GT_AUTO_COMPILE="0")[0]
+    (*hot, hot_ops), hotpath, _ = run(ops, workers=2, **HOT)
+    for a, b in zip(hot, cold, strict=True):
+        numpy.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+    assert hotpath["runs"] > 40
+    for before, after in zip(cold_ops, hot_ops, strict=True):
+        assert after.pop("repeat") > 80
+        for each in (before, after):
+            each.pop("free"), each.pop("path", None)
+        assert after == before
+
+
+def test_tensors_of_a_sharded_program_are_freed():
+    program = """
+gt.register_config("data", gt.SignalConfig(gt.ShardConfig(0, [0, 1])))
+with gt.signal.context("data"):
+    x = gt.ones(8, 4)
+def loop(count):
+    global z
+    for k in range(count):
+        y = gt.relu(x * 2 + k) * x
+        z = y.sum() + y.mean()
+    gt.synchronize()
+    return [worker["tensors"] for worker in gt.debug.memory()["workers"].values()]
+results.extend(loop(count) for count in (50, 500, 50))
+keep(z)
+"""
+    hot, hotpath, _ = run(program, workers=2, **HOT)
+    assert hotpath["runs"] > 10 and hot[0] == hot[1] == hot[2]
+    assert hot[3] == run(program, workers=2, GT_AUTO_COMPILE="0")[0][3]
+
+
+def test_a_failure_in_a_sharded_path_names_its_line():
+    program = """
+gt.register_config("data", gt.SignalConfig(gt.ShardConfig(0, [0, 1])))
+with gt.signal.context("data"):
+    a, good = gt.ones(8, 8), gt.full((8,), 1)
+def loop(index):
+    for k in range(30):
+        picked = (a * 2).gather(1, index.reshape(8, 1))
+        out = (picked * 3).sum() + 1
+    return out
+keep(loop(good))
+bad = good + gt.tensor(100)
+try:
+    keep(loop(bad))
+except (IndexError, RuntimeError) as error:
+    results.append(str(error))
+keep(loop(good))
+"""
+    hot, hotpath, _ = run(program, workers=2, **HOT)
+    cold = run(program, workers=2, GT_AUTO_COMPILE="0")[0]
+    assert hot == cold and len(hot) == 3 and hotpath["runs"] > 10

@@ -323,7 +323,7 @@ def test_an_index_out_of_range_in_data_surfaces_at_the_read():
         lambda: t.index_select(0, gt.tensor([7])),
         lambda: t.gather(0, gt.tensor([9])),
         lambda: gt.take_along_axis(t, gt.tensor([5]), 0),
-        lambda: gt.embedding(gt.tensor([4]), gt.zeros(4, 2)),
+        lambda: gt.embedding(gt.zeros(4, 2), gt.tensor([4])),
     ):
         raises(IndexError, lambda: run().numpy())
     check(t + 1, np.arange(1, 6), "the session goes on")

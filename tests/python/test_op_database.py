@@ -16,7 +16,7 @@ from opdb_report import PAGE
 from opdb_tables import NOT_FOR_US, known_failures
 
 EVERYTHING = os.environ.get("GT_TEST_OPERATIONS") == "all"
-FEW = {"float32": 150, "float64": 3, "int64": 4, "bool": 2, "bfloat16": 2}
+FEW = {"float32": 150, "float64": 3, "int64": 4, "bool": 2, "bfloat16": 2, "complex64": 2}
 ENTRIES = opdb.entries()
 KNOWN = known_failures()
 

@@ -10,26 +10,30 @@ from gt.autograd.graph import _saved_hooks
 
 
 class _Saved:
-    """One tensor saved for backward: an argument (the object and its version), or an output (its value)."""
+    """One tensor saved for backward: an argument (the object and its version), or the memory of an output."""
 
     def __init__(self, tensor, output):
         self.output, self.hooks = output, _saved_hooks()
         self.version = getattr(tensor, '_version', None) if output is None else None
         self.tensor = tensor if self.hooks is None else self.hooks[0](tensor)
 
+    def follow(self, result):
+        """The object of an output shares its memory with what was saved."""
+        self.tensor, self.version = result.detach(), result._version
+
     def unpack(self, ctx):
         if self.hooks is not None:
             return self.hooks[1](self.tensor)
-        if self.output is not None:
-            return ctx._output(self.output, self.tensor)
         now = getattr(self.tensor, '_version', None)
-        if now != self.version:
+        if self.version is not None and now != self.version:
             kind = f'{self.tensor.type()} {list(self.tensor.shape)}'
+            origin = '' if self.output is None else f', which is output {self.output} of {ctx._name},'
             raise RuntimeError(
                 'one of the variables needed for gradient computation has been modified by an inplace operation: '
-                f'[{kind}] is at version {now}; expected version {self.version} instead. Hint: enable anomaly detection to '
-                'find the operation that failed to compute its gradient, with gt.autograd.set_detect_anomaly(True).')
-        return self.tensor
+                f'[{kind}]{origin} is at version {now}; expected version {self.version} instead. Hint: enable anomaly '
+                'detection to find the operation that failed to compute its gradient, with '
+                'gt.autograd.set_detect_anomaly(True).')
+        return self.tensor if self.output is None else ctx._output(self.output, self.tensor)
 
 
 class FunctionCtx:
@@ -37,7 +41,7 @@ class FunctionCtx:
 
     needs_input_grad = ()
     _to_save, _saved, _dirty, _without_gradient, _materialize = (), (), (), (), True
-    _node = _attached = None
+    _node = _attached = _name = None
 
     def save_for_backward(self, *tensors):
         """Save tensors for backward(), which reads them from saved_tensors."""
@@ -232,7 +236,7 @@ def _recorded(cls, ctx, args, operands, outputs, leaves):
                   else _index(tensor, outputs)])
     keeps = bool(ctx._to_save)
     ctx._to_save = ()
-    name = cls.__name__ + 'Backward'
+    name = ctx._name = cls.__name__ + 'Backward'
     wanted = [k for k, output in enumerate(outputs) if _differentiable(ctx, output)]
     shapes = [(value.shape, value.dtype) if isinstance(value, _gt.Tensor) else None for value in values]
     run = functools.partial(_run, cls, ctx, _args_info(args), shapes, name)
@@ -250,6 +254,9 @@ def _recorded(cls, ctx, args, operands, outputs, leaves):
         for k in wanted:
             results[k] = _port(values[k], token, arrived, k, name)
         ctx._attached = _Reattached(ctx, None, arrived, name)
+    for saved in ctx._saved:
+        if saved is not None and saved.hooks is None and saved.output in wanted:
+            saved.follow(results[saved.output])
     for k, output in enumerate(outputs):
         if _index(output, ctx._dirty) is not None:
             output._become(results[k])

@@ -7,7 +7,7 @@ import math
 
 from gt import _gt
 from gt._gt import Tensor, arange, cat, full, zeros
-from gt.client.registry import axes_of, axis_of, function, method, sizes_of, tensors_of
+from gt.client.registry import axes_of, axis_of, function, method, no_view, sizes_of, tensors_of
 
 
 _SPLIT, _WITH_SIZES, _UNBIND = range(3)  # which operation has returned several views
@@ -222,6 +222,7 @@ def unflatten(self, dim, sizes):
 
 
 @method
+@no_view
 def rot90(self, k=1, dims=(0, 1)):
     """rot90(k=1, dims=(0, 1)): k quarter turns from the first of two dimensions towards the second."""
     if len(dims) != 2:
@@ -392,6 +393,7 @@ def _repeated_indices(self, repeats, dim, output_size):
 
 
 @method
+@no_view
 def diag_embed(self, offset=0, dim1=-2, dim2=-1):
     """diag_embed(offset=0, dim1=-2, dim2=-1): matrices that have the last dimension as their diagonal."""
     size, rank = self.shape[-1], self.ndim + 1
@@ -420,6 +422,7 @@ def diag(self, diagonal=0):
 
 
 @method
+@no_view
 def diagflat(self, offset=0):
     """diagflat(offset=0): the matrix with all elements on its diagonal."""
     return self.flatten().diag_embed(offset)

@@ -131,5 +131,5 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
             raise RuntimeError('torch.gradient expected each dimension size to be at least edge_order+1')
         if isinstance(s, Tensor) and (s.ndim != 1 or s.shape[0] != input.shape[d]):
             raise RuntimeError('torch.gradient expected each element of spacing to be a vector as long as its dimension')
-    self = input if input.is_floating_point() else input.to(_gt.get_default_dtype())
+    self = input if input.is_floating_point() or input.is_complex() else input.to(_gt.get_default_dtype())
     return tuple(_slope(self, d, s, edge_order) for d, s in zip(dims, spacings))

@@ -92,6 +92,15 @@ def polar(abs, angle):
     return complex(abs * angle.cos(), abs * angle.sin())
 
 
+def _no_chalf(self, *, memory_format=None):
+    """chalf(): complex32, which GT does not have: raises NotImplementedError."""
+    raise NotImplementedError('GT has no complex32: use cfloat()')
+
+
+_no_chalf.__name__ = _no_chalf.__qualname__ = 'chalf'
+Tensor.chalf = _no_chalf  # gt.chalf would be the dtype
+
+
 @method
 def conj_physical(self):
     """conj_physical(): the conjugates."""

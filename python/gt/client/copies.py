@@ -4,7 +4,7 @@ import math
 
 from gt import _gt
 from gt._gt import Tensor, arange
-from gt.client.registry import axis_of, function, method, sizes_of
+from gt.client.registry import axis_of, function, method, no_view, sizes_of
 
 
 # ---- views by size and stride ----------------------------------------------------------------------------------
@@ -36,6 +36,7 @@ def as_strided_(self, size, stride, storage_offset=None):
 
 
 @method
+@no_view
 def as_strided_scatter(self, src, size, stride, storage_offset=None):
     """as_strided_scatter(src, size, stride): self with the elements that as_strided shows replaced by src."""
     return _replaced(self, _places(self, size, stride, storage_offset), src)
@@ -56,6 +57,7 @@ def _numbered(self):
 
 
 @method
+@no_view
 def diagonal_scatter(self, src, offset=0, dim1=0, dim2=1):
     """diagonal_scatter(src, offset=0, dim1=0, dim2=1): self with a diagonal replaced by src."""
     return _replaced(self, _numbered(self).diagonal(offset, dim1, dim2), src)

@@ -5,7 +5,7 @@ from builtins import range as builtin_range
 from gt import _gt, return_types
 from gt._gt import Tensor, full, stack, where, zeros
 from gt.client.creation import linspace
-from gt.client.registry import function, method
+from gt.client.registry import function, method, no_view
 
 
 @method
@@ -115,6 +115,7 @@ def _counted(name, points, bins, range, weight, density):
 
 
 @method
+@no_view
 def histogram(self, bins, *, range=None, weight=None, density=False):
     """histogram(bins, range=None, weight=None, density=False): (hist, bin_edges): how many elements lie between edges, a
     number of bins or the edges themselves.
@@ -129,6 +130,7 @@ def histogram(self, bins, *, range=None, weight=None, density=False):
 
 
 @function
+@no_view
 def histogramdd(input, bins, *, range=None, weight=None, density=False):
     """histogramdd(input, bins, range=None, weight=None, density=False): (hist, bin_edges) of points (..., N) in N
     dimensions; bins: a number, one for each dimension, or their edges."""

@@ -6,7 +6,7 @@ from gt import _gt, linalg
 from gt._gt import eye, is_grad_enabled, randn, where, zeros
 from gt.autograd import Function
 from gt.client.arrangement import broadcast_shapes
-from gt.client.registry import function, method
+from gt.client.registry import function, method, no_view
 
 _SVD = namedtuple('svd', ['U', 'S', 'V'])
 _QR = namedtuple('qr', ['Q', 'R'])
@@ -149,11 +149,7 @@ def matrix_exp(self):
 @method
 def geqrf(self):
     """geqrf(): (a, tau): QR as LAPACK has it: R, and below its diagonal the vectors of Householder matrices, whose factors are
-    tau. householder_product gives Q. Without a gradient.
-
-    >>> gt.tensor([[3.0], [4.0]]).geqrf().tau
-    tensor([1.6000])
-    """
+    tau. householder_product gives Q. Without a gradient."""
     packed = _gt._geqrf(self.detach(), False)
     return _Geqrf(packed[..., :-1, :], packed[..., -1, :min(self.shape[-2:])])
 
@@ -192,6 +188,7 @@ def lu(self, pivot=True, get_infos=False):
 
 
 @method
+@no_view
 def lu_solve(self, LU_data, LU_pivots):
     """lu_solve(LU, pivots): the X with A X = self, from LU, pivots = lu(A)."""
     return linalg.lu_solve(LU_data, LU_pivots, self)

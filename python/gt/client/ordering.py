@@ -6,7 +6,7 @@ Everything that sorts is stable. Results whose size depends on the elements (uni
 from gt import _gt, return_types
 from gt._gt import Tensor, arange, cat, full, where
 from gt.autograd import Function
-from gt.client.registry import axis_of, function, method
+from gt.client.registry import axis_of, function, method, no_view
 
 
 # ---- extremes ------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ def _extremum(kind, self, dim, keepdim, other, elementwise, reduce, search, of_a
 
 def _reduced(kind, values, indices, dim, keepdim):
     """A result with size 1 along a dimension, or without that dimension."""
-    return kind(values, indices) if keepdim else kind(values.squeeze(dim), indices.squeeze(dim))
+    return kind(values, indices) if keepdim else _gt._own(kind(values.squeeze(dim), indices.squeeze(dim)))
 
 
 @method
@@ -96,6 +96,7 @@ def _size(self, dim):
 
 
 @method
+@no_view
 def kthvalue(self, k, dim=-1, keepdim=False):
     """kthvalue(k, dim=-1, keepdim=False): (values, indices) of the k-th smallest, counted from 1."""
     dim, size = axis_of(self, dim), _size(self, axis_of(self, dim))
@@ -112,8 +113,9 @@ class _SharedEvenly(Function):
 
     @staticmethod
     def forward(ctx, x, value):
-        ctx.save_for_backward(x, value)
-        return value.clone()
+        result = value.clone()
+        ctx.save_for_backward(x, result)
+        return result
 
     @staticmethod
     def backward(ctx, g):
@@ -210,12 +212,14 @@ def _quantile(name, self, q, dim, keepdim, interpolation, skip_nan):
 
 
 @method
+@no_view
 def quantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
     """quantile(q, dim=None, keepdim=False, interpolation='linear'): a fraction q of the elements is below it."""
     return _quantile('quantile', self, q, dim, keepdim, interpolation, False)
 
 
 @method
+@no_view
 def nanquantile(self, q, dim=None, keepdim=False, *, interpolation='linear'):
     """nanquantile(q, dim=None, keepdim=False, interpolation='linear'): quantile of the elements that are numbers."""
     return _quantile('nanquantile', self, q, dim, keepdim, interpolation, True)
@@ -292,6 +296,7 @@ def _distinct(self, sort, return_inverse, return_counts, dim):
 
 
 @method
+@no_view
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """unique(sorted=True, return_inverse=False, return_counts=False, dim=None): the distinct elements, or slices along
     a dimension, sorted; on request the position of each element and the counts. Waits for their number."""
@@ -299,6 +304,7 @@ def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=Non
 
 
 @method
+@no_view
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     """unique_consecutive(...): like unique, but only merges equal neighbours, without sorting."""
     return _distinct(self, False, return_inverse, return_counts, dim)

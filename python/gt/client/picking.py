@@ -7,7 +7,7 @@ from types import MethodType, SimpleNamespace
 
 from gt import _gt
 from gt._gt import Tensor, full, full_like, stack, where, zeros
-from gt.client.registry import axis_of, function, in_place, method
+from gt.client.registry import axis_of, function, in_place, method, no_view
 
 
 # ---- reading -------------------------------------------------------------------------------------------------
@@ -46,9 +46,12 @@ def take(self, index, axis=None):
 
 
 @function
-def embedding(input, weight):
-    """embedding(input, weight): rows of weight (V, D) for each index of input (...): a tensor (..., D)."""
-    return weight._pick_rows(0, input.long(), True)
+def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    """embedding(weight, indices, padding_idx=-1): rows of weight (V, D) for each of the indices (...): a tensor (..., D).
+    nn.functional.embedding has the indices first. A padding_idx that is not negative names a row that gets no gradient;
+    scale_grad_by_freq divides gradients by how often their index occurs; sparse is accepted, gradients are dense."""
+    from gt.nn.embedding import rows_of
+    return rows_of(weight, indices, padding_idx if padding_idx >= 0 else None, scale_grad_by_freq)
 
 
 # ---- masks ---------------------------------------------------------------------------------------------------
@@ -71,6 +74,7 @@ def masked_select(self, mask):
 
 
 @method
+@no_view
 def masked_scatter(self, mask, source):
     """masked_scatter(mask, source): the elements where a mask holds are replaced by those of source, in order."""
     self, mask = _broadcast_mask(self, mask)
@@ -180,6 +184,8 @@ def index_fill(rows, self, dim, index, value):
     """index_fill(dim, index, value): set the slices at index to one value."""
     dim = axis_of(self, dim)
     shape = [index.numel() if d == dim else s for d, s in enumerate(self.shape or (1,))]
+    if isinstance(value, complex):
+        value = _gt.tensor(value, dtype=self.dtype)
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(f'index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} '
@@ -218,6 +224,7 @@ def scatter(rows, self, dim, index, src=None, *, value=None, reduce=None):
 
 
 @method
+@no_view
 def put(self, index, source, accumulate=False):
     """put(index, source, accumulate=False): replace elements of the flattened tensor, or add to them."""
     if index.dtype != _gt.int64:
@@ -289,6 +296,7 @@ def _triangle(mask, dtype):
 
 
 @function
+@no_view
 def combinations(input, r=2, with_replacement=False):
     """combinations(input, r=2, with_replacement=False): the choices of r elements of a vector, a row each."""
     import itertools

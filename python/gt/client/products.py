@@ -5,7 +5,7 @@ import string
 
 from gt import _gt
 from gt._gt import Tensor
-from gt.client.registry import axes_of, axis_of, function, in_place, method
+from gt.client.registry import axes_of, axis_of, function, in_place, method, no_view
 
 
 # ---- vectors and matrices ------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def vdot(self, other):
 
 
 def _scaled_sum(self, product, beta, alpha):
-    if not self.is_floating_point():
+    if not self.is_floating_point() and not self.is_complex():
         if self.dtype == _gt.bool:
             beta, alpha = bool(beta), bool(alpha)
             product = product if alpha else _gt.zeros_like(product)
@@ -128,6 +128,7 @@ def cross(self, other, dim=None):
 
 
 @method
+@no_view
 def kron(self, other):
     """kron(other): the Kronecker product."""
     rank = max(self.ndim, other.ndim)
@@ -361,12 +362,13 @@ def _check_sizes(items):
 
 
 @function
-def einsum(*arguments):
-    """einsum(equation, *operands): products of elements, summed over the labels that the result does not have."""
-    if len(arguments) < 2:
+def einsum(equation, *operands):
+    """einsum(equation, *operands): products of elements, summed over the labels that the result does not have. Instead of an
+    equation, each operand may be followed by a list of its labels: einsum(a, [0, 1], b, [1, 2], [0, 2])."""
+    if not operands:
         raise ValueError('einsum(): must specify the equation string and at least one operand, or at least one operand and '
                          'its subscripts list')
-    terms, result, operands = _parse(arguments)
+    terms, result, operands = _parse((equation, *operands))
     terms, result = _without_ellipsis(terms, result, operands)
     _check_result(result, terms)
     items = [_take_diagonals(t, labels, k) for k, (t, labels) in enumerate(zip(operands, terms))]

@@ -208,8 +208,15 @@ def _uniform(self, generator):
 
 
 def _floating(self, name):
-    if not self.is_floating_point():
+    if not self.is_floating_point() and not (self.is_complex() and name in ('normal_', 'uniform_')):
         raise NotImplementedError(f'"{name}" not implemented for {self.dtype}')
+
+
+def _fill_parts(self, fill):
+    """Fill the real and the imaginary parts, each in its own right."""
+    parts = _gt._as_real(self.detach()).clone()
+    fill(parts)
+    return self._become(_gt._as_complex(parts))
 
 
 def _take(self, value):
@@ -222,6 +229,8 @@ def normal_(self, mean=0, std=1, *, generator=None):
     _floating(self, 'normal_')
     if std < 0:
         raise RuntimeError(f'normal expects std >= 0.0, but found std {std}')
+    if self.is_complex():  # std is that of the complex number
+        return _fill_parts(self, lambda parts: parts.normal_(mean, std / 2 ** 0.5, generator=generator))
     with drawing(generator):
         return _take(self, _gt.randn_like(self) * std + mean)
 
@@ -235,6 +244,8 @@ def uniform_(self, low=0, high=1, *, generator=None, **bounds):
     _floating(self, 'uniform_')
     if low > high:
         raise RuntimeError(f'uniform_ expects to return a [from, to) range, but found from={low} > to={high}')
+    if self.is_complex():
+        return _fill_parts(self, lambda parts: parts.uniform_(low, high, generator=generator))
     return _take(self, _uniform(self, generator) * (high - low) + low)
 
 

@@ -4,7 +4,9 @@ Used by the families (ordering, picking, arrangement, products, linalg, statisti
 tensor.py.
 """
 
-from gt._gt import Tensor
+import functools
+
+from gt._gt import Tensor, _own
 
 methods = []  # names of methods written in Python; those without a trailing _ are functions of the package too
 functions = {}  # functions that are not methods
@@ -15,6 +17,14 @@ def method(function):
     setattr(Tensor, function.__name__, function)
     methods.append(function.__name__)
     return function
+
+
+def no_view(function):
+    """For a function that ends with a reshape or a transposition: its results are no views, as PyTorch's are none."""
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        return _own(function(*arguments, **options))
+    return call
 
 
 def function(function):

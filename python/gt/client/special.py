@@ -105,7 +105,8 @@ def frexp(self):
 @method
 def ldexp(self, other):
     """ldexp(other): self * 2 ** other."""
-    power = other.to(_gt.float32) if isinstance(other, Tensor) and not other.is_floating_point() else other
+    whole = isinstance(other, Tensor) and not other.is_floating_point() and not other.is_complex()
+    power = other.to(_gt.float32) if whole else other
     return self * (power.exp2() if isinstance(power, Tensor) else 2.0 ** power)
 
 
@@ -122,8 +123,14 @@ def heaviside(self, values):
 
 @method
 def float_power(self, exponent):
-    """float_power(exponent): the power, in float64."""
-    return self.double() ** (exponent.double() if isinstance(exponent, Tensor) else float(exponent))
+    """float_power(exponent): the power, in float64; in complex128 if one of the two is complex."""
+    number = not isinstance(exponent, Tensor)
+    wide = _gt.float64
+    if self.is_complex() or (isinstance(exponent, complex) if number else exponent.is_complex()):
+        wide = _gt.complex128
+    elif number:
+        exponent = float(exponent)
+    return self.to(wide) ** (exponent if number else exponent.to(wide))
 
 
 @function
@@ -132,7 +139,10 @@ def float_power(input, exponent):  # noqa: F811
     if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
         raise TypeError('float_power() received an invalid combination of arguments - got '
                         f'({type(input).__name__}, {type(exponent).__name__}), but one must be a Tensor')
-    base = input if isinstance(input, Tensor) else _gt.tensor(float(input), dtype=_gt.float64)
+    if isinstance(input, Tensor):
+        base = input
+    else:
+        base = _gt.tensor(input, dtype=_gt.complex128 if isinstance(input, complex) else _gt.float64)
     return Tensor.float_power(base, exponent)
 
 

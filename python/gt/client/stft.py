@@ -1,7 +1,7 @@
 """The short-time Fourier transform and its inverse."""
 
 from gt import _gt
-from gt.client.registry import method
+from gt.client.registry import method, no_view
 
 
 def _full_window(window, win_length, n_fft, dtype, name):
@@ -17,6 +17,7 @@ def _full_window(window, win_length, n_fft, dtype, name):
 
 
 @method
+@no_view
 def stft(self, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode='reflect', normalized=False,
          onesided=None, return_complex=None):
     """stft(n_fft, hop_length=None, win_length=None, window=None, ...): the transforms of overlapping frames of a signal,

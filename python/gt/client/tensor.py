@@ -14,7 +14,7 @@ from gt.client import (  # noqa: F401
     special, statistics, stft, windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
-from gt.client.registry import functions, in_place, method, methods, reshaped_in_place, sizes_of
+from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of
 
 
 # ---- elementwise ---------------------------------------------------------------------------------------------
@@ -70,11 +70,13 @@ def round(self, *, decimals=0):
 
 @method
 def float_power_(self, exponent):
-    """float_power_(exponent): float_power in place, of float64."""
-    if self.dtype != _gt.float64:
+    """float_power_(exponent): float_power in place, of float64 or complex128."""
+    result = self.float_power(exponent)
+    if self.dtype != result.dtype:
+        kind = 'ComplexDouble' if result.is_complex() else 'Double'
         raise RuntimeError(f"the base given to float_power_ has dtype {self.dtype} but the operation's result requires "
-                           f'dtype Double')
-    return self._become(self.float_power(exponent))
+                           f'dtype {kind}')
+    return self._become(result)
 
 
 @method
@@ -224,6 +226,7 @@ def is_nonzero(self):
 
 
 @method
+@no_view
 def sum_to_size(self, *size):
     """sum_to_size(*size): sum over dimensions to get this size, which must broadcast to self's."""
     size = sizes_of(size)

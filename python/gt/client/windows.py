@@ -127,28 +127,47 @@ def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad
 # ---- the older names -------------------------------------------------------------------------------------------
 
 
-def _older(name, window, *defaults):
-    """name_window(window_length, periodic=True, ...): defaults are the names of the arguments after periodic."""
-    def made(window_length, periodic=True, *arguments, dtype=None, layout=None, device=None, requires_grad=False, **named):
-        if window_length < 0:
-            raise RuntimeError(f'{name}_window requires non-negative window_length, got window_length={window_length}')
-        options = dict(zip(defaults, arguments), **named)
-        wide = window(window_length, sym=not periodic or window_length == 1, dtype=_gt.float64, **_arguments(name, options))
-        return _made(wide, dtype or _gt.float32, requires_grad)
-    made.__name__ = made.__qualname__ = name + '_window'
-    made.__doc__ = f'{name}_window(window_length, periodic=True): gt.signal.windows.{name}.'
-    return _function(made)
+def _older(name, window, window_length, periodic, dtype, requires_grad):
+    """name_window(window_length, periodic=True, ...), by a function of gt.signal.windows."""
+    if window_length < 0:
+        raise RuntimeError(f'{name}_window requires non-negative window_length, got window_length={window_length}')
+    dtype = dtype or _gt.get_default_dtype()
+    if not dtype.is_floating_point:
+        raise RuntimeError(f'{name}_window expects floating point dtypes, got: {dtype}')
+    wide = window(window_length, sym=not periodic or window_length == 1, dtype=_gt.float64)
+    return _made(wide, dtype, requires_grad)
 
 
-def _arguments(name, options):
-    if name != 'hamming' or not options:
-        return options
-    alpha, beta = options.get('alpha', 0.54), options.get('beta', 0.46)
-    return {'a': [alpha, beta]}
+@_function
+def bartlett_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False,
+                    requires_grad=False):
+    """bartlett_window(window_length, periodic=True): gt.signal.windows.bartlett, of the length of a period by default."""
+    return _older('bartlett', bartlett, window_length, periodic, dtype, requires_grad)
 
 
-_older('bartlett', bartlett)
-_older('blackman', blackman)
-_older('hann', hann)
-_older('kaiser', kaiser, 'beta')
-_older('hamming', lambda M, *, a=(0.54, 0.46), **options: general_cosine(M, a=a, **options), 'alpha', 'beta')
+@_function
+def blackman_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False,
+                    requires_grad=False):
+    """blackman_window(window_length, periodic=True): gt.signal.windows.blackman, of the length of a period by default."""
+    return _older('blackman', blackman, window_length, periodic, dtype, requires_grad)
+
+
+@_function
+def hann_window(window_length, periodic=True, *, dtype=None, layout=None, device=None, pin_memory=False,
+                requires_grad=False):
+    """hann_window(window_length, periodic=True): gt.signal.windows.hann, of the length of a period by default."""
+    return _older('hann', hann, window_length, periodic, dtype, requires_grad)
+
+
+@_function
+def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, layout=None, device=None, pin_memory=False,
+                   requires_grad=False):
+    """hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46): gt.signal.windows.hamming, of the length of a period by default."""
+    return _older('hamming', lambda M, **options: general_cosine(M, a=[alpha, beta], **options), window_length, periodic, dtype, requires_grad)
+
+
+@_function
+def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout=None, device=None, pin_memory=False,
+                  requires_grad=False):
+    """kaiser_window(window_length, periodic=True, beta=12.0): gt.signal.windows.kaiser, of the length of a period by default."""
+    return _older('kaiser', lambda M, **options: kaiser(M, beta=beta, **options), window_length, periodic, dtype, requires_grad)

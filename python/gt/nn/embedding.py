@@ -2,6 +2,7 @@
 
 import gt
 from gt import _gt, where
+from gt.client.registry import no_view
 from gt.nn import init
 from gt.nn.module import Module
 from gt.nn.parameter import Parameter
@@ -39,21 +40,26 @@ def _rows(weight, index, scale_grad_by_freq):
     return _rarer(rows, index, weight.shape[0]) if scale_grad_by_freq else rows
 
 
+def rows_of(weight, indices, padding_idx, scale_grad_by_freq):
+    """Rows of weight by index; the row at padding_idx, which is None or not negative, gets no gradient."""
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    rows = _rows(weight, indices, scale_grad_by_freq)
+    if padding_idx is None:
+        return rows
+    return where((indices != padding_idx).unsqueeze(-1), rows, rows.detach())
+
+
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of weight by index; the row at padding_idx gets no gradient.
 
     max_norm: longer rows are scaled down first, in the weight. scale_grad_by_freq: gradients are divided by how often
     their index is in the input. sparse: accepted; gradients are dense.
     """
-    if weight.ndim != 2:
-        raise RuntimeError("'weight' must be 2-D")
     padding_idx = _place(padding_idx, weight.shape[0])
     if max_norm is not None:
         _shorten(weight, input.long(), max_norm, norm_type)
-    rows = _rows(weight, input, scale_grad_by_freq)
-    if padding_idx is None:
-        return rows
-    return where((input != padding_idx).unsqueeze(-1), rows, rows.detach())
+    return rows_of(weight, input, padding_idx, scale_grad_by_freq)
 
 
 def _check_bags(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse):
@@ -112,6 +118,7 @@ def _bags(rows, counted, bag, bags, mode):
     return total / gt.zeros(bags, dtype=rows.dtype).index_add(0, bag, ones).clamp(min=1).unsqueeze(1)
 
 
+@no_view
 def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean',
                   sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None):
     """The sum, mean or maximum of the rows of each bag of indices.

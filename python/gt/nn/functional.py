@@ -12,6 +12,7 @@ from gt.amp import policies as _policies
 from gt.amp.policies import active as _autocasting
 from gt.client.arrangement import pad  # noqa: F401
 from gt.client.outputs import published_all
+from gt.client.registry import no_view as _no_view
 from gt.client.statistics import cosine_similarity  # noqa: F401
 from gt.nn.distances import (  # noqa: F401
     cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, margin_ranking_loss, pairwise_distance,
@@ -111,6 +112,8 @@ def gelu(input, approximate='none'):
 
 def silu(input, inplace=False):
     """x * sigmoid(x)."""
+    if input.is_complex():
+        return _stored(input, input * input.sigmoid(), inplace)
     return input.silu_() if inplace else input.silu()
 
 
@@ -129,6 +132,8 @@ def softplus(input, beta=1.0, threshold=20.0):
 
 def softsign(input):
     """x / (1 + |x|)."""
+    if input.is_complex():
+        return input / (input.abs() + 1)
     return input.softsign()
 
 
@@ -347,6 +352,7 @@ def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
 # ---- pixels and channels -------------------------------------------------------------------------------------
 
 
+@_no_view
 def pixel_shuffle(input, upscale_factor):
     """(..., C * r * r, H, W) to (..., C, H * r, W * r)."""
     (*lead, channels, height, width), r = input.shape, upscale_factor
@@ -358,6 +364,7 @@ def pixel_shuffle(input, upscale_factor):
     return split.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
 
 
+@_no_view
 def pixel_unshuffle(input, downscale_factor):
     """(..., C, H * r, W * r) to (..., C * r * r, H, W)."""
     (*lead, channels, height, width), r = input.shape, downscale_factor

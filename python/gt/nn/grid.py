@@ -10,6 +10,7 @@ import warnings
 
 import gt
 from gt import _gt
+from gt.client.registry import no_view
 
 _MODES = ('bilinear', 'nearest', 'bicubic')
 _PADDINGS = ('zeros', 'border', 'reflection')
@@ -84,6 +85,7 @@ def _taps(x, size, mode, padding_mode, align_corners):
     return [(base, base + 1 - x), (base + 1, x - base)]
 
 
+@no_view
 def grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=None):
     """grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=False): the image at positions.
 

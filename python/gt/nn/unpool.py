@@ -5,6 +5,7 @@ gt.nn.functional has these functions too; pooling.py has the modules.
 
 import gt
 from gt import _gt
+from gt.client.registry import no_view
 from gt.nn.spatial import _numbers, avg_pool1d, avg_pool2d, avg_pool3d
 
 
@@ -72,16 +73,19 @@ def _max_unpool(input, indices, kernel_size, stride, padding, output_size, dimen
     return output.reshape(*lead, *sizes)
 
 
+@no_view
 def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """The reverse of max_pool1d(return_indices=True): maxima at their places, and zeros."""
     return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 1)
 
 
+@no_view
 def max_unpool2d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """The reverse of max_pool2d(return_indices=True): maxima at their places, and zeros."""
     return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 2)
 
 
+@no_view
 def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """The reverse of max_pool3d(return_indices=True): maxima at their places, and zeros."""
     return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 3)
@@ -133,18 +137,21 @@ def _fractional(input, kernel_size, output_size, output_ratio, samples, dimensio
     return (best, where) if batched else (best.squeeze(0), where.squeeze(0))
 
 
+@no_view
 def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
                                        _random_samples=None):
     """fractional_max_pool2d, and the places of the maxima."""
     return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 2, 'fractional_max_pool2d')
 
 
+@no_view
 def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
                                        _random_samples=None):
     """fractional_max_pool3d, and the places of the maxima."""
     return _fractional(input, kernel_size, output_size, output_ratio, _random_samples, 3, 'fractional_max_pool3d')
 
 
+@no_view
 def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
                           _random_samples=None):
     """Maxima of windows whose distances are drawn, so that the output has a given size or ratio."""
@@ -152,6 +159,7 @@ def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=Non
     return found if return_indices else found[0]
 
 
+@no_view
 def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
                           _random_samples=None):
     """Maxima of windows whose distances are drawn, so that the output has a given size or ratio."""

@@ -12,6 +12,10 @@
 
 #include "engines/cpu/kernel_math.h"
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #define GLUE_(a, b) a##_##b
 #define GLUE(a, b) GLUE_(a, b)
 
@@ -83,6 +87,94 @@ SECONDS(PAIR_LOOP)
      .outputs = 1,                                                                                                \
      .step = {{op1, {a1, b1}, false}, {op2, {PLACE(a2, inputs1), PLACE(b2, inputs1)}, true}}},
 enum { LAST = 255 }; /* the input after the first step's */
+
+/* ---- relu in a chain ------------------------------------------------------------------------------------------ */
+
+/* What comes before: its expression in x, y and the numbers c and d; how many inputs and numbers it has. Its steps follow. */
+#define BEFORES(F, ...)                                                                                           \
+    F(affine, x *c + d, 1, 2, 2, __VA_ARGS__)                                                                     \
+    F(sum, x + y, 2, 0, 1, __VA_ARGS__)                                                                           \
+    F(product, x *y, 2, 0, 1, __VA_ARGS__)                                                                        \
+    F(shifted, x + c, 1, 1, 1, __VA_ARGS__)                                                                       \
+    F(multiple, x *c, 1, 1, 1, __VA_ARGS__)
+#define STEPS_affine                                                                                              \
+    {GT_OP_mul, {IN, NUMBER}, false},                                                                             \
+    {                                                                                                             \
+        GT_OP_add, {0, NUMBER}, false                                                                             \
+    }
+#define STEPS_sum                                                                                                 \
+    {                                                                                                             \
+        GT_OP_add, {IN, IN + 1}, false                                                                            \
+    }
+#define STEPS_product                                                                                             \
+    {                                                                                                             \
+        GT_OP_mul, {IN, IN + 1}, false                                                                            \
+    }
+#define STEPS_shifted                                                                                             \
+    {                                                                                                             \
+        GT_OP_add, {IN, NUMBER}, false                                                                            \
+    }
+#define STEPS_multiple                                                                                            \
+    {                                                                                                             \
+        GT_OP_mul, {IN, NUMBER}, false                                                                            \
+    }
+
+/* What comes after: from the result t, an input z and a number e. */
+#define AFTERS(F)                                                                                                 \
+    BEFORES(F, times, GT_OP_mul, t *z, 1)                                                                         \
+    BEFORES(F, plus, GT_OP_add, t + z, 1)                                                                         \
+    BEFORES(F, times_number, GT_OP_mul, t *e, 0)
+
+/* FMAX keeps a NaN and makes -0 a 0, as the row's comparison does, in one instruction instead of two. */
+#if defined(__aarch64__)
+#define RELU_FOUR(at, expr, after, inputs, inputs2)                                                               \
+    {                                                                                                             \
+        const float32x4_t x = vld1q_f32(xs + (at)), y = inputs > 1 ? vld1q_f32(ys + (at)) : x;                    \
+        const float32x4_t z = inputs2 ? vld1q_f32(zs + (at)) : x, t = vmaxq_f32(expr, vdupq_n_f32(0));            \
+        (void)y, (void)z;                                                                                         \
+        vst1q_f32(o + (at), after);                                                                               \
+    }
+#define RELU_VECTORS(...)                                                                                         \
+    for (; i + 8 <= count; i += 8) {                                                                              \
+        RELU_FOUR(i, __VA_ARGS__)                                                                                 \
+        RELU_FOUR(i + 4, __VA_ARGS__)                                                                             \
+    }
+#else
+#define RELU_VECTORS(...)
+#endif
+
+#define RELU_LOOP(first, expr, inputs, numbers, steps, second, op, after, inputs2)                                \
+    static void first##_relu_##second(float *const *out, const float *const *in, const float *number,             \
+                                      int64_t count)                                                              \
+    {                                                                                                             \
+        float *o = out[0];                                                                                        \
+        const float *xs = in[0], *ys = in[1], *zs = in[inputs];                                                   \
+        const float c = number[0], d = number[1], e = number[numbers];                                            \
+        int64_t i = 0;                                                                                            \
+        (void)ys, (void)zs, (void)c, (void)d, (void)e;                                                            \
+        RELU_VECTORS(expr, after, inputs, inputs2)                                                                \
+        INDEPENDENT for (; i < count; i++)                                                                        \
+        {                                                                                                         \
+            const float x = xs[i], y = inputs > 1 ? ys[i] : 0.0f, z = inputs2 ? zs[i] : 0.0f, before = expr;      \
+            const float t = SELECT(before <= 0, 0.0f, before);                                                    \
+            (void)y, (void)z;                                                                                     \
+            o[i] = after;                                                                                         \
+        }                                                                                                         \
+    }
+AFTERS(RELU_LOOP)
+
+/* Products and sums, with the operands in either order. */
+#define RELU_ENTRY(first, expr, inputs1, numbers1, count, second, op, after, inputs2)                             \
+    RELU_STEPS(first, inputs1, numbers1, count, second, op, inputs2, count, inputs2 ? LAST : NUMBER)              \
+    RELU_STEPS(first, inputs1, numbers1, count, second, op, inputs2, inputs2 ? LAST : NUMBER, count)
+#define RELU_STEPS(first, inputs1, numbers1, count, second, op, inputs2, a, b)                                    \
+    {.kernel = first##_relu_##second,                                                                             \
+     .steps = (count) + 2,                                                                                        \
+     .inputs = (inputs1) + (inputs2),                                                                             \
+     .numbers = (numbers1) + !(inputs2),                                                                          \
+     .outputs = 1,                                                                                                \
+     .step = {                                                                                                    \
+         STEPS_##first, {GT_OP_relu, {(count)-1}, false}, {op, {PLACE(a, inputs1), PLACE(b, inputs1)}, true}}},
 
 /* ---- optimizers ---------------------------------------------------------------------------------------------- */
 
@@ -179,4 +271,4 @@ const gt_compound GLUE(gt__compounds, GT_KERNELS)[] = {
      .numbers = 2,
      .outputs = 1,
      .step = {{GT_OP_mul, {IN, NUMBER}, false}, {GT_OP_mul, {IN + 1, NUMBER}, false}, {GT_OP_add, {0, 1}, true}}},
-    SECONDS(PAIR_ENTRY){.kernel = NULL}};
+    AFTERS(RELU_ENTRY) SECONDS(PAIR_ENTRY){.kernel = NULL}};

@@ -1,45 +1,61 @@
 /*
- * fft_library.h: one-dimensional transforms of complex numbers, by KISS FFT. fft.c is the only user.
+ * fft_library.h: one-dimensional transforms of lines, by KISS FFT. fft.c is the only user.
  *
  * Which library, and why: GT's licence is MIT, so FFTW (GPL) is out; MKL and others exist for one processor only. KISS FFT
- * is BSD, in Debian and Ubuntu for every architecture (libkissfft-dev), and its C++ header makes transforms of any
- * precision. Single lines are computed in double. Several lines of float data are computed side by side, in vectors of
- * float, which is three times as fast; the header computes the factors of a float transform in float, which costs two digits,
- * so they are replaced. Sizes with a large prime factor go by Bluestein's algorithm,
- * on top of the library, because it needs n * p steps for a factor p.
+ * is BSD, in Debian and Ubuntu for every architecture (libkissfft-dev), and its C++ header makes transforms of numbers of any
+ * type. Here that is a vector of 16 bytes, so that several transforms are computed side by side:
  *
- * Complex numbers are pairs of doubles, here and in C++.
+ *   several lines     one transform of each, in a lane each
+ *   one line, or      the elements l, l + L, l + 2 L, ... in lane l of L: L transforms of n / L, and one last step that joins
+ *   long ones         them, by hand
+ *   the rest          one number at a time, in double
+ *
+ * The header computes factors in the type of the numbers, which costs two digits in float, so they are replaced. Sizes with a
+ * large prime factor go by Bluestein's algorithm, on top of the library, because it needs n * p steps for a factor p. Real lines
+ * of even length n are transformed as n / 2 complex numbers.
  */
 #ifndef GT_ENGINES_CPU_FFT_LIBRARY_H
 #define GT_ENGINES_CPU_FFT_LIBRARY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "core/fft.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* What a plan is made for. */
+typedef struct gt_fft_use {
+    int64_t n; /* elements of a line that is not halved */
+    gt_fft_kind kind;
+    bool inverse; /* exp(+i...) */
+    bool wide;    /* double and not float */
+    bool several; /* lines */
+} gt_fft_use;
+
 typedef struct gt_fft_plan gt_fft_plan;
 
-/* For transforms of n >= 1 numbers. NULL: no memory. */
-gt_fft_plan *gt__fft_plan_new(int64_t n, bool inverse);
+/* NULL: no memory. */
+gt_fft_plan *gt__fft_plan_new(const gt_fft_use *use);
 /* The same plan for another thread; may be the plan itself, retained, if threads may share it. NULL: no memory. */
 gt_fft_plan *gt__fft_plan_for_thread(gt_fft_plan *plan);
 gt_fft_plan *gt__fft_plan_retain(gt_fft_plan *plan);
 void gt__fft_plan_release(gt_fft_plan *plan); /* NULL is fine */
-/* Complex numbers that gt__fft_plan_run needs room for in `work`. */
-int64_t gt__fft_plan_work(const gt_fft_plan *plan);
-/* out = the transform of in, without a factor; the two do not overlap. */
-void gt__fft_plan_run(const gt_fft_plan *plan, const double *in, double *out, double *work);
 
-/* Lines that are transformed side by side, in float. */
-enum { GT_FFT_LANES = 4 };
+/* Lines that are best transformed at a time: 1 or more. */
+int gt__fft_plan_lines(const gt_fft_plan *plan);
+/* Bytes of scratch memory that gt__fft_plan_run needs, aligned as malloc does it. */
+size_t gt__fft_plan_work(const gt_fft_plan *plan);
+/* Transform `count` lines, at most gt__fft_plan_lines: out[k] = scale * the transform of in[k]. Lines are contiguous, and all of
+ * them float, or double if the plan is wide; complex numbers are pairs. */
+void gt__fft_plan_run(const gt_fft_plan *plan, const void *const *in, void *const *out, int count, double scale,
+                      void *work);
 
-/* Whether a plan can do that: not for large sizes, nor by Bluestein's algorithm. */
-bool gt__fft_plan_has_lanes(const gt_fft_plan *plan);
-/* Number k of line l is in[2 k][l] + i in[2 k + 1][l]; the same of out. The two do not overlap and are 16-byte aligned. */
-void gt__fft_plan_run_lanes(const gt_fft_plan *plan, const float (*in)[GT_FFT_LANES], float (*out)[GT_FFT_LANES]);
+/* At most so many lines at a time. */
+enum { GT_FFT_MOST_LINES = 4 };
 
 #ifdef __cplusplus
 }

@@ -78,7 +78,15 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUDA_KERNEL_NODE_PARAMS {
+    CUfunction func;
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    void **kernelParams, **extra;
+    void *kern;
+    CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
 typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
@@ -147,6 +155,10 @@ typedef struct cublasLtMatmulHeuristicResult_t {
        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra))    \
     X(capture_begin, cuStreamBeginCapture_v2, (CUstream stream, int mode))                                        \
     X(capture_end, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                        \
+    X(capture_info, cuStreamGetCaptureInfo_v2,                                                                    \
+      (CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **last, size_t *count))      \
+    X(node_update, cuGraphExecKernelNodeSetParams_v2,                                                             \
+      (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters))                      \
     X(graph_instantiate, cuGraphInstantiateWithFlags,                                                             \
       (CUgraphExec * executable, CUgraph graph, unsigned long long flags))                                        \
     X(graph_launch, cuGraphLaunch, (CUgraphExec executable, CUstream stream))                                     \

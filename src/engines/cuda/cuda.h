@@ -18,6 +18,8 @@
 #ifndef GT_ENGINES_CUDA_CUDA_H
 #define GT_ENGINES_CUDA_CUDA_H
 
+#include <limits.h>
+
 #include "engines/cuda/api.h"
 #include "engines/cuda/generate.h"
 #include "engines/cuda/heap.h"
@@ -194,6 +196,7 @@ gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *
 
 /* ---- launch.c, product.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 
+#define GT_CUDA_NO_STEP UINT_MAX /* instead of a step: a copy that another kind of work needs */
 gt_err gt__cuda_run_kernels(gt_cuda *cuda, const gt_call *call, unsigned step);
 void gt__cuda_products_close(gt_cuda *cuda);
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call);
@@ -207,8 +210,13 @@ gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step);
 gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address);
 void gt__cuda_scratch_release(gt_cuda *cuda, CUdeviceptr address);
 
-/* While a program is recorded: an error slot of its own for a step. */
+/* A launch without the stream: put the addresses that lowering does not know into its parameters. */
+void gt__cuda_patch(gt_cuda_launch *launch, CUdeviceptr scratch, CUdeviceptr errors);
+
+/* While a program is recorded: an error slot of its own for a step; and a launch, which is now the last node of the graph. */
 CUdeviceptr gt__cuda_recorded_slot(gt_cuda *cuda, unsigned step);
+gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_launch *launch, CUfunction function,
+                                CUdeviceptr scratch, CUdeviceptr errors);
 
 /* ---- program.c ---------------------------------------------------------------------------------------------------- */
 

@@ -65,7 +65,7 @@ static gt_err gather(gt_cuda *cuda, gt_view *view, CUdeviceptr *scratch)
                     .operands = 1,
                     .in = &in,
                     .out = &packed};
-    GT_TRY(gt__cuda_run_kernels(cuda, &call, 0));
+    GT_TRY(gt__cuda_run_kernels(cuda, &call, GT_CUDA_NO_STEP));
     *view = packed;
     return GT_OK;
 }

@@ -4,7 +4,7 @@
 
 #include "engines/cuda/cuda.h"
 
-static void patch(gt_cuda_launch *launch, CUdeviceptr scratch, CUdeviceptr errors)
+void gt__cuda_patch(gt_cuda_launch *launch, CUdeviceptr scratch, CUdeviceptr errors)
 {
     for (unsigned k = 0; k < launch->scratch_count; k++) {
         uint64_t address;
@@ -18,17 +18,19 @@ static void patch(gt_cuda_launch *launch, CUdeviceptr scratch, CUdeviceptr error
     }
 }
 
-static gt_err launch_all(gt_cuda *cuda, gt_cuda_work *work, const CUfunction *functions, CUdeviceptr scratch,
-                         CUdeviceptr errors)
+static gt_err launch_all(gt_cuda *cuda, gt_cuda_work *work, const CUfunction *functions, unsigned step,
+                         CUdeviceptr scratch, CUdeviceptr errors)
 {
     for (unsigned k = 0; k < work->count; k++) {
         gt_cuda_launch *l = &work->launch[k];
         void *parameters[] = {l->param}; /* one struct by value, of which the driver knows the size */
-        patch(l, scratch, errors);
+        gt__cuda_patch(l, scratch, errors);
         GT_CUDA_TRY(cuda, "a kernel launch",
                     cuda->driver->launch(functions[k], l->grid[0], l->grid[1], l->grid[2], l->block[0],
                                          l->block[1], l->block[2], l->shared, cuda->stream, parameters, NULL));
         cuda->launches++;
+        if (__builtin_expect(cuda->recording != NULL, 0))
+            GT_TRY(gt__cuda_recorded_launch(cuda, step, l, functions[k], scratch, errors));
     }
     return GT_OK;
 }
@@ -52,7 +54,7 @@ static gt_err launch_part(gt_cuda *cuda, gt_cuda_work *work, unsigned step, CUde
         GT_TRY(gt__cuda_item_errors(cuda, step, errors));
     if (work->scratch)
         GT_TRY(gt__cuda_scratch_take(cuda, work->scratch, &scratch));
-    gt_err err = launch_all(cuda, work, functions, scratch, *errors);
+    gt_err err = launch_all(cuda, work, functions, step, scratch, *errors);
     if (scratch)
         gt__cuda_scratch_release(cuda, scratch);
     return err;

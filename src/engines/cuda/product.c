@@ -177,7 +177,7 @@ static gt_err copy_operand(gt_cuda *cuda, matrix *x, const gt_view *view, gt_dty
     const gt_view *in = &source;
     gt_call call = {.op = op, .compute = dtype, .ins = &ins, .operands = 1, .in = &in, .out = &copy};
     CUdeviceptr scratch = x->scratch;
-    gt_err err = gt__cuda_run_kernels(cuda, &call, 0);
+    gt_err err = gt__cuda_run_kernels(cuda, &call, GT_CUDA_NO_STEP);
     copy.meta = view->meta; /* the whole shape again, with broadcast axes */
     for (unsigned axis = 0; axis < batch_rank; axis++)
         if (source.meta.shape[axis] != view->meta.shape[axis])

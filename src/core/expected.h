@@ -1,16 +1,15 @@
 /*
- * hotpath_expected.h: the comparison of one record with what a template expects. It runs for every record that is held back,
- * so it is a few word comparisons without a call.
+ * expected.h: the comparison of one record with one that is expected. It runs for every record that a client holds back
+ * (client/hotpath.h), so it is a few word comparisons without a call.
  *
  * Each word of a record is compared after the value of a cell was subtracted from it: of cell 0 (always 0) for words that must
  * be the same, of cell 1 (the first id of this run) for its own results, of the input's cell for an input. The first use
  * of an input puts its id into the cell, a parameter puts its value into its own. So after the last record the cells are the
  * words of the run.
  */
-#ifndef GT_CLIENT_HOTPATH_EXPECTED_H
-#define GT_CLIENT_HOTPATH_EXPECTED_H
+#ifndef GT_CORE_EXPECTED_H
+#define GT_CORE_EXPECTED_H
 
-#include "client/client.h"
 #include "core/path.h"
 
 enum { GT_CELL_ZERO, GT_CELL_FIRST, GT_CELL_WORDS, GT_CELLS = GT_CELL_WORDS + GT_PATH_WORDS };
