@@ -2,7 +2,7 @@
  * random.c: fills arrays from the Philox stream, many blocks at a time so that compilers make vector code of it.
  *
  * Everything works on chunks of LANES blocks in small arrays: draw the words, turn words into numbers, copy out
- * the requested part. The float32 mathematics is spelled out here, not taken from libm: the same numbers
+ * the requested part. The mathematics is spelled out here, not taken from libm: the same numbers
  * on every machine, and it vectorises. philox.h has the generator, random.h the meaning.
  */
 #include "core/random.h"
@@ -93,15 +93,72 @@ static void draw_normal_float(gt_random key, uint64_t chunk, float normal[FLOATS
     }
 }
 
+/* The same two functions for doubles, with as many terms as those need. */
+static inline double log_unit_double(double x)
+{
+    int64_t bits;
+    double m;
+    memcpy(&bits, &x, sizeof bits);
+    int64_t exponent = (bits - 0x3fe6a09e667f3bcd) >> 52;
+    bits -= exponent * ((int64_t)1 << 52);
+    memcpy(&m, &bits, sizeof m);
+    double s = (m - 1.0) / (m + 1.0);
+    double s2 = s * s;
+    double series = 1.0 / 23;
+    series = 1.0 / 21 + s2 * series;
+    series = 1.0 / 19 + s2 * series;
+    series = 1.0 / 17 + s2 * series;
+    series = 1.0 / 15 + s2 * series;
+    series = 1.0 / 13 + s2 * series;
+    series = 1.0 / 11 + s2 * series;
+    series = 1.0 / 9 + s2 * series;
+    series = 1.0 / 7 + s2 * series;
+    series = 1.0 / 5 + s2 * series;
+    series = 1.0 / 3 + s2 * series;
+    series = 1.0 + s2 * series;
+    return 2.0 * s * series + (double)exponent * 0.693147180559945309417;
+}
+
+static inline void turn_double(double u, double *sine, double *cosine)
+{
+    int32_t quarter = (int32_t)(u * 4.0 + 0.5);
+    double a = (u - (double)quarter * 0.25) * 6.28318530717958647693;
+    double a2 = a * a;
+    double s = 1.0 / 355687428096000;
+    s = -1.0 / 1307674368000 + a2 * s;
+    s = 1.0 / 6227020800 + a2 * s;
+    s = -1.0 / 39916800 + a2 * s;
+    s = 1.0 / 362880 + a2 * s;
+    s = -1.0 / 5040 + a2 * s;
+    s = 1.0 / 120 + a2 * s;
+    s = -1.0 / 6 + a2 * s;
+    s = a + a * (a2 * s);
+    double c = -1.0 / 6402373705728000;
+    c = 1.0 / 20922789888000 + a2 * c;
+    c = -1.0 / 87178291200 + a2 * c;
+    c = 1.0 / 479001600 + a2 * c;
+    c = -1.0 / 3628800 + a2 * c;
+    c = 1.0 / 40320 + a2 * c;
+    c = -1.0 / 720 + a2 * c;
+    c = 1.0 / 24 + a2 * c;
+    c = -1.0 / 2 + a2 * c;
+    c = 1.0 + a2 * c;
+    double swapped_sine = quarter & 1 ? c : s;
+    double swapped_cosine = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -swapped_sine : swapped_sine;
+    *cosine = (quarter + 1) & 2 ? -swapped_cosine : swapped_cosine;
+}
+
 static void draw_normal_double(gt_random key, uint64_t chunk, double normal[DOUBLES])
 {
     double uniform[DOUBLES];
     draw_uniform_double(key, chunk, uniform);
     for (unsigned k = 0; k < DOUBLES; k += 2) {
-        double radius = sqrt(-2.0 * log(1.0 - uniform[k]));
-        double angle = uniform[k + 1] * 6.28318530717958647693;
-        normal[k] = radius * cos(angle);
-        normal[k + 1] = radius * sin(angle);
+        double sine, cosine;
+        double radius = sqrt(-2.0 * log_unit_double(1.0 - uniform[k]));
+        turn_double(uniform[k + 1], &sine, &cosine);
+        normal[k] = radius * cosine;
+        normal[k + 1] = radius * sine;
     }
 }
 

@@ -170,20 +170,20 @@ static void generate_take(gt_opcode op)
     each_tensor(op, ANY, take_case);
 }
 
-/* An index of a's shape, but shorter here and there, and of any length along the axis. */
-static tensor index_along(const gt_meta *meta, int64_t axis)
+/* An index of a's shape, but shorter here and there, and of any length below `longest` along the axis. */
+static tensor index_along(const gt_meta *meta, int64_t axis, int64_t longest)
 {
     shape sizes = {meta->rank};
     for (int k = 0; k < meta->rank; k++)
-        sizes[k + 1] =
-            k == axis ? draw_integer(0, 9) : meta->shape[k] - (meta->shape[k] > 0 && draw_integer(0, 3) == 0);
+        sizes[k + 1] = k == axis ? draw_integer(0, longest)
+                                 : meta->shape[k] - (meta->shape[k] > 0 && draw_integer(0, 3) == 0);
     return index_for(draw_index_dtype(), sizes, (layout)draw_integer(0, LAYOUTS), false, meta->shape[axis]);
 }
 
 static void gather_case(gt_opcode op, const tensor *a)
 {
     for (int64_t axis = 0; axis < a->view.meta.rank; axis++) {
-        tensor index = index_along(&a->view.meta, axis);
+        tensor index = index_along(&a->view.meta, axis, 9);
         operation o = operation_new(op, 2, a, &index, NULL);
         o.ins.imm[0].i = axis;
         o.exact = true;
@@ -198,11 +198,11 @@ static void generate_gather(gt_opcode op)
     each_tensor(op, PLAIN, gather_case);
 }
 
-static void scatter_case(gt_opcode op, const tensor *a)
+static void scatter_along(gt_opcode op, const tensor *a, int64_t longest)
 {
     const gt_meta *meta = &a->view.meta;
     for (int64_t axis = 0; axis < meta->rank; axis++) {
-        tensor index = index_along(meta, axis);
+        tensor index = index_along(meta, axis, longest);
         shape sizes = {meta->rank};
         for (int k = 0; k < meta->rank; k++)
             sizes[k + 1] = index.view.meta.shape[k] + draw_integer(0, 2);
@@ -220,10 +220,30 @@ static void scatter_case(gt_opcode op, const tensor *a)
     }
 }
 
+static void scatter_case(gt_opcode op, const tensor *a)
+{
+    scatter_along(op, a, 9);
+}
+
+/* Long lines of indices, most of which meet others. */
+static void generate_long_scatter(gt_opcode op)
+{
+    static const shape sizes[] = {{1, 50}, {2, 40, 7}, {3, 3, 30, 5}};
+    static const gt_dtype dtypes[] = {GT_FLOAT32, GT_BFLOAT16, GT_FLOAT64, GT_INT32, GT_INT64, GT_UINT8};
+    for (int k = 0; k < (int)(sizeof dtypes / sizeof dtypes[0]); k++)
+        for (int how = 0; how < LAYOUTS; how++)
+            for (int j = 0; j < 3; j++) {
+                tensor a = tensor_new(dtypes[k], sizes[j], (layout)how, PLAIN);
+                scatter_along(op, &a, 300);
+                tensor_free(&a);
+            }
+}
+
 static void generate_scatter(gt_opcode op)
 {
     each_tensor(op, PLAIN, scatter_case);
     each_tensor(op, ANY, scatter_case);
+    generate_long_scatter(op);
 }
 
 static void wrap_index_case(gt_opcode op, const tensor *a)

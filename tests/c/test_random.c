@@ -111,6 +111,23 @@ static void test_statistics(const void *argument)
     CHECK(worst < 2e-6);
 }
 
+/* The double formulas against libm. */
+static void test_normal_doubles(const void *argument)
+{
+    (void)argument;
+    enum { N = 1 << 16 };
+    static double x[N], u[N];
+    gt_random key = {.seed = 42, .stream = 2};
+    double worst = 0;
+    gt__random_uniform_double(key, 0, N, u);
+    gt__random_normal_double(key, 0, N, x);
+    for (int k = 0; k < N; k += 2) {
+        double radius = sqrt(-2 * log(1 - u[k])), angle = 2 * M_PI * u[k + 1];
+        worst = fmax(worst, fmax(fabs(x[k] - radius * cos(angle)), fabs(x[k + 1] - radius * sin(angle))));
+    }
+    CHECK(worst < 1e-14);
+}
+
 /* randint over more than half of the 64-bit range. */
 static void test_wide_range(const void *argument)
 {
@@ -158,6 +175,7 @@ int main(int argc, char **argv)
     check_run("counting", test_counting, NULL);
     check_run("splits", test_splits, NULL);
     check_run("statistics", test_statistics, NULL);
+    check_run("normal doubles", test_normal_doubles, NULL);
     check_run("wide range", test_wide_range, NULL);
     check_run("16-bit floats", test_half, NULL);
     return check_end();

@@ -141,6 +141,9 @@ gt_err gt__cuda_lower_im2col(const gt_call *call, const gt_cuda_device *device, 
 void gt__cuda_write_window(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 gt_err gt__cuda_lower_scan(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+/* Positions (lines, n), int64, in ascending order of a contiguous operand's lines; equals keep their order. */
+void gt__cuda_sort(gt_cuda_work *work, const gt_cuda_operand *in, gt_dtype dtype, int64_t lines, int64_t n,
+                   const gt_cuda_operand *out);
 gt_err gt__cuda_lower_sort(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_search(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
 gt_err gt__cuda_lower_mask_index(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);

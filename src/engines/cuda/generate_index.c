@@ -2,14 +2,14 @@
  * generate_index.c: TAKE, GATHER, SCATTER and WRAP_INDEX. device/index.cuh has the kernels.
  *
  * A scatter goes line by line along its axis, one thread a line, where lines are short or many: it adds and overwrites in
- * the same order as the CPU engine. Otherwise sums are added atomically, in any order (halves in float), and of several
- * positions that write one element the last one wins, found by a pass before.
+ * the same order as the CPU engine. Otherwise floats are added in that order, too, after a sort of the indices; integers are
+ * added atomically; and of several positions that write one element the last one wins, found by a pass before.
  */
 #include <string.h>
 
 #include "engines/cuda/generate_family.h"
 
-enum { TAKE, GATHER, SCATTER_LINES, SCATTER_ATOMIC, SCATTER_CLAIM, SCATTER_WRITE, WRAP };
+enum { TAKE, GATHER, SCATTER_LINES, SCATTER_ATOMIC, SCATTER_SORTED, SCATTER_CLAIM, SCATTER_WRITE, WRAP };
 enum { SCATTER_SET = GT_SCATTER_KINDS, SHORT_LINE = 32, MANY_LINES = 1 << 16, LONGEST_LINE = 4096 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
@@ -37,15 +37,15 @@ void gt__cuda_write_index(const gt_cuda_key *key, const char *name, gt_cuda_text
         [GATHER] = "gather",
         [SCATTER_LINES] = "scatter_lines",
         [SCATTER_ATOMIC] = "scatter_atomic",
+        [SCATTER_SORTED] = "scatter_sorted",
         [SCATTER_CLAIM] = "scatter_claim",
         [SCATTER_WRITE] = "scatter_write",
         [WRAP] = "wrap_index",
     };
     bool moves = key->variant == TAKE || key->variant == GATHER || key->variant == WRAP;
     gt_dtype dtype = (gt_dtype)key->in[0];
-    gt__cuda_add(text, "struct %s_k {\ntypedef %s D0;\ntypedef D0::T T;\ntypedef %s A;\n", name,
-                 moves ? gt__cuda_moved(key->in[0]) : gt__cuda_dtype(dtype),
-                 moves ? "T" : gt__cuda_type_name(gt__cuda_type(dtype)));
+    gt__cuda_add(text, "struct %s_k {\ntypedef %s D0;\ntypedef D0::T T;\n", name,
+                 moves ? gt__cuda_moved(key->in[0]) : gt__cuda_dtype(dtype));
     gt__cuda_add(text, "typedef %s D1;\n", gt__cuda_dtype((gt_dtype)key->in[1]));
     gt__cuda_add(text, "enum { WIDE = %u, LITERAL = %u, KIND = %u, ALONE = %u };\n", key->wide, key->mode[2],
                  key->option[0], key->option[1]);
@@ -174,27 +174,54 @@ static void finish_scatter(gt_cuda_launch *launch, const gt_call *call, unsigned
     launch->key.option[1] = alone;
 }
 
-/* The sum in memory of another dtype: halves are added up in float. */
+/* Without an order: integers. */
 static void add_atomically(gt_cuda_work *work, const gt_call *call, params *p, gt_dtype dtype, unsigned index)
 {
-    bool half = dtype == GT_FLOAT16 || dtype == GT_BFLOAT16;
-    gt_view wide = *call->out;
-    gt_cuda_operand sums = {0};
-    if (half) {
-        wide.meta.dtype = GT_FLOAT32;
-        sums = gt__cuda_scratch(work, (size_t)wide.meta.numel * sizeof(float));
-        wide.data = (void *)(uintptr_t)sums.address;
-        gt_cuda_launch *first = gt__cuda_move(work, &wide, call->in[0]);
-        gt__cuda_bind_move(first, &sums, NULL);
-    } else if (call->out->data != call->in[0]->data) {
+    if (call->out->data != call->in[0]->data)
         gt__cuda_move(work, call->out, call->in[0]);
+    finish_scatter(launch_index(work, call, SCATTER_ATOMIC, p, dtype, index), call, GT_SCATTER_SUM, false);
+}
+
+/* The index with its axis last, and without axes along which it repeats itself; the strides of its axes in a contiguous copy
+ * go to p->index_stride, 0 for those. */
+static gt_view without_repeats(const gt_view *index, int axis, params *p)
+{
+    gt_view once = *index;
+    int64_t stride = p->length;
+    int to = 0;
+    for (int k = 0; k < index->meta.rank; k++) {
+        if (k == axis)
+            continue;
+        bool repeats = index->stride[k] == 0;
+        once.meta.shape[to] = repeats ? 1 : index->meta.shape[k];
+        once.stride[to++] = index->stride[k];
     }
-    gt_cuda_launch *launch = launch_index(work, call, SCATTER_ATOMIC, p, dtype, index);
+    once.meta.shape[to] = index->meta.shape[axis];
+    once.stride[to] = index->stride[axis];
+    for (int k = to - 1; k >= 0; k--) {
+        p->index_stride[k] = once.meta.shape[k] == 1 ? 0 : stride;
+        stride *= once.meta.shape[k];
+    }
+    once.meta.numel = stride;
+    once.contiguous = false;
+    return once;
+}
+
+/* In the order of positions: floats. p has the axes without the indexed one. */
+static void add_sorted(gt_cuda_work *work, const gt_call *call, params *p, gt_dtype dtype, int axis)
+{
+    const gt_view *index = call->in[1];
+    gt_view once = without_repeats(index, axis, p);
+    if (call->out->data != call->in[0]->data)
+        gt__cuda_move(work, call->out, call->in[0]);
+    gt_cuda_operand numbers = gt__cuda_operand(work, &once, (gt_dtype)index->meta.dtype);
+    gt_cuda_operand order = gt__cuda_scratch(work, (size_t)once.meta.numel * sizeof(int64_t));
+    gt__cuda_sort(work, &numbers, (gt_dtype)index->meta.dtype, once.meta.numel / p->length, p->length, &order);
+    gt_cuda_launch *launch = launch_index(work, call, SCATTER_SORTED, p, dtype, index->meta.dtype);
+    launch->grid[0] = gt__cuda_blocks(p->count * p->length, GT_CUDA_BLOCK);
+    gt__cuda_bind(launch, offsetof(params, in), &order);
+    gt__cuda_bind(launch, offsetof(params, index), &numbers);
     finish_scatter(launch, call, GT_SCATTER_SUM, false);
-    if (!half)
-        return;
-    gt__cuda_bind(launch, offsetof(params, out), &sums);
-    gt__cuda_bind_move(gt__cuda_move(work, call->out, &wide), NULL, &sums);
 }
 
 /* Of the positions that write an element, the last. */
@@ -236,8 +263,12 @@ gt_err gt__cuda_lower_scatter(const gt_call *call, const gt_cuda_device *device,
         p.src = (uintptr_t)call->in[2]->data;
     set_axes(&p, index, out, src, axis, true);
     bool many = p.length <= SHORT_LINE || (p.count >= MANY_LINES && p.length <= LONGEST_LINE);
-    bool atomic = kind == GT_SCATTER_SUM && !alone && !reduces && dtype >= GT_INT32;
-    bool last = kind == SCATTER_SET && p.count * p.length < INT32_MAX;
+    bool sum = kind == GT_SCATTER_SUM && !reduces, last = kind == SCATTER_SET && p.count * p.length < INT32_MAX;
+    bool atomic = sum && (dtype == GT_INT32 || dtype == GT_INT64);
+    if (!many && sum && gt__dtype_is_float(dtype) && p.length < INT32_MAX) {
+        add_sorted(work, call, &p, dtype, axis);
+        return GT_OK;
+    }
     if (!many && (atomic || last)) {
         set_axes(&p, index, out, src, axis, false);
         (atomic ? add_atomically : write_last)(work, call, &p, dtype, index->meta.dtype);

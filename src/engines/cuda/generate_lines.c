@@ -9,7 +9,7 @@
 #include "engines/cuda/generate_family.h"
 
 enum { SCAN_ROWS, SCAN_ACROSS, SORT_SHARED, SORT_DIGITS, SEARCH, MASK_COUNT, MASK_STARTS, MASK_WRITE };
-enum { LONGEST_SHARED = 8192, SORT_THREADS = 512, MASK_BLOCK = 4096, MOST_SORTERS = 1024 };
+enum { LONGEST_SHARED = 4096, SORT_THREADS = 512, MASK_BLOCK = 4096, MOST_SORTERS = 1024 };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
@@ -103,37 +103,58 @@ gt_err gt__cuda_lower_scan(const gt_call *call, const gt_cuda_device *device, gt
     return GT_OK;
 }
 
+/* Sort lines of a contiguous operand into positions, p->kept of each line. */
+static gt_cuda_launch *launch_sort(gt_cuda_work *work, gt_dtype dtype, params *p, const gt_cuda_operand *in,
+                                   bool descending)
+{
+    size_t item = gt__dtype_size(dtype) == 8 ? 16 : 8;
+    for (p->size = 2; p->size < p->n; p->size *= 2)
+        ;
+    bool shared = p->size <= LONGEST_SHARED;
+    int64_t sorters = p->lines < MOST_SORTERS ? p->lines : MOST_SORTERS;
+    gt_cuda_launch *launch = gt__cuda_launch(work, GT_CUDA_LINES, p, sizeof *p);
+    launch->key.op = GT_OP_argsort;
+    launch->key.variant = shared ? SORT_SHARED : SORT_DIGITS;
+    launch->key.in[0] = (uint8_t)dtype;
+    launch->key.out = GT_INT64;
+    launch->key.option[0] = descending;
+    launch->block[0] = SORT_THREADS;
+    gt__cuda_bind(launch, offsetof(params, in), in);
+    if (shared) {
+        while (launch->block[0] > 32 && launch->block[0] > p->size / 2)
+            launch->block[0] /= 2;
+        launch->shared = (uint32_t)((size_t)p->size * item);
+        launch->grid[0] = gt__cuda_blocks(p->lines, 1);
+        return launch;
+    }
+    gt_cuda_operand room = gt__cuda_scratch(work, (size_t)(sorters * p->n) * item);
+    gt_cuda_operand spare = gt__cuda_scratch(work, (size_t)(sorters * p->n) * item);
+    gt__cuda_bind(launch, offsetof(params, scratch), &room);
+    gt__cuda_bind(launch, offsetof(params, spare), &spare);
+    launch->grid[0] = (uint32_t)sorters;
+    return launch;
+}
+
+void gt__cuda_sort(gt_cuda_work *work, const gt_cuda_operand *in, gt_dtype dtype, int64_t lines, int64_t n,
+                   const gt_cuda_operand *out)
+{
+    params p = {.lines = lines, .n = n, .inner = 1, .kept = n};
+    gt__cuda_bind(launch_sort(work, dtype, &p, in, false), offsetof(params, out), out);
+}
+
 gt_err gt__cuda_lower_sort(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
-    bool topk = call->op == GT_OP_topk;
+    gt_dtype dtype = (gt_dtype)call->in[0]->meta.dtype;
+    (void)device;
     if (declines(call))
         return GT_CUDA_DECLINE;
     params p = lines_of(call, call->ins->imm[0].i);
     p.kept = call->out->meta.rank ? call->out->meta.shape[call->ins->imm[0].i] : 1;
     if (p.n >= INT32_MAX)
         return GT_CUDA_DECLINE;
-    gt_cuda_operand in = gt__cuda_operand(work, call->in[0], (gt_dtype)call->in[0]->meta.dtype);
-    size_t item = gt__dtype_size((gt_dtype)call->in[0]->meta.dtype) == 8 ? 16 : 8;
-    for (p.size = 2; p.size < p.n; p.size *= 2)
-        ;
-    bool shared = p.size <= LONGEST_SHARED && (size_t)p.size * item <= device->shared_limit;
-    int64_t sorters = p.lines < MOST_SORTERS ? p.lines : MOST_SORTERS;
-    gt_cuda_launch *launch = launch_lines(work, call, shared ? SORT_SHARED : SORT_DIGITS, &p, &in);
-    launch->key.option[0] = topk ? !(call->ins->flags & GT_FLAG_SMALLEST) : call->ins->imm[1].i != 0;
-    launch->block[0] = SORT_THREADS;
-    if (shared) {
-        while (launch->block[0] > 32 && launch->block[0] > p.size / 2)
-            launch->block[0] /= 2;
-        launch->shared = (uint32_t)((size_t)p.size * item);
-        launch->grid[0] = gt__cuda_blocks(p.lines, 1);
-        return GT_OK;
-    }
-    launch->grid[0] = (uint32_t)sorters;
-    for (size_t at = offsetof(params, scratch); at <= offsetof(params, spare);
-         at += offsetof(params, spare) - offsetof(params, scratch)) {
-        gt_cuda_operand room = gt__cuda_scratch(work, (size_t)(sorters * p.n) * item);
-        gt__cuda_bind(launch, at, &room);
-    }
+    gt_cuda_operand in = gt__cuda_operand(work, call->in[0], dtype);
+    bool descending = call->op == GT_OP_topk ? !(call->ins->flags & GT_FLAG_SMALLEST) : call->ins->imm[1].i != 0;
+    launch_sort(work, dtype, &p, &in, descending);
     return GT_OK;
 }
 

@@ -113,6 +113,59 @@ GT_F void gt_turn(float u, float *sine, float *cosine)
     *cosine = (quarter + 1) & 2 ? -swapped_cosine : swapped_cosine;
 }
 
+/* c + s x */
+GT_F double gt_term(double c, double s, double x) { return gt_exact_add(c, gt_exact_product(s, x)); }
+
+/* The same two functions for doubles. */
+GT_F double gt_log_unit(double x)
+{
+    int64_t bits = (int64_t)gt_bits(x), exponent = (bits - 0x3fe6a09e667f3bcdLL) >> 52;
+    double m = gt_from_bits((uint64_t)(bits - exponent * ((int64_t)1 << 52)));
+    double s = gt_exact_add(m, -1.0) / gt_exact_add(m, 1.0), s2 = gt_exact_product(s, s);
+    double series = 1.0 / 23;
+    series = gt_term(1.0 / 21, s2, series);
+    series = gt_term(1.0 / 19, s2, series);
+    series = gt_term(1.0 / 17, s2, series);
+    series = gt_term(1.0 / 15, s2, series);
+    series = gt_term(1.0 / 13, s2, series);
+    series = gt_term(1.0 / 11, s2, series);
+    series = gt_term(1.0 / 9, s2, series);
+    series = gt_term(1.0 / 7, s2, series);
+    series = gt_term(1.0 / 5, s2, series);
+    series = gt_term(1.0 / 3, s2, series);
+    series = gt_term(1.0, s2, series);
+    return gt_exact_add(gt_exact_product(gt_exact_product(2.0, s), series),
+                        gt_exact_product((double)exponent, 0.693147180559945309417));
+}
+
+GT_F void gt_turn(double u, double *sine, double *cosine)
+{
+    int32_t quarter = (int32_t)gt_exact_add(gt_exact_product(u, 4.0), 0.5);
+    double a = gt_exact_product(gt_exact_add(u, -gt_exact_product((double)quarter, 0.25)), 6.28318530717958647693);
+    double a2 = gt_exact_product(a, a), s = 1.0 / 355687428096000LL;
+    s = gt_term(-1.0 / 1307674368000LL, a2, s);
+    s = gt_term(1.0 / 6227020800LL, a2, s);
+    s = gt_term(-1.0 / 39916800, a2, s);
+    s = gt_term(1.0 / 362880, a2, s);
+    s = gt_term(-1.0 / 5040, a2, s);
+    s = gt_term(1.0 / 120, a2, s);
+    s = gt_term(-1.0 / 6, a2, s);
+    s = gt_term(a, a, gt_exact_product(a2, s));
+    double c = -1.0 / 6402373705728000LL;
+    c = gt_term(1.0 / 20922789888000LL, a2, c);
+    c = gt_term(-1.0 / 87178291200LL, a2, c);
+    c = gt_term(1.0 / 479001600, a2, c);
+    c = gt_term(-1.0 / 3628800, a2, c);
+    c = gt_term(1.0 / 40320, a2, c);
+    c = gt_term(-1.0 / 720, a2, c);
+    c = gt_term(1.0 / 24, a2, c);
+    c = gt_term(-1.0 / 2, a2, c);
+    c = gt_term(1.0, a2, c);
+    double swapped_sine = quarter & 1 ? c : s, swapped_cosine = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -swapped_sine : swapped_sine;
+    *cosine = (quarter + 1) & 2 ? -swapped_cosine : swapped_cosine;
+}
+
 GT_F float gt_unit_float(uint32_t word) { return (float)(int32_t)(word >> 8) * 5.9604644775390625e-08f; }
 GT_F double gt_unit_double(uint64_t bits) { return (double)(int64_t)(bits >> 11) * 1.1102230246251565e-16; }
 
@@ -142,9 +195,10 @@ template <class K> GT_F void gt_draw(const gt_create_params &p, uint64_t block, 
     for (int k = 0; k < 2; k++)
         number[k] = gt_unit_double((uint64_t)drawn.word[2 * k + 1] << 32 | drawn.word[2 * k]);
     if (K::NORMAL) {
-        double radius = sqrt(-2.0 * log(1.0 - number[0])), angle = number[1] * 6.28318530717958647693;
-        number[0] = radius * cos(angle);
-        number[1] = radius * sin(angle);
+        double sine, cosine, radius = gt_sqrt(gt_exact_product(-2.0, gt_log_unit(gt_exact_add(1.0, -number[0]))));
+        gt_turn(number[1], &sine, &cosine);
+        number[0] = gt_exact_product(radius, cosine);
+        number[1] = gt_exact_product(radius, sine);
     }
 }
 

@@ -175,13 +175,10 @@ template <class K> GT_F void gt_scatter_lines(const gt_index_params &p)
     }
 }
 
-/* Sums without an order. D0 is float, double, int32 or int64. */
-GT_F void gt_atomic_add(float *at, float x) { atomicAdd(at, x); }
-GT_F void gt_atomic_add(double *at, double x) { atomicAdd(at, x); }
+/* Sums of integers need no order. D0 is int32 or int64. */
 GT_F void gt_atomic_add(int32_t *at, int32_t x) { atomicAdd((int *)at, (int)x); }
 GT_F void gt_atomic_add(int64_t *at, int64_t x) { atomicAdd((unsigned long long *)at, (unsigned long long)x); }
 
-/* src has D0's dtype, out has A's: float for halves. */
 template <class K> GT_F void gt_scatter_atomic(const gt_index_params &p)
 {
     GT_EACH_POSITION(i, p.count)
@@ -189,8 +186,37 @@ template <class K> GT_F void gt_scatter_atomic(const gt_index_params &p)
         int64_t out, index_at, src, index;
         gt_index_walk<K>(p, i, &out, &index_at, &src);
         if (gt_index_read<K>(p, index_at, &index))
-            gt_atomic_add((typename K::A *)p.out + out + index * p.in_axis,
-                          (typename K::A)gt_scatter_source<K>(p, src));
+            gt_atomic_add((typename K::D0::raw *)p.out + out + index * p.in_axis, gt_scatter_source<K>(p, src));
+    }
+}
+
+/*
+ * Sums of floats, in the order of their positions. index has the lines of indices without repeats, one after the other, and
+ * in, int64, the positions of each line sorted by index. Threads are numbered by place in the sorted line, then by line; the
+ * thread at the first of equal indices adds all of them.
+ */
+template <class K> GT_F void gt_scatter_sorted(const gt_index_params &p)
+{
+    typedef typename K::D0::raw raw;
+    GT_EACH_POSITION(i, p.count * p.length)
+    {
+        int64_t place = i / p.count, out, line, src, index, before;
+        gt_index_walk<K>(p, i - place * p.count, &out, &line, &src);
+        const int64_t *order = (const int64_t *)p.in + line;
+        if (!gt_index_read<K>(p, line + order[place], &index))
+            continue;
+        if (place > 0 && gt_index_read<K>(p, line + order[place - 1], &before) && before == index)
+            continue;
+        raw *to = (raw *)p.out + out + index * p.in_axis;
+        typename K::T sum = K::D0::load(*to);
+        for (int64_t k = place; k < p.length; k++) {
+            int64_t other = (int64_t)K::D1::load(((const typename K::D1::raw *)p.index)[line + order[k]]);
+            if (other != index)
+                break;
+            /* rounded each time, as on the CPU */
+            sum = K::D0::load(K::D0::store(sum + gt_scatter_source<K>(p, src + order[k] * p.src_axis)));
+        }
+        *to = K::D0::store(sum);
     }
 }
 
