@@ -64,6 +64,10 @@ engine_suites = $(addprefix tests/python/test_,ops_table.py errors.py autograd.p
 on_engines = for engine in far late; do \
 		echo "on the engine $$engine:"; \
 		GT_BACKEND=$$engine $(python) -m pytest -q $(parallel) $(engine_suites) $(1) || status=1; \
+	done; \
+	for engine in numpy pytorch; do \
+		echo "on the engine $$engine:"; \
+		GT_BACKEND=$$engine $(python) -m pytest -q tests/python/test_ops_table.py $(1) || status=1; \
 	done;
 
 # Random programs on spread tensors and with views, many more of them; every sample of the op database.

@@ -14,6 +14,7 @@ import sys
 import time
 
 import figures
+import hot  # noqa: F401: its figures join those of figures.py
 import monitoring  # noqa: F401: its figures join those of figures.py
 import report
 import sharding  # noqa: F401: its figures, too

@@ -97,6 +97,27 @@ class Session:
     def dispatcher_stats(self):
         return self.lib.module.debug.dispatcher_stats()
 
+    def make(self, work):
+        """The same as prepare, without a result: an engine that computes nothing has none."""
+        self.work = works.WORKS[work](self.lib)
+
+    def client_seconds(self, count):
+        """Processor seconds of this thread, and of the embedded dispatcher, for `count` repetitions."""
+        before, start = self.dispatcher_stats()["cpu_seconds"], time.thread_time()
+        self.work(count)
+        seconds = time.thread_time() - start
+        return seconds, self.dispatcher_stats()["cpu_seconds"] - before
+
+    def steps_until_hot(self):
+        """Repetitions of the work until one of them runs as a hot path, and the seconds that compiling it took."""
+        def hotpath():
+            return next(iter(self.lib.module.debug.get_worker_stats().values()))["hotpath"]
+        for step in range(1, 1000):
+            self.work(1)
+            if hotpath()["runs"]:
+                return step, hotpath()["compile_seconds"]
+        raise RuntimeError("no hot path was found in 1000 steps")
+
     def live_tensors(self, count):
         """Bytes by which this process grows for `count` live 8x8 tensors."""
         a = self.lib.tensor(numpy.ones((8, 8), numpy.float32))

@@ -365,20 +365,20 @@ def collect(name, only, limit_s):
     """The results of one side, by row."""
     environment = {**os.environ, "GT_BACKEND": "cuda", "GT_AUTO_COMPILE": "1" if name == "gt hot" else "0"}
     process = subprocess.Popen([sys.executable, __file__, "--side", name, "--only", only], stdout=subprocess.PIPE,
-                               env=environment, text=True, start_new_session=True)
+                               env=environment, start_new_session=True)
     results, deadline = {}, time.monotonic() + limit_s
     os.set_blocking(process.stdout.fileno(), False)
-    text = ""
+    text = b""
     while time.monotonic() < deadline:
-        piece = process.stdout.read()
-        text += piece or ""
+        piece = process.stdout.read()  # None: nothing now
+        text += piece or b""
         if process.poll() is not None and not piece:
             break
         time.sleep(0.2)
     else:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    for line in text.splitlines():
+    for line in text.decode(errors="replace").splitlines():
         if line.startswith("{"):
             result = json.loads(line)
             results[result["row"]] = result

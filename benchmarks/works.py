@@ -28,6 +28,10 @@ class Gt:
         self.tensor = gt.from_numpy
         self.sigmoid = gt.sigmoid
 
+    def compile(self, function):
+        """The function itself: this library compiles nothing."""
+        return function
+
     def row_maximum(self, x):
         return x.amax(1, keepdim=True)
 
@@ -63,6 +67,10 @@ class Torch:
 
     def tensor(self, array):
         return self.module.from_numpy(array).clone()
+
+    def compile(self, function):
+        """The function itself: this library compiles nothing."""
+        return function
 
     def row_maximum(self, x):
         return x.amax(1, keepdim=True)
@@ -106,7 +114,15 @@ class Numpy:
     copy_out = copy_in
 
 
-LIBRARIES = {"gt": Gt, "torch": Torch, "torch on one thread": functools.partial(Torch, 1), "numpy": Numpy}
+class CompiledTorch(Torch):
+    """PyTorch with torch.compile, for models."""
+
+    def compile(self, function):
+        return self.module.compile(function)
+
+
+LIBRARIES = {"gt": Gt, "torch": Torch, "torch compiled": CompiledTorch, "torch on one thread": functools.partial(Torch, 1),
+             "numpy": Numpy}
 
 WORKS = {}
 

@@ -8,6 +8,7 @@
  */
 #include "extension.h"
 #include "client/hotpath.h"
+#include "pyengine.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -28,7 +29,7 @@ static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
 static bool default_opening; /* a thread is starting the default client's server */
-static PyObject *value_error, *type_error, *linalg_error, *connection_error, *timeout_error, *current_key;
+static PyObject *value_error, *type_error, *index_error, *linalg_error, *connection_error, *timeout_error, *current_key;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
 
@@ -43,7 +44,7 @@ PyObject *gt__py_raise(gt_err err)
         type = type_error;
         break;
     case GT_ERR_INDEX:
-        type = PyExc_IndexError;
+        type = index_error;
         break;
     case GT_ERR_MEMORY:
         type = PyExc_MemoryError;
@@ -256,18 +257,26 @@ static PyObject *connection_close(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* At exit, without releasing the GIL: other threads could only fail on a closed client. A client on which a thread still waits
- * is left to the end of the process. */
+/* A client that can be closed at exit: no thread waits on it. */
+static gt_client *next_to_close(void)
+{
+    OpenClient *entry = open_clients;
+    while (entry && (is_foreign(entry->client) || (entry->client->waiting && !entry->client->reserved)))
+        entry = entry->next;
+    return entry ? entry->client : NULL;
+}
+
+/* At exit, without releasing the GIL: other threads could only fail on a closed client. But workers whose engine is in Python
+ * need it to end. A client on which a thread still waits is left to the end of the process. */
 static PyObject *close_all(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    for (OpenClient *entry = open_clients, *next; entry; entry = next) {
-        next = entry->next;
-        gt_client *client = entry->client;
-        if (!is_foreign(client) && (!client->waiting || client->reserved) && forget_client(client))
+    for (gt_client *client; (client = next_to_close());)
+        if (gt__py_engines_open)
+            close_client(client);
+        else if (forget_client(client))
             gt_client_close(&client);
-    }
     Py_RETURN_NONE;
 }
 
@@ -721,10 +730,12 @@ int gt__py_connect_init(PyObject *module)
         return -1;
     if (PyModule_AddObjectRef(module, "Connection", (PyObject *)gt__py_connection_type) < 0)
         return -1;
-    /* Shape errors are RuntimeErrors in PyTorch and ValueErrors in NumPy: these are both. A server that does not answer
+    /* Shape errors are RuntimeErrors in PyTorch and ValueErrors in NumPy: these are both. An index out of range is a RuntimeError
+     * in some of PyTorch's functions (gather, scatter), an IndexError in others. A server that does not answer
      * in time is a connection that failed. */
     if (add_exception(module, "GtError", PyExc_RuntimeError, PyExc_ValueError, &value_error) < 0 ||
         add_exception(module, "GtTypeError", PyExc_TypeError, PyExc_RuntimeError, &type_error) < 0 ||
+        add_exception(module, "GtIndexError", PyExc_IndexError, PyExc_RuntimeError, &index_error) < 0 ||
         add_exception(module, "LinAlgError", PyExc_RuntimeError, PyExc_ValueError, &linalg_error) < 0 ||
         add_exception(module, "GtConnectionError", PyExc_ConnectionError, PyExc_RuntimeError, &connection_error) <
             0 ||

@@ -8,6 +8,7 @@
 #include "extension.h"
 
 #include "client/autograd.h"
+#include "dlpack.h"
 
 #include <string.h>
 
@@ -158,41 +159,7 @@ static int from_buffer(PyObject *object, gt_client *client, gt_tensor **tensor)
 
 /* ---- in: DLPack ------------------------------------------------------------------------------------------ */
 
-/* DLPack's own layout (version 0.x, which every producer still speaks). */
-typedef struct DLTensor {
-    void *data;
-    struct {
-        int32_t device_type, device_id;
-    } device;
-    int32_t ndim;
-    struct {
-        uint8_t code, bits;
-        uint16_t lanes;
-    } dtype;
-    int64_t *shape, *strides; /* strides in elements; NULL: packed */
-    uint64_t byte_offset;
-} DLTensor;
-
-typedef struct DLManagedTensor {
-    DLTensor tensor;
-    void *manager;
-    void (*deleter)(struct DLManagedTensor *self);
-} DLManagedTensor;
-
-enum {
-    DL_CPU = 1,
-    DL_CUDA_HOST = 3,
-    DL_INT = 0,
-    DL_UINT = 1,
-    DL_FLOAT = 2,
-    DL_BFLOAT = 4,
-    DL_COMPLEX = 5,
-    DL_BOOL = 6
-};
-
-static const struct {
-    uint8_t code, bits;
-} dlpack_dtypes[GT_DTYPE_COUNT] = {
+const gt_py_dlpack_dtype gt__py_dlpack_dtypes[GT_DTYPE_COUNT] = {
     [GT_BOOL] = {.code = DL_BOOL, .bits = 8},          [GT_UINT8] = {.code = DL_UINT, .bits = 8},
     [GT_INT8] = {.code = DL_INT, .bits = 8},           [GT_INT16] = {.code = DL_INT, .bits = 16},
     [GT_INT32] = {.code = DL_INT, .bits = 32},         [GT_INT64] = {.code = DL_INT, .bits = 64},
@@ -206,7 +173,8 @@ static int from_dltensor(const DLTensor *source, gt_client *client, gt_tensor **
     Strided array = {.data = (const uint8_t *)source->data + source->byte_offset, .rank = source->ndim};
     int found = -1;
     for (int k = 0; k < GT_DTYPE_COUNT; k++)
-        if (dlpack_dtypes[k].code == source->dtype.code && dlpack_dtypes[k].bits == source->dtype.bits)
+        if (gt__py_dlpack_dtypes[k].code == source->dtype.code &&
+            gt__py_dlpack_dtypes[k].bits == source->dtype.bits)
             found = k;
     if (found < 0 || source->dtype.lanes != 1) {
         PyErr_Format(PyExc_TypeError, "can't convert a DLPack tensor of type code %d with %d bits",
@@ -448,7 +416,7 @@ static void export_delete(DLManagedTensor *managed)
     free(export);
 }
 
-static void capsule_delete(PyObject *capsule)
+void gt__py_dlpack_capsule_delete(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor")) { /* not consumed */
         DLManagedTensor *managed = PyCapsule_GetPointer(capsule, "dltensor");
@@ -476,12 +444,12 @@ static PyObject *method_dlpack(PyObject *self, gt_py_args args, Py_ssize_t nargs
     out->data = lease->data;
     out->device.device_type = DL_CPU;
     out->ndim = lease->meta.rank;
-    out->dtype.code = dlpack_dtypes[lease->meta.dtype].code;
-    out->dtype.bits = dlpack_dtypes[lease->meta.dtype].bits;
+    out->dtype.code = gt__py_dlpack_dtypes[lease->meta.dtype].code;
+    out->dtype.bits = gt__py_dlpack_dtypes[lease->meta.dtype].bits;
     out->dtype.lanes = 1;
     out->shape = lease->meta.shape;
     export->managed.deleter = export_delete;
-    PyObject *capsule = PyCapsule_New(export, "dltensor", capsule_delete);
+    PyObject *capsule = PyCapsule_New(export, "dltensor", gt__py_dlpack_capsule_delete);
     if (!capsule)
         export_delete(&export->managed);
     return capsule;

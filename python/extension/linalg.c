@@ -93,25 +93,19 @@ PACKED(ldl)
 PACKED(geqrf)
 #undef PACKED
 
-static PyObject *py_slogdet(PyObject *module, PyObject *object)
-{
-    (void)module;
-    gt_tensor *a = tensor_of(object), *out[MOST_RESULTS];
-    if (!a)
-        return NULL;
-    gt_err err = gt_slogdet(a, &out[0], &out[1]);
-    return tuple_of(err, out, 2);
-}
-
-static PyObject *py_eig(PyObject *module, PyObject *object)
-{
-    (void)module;
-    gt_tensor *a = tensor_of(object), *out[MOST_RESULTS];
-    if (!a)
-        return NULL;
-    gt_err err = gt_eig(a, &out[0], &out[1]);
-    return tuple_of(err, out, 2);
-}
+#define PAIR(name)                                                                                                \
+    static PyObject *py_##name(PyObject *module, PyObject *object)                                                \
+    {                                                                                                             \
+        (void)module;                                                                                             \
+        gt_tensor *a = tensor_of(object), *out[MOST_RESULTS];                                                     \
+        if (!a)                                                                                                   \
+            return NULL;                                                                                          \
+        gt_err err = gt_##name(a, &out[0], &out[1]);                                                              \
+        return tuple_of(err, out, 2);                                                                             \
+    }
+PAIR(slogdet)
+PAIR(eig)
+#undef PAIR
 
 static PyObject *py_pinv(PyObject *module, PyObject *args)
 {

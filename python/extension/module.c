@@ -5,6 +5,8 @@
  */
 #include "extension.h"
 
+#include "pyengine.h"
+
 /* The op table, for the package and the tests. */
 static PyObject *py_op_table(PyObject *module, PyObject *unused)
 {
@@ -56,6 +58,7 @@ static int module_exec(PyObject *module)
                                    gt__py_interop_functions,
                                    gt__py_connect_functions,
                                    gt__py_server_functions,
+                                   gt__py_engine_functions,
                                    gt__py_site_functions,
                                    gt__py_signal_functions,
                                    gt__py_spatial_functions,
@@ -66,7 +69,7 @@ static int module_exec(PyObject *module)
             return -1;
     if (gt__py_dtype_init(module) < 0 || gt__py_size_init(module) < 0 || gt__py_tensor_init(module) < 0 ||
         gt__py_interop_init(module) < 0 || gt__py_connect_init(module) < 0 || gt__py_server_init(module) < 0 ||
-        gt__py_functions_init(module) < 0 || gt__py_training_init(module) < 0)
+        gt__py_engine_init(module) < 0 || gt__py_functions_init(module) < 0 || gt__py_training_init(module) < 0)
         return -1;
     return 0;
 }

@@ -13,7 +13,7 @@ from math import e, inf, nan, pi  # noqa: F401
 
 from gt import _gt
 from gt._gt import (  # noqa: F401
-    Connection, GtConnectionError, GtError, GtTimeoutError, GtTypeError, Size, Tensor, arange, as_tensor, bfloat16, cat,
+    Connection, GtConnectionError, GtError, GtIndexError, GtTimeoutError, GtTypeError, Size, Tensor, arange, as_tensor, bfloat16, cat,
     complex128, complex64, concat, concatenate, dtype, empty, empty_like, eye, float16, float32, float64, from_dlpack,
     from_numpy, full, full_like, get_default_dtype, gpu_workers, int16, int32, int64, int8, is_grad_enabled, linspace,
     manual_seed, ones, ones_like, rand, rand_like,
@@ -32,6 +32,7 @@ from gt.client.device import device  # noqa: F401
 from gt.client.tensor import is_tensor  # noqa: F401
 from gt.config import ShardConfig, SignalConfig, get_config, load_config, register_config  # noqa: F401
 from gt import signal  # noqa: F401
+from gt import engines  # noqa: F401
 from gt import _help, _packages
 
 __version__ = '0.1.0'
@@ -67,7 +68,7 @@ _LAYERS = frozenset((
 # Modules that are loaded on first use, and functions that are found in one of them.
 _MODULES = frozenset((
     '__config__', 'amp', 'autograd', 'backends', 'compiler', 'cuda', 'debug', 'distributed', 'distributions', 'fft', 'func',
-    'hub', 'jit', 'masked', 'mps', 'multiprocessing', 'nn', 'optim', 'random', 'serialization', 'sparse', 'special', 'utils', 'version',
+    'hub', 'jit', 'masked', 'mps', 'multiprocessing', 'nn', 'optim', 'profiler', 'random', 'serialization', 'sparse', 'special', 'testing', 'utils', 'version',
     'xpu'))
 _ELSEWHERE = {
     **dict.fromkeys(_LAYERS, 'nn.functional'), **dict.fromkeys(('load', 'save'), 'serialization'),

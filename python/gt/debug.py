@@ -39,14 +39,15 @@ def get_worker_stats():
     """The statistics of each worker, by name. Waits until the workers have executed this client's instructions so far.
 
     Among them: 'total_instructions', 'ops' (by op: count, seconds, bytes of the results), 'busy_seconds', 'idle_seconds',
-    'bytes', 'memory' (tensors, used, pooled, limit), and 'hotpath': this client's hot paths (docs/compilation.md), the same
-    for all workers. 'hot_instructions', 'unique_sequences' and 'hot_sequences' are those of 'hotpath', or None if hot paths
+    'bytes', 'memory' (tensors, used, pooled, limit), and 'hotpath': this client's hot paths (docs/compilation.md), and how
+    the worker ran those of all clients. 'hot_instructions', 'unique_sequences' and 'hot_sequences' are those of 'hotpath', or None if hot paths
     are off. Instructions of paths are counted by op; their time is that of the op 'repeat'."""
     hotpath = _hotpath()
-    del hotpath['paths']
+    del hotpath['paths'], hotpath['client']
     workers = {worker['name']: worker for worker in json.loads(_gt.stats(True))['workers']}
     for worker in workers.values():
-        worker['hotpath'] = hotpath
+        paths = worker.pop('paths')
+        worker['hotpath'] = hotpath | {'hits': hotpath['runs'], 'worker_runs': paths.pop('runs')} | paths
         if hotpath['enabled']:
             worker.update({name: hotpath[name] for name in ('hot_instructions', 'unique_sequences', 'hot_sequences')})
     return workers
@@ -57,17 +58,34 @@ def _hotpath():
 
 
 def get_hot_paths():
-    """The hot paths of this client: a list of dictionaries with 'name', 'instructions', 'runs', 'misses', 'inputs',
-    'parameters' (literals that change), 'intermediates' (values that die inside) and 'steps', pairs of an op and its place
-    in the program."""
-    paths = _hotpath()['paths']
+    """The hot paths of this client, those that save most first: a list of dictionaries with 'name', 'instructions', 'runs',
+    'misses', 'inputs', 'parameters' (literals that change), 'intermediates' (values that die inside) and 'steps', pairs of an op
+    and its place in the program. 'groups' are lists of steps that the engine runs as one, and 'compile_seconds' is how
+    long it took to compile them; both are None before the path has run, and of sharded programs. Waits for the workers."""
+    hotpath = _hotpath()
+    clients = json.loads(_gt.stats(True))['clients'] if hotpath['paths'] else []
+    news = next((client['paths'] for client in clients if client['number'] == hotpath['client']), {})
+    paths = hotpath['paths']
     for path in paths:
+        known = news.get(str(path.pop('number')), {})
         path['steps'] = [(op, _gt._site(site)) for op, site in path['steps']]
+        path['groups'], path['compile_seconds'] = _groups(known.get('groups'), path['instructions']), known.get('seconds')
     return sorted(paths, key=lambda path: -path['runs'] * path['instructions'])
 
 
+def _groups(groups, count):
+    """Steps by their group, in the order in which the groups run."""
+    if not groups or len(groups) != count:
+        return None
+    members = {}
+    for step, group in enumerate(groups):
+        members.setdefault(group, []).append(step)
+    return list(members.values())
+
+
 def print_hot_paths():
-    """Print get_hot_paths(), one paragraph per path: for each line of the program, in order, the ops it contributes."""
+    """Print get_hot_paths(), one paragraph per path: for each line of the program, in order, the ops it contributes; then what
+    runs as one: "mul+add+relu" is one pass over the data, and the values between are never stored."""
     paths = get_hot_paths()
     if not paths:
         print('no hot paths' + ('' if _hotpath()['enabled'] else ' (GT_AUTO_COMPILE is off)'))
@@ -81,6 +99,11 @@ def print_hot_paths():
             lines[-1][1].append(op)
         for place, ops in lines:
             print(f'  {place or "?"}: {" -> ".join(ops)}')
+        if path['groups']:
+            fused = ['+'.join(path['steps'][step][0] for step in group) for group in path['groups'] if len(group) > 1]
+            how = f'compiled in {path["compile_seconds"] * 1e3:.1f} ms' if path['compile_seconds'] else 'not compiled'
+            print(f'  {how}, {len(path["groups"])} steps of {path["instructions"]} instructions; run as one: '
+                  f'{", ".join(fused) or "none"}')
 
 
 def print_worker_stats():

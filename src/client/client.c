@@ -95,6 +95,7 @@ static gt_err introduce(gt_client *client, int workers, int timeout_ms)
                             client->address);
         GT_TRY(err);
     }
+    client->number = welcome.number;
     client->workers = welcome.workers;
     client->worker_entries = welcome.worker_entries;
     client->segments = welcome.segments;

@@ -98,6 +98,7 @@ struct gt_client {
     uint64_t stream; /* counts random tensors since the seed */
     gt_transfer *transfers;
     gt_embedded *embedded;
+    uint64_t number;      /* by which the server knows it */
     int workers;          /* workers of the server now */
     int worker_entries;   /* worker indices are below this */
     uint32_t scopes_sent; /* signals.c: scopes that the server has, */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/hotpath_state.h"
+#include "core/log.h"
 #include "core/record.h"
 #include "core/settings.h"
 
@@ -25,6 +26,8 @@ static gt_hotpath *hotpath_make(bool automatic)
                                                 threshold, (unsigned)gt__setting(GT_SETTING_HOTPATH_MIN_SEQ));
     if (!good || !hot->stage || !hot->live)
         gt__hotpath_free(&hot);
+    else if (automatic)
+        gt__log(GT_LOG_COMPILE, "[HotPath] Stream-based hot path detection enabled");
     return hot;
 }
 

@@ -7,17 +7,20 @@
 
 void gt__hotpath_say_found(const gt_hotpath *hot, const gt_template *template)
 {
+    static const char *const kinds[GT_MAX_OPERANDS + 1] = {"create", "unary", "binary", "ternary"};
     char text[512] = "";
     size_t length = 0;
     if (!gt__log_on(GT_LOG_COMPILE))
         return;
     for (uint32_t k = 0; k < template->count && length < sizeof text - 40; k++) {
         const gt_instruction *ins = &template->records[template->at[k]].ins;
-        length += (size_t)snprintf(text + length, sizeof text - length, k ? " -> %s:in%u" : "%s:in%u",
-                                   gt__op_table[ins->op].name, gt__op_operands((gt_opcode)ins->op));
+        unsigned operands = gt__op_operands((gt_opcode)ins->op);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s:%s:in%u", k ? " -> " : "",
+                                   kinds[operands], gt__op_table[ins->op].name, operands);
     }
     gt__log(GT_LOG_COMPILE, "[HotPath] Detected hot sequence after %u reps: Stream(%06x:%uops)",
-            hot->detector.threshold, gt__template_entry(template) >> 8, template->count);
+            hot->recording.region ? 2 : hot->detector.threshold, gt__template_entry(template) >> 8,
+            template->count);
     gt__log(GT_LOG_COMPILE, "    %s%s", text, length >= sizeof text - 40 ? " -> ..." : "");
 }
 
@@ -27,10 +30,11 @@ static void write_path(const gt_template *t, FILE *json)
     for (uint32_t k = 0; k < t->count; k++)
         dead += t->dead[k];
     fprintf(json,
-            "{\"name\": \"%06x\", \"instructions\": %u, \"runs\": %llu, \"misses\": %llu, \"inputs\": %u, "
+            "{\"name\": \"%06x\", \"number\": %d, \"instructions\": %u, \"runs\": %llu, \"misses\": %llu, "
+            "\"inputs\": %u, "
             "\"parameters\": %u, \"intermediates\": %u, \"steps\": [",
-            gt__template_entry(t) >> 8, t->count, (unsigned long long)t->hits, (unsigned long long)t->misses,
-            t->inputs, t->parameter_count, dead);
+            gt__template_entry(t) >> 8, (int)t->number - 1, t->count, (unsigned long long)t->hits,
+            (unsigned long long)t->misses, t->inputs, t->parameter_count, dead);
     for (uint32_t k = 0; k < t->count; k++) {
         const gt_instruction *ins = &t->records[t->at[k]].ins;
         fprintf(json, "%s[\"%s\", %u]", k ? ", " : "", gt__op_table[ins->op].name, ins->site);
@@ -49,16 +53,16 @@ char *gt__hotpath_json(const gt_client *client)
     FILE *json = open_memstream(&text, &size);
     if (!json)
         return NULL;
-    fprintf(
-        json,
-        "{\"enabled\": %s, \"total_instructions\": %llu, \"hot_instructions\": %llu, \"unique_sequences\": %llu, "
-        "\"hot_sequences\": %llu, \"hot_threshold\": %u, \"window_size\": %u, \"min_sequence_length\": %u, "
-        "\"runs\": %llu, \"misses\": %llu, \"bytes_saved\": %llu, \"paths\": [",
-        client->hotpath ? "true" : "false", (unsigned long long)s->instructions,
-        (unsigned long long)s->hot_instructions, (unsigned long long)s->sequences,
-        (unsigned long long)s->hot_sequences, hot->detector.threshold, hot->detector.window,
-        hot->detector.shortest, (unsigned long long)s->runs, (unsigned long long)s->misses,
-        (unsigned long long)s->bytes_saved);
+    fprintf(json,
+            "{\"enabled\": %s, \"client\": %llu, \"total_instructions\": %llu, \"hot_instructions\": %llu, "
+            "\"unique_sequences\": %llu, "
+            "\"hot_sequences\": %llu, \"hot_threshold\": %u, \"window_size\": %u, \"min_sequence_length\": %u, "
+            "\"runs\": %llu, \"misses\": %llu, \"bytes_saved\": %llu, \"paths\": [",
+            client->hotpath ? "true" : "false", (unsigned long long)client->number,
+            (unsigned long long)s->instructions, (unsigned long long)s->hot_instructions,
+            (unsigned long long)s->sequences, (unsigned long long)s->hot_sequences, hot->detector.threshold,
+            hot->detector.window, hot->detector.shortest, (unsigned long long)s->runs,
+            (unsigned long long)s->misses, (unsigned long long)s->bytes_saved);
     for (unsigned k = 0; k < GT_HOT_ENTRIES; k++)
         for (const gt_template *t = hot->entry[k]; t; t = t->next) {
             fputs(separator, json);

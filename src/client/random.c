@@ -36,35 +36,19 @@ static gt_err emit_sample(gt_opcode op, gt_tensor *a, int64_t samples, bool repl
     return gt__emit(client, prototype, &tail, &a, 1, out);
 }
 
-gt_err gt_bernoulli(gt_tensor *p, gt_tensor **out)
-{
-    GT_ARGUMENTS(out, p);
-    return emit_sample(GT_OP_bernoulli, p, 0, false, out);
-}
-
-gt_err gt_poisson(gt_tensor *rate, gt_tensor **out)
-{
-    GT_ARGUMENTS(out, rate);
-    return emit_sample(GT_OP_poisson, rate, 0, false, out);
-}
-
-gt_err gt_binomial(gt_tensor *trials_and_p, gt_tensor **out)
-{
-    GT_ARGUMENTS(out, trials_and_p);
-    return emit_sample(GT_OP_binomial, trials_and_p, 0, false, out);
-}
-
-gt_err gt_standard_gamma(gt_tensor *shape, gt_tensor **out)
-{
-    GT_ARGUMENTS(out, shape);
-    return emit_sample(GT_OP_standard_gamma, shape, 0, false, out);
-}
-
-gt_err gt_dirichlet(gt_tensor *concentration, gt_tensor **out)
-{
-    GT_ARGUMENTS(out, concentration);
-    return emit_sample(GT_OP_dirichlet, concentration, 0, false, out);
-}
+/* One number, or one vector, for each parameter of `a`. */
+#define SAMPLE(name)                                                                                              \
+    gt_err gt_##name(gt_tensor *a, gt_tensor **out)                                                               \
+    {                                                                                                             \
+        GT_ARGUMENTS(out, a);                                                                                     \
+        return emit_sample(GT_OP_##name, a, 0, false, out);                                                       \
+    }
+SAMPLE(bernoulli)
+SAMPLE(poisson)
+SAMPLE(binomial)
+SAMPLE(standard_gamma)
+SAMPLE(dirichlet)
+#undef SAMPLE
 
 gt_err gt_multinomial(gt_tensor *weights, int64_t samples, bool replacement, gt_tensor **out)
 {

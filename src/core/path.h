@@ -15,6 +15,7 @@
  *   repeat  client -> disp.             result: the path, operand[0] id of the first local, imm[0] words in the tail:
  *                                       ids of the inputs, parameters, ids to free afterwards
  *           disp. -> worker             imm[0] words in the tail: slots of the inputs, slots of the outputs, parameters
+ *   path    worker -> disp.             result: its number, tail: a gt_path_news. Sent when the path was planned
  */
 #ifndef GT_CORE_PATH_H
 #define GT_CORE_PATH_H
@@ -64,6 +65,12 @@ typedef struct gt_path {
     gt_path_word *parameter;
 } gt_path;
 
+/* A definition, or a run. */
+static inline bool gt__path_is(const gt_instruction *ins)
+{
+    return ins->op == GT_OP_path || ins->op == GT_OP_repeat;
+}
+
 /* Bits of the words of a record that may be parameters: those that change no shape, dtype or place. */
 unsigned gt__path_parameter_words(const gt_instruction *ins);
 
@@ -93,6 +100,13 @@ gt_err gt__path_expand(const gt_path *path, const gt_slot *run, gt_err (*emit)(v
                        void *context);
 /* GT_ERR_PROTOCOL unless the run has the words that the path needs. */
 gt_err gt__path_check_run(const gt_path *path, const gt_slot *run);
+
+/* How a worker runs a path: which of its computing records run as one. */
+typedef struct gt_path_news {
+    uint64_t compile_ns; /* 0: the engine did not compile it */
+    uint32_t count, unused;
+    uint16_t group[]; /* by record: the first one of its group */
+} gt_path_news;
 
 /* Word k of the tail of a run. */
 static inline uint64_t gt__path_word(const gt_slot *run, uint32_t k)

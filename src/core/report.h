@@ -16,6 +16,12 @@ typedef struct gt_report {
     uint64_t bytes_used; /* by those tensors */
     uint64_t bytes_pooled;
     uint64_t bytes_limit;
+    uint64_t path_runs;       /* of hot paths */
+    uint64_t path_fallbacks;  /* of these: executed record by record */
+    uint64_t path_plans;      /* made: one for each path and look of its inputs */
+    uint64_t path_programs;   /* of these: compiled by the engine */
+    uint64_t path_compile_ns; /* that took so long, together */
+    uint64_t unused[3];
 } gt_report;
 
 typedef struct gt_report_row {
@@ -26,7 +32,7 @@ typedef struct gt_report_row {
     uint64_t bytes; /* of their results */
 } gt_report_row;
 
-_Static_assert(sizeof(gt_report) == sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");
+_Static_assert(sizeof(gt_report) == 2 * sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");
 _Static_assert(sizeof(gt_report) + GT_OP_COUNT * sizeof(gt_report_row) <= GT_MAX_CHUNK, "a report is one record");
 
 #endif

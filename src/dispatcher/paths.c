@@ -25,6 +25,7 @@ typedef struct known_path {
     uint64_t life;       /* of the worker that knows it; 0: none does */
     int32_t worker;      /* its index */
     uint32_t number;     /* there */
+    gt_path_news *news;  /* of that worker; NULL: none came */
     gt_part *parts;      /* of runs on spread tensors */
 } known_path;
 
@@ -49,6 +50,7 @@ static void forget(gt_session *session, known_path *known)
     if (worker)
         gt__worker_forget_path(worker, known->number);
     gt__parts_free(session, &known->parts);
+    free(known->news);
     gt__path_free(&known->path);
     for (unsigned k = 0; k < VARIANTS; k++)
         free(known->variants[k].inputs);
@@ -86,7 +88,7 @@ gt_err gt__paths_define(gt_session *session, const gt_slot *record)
 
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run)
 {
-    return session->paths->known[run->ins.result].path;
+    return session->paths && run->ins.result < GT_PATHS ? session->paths->known[run->ins.result].path : NULL;
 }
 
 /* ---- expanding ---------------------------------------------------------------------------------------------- */
@@ -99,9 +101,22 @@ static gt_err pass_on(void *context, gt_slot *record)
     return session->chain->ops->step(session->chain, record);
 }
 
+/* Log the record; it is not sent. */
+static gt_err show(void *context, gt_slot *record)
+{
+    gt__observe_received(context, record);
+    return GT_OK;
+}
+
 static gt_err put(void *context, gt_slot *record)
 {
-    return gt__output_put(context, record);
+    gt_session *session = context;
+    uint64_t line, tensor;
+    if (__builtin_expect(session->dispatcher->observing, 0)) {
+        gt__observe_cause(session->dispatcher, &line, &tensor);
+        gt__observe_resume(session, line, gt__record_subject(&record->ins));
+    }
+    return gt__output_put(session, record);
 }
 
 static bool modifiers_agree(const gt_modifier *modifier)
@@ -112,16 +127,27 @@ static bool modifiers_agree(const gt_modifier *modifier)
     return true;
 }
 
+/* A log and a tape have every record, whether it is sent alone or not. The lines of workers are those of the run. */
+static gt_err show_all(gt_session *session, const gt_path *path, const gt_slot *run)
+{
+    uint64_t line, tensor;
+    gt__observe_cause(session->dispatcher, &line, &tensor);
+    GT_TRY(gt__path_expand(path, run, show, session));
+    gt__observe_resume(session, line, tensor);
+    return GT_OK;
+}
+
 gt_err gt__paths_run(gt_session *session, const gt_slot *run)
 {
-    const gt_path *path =
-        session->paths && run->ins.result < GT_PATHS ? session->paths->known[run->ins.result].path : NULL;
+    const gt_path *path = gt__paths_find(session, run);
     if (!path)
         return gt__fail(GT_ERR_PROTOCOL, "repeat: path %llu is not defined", (unsigned long long)run->ins.result);
     GT_TRY(gt__path_check_run(path, run));
     session->instructions += path->count - 1; /* the run itself is counted as one */
-    if (session->dispatcher->observing || !modifiers_agree(session->chain))
+    if (!modifiers_agree(session->chain))
         return gt__path_expand(path, run, pass_on, session);
+    if (session->dispatcher->observing)
+        GT_TRY(show_all(session, path, run));
     for (gt_modifier *modifier = session->chain; modifier->next; modifier = modifier->next)
         modifier->ops->repeat(modifier, path);
     return gt__output_put(session, run);
@@ -311,4 +337,53 @@ gt_err gt__paths_place(gt_session *session, const gt_slot *run)
     gt__worker_put(worker, 1 + tail);
     worker->instructions += path->count;
     return free_after(session, path, run);
+}
+
+/* ---- news --------------------------------------------------------------------------------------------------- */
+
+/* The path that the worker knows by this number; NULL: it is gone, or part of a sharded one. */
+static known_path *find_known(const gt_dispatch_worker *worker, uint64_t number)
+{
+    for (gt_peer *peer = worker->peer->dispatcher->peers; peer; peer = peer->next) {
+        gt_paths *paths = peer->session ? peer->session->paths : NULL;
+        for (unsigned k = 0; paths && k < GT_PATHS; k++) {
+            known_path *known = &paths->known[k];
+            if (known->path && known->number == number && known->life == worker->life)
+                return known;
+        }
+    }
+    return NULL;
+}
+
+void gt__paths_news(const gt_dispatch_worker *worker, const gt_slot *record)
+{
+    const gt_path_news *news = (const gt_path_news *)(const void *)(record + 1);
+    size_t bytes = record->ins.tail * sizeof *record;
+    known_path *known = find_known(worker, record->ins.result);
+    if (!known || bytes < sizeof *news || news->count > (bytes - sizeof *news) / sizeof news->group[0])
+        return;
+    gt_path_news *copy = malloc(bytes);
+    if (!copy)
+        return;
+    memcpy(copy, news, bytes);
+    free(known->news);
+    known->news = copy;
+}
+
+void gt__paths_stats(const gt_session *session, FILE *json)
+{
+    const char *separator = "";
+    fputc('{', json);
+    for (unsigned k = 0; session->paths && k < GT_PATHS; k++) {
+        const gt_path_news *news = session->paths->known[k].news;
+        if (!news)
+            continue;
+        fprintf(json, "%s\"%u\": {\"seconds\": %.9f, \"groups\": [", separator, k,
+                (double)news->compile_ns * 1e-9);
+        for (uint32_t group = 0; group < news->count; group++)
+            fprintf(json, group ? ", %u" : "%u", news->group[group]);
+        fputs("]}", json);
+        separator = ", ";
+    }
+    fputc('}', json);
 }

@@ -7,6 +7,8 @@
 #ifndef GT_DISPATCHER_PATHS_H
 #define GT_DISPATCHER_PATHS_H
 
+#include <stdio.h>
+
 #include "core/path.h"
 
 typedef struct gt_session gt_session;
@@ -26,7 +28,12 @@ gt_err gt__paths_run(gt_session *session, const gt_slot *run);
 gt_err gt__paths_place(gt_session *session, const gt_slot *run);
 void gt__paths_free(gt_session *session);
 
-/* The path of a checked run. */
+/* A worker's `path` record: how it runs one. */
+void gt__paths_news(const gt_dispatch_worker *worker, const gt_slot *record);
+/* What is known of the session's paths, as a JSON object: by number, "seconds" to compile, and "groups" by instruction. */
+void gt__paths_stats(const gt_session *session, FILE *json);
+
+/* The path of a run; NULL: it is not defined. */
 const gt_path *gt__paths_find(const gt_session *session, const gt_slot *run);
 
 #endif

@@ -6,7 +6,8 @@
  *              instructions, records, sessions, tensors,    the dispatcher's counts: sent to it, living on it, and answers
  *              pending, queue                               owed; records sent and not executed when it last reported
  *              busy_seconds, idle_seconds, ops{}, memory{}  from its last report (report.h); all 0 before the first
- *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}
+ *              paths{}                                      hot paths, the same
+ *   clients[]  number, name, link, instructions, tensors, bytes, modifiers{}, paths{}
  */
 #include "dispatcher/stats.h"
 
@@ -54,10 +55,14 @@ static void write_report(FILE *json, const gt_dispatch_worker *worker)
             "}, \"total_instructions\": %llu, \"hot_instructions\": null, \"unique_sequences\": null, "
             "\"hot_sequences\": null, "
             "\"up_seconds\": %.6f, \"busy_seconds\": %.6f, \"idle_seconds\": %.6f, \"bytes\": %llu, \"memory\": "
-            "{\"tensors\": %llu, \"used\": %llu, \"pooled\": %llu, \"limit\": %llu}",
+            "{\"tensors\": %llu, \"used\": %llu, \"pooled\": %llu, \"limit\": %llu}, \"paths\": {\"runs\": %llu, "
+            "\"fallbacks\": %llu, \"plans\": %llu, \"compiled\": %llu, \"compile_seconds\": %.6f}",
             (unsigned long long)total, seconds(report->up_ns), seconds(busy), seconds(report->idle_ns),
             (unsigned long long)bytes, (unsigned long long)report->tensors, (unsigned long long)report->bytes_used,
-            (unsigned long long)report->bytes_pooled, (unsigned long long)report->bytes_limit);
+            (unsigned long long)report->bytes_pooled, (unsigned long long)report->bytes_limit,
+            (unsigned long long)report->path_runs, (unsigned long long)report->path_fallbacks,
+            (unsigned long long)report->path_plans, (unsigned long long)report->path_programs,
+            seconds(report->path_compile_ns));
 }
 
 static void write_worker(FILE *json, const gt_dispatch_worker *worker)
@@ -98,6 +103,8 @@ static void write_client(FILE *json, const gt_session *session)
             (unsigned long long)session->instructions, session->handles.count,
             (unsigned long long)bytes_of(&session->handles), gt__link_name(session->link));
     gt__chain_stats(session->chain, json);
+    fputs(", \"paths\": ", json);
+    gt__paths_stats(session, json);
     fputc('}', json);
 }
 

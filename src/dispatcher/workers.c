@@ -36,9 +36,13 @@ static void observe_answer(gt_dispatch_worker *worker, const gt_pending *answere
                              answered->bytes + (download ? download->offset : 0), failed);
 }
 
-/* Records that a watched worker sends without a question. False: it is an answer. */
+/* Records that a worker sends without a question, most of them while it is watched. False: it is an answer. */
 static bool take_news(gt_dispatch_worker *worker, const gt_slot *record)
 {
+    if (record->ins.op == GT_OP_path) {
+        gt__paths_news(worker, record);
+        return true;
+    }
     bool failure = record->ins.op == GT_OP_failure && record->ins.flags & GT_FLAG_UNASKED;
     if (!failure && record->ins.op != GT_OP_timing)
         return false;

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
 #include "engines/loader.h"
 
 static const gt_engine_ops *const engines[] = {
@@ -13,21 +12,26 @@ static const gt_engine_ops *const engines[] = {
     &gt__engine_null,
 };
 
-/* Engine names of earlier programs, and the engines that replace them. */
-static const struct {
-    const char *alias, *name;
-} aliases[] = {
-    {.alias = "pytorch", .name = "cpu"},
-    {.alias = "numpy", .name = "reference"},
-};
+gt_engine_finder gt__engine_finder;
+
+/* The engines that the Python package has. */
+static const char *const in_python[] = {"numpy", "pytorch"};
 
 static gt_err fail_unknown(const char *name)
 {
-    char plugins[256], folders[512];
+    char plugins[256], folders[512], others[256] = "";
+    for (size_t k = 0; !gt__engine_finder.find && k < sizeof in_python / sizeof in_python[0]; k++)
+        if (strcmp(name, in_python[k]) == 0)
+            return gt__fail(GT_ERR_VALUE,
+                            "backend '%s' is written in Python, and there is no Python in this process; start a "
+                            "worker with `python -m gt.worker --backend %s`",
+                            name, name);
+    if (gt__engine_finder.names)
+        gt__engine_finder.names(others, sizeof others);
     gt__plugin_names(plugins, sizeof plugins);
     return gt__fail(GT_ERR_VALUE,
-                    "unknown backend '%s'; there are cpu, reference%s%s (gt-engine-%s.so is not in %s)", name,
-                    *plugins ? ", null, and plug-ins " : " and null", plugins, name,
+                    "unknown backend '%s'; there are cpu, reference%s%s%s%s (gt-engine-%s.so is not in %s)", name,
+                    *others ? ", " : "", others, *plugins ? ", null, and plug-ins " : " and null", plugins, name,
                     gt__plugin_folders(folders, sizeof folders));
 }
 
@@ -51,11 +55,6 @@ gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
         return GT_OK;
     if (!name || !*name)
         name = engines[0]->name;
-    for (size_t k = 0; k < sizeof aliases / sizeof aliases[0]; k++)
-        if (strcmp(aliases[k].alias, name) == 0) {
-            gt__log(GT_LOG_STATUS, "backend %s is served by the %s engine", name, aliases[k].name);
-            name = aliases[k].name;
-        }
     for (size_t k = 0; k < sizeof engines / sizeof engines[0]; k++)
         if (strcmp(engines[k]->name, name) == 0) {
             *ops = engines[k];
@@ -64,6 +63,10 @@ gt_err gt__engine_find(const char *name, const gt_engine_ops **ops)
     if (!gt__plugin_name_valid(name))
         return gt__fail(GT_ERR_VALUE, "'%.*s' is not the name of a backend: it takes letters, digits, - and _",
                         (int)strcspn(name, "\r\n"), name);
-    GT_TRY(gt__plugin_find(name, ops));
+    *ops = NULL;
+    if (gt__engine_finder.find)
+        GT_TRY(gt__engine_finder.find(name, ops));
+    if (!*ops)
+        GT_TRY(gt__plugin_find(name, ops));
     return *ops ? GT_OK : fail_unknown(name);
 }

@@ -96,14 +96,18 @@ typedef struct gt_group_call {
 } gt_group_call;
 
 typedef struct gt_engine gt_engine;
+typedef struct gt_engine_ops gt_engine_ops;
 typedef struct gt_plan gt_plan;       /* plan.h */
 typedef struct gt_program gt_program; /* a plan that an engine compiled; opaque */
 
 typedef struct gt_engine_options {
     int threads; /* 0: decide from GT_NUM_THREADS, OPENBLAS_NUM_THREADS, OMP_NUM_THREADS, then the cores */
+    /* The table whose `open` is called, for an `open` that serves several tables, as that of engines in Python does. An
+     * engine that opens another one sets it. NULL: such an `open` fails. */
+    const gt_engine_ops *ops;
 } gt_engine_options;
 
-typedef struct gt_engine_ops {
+struct gt_engine_ops {
     const char *name;
     bool host_memory;  /* the host may read what is complete, and segments of shared memory may be used in place */
     bool asynchronous; /* tokens may be other than 0; `completed` is implemented */
@@ -139,9 +143,9 @@ typedef struct gt_engine_ops {
      * queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's own collective serves. */
     uint64_t (*group)(gt_engine *engine);
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
-    /* Optional: of a device's engine: how many calls of an op it had no kernel for, and ran on the host. For statistics. */
+    /* Optional, for statistics: how many calls of an op this engine could not run itself and computed on the host. */
     uint32_t (*host_calls)(gt_engine *engine, gt_opcode op);
-} gt_engine_ops;
+};
 
 struct gt_engine {
     const gt_engine_ops *ops;
@@ -151,9 +155,18 @@ extern const gt_engine_ops gt__engine_cpu;
 extern const gt_engine_ops gt__engine_reference;
 extern const gt_engine_ops gt__engine_null;
 
-/* "cpu", "reference", "null", or the name of a plug-in; NULL or "" means the default: cuda where there is a GPU, else cpu.
- * Unknown names fail with the list of known ones. */
+/* "cpu", "reference", "null", an engine of a language binding, or the name of a plug-in; NULL or "" means the default: cuda
+ * where there is a GPU, else cpu. Unknown names fail with the list of known ones. */
 gt_err gt__engine_find(const char *name, const gt_engine_ops **ops);
+
+/* Engines of a language binding, which sets this before the first engine is looked for. Any thread may call these. */
+typedef struct gt_engine_finder {
+    /* *ops is NULL, without an error, if it has no engine of this name. Tables stay valid for ever. */
+    gt_err (*find)(const char *name, const gt_engine_ops **ops);
+    /* Names to list in error messages: "a, b"; "" for none. */
+    void (*names)(char *text, size_t size);
+} gt_engine_finder;
+extern gt_engine_finder gt__engine_finder;
 
 /* ---- for engines on host memory --------------------------------------------------------------------------- */
 

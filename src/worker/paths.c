@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/path.h"
 #include "core/record.h"
+#include "worker/answer.h"
 #include "worker/run.h"
 #include "worker/worker.h"
 
@@ -159,6 +160,7 @@ static gt_err run_singly(gt_worker *worker, const gt_path *path, const uint64_t 
 {
     gt_slot run[1 + GT_PATH_WORDS / 8] = {{.ins = {.op = GT_OP_repeat, .operand = {LOCALS}}}};
     const uint64_t *outputs = words + path->inputs;
+    worker->path_counts.fallbacks++;
     single_run single = {.worker = worker, .path = path, .slot = malloc(path->count * sizeof *single.slot)};
     if (!single.slot)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
@@ -267,6 +269,27 @@ static void fail(gt_worker *worker, const gt_path *path, const uint64_t *words, 
     gt__poison_release(poison);
 }
 
+/* Tell the dispatcher how a path that was just planned is run. */
+static void report_plan(gt_worker *worker, uint64_t number)
+{
+    uint64_t compile_ns;
+    const gt_plan *plan = gt__sequence_plan(worker->path_counts.newest, &compile_ns);
+    size_t bytes = sizeof(gt_path_news) + plan->step_count * sizeof(uint16_t);
+    unsigned tail = gt__slots_for(bytes);
+    worker->path_counts.newest = NULL;
+    gt_slot *out = tail <= GT_PATH_PIECE ? gt__worker_reserve_answer(worker, 1 + tail) : NULL;
+    if (!out)
+        return;
+    out->ins = (gt_instruction){.op = GT_OP_path, .result = number, .tail = (uint16_t)tail};
+    out->ins.imm[1].u = tail;
+    gt_path_news *news = (gt_path_news *)(void *)(out + 1);
+    *news = (gt_path_news){.compile_ns = compile_ns, .count = plan->step_count};
+    for (unsigned k = 0; k < plan->step_count; k++)
+        news->group[k] = (uint16_t)plan->steps[k].group;
+    gt__slots_pad(out + 1, bytes);
+    gt__link_commit(worker->link, 1 + tail);
+}
+
 void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
 {
     worker_path *known =
@@ -282,4 +305,7 @@ void gt__worker_run_path(gt_worker *worker, const gt_slot *record)
     gt_err err = run_known(worker, known, record[1].u64);
     if (err != GT_OK)
         fail(worker, path, record[1].u64, err);
+    worker->path_counts.runs++;
+    if (worker->path_counts.newest)
+        report_plan(worker, record->ins.result);
 }

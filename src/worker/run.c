@@ -77,6 +77,7 @@ typedef struct fate {
 struct gt_sequence {
     gt_plan *plan;
     gt_program *program;  /* NULL if the engine did not compile the plan */
+    uint64_t compile_ns;  /* that took so long */
     gt_buffer **memories; /* the plan's, during a run */
     gt_buffer **
         buffers; /* of the plan's inputs and outputs, during a run; without a program, of values that it does without */
@@ -91,6 +92,12 @@ bool gt__sequence_compiled(const gt_sequence *sequence)
     return sequence->program != NULL;
 }
 
+const gt_plan *gt__sequence_plan(const gt_sequence *sequence, uint64_t *compile_ns)
+{
+    *compile_ns = sequence->compile_ns;
+    return sequence->plan;
+}
+
 void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value)
 {
     sequence->plan->records[slot].u64[word] = value;
@@ -101,6 +108,8 @@ void gt__sequence_free(gt_worker *worker, gt_sequence **where)
     gt_sequence *s = *where;
     if (!s)
         return;
+    if (worker->path_counts.newest == s)
+        worker->path_counts.newest = NULL;
     gt__late_wait(worker, s->last); /* its flights point to the plan */
     if (s->program)
         worker->engine->ops->free_program(worker->engine, s->program);
@@ -125,7 +134,11 @@ static gt_err sequence_compile(gt_worker *worker, gt_sequence *s)
     gt_engine *engine = worker->engine;
     if (!engine->ops->compile)
         return GT_OK;
+    uint64_t began_ns = gt__now_ns();
     gt_err err = engine->ops->compile(engine, s->plan, &s->program);
+    s->compile_ns = s->program ? gt__now_ns() - began_ns : 0;
+    worker->path_counts.programs += s->program != NULL;
+    worker->path_counts.compile_ns += s->compile_ns;
     return err == GT_ERR_UNSUPPORTED ? GT_OK : err;
 }
 
@@ -154,6 +167,8 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **out)
     }
     if (err != GT_OK)
         gt__sequence_free(worker, &s);
+    worker->path_counts.plans += s != NULL;
+    worker->path_counts.newest = s;
     *out = s;
     return err;
 }

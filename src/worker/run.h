@@ -29,6 +29,8 @@ gt_err gt__sequence_new(gt_worker *worker, gt_plan *plan, gt_sequence **sequence
 gt_err gt__sequence_run(gt_worker *worker, gt_sequence *sequence, const uint64_t *inputs, const uint64_t *outputs);
 /* Change a word of the plan's records: a literal or an immediate. */
 void gt__sequence_set_word(gt_sequence *sequence, uint32_t slot, uint32_t word, uint64_t value);
+/* Its plan, and how long the engine took to compile it; 0: it did not. */
+const gt_plan *gt__sequence_plan(const gt_sequence *sequence, uint64_t *compile_ns);
 /* Whether the engine compiled it. */
 bool gt__sequence_compiled(const gt_sequence *sequence);
 void gt__sequence_free(gt_worker *worker, gt_sequence **sequence);

@@ -255,7 +255,12 @@ size_t gt__timing_report(gt_worker *worker, void *to)
                           .tensors = stats.tensors,
                           .bytes_used = stats.bytes_used,
                           .bytes_pooled = stats.bytes_pooled,
-                          .bytes_limit = worker->store->limit};
+                          .bytes_limit = worker->store->limit,
+                          .path_runs = worker->path_counts.runs,
+                          .path_fallbacks = worker->path_counts.fallbacks,
+                          .path_plans = worker->path_counts.plans,
+                          .path_programs = worker->path_counts.programs,
+                          .path_compile_ns = worker->path_counts.compile_ns};
     gt_report_row *row = (gt_report_row *)(report + 1);
     for (unsigned op = 1; op < GT_OP_COUNT; op++)
         if (timing->by_op[op].count) {

@@ -197,7 +197,7 @@ static gt_err open_engine(const gt_worker_options *options, gt_engine **engine)
     const char *backend = options->backend && *options->backend ? options->backend : getenv("GT_BACKEND");
     const gt_engine_ops *ops;
     GT_TRY(gt__engine_find(backend, &ops));
-    gt_engine_options engine_options = {.threads = options->threads};
+    gt_engine_options engine_options = {.threads = options->threads, .ops = ops};
     return ops->open(&engine_options, engine);
 }
 

@@ -35,6 +35,12 @@ typedef struct gt_worker_options {
  */
 gt_err gt__worker_run(const gt_worker_options *options, gt_link *link);
 
+/* What paths did, for reports. */
+typedef struct gt_path_counts {
+    uint64_t runs, fallbacks, plans, programs, compile_ns;
+    struct gt_sequence *newest; /* planned, and not reported yet; NULL: none */
+} gt_path_counts;
+
 /* The running worker. */
 struct gt_worker {
     gt_link *link;
@@ -46,6 +52,7 @@ struct gt_worker {
     gt_deferred deferred;
     gt_late late;                  /* pending operations */
     struct gt_worker_paths *paths; /* NULL: none was defined */
+    gt_path_counts path_counts;
     const char *name;
     const gt_worker_options *options;
     gt_timing timing;

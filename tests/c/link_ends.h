@@ -1,6 +1,6 @@
 /*
  * link_ends.h: what tests of links stand on: both ends of any kind of link, and records whose content tells
- * whether they arrived whole and in order. Used by test_link.c.
+ * whether they arrived whole and in order. Used by test_link.c, test_link_memory.c and test_link_hostile.c.
  */
 #ifndef GT_TESTS_LINK_ENDS_H
 #define GT_TESTS_LINK_ENDS_H
@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "link/address.h"
@@ -183,6 +184,50 @@ static inline bool send_record(gt_link *link, uint64_t number)
     bool written = write_record(link, number);
     gt__link_flush(link);
     return written;
+}
+
+/* ---- death -------------------------------------------------------------------------------------------------- */
+
+/* Wait until the link is dead; what had arrived before is thrown away. */
+static inline bool dies_with(gt_link *link, pid_t stopped)
+{
+    size_t available;
+    uint64_t deadline = gt__deadline_ns(PATIENCE_MS);
+    while (!link->dead && gt__remaining_ms(deadline)) {
+        while (gt__link_peek(link, &available))
+            gt__link_consume(link, available);
+        gt__link_wait(link, GT_WAIT_READ, 100);
+        if (stopped)
+            kill(stopped, SIGSTOP); /* whoever else may have woken it */
+    }
+    return link->dead && link->reason[0] && !gt__link_reserve(link, 1) && !gt__link_peek(link, &available) &&
+           gt__link_wait(link, GT_WAIT_READ, 0) == GT_ERR_CONNECTION &&
+           gt__link_wait(link, GT_WAIT_WRITE, 0) == GT_ERR_CONNECTION;
+}
+
+static inline bool dies(gt_link *link)
+{
+    return dies_with(link, 0);
+}
+
+/* ---- every kind of link --------------------------------------------------------------------------------------- */
+
+typedef struct link_test {
+    const char *name;
+    void (*run)(const void *argument); /* of a kind */
+    int which;
+} link_test;
+
+static inline void run_link_tests(const link_test *tests, size_t count)
+{
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (size_t t = 0; t < count; t++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s: %s", kinds[k].name, tests[t].name);
+            if (tests[t].which & kinds[k].which)
+                check_run(name, tests[t].run, &kinds[k]);
+        }
+    }
 }
 
 #endif

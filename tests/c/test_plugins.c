@@ -64,8 +64,7 @@ static void test_built_in_engines(const void *argument)
 {
     (void)argument;
     static const char *const names[][2] = {
-        {"cpu", "cpu"}, {"reference", "reference"}, {"null", "null"},      {"", "cpu"},
-        {NULL, "cpu"},  {"pytorch", "cpu"},         {"numpy", "reference"}};
+        {"cpu", "cpu"}, {"reference", "reference"}, {"null", "null"}, {"", "cpu"}, {NULL, "cpu"}};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         const gt_engine_ops *ops = NULL;
         CHECK_EQ(gt__engine_find(names[k][0], &ops), GT_OK);

@@ -8,6 +8,7 @@ import sys
 import numpy
 import pytest
 
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 HOT = {"GT_AUTO_COMPILE": "1", "GT_HOTPATH_THRESHOLD": "3", "GT_HOTPATH_MIN_SEQ": "2"}
 
 HEAD = """
@@ -251,22 +252,55 @@ def test_the_log_shows_every_instruction(tmp_path):
     def lines(name, **variables):
         path = tmp_path / name
         run(ELEMENTWISE, GT_INSTRUCTION_LOG=str(path), **variables)
-        return sum(" RECV " in line and ("op=relu" in line or "relu" in line) for line in path.read_text().splitlines())
+        return sum(" RECV " in line and " op=relu " in line for line in path.read_text().splitlines())
     cold = lines("cold", GT_AUTO_COMPILE="0")
     assert lines("hot", **HOT) == cold >= 50
 
 
+def test_the_worker_runs_paths_while_they_are_logged_and_the_timeline_shows_them(tmp_path):
+    log, picture = tmp_path / "log", tmp_path / "timeline.json"
+    run(ELEMENTWISE, GT_INSTRUCTION_LOG=str(log), **HOT)
+    runs = [line for line in log.read_text().splitlines() if "WorkerRunPath" in line and "WORKER_RECV" in line]
+    assert len(runs) > 5 and all("success=True path=1_0" in line and "duration=" in line for line in runs)
+    subprocess.run([sys.executable, "-m", "gt.scripts.visualize", str(log), "-o", str(picture), "--format", "chrome"], check=True, timeout=60)
+    bars = [event for event in json.loads(picture.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert sum(bar["name"].startswith("mul,add,relu,mul") for bar in bars) == len(runs)
+
+
+def test_a_tape_of_paths_replays_record_by_record(tmp_path):
+    def records(name, **variables):
+        tape = tmp_path / name
+        run(ELEMENTWISE, GT_TAPE=str(tape), **variables)
+        done = subprocess.run(["build/gt", "replay", str(tape)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return int(done.stdout.split()[1])  # with frees, of which there may be more
+    assert records("hot", **HOT) >= records("cold", GT_AUTO_COMPILE="0") > 200
+
+
 def test_what_is_found_is_reported():
     _, hotpath, text = run(ELEMENTWISE, GT_DEBUG_COMPILE="1", **HOT)
-    assert "[HotPath] Detected hot sequence after 3 reps: Stream(" in text and "mul:in2 -> add:in2 -> relu:in1" in text
+    assert "[HotPath] Stream-based hot path detection enabled" in text
+    assert "[HotPath] Detected hot sequence after 3 reps: Stream(" in text
+    assert "binary:mul:in2 -> binary:add:in2 -> unary:relu:in1" in text
     assert hotpath["hot_threshold"] == 3 and hotpath["min_sequence_length"] == 2 and hotpath["runs"] > 0
 
 
-def test_paths_are_shown_by_line():
-    program = ELEMENTWISE + "results.append(gt.debug.get_hot_paths()); gt.debug.print_hot_paths()"
-    (_, paths), _, _ = run(program, **HOT)
+def test_paths_are_shown_by_line_and_by_what_runs_as_one():
+    program = ELEMENTWISE + """
+import contextlib, io
+results.append(gt.debug.get_hot_paths())
+with contextlib.redirect_stdout(io.StringIO()) as text:
+    gt.debug.print_hot_paths()
+results.append(text.getvalue())
+"""
+    (_, paths, text), hotpath, _ = run(program, **HOT)
     assert [op for op, _ in paths[0]["steps"]][:4] == ["mul", "add", "relu", "mul"]
     assert paths[0]["runs"] > 0 and paths[0]["inputs"] == 1
+    assert sorted(step for group in paths[0]["groups"] for step in group) == list(range(paths[0]["instructions"]))
+    assert [0, 1, 2, 3] == paths[0]["groups"][0][:4] and paths[0]["compile_seconds"] > 0
+    assert "<string>:12: mul -> add -> relu -> mul" in text and "run as one: mul+add+relu+mul" in text
+    assert hotpath["hits"] == hotpath["worker_runs"] == hotpath["runs"] and hotpath["fallbacks"] == 0
+    assert hotpath["plans"] >= hotpath["compiled"] > 0 and hotpath["compile_seconds"] > 0
 
 
 def test_counts_by_op_include_paths():

@@ -22,6 +22,18 @@ class Tensor:
     is_cpu: bool
     is_cuda: bool
     is_sparse: bool
+    is_ipu: bool
+    is_maia: bool
+    is_meta: bool
+    is_mkldnn: bool
+    is_mps: bool
+    is_mtia: bool
+    is_nested: bool
+    is_quantized: bool
+    is_sparse_csr: bool
+    is_vulkan: bool
+    is_xla: bool
+    is_xpu: bool
     H: Tensor
     T: Tensor
     mH: Tensor
@@ -341,6 +353,7 @@ class Connection:
     def close(self) -> None: ...
 
 class GtError(RuntimeError, ValueError): ...
+class GtIndexError(IndexError, RuntimeError): ...
 class GtTypeError(TypeError, RuntimeError): ...
 class LinAlgError(RuntimeError, ValueError): ...
 class GtConnectionError(ConnectionError, RuntimeError): ...

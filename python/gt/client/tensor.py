@@ -10,8 +10,8 @@ from gt._gt import (  # noqa: F401
     Tensor, arange, as_tensor, cat, empty, eye, from_numpy, full, linspace, ones, rand, randint, randn, stack,
     tensor, where, zeros, zeros_like)
 from gt.client import (  # noqa: F401
-    arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, ordering, picking, products, random,
-    special, statistics, stft, windows)
+    arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, memory, ordering, picking, products,
+    random, special, statistics, stft, windows)
 from gt.client.arrangement import movedim
 from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of

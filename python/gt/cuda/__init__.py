@@ -35,8 +35,8 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a server is connected."""
-    return _gt.current() is not None
+    """Whether there is a worker with a GPU, and a server is connected."""
+    return _gt.current() is not None and is_available()
 
 
 def init() -> None:

@@ -417,20 +417,8 @@ class Categorical(_ByProbability):
         return values.expand(-1, *self._batch_shape) if expand else values
 
 
-class OneHotCategorical(Distribution):
-    """A category as a vector with a single 1."""
-
-    arg_constraints = {'probs': constraints.simplex, 'logits': constraints.real_vector}
-    support = constraints.one_hot
-    has_enumerate_support = True
-
-    def __init__(self, probs=None, logits=None, validate_args=None):
-        self._categorical = Categorical(probs, logits, validate_args)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
-
-    def expand(self, batch_shape, _instance=None):
-        """expand(batch_shape): the same distribution with a larger batch shape."""
-        return self._expanded(_instance, batch_shape, self._event_shape, _categorical=self._categorical.expand(batch_shape))
+class _OfCategories(Distribution):
+    """A distribution that wraps a Categorical, and has its parameters."""
 
     @property
     def _param(self):
@@ -447,6 +435,27 @@ class OneHotCategorical(Distribution):
         return self._categorical.logits
 
     @property
+    def param_shape(self):
+        """The shape of the parameter that was given."""
+        return self._categorical.param_shape
+
+
+class OneHotCategorical(_OfCategories):
+    """A category as a vector with a single 1."""
+
+    arg_constraints = {'probs': constraints.simplex, 'logits': constraints.real_vector}
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(self, probs=None, logits=None, validate_args=None):
+        self._categorical = Categorical(probs, logits, validate_args)
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        """expand(batch_shape): the same distribution with a larger batch shape."""
+        return self._expanded(_instance, batch_shape, self._event_shape, _categorical=self._categorical.expand(batch_shape))
+
+    @property
     def mean(self):
         """The mean."""
         return self.probs
@@ -460,11 +469,6 @@ class OneHotCategorical(Distribution):
     def variance(self):
         """The variance of each component."""
         return self.probs * (1 - self.probs)
-
-    @property
-    def param_shape(self):
-        """The shape of the parameter that was given."""
-        return self._categorical.param_shape
 
     def _one_hot(self, index):
         return gt.nn.functional.one_hot(index, self._event_shape[0]).to(self._param.dtype)
@@ -500,7 +504,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return samples + (self.probs - self.probs.detach())
 
 
-class Multinomial(Distribution):
+class Multinomial(_OfCategories):
     """How often each category occurs in total_count draws."""
 
     arg_constraints = {'probs': constraints.simplex, 'logits': constraints.real_vector}
@@ -524,21 +528,6 @@ class Multinomial(Distribution):
     def support(self):
         """Counts that add up to at most total_count."""
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self):
-        """The probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self):
-        """Their logarithms."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self):
-        """The shape of the parameter that was given."""
-        return self._categorical.param_shape
 
     @property
     def mean(self):

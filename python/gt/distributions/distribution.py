@@ -198,7 +198,7 @@ class Distribution:
     def __repr__(self):
         names = [name for name in self.arg_constraints if name in self.__dict__]
         values = [self.__dict__[name] for name in names]
-        parts = [f'{n}: {v if not isinstance(v, gt.Tensor) or v.numel() == 1 else tuple(v.shape)}'
+        parts = [f'{n}: {v if not isinstance(v, gt.Tensor) or v.numel() == 1 else v.shape}'
                  for n, v in zip(names, values)]
         return f'{self.__class__.__name__}({", ".join(parts)})'
 

@@ -275,7 +275,7 @@ def one_hot(input, num_classes=-1):
     else:
         bad = input._outside(0, num_classes - 1)
         if bad is not None:
-            raise IndexError('Class values must be ' + ('non-negative.' if bad < 0 else 'smaller than num_classes.'))
+            raise _gt.GtIndexError('Class values must be ' + ('non-negative.' if bad < 0 else 'smaller than num_classes.'))
     index = input.long().unsqueeze(-1)
     return gt.zeros(*input.shape, num_classes, dtype=_gt.int64).scatter(-1, index, 1)
 

@@ -81,7 +81,16 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.in_features = self.weight.shape[1]
 
 
-class _LazyConv(LazyModuleMixin):
+class _Becoming(LazyModuleMixin):
+    """A subclass that also names an ordinary class becomes that."""
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if len(cls.__bases__) == 2 and cls.__module__ == __name__:
+            cls.cls_to_become = cls.__bases__[1]
+
+
+class _LazyConv(_Becoming):
     """A convolution whose in_channels is the size of the first input's channel dimension."""
 
     def _start_lazy(self, out_channels, bias, dtype):
@@ -123,19 +132,13 @@ class _LazyForward(_LazyConv):
 class LazyConv1d(_LazyForward, Conv1d):
     """Conv1d with in_channels of the first input."""
 
-    cls_to_become = Conv1d
-
 
 class LazyConv2d(_LazyForward, Conv2d):
     """Conv2d with in_channels of the first input."""
 
-    cls_to_become = Conv2d
-
 
 class LazyConv3d(_LazyForward, Conv3d):
     """Conv3d with in_channels of the first input."""
-
-    cls_to_become = Conv3d
 
 
 class _LazyTransposed(_LazyConv):
@@ -148,22 +151,16 @@ class _LazyTransposed(_LazyConv):
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
     """ConvTranspose1d with in_channels of the first input."""
 
-    cls_to_become = ConvTranspose1d
-
 
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
     """ConvTranspose2d with in_channels of the first input."""
-
-    cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
     """ConvTranspose3d with in_channels of the first input."""
 
-    cls_to_become = ConvTranspose3d
 
-
-class _LazyNorm(LazyModuleMixin):
+class _LazyNorm(_Becoming):
     """A normalisation whose num_features is the number of the first input's channels."""
 
     def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
@@ -198,34 +195,22 @@ class _LazyNorm(LazyModuleMixin):
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """BatchNorm1d with num_features of the first input."""
 
-    cls_to_become = BatchNorm1d
-
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """BatchNorm2d with num_features of the first input."""
-
-    cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """BatchNorm3d with num_features of the first input."""
 
-    cls_to_become = BatchNorm3d
-
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """InstanceNorm1d with num_features of the first input."""
-
-    cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
     """InstanceNorm2d with num_features of the first input."""
 
-    cls_to_become = InstanceNorm2d
-
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """InstanceNorm3d with num_features of the first input."""
-
-    cls_to_become = InstanceNorm3d

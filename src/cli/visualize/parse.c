@@ -172,6 +172,32 @@ static int32_t parse_party(gt_timeline *timeline, char *source)
     return -1;
 }
 
+/* The label of a path's run is what is in it: the client's line says that, those of workers name the path as "1_3". */
+static void label_path(gt_timeline *timeline, gt_timeline_event *event)
+{
+    char value[64], *number;
+    const char *ops = strstr(event->details, " ops="), *path = detail(event->details, "path", value, sizeof value);
+    int32_t party = event->party;
+    if (!path)
+        return;
+    if ((number = strchr(value, '_'))) {
+        *number++ = 0;
+        party = find_party(timeline, GT_PARTY_CLIENT, value, false);
+    } else
+        number = value;
+    uint64_t wanted = strtoull(number, NULL, 10);
+    gt_timeline_path *known = NULL;
+    for (size_t k = timeline->path_count; k > 0 && !known; k--)
+        if (timeline->paths[k - 1].party == party && timeline->paths[k - 1].number == wanted)
+            known = &timeline->paths[k - 1];
+    if (ops && !known)
+        known = GT_PUSH(timeline->paths, timeline->path_count, timeline->path_capacity);
+    if (ops)
+        *known = (gt_timeline_path){.party = party, .number = wanted, .ops = ops + sizeof " ops=" - 1};
+    if (known)
+        event->label = known->ops;
+}
+
 /* Add the line to the timeline and return NULL, or return what is wrong with it. The line is cut into pieces. */
 static const char *parse_line(gt_timeline *timeline, char *line)
 {
@@ -206,6 +232,8 @@ static const char *parse_line(gt_timeline *timeline, char *line)
     event.category = (uint8_t)gt__category_of_command(event.command, op);
     const gt_op_row *row = op ? gt__op_find(op, NULL) : NULL;
     event.label = row ? row->name : event.command + (strncmp(event.command, "Worker", 6) == 0 ? 6 : 0);
+    if (strcmp(event.label, "RunPath") == 0)
+        label_path(timeline, &event);
     if (event.event == GT_EVENT_WORKER_RECV && detail(event.details, "duration", value, sizeof value) &&
         !parse_seconds(value, &event.duration))
         return "the duration is not a time";
@@ -448,6 +476,7 @@ void gt__timeline_free(gt_timeline *timeline)
         free(timeline->texts[k]);
     free(timeline->texts);
     free(timeline->parties);
+    free(timeline->paths);
     free(timeline->party_index);
     free(timeline->events);
     *timeline = (gt_timeline){0};

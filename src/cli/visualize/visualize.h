@@ -44,6 +44,13 @@ typedef struct gt_timeline_event {
     bool failed;
 } gt_timeline_event;
 
+/* A hot path that was run: which ops it has, by the client and its number for it. */
+typedef struct gt_timeline_path {
+    int32_t party;
+    uint64_t number;
+    const char *ops;
+} gt_timeline_path;
+
 typedef struct gt_timeline {
     gt_timeline_event *events; /* sorted by time */
     size_t count, capacity;
@@ -53,6 +60,8 @@ typedef struct gt_timeline {
     size_t index_size;
     char **texts; /* the files' contents, cut into pieces */
     size_t text_count, text_capacity;
+    gt_timeline_path *paths;
+    size_t path_count, path_capacity;
     size_t malformed; /* lines that could not be read */
 } gt_timeline;
 

@@ -213,6 +213,12 @@ const char *gt__log_command(gt_opcode op, bool worker)
     case GT_OP_forget:
         name = "WorkerForgetSegment";
         break;
+    case GT_OP_path:
+        name = "WorkerDefinePath";
+        break;
+    case GT_OP_repeat:
+        name = "WorkerRunPath";
+        break;
     case GT_OP_send:
     case GT_OP_recv:
         name = "WorkerMove";
@@ -458,12 +464,27 @@ static char *put_control(gt_log_format *format, char *at, const gt_slot *record)
         return gt__log_number(at, " offset=", ins->imm[0].u);
     case GT_OP_forget:
         return gt__log_number(at, "segment=", ins->imm[0].u);
+    case GT_OP_path:
+    case GT_OP_repeat:
+        return gt__log_number(at, "path=", ins->result);
     case GT_OP_sync:
     case GT_OP_stats:
         return gt__log_number(at, "ticket=", ins->result);
     default:
         return at;
     }
+}
+
+char *gt__log_path(char *at, const gt_path *path)
+{
+    const char *separator = " ops=", *end = at + 512;
+    at = gt__log_number(at, " instructions=", path->count);
+    for (uint32_t slot = 0; slot < path->slots && at < end; slot += 1u + path->records[slot].ins.tail)
+        if (path->records[slot].ins.op != GT_OP_free) {
+            at = put_text(put_text(at, separator), gt__op_table[path->records[slot].ins.op].name);
+            separator = ",";
+        }
+    return at < end ? at : PUT(at, ",...");
 }
 
 char *gt__log_received(gt_log_format *format, char *at, const gt_slot *record)
@@ -489,6 +510,11 @@ static char *put_subject(gt_log_format *format, char *at, const gt_log_event *ev
     }
     if (!event->tensor)
         return at;
+    if (event->op == GT_OP_repeat || event->op == GT_OP_path) { /* the tensor is a path's number, plus one */
+        at = put_id(format, PUT(at, "path="), event->session);
+        *at++ = '_';
+        return put_id(format, at, event->tensor - 1);
+    }
     if (!event->session)
         return put_id(format, computes ? PUT(at, " slot=") : PUT(at, "slot="), event->tensor);
     at = put_id(format, computes ? PUT(at, " result=") : PUT(at, "tensor_id="), event->session);

@@ -13,7 +13,7 @@
 #ifndef GT_DISPATCHER_OBSERVE_LOG_TEXT_H
 #define GT_DISPATCHER_OBSERVE_LOG_TEXT_H
 
-#include "core/instruction.h"
+#include "core/path.h"
 
 enum {
     GT_LOG_LINE = 4096,  /* most bytes of a line, and of an event */
@@ -86,6 +86,8 @@ char *gt__log_line_number(char *at, const char *key, uint64_t sequence);
 /* A place in the user's code as the log names it: without the directories, one word; and " at=train.py:12". */
 void gt__log_place_make(const char *place, char *name, size_t size);
 char *gt__log_place(char *at, const char *name);
+/* " instructions=3 ops=mul,add,relu": what a path does. */
+char *gt__log_path(char *at, const gt_path *path);
 /* " scope=layer1" */
 char *gt__log_scope(char *at, const char *name);
 char *gt__log_word(char *at, const char *text);

@@ -181,6 +181,9 @@ static void log_received(gt_session *session, const gt_slot *record)
     if (event->slots > 1)
         memcpy(at + sizeof *record, record + 1, (event->slots - 1u) * sizeof *record);
     at += event->slots * sizeof *record;
+    const gt_path *path = record->ins.op == GT_OP_repeat ? gt__paths_find(session, record) : NULL;
+    if (path)
+        at = gt__log_path(at, path);
     const char *scope = gt__spread_scope_name(session, record->ins.scope);
     if (scope)
         at = gt__log_scope(at, scope);
@@ -199,7 +202,7 @@ void gt__observe_received(gt_session *session, const gt_slot *record)
     }
     observer->handling = true;
     observer->session = session->number;
-    observer->tensor = gt__record_subject(&record->ins);
+    observer->tensor = gt__path_is(&record->ins) ? record->ins.result + 1 : gt__record_subject(&record->ins);
     bool backward = record->ins.scope && record->ins.flags & GT_FLAG_BACKWARD;
     if (dispatcher->watching && record->ins.op < GT_OP_FIRST_CONTROL &&
         (record->ins.scope != session->watched.last_scope || backward != session->watched.last_backward)) {

@@ -1,0 +1,78 @@
+/*
+ * pyengine.h: engines that are Python classes: what the files pyengine*.c share.
+ *
+ *     pyengine.c         the engine: registration, the vtable, exceptions, calls that the class does not implement
+ *     pyengine_call.c    the arguments of a call: operands, and immediates by name
+ *     pyengine_memory.c  memory that the class allocates, and the host cannot read
+ *     pyengine_view.c    gt._gt.EngineView: an operand as Python sees it
+ *
+ * docs/engines.md has the Python side. All functions here need the GIL unless they say otherwise.
+ */
+#ifndef GT_PYTHON_PYENGINE_H
+#define GT_PYTHON_PYENGINE_H
+
+#include "extension.h"
+
+#include "engines/engine.h"
+
+/* A block of an engine's own memory. Addresses are numbers that name it; nothing dereferences them. */
+typedef struct gt_py_block {
+    uintptr_t address;
+    size_t bytes;
+    PyObject *memory; /* what the class's `allocate` returned */
+} gt_py_block;
+
+typedef struct gt_py_memory {
+    gt_py_block *blocks; /* by address */
+    size_t count, capacity;
+    uintptr_t next; /* addresses are not used again */
+} gt_py_memory;
+
+/* ---- pyengine_memory.c --------------------------------------------------------------------------------------- */
+
+/* Takes the reference to `memory`, also on failure. */
+gt_err gt__py_memory_add(gt_py_memory *memory, size_t bytes, PyObject *object, void **address);
+/* The object of the block, a reference of the caller's; NULL: there is no such block. */
+PyObject *gt__py_memory_remove(gt_py_memory *memory, void *address);
+/* The block that contains this address; NULL: none. */
+const gt_py_block *gt__py_memory_find(const gt_py_memory *memory, const void *address);
+void gt__py_memory_clear(gt_py_memory *memory);
+
+/* ---- pyengine_view.c ------------------------------------------------------------------------------------------ */
+
+typedef struct EngineView {
+    PyObject_HEAD gt_view view;
+    Py_ssize_t strides[GT_MAX_RANK]; /* in bytes */
+    PyObject *memory;                /* of the engine's own memory; NULL: the host's */
+    size_t offset;                   /* in it */
+    unsigned exports;                /* arrays that use the memory now */
+    bool ended;                      /* the call is over, and the memory may have other contents */
+} EngineView;
+
+/* `block` is NULL for the host's memory. */
+EngineView *gt__py_engine_view(const gt_view *view, const gt_py_block *block);
+/* The call is over. Drops the reference; true: an array still uses the memory. */
+bool gt__py_engine_view_end(EngineView *view);
+int gt__py_engine_view_init(PyObject *module);
+/* A tuple. */
+PyObject *gt__py_integers(unsigned count, const int64_t *numbers);
+/* "float32": the same object each time. Borrowed. */
+PyObject *gt__py_dtype_text(gt_dtype dtype);
+
+/* ---- pyengine_call.c ------------------------------------------------------------------------------------------ */
+
+enum { GT_PY_ATTRIBUTES = 12 };
+
+/* Immediates and flags of a call as keyword arguments: their values, references of the caller's, at most GT_PY_ATTRIBUTES.
+ * Returns how many; -1: exception. *names: a tuple, borrowed; NULL if there are none. */
+int gt__py_call_attributes(const gt_call *call, PyObject **values, PyObject **names);
+/* A literal operand as bool, int or float; a new reference. */
+PyObject *gt__py_call_literal(const gt_call *call, unsigned k);
+
+/* ---- pyengine.c ----------------------------------------------------------------------------------------------- */
+
+extern unsigned gt__py_engines_open; /* in this process; guarded by the GIL */
+extern PyMethodDef gt__py_engine_functions[];
+int gt__py_engine_init(PyObject *module);
+
+#endif

@@ -1,0 +1,242 @@
+/*
+ * test_link_hostile.c: wrong addresses, and peers that do not follow the protocol, on every kind of link. Read test_link.c first.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "link/address.h"
+#include "link_ends.h"
+#include "link/memory.h"
+#include "link/zmq.h"
+
+/* ---- wrong addresses ---------------------------------------------------------------------------------------- */
+
+/* A socket of the transport's family at a port of its own, *port. */
+static int raw_bind(const gt_transport *transport, int *port)
+{
+    if (transport == &gt__transport_tcp) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t size = sizeof address;
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK(!bind(fd, (struct sockaddr *)&address, size) &&
+              !getsockname(fd, (struct sockaddr *)&address, &size));
+        *port = ntohs(address.sin_port);
+        return fd;
+    }
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    bool memory = transport == &gt__transport_memory;
+    int fd = socket(AF_UNIX, (memory ? SOCK_SEQPACKET : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+    for (*port = 50000; *port < 60000; ++*port) {
+        CHECK_EQ(gt__address_path(*port, memory ? "memory" : "ipc", address.sun_path), GT_OK);
+        if (!bind(fd, (struct sockaddr *)&address, sizeof address))
+            break;
+    }
+    return fd;
+}
+
+static int raw_connect(const gt_transport *transport, int port)
+{
+    if (transport == &gt__transport_tcp) {
+        struct sockaddr_in address = {
+            .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK(!connect(fd, (struct sockaddr *)&address, sizeof address));
+        return fd;
+    }
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    bool memory = transport == &gt__transport_memory;
+    CHECK_EQ(gt__address_path(port, memory ? "memory" : "ipc", address.sun_path), GT_OK);
+    int fd = socket(AF_UNIX, (memory ? SOCK_SEQPACKET : SOCK_STREAM) | SOCK_CLOEXEC, 0);
+    CHECK(!connect(fd, (struct sockaddr *)&address, sizeof address));
+    return fd;
+}
+
+/* Which names and numbers mean this host. */
+static void test_hosts(const void *argument)
+{
+    (void)argument;
+    static const char *const loopback[] = {"localhost", "LocalHost", "127.0.0.1",       "127.8.9.10",
+                                           "::1",       "[::1]",     "::ffff:127.0.0.1"};
+    static const char *const local[] = {"", "*", "0.0.0.0", "::", "[::]"};
+    static const char *const others[] = {
+        "127.example.org",       "127.0.0.1.example.org", "127.", "128.0.0.1", "::2",
+        "localhost.example.org", "[127.example.org]"};
+    char self[256] = "";
+    for (size_t k = 0; k < sizeof loopback / sizeof *loopback; k++)
+        if (!CHECK(gt__address_is_loopback(loopback[k])) || !CHECK(gt__address_is_local(loopback[k])))
+            fprintf(stderr, "  %s\n", loopback[k]);
+    for (size_t k = 0; k < sizeof local / sizeof *local; k++)
+        if (!CHECK(!gt__address_is_loopback(local[k])) || !CHECK(gt__address_is_local(local[k])))
+            fprintf(stderr, "  %s\n", local[k]);
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (!CHECK(!gt__address_is_loopback(others[k])) || !CHECK(!gt__address_is_local(others[k])))
+            fprintf(stderr, "  %s\n", others[k]);
+    CHECK(gt__address_is_local(NULL));
+    CHECK(!gethostname(self, sizeof self - 1) && gt__address_is_local(self));
+}
+
+static void test_nobody(const void *argument)
+{
+    const gt_transport *transport = ((const kind *)argument)->transport;
+    gt_link *link;
+    gt_acceptor *acceptor;
+    int port, bound;
+    int fd = raw_bind(transport, &port);
+    uint64_t start = gt__now_ns();
+    CHECK_EQ(transport->connect("localhost", port, 2000, &link), GT_ERR_CONNECTION);
+    CHECK(strstr(gt_error_text(), "no server at"));
+    /* Somebody who never answers. */
+    CHECK(!listen(fd, 10));
+    CHECK_EQ(transport->connect("localhost", port, 200, &link), GT_ERR_TIMEOUT);
+    CHECK(gt__now_ns() - start < 4000000000u);
+    CHECK_EQ(transport->listen("localhost", port, &acceptor, &bound), GT_ERR_CONNECTION);
+    CHECK(strstr(gt_error_text(), "is already in use"));
+    close(fd);
+    if (transport->same_host_only) {
+        CHECK_EQ(transport->connect("elsewhere.example", port, 200, &link), GT_ERR_CONNECTION);
+        /* Nobody answers at the file any more. */
+        if (CHECK_EQ(transport->listen("localhost", port, &acceptor, &bound), GT_OK))
+            acceptor->ops->close(acceptor);
+    }
+}
+
+/* ---- garbage ------------------------------------------------------------------------------------------------ */
+
+static void test_garbage(const void *argument)
+{
+    const kind *k = argument;
+    ends e;
+    if (!ends_open(&e, argument))
+        return;
+    int raw[20];
+    for (int n = 0; n < 20; n++) {
+        uint8_t bytes[700];
+        for (size_t at = 0; at < sizeof bytes; at++)
+            bytes[at] = (uint8_t)mix((uint64_t)n * 1000 + at);
+        raw[n] = raw_connect(k->transport, e.port);
+        ssize_t sent = send(raw[n], bytes, sizeof bytes - (size_t)n * 30, MSG_NOSIGNAL);
+        CHECK(sent > 0);
+        if (n % 3 == 0)
+            close(raw[n]);
+        CHECK(send_record(e.client, (uint64_t)n));
+        CHECK(read_record(e.server, (uint64_t)n));
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+        CHECK(send_record(e.server, (uint64_t)n));
+        CHECK(read_record(e.client, (uint64_t)n));
+    }
+    for (int n = 0; n < 20; n++)
+        if (n % 3)
+            close(raw[n]);
+    /* And another peer can still come. */
+    ends first = e;
+    if (connect_more(&e)) {
+        CHECK(send_record(e.client, 9));
+        CHECK(read_record(e.server, 9));
+        gt__link_close(first.client);
+        gt__link_close(first.server);
+    }
+    ends_close(&e);
+}
+
+/* A peer that speaks ZeroMQ, and even opens a link, but then sends frames that are none. */
+static void test_bad_frames(const void *argument)
+{
+    static const struct {
+        size_t bytes;
+        bool parts;
+    } bad[] = {{.bytes = 7}, {.bytes = 65}, {.bytes = 16}, {.bytes = 64, .parts = true}};
+    const kind *k = argument;
+    ends e;
+    char endpoint[200];
+    if (!ends_open(&e, argument))
+        return;
+    CHECK_EQ(gt__zmq_endpoint(k->transport->name, "localhost", e.port, endpoint, sizeof endpoint), GT_OK);
+    void *context = zmq_ctx_new();
+    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
+        char bytes[128] = {0};
+        int linger = 0;
+        void *socket = zmq_socket(context, ZMQ_DEALER);
+        zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+        CHECK(!zmq_connect(socket, endpoint));
+        gt_zmq_control open = {.magic = 0x7167747au, .kind = GT_ZMQ_OPEN, .value = GT_ZMQ_VERSION};
+        zmq_send(socket, bytes, 64, 0); /* before it opened: dropped */
+        zmq_send(socket, &open, sizeof open, 0);
+        gt_link *link = accept_one(e.acceptor);
+        if (!CHECK(link))
+            break;
+        zmq_send(socket, bytes, bad[n].bytes, bad[n].parts ? ZMQ_SNDMORE : 0);
+        if (bad[n].parts)
+            zmq_send(socket, bytes, bad[n].bytes, 0);
+        CHECK(dies(link));
+        CHECK(strstr(link->reason, "protocol error"));
+        gt__link_close(link);
+        zmq_send(socket, bytes, 64, 0); /* after it was closed: dropped */
+        CHECK(send_record(e.client, n));
+        CHECK(read_record(e.server, n));
+        CHECK(!e.acceptor->ops->poll(e.acceptor));
+        zmq_close(socket);
+    }
+    zmq_ctx_term(context);
+    ends_close(&e);
+}
+
+/* ---- rings --------------------------------------------------------------------------------------------------- */
+
+/* A peer that follows the handshake and then writes nonsense into the rings' state. */
+static void test_hostile_rings(const void *argument)
+{
+    (void)argument;
+    gt_acceptor *acceptor;
+    gt_memory_message message;
+    int port, fds[GT_MEMORY_PARTS];
+    if (!CHECK_EQ(gt__transport_memory.listen("localhost", 0, &acceptor, &port), GT_OK))
+        return;
+    for (int writing = 0; writing < 2; writing++) {
+        int fd = raw_connect(&gt__transport_memory, port);
+        CHECK_EQ(gt__memory_send(fd, GT_MEMORY_HELLO, 0, NULL, 0), GT_OK);
+        gt_link *link = accept_one(acceptor);
+        CHECK_EQ(gt__memory_receive(fd, &message, fds, GT_MEMORY_PARTS), GT_MEMORY_RECEIVED);
+        if (!CHECK(link))
+            return;
+        char *state = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+        CHECK(state != MAP_FAILED);
+        memset(state, 0x5a, 4096);
+        size_t available;
+        uint64_t slots = 0;
+        if (writing)
+            while (slots++ < 100000 && gt__link_reserve(link, 1))
+                gt__link_commit(link, 1);
+        else
+            CHECK(!gt__link_peek(link, &available));
+        CHECK(link->dead && strstr(link->reason, "protocol error"));
+        gt__link_close(link);
+        munmap(state, 4096);
+        for (int k = 0; k < GT_MEMORY_PARTS; k++)
+            close(fds[k]);
+        close(fd);
+    }
+    acceptor->ops->close(acceptor);
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    static const link_test tests[] = {
+        {.name = "nobody", .run = test_nobody, .which = LISTENING},
+        {.name = "garbage", .run = test_garbage, .which = LISTENING},
+        {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
+        {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},
+    };
+    check_begin(argc, argv);
+    check_run("hosts", test_hosts, NULL);
+    run_link_tests(tests, sizeof tests / sizeof *tests);
+    return check_end();
+}

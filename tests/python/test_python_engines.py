@@ -1,0 +1,355 @@
+"""Engines in Python, as users meet them: `numpy`, `pytorch`, their own classes, and the examples of docs/engines.md.
+
+The op table runs on `numpy` and `pytorch` in `make test` (Makefile); here are the parts that it does not reach.
+"""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from support import GT_BINARY, REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples" / "engines"
+BUILT_EXAMPLES = pathlib.Path(GT_BINARY).parent / "examples" / "engines"
+
+TRAINING = """
+    import json
+    import numpy as np
+    import gt
+    from gt import _gt, nn, optim
+
+    {connect}
+    rng = np.random.default_rng(3)
+    x, y = (gt.from_numpy(rng.standard_normal(shape).astype("float32")) for shape in ((16, 3, 8, 8), (16, 4)))
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(96, 16),
+                          nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4))
+    with gt.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(gt.from_numpy(rng.standard_normal(tuple(parameter.shape)).astype("float32") * 0.2))
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(5):
+        loss = nn.functional.cross_entropy(model(x), y.softmax(1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    worker = json.loads(_gt.stats(workers=True))["workers"][0]
+    print(json.dumps([losses, worker["engine"], {{name: op.get("on_host", 0) for name, op in worker["ops"].items() if op["count"]}}]))
+"""
+
+
+def training(programs, connect="", **environment):
+    """(losses, engine, {op: calls on the host})"""
+    return json.loads(programs.run(TRAINING.format(connect=connect), **environment).splitlines()[-1])
+
+
+@pytest.mark.parametrize("engine, missing", [("numpy", {"gelu", "gelu_backward", "rand"}), ("pytorch", {"rand"})])
+def test_a_model_trains_as_on_the_cpu_engine(programs, engine, missing):
+    expected, _, _ = training(programs, GT_BACKEND="cpu")
+    losses, name, host = training(programs, GT_BACKEND=engine)
+    assert losses == pytest.approx(expected, rel=1e-4) and losses[-1] < losses[0]
+    assert name == engine and {"matmul", "conv", "conv_weight", "max_pool", "layer_norm", "mul"} <= host.keys()
+    assert {op for op, calls in host.items() if calls} <= missing
+
+
+@pytest.mark.parametrize("engine", ["numpy", "pytorch"])
+def test_a_worker_of_its_own(programs, engine):
+    expected, _, _ = training(programs, GT_BACKEND="cpu")
+    server = programs.server()
+    worker = programs.worker(server.port, "--backend", engine, python=True)
+    losses, name, _ = training(programs, f"gt.connect('localhost:{server.port}', timeout=30)")
+    assert name == engine and losses == pytest.approx(expected, rel=1e-4)
+    assert worker.alive
+    worker.signal(2)
+    assert worker.wait() == 0, worker.text()
+
+
+def test_a_command_without_python_says_how(programs):
+    server = programs.server()
+    worker = programs.worker(server.port, "--backend", "numpy")
+    assert worker.wait() == 1 and "python -m gt.worker --backend numpy" in worker.text()
+
+
+def test_hot_paths_and_several_workers(programs):
+    text = programs.run(
+        """
+        import gt
+        gt.gpu_workers(2)
+        with gt.signal.context("rows"):
+            x = gt.arange(12.0).reshape(6, 2)
+        for _ in range(30):
+            x = (x * 2 + 1) / 2
+        print(x.placement, x.sum().item(), (x.T @ x).shape)
+        """,
+        GT_BACKEND="numpy",
+        GT_COMPILE=1,
+        GT_CONFIG=written(programs, "rows.yaml", "rows: {shard: {axis: 0, workers: [0, 1]}}"),
+    )
+    assert text.startswith("split(axis=0, workers=[0,1]) 246.0 "), text
+
+
+def written(programs, name, text):
+    path = programs.directory / name
+    path.write_text(text)
+    return path
+
+
+# ---- classes of users -----------------------------------------------------------------------------------------
+
+OWN = """
+    import json
+    import os
+    os.environ["GT_BACKEND"] = "mine"
+    import numpy as np
+    import gt
+    from gt import _gt
+
+    class Mine(gt.engines.Engine):
+{methods}
+    gt.engines.register("mine", Mine)
+    def host_calls():
+        return {{name: op["on_host"] for name, op in json.loads(_gt.stats(workers=True))["workers"][0]["ops"].items() if op.get("on_host")}}
+{program}
+"""
+
+
+def own(programs, methods, program, **environment):
+    def indented(text, by):
+        return "\n".join(" " * by + line for line in text.strip("\n").splitlines())
+
+    return programs.run(OWN.format(methods=indented(methods, 8), program=indented(program, 4)), **environment)
+
+
+def test_an_exception_poisons_its_result_and_names_its_line(programs):
+    text = own(
+        programs,
+        """
+def mul(self, out, a, b, compute):
+    raise KeyError("mul is broken")
+def exp(self, out, a, compute):
+    return np.zeros((7, 7))
+def log(self, out, a):
+    pass
+""",
+        """
+a = gt.ones(3)
+bad = a * 2
+for result in (bad + 1, a.exp(), a.log()):
+    try:
+        result.tolist()
+    except Exception as error:
+        print(type(error).__name__, error)
+print((a + 1).tolist())
+""",
+    )
+    first, second, third, last = text.splitlines()
+    assert re.search(r"^RuntimeError mul: KeyError: 'mul is broken' \(.*program\.py:\d+\) \(on auto_worker\)", first), first
+    assert second.startswith("GtError exp: ValueError: could not broadcast"), second
+    assert third.startswith("GtTypeError log: TypeError: ") and "compute" in third
+    assert last == "[2.0, 2.0, 2.0]"
+
+
+def test_ops_without_a_method_run_on_the_host_and_are_counted(programs):
+    text = own(
+        programs,
+        """
+def add(self, out, a, b, compute):
+    np.add(a, b, out=np.asarray(out), dtype=compute, casting="unsafe")
+def mul(self, out, a, b, compute):
+    return NotImplemented
+def sub(self, out, a, b, compute):
+    raise NotImplementedError("not today")
+""",
+        """
+a = gt.ones(3)
+print((a * 3 + 1 - a).tolist(), a.exp().sum().item() > 8, host_calls())
+""",
+    )
+    assert text == "[3.0, 3.0, 3.0] True {'exp': 1, 'sub': 1, 'mul': 1, 'sum': 1, 'full': 1}\n", text
+
+
+def test_operands_and_attributes(programs):
+    text = own(
+        programs,
+        """
+def note(self, *args, **attributes):
+    print([x if isinstance(x, (bool, int, float)) else (x.dtype, x.shape, x.stride) for x in args[1:]], attributes)
+    return NotImplemented
+add = sum = var = cat = conv = take = full = clamp = scatter_reduce = note
+""",
+        """
+a = gt.zeros(2, 3)
+b = a.T[:, ::-1] + 2.5
+(a.sum(1, keepdim=True), a.var(0, correction=0), gt.cat([a, a], 1), a[gt.tensor([1])], a.clamp(min=0))
+gt.nn.functional.conv1d(gt.zeros(1, 2, 5), gt.zeros(2, 1, 3), stride=2, padding=1, groups=2)
+a.scatter_reduce(0, gt.tensor([[0, 1, 1]]), gt.ones(1, 3), "amax", include_self=False)
+gt.synchronize()
+""",
+    )
+    for expected in (
+        "[] {'value': 0.0}",
+        "[('float32', (3, 2), (1, -3)), 2.5] {'compute': 'float32'}",
+        "[('float32', (2, 3), (3, 1))] {'axes': (1,), 'keepdim': True}",
+        "{'axes': (0,), 'keepdim': False, 'correction': 0.0}",
+        "[('float32', (2, 3), (3, 1)), ('float32', (2, 3), (3, 1))] {'axis': 1}",
+        "{'compute': 'float32', 'p': 0.0, 'q': inf}",
+        "'strides': (2,), 'padding': (1,), 'dilation': (1,), 'size': (3,), 'windows': (0,), 'groups': 2",
+        "{'axis': 0, 'reduce': 'amax', 'include_self': False}",
+    ):
+        assert expected in text, text
+
+
+def test_a_view_is_lent_for_one_call(programs):
+    text = own(
+        programs,
+        """
+def add(self, out, a, b, compute):
+    self.view, self.array = a, np.asarray(out)
+    np.add(a, b, out=self.array)
+def mul(self, out, a, b, compute):
+    return np.asarray(self.view)
+""",
+        """
+a = gt.ones(3)
+print((a + a).tolist())
+try:
+    (a * a).tolist()
+except RuntimeError as error:
+    print(error)
+""",
+    )
+    assert text.startswith("[2.0, 2.0, 2.0]\nmul: RuntimeError: the call that lent this view is over")
+    assert "the method add keeps an array of its operands" in programs.processes[-1].text()
+
+
+def test_names(programs):
+    text = programs.run(
+        """
+        import gt
+        print(gt.engines.names())
+        gt.engines.register("mine", gt.engines.Engine)
+        for name in ("mine", "cpu", "a b"):
+            try:
+                gt.engines.register(name, gt.engines.Engine)
+            except ValueError as error:
+                print(error)
+        """
+    )
+    assert text.splitlines() == [
+        "['numpy', 'pytorch']",
+        "there is an engine 'mine' already",
+        "'cpu' cannot be the name of an engine: there is a built-in one",
+        "'a b' cannot be the name of an engine: it takes letters, digits, - and _",
+    ]
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("import nowhere", "backend 'broken' cannot be loaded: ModuleNotFoundError: No module named 'nowhere' ("),
+        ("Engine = None", "backend 'broken' cannot be loaded: AttributeError: "),
+        ("class Engine:\n    host_memory = True\n    def __init__(self, threads):\n        raise OSError('no device')",
+         "backend 'broken' cannot be opened: OSError: no device ("),
+    ],
+)
+def test_a_module_that_cannot_be_used(programs, source, words):
+    written(programs, "gt_engine_broken.py", source)
+    text = programs.run(
+        """
+        import gt
+        try:
+            gt.ones(2)
+        except Exception as error:
+            print(error)
+        """,
+        GT_BACKEND="broken",
+        PYTHONPATH=f"{programs.directory}:{package()}",
+    )
+    assert text.startswith(words), text
+
+
+def package():
+    import gt
+
+    return pathlib.Path(gt.__file__).absolute().parents[1]
+
+
+def test_a_program_ends_while_the_engine_computes(programs):
+    """The worker needs the GIL to end, and the program waits for the worker."""
+    text = own(
+        programs,
+        """
+def add(self, out, a, b, compute):
+    return np.asarray(a) + 1
+""",
+        """
+a = gt.ones(10)
+for _ in range(20000):
+    a = a + 1
+print("end")
+""",
+    )
+    assert text == "end\n"
+
+
+# ---- memory of the engine's own -------------------------------------------------------------------------------
+
+FAR = """
+import torch
+from gt.engines.torch_engine import Engine as Torch
+
+class Engine(Torch):
+    device = torch.device("cpu")
+    host_memory = False
+"""
+
+
+VIEWS = """
+    import gt
+    a = gt.arange(12.0).reshape(3, 4)
+    print(a.T[::-1, 1:].tolist(), a[:, ::-2].lgamma().sum().item(), gt.zeros(0, 3).tolist())
+    a[1:, ::2] = 7
+    print(a.to(gt.bfloat16).tolist(), gt.erfinv(a[:1, 1:2] / 3).item())
+    gt.manual_seed(1)
+    print(gt.randn(3).tolist())
+"""
+
+
+def test_memory_that_the_host_cannot_read(programs):
+    """What the pytorch engine does on a GPU, on the CPU: blocks are tensors, operands views of them."""
+    written(programs, "gt_engine_far_torch.py", FAR)
+    expected, _, _ = training(programs, GT_BACKEND="cpu")
+    environment = dict(GT_BACKEND="far_torch", PYTHONPATH=f"{programs.directory}:{package()}")
+    losses, name, _ = training(programs, **environment)
+    assert name == "far_torch" and losses == pytest.approx(expected, rel=1e-4)
+    assert programs.run(VIEWS, **environment) == programs.run(VIEWS, GT_BACKEND="pytorch")
+
+
+# ---- the examples ---------------------------------------------------------------------------------------------
+
+EXAMPLE_PROGRAM = """
+    import json
+    import gt
+    from gt import _gt
+    a = gt.ones(3, 3)
+    b = (a @ a + a) * 2.5
+    print(b.sum().item(), (b.int() + 1)[0].tolist(), b.exp().log().mean().item())
+    ops = json.loads(_gt.stats(workers=True))["workers"][0]["ops"]
+    print({name: ops[name].get("on_host", 0) for name in ("add", "mul", "matmul", "exp")})
+"""
+EXAMPLE_OUTPUT = "90.0 [11, 11, 11] 10.0\n"
+
+
+def test_the_example_in_python(programs):
+    text = programs.run(EXAMPLE_PROGRAM, GT_BACKEND="tiny", PYTHONPATH=f"{EXAMPLES}:{package()}")
+    assert text == EXAMPLE_OUTPUT + "{'add': 0, 'mul': 0, 'matmul': 0, 'exp': 1}\ntiny: 5 calls\n"
+    assert len((EXAMPLES / "gt_engine_tiny.py").read_text().splitlines()) <= 50
+
+
+def test_the_example_in_c(programs):
+    text = programs.run(EXAMPLE_PROGRAM, GT_BACKEND="plain", GT_ENGINE_PATH=BUILT_EXAMPLES)
+    assert text == EXAMPLE_OUTPUT + "{'add': 1, 'mul': 0, 'matmul': 0, 'exp': 1}\n"
+    assert len((EXAMPLES / "plain.c").read_text().splitlines()) <= 200
