@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "engines/loader.h"
 
 static const gt_engine_ops *const engines[] = {
