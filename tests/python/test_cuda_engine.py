@@ -107,3 +107,17 @@ def test_memory_that_runs_out_is_an_error_of_its_owner(programs):
         **fake(),
     )
     assert text == "True\n2.0\n"
+
+
+def test_tf32_has_two_names():
+    import gt
+
+    assert gt.get_float32_matmul_precision() == "highest" and not gt.backends.cuda.matmul.allow_tf32
+    gt.backends.cuda.matmul.allow_tf32 = True
+    try:
+        assert gt.get_float32_matmul_precision() == "high"
+        a = gt.randn(20, 30)
+        assert (a @ a.t()).shape == (20, 20) and gt.allclose((a @ a.t()).diagonal(), (a * a).sum(1), rtol=1e-2)
+    finally:
+        gt.set_float32_matmul_precision("highest")
+    assert not gt.backends.cuda.matmul.allow_tf32

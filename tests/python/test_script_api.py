@@ -163,6 +163,7 @@ def test_backends():
     cudnn.benchmark = False
     gt.backends.cuda.matmul.allow_tf32 = True
     assert gt.backends.cuda.matmul.allow_tf32 and not gt.backends.mps.is_available()
+    gt.backends.cuda.matmul.allow_tf32 = False
     with gt.backends.cuda.sdp_kernel(enable_flash=False):
         assert not gt.backends.cuda.flash_sdp_enabled()
     assert gt.backends.cuda.flash_sdp_enabled()
