@@ -85,6 +85,8 @@ static void test_unknown_names(const void *argument)
     snprintf(words, sizeof words, "is not in %s", getenv("GT_TEST_PLUGINS"));
     check_refusal("quux", words);
     unsetenv("GT_ENGINE_PATH");
+    check_refusal("numpy",
+                  "is written in Python, and there is no Python in this process; start a worker with `python -m ");
 }
 
 static void test_names_are_not_paths(const void *argument)

@@ -40,7 +40,7 @@ def refusal(programs, backend, **environment):
 
 def test_an_unknown_backend_lists_what_there_is(programs, tmp_path):
     assert re.fullmatch(
-        r"unknown backend 'quux'; there are cpu, reference, null, and plug-ins (cuda, )?far, late "
+        r"unknown backend 'quux'; there are cpu, reference, numpy, pytorch, null, and plug-ins (cuda, )?far, late "
         r"\(gt-engine-quux\.so is not in [^,]*/gt\)",
         refusal(programs, "quux"),
     )

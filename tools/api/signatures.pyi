@@ -414,6 +414,21 @@ class Dispatcher:
     def stop(self) -> None: ...
     port: int
 
+class EngineView:
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    contiguous: bool
+    descending: bool
+    numel: int
+    address: int
+    memory: Any
+    offset: int
+    __array_interface__: dict[str, Any]
+    def ascending(self) -> tuple[EngineView, tuple[int, ...]]: ...
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
 class Worker:
     def __new__(cls, *args: Any, **kwargs: Any) -> Worker: ...
     def run(self) -> None: ...

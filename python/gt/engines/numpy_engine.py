@@ -32,7 +32,7 @@ def narrowed(x):
 def fits(x, dtype):
     """Whether conversion of floats to these integers is the same everywhere."""
     limits = np.iinfo(dtype)
-    return not x.size or bool((x > float(limits.min) - 1).all() and (x < float(limits.max) - 512).all())
+    return not x.size or bool((x > float(limits.min) - 1).all() and (x < float(limits.max) + 1).all())
 
 
 class Engine(engines.Engine):

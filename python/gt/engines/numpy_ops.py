@@ -60,7 +60,7 @@ def lerp(x, y, z):
 
 
 UNARY = {
-    'neg': np.negative, 'abs': np.abs, 'sign': signs, 'sgn': signs, 'conj': np.conjugate, 'square': lambda x: x * x,
+    'neg': np.negative, 'abs': np.abs, 'sign': signs, 'sgn': signs, 'conj': lambda x: np.conjugate(x) if x.dtype.kind == 'c' else x, 'square': lambda x: x * x,
     'angle': lambda x: np.angle(x) if x.dtype.kind == 'c' else np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0)),
     'sqrt': np.sqrt, 'rsqrt': lambda x: 1 / np.sqrt(x), 'reciprocal': lambda x: 1 / x,
     'exp': np.exp, 'exp2': np.exp2, 'expm1': np.expm1, 'log': np.log, 'log2': np.log2, 'log10': np.log10, 'log1p': np.log1p,

@@ -19,7 +19,7 @@ DIRECT = {name: getattr(torch, name) for name in """
     logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift
     xlogy igamma igammac""".split()}
 DIRECT |= {name: getattr(torch.special, name) for name in
-           'erfcx ndtr ndtri log_ndtr i0e i1 i1e entr xlog1py zeta'.split()}
+           'erfcx ndtri log_ndtr i1 i1e entr xlog1py zeta'.split()}
 DIRECT |= {'angle': torch.angle, 'conj': torch.conj_physical, 'div': torch.true_divide, 'remainder': torch.remainder,
            'floor_divide': torch.floor_divide, 'pow': torch.pow}
 
@@ -31,6 +31,8 @@ RETURNED = {
     'gelu_tanh': lambda x: F.gelu(x, approximate='tanh'),
     'trunc_divide': lambda x, y: torch.div(precise(x), precise(y), rounding_mode='trunc'),
     'where': lambda c, x, y: torch.where(c != 0, x, y),
+    'ndtr': lambda x: torch.special.ndtr(wide(x)),
+    'i0e': lambda x: torch.special.i0e(wide(x)),
     'frexp_mantissa': lambda x: torch.frexp(x)[0],
     'frexp_exponent': lambda x: torch.frexp(x)[1],
 }
@@ -41,7 +43,7 @@ NUMBERED = {
     'clamp': lambda x, p, q: bounded(x, p, q),
     'leaky_relu': lambda x, p, q: F.leaky_relu(x, p),
     'elu': lambda x, p, q: torch.ops.aten.elu(x, p, 1, q),
-    'logit': lambda x, p, q: torch.logit(x, p if p >= 0 else None),
+    'logit': lambda x, p, q: torch.logit(wide(x), p if p >= 0 else None),
     'polygamma': lambda x, p, q: torch.polygamma(int(p), precise(x)),
     'hardtanh_backward': lambda g, x, p, q: torch.where((x > p) & (x < q), g, 0),
     'clamp_backward': lambda g, x, p, q: torch.where((x >= p) & (x <= q), g, 0),
