@@ -296,7 +296,7 @@ void gt__alias_drop_cut(gt_alias *alias)
     if (alias != &alias->storage->root)
         unlink_fresh(alias);
     alias->cut = NULL;
-    alias->known = alias->known || (cut->node && cut->node->used);
+    alias->known = alias->known || (cut->node && cut->node != alias->node && cut->node->used);
     if (__builtin_expect(alias->ghost, 0))
         gt__ghost_end(alias);
     gt_tensor_release(cut); /* last: it may free hooks, which run user code, and other ghosts */

@@ -240,6 +240,7 @@ def test_leaves_that_require_no_gradient_for_now(lines):
     "v = x[1:].requires_grad_()\nu = v * 2\nx.mul_(w)\nv.is_leaf\nu.sum().backward()",
     "v = x.split(2)[0].requires_grad_()\nx[:2].add_(v)\nx.sum().backward()",
     "v = x[1:].requires_grad_()\nu = v * 2\nwith n.no_grad(): x.add_(1)\nu.sum().backward()\nr = v.grad",
+    "v = x[1:].requires_grad_()\nu = v.sin()\nx.add_(1)\nv.requires_grad_(False)\nr = v.requires_grad",
     "v = x[1:].requires_grad_()\nu = v.view(-1)\nx.relu_()\nu.sum().backward()\nr = v.grad",
     "v = x[1:].requires_grad_()\nu = v.view(-1)\nu.sum().backward()\nx.relu_()\n(u * 2).sum().backward()\nr = v.grad",
 )

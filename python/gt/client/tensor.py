@@ -196,6 +196,7 @@ def _zero_where_expanded(name):
         kept = getattr(_gt.ones(*self.shape[-2:], dtype=_gt.bool), name)(*arguments, **options)
         self[(~kept).expand(self.shape)] = 0
         return self
+    call.__wrapped__ = plain.__wrapped__  # the signature
     setattr(Tensor, name + '_', call)
 
 
