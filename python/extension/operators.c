@@ -356,6 +356,8 @@ static PyObject *square_of_bool(PyObject *self)
     }                                                                                                             \
     static PyObject *method_##name##_inplace(PyObject *self, PyObject *unused)                                    \
     {                                                                                                             \
+        if (GT_OP_##name == GT_OP_abs && gt__dtype_is_complex((gt_dtype)gt__py_meta(self)->dtype))                \
+            return PyErr_Format(PyExc_RuntimeError, "In-place abs is not supported for complex tensors.");        \
         return gt__py_check_operands(self, NULL, 0) < 0 ? NULL : gt__py_adopt(self, method_##name(self, unused)); \
     }
 #define BINARY(name, types, expr, grad)                                                                           \

@@ -56,6 +56,8 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     max_norm: longer rows are scaled down first, in the weight. scale_grad_by_freq: gradients are divided by how often
     their index is in the input. sparse: accepted; gradients are dense.
     """
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
     padding_idx = _place(padding_idx, weight.shape[0])
     if max_norm is not None:
         _shorten(weight, input.long(), max_norm, norm_type)
