@@ -51,7 +51,7 @@ struct shim_job {
 static std::vector<shim_fiber *> shim_fibers;
 static jmp_buf shim_scheduler;
 static shim_job shim_now;
-static unsigned shim_self;                 // the running fiber
+static unsigned shim_self;                  // the running fiber
 static std::vector<uint32_t> shim_slots[2]; // of shuffles, by thread
 
 static void shim_wait(shim_state state)
@@ -83,8 +83,14 @@ static void shim_resume(unsigned number)
     setcontext(&fiber->start);
 }
 
-static inline void __syncthreads() { shim_wait(SHIM_AT_BLOCK); }
-static inline void __syncwarp(unsigned = 0xffffffffu) { shim_wait(SHIM_AT_WARP); }
+static inline void __syncthreads()
+{
+    shim_wait(SHIM_AT_BLOCK);
+}
+static inline void __syncwarp(unsigned = 0xffffffffu)
+{
+    shim_wait(SHIM_AT_WARP);
+}
 
 static uint32_t shim_exchange(uint32_t word, unsigned from)
 {
@@ -152,7 +158,10 @@ template <class Load> static void shim_mma(float *c, const uint32_t *a, uint32_t
         }
     }
 }
-static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
+static inline int __popc(uint32_t x)
+{
+    return __builtin_popcount(x);
+}
 
 // Whether all fibers of first..last that are not done wait for each other; then let them go on.
 static bool shim_release(unsigned first, unsigned last, shim_state state)
@@ -249,7 +258,10 @@ template <class T> static inline T shim_atomic_add(T *at, T x)
     return old;
 }
 #define SHIM_ATOMICS(T)                                                                                           \
-    static inline T atomicAdd(T *at, T x) { return shim_atomic_add(at, x); }                                      \
+    static inline T atomicAdd(T *at, T x)                                                                         \
+    {                                                                                                             \
+        return shim_atomic_add(at, x);                                                                            \
+    }                                                                                                             \
     static inline T atomicCAS(T *at, T compare, T x)                                                              \
     {                                                                                                             \
         T old = *at;                                                                                              \
@@ -274,20 +286,44 @@ SHIM_ATOMICS(unsigned)
 SHIM_ATOMICS(unsigned long)
 SHIM_ATOMICS(unsigned long long)
 SHIM_ATOMICS(unsigned short)
-static inline float atomicAdd(float *at, float x) { return shim_atomic_add(at, x); }
-static inline double atomicAdd(double *at, double x) { return shim_atomic_add(at, x); }
+static inline float atomicAdd(float *at, float x)
+{
+    return shim_atomic_add(at, x);
+}
+static inline double atomicAdd(double *at, double x)
+{
+    return shim_atomic_add(at, x);
+}
 
 // The same bits as on the host.
 #define gt_half_to_float gt__half_to_float
 #define gt_float_to_half gt__float_to_half
 #define gt_float_to_bfloat16 gt__float_to_bfloat16
-static inline int32_t gt_to_int32(float x) { return gt__float_to_int32(x); }
-static inline int32_t gt_to_int32(double x) { return gt__double_to_int32(x); }
-static inline int64_t gt_to_int64(float x) { return gt__float_to_int64(x); }
-static inline int64_t gt_to_int64(double x) { return gt__double_to_int64(x); }
+static inline int32_t gt_to_int32(float x)
+{
+    return gt__float_to_int32(x);
+}
+static inline int32_t gt_to_int32(double x)
+{
+    return gt__double_to_int32(x);
+}
+static inline int64_t gt_to_int64(float x)
+{
+    return gt__float_to_int64(x);
+}
+static inline int64_t gt_to_int64(double x)
+{
+    return gt__double_to_int64(x);
+}
 // Compile with -ffp-contract=off.
-template <class T> static inline T gt_exact_add(T a, T b) { return a + b; }
-template <class T> static inline T gt_exact_product(T a, T b) { return a * b; }
+template <class T> static inline T gt_exact_add(T a, T b)
+{
+    return a + b;
+}
+template <class T> static inline T gt_exact_product(T a, T b)
+{
+    return a * b;
+}
 template <class A, class B> static inline A shim_as(B b)
 {
     A a;
@@ -295,11 +331,29 @@ template <class A, class B> static inline A shim_as(B b)
     memcpy(&a, &b, sizeof a);
     return a;
 }
-static inline uint32_t gt_bits(float f) { return shim_as<uint32_t>(f); }
-static inline float gt_from_bits(uint32_t u) { return shim_as<float>(u); }
-static inline uint64_t gt_bits(double f) { return shim_as<uint64_t>(f); }
-static inline double gt_from_bits(uint64_t u) { return shim_as<double>(u); }
-static inline uint32_t gt_high_product(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
-static inline uint64_t gt_high_product(uint64_t a, uint64_t b) { return (uint64_t)((unsigned __int128)a * b >> 64); }
+static inline uint32_t gt_bits(float f)
+{
+    return shim_as<uint32_t>(f);
+}
+static inline float gt_from_bits(uint32_t u)
+{
+    return shim_as<float>(u);
+}
+static inline uint64_t gt_bits(double f)
+{
+    return shim_as<uint64_t>(f);
+}
+static inline double gt_from_bits(uint64_t u)
+{
+    return shim_as<double>(u);
+}
+static inline uint32_t gt_high_product(uint32_t a, uint32_t b)
+{
+    return (uint32_t)((uint64_t)a * b >> 32);
+}
+static inline uint64_t gt_high_product(uint64_t a, uint64_t b)
+{
+    return (uint64_t)((unsigned __int128)a * b >> 64);
+}
 
 #endif
