@@ -435,9 +435,10 @@ int gt__py_strided(PyObject *self, int rank, const int64_t *shape, const gt_stri
     }
     if (!alias->family->whole && gt__grad_enabled() && gt__alias_requires_grad(alias)) {
         /* The gradient would be that of the whole memory, of which the leaf is a part. */
-        PyErr_SetString(PyExc_NotImplementedError,
-                        "as_strided() of a leaf that is a part of another tensor's memory and requires a gradient is "
-                        "not supported: clone() it");
+        PyErr_SetString(
+            PyExc_NotImplementedError,
+            "as_strided() of a leaf that is a part of another tensor's memory and requires a gradient is "
+            "not supported: clone() it");
         return -1;
     }
     gt_err err = gt__meta_set(&meta, (gt_dtype)alias->shell.meta.dtype, (unsigned)rank, shape);

@@ -29,7 +29,8 @@ static OpenClient *open_clients;
 static ConnectionObject *default_connection;
 static int default_workers = 1;
 static bool default_opening; /* a thread is starting the default client's server */
-static PyObject *value_error, *type_error, *index_error, *linalg_error, *connection_error, *timeout_error, *current_key;
+static PyObject *value_error, *type_error, *index_error, *linalg_error, *connection_error, *timeout_error,
+    *current_key;
 
 /* ---- errors ---------------------------------------------------------------------------------------------- */
 

@@ -27,9 +27,9 @@ typedef struct gt_report {
 typedef struct gt_report_row {
     uint32_t op;      /* gt_opcode */
     uint32_t on_host; /* of `count`: the engine had no kernel for them, and they ran on the host */
-    uint64_t count; /* executed */
-    uint64_t ns;    /* spent executing them */
-    uint64_t bytes; /* of their results */
+    uint64_t count;   /* executed */
+    uint64_t ns;      /* spent executing them */
+    uint64_t bytes;   /* of their results */
 } gt_report_row;
 
 _Static_assert(sizeof(gt_report) == 2 * sizeof(gt_slot) && sizeof(gt_report_row) * 2 == sizeof(gt_slot), "slots");

@@ -577,7 +577,7 @@ static void test_region(const void *argument)
         gt_tensor_release(own); /* after the last record */
         gt__hotpath_leave(client);
     }
-    gt__hotpath_leave(client); /* one too many has no effect */
+    gt__hotpath_leave(client);                           /* one too many has no effect */
     for (uint64_t region = 2; region < 1000; region++) { /* empty ones, of which only some are kept */
         gt__hotpath_enter(client, region);
         gt__hotpath_leave(client);

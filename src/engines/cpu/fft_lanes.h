@@ -13,7 +13,8 @@
 #define GT_SHUFFLE(index, a, b, ...) __builtin_shuffle(a, b, index{__VA_ARGS__})
 #endif
 
-namespace {
+namespace
+{
 
 /* A number of each line. It is all that the library asks of a type of real numbers. The operators are templates so that a
  * product with an integer, of which the library makes angles, is a product of doubles. */
@@ -85,8 +86,10 @@ template <typename real> inline void store(real *to, typename lanes<real>::vecto
 inline void transpose(lanes<float>::vector *v)
 {
     typedef std::int32_t index __attribute__((vector_size(16), unused));
-    lanes<float>::vector a = GT_SHUFFLE(index, v[0], v[1], 0, 4, 1, 5), b = GT_SHUFFLE(index, v[2], v[3], 0, 4, 1, 5);
-    lanes<float>::vector c = GT_SHUFFLE(index, v[0], v[1], 2, 6, 3, 7), d = GT_SHUFFLE(index, v[2], v[3], 2, 6, 3, 7);
+    lanes<float>::vector a = GT_SHUFFLE(index, v[0], v[1], 0, 4, 1, 5),
+                         b = GT_SHUFFLE(index, v[2], v[3], 0, 4, 1, 5);
+    lanes<float>::vector c = GT_SHUFFLE(index, v[0], v[1], 2, 6, 3, 7),
+                         d = GT_SHUFFLE(index, v[2], v[3], 2, 6, 3, 7);
     v[0] = GT_SHUFFLE(index, a, b, 0, 1, 4, 5);
     v[1] = GT_SHUFFLE(index, a, b, 2, 3, 6, 7);
     v[2] = GT_SHUFFLE(index, c, d, 0, 1, 4, 5);
@@ -102,7 +105,8 @@ inline void transpose(lanes<double>::vector *v)
 }
 
 /* Pairs of (real, imaginary) in memory to a vector of each, and back. */
-inline void split_pairs(lanes<float>::vector a, lanes<float>::vector b, lanes<float>::vector *re, lanes<float>::vector *im)
+inline void split_pairs(lanes<float>::vector a, lanes<float>::vector b, lanes<float>::vector *re,
+                        lanes<float>::vector *im)
 {
     typedef std::int32_t index __attribute__((vector_size(16), unused));
     *re = GT_SHUFFLE(index, a, b, 0, 2, 4, 6);
@@ -117,7 +121,8 @@ inline void split_pairs(lanes<double>::vector a, lanes<double>::vector b, lanes<
     *im = GT_SHUFFLE(index, a, b, 1, 3);
 }
 
-inline void join_pairs(lanes<float>::vector re, lanes<float>::vector im, lanes<float>::vector *a, lanes<float>::vector *b)
+inline void join_pairs(lanes<float>::vector re, lanes<float>::vector im, lanes<float>::vector *a,
+                       lanes<float>::vector *b)
 {
     typedef std::int32_t index __attribute__((vector_size(16), unused));
     *a = GT_SHUFFLE(index, re, im, 0, 4, 1, 5);
@@ -150,7 +155,8 @@ void gather(const real *const *lines, std::int64_t numbers, typename lanes<real>
 
 /* And back, times scale, to the first `used` lines. */
 template <typename real>
-void scatter(const typename lanes<real>::vector *from, std::int64_t numbers, real scale, real *const *lines, int used)
+void scatter(const typename lanes<real>::vector *from, std::int64_t numbers, real scale, real *const *lines,
+             int used)
 {
     const int count = lanes<real>::count;
     std::int64_t k = 0;
