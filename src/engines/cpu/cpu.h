@@ -2,7 +2,7 @@
  * engines/cpu/cpu.h: shared by the files of the CPU engine.
  *
  * cpu.c holds the vtable and passes each call to one function below, by its form. All of them work the same way:
- * collapse the dimensions (loop.c), take a direct path when memory is contiguous and already of the compute type, and
+ * collapse the dimensions (engines/loop.c), take a direct path when memory is contiguous and already of the compute type, and
  * otherwise go through tiles in the L1 cache: load (gather and convert), compute, store. Kernels
  * (kernels.h) exist only for the compute types. parallel.h splits big calls over threads.
  */
@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "engines/engine.h"
+#include "engines/loop.h"
 #include "engines/cpu/kernels.h"
 #include "engines/cpu/parallel.h"
 
@@ -81,26 +82,6 @@ static inline size_t gt__compute_size(gt_compute compute)
            : compute == GT_COMPUTE_F32 || compute == GT_COMPUTE_I32 ? sizeof(float)
                                                                     : sizeof(double);
 }
-
-/* ---- loops over several views at once ---------------------------------------------------------------------- */
-
-enum { GT_LOOP_VIEWS = 4 };
-
-typedef struct gt_loop {
-    int rank;  /* at least 1 after gt__loop_collapse */
-    int views; /* at most GT_LOOP_VIEWS */
-    int64_t shape[GT_MAX_RANK];
-    int64_t stride[GT_LOOP_VIEWS][GT_MAX_RANK]; /* in elements of that view */
-} gt_loop;
-
-/* A loop over `shape`, no views yet. */
-void gt__loop_start(gt_loop *loop, const gt_meta *meta);
-/* Add a view, broadcast to the loop's shape (its axes are the trailing ones); returns its number. */
-int gt__loop_add(gt_loop *loop, const gt_view *view);
-/* Drop axes of size 1 and merge neighbours that are one axis in every view. The order of elements is kept. */
-void gt__loop_collapse(gt_loop *loop);
-/* Offsets (in elements) of every view at row-major position `position` of the first `rank` axes. */
-void gt__loop_offsets(const gt_loop *loop, int rank, int64_t position, int64_t *offset);
 
 /* Run a call by its form; complex tensors: only movement, matmul and creation (complex.c has the rest). */
 gt_err gt__cpu_form(gt_engine *engine, const gt_call *call);

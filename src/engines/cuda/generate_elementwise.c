@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/convert.h"
-#include "engines/cpu/elementwise.h"
 #include "engines/cuda/generate_family.h"
 
 /* ---- expressions -------------------------------------------------------------------------------------------- */
@@ -322,6 +321,12 @@ static gt_opcode power(const gt_call *call)
     return y == 0.5 ? GT_OP_sqrt : y == -0.5 ? GT_OP_rsqrt : y == -1 ? GT_OP_reciprocal : call->op;
 }
 
+/* A compute dtype narrower than the kernels' types: operands of another dtype are rounded to it before they are used. */
+static bool is_narrow(gt_dtype compute)
+{
+    return compute != GT_FLOAT32 && compute != GT_FLOAT64 && compute != GT_INT64 && compute != GT_INT32;
+}
+
 gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
     (void)device;
@@ -341,7 +346,7 @@ gt_err gt__cuda_lower_elementwise(const gt_call *call, const gt_cuda_device *dev
             continue;
         }
         add_operand(&e, k, view);
-        if (view->meta.dtype != call->compute && !complex && gt__elementwise_narrow(call->compute))
+        if (view->meta.dtype != call->compute && !complex && is_narrow(call->compute))
             e.key.option[1] |= 1u << k;
     }
     gt__loop_add(&e.loop, call->out);

@@ -6,8 +6,8 @@
 #ifndef GT_ENGINES_CUDA_GENERATE_FAMILY_H
 #define GT_ENGINES_CUDA_GENERATE_FAMILY_H
 
-#include "engines/cpu/cpu.h"
 #include "engines/cuda/generate.h"
+#include "engines/loop.h"
 
 typedef enum gt_cuda_family {
     GT_CUDA_NO_FAMILY,

@@ -1,10 +1,10 @@
 /*
- * engines/cpu/loop.c: iterates over several strided views at once: broadcast, collapse, and find positions.
+ * loop.c: iterates over several strided views at once. See loop.h.
  *
  * Collapsing makes the common cases fast: a contiguous operand becomes one axis, a row bias or a column two, whatever
- * their rank. Read cpu.h first; elementwise.c is the main user.
+ * their rank.
  */
-#include "engines/cpu/cpu.h"
+#include "engines/loop.h"
 
 void gt__loop_start(gt_loop *loop, const gt_meta *meta)
 {
