@@ -255,7 +255,7 @@ static int replace_saved(PyObject *self, gt_tensor *old)
     gt_tensor *value = gt__py_use(self);
     gt__grad_enable(before);
     if (value)
-        gt__saved_replace(old, value);
+        gt__saved_replace(old, value, true);
     return value ? 0 : -1;
 }
 

@@ -61,19 +61,25 @@ static PyObject *py_nll(PyObject *module, gt_py_args args, Py_ssize_t nargs, PyO
     return gt__py_result(err, out);
 }
 
-/* The parameters of an optimiser's group: each a Tensor. */
-static int check_parameters(PyObject *parameters)
+/*
+ * The parameter at a place of an optimiser's group, retained; NULL with an exception: no tensor. Asked for one by one, because a
+ * gradient may have to be cut, and while that waits, another thread may change the list.
+ */
+static PyObject *parameter_at(PyObject *parameters, Py_ssize_t k)
 {
-    if (!PyList_Check(parameters)) {
-        PyErr_SetString(PyExc_TypeError, "the parameters of a group must be a list");
-        return -1;
-    }
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(parameters); k++)
-        if (!gt__py_is_tensor(PyList_GET_ITEM(parameters, k))) {
-            PyErr_SetString(PyExc_TypeError, "the parameters of a group must be tensors");
-            return -1;
-        }
-    return 0;
+    PyObject *parameter = PyList_GET_ITEM(parameters, k);
+    if (gt__py_is_tensor(parameter))
+        return Py_NewRef(parameter);
+    PyErr_SetString(PyExc_TypeError, "the parameters of a group must be tensors");
+    return NULL;
+}
+
+static int check_list(PyObject *parameters)
+{
+    if (PyList_Check(parameters))
+        return 0;
+    PyErr_SetString(PyExc_TypeError, "the parameters of a group must be a list");
+    return -1;
 }
 
 /* The value of x.grad at this moment, as a tensor of its own. NULL without an exception: there is none. */
@@ -83,21 +89,28 @@ static PyObject *gradient_value(PyObject *parameter)
     gt_tensor *gradient = NULL;
     if (!node || !gt__node_has_gradient(node))
         return NULL;
+    gt__node_retain(node); /* to cut it may wait, and other threads run */
     gt_err err = gt__node_gradient(node, &gradient);
-    return gt__py_result(err, err == GT_OK ? gt_tensor_retain(gradient) : NULL);
+    PyObject *result = NULL;
+    if (err != GT_OK || gradient)
+        result = gt__py_result(err, err == GT_OK ? gt_tensor_retain(gradient) : NULL);
+    gt__node_release(node);
+    return result;
 }
 
 /* _gradients(parameters): [(parameter, gradient)] of those that have one. Later changes of .grad do not show in them. */
 static PyObject *py_gradients(PyObject *module, PyObject *parameters)
 {
     (void)module;
-    if (check_parameters(parameters) < 0)
+    if (check_list(parameters) < 0)
         return NULL;
     PyObject *pairs = PyList_New(0);
     for (Py_ssize_t k = 0; pairs && k < PyList_GET_SIZE(parameters); k++) {
-        PyObject *parameter = PyList_GET_ITEM(parameters, k), *gradient = gradient_value(parameter);
+        PyObject *parameter = parameter_at(parameters, k),
+                 *gradient = parameter ? gradient_value(parameter) : NULL;
         PyObject *pair = gradient ? PyTuple_Pack(2, parameter, gradient) : NULL;
         Py_XDECREF(gradient);
+        Py_XDECREF(parameter);
         if (pair ? PyList_Append(pairs, pair) < 0 : PyErr_Occurred() != NULL)
             Py_CLEAR(pairs);
         Py_XDECREF(pair);
@@ -109,13 +122,15 @@ static PyObject *py_gradients(PyObject *module, PyObject *parameters)
 static PyObject *py_drop_gradients(PyObject *module, PyObject *parameters)
 {
     (void)module;
-    if (check_parameters(parameters) < 0)
+    if (check_list(parameters) < 0)
         return NULL;
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(parameters); k++) {
-        gt_node *node = gt__py_node(PyList_GET_ITEM(parameters, k));
+        PyObject *parameter = parameter_at(parameters, k);
+        gt_node *node = parameter ? gt__py_node(parameter) : NULL;
         if (node)
             gt__node_drop_gradient(node);
-        else if (PyErr_Occurred())
+        Py_XDECREF(parameter);
+        if (!node && PyErr_Occurred())
             return NULL;
     }
     Py_RETURN_NONE;

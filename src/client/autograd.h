@@ -53,6 +53,8 @@ typedef struct gt_custom_rule {
     void (*free)(void *context);
     void *context;
     const char *name;
+    uint8_t
+        views; /* operands, by bit, of which PyTorch's node saves a view: it has the old memory after x.data = y */
 } gt_custom_rule;
 
 enum { GT_NODE_CUSTOM = UINT16_MAX };

@@ -436,8 +436,11 @@ static bool begin(gt_client *client, const gt_slot *record, unsigned slots, uint
     gt_template *template = find_fitting(hot, NULL, record, slots, shape, &fitted);
     if (!template || (template->align && align(hot, template)))
         return false;
-    if (hot->recording.region)
-        gt__region_cut(client);
+    if (hot->recording.region) {
+        gt__region_cut(client); /* may learn a path, and forget the oldest */
+        if (!(template = find_fitting(hot, NULL, record, slots, shape, &fitted)))
+            return false;
+    }
     hot->staged = slots;
     memcpy(hot->stage, record, slots * sizeof *record);
     if (hot->ended)

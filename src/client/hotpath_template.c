@@ -160,6 +160,18 @@ static gt_expected expect_record(const gt_template *t, uint32_t number, uint32_t
     return e;
 }
 
+/* Results that live on after a run: neither freed nor consumed in it. */
+static uint32_t count_outputs(const gt_template *t)
+{
+    uint32_t outputs = 0;
+    for (uint32_t k = 0; k < t->count; k++) {
+        outputs += !t->dead[k];
+        uint64_t consumed = gt__record_consumed(&t->records[t->at[k]].ins);
+        outputs -= consumed && consumed <= t->count && !t->dead[consumed - 1];
+    }
+    return outputs;
+}
+
 /* What each record must be, with the present parameters. False: a run would have too many words. */
 static bool expect_records(gt_template *t)
 {
@@ -167,7 +179,7 @@ static bool expect_records(gt_template *t)
     gt_expected_id *ids = t->cat_ids;
     for (uint32_t k = 0; k < t->count; k++)
         parameters += (uint32_t)__builtin_popcount(t->parameters[k]);
-    if (t->inputs + parameters > GT_PATH_WORDS)
+    if (t->inputs + parameters + count_outputs(t) > GT_PATH_WORDS)
         return false;
     t->parameter_count = parameters;
     parameters = 0;

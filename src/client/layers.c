@@ -104,8 +104,10 @@ bool gt__linear_is_plain(const gt_tensor *a, const gt_tensor *weight, const gt_t
 
 gt_err gt__emit_linear(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_tensor **out)
 {
-    static const gt_custom_rule with_bias = {.rule = linear_rule, .name = "AddmmBackward0"},
-                                without = {.rule = linear_rule, .name = "MmBackward0"};
+    /* PyTorch saves the weight transposed, and the input as a matrix. */
+    gt_custom_rule layer = {.rule = linear_rule,
+                            .name = bias ? "AddmmBackward0" : "MmBackward0",
+                            .views = (uint8_t)(1 << 1 | (a->meta.rank != 2))};
     gt_tensor *in[] = {a, weight, bias};
     unsigned count = bias ? 3 : 2;
     *out = NULL;
@@ -117,8 +119,7 @@ gt_err gt__emit_linear(gt_tensor *a, gt_tensor *weight, gt_tensor *bias, gt_tens
     gt_err err = linear_value(a, weight, bias, out);
     gt__grad_enable(before);
     if (err == GT_OK)
-        err = record(bias ? &with_bias : &without, GT_SAVE_1 << GT_SAVE_FOR_0 | GT_SAVE_0 << GT_SAVE_FOR_1, in,
-                     count, out);
+        err = record(&layer, GT_SAVE_1 << GT_SAVE_FOR_0 | GT_SAVE_0 << GT_SAVE_FOR_1, in, count, out);
     for (unsigned k = 0; k < count; k++)
         gt_tensor_release(in[k]);
     return err;

@@ -698,10 +698,11 @@ gt_err gt__alias_set_node(gt_alias *alias, gt_node *node)
         before = alias->cut->node;
         alias->cut->node = node;
     } else {
+        gt__alias_drop_cut(alias); /* while its node tells whether the cut was a leaf; may run user code */
+        before = alias->node;
         if (node && alias->family != alias)
             node->leaf.view = alias;
         alias->node = node;
-        gt__alias_drop_cut(alias);
     }
     gt__node_release(before);
     return GT_OK;
@@ -729,8 +730,16 @@ bool gt__node_has_gradient(const gt_node *node)
 
 gt_err gt__node_gradient(gt_node *node, gt_tensor **out)
 {
+    gt_alias *alias = node->shared_gradient;
     *out = node->gradient;
-    return node->shared_gradient ? gt__alias_cut(node->shared_gradient, out) : GT_OK;
+    if (!alias)
+        return GT_OK;
+    gt__alias_retain(alias); /* the cut may wait, and other threads may drop the gradient */
+    gt_err err = gt__alias_cut(alias, out);
+    if (node->shared_gradient != alias)
+        *out = node->gradient;
+    gt__alias_release(alias);
+    return err;
 }
 
 void gt__node_drop_gradient(gt_node *node)

@@ -217,8 +217,9 @@ gt_err gt__alias_keep_value(gt_alias *alias, gt_tensor *value);
 gt_err gt__saved_note(gt_alias *alias);
 /* After it: nodes that have saved such values get the new ones. */
 gt_err gt__saved_update(gt_storage *storage, const gt_versions *writer);
-/* Nodes that have saved `old`, of which the caller has a reference, get another value. */
-void gt__saved_replace(gt_tensor *old, gt_tensor *value);
+/* Nodes that have saved `old`, of which the caller has a reference, get another value. `rebound`: the value is of other memory, so
+ * what PyTorch's nodes save as views stays. */
+void gt__saved_replace(gt_tensor *old, gt_tensor *value, bool rebound);
 /* An alias without references stays as a ghost, if its cut is saved: true. */
 bool gt__ghost_keep(gt_alias *alias);
 void gt__ghost_end(gt_alias *alias);         /* its cut was dropped */

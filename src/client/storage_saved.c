@@ -50,12 +50,13 @@ gt_err gt__saved_note(gt_alias *alias)
     return GT_OK;
 }
 
-void gt__saved_replace(gt_tensor *old, gt_tensor *value)
+void gt__saved_replace(gt_tensor *old, gt_tensor *value, bool rebound)
 {
     /* The newest nodes first; one reference is the caller's. */
     for (gt_node *node = old->client->newest_node; node && old->references > 1; node = node->older) {
+        unsigned views = rebound && node->op == GT_NODE_CUSTOM ? node->custom.views : 0;
         for (unsigned k = 0; k < GT_MAX_OPERANDS; k++)
-            if (node->saved[k] == old) {
+            if (node->saved[k] == old && !(views >> k & 1)) {
                 node->saved[k] = gt_tensor_retain(value);
                 gt_tensor_release(old);
             }
@@ -97,7 +98,7 @@ static gt_err update(const gt_saved *saved)
         GT_TRY(replace_result(alias));
         value = alias->cut;
     }
-    gt__saved_replace(saved->value, value);
+    gt__saved_replace(saved->value, value, false);
     return GT_OK;
 }
 

@@ -155,7 +155,46 @@ static gt_err run_record(void *context, gt_slot *record)
     return GT_OK;
 }
 
-/* Outputs have their slots; the other locals get slots that no tensor has, and are freed by the path's end. */
+static int compare_slots(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/*
+ * Outputs have their slots; the other locals get slots that no tensor has, and are freed by the path's end. Slots that exist are
+ * taken first, from the last on: a table that grew with every such run would never stop to grow.
+ */
+static gt_err choose_slots(const gt_store *store, const gt_path *path, const uint64_t *outputs, uint64_t *slot)
+{
+    uint64_t *taken = malloc((path->outputs + 1) * sizeof *taken), at = store->capacity, beyond = store->capacity;
+    if (!taken)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    memcpy(taken, outputs, path->outputs * sizeof *taken);
+    qsort(taken, path->outputs, sizeof *taken, compare_slots);
+    uint32_t left = path->outputs; /* outputs below `at` */
+    if (left && taken[left - 1] >= beyond)
+        beyond = taken[left - 1] + 1;
+    for (uint32_t k = 0; k < path->count; k++)
+        slot[k] = UINT64_MAX;
+    for (uint32_t k = 0; k < path->outputs; k++)
+        slot[path->output[k]] = outputs[k];
+    for (uint32_t k = 0; k < path->count; k++) {
+        if (slot[k] != UINT64_MAX)
+            continue;
+        bool found = false;
+        while (at && !found) {
+            at--;
+            while (left && taken[left - 1] > at)
+                left--;
+            found = store->entries[at].state == GT_ENTRY_EMPTY && !(left && taken[left - 1] == at);
+        }
+        slot[k] = found ? at : beyond++;
+    }
+    free(taken);
+    return GT_OK;
+}
+
 static gt_err run_singly(gt_worker *worker, const gt_path *path, const uint64_t *words)
 {
     gt_slot run[1 + GT_PATH_WORDS / 8] = {{.ins = {.op = GT_OP_repeat, .operand = {LOCALS}}}};
@@ -164,17 +203,15 @@ static gt_err run_singly(gt_worker *worker, const gt_path *path, const uint64_t 
     single_run single = {.worker = worker, .path = path, .slot = malloc(path->count * sizeof *single.slot)};
     if (!single.slot)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    uint64_t unused = worker->store->capacity;
-    for (uint32_t k = 0; k < path->outputs; k++)
-        unused = outputs[k] >= unused ? outputs[k] + 1 : unused;
-    for (uint32_t k = 0; k < path->count; k++)
-        single.slot[k] = unused + k;
-    for (uint32_t k = 0; k < path->outputs; k++)
-        single.slot[path->output[k]] = outputs[k];
+    gt_err err = choose_slots(worker->store, path, outputs, single.slot);
+    if (err != GT_OK) {
+        free(single.slot);
+        return err;
+    }
     run->ins.imm[0].u = gt__path_run_words(path);
     memcpy(run[1].u64, words, path->inputs * sizeof *words);
     memcpy(run[1].u64 + path->inputs, outputs + path->outputs, path->parameters * sizeof *words);
-    gt_err err = gt__path_expand(path, run, run_record, &single);
+    err = gt__path_expand(path, run, run_record, &single);
     free(single.slot);
     return err;
 }

@@ -372,3 +372,15 @@ def test_strided_views_of_partial_leaves_are_refused():
     with gt.no_grad():
         assert leaf.as_strided((2, 2), (1, 2), 0).tolist() == [[0, 2], [1, 3]]
     assert leaf.detach().as_strided((2,), (1,), 10).tolist() == [10, 11]
+
+
+def test_a_view_that_is_a_leaf_again_can_stop_to_be_one():
+    for n in (gt, torch):
+        base = n.arange(6.0)
+        v = base[2:4]
+        v.requires_grad_()
+        w = v * 3
+        v.requires_grad_(False)
+        v.requires_grad_(True)
+        v.requires_grad_(False)
+        assert w.requires_grad and not v.requires_grad and v.is_leaf

@@ -528,3 +528,37 @@ assert paths > 500, paths
 connections.close()
 """.replace("PATH", repr(os.path.dirname(os.path.abspath(__file__))))
     assert run(program, **HOT)[0] == [None] * 30
+
+
+def test_a_function_with_more_results_than_a_path_may_have():
+    program = """
+x = gt.ones(4)
+@gt.compile
+def many(x):
+    return [x + float(k) for k in range(2100)]
+for _ in range(5):
+    made = many(x)
+    results.append((made[7].tolist(), made[-1].tolist()))
+"""
+    assert run(program)[0] == [[[8.0] * 4, [2100.0] * 4]] * 5
+
+
+def test_runs_that_fall_back_use_the_slots_there_are():
+    """A path with an input that failed runs record by record; a table that grew each time would be full after 19 runs."""
+    program = """
+bad, good = gt.linalg.cholesky(-gt.eye(4)), gt.ones(4, 4)
+@gt.compile
+def compute(x):
+    return ((x * 2.0) + 1.0).exp() - 1.0
+for _ in range(30):
+    failed = compute(bad)
+    gt.ones(1).item()
+try:
+    failed.sum().item()
+except gt.linalg.LinAlgError as error:
+    results.append("positive-definite" in str(error))
+keep(compute(good))
+"""
+    hot, hotpath, _ = run(program, **HOT)
+    assert hot[0] is True and hotpath["fallbacks"] > 20
+    assert hot[1:] == run(program, GT_AUTO_COMPILE="0")[0][1:]

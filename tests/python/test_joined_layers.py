@@ -86,6 +86,20 @@ def test_a_saved_weight_that_was_written_through_data():
     numpy.testing.assert_allclose(*results, rtol=1e-5)
 
 
+@pytest.mark.parametrize('shape', [(4, 3), (2, 4, 3)])
+@pytest.mark.parametrize('which', [0, 1])
+def test_other_memory_between_the_passes(shape, which):
+    results = []
+    for n in (gt, torch):
+        tensors = leaves(n, arrays(shape, (5, 3)))
+        y = n.nn.functional.linear(*tensors).sum()
+        tensors[which].data = n.ones(*tensors[which].shape)
+        y.backward()
+        results.append([t.grad.numpy() for t in tensors])
+    for ours, theirs in zip(*results):
+        numpy.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_backward_twice():
     x, w = leaves(gt, arrays((4, 3), (5, 3)))
     y = F.linear(x, w).sum()
