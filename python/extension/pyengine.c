@@ -198,26 +198,26 @@ static gt_err run_on_host(python_engine *e, const gt_call *call)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-static PyObject *view_object(const python_engine *e, const gt_view *view)
+static PyObject *view_object(const python_engine *e, const gt_view *view, bool writable)
 {
     const gt_py_block *block = NULL;
     if (!e->engine.ops->host_memory && !(block = gt__py_memory_find(&e->memory, view->data))) {
         PyErr_SetString(PyExc_SystemError, "an operand is not in the engine's memory");
         return NULL;
     }
-    return (PyObject *)gt__py_engine_view(view, block);
+    return (PyObject *)gt__py_engine_view(view, writable, block);
 }
 
 /* Fill args with the result, the operands and the attributes; *count: those that were made. -1: exception. */
 static int make_arguments(const python_engine *e, const gt_call *call, PyObject **args, unsigned *count,
                           PyObject **names)
 {
-    if (!(args[0] = view_object(e, call->out)))
+    if (!(args[0] = view_object(e, call->out, true)))
         return -1;
     *count = 1;
     for (unsigned k = 0; k < call->operands; k++) {
         bool literal = call->literals && k < GT_MAX_OPERANDS && call->literals >> k & 1;
-        if (!(args[*count] = literal ? gt__py_call_literal(call, k) : view_object(e, call->in[k])))
+        if (!(args[*count] = literal ? gt__py_call_literal(call, k) : view_object(e, call->in[k], false)))
             return -1;
         ++*count;
     }

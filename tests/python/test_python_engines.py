@@ -225,6 +225,45 @@ except RuntimeError as error:
     assert "the method add keeps an array of its operands" in programs.processes[-1].text()
 
 
+def test_a_buffer_has_the_layout_that_the_consumer_asks_for(programs):
+    """A flag such as C_CONTIGUOUS allows the consumer to ignore the strides."""
+    text = own(
+        programs,
+        """
+def layouts(self, view):
+    import ctypes
+    room = ctypes.create_string_buffer(256)  # larger than Py_buffer
+    given = []
+    for name, flags in dict(simple=0, strides=0x18, c=0x38, f=0x58, any=0x98, writable=0x19).items():
+        try:
+            ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), room, flags)
+            ctypes.pythonapi.PyBuffer_Release(room)
+            given.append(name)
+        except BufferError:
+            pass
+    return given
+def add(self, out, a, b, compute):
+    print([self.layouts(x) for x in (out, a, b)])
+    array = np.asarray(a)
+    print(array.flags.writeable, a.__array_interface__["data"][1], out.__array_interface__["data"][1])
+    import torch
+    np.add(array, torch.from_dlpack(b).numpy(), out=np.asarray(out))
+""",
+        """
+print((gt.ones(2, 3) + gt.arange(2.0).reshape(2, 1).expand(2, 3)).tolist())
+print((gt.ones(2) + gt.arange(4.0)[::2]).tolist())
+""",
+    )
+    assert text.splitlines() == [
+        "[['simple', 'strides', 'c', 'any', 'writable'], ['simple', 'strides', 'c', 'any'], ['strides']]",
+        "False True False",
+        "[[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]",
+        "[['simple', 'strides', 'c', 'f', 'any', 'writable'], ['simple', 'strides', 'c', 'f', 'any'], ['strides']]",
+        "False True False",
+        "[1.0, 3.0]",
+    ]
+
+
 def test_names(programs):
     text = programs.run(
         """
