@@ -108,28 +108,39 @@ static gt_err fail_by_exception(const char *what)
 
 /* ---- calls that the class does not run --------------------------------------------------------------------------- */
 
+/* Call the class's method `write` or `read` with bytes of the host, which it may use during the call only. */
+static gt_err lend_bytes(python_engine *e, const char *method, const gt_py_block *block, size_t offset, void *host,
+                         size_t bytes)
+{
+    gt_view all = {.data = host, .contiguous = true, .stride = {1}};
+    gt__meta_set(&all.meta, GT_UINT8, 1, (int64_t[]){(int64_t)bytes});
+    gt_err err = GT_OK;
+    PyObject *memory = Py_NewRef(block->memory);
+    EngineView *view = gt__py_engine_view(&all, strcmp(method, "read") == 0, NULL);
+    PyObject *data = view ? PyMemoryView_FromObject((PyObject *)view) : NULL;
+    PyObject *done = data ? PyObject_CallMethod(e->object, method, "OnO", memory, (Py_ssize_t)offset, data) : NULL;
+    if (!done)
+        err = fail_by_exception("");
+    PyObject *released = data ? PyObject_CallMethod(data, "release", NULL) : NULL;
+    PyErr_Clear(); /* a memoryview with exports: the view knows of them too */
+    if (view && gt__py_engine_view_end(view) && err == GT_OK)
+        err = gt__fail(GT_ERR_INTERNAL, "%s keeps its data", method);
+    Py_XDECREF(released);
+    Py_XDECREF(done);
+    Py_XDECREF(data);
+    Py_DECREF(memory);
+    return err;
+}
+
 /* Copy `bytes` between the engine's own memory and the host's. */
 static gt_err transfer(python_engine *e, const char *method, void *address, void *host, size_t bytes)
 {
     if (!bytes)
         return GT_OK;
-    gt_err err = GT_OK;
     PyEval_RestoreThread(e->thread);
     const gt_py_block *block = gt__py_memory_find(&e->memory, address);
-    if (!block)
-        err = gt__fail(GT_ERR_INTERNAL, "%s: not an address of this engine", method);
-    else {
-        PyObject *memory = Py_NewRef(block->memory);
-        PyObject *buffer = PyMemoryView_FromMemory(host, (Py_ssize_t)bytes, PyBUF_WRITE);
-        PyObject *done = buffer ? PyObject_CallMethod(e->object, method, "OnO", memory,
-                                                      (Py_ssize_t)((uintptr_t)address - block->address), buffer)
-                                : NULL;
-        if (!done)
-            err = fail_by_exception("");
-        Py_XDECREF(done);
-        Py_XDECREF(buffer);
-        Py_DECREF(memory);
-    }
+    gt_err err = block ? lend_bytes(e, method, block, (uintptr_t)address - block->address, host, bytes)
+                       : gt__fail(GT_ERR_INTERNAL, "%s: not an address of this engine", method);
     PyEval_SaveThread();
     return err;
 }

@@ -346,6 +346,48 @@ class Engine(Torch):
 """
 
 
+BYTES = """
+host_memory = False
+def allocate(self, size):
+    return bytearray(size)
+def read(self, memory, offset, data):
+    data[:] = memory[offset:offset + len(data)]
+def memory_limit(self, sharers):
+    return 1 << 30
+def memory_identity(self, unused):
+    return 7
+"""
+
+
+def test_the_data_of_read_and_write_are_lent_for_one_call(programs):
+    text = own(
+        programs,
+        BYTES + """
+def write(self, memory, offset, data):
+    memory[offset:offset + len(data)] = data
+    if len(data) == 80000:
+        print(data.readonly)
+        Mine.kept = data
+    elif len(data) == 80008:
+        Mine.kept = np.frombuffer(data, np.uint8)
+""",
+        """
+print(gt.from_numpy(np.ones(20000, "float32")).sum().item())
+try:
+    Mine.kept[0]
+except ValueError as error:
+    print(error)
+try:
+    print(gt.from_numpy(np.ones(20002, "float32")).sum().item())
+except RuntimeError as error:
+    print(error)
+""",
+    )
+    first, second, third, last = text.splitlines()
+    assert (first, second) == ("True", "20000.0") and "released memoryview" in third
+    assert "write keeps its data" in last
+
+
 VIEWS = """
     import gt
     a = gt.arange(12.0).reshape(3, 4)

@@ -52,11 +52,11 @@ class Engine:
         raise NotImplementedError(f'{type(self).__name__} has no memory of its own')
 
     def write(self, memory, offset: int, data: memoryview) -> None:
-        """Copy bytes of the host into memory, from `offset` on."""
+        """Copy bytes of the host, which are lent for this call and read-only, into memory, from `offset` on."""
         raise NotImplementedError(f'{type(self).__name__} has no memory of its own')
 
     def read(self, memory, offset: int, data: memoryview) -> None:
-        """Copy bytes from memory, from `offset` on, to the host."""
+        """Copy bytes from memory, from `offset` on, to the host's, which are lent for this call."""
         raise NotImplementedError(f'{type(self).__name__} has no memory of its own')
 
     def memory_limit(self, sharers: int) -> int:
