@@ -45,6 +45,7 @@ static EngineView *view_new(const gt_view *view, bool writable, PyObject *memory
     }
     self->memory = Py_XNewRef(memory);
     self->offset = offset;
+    self->lender = NULL;
     self->exports = 0;
     self->writable = writable;
     self->ended = false;
@@ -69,20 +70,27 @@ static void view_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(((EngineView *)object)->memory);
+    Py_XDECREF(((EngineView *)object)->lender);
     PyObject_Free(object);
     Py_DECREF(type);
 }
 
-static int check_lent(const EngineView *self)
+/* The view that ends with the call and counts exports. */
+static EngineView *view_of_call(EngineView *self)
 {
-    if (LIKELY(!self->ended))
+    return UNLIKELY(self->lender) ? self->lender : self;
+}
+
+static int check_lent(EngineView *self)
+{
+    if (LIKELY(!view_of_call(self)->ended))
         return 0;
     PyErr_SetString(PyExc_RuntimeError, "the call that lent this view is over, and its memory has other contents");
     return -1;
 }
 
 /* An address that the host can use. */
-static int check_host(const EngineView *self)
+static int check_host(EngineView *self)
 {
     if (check_lent(self) < 0)
         return -1;
@@ -131,14 +139,14 @@ static int view_getbuffer(PyObject *object, Py_buffer *buffer, int flags)
                           .format = flags & PyBUF_FORMAT ? (char *)formats[meta->dtype] : NULL,
                           .shape = flags & PyBUF_ND ? (Py_ssize_t *)meta->shape : NULL,
                           .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : NULL};
-    self->exports++;
+    view_of_call(self)->exports++;
     return 0;
 }
 
 static void view_releasebuffer(PyObject *object, Py_buffer *buffer)
 {
     (void)buffer;
-    ((EngineView *)object)->exports--;
+    view_of_call((EngineView *)object)->exports--;
 }
 
 PyObject *gt__py_integers(unsigned count, const int64_t *numbers)
@@ -184,7 +192,7 @@ static void export_delete(DLManagedTensor *managed)
     Export *export = (Export *)managed;
     if (Py_IsInitialized()) {
         PyGILState_STATE state = PyGILState_Ensure();
-        export->view->exports--;
+        view_of_call(export->view)->exports--;
         Py_DECREF(export->view);
         PyGILState_Release(state);
     }
@@ -213,7 +221,7 @@ static PyObject *view_dlpack(PyObject *object, PyObject *args, PyObject *keyword
     out->strides = self->view.stride;
     export->managed.deleter = export_delete;
     Py_INCREF(self);
-    self->exports++;
+    view_of_call(self)->exports++;
     PyObject *capsule = PyCapsule_New(export, "dltensor", gt__py_dlpack_capsule_delete);
     if (!capsule)
         export_delete(&export->managed);
@@ -249,6 +257,8 @@ static PyObject *view_ascending(PyObject *object, PyObject *unused)
     lowest *= (int64_t)gt__dtype_size((gt_dtype)view.meta.dtype);
     view.data = (char *)view.data + lowest;
     EngineView *made = view_new(&view, self->writable, self->memory, (size_t)((int64_t)self->offset + lowest));
+    if (made)
+        made->lender = (EngineView *)Py_NewRef(view_of_call(self));
     return made ? Py_BuildValue("(NN)", made, gt__py_integers(count, flipped)) : NULL;
 }
 

@@ -225,6 +225,30 @@ except RuntimeError as error:
     assert "the method add keeps an array of its operands" in programs.processes[-1].text()
 
 
+def test_an_ascending_view_is_lent_for_one_call(programs):
+    text = own(
+        programs,
+        """
+def neg(self, out, a, compute):
+    Mine.view, axes = a.ascending()
+    return -np.flip(np.asarray(Mine.view), axes)
+def exp(self, out, a, compute):
+    Mine.array = np.asarray(a.ascending()[0])
+    return NotImplemented
+""",
+        """
+print((-gt.arange(3.0)[::-1]).tolist())
+try:
+    np.asarray(Mine.view)
+except RuntimeError as error:
+    print(error)
+gt.arange(3.0)[::-1].exp().tolist()
+""",
+    )
+    assert text.startswith("[-2.0, -1.0, -0.0]\nthe call that lent this view is over")
+    assert "the method exp keeps an array of its operands" in programs.processes[-1].text()
+
+
 def test_a_buffer_has_the_layout_that_the_consumer_asks_for(programs):
     """A flag such as C_CONTIGUOUS allows the consumer to ignore the strides."""
     text = own(
