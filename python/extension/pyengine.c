@@ -561,16 +561,17 @@ static gt_err find_engine(const char *name, const gt_engine_ops **ops)
     registration *r = find_registration(name);
     if (!r) {
         PyObject *done = call_package("_load", name); /* registers it, if there is such a module */
-        if (!done) {
+        r = find_registration(name);
+        if (!done && !r) {
             char what[128];
             PyOS_snprintf(what, sizeof what, "backend '%s' cannot be loaded: ", name);
             fail_by_exception(what);
             err = GT_ERR_VALUE;
         }
+        PyErr_Clear(); /* another thread registered it meanwhile */
         Py_XDECREF(done);
-        r = find_registration(name);
     }
-    if (err == GT_OK && r)
+    if (r)
         *ops = &r->ops;
     PyGILState_Release(gil);
     return err;

@@ -334,6 +334,45 @@ def test_a_module_that_cannot_be_used(programs, source, words):
     assert text.startswith(words), text
 
 
+def test_several_workers_load_one_engine_at_the_same_time(programs):
+    written(
+        programs,
+        "gt_engine_met.py",
+        """
+import threading
+import gt.engines
+meeting = threading.Barrier(3, timeout=60)
+def __getattr__(name):
+    if name == "Engine":
+        meeting.wait()  # all workers load it before one registers it
+        return gt.engines.Engine
+    raise AttributeError(name)
+""",
+    )
+    text = programs.run(
+        """
+        import socket
+        import threading
+        from gt import _gt
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % silent.getsockname()[1]
+            def work(name):
+                try:
+                    _gt.Worker().run(address, name, "met", 0.1)
+                except Exception as error:
+                    print(str(error) + "\\n", end="")
+            threads = [threading.Thread(target=work, args=(f"w{k}",)) for k in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        """,
+        PYTHONPATH=f"{programs.directory}:{package()}",
+    )
+    assert [line.split(" at ")[0] for line in text.splitlines()] == ["no server"] * 3, text
+
+
 def package():
     import gt
 
