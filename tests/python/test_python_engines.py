@@ -171,6 +171,25 @@ print((a * 3 + 1 - a).tolist(), a.exp().sum().item() > 8, host_calls())
     assert text == "[3.0, 3.0, 3.0] True {'exp': 1, 'sub': 1, 'mul': 1, 'sum': 1, 'full': 1}\n", text
 
 
+def test_a_returned_array_is_rounded_to_bfloat16(programs):
+    text = own(
+        programs,
+        """
+def exp(self, out, a, compute):
+    return np.array([1.5, 1 + 2**-8, 1 + 3 * 2**-8, -np.inf, np.nan])
+def neg(self, out, a, compute):
+    return np.asarray(a) ^ 0x8000
+def log(self, out, a, compute):
+    return 3
+""",
+        """
+a = gt.arange(5.0, dtype=gt.bfloat16)
+print(a.exp().tolist(), (-a).tolist(), a.log().tolist())
+""",
+    )
+    assert text == "[1.5, 1.0, 1.015625, -inf, nan] [-0.0, -1.0, -2.0, -3.0, -4.0] [3.0, 3.0, 3.0, 3.0, 3.0]\n"
+
+
 def test_operands_and_attributes(programs):
     text = own(
         programs,
