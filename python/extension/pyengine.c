@@ -457,7 +457,9 @@ static gt_err python_open(const gt_engine_options *options, gt_engine **engine)
     python_engine *e = calloc(1, sizeof *e);
     if (!e)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt_err err = gt__engine_reference.open(options, &e->reference);
+    gt_engine_options for_reference = *options;
+    for_reference.ops = &gt__engine_reference;
+    gt_err err = gt__engine_reference.open(&for_reference, &e->reference);
     if (err != GT_OK) {
         free(e);
         return err;
