@@ -108,28 +108,39 @@ static gt_err fail_by_exception(const char *what)
 
 /* ---- calls that the class does not run --------------------------------------------------------------------------- */
 
+/* Call the class's method `write` or `read` with bytes of the host, which it may use during the call only. */
+static gt_err lend_bytes(python_engine *e, const char *method, const gt_py_block *block, size_t offset, void *host,
+                         size_t bytes)
+{
+    gt_view all = {.data = host, .contiguous = true, .stride = {1}};
+    gt__meta_set(&all.meta, GT_UINT8, 1, (int64_t[]){(int64_t)bytes});
+    gt_err err = GT_OK;
+    PyObject *memory = Py_NewRef(block->memory);
+    EngineView *view = gt__py_engine_view(&all, strcmp(method, "read") == 0, NULL);
+    PyObject *data = view ? PyMemoryView_FromObject((PyObject *)view) : NULL;
+    PyObject *done = data ? PyObject_CallMethod(e->object, method, "OnO", memory, (Py_ssize_t)offset, data) : NULL;
+    if (!done)
+        err = fail_by_exception("");
+    PyObject *released = data ? PyObject_CallMethod(data, "release", NULL) : NULL;
+    PyErr_Clear(); /* a memoryview with exports: the view knows of them too */
+    if (view && gt__py_engine_view_end(view) && err == GT_OK)
+        err = gt__fail(GT_ERR_INTERNAL, "%s keeps its data", method);
+    Py_XDECREF(released);
+    Py_XDECREF(done);
+    Py_XDECREF(data);
+    Py_DECREF(memory);
+    return err;
+}
+
 /* Copy `bytes` between the engine's own memory and the host's. */
 static gt_err transfer(python_engine *e, const char *method, void *address, void *host, size_t bytes)
 {
     if (!bytes)
         return GT_OK;
-    gt_err err = GT_OK;
     PyEval_RestoreThread(e->thread);
     const gt_py_block *block = gt__py_memory_find(&e->memory, address);
-    if (!block)
-        err = gt__fail(GT_ERR_INTERNAL, "%s: not an address of this engine", method);
-    else {
-        PyObject *memory = Py_NewRef(block->memory);
-        PyObject *buffer = PyMemoryView_FromMemory(host, (Py_ssize_t)bytes, PyBUF_WRITE);
-        PyObject *done = buffer ? PyObject_CallMethod(e->object, method, "OnO", memory,
-                                                      (Py_ssize_t)((uintptr_t)address - block->address), buffer)
-                                : NULL;
-        if (!done)
-            err = fail_by_exception("");
-        Py_XDECREF(done);
-        Py_XDECREF(buffer);
-        Py_DECREF(memory);
-    }
+    gt_err err = block ? lend_bytes(e, method, block, (uintptr_t)address - block->address, host, bytes)
+                       : gt__fail(GT_ERR_INTERNAL, "%s: not an address of this engine", method);
     PyEval_SaveThread();
     return err;
 }
@@ -198,26 +209,26 @@ static gt_err run_on_host(python_engine *e, const gt_call *call)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-static PyObject *view_object(const python_engine *e, const gt_view *view)
+static PyObject *view_object(const python_engine *e, const gt_view *view, bool writable)
 {
     const gt_py_block *block = NULL;
     if (!e->engine.ops->host_memory && !(block = gt__py_memory_find(&e->memory, view->data))) {
         PyErr_SetString(PyExc_SystemError, "an operand is not in the engine's memory");
         return NULL;
     }
-    return (PyObject *)gt__py_engine_view(view, block);
+    return (PyObject *)gt__py_engine_view(view, writable, block);
 }
 
 /* Fill args with the result, the operands and the attributes; *count: those that were made. -1: exception. */
 static int make_arguments(const python_engine *e, const gt_call *call, PyObject **args, unsigned *count,
                           PyObject **names)
 {
-    if (!(args[0] = view_object(e, call->out)))
+    if (!(args[0] = view_object(e, call->out, true)))
         return -1;
     *count = 1;
     for (unsigned k = 0; k < call->operands; k++) {
         bool literal = call->literals && k < GT_MAX_OPERANDS && call->literals >> k & 1;
-        if (!(args[*count] = literal ? gt__py_call_literal(call, k) : view_object(e, call->in[k])))
+        if (!(args[*count] = literal ? gt__py_call_literal(call, k) : view_object(e, call->in[k], false)))
             return -1;
         ++*count;
     }
@@ -446,7 +457,9 @@ static gt_err python_open(const gt_engine_options *options, gt_engine **engine)
     python_engine *e = calloc(1, sizeof *e);
     if (!e)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
-    gt_err err = gt__engine_reference.open(options, &e->reference);
+    gt_engine_options for_reference = *options;
+    for_reference.ops = &gt__engine_reference;
+    gt_err err = gt__engine_reference.open(&for_reference, &e->reference);
     if (err != GT_OK) {
         free(e);
         return err;
@@ -550,16 +563,17 @@ static gt_err find_engine(const char *name, const gt_engine_ops **ops)
     registration *r = find_registration(name);
     if (!r) {
         PyObject *done = call_package("_load", name); /* registers it, if there is such a module */
-        if (!done) {
+        r = find_registration(name);
+        if (!done && !r) {
             char what[128];
             PyOS_snprintf(what, sizeof what, "backend '%s' cannot be loaded: ", name);
             fail_by_exception(what);
             err = GT_ERR_VALUE;
         }
+        PyErr_Clear(); /* another thread registered it meanwhile */
         Py_XDECREF(done);
-        r = find_registration(name);
     }
-    if (err == GT_OK && r)
+    if (r)
         *ops = &r->ops;
     PyGILState_Release(gil);
     return err;

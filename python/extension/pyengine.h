@@ -45,12 +45,14 @@ typedef struct EngineView {
     Py_ssize_t strides[GT_MAX_RANK]; /* in bytes */
     PyObject *memory;                /* of the engine's own memory; NULL: the host's */
     size_t offset;                   /* in it */
-    unsigned exports;                /* arrays that use the memory now */
-    bool ended;                      /* the call is over, and the memory may have other contents */
+    struct EngineView *lender; /* of what ascending() returned: the view of the call, a reference; else NULL */
+    unsigned exports;          /* arrays that use the memory now */
+    bool writable;             /* the result; operands are read-only */
+    bool ended;                /* the call is over, and the memory may have other contents */
 } EngineView;
 
 /* `block` is NULL for the host's memory. */
-EngineView *gt__py_engine_view(const gt_view *view, const gt_py_block *block);
+EngineView *gt__py_engine_view(const gt_view *view, bool writable, const gt_py_block *block);
 /* The call is over. Drops the reference; true: an array still uses the memory. */
 bool gt__py_engine_view_end(EngineView *view);
 int gt__py_engine_view_init(PyObject *module);

@@ -30,7 +30,7 @@ PyObject *gt__py_dtype_text(gt_dtype dtype)
 
 /* ---- life ----------------------------------------------------------------------------------------------------- */
 
-static EngineView *view_new(const gt_view *view, PyObject *memory, size_t offset)
+static EngineView *view_new(const gt_view *view, bool writable, PyObject *memory, size_t offset)
 {
     EngineView *self = PyObject_New(EngineView, view_type);
     if (!self)
@@ -45,14 +45,17 @@ static EngineView *view_new(const gt_view *view, PyObject *memory, size_t offset
     }
     self->memory = Py_XNewRef(memory);
     self->offset = offset;
+    self->lender = NULL;
     self->exports = 0;
+    self->writable = writable;
     self->ended = false;
     return self;
 }
 
-EngineView *gt__py_engine_view(const gt_view *view, const gt_py_block *block)
+EngineView *gt__py_engine_view(const gt_view *view, bool writable, const gt_py_block *block)
 {
-    return view_new(view, block ? block->memory : NULL, block ? (uintptr_t)view->data - block->address : 0);
+    return view_new(view, writable, block ? block->memory : NULL,
+                    block ? (uintptr_t)view->data - block->address : 0);
 }
 
 bool gt__py_engine_view_end(EngineView *view)
@@ -67,20 +70,27 @@ static void view_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(((EngineView *)object)->memory);
+    Py_XDECREF(((EngineView *)object)->lender);
     PyObject_Free(object);
     Py_DECREF(type);
 }
 
-static int check_lent(const EngineView *self)
+/* The view that ends with the call and counts exports. */
+static EngineView *view_of_call(EngineView *self)
 {
-    if (LIKELY(!self->ended))
+    return UNLIKELY(self->lender) ? self->lender : self;
+}
+
+static int check_lent(EngineView *self)
+{
+    if (LIKELY(!view_of_call(self)->ended))
         return 0;
     PyErr_SetString(PyExc_RuntimeError, "the call that lent this view is over, and its memory has other contents");
     return -1;
 }
 
 /* An address that the host can use. */
-static int check_host(const EngineView *self)
+static int check_host(EngineView *self)
 {
     if (check_lent(self) < 0)
         return -1;
@@ -93,6 +103,17 @@ static int check_host(const EngineView *self)
 
 /* ---- as an array ----------------------------------------------------------------------------------------------- */
 
+/* Whether the elements lie as a consumer with these flags takes them to. */
+static bool has_layout(const EngineView *self, int flags)
+{
+    /* The constants contain the bits of PyBUF_STRIDES. */
+    const int rows = (PyBUF_C_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES;
+    const int columns = PyBUF_F_CONTIGUOUS & ~PyBUF_STRIDES;
+    if (flags & columns)
+        return self->view.contiguous && self->view.meta.rank <= 1;
+    return self->view.contiguous || ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && !(flags & rows));
+}
+
 static int view_getbuffer(PyObject *object, Py_buffer *buffer, int flags)
 {
     EngineView *self = (EngineView *)object;
@@ -100,27 +121,32 @@ static int view_getbuffer(PyObject *object, Py_buffer *buffer, int flags)
     buffer->obj = NULL;
     if (check_host(self) < 0)
         return -1;
-    if (!self->view.contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
+    if (!has_layout(self, flags)) {
         PyErr_SetString(PyExc_BufferError, "the elements of this view are not contiguous");
+        return -1;
+    }
+    if (!self->writable && (flags & PyBUF_WRITABLE)) {
+        PyErr_SetString(PyExc_BufferError, "an operand is read-only");
         return -1;
     }
     static char no_elements; /* consumers take an address of NULL for an error */
     *buffer = (Py_buffer){.buf = self->view.data ? self->view.data : &no_elements,
                           .obj = Py_NewRef(object),
                           .len = (Py_ssize_t)gt__meta_bytes(meta),
+                          .readonly = !self->writable,
                           .itemsize = (Py_ssize_t)gt__dtype_size((gt_dtype)meta->dtype),
                           .ndim = meta->rank,
                           .format = flags & PyBUF_FORMAT ? (char *)formats[meta->dtype] : NULL,
                           .shape = flags & PyBUF_ND ? (Py_ssize_t *)meta->shape : NULL,
                           .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : NULL};
-    self->exports++;
+    view_of_call(self)->exports++;
     return 0;
 }
 
 static void view_releasebuffer(PyObject *object, Py_buffer *buffer)
 {
     (void)buffer;
-    ((EngineView *)object)->exports--;
+    view_of_call((EngineView *)object)->exports--;
 }
 
 PyObject *gt__py_integers(unsigned count, const int64_t *numbers)
@@ -151,7 +177,8 @@ static PyObject *view_interface(PyObject *object, void *closure)
         strides[axis] = self->strides[axis];
     return Py_BuildValue("{s:i,s:N,s:N,s:s,s:(NO)}", "version", 3, "shape",
                          gt__py_integers(meta->rank, meta->shape), "strides", gt__py_integers(meta->rank, strides),
-                         "typestr", type, "data", PyLong_FromVoidPtr(self->view.data), Py_False);
+                         "typestr", type, "data", PyLong_FromVoidPtr(self->view.data),
+                         self->writable ? Py_False : Py_True);
 }
 
 typedef struct Export {
@@ -165,7 +192,7 @@ static void export_delete(DLManagedTensor *managed)
     Export *export = (Export *)managed;
     if (Py_IsInitialized()) {
         PyGILState_STATE state = PyGILState_Ensure();
-        export->view->exports--;
+        view_of_call(export->view)->exports--;
         Py_DECREF(export->view);
         PyGILState_Release(state);
     }
@@ -194,7 +221,7 @@ static PyObject *view_dlpack(PyObject *object, PyObject *args, PyObject *keyword
     out->strides = self->view.stride;
     export->managed.deleter = export_delete;
     Py_INCREF(self);
-    self->exports++;
+    view_of_call(self)->exports++;
     PyObject *capsule = PyCapsule_New(export, "dltensor", gt__py_dlpack_capsule_delete);
     if (!capsule)
         export_delete(&export->managed);
@@ -229,7 +256,9 @@ static PyObject *view_ascending(PyObject *object, PyObject *unused)
         return Py_BuildValue("(O())", object);
     lowest *= (int64_t)gt__dtype_size((gt_dtype)view.meta.dtype);
     view.data = (char *)view.data + lowest;
-    EngineView *made = view_new(&view, self->memory, (size_t)((int64_t)self->offset + lowest));
+    EngineView *made = view_new(&view, self->writable, self->memory, (size_t)((int64_t)self->offset + lowest));
+    if (made)
+        made->lender = (EngineView *)Py_NewRef(view_of_call(self));
     return made ? Py_BuildValue("(NN)", made, gt__py_integers(count, flipped)) : NULL;
 }
 

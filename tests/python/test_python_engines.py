@@ -171,6 +171,25 @@ print((a * 3 + 1 - a).tolist(), a.exp().sum().item() > 8, host_calls())
     assert text == "[3.0, 3.0, 3.0] True {'exp': 1, 'sub': 1, 'mul': 1, 'sum': 1, 'full': 1}\n", text
 
 
+def test_a_returned_array_is_rounded_to_bfloat16(programs):
+    text = own(
+        programs,
+        """
+def exp(self, out, a, compute):
+    return np.array([1.5, 1 + 2**-8, 1 + 3 * 2**-8, -np.inf, np.nan])
+def neg(self, out, a, compute):
+    return np.asarray(a) ^ 0x8000
+def log(self, out, a, compute):
+    return 3
+""",
+        """
+a = gt.arange(5.0, dtype=gt.bfloat16)
+print(a.exp().tolist(), (-a).tolist(), a.log().tolist())
+""",
+    )
+    assert text == "[1.5, 1.0, 1.015625, -inf, nan] [-0.0, -1.0, -2.0, -3.0, -4.0] [3.0, 3.0, 3.0, 3.0, 3.0]\n"
+
+
 def test_operands_and_attributes(programs):
     text = own(
         programs,
@@ -225,6 +244,69 @@ except RuntimeError as error:
     assert "the method add keeps an array of its operands" in programs.processes[-1].text()
 
 
+def test_an_ascending_view_is_lent_for_one_call(programs):
+    text = own(
+        programs,
+        """
+def neg(self, out, a, compute):
+    Mine.view, axes = a.ascending()
+    return -np.flip(np.asarray(Mine.view), axes)
+def exp(self, out, a, compute):
+    Mine.array = np.asarray(a.ascending()[0])
+    return NotImplemented
+""",
+        """
+print((-gt.arange(3.0)[::-1]).tolist())
+try:
+    np.asarray(Mine.view)
+except RuntimeError as error:
+    print(error)
+gt.arange(3.0)[::-1].exp().tolist()
+""",
+    )
+    assert text.startswith("[-2.0, -1.0, -0.0]\nthe call that lent this view is over")
+    assert "the method exp keeps an array of its operands" in programs.processes[-1].text()
+
+
+def test_a_buffer_has_the_layout_that_the_consumer_asks_for(programs):
+    """A flag such as C_CONTIGUOUS allows the consumer to ignore the strides."""
+    text = own(
+        programs,
+        """
+def layouts(self, view):
+    import ctypes
+    room = ctypes.create_string_buffer(256)  # larger than Py_buffer
+    given = []
+    for name, flags in dict(simple=0, strides=0x18, c=0x38, f=0x58, any=0x98, writable=0x19).items():
+        try:
+            ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), room, flags)
+            ctypes.pythonapi.PyBuffer_Release(room)
+            given.append(name)
+        except BufferError:
+            pass
+    return given
+def add(self, out, a, b, compute):
+    print([self.layouts(x) for x in (out, a, b)])
+    array = np.asarray(a)
+    print(array.flags.writeable, a.__array_interface__["data"][1], out.__array_interface__["data"][1])
+    import torch
+    np.add(array, torch.from_dlpack(b).numpy(), out=np.asarray(out))
+""",
+        """
+print((gt.ones(2, 3) + gt.arange(2.0).reshape(2, 1).expand(2, 3)).tolist())
+print((gt.ones(2) + gt.arange(4.0)[::2]).tolist())
+""",
+    )
+    assert text.splitlines() == [
+        "[['simple', 'strides', 'c', 'any', 'writable'], ['simple', 'strides', 'c', 'any'], ['strides']]",
+        "False True False",
+        "[[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]",
+        "[['simple', 'strides', 'c', 'f', 'any', 'writable'], ['simple', 'strides', 'c', 'f', 'any'], ['strides']]",
+        "False True False",
+        "[1.0, 3.0]",
+    ]
+
+
 def test_names(programs):
     text = programs.run(
         """
@@ -271,6 +353,45 @@ def test_a_module_that_cannot_be_used(programs, source, words):
     assert text.startswith(words), text
 
 
+def test_several_workers_load_one_engine_at_the_same_time(programs):
+    written(
+        programs,
+        "gt_engine_met.py",
+        """
+import threading
+import gt.engines
+meeting = threading.Barrier(3, timeout=60)
+def __getattr__(name):
+    if name == "Engine":
+        meeting.wait()  # all workers load it before one registers it
+        return gt.engines.Engine
+    raise AttributeError(name)
+""",
+    )
+    text = programs.run(
+        """
+        import socket
+        import threading
+        from gt import _gt
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % silent.getsockname()[1]
+            def work(name):
+                try:
+                    _gt.Worker().run(address, name, "met", 0.1)
+                except Exception as error:
+                    print(str(error) + "\\n", end="")
+            threads = [threading.Thread(target=work, args=(f"w{k}",)) for k in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        """,
+        PYTHONPATH=f"{programs.directory}:{package()}",
+    )
+    assert [line.split(" at ")[0] for line in text.splitlines()] == ["no server"] * 3, text
+
+
 def package():
     import gt
 
@@ -305,6 +426,48 @@ class Engine(Torch):
     device = torch.device("cpu")
     host_memory = False
 """
+
+
+BYTES = """
+host_memory = False
+def allocate(self, size):
+    return bytearray(size)
+def read(self, memory, offset, data):
+    data[:] = memory[offset:offset + len(data)]
+def memory_limit(self, sharers):
+    return 1 << 30
+def memory_identity(self, unused):
+    return 7
+"""
+
+
+def test_the_data_of_read_and_write_are_lent_for_one_call(programs):
+    text = own(
+        programs,
+        BYTES + """
+def write(self, memory, offset, data):
+    memory[offset:offset + len(data)] = data
+    if len(data) == 80000:
+        print(data.readonly)
+        Mine.kept = data
+    elif len(data) == 80008:
+        Mine.kept = np.frombuffer(data, np.uint8)
+""",
+        """
+print(gt.from_numpy(np.ones(20000, "float32")).sum().item())
+try:
+    Mine.kept[0]
+except ValueError as error:
+    print(error)
+try:
+    print(gt.from_numpy(np.ones(20002, "float32")).sum().item())
+except RuntimeError as error:
+    print(error)
+""",
+    )
+    first, second, third, last = text.splitlines()
+    assert (first, second) == ("True", "20000.0") and "released memoryview" in third
+    assert "write keeps its data" in last
 
 
 VIEWS = """

@@ -43,8 +43,16 @@ class Engine:
         """The worker ends."""
 
     def store(self, out: EngineView, result) -> None:
-        """Copy what a method returned into its result. Called if that is not None."""
+        """Copy what a method returned into its result. Called if that is not None.
+
+        Numbers are rounded to a bfloat16 result; an array of uint16 is taken for its bits.
+        """
         import numpy
+        if out.dtype == 'bfloat16':
+            from gt.engines.numpy_engine import narrowed
+            result = numpy.asarray(result)
+            if result.dtype != numpy.uint16:
+                result = narrowed(result.real.astype(numpy.float32))
         numpy.copyto(numpy.asarray(out), result, casting='unsafe')
 
     def allocate(self, size: int):
@@ -52,11 +60,11 @@ class Engine:
         raise NotImplementedError(f'{type(self).__name__} has no memory of its own')
 
     def write(self, memory, offset: int, data: memoryview) -> None:
-        """Copy bytes of the host into memory, from `offset` on."""
+        """Copy bytes of the host, which are lent for this call and read-only, into memory, from `offset` on."""
         raise NotImplementedError(f'{type(self).__name__} has no memory of its own')
 
     def read(self, memory, offset: int, data: memoryview) -> None:
-        """Copy bytes from memory, from `offset` on, to the host."""
+        """Copy bytes from memory, from `offset` on, to the host's, which are lent for this call."""
         raise NotImplementedError(f'{type(self).__name__} has no memory of its own')
 
     def memory_limit(self, sharers: int) -> int:

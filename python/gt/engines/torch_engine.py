@@ -8,6 +8,7 @@ The ops are in torch_ops.py and torch_layers.py. Random numbers, whose values GT
 """
 
 import os
+import warnings
 import zlib
 
 import torch
@@ -18,6 +19,8 @@ from gt.engines import torch_layers, torch_ops
 
 DTYPES = {name: getattr(torch, name) for name in (
     'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float16', 'bfloat16', 'float32', 'float64', 'complex64', 'complex128')}
+
+warnings.filterwarnings('ignore', 'The given buffer is not writable')  # `write` only reads it
 
 
 def choose_device() -> torch.device:
