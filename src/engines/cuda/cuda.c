@@ -63,7 +63,7 @@ static void cuda_release(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing)
 {
-    *timing = (gt_cuda_timing){0};
+    *timing = (gt_cuda_timing){.before = cuda->last};
     if (__builtin_expect(cuda->broken, 0))
         return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
     if (timed) {
@@ -82,6 +82,9 @@ gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token 
     }
     if (err != GT_OK) {
         gt__cuda_items_drop(cuda);
+        gt__cuda_transfer_forget(cuda, timing->before);
+        if (number) /* the card may still copy from or to pinned memory of the caller */
+            gt__cuda_queue_wait(cuda, cuda->last);
         return err;
     }
     gt__cuda_queue_give(cuda, number && !timing->start ? number : gt__cuda_queue_number(cuda), token);
