@@ -588,6 +588,9 @@ static int after_the_break(void)
     CHECK(failures > 0);
     CHECK_EQ(engine->ops->write(engine, a, host, BYTES, false, &token), GT_ERR_INTERNAL);
     CHECK(strstr(gt_error_text(), "this worker cannot compute any more") != NULL);
+    void *large;
+    CHECK_EQ(engine->ops->alloc(engine, 256 << 20, &large), GT_ERR_INTERNAL);
+    CHECK(strstr(gt_error_text(), "this worker cannot compute any more") != NULL);
     engine->ops->release(engine, a, BYTES);
     engine->ops->close(engine);
     return atomic_load(&check_state.failures) ? 1 : 0;

@@ -150,16 +150,17 @@ API int cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
             }
         }
     }
+    bool dead = broken;
     bool fits = used_bytes + bytes <= variable("FAKE_CUDA_MEMORY", (uint64_t)4 << 30) &&
                 at + rounded <= (uint64_t)1 << RANGE_BITS;
-    if (fits) {
+    if (fits && !dead) {
         *free_block(device_blocks) = (block){.start = (uintptr_t)far_range + at, .bytes = bytes};
         used_bytes += bytes;
         memset(near_range + at, POISON, bytes);
     }
     pthread_mutex_unlock(&mutex);
     *address = (uintptr_t)far_range + at;
-    return fits ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+    return dead ? 700 : fits ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void wait_for_everything(void);

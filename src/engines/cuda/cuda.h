@@ -166,7 +166,10 @@ static inline void gt__cuda_mark_forget(gt_cuda *cuda)
 }
 uint64_t gt__cuda_now_ns(void);
 
-/* ---- cuda.c: around each call that is queued --------------------------------------------------------------------- */
+/* ---- cuda.c: memory, and around each call that is queued ---------------------------------------------------------- */
+
+/* Memory of the heap. GT_ERR_INTERNAL: the card is broken. */
+gt_err gt__cuda_take(gt_cuda *cuda, size_t bytes, uint64_t *address);
 
 typedef struct gt_cuda_timing {
     gt_cuda_mark *start; /* NULL: not timed */

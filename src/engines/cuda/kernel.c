@@ -185,21 +185,35 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *entry,
     return binary;
 }
 
-static bool load(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
+/* The driver's result. */
+static int load_once(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
 {
     const gt_cuda_driver *driver = cuda->driver;
-    if (driver->module_load(&k->module, binary) != CUDA_SUCCESS)
-        return false;
-    if (driver->module_function(&k->function, k->module, entry) == CUDA_SUCCESS &&
-        (!driver->function_load || driver->function_load(k->function) == CUDA_SUCCESS))
-        return true;
+    int result = driver->module_load(&k->module, binary);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->module_function(&k->function, k->module, entry);
+    if (result == CUDA_SUCCESS && driver->function_load)
+        result = driver->function_load(k->function);
+    if (result == CUDA_SUCCESS)
+        return result;
     driver->module_unload(k->module);
     k->module = NULL;
     k->function = NULL;
-    return false;
+    return result;
 }
 
-/* The kernel of a new key. It stays without a function if there is no way to make it. */
+/* The heap may hold the memory that the module needs. */
+static int load(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
+{
+    int result = load_once(cuda, binary, entry, k);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    gt__cuda_heap_trim(&cuda->heap);
+    return load_once(cuda, binary, entry, k);
+}
+
+/* The kernel of a new key. It stays without a function if there is no way to make it. GT_ERR_MEMORY: not now. */
 static gt_err make(gt_cuda *cuda, kernel *k)
 {
     char path[PATH_MAX], *source = NULL;
@@ -210,19 +224,19 @@ static gt_err make(gt_cuda *cuda, kernel *k)
     GT_TRY(gt__cuda_source(&k->key, &source, &entry));
     bool kept = file_path(cuda, source, path, sizeof path);
     void *binary = kept ? read_file(path) : NULL;
-    bool loaded = binary && load(cuda, binary, entry, k);
-    if (!loaded) {
+    int result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
+    if (!binary || (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)) {
         free(binary);
         binary = compile(cuda, source, entry, &bytes);
-        loaded = binary && load(cuda, binary, entry, k);
-        if (binary && !loaded)
+        result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
             gt__log_error("cuda: the kernel %s cannot be loaded, its calls run on the host", entry);
-        if (loaded && kept)
+        if (k->function && kept)
             write_file(path, binary, bytes);
     }
     free(binary);
     free(source);
-    return GT_OK;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? gt__cuda_fail(cuda, result, "a kernel") : GT_OK;
 }
 
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function)
