@@ -569,6 +569,54 @@ static void test_programs_with_numbers(const void *argument)
     engine->ops->close(engine);
 }
 
+/* Products for which there was no memory once run on the card later. */
+static void test_products_after_memory_ran_out(const void *argument)
+{
+    (void)argument;
+    enum { MOST = 1024, PART = 16 << 20 };
+    static void *parts[MOST];
+    int count = 0;
+    vector_call c;
+    gt_token token = 0;
+    gt_engine *engine = open_engine("cuda");
+    if (!engine)
+        return;
+    products_plan p;
+    plan_products(&p);
+    gt_view square = p.values[0].view;
+    square.data = take_memory(engine, SQUARE * sizeof(float));
+    gt_view out = square;
+    out.data = take_memory(engine, SQUARE * sizeof(float));
+    vector_call_set(&c, GT_OP_matmul, out, square, square);
+    while (count < MOST && (parts[count] = take_memory(engine, PART)))
+        count++;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_ERR_MEMORY);
+    while (count)
+        engine->ops->release(engine, parts[--count], PART);
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    CHECK_EQ(engine->ops->host_calls(engine, GT_OP_matmul), 0);
+    wait_for(engine, token);
+    engine->ops->release(engine, square.data, SQUARE * sizeof(float));
+    engine->ops->release(engine, out.data, SQUARE * sizeof(float));
+    engine->ops->close(engine);
+}
+
+static void test_fork(const void *argument)
+{
+    (void)argument;
+    const gt_engine_ops *ops;
+    int status = 0;
+    CHECK_EQ(gt__engine_find("cuda", &ops), GT_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        gt_engine *engine;
+        gt_err err = ops->open(&(gt_engine_options){.threads = 1}, &engine);
+        _exit(err == GT_ERR_UNSUPPORTED && strstr(gt_error_text(), "does not survive fork") ? 0 : 1);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* ---- a card that breaks or refuses: in a process of its own, since the fake driver counts operations --------------- */
 
 static int after_the_break(void)
@@ -679,7 +727,7 @@ static const struct hard_case {
 } hard_cases[] = {
     {"after the break", "FAKE_CUDA_BREAK", "40", after_the_break},
     {"a read at the break", "FAKE_CUDA_BREAK", "3", read_at_the_break},
-    {"a program at the break", "FAKE_CUDA_BREAK", "40", program_at_the_break},
+    {"a program at the break", "FAKE_CUDA_BREAK", "41", program_at_the_break},
     {"refused downloads", "FAKE_CUDA_REFUSE", "3", refused_downloads},
 };
 enum { HARD_CASES = sizeof hard_cases / sizeof hard_cases[0] };
@@ -721,6 +769,10 @@ int main(int argc, char **argv)
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);
     check_run("programs with numbers", test_programs_with_numbers, NULL);
+    if (getenv("FAKE_CUDA_MEMORY")) {
+        check_run("products after memory ran out", test_products_after_memory_ran_out, NULL);
+        check_run("fork", test_fork, NULL);
+    }
     for (int k = 0; k < HARD_CASES && getenv("FAKE_CUDA_MEMORY"); k++)
         check_run(hard_cases[k].name, test_hard_case, &hard_cases[k]);
     return check_end();

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "engines/cuda/api.h"
 
@@ -71,6 +72,7 @@ static char *near_range, *far_range;
 static block device_blocks[MOST_BLOCKS], pinned_blocks[MOST_BLOCKS];
 static uint64_t used_bytes, operations;
 static bool broken;
+static pid_t started_in;
 
 static void stop(const char *format, ...)
 {
@@ -704,6 +706,7 @@ API int cuInit(unsigned flags)
         if (both == MAP_FAILED || mprotect(both, range, PROT_READ | PROT_WRITE) != 0)
             stop("no addresses");
         near_range = both;
+        started_in = getpid();
         far_range = getenv("FAKE_CUDA_KERNELS") ? both : both + range;
     }
     pthread_mutex_unlock(&mutex);
@@ -730,6 +733,8 @@ API int cuGetErrorString(int error, const char **text)
 
 API int cuDeviceGetCount(int *count)
 {
+    if (getpid() != started_in)
+        return 3; /* not initialized: a card does not survive fork */
     *count = 1;
     return 0;
 }
