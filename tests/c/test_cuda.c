@@ -4,6 +4,7 @@
  * compute is not tested here. On a machine with a card, and without the fake driver, the same tests run on the card.
  */
 #include <math.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -568,7 +569,55 @@ static void test_programs_with_numbers(const void *argument)
     engine->ops->close(engine);
 }
 
-/* ---- a card that breaks: in a process of its own, since the fake driver counts operations ------------------------- */
+/* Products for which there was no memory once run on the card later. */
+static void test_products_after_memory_ran_out(const void *argument)
+{
+    (void)argument;
+    enum { MOST = 1024, PART = 16 << 20 };
+    static void *parts[MOST];
+    int count = 0;
+    vector_call c;
+    gt_token token = 0;
+    gt_engine *engine = open_engine("cuda");
+    if (!engine)
+        return;
+    products_plan p;
+    plan_products(&p);
+    gt_view square = p.values[0].view;
+    square.data = take_memory(engine, SQUARE * sizeof(float));
+    gt_view out = square;
+    out.data = take_memory(engine, SQUARE * sizeof(float));
+    vector_call_set(&c, GT_OP_matmul, out, square, square);
+    while (count < MOST && (parts[count] = take_memory(engine, PART)))
+        count++;
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_ERR_MEMORY);
+    while (count)
+        engine->ops->release(engine, parts[--count], PART);
+    CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+    CHECK_EQ(engine->ops->host_calls(engine, GT_OP_matmul), 0);
+    wait_for(engine, token);
+    engine->ops->release(engine, square.data, SQUARE * sizeof(float));
+    engine->ops->release(engine, out.data, SQUARE * sizeof(float));
+    engine->ops->close(engine);
+}
+
+static void test_fork(const void *argument)
+{
+    (void)argument;
+    const gt_engine_ops *ops;
+    int status = 0;
+    CHECK_EQ(gt__engine_find("cuda", &ops), GT_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        gt_engine *engine;
+        gt_err err = ops->open(&(gt_engine_options){.threads = 1}, &engine);
+        _exit(err == GT_ERR_UNSUPPORTED && strstr(gt_error_text(), "does not survive fork") ? 0 : 1);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- a card that breaks or refuses: in a process of its own, since the fake driver counts operations --------------- */
 
 static int after_the_break(void)
 {
@@ -587,18 +636,109 @@ static int after_the_break(void)
     CHECK(failures > 0);
     CHECK_EQ(engine->ops->write(engine, a, host, BYTES, false, &token), GT_ERR_INTERNAL);
     CHECK(strstr(gt_error_text(), "this worker cannot compute any more") != NULL);
+    void *large;
+    CHECK_EQ(engine->ops->alloc(engine, 256 << 20, &large), GT_ERR_INTERNAL);
+    CHECK(strstr(gt_error_text(), "this worker cannot compute any more") != NULL);
     engine->ops->release(engine, a, BYTES);
     engine->ops->close(engine);
     return atomic_load(&check_state.failures) ? 1 : 0;
 }
 
-static void test_broken_card(const void *argument)
+/* A program whose steps may fail is freed after the card broke. */
+static int program_at_the_break(void)
 {
-    char *const *arguments = (char *const *)argument;
+    gt_engine *engine = open_engine("cuda");
+    gt_program *program = NULL;
+    gt_token token;
+    gt_completion c;
+    unsigned step;
+    picks_plan p;
+    plan_picks(&p);
+    if (!engine || !CHECK_EQ(engine->ops->compile(engine, &p.plan, &program), GT_OK))
+        return 2;
+    void *buffers[4];
+    for (int k = 0; k < 4; k++)
+        buffers[k] = take_memory(engine, BYTES);
+    put(engine, buffers[1], &(int64_t){0}, sizeof(int64_t));
+    while (engine->ops->run_program(engine, program, buffers, false, &step, &token) == GT_OK)
+        continue;
+    CHECK(strstr(gt_error_text(), "this worker cannot compute any more") != NULL);
+    engine->ops->free_program(engine, program);
+    while (engine->ops->completed(engine, true, &c))
+        CHECK(c.err == GT_OK || c.err == GT_ERR_INTERNAL);
+    engine->ops->close(engine);
+    return atomic_load(&check_state.failures) ? 1 : 0;
+}
+
+/* Memory that faults when it is used after its release. */
+static void *map_pages(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return CHECK(pages != MAP_FAILED) ? pages : NULL;
+}
+
+/* A read into memory that is gone as soon as the call or its completion fails. */
+static int read_at_the_break(void)
+{
+    enum { LARGE = 8 << 20 };
+    gt_engine *engine = open_engine("cuda");
+    gt_token token = 0;
+    gt_completion c;
+    int failures = 0;
+    if (!engine)
+        return 2;
+    void *a = take_memory(engine, LARGE), *host = map_pages(LARGE);
+    if (engine->ops->read(engine, a, host, LARGE, false, &token) == GT_OK)
+        while (engine->ops->completed(engine, true, &c))
+            failures += c.err == GT_ERR_INTERNAL;
+    else
+        failures++;
+    CHECK(failures > 0);
+    munmap(host, LARGE);
+    engine->ops->close(engine);
+    return atomic_load(&check_state.failures) ? 1 : 0;
+}
+
+/* Every third download is refused: a read and a call on the host fail midway, and the engine goes on. */
+static int refused_downloads(void)
+{
+    enum { LARGE = 8 << 20 };
+    gt_engine *engine = open_engine("cuda");
+    gt_token token = 0;
+    vector_call call;
+    if (!engine)
+        return 2;
+    void *a = take_memory(engine, LARGE), *b = take_memory(engine, LARGE), *host = map_pages(LARGE);
+    CHECK_EQ(engine->ops->read(engine, a, host, LARGE, false, &token), GT_ERR_MEMORY);
+    munmap(host, LARGE);
+    wait_for(engine, put(engine, a, &(float){1}, sizeof(float)));
+    gt_view view = vector_view(a, GT_COMPLEX64, LARGE / 8), out = vector_view(b, GT_COMPLEX64, LARGE / 8);
+    vector_call_set(&call, GT_OP_pow, out, view, view);
+    call.call.compute = GT_COMPLEX64;
+    CHECK_EQ(engine->ops->run(engine, &call.call, &token), GT_ERR_MEMORY);
+    wait_for(engine, put(engine, a, &(float){1}, sizeof(float)));
+    engine->ops->close(engine);
+    return atomic_load(&check_state.failures) ? 1 : 0;
+}
+
+static const struct hard_case {
+    const char *name, *variable, *value;
+    int (*run)(void);
+} hard_cases[] = {
+    {"after the break", "FAKE_CUDA_BREAK", "40", after_the_break},
+    {"a read at the break", "FAKE_CUDA_BREAK", "3", read_at_the_break},
+    {"a program at the break", "FAKE_CUDA_BREAK", "41", program_at_the_break},
+    {"refused downloads", "FAKE_CUDA_REFUSE", "3", refused_downloads},
+};
+enum { HARD_CASES = sizeof hard_cases / sizeof hard_cases[0] };
+
+static void test_hard_case(const void *argument)
+{
+    const struct hard_case *hard = argument;
     pid_t child = fork();
     if (child == 0) {
-        setenv("FAKE_CUDA_BREAK", "40", true);
-        execv("/proc/self/exe", (char *[]){arguments[0], "after the break", NULL});
+        setenv(hard->variable, hard->value, true);
+        execv("/proc/self/exe", (char *[]){"test_cuda", (char *)(uintptr_t)hard->name, NULL});
         _exit(3);
     }
     int status = 0;
@@ -608,8 +748,9 @@ static void test_broken_card(const void *argument)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "after the break") == 0)
-        return after_the_break();
+    for (int k = 0; k < HARD_CASES; k++)
+        if (argc > 1 && strcmp(argv[1], hard_cases[k].name) == 0)
+            return hard_cases[k].run();
     check_begin(argc, argv);
     check_run("heap", test_heap, NULL);
     check_run("heap asks rarely", test_heap_asks_rarely, NULL);
@@ -628,7 +769,11 @@ int main(int argc, char **argv)
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);
     check_run("programs with numbers", test_programs_with_numbers, NULL);
-    if (getenv("FAKE_CUDA_MEMORY"))
-        check_run("broken card", test_broken_card, argv);
+    if (getenv("FAKE_CUDA_MEMORY")) {
+        check_run("products after memory ran out", test_products_after_memory_ran_out, NULL);
+        check_run("fork", test_fork, NULL);
+    }
+    for (int k = 0; k < HARD_CASES && getenv("FAKE_CUDA_MEMORY"); k++)
+        check_run(hard_cases[k].name, test_hard_case, &hard_cases[k]);
     return check_end();
 }

@@ -5,11 +5,11 @@
  *   - the addresses it hands out fault when the host touches them;
  *   - a thread of its own executes the stream, later and with pauses, so that a missing wait shows;
  *   - copies must lie within one allocation, and their host side in pinned memory, as asynchronous copies need it;
- *   - memory is filled with 0xdb when it is allocated and when it is freed.
+ *   - memory is filled with 0xdb when it is allocated and when it is freed; pinned memory that was freed faults.
  *
  * A violation prints a line and aborts. Variables: FAKE_CUDA_MEMORY (bytes of the card), FAKE_CUDA_DELAY (the longest
  * pause, in microseconds), FAKE_CUDA_BREAK (the number of the stream operation from which the card is broken),
- * FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
+ * FAKE_CUDA_REFUSE (n: every n-th download is refused), FAKE_CUDA_NONE (there is no card), FAKE_CUDA_KERNELS (fake_compiler.c: kernels run, and so the host may touch the card's
  * memory).
  */
 #include "fake_driver.h"
@@ -18,11 +18,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "engines/cuda/api.h"
 
@@ -70,6 +72,7 @@ static char *near_range, *far_range;
 static block device_blocks[MOST_BLOCKS], pinned_blocks[MOST_BLOCKS];
 static uint64_t used_bytes, operations;
 static bool broken;
+static pid_t started_in;
 
 static void stop(const char *format, ...)
 {
@@ -149,16 +152,17 @@ API int cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
             }
         }
     }
+    bool dead = broken;
     bool fits = used_bytes + bytes <= variable("FAKE_CUDA_MEMORY", (uint64_t)4 << 30) &&
                 at + rounded <= (uint64_t)1 << RANGE_BITS;
-    if (fits) {
+    if (fits && !dead) {
         *free_block(device_blocks) = (block){.start = (uintptr_t)far_range + at, .bytes = bytes};
         used_bytes += bytes;
         memset(near_range + at, POISON, bytes);
     }
     pthread_mutex_unlock(&mutex);
     *address = (uintptr_t)far_range + at;
-    return fits ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+    return dead ? 700 : fits ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void wait_for_everything(void);
@@ -182,8 +186,8 @@ API int cuMemFree_v2(CUdeviceptr address)
 API int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     (void)flags;
-    *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    if (!*memory)
+    *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*memory == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memset(*memory, POISON, bytes);
     pthread_mutex_lock(&mutex);
@@ -201,9 +205,9 @@ API int cuMemFreeHost(void *memory)
         k++;
     if (k == MOST_BLOCKS)
         stop("cuMemFreeHost of %p, which was not allocated", memory);
+    munmap(memory, pinned_blocks[k].bytes);
     pinned_blocks[k].bytes = 0;
     pthread_mutex_unlock(&mutex);
-    free(memory);
     return 0;
 }
 
@@ -400,9 +404,12 @@ API int cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUs
 
 API int cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
+    static atomic_uint_fast64_t downloads;
     copy c = {.device = from, .host = to, .bytes = bytes};
     check_pinned(to, bytes);
     fake_address(from, bytes);
+    if (++downloads % variable("FAKE_CUDA_REFUSE", UINT64_MAX) == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return fake_enqueue(stream, copy_out, &c, sizeof c);
 }
 
@@ -699,6 +706,7 @@ API int cuInit(unsigned flags)
         if (both == MAP_FAILED || mprotect(both, range, PROT_READ | PROT_WRITE) != 0)
             stop("no addresses");
         near_range = both;
+        started_in = getpid();
         far_range = getenv("FAKE_CUDA_KERNELS") ? both : both + range;
     }
     pthread_mutex_unlock(&mutex);
@@ -725,6 +733,8 @@ API int cuGetErrorString(int error, const char **text)
 
 API int cuDeviceGetCount(int *count)
 {
+    if (getpid() != started_in)
+        return 3; /* not initialized: a card does not survive fork */
     *count = 1;
     return 0;
 }

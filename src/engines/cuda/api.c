@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct symbol {
     const char *name;
@@ -33,6 +34,7 @@ typedef struct library {
     const char *const *files;
     const symbol *symbols;
     const char *purpose;
+    int version; /* of the driver, which does not run newer libraries; 0: of any version */
     bool tried;
     char why[512]; /* "": it is open */
 } library;
@@ -54,30 +56,46 @@ static void *open_file(const char *file)
     return handle;
 }
 
+/* Is the file's version newer than the driver's? Driver 12.8 is 12080. */
+static bool too_new(const library *l, const char *file)
+{
+    const char *major = strstr(file, ".so.");
+    return l->version && major && 1000 * atoi(major + strlen(".so.")) > l->version;
+}
+
 static void open_library(library *l, void *table)
 {
     void *handle = NULL;
-    for (const char *const *file = l->files; *file && !handle; file++)
-        handle = open_file(*file);
+    const char *const *file = l->files;
+    while (*file && too_new(l, *file))
+        file++;
+    const char *name = *file;
+    for (; *file && !handle; file++)
+        if ((handle = open_file(*file)))
+            name = *file;
     if (!handle) {
-        snprintf(l->why, sizeof l->why, "%s is not found (%s)", l->files[0], l->purpose);
+        snprintf(l->why, sizeof l->why, "%s is not found (%s)", name, l->purpose);
         return;
     }
     for (const symbol *s = l->symbols; s->name; s++) {
         void *address = dlsym(handle, s->name);
         if (!address && !s->optional) {
-            snprintf(l->why, sizeof l->why, "%s has no %s: it is too old (%s)", l->files[0], s->name, l->purpose);
+            snprintf(l->why, sizeof l->why, "%s has no %s: it is too old (%s)", name, s->name, l->purpose);
             return; /* it stays open: threads of its own may run */
         }
         *(void **)((char *)table + s->offset) = address;
     }
 }
 
-static gt_err open_once(library *l, void *table)
+/* `driver`: NULL for the driver itself. */
+static gt_err open_once(library *l, const gt_cuda_driver *driver, void *table)
 {
     pthread_mutex_lock(&opening);
-    if (!l->tried)
+    if (!l->tried) {
+        if (driver)
+            driver->driver_version(&l->version);
         open_library(l, table);
+    }
     l->tried = true;
     pthread_mutex_unlock(&opening);
     return *l->why ? gt__fail(GT_ERR_UNSUPPORTED, "%s", l->why) : GT_OK;
@@ -88,7 +106,7 @@ gt_err gt__cuda_open_driver(const gt_cuda_driver **driver)
     static library driver_library = {
         .files = driver_files, .symbols = driver_symbols, .purpose = "NVIDIA's driver"};
     static gt_cuda_driver table;
-    GT_TRY(open_once(&driver_library, &table));
+    GT_TRY(open_once(&driver_library, NULL, &table));
     *driver = &table;
     return GT_OK;
 }
@@ -98,7 +116,9 @@ gt_err gt__cuda_open_compiler(const gt_cuda_compiler **compiler)
     static library compiler_library = {
         .files = compiler_files, .symbols = compiler_symbols, .purpose = "the CUDA toolkit's run-time compiler"};
     static gt_cuda_compiler table;
-    GT_TRY(open_once(&compiler_library, &table));
+    const gt_cuda_driver *driver;
+    GT_TRY(gt__cuda_open_driver(&driver));
+    GT_TRY(open_once(&compiler_library, driver, &table));
     *compiler = &table;
     return GT_OK;
 }
@@ -108,7 +128,9 @@ gt_err gt__cuda_open_blas(const gt_cuda_blas **blas)
     static library blas_library = {
         .files = blas_files, .symbols = blas_symbols, .purpose = "the CUDA toolkit's matrix products"};
     static gt_cuda_blas table;
-    GT_TRY(open_once(&blas_library, &table));
+    const gt_cuda_driver *driver;
+    GT_TRY(gt__cuda_open_driver(&driver));
+    GT_TRY(open_once(&blas_library, driver, &table));
     *blas = &table;
     return GT_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "core/settings.h"
@@ -23,7 +24,10 @@ static uint64_t take_segment(void *context, size_t bytes)
 {
     gt_cuda *cuda = context;
     CUdeviceptr address = 0;
-    return cuda->driver->memory_alloc(&address, bytes) == CUDA_SUCCESS ? address : 0;
+    int result = cuda->driver->memory_alloc(&address, bytes);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
+        gt__cuda_queue_check(cuda);
+    return result == CUDA_SUCCESS ? address : 0;
 }
 
 /* Waits for everything that is queued. */
@@ -31,6 +35,12 @@ static void give_segment(void *context, uint64_t address)
 {
     gt_cuda *cuda = context;
     cuda->driver->memory_free(address);
+}
+
+gt_err gt__cuda_take(gt_cuda *cuda, size_t bytes, uint64_t *address)
+{
+    gt_err err = gt__cuda_heap_take(&cuda->heap, bytes, address);
+    return err && cuda->broken ? gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text) : err;
 }
 
 static uint64_t cuda_memory_limit(gt_engine *engine, unsigned sharers)
@@ -47,7 +57,7 @@ static uint64_t cuda_memory_identity(gt_engine *engine)
 static gt_err cuda_alloc(gt_engine *engine, size_t bytes, void **memory)
 {
     uint64_t address;
-    GT_TRY(gt__cuda_heap_take(&gt__cuda(engine)->heap, bytes, &address));
+    GT_TRY(gt__cuda_take(gt__cuda(engine), bytes, &address));
     *memory = (void *)(uintptr_t)address;
     return GT_OK;
 }
@@ -63,7 +73,7 @@ static void cuda_release(gt_engine *engine, void *memory, size_t bytes)
 
 gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing)
 {
-    *timing = (gt_cuda_timing){0};
+    *timing = (gt_cuda_timing){.before = cuda->last};
     if (__builtin_expect(cuda->broken, 0))
         return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
     if (timed) {
@@ -82,6 +92,9 @@ gt_err gt__cuda_end(gt_cuda *cuda, gt_cuda_timing *timing, gt_err err, gt_token 
     }
     if (err != GT_OK) {
         gt__cuda_items_drop(cuda);
+        gt__cuda_transfer_forget(cuda, timing->before);
+        if (number) /* the card may still copy from or to pinned memory of the caller */
+            gt__cuda_queue_wait(cuda, cuda->last);
         return err;
     }
     gt__cuda_queue_give(cuda, number && !timing->start ? number : gt__cuda_queue_number(cuda), token);
@@ -162,15 +175,33 @@ static void cuda_close(gt_engine *engine)
     free(cuda);
 }
 
+static pid_t started_in; /* the process that started the driver */
+
+/* At least one. `result`: of starting the driver. */
+static gt_err count_devices(const gt_cuda_driver *driver, int result, int *count)
+{
+    char text[200];
+    *count = 0;
+    if (result == CUDA_SUCCESS)
+        result = driver->device_count(count);
+    if (result == CUDA_ERROR_NO_DEVICE || (result == CUDA_SUCCESS && *count < 1))
+        return gt__fail(GT_ERR_UNSUPPORTED, "there is no NVIDIA GPU");
+    if (result != CUDA_SUCCESS && started_in != getpid())
+        return gt__fail(GT_ERR_UNSUPPORTED, "CUDA does not survive fork: use spawn");
+    if (result != CUDA_SUCCESS)
+        return gt__fail(GT_ERR_UNSUPPORTED, "NVIDIA's driver does not start: %s",
+                        gt__cuda_result_text(driver, result, text, sizeof text));
+    return GT_OK;
+}
+
 /* The card's number: GT_CUDA_DEVICE, else the cards in turn. */
 static gt_err choose_device(const gt_cuda_driver *driver, int *number)
 {
     static atomic_uint opened;
     const char *text = getenv("GT_CUDA_DEVICE");
     double value;
-    int count = 0;
-    if (driver->device_count(&count) != CUDA_SUCCESS || count < 1)
-        return gt__fail(GT_ERR_UNSUPPORTED, "there is no NVIDIA GPU");
+    int count;
+    GT_TRY(count_devices(driver, CUDA_SUCCESS, &count));
     if (!text || !*text) {
         *number = (int)(atomic_fetch_add(&opened, 1) % (unsigned)count);
         return GT_OK;
@@ -274,18 +305,12 @@ static const gt_engine_ops engine_cuda = {
 static gt_err init(const gt_host *host, const gt_engine_ops **ops)
 {
     const gt_cuda_driver *driver;
-    char text[200];
-    int count = 0;
+    int count;
     GT_TRY(gt__plugin_begin(host));
     GT_TRY(gt__cuda_open_driver(&driver));
-    int result = driver->init(0);
-    if (result == CUDA_SUCCESS)
-        result = driver->device_count(&count);
-    if (result == CUDA_ERROR_NO_DEVICE || (result == CUDA_SUCCESS && count == 0))
-        return gt__fail(GT_ERR_UNSUPPORTED, "there is no NVIDIA GPU");
-    if (result != CUDA_SUCCESS)
-        return gt__fail(GT_ERR_UNSUPPORTED, "NVIDIA's driver does not start: %s",
-                        gt__cuda_result_text(driver, result, text, sizeof text));
+    if (!started_in)
+        started_in = getpid();
+    GT_TRY(count_devices(driver, driver->init(0), &count));
     *ops = &engine_cuda;
     return GT_OK;
 }

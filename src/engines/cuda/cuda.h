@@ -48,7 +48,7 @@ typedef struct gt_cuda_item {
 /* A piece of a transfer in pinned memory. Until the token is done, [.., ring_end) of the ring is in use. */
 typedef struct gt_cuda_piece {
     gt_token token;
-    void *host; /* to copy the piece to; NULL: an upload */
+    void *host; /* to copy the piece to; NULL: an upload, or a download that failed */
     const void *staged;
     size_t bytes;
     uint64_t ring_end;
@@ -152,7 +152,8 @@ gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err);
 /* Around timed work. */
 gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start);
 gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns);
-/* Wait for a program's token, and take what its steps wrote into their slots. */
+/* Wait for a program's token, and take what its steps wrote into their slots. No item refers to the slots afterwards, also
+ * after an error. */
 gt_err gt__cuda_items_collect(gt_cuda *cuda, gt_token token);
 /* Drop open items: the call failed, and nothing was queued. */
 void gt__cuda_items_drop(gt_cuda *cuda);
@@ -165,11 +166,15 @@ static inline void gt__cuda_mark_forget(gt_cuda *cuda)
 }
 uint64_t gt__cuda_now_ns(void);
 
-/* ---- cuda.c: around each call that is queued --------------------------------------------------------------------- */
+/* ---- cuda.c: memory, and around each call that is queued ---------------------------------------------------------- */
+
+/* Memory of the heap. GT_ERR_INTERNAL: the card is broken. */
+gt_err gt__cuda_take(gt_cuda *cuda, size_t bytes, uint64_t *address);
 
 typedef struct gt_cuda_timing {
     gt_cuda_mark *start; /* NULL: not timed */
     uint64_t queued_ns;
+    gt_token before; /* number of the last piece of work before the call */
 } gt_cuda_timing;
 
 gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing);
@@ -186,6 +191,8 @@ gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t b
 gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t bytes, gt_token *number);
 /* Copy the pieces that have arrived to the host's memory. */
 void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done);
+/* Downloads with a number above `since` failed: do not copy them to the host's memory, which may be gone. */
+void gt__cuda_transfer_forget(gt_cuda *cuda, gt_token since);
 
 /* ---- kernel.c --------------------------------------------------------------------------------------------------- */
 

@@ -122,7 +122,7 @@ gt_err gt__cuda_fallback(gt_cuda *cuda, const gt_call *call, unsigned step)
 {
     host_call h = {.call = *call};
     unsigned operands = call->operands;
-    gt_token number = 0;
+    gt_token number = 0, before = cuda->last;
     if (cuda->capturing)
         return gt__fail(GT_ERR_UNSUPPORTED, "%s runs on the host", gt__op_table[call->op].name);
     count(cuda, call->op);
@@ -141,6 +141,8 @@ gt_err gt__cuda_fallback(gt_cuda *cuda, const gt_call *call, unsigned step)
             err = gt__cuda_upload(cuda, (CUdeviceptr)(uintptr_t)call->out->data, h.out.data,
                                   gt__meta_bytes(&h.out.meta), &number);
     }
+    if (err != GT_OK)
+        gt__cuda_transfer_forget(cuda, before);
     for (unsigned k = 0; h.memory && k <= operands; k++)
         free(h.memory[k]);
     free(h.in);

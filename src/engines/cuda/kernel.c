@@ -1,8 +1,9 @@
 /*
  * kernel.c: kernels by key: in memory, else on disk, else compiled.
  *
- * Compiled kernels are kept in $XDG_CACHE_HOME/gt/cuda (~/.cache/gt/cuda), named by a hash of the source, the card's
- * architecture and the compiler's version. A kernel that does not compile is logged once, and its calls run on the host.
+ * Compiled kernels are kept in $XDG_CACHE_HOME/gt/cuda (~/.cache/gt/cuda), named by a hash of the source and the options,
+ * the card's architecture and the compiler's version. Only a folder and files of this user that others cannot write to are
+ * used, and a file ends with its size and a hash, so that a damaged one is compiled again. A kernel that does not compile is logged once, and its calls run on the host.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,12 @@ enum {
     PLAIN_SHARED = 48 * 1024, /* dynamic shared memory that needs no leave */
     MOST_BINARY = 64 << 20,   /* bytes of a file that is taken for a kernel */
 };
+
+/* For the compiler, after the architecture. */
+static const char *const options[] = {"--std=c++17", "--fmad=true", "--device-as-default-execution-space"};
+enum { OPTIONS = sizeof options / sizeof options[0] };
+
+static const uint64_t hash_start = 0xcbf29ce484222325u;
 
 typedef struct kernel {
     gt_cuda_key key; /* all zero: an empty place */
@@ -86,10 +93,16 @@ static bool make_folders(char *path)
     for (char *c = path + 1; *c; c++)
         if (*c == '/') {
             *c = 0;
-            mkdir(path, 0755);
+            mkdir(path, 0700);
             *c = '/';
         }
-    return mkdir(path, 0755) == 0 || errno == EEXIST;
+    return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
+/* What others can change must not run on the card. */
+static bool is_ours(const struct stat *status)
+{
+    return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static void choose_folder(gt_cuda_kernels *kernels)
@@ -98,14 +111,25 @@ static void choose_folder(gt_cuda_kernels *kernels)
     int length = cache && *cache == '/' ? snprintf(kernels->folder, PATH_MAX, "%s/gt/cuda", cache)
                  : home && *home == '/' ? snprintf(kernels->folder, PATH_MAX, "%s/.cache/gt/cuda", home)
                                         : 0;
-    if (length <= 0 || length >= PATH_MAX || !make_folders(kernels->folder))
+    struct stat status;
+    if (length <= 0 || length >= PATH_MAX || !make_folders(kernels->folder) ||
+        stat(kernels->folder, &status) != 0 || !S_ISDIR(status.st_mode) || !is_ours(&status))
         kernels->folder[0] = 0;
 }
 
-static uint64_t hash_text(uint64_t hash, const char *text)
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
 {
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
+    for (size_t k = 0; k < size; k++)
+        hash = (hash ^ ((const uint8_t *)bytes)[k]) * 0x100000001b3u;
+    return hash;
+}
+
+/* Of a source and the compiler's options. */
+static uint64_t hash_source(uint64_t hash, const char *source)
+{
+    hash = hash_bytes(hash, source, strlen(source) + 1);
+    for (size_t k = 0; k < OPTIONS; k++)
+        hash = hash_bytes(hash, options[k], strlen(options[k]) + 1);
     return hash;
 }
 
@@ -114,20 +138,38 @@ static bool file_path(const gt_cuda *cuda, const char *source, char *path, size_
 {
     const gt_cuda_kernels *kernels = cuda->kernels;
     int length = snprintf(path, size, "%s/%016llx%016llx-sm%u-%d.cubin", kernels->folder,
-                          (unsigned long long)hash_text(0xcbf29ce484222325u, source),
-                          (unsigned long long)hash_text(0x9ae16a3b2f90404fu, source), cuda->card.capability,
+                          (unsigned long long)hash_source(hash_start, source),
+                          (unsigned long long)hash_source(0x9ae16a3b2f90404fu, source), cuda->card.capability,
                           kernels->compiler_version);
     return kernels->folder[0] && length > 0 && (size_t)length < size;
+}
+
+/* The end of a file: says whether the bytes before it are whole. */
+typedef struct trailer {
+    uint64_t size, hash;
+} trailer;
+
+static trailer trailer_of(const void *bytes, size_t size)
+{
+    return (trailer){.size = size, .hash = hash_bytes(hash_start, bytes, size)};
+}
+
+static bool is_whole(const char *bytes, size_t size)
+{
+    trailer expected = trailer_of(bytes, size - sizeof expected);
+    return memcmp(bytes + size - sizeof expected, &expected, sizeof expected) == 0;
 }
 
 static void *read_file(const char *path)
 {
     struct stat status;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char *bytes = NULL;
-    if (file >= 0 && fstat(file, &status) == 0 && status.st_size > 0 && status.st_size <= MOST_BINARY &&
+    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) && is_ours(&status) &&
+        status.st_size > (off_t)sizeof(trailer) && status.st_size <= MOST_BINARY &&
         (bytes = malloc((size_t)status.st_size)) &&
-        read(file, bytes, (size_t)status.st_size) != (ssize_t)status.st_size) {
+        (read(file, bytes, (size_t)status.st_size) != (ssize_t)status.st_size ||
+         !is_whole(bytes, (size_t)status.st_size))) {
         free(bytes);
         bytes = NULL;
     }
@@ -142,10 +184,11 @@ static void write_file(const char *path, const void *bytes, size_t size)
     char temporary[PATH_MAX];
     if (snprintf(temporary, sizeof temporary, "%s.%d.%p", path, (int)getpid(), bytes) >= (int)sizeof temporary)
         return;
-    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
         return;
-    bool whole = write(file, bytes, size) == (ssize_t)size;
+    trailer end = trailer_of(bytes, size);
+    bool whole = write(file, bytes, size) == (ssize_t)size && write(file, &end, sizeof end) == (ssize_t)sizeof end;
     if (close(file) != 0 || !whole || rename(temporary, path) != 0)
         unlink(temporary);
 }
@@ -168,13 +211,14 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *entry,
 {
     const gt_cuda_compiler *compiler = cuda->kernels->compiler;
     char architecture[40];
-    const char *options[] = {architecture, "--std=c++17", "--fmad=true", "--device-as-default-execution-space"};
+    const char *all[OPTIONS + 1] = {architecture};
     nvrtcProgram program;
     char *binary = NULL;
     snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%u", cuda->card.capability);
+    memcpy(all + 1, options, sizeof options);
     if (compiler->program_new(&program, source, entry, 0, NULL, NULL) != 0)
         return NULL;
-    if (compiler->program_compile(program, sizeof options / sizeof options[0], options) != 0)
+    if (compiler->program_compile(program, OPTIONS + 1, all) != 0)
         log_failure(compiler, program, entry);
     else if (compiler->binary_size(program, bytes) == 0 && (binary = malloc(*bytes)) &&
              compiler->binary(program, binary) != 0) {
@@ -185,21 +229,35 @@ static char *compile(const gt_cuda *cuda, const char *source, const char *entry,
     return binary;
 }
 
-static bool load(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
+/* The driver's result. */
+static int load_once(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
 {
     const gt_cuda_driver *driver = cuda->driver;
-    if (driver->module_load(&k->module, binary) != CUDA_SUCCESS)
-        return false;
-    if (driver->module_function(&k->function, k->module, entry) == CUDA_SUCCESS &&
-        (!driver->function_load || driver->function_load(k->function) == CUDA_SUCCESS))
-        return true;
+    int result = driver->module_load(&k->module, binary);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->module_function(&k->function, k->module, entry);
+    if (result == CUDA_SUCCESS && driver->function_load)
+        result = driver->function_load(k->function);
+    if (result == CUDA_SUCCESS)
+        return result;
     driver->module_unload(k->module);
     k->module = NULL;
     k->function = NULL;
-    return false;
+    return result;
 }
 
-/* The kernel of a new key. It stays without a function if there is no way to make it. */
+/* The heap may hold the memory that the module needs. */
+static int load(gt_cuda *cuda, const void *binary, const char *entry, kernel *k)
+{
+    int result = load_once(cuda, binary, entry, k);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    gt__cuda_heap_trim(&cuda->heap);
+    return load_once(cuda, binary, entry, k);
+}
+
+/* The kernel of a new key. It stays without a function if there is no way to make it. GT_ERR_MEMORY: not now. */
 static gt_err make(gt_cuda *cuda, kernel *k)
 {
     char path[PATH_MAX], *source = NULL;
@@ -210,19 +268,19 @@ static gt_err make(gt_cuda *cuda, kernel *k)
     GT_TRY(gt__cuda_source(&k->key, &source, &entry));
     bool kept = file_path(cuda, source, path, sizeof path);
     void *binary = kept ? read_file(path) : NULL;
-    bool loaded = binary && load(cuda, binary, entry, k);
-    if (!loaded) {
+    int result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
+    if (!binary || (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)) {
         free(binary);
         binary = compile(cuda, source, entry, &bytes);
-        loaded = binary && load(cuda, binary, entry, k);
-        if (binary && !loaded)
+        result = binary ? load(cuda, binary, entry, k) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
             gt__log_error("cuda: the kernel %s cannot be loaded, its calls run on the host", entry);
-        if (loaded && kept)
+        if (k->function && kept)
             write_file(path, binary, bytes);
     }
     free(binary);
     free(source);
-    return GT_OK;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? gt__cuda_fail(cuda, result, "a kernel") : GT_OK;
 }
 
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function)

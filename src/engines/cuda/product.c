@@ -509,12 +509,17 @@ static gt_err products_open(gt_cuda *cuda)
             p->blas = NULL;
             gt__error_set("cublasLtCreate failed");
         }
-        if (p->blas)
-            GT_TRY(gt__cuda_heap_take(&cuda->heap, WORKSPACE, (uint64_t *)&p->workspace));
-        else
+        if (!p->blas)
             gt__log_error("cuda: %s: matrix products run on the host, which is slow", gt_error_text());
     }
-    return p->blas && p->workspace ? GT_OK : gt__fail(GT_ERR_UNSUPPORTED, "there is no cuBLASLt");
+    if (!p->blas)
+        return gt__fail(GT_ERR_UNSUPPORTED, "there is no cuBLASLt");
+    if (!p->workspace) { /* again, if there was no memory at the last product */
+        uint64_t taken;
+        GT_TRY(gt__cuda_take(cuda, WORKSPACE, &taken));
+        p->workspace = taken;
+    }
+    return GT_OK;
 }
 
 gt_err gt__cuda_product(gt_cuda *cuda, const gt_call *call)

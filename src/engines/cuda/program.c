@@ -93,7 +93,7 @@ gt_err gt__cuda_scratch_take(gt_cuda *cuda, size_t bytes, CUdeviceptr *address)
             *address = r->scratches[k].address;
             return GT_OK;
         }
-    GT_TRY(gt__cuda_heap_take(&cuda->heap, bytes, &taken));
+    GT_TRY(gt__cuda_take(cuda, bytes, &taken));
     *address = taken;
     if (!r)
         return GT_OK;

@@ -48,13 +48,15 @@ gt_err gt__cuda_fail(gt_cuda *cuda, int result, const char *what)
 bool gt__cuda_queue_check(gt_cuda *cuda)
 {
     char text[160];
-    int result = cuda->broken || cuda->capturing ? 0 : cuda->driver->stream_query(cuda->stream);
+    bool ask = cuda->stream && !cuda->broken && !cuda->capturing;
+    int result = ask ? cuda->driver->stream_query(cuda->stream) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         cuda->broken = true;
         snprintf(cuda->broken_text, sizeof cuda->broken_text,
                  "the GPU %s failed: %s; this worker cannot compute any more, start it again", cuda->card_name,
                  gt__cuda_result_text(cuda->driver, result, text, sizeof text));
         gt__log_error("%s", cuda->broken_text);
+        gt__cuda_transfer_forget(cuda, 0);
     }
     return !cuda->broken;
 }
@@ -125,10 +127,11 @@ static void wait_a_little(gt_cuda *cuda, patience *p)
 gt_err gt__cuda_queue_wait(gt_cuda *cuda, gt_token token)
 {
     patience p = {0};
-    if (cuda->written < token)
-        gt__cuda_queue_flush(cuda);
-    while (gt__cuda_queue_done(cuda) < token && !cuda->broken)
+    while (gt__cuda_queue_done(cuda) < token && !cuda->broken) {
+        if (cuda->written < token) /* again, if the driver refused it */
+            gt__cuda_queue_flush(cuda);
         wait_a_little(cuda, &p);
+    }
     return cuda->broken ? gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text) : GT_OK;
 }
 
@@ -300,16 +303,18 @@ gt_err gt__cuda_item_slot(gt_cuda *cuda, unsigned step, gt_cuda_errors *slot)
 
 gt_err gt__cuda_items_collect(gt_cuda *cuda, gt_token token)
 {
-    GT_TRY(gt__cuda_queue_wait(cuda, token));
+    gt_err waited = gt__cuda_queue_wait(cuda, token);
     for (size_t k = 0; k < cuda->item_count; k++) {
         gt_cuda_item *item = item_at(cuda, k);
         if (item->token != token || !item->keep_slot || !item->errors)
             continue;
-        item->err = item_failure(item, &item->text);
-        *item->errors = (gt_cuda_errors){0};
+        if (waited == GT_OK) {
+            item->err = item_failure(item, &item->text);
+            *item->errors = (gt_cuda_errors){0};
+        }
         item->errors = NULL;
     }
-    return GT_OK;
+    return waited;
 }
 
 gt_err gt__cuda_item_failed(gt_cuda *cuda, unsigned step, gt_err err)
@@ -337,10 +342,12 @@ static gt_err mark_new(gt_cuda *cuda, gt_cuda_mark **out)
         cuda->spare_marks = mark->next;
     else {
         mark = calloc(1, sizeof *mark);
-        int result = mark ? cuda->driver->event_new(&mark->event, CU_EVENT_DEFAULT) : 0;
-        if (!mark || result != CUDA_SUCCESS) {
+        if (!mark)
+            return gt__fail(GT_ERR_MEMORY, "out of memory");
+        int result = cuda->driver->event_new(&mark->event, CU_EVENT_DEFAULT);
+        if (result != CUDA_SUCCESS) {
             free(mark);
-            return mark ? gt__cuda_fail(cuda, result, "an event") : gt__fail(GT_ERR_MEMORY, "out of memory");
+            return gt__cuda_fail(cuda, result, "an event");
         }
     }
     mark->references = 1;
@@ -466,10 +473,8 @@ gt_err gt__cuda_queue_open(gt_cuda *cuda)
 
 void gt__cuda_queue_close(gt_cuda *cuda)
 {
-    if (cuda->stream && cuda->counter) {
-        gt__cuda_queue_wait(cuda, cuda->last);
+    if (cuda->stream && cuda->counter && gt__cuda_queue_wait(cuda, cuda->last) == GT_OK)
         gt__cuda_transfer_drain(cuda, cuda->last);
-    }
     cuda->item_open = 0;
     for (size_t k = 0; k < cuda->item_count; k++)
         item_clear(cuda, item_at(cuda, k));

@@ -50,6 +50,15 @@ void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done)
     }
 }
 
+void gt__cuda_transfer_forget(gt_cuda *cuda, gt_token since)
+{
+    for (unsigned k = 0; k < cuda->piece_count; k++) {
+        gt_cuda_piece *piece = &cuda->pieces[(cuda->piece_first + k) % GT_CUDA_PIECES];
+        if (piece->token > since)
+            piece->host = NULL;
+    }
+}
+
 static gt_err drain_first(gt_cuda *cuda)
 {
     gt_token token = cuda->pieces[cuda->piece_first].token;
