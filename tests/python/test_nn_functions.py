@@ -339,3 +339,21 @@ def test_cosine_similarity_refuses():
             similarity(x, library.ones(5))
         with pytest.raises(RuntimeError, match="common dtype to be floating point"):
             similarity(whole, whole, dim=0)
+
+
+@pytest.mark.parametrize('dtype', ['bfloat16', 'float16', 'float32', 'float64'])
+@pytest.mark.parametrize('scale', [300.0, 0.03])
+@pytest.mark.parametrize('weighted', [False, True])
+def test_rms_norm_of_large_and_small_numbers(dtype, scale, weighted):
+    values = np.random.default_rng(1).standard_normal((4, 64)) * scale
+    results = []
+    for n in (gt, torch):
+        x = n.tensor(values.tolist(), dtype=getattr(n, dtype)).requires_grad_()
+        weight = n.linspace(0.5, 2, 64, dtype=getattr(n, dtype)) if weighted else None
+        y = n.nn.functional.rms_norm(x, (64,), weight)
+        assert str(y.dtype).endswith(dtype)
+        (y.float() * n.linspace(-1, 1, 64)).sum().backward()
+        results.append((y.detach().float().numpy(), x.grad.float().numpy()))
+    for ours, theirs in zip(*results):
+        scale = max(1e-9, float(np.abs(theirs).max()))
+        np.testing.assert_allclose(ours / scale, theirs / scale, atol={'bfloat16': 1e-2, 'float16': 2e-3}.get(dtype, 1e-5))

@@ -30,10 +30,10 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         raise RuntimeError('Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, '
                            'but got normalized_shape = []')
     if eps is None:
-        bits = {'float64': 52, 'float16': 10, 'bfloat16': 7}.get(input.dtype.name, 23)
-        eps = 2.0 ** -bits
-    squares = input.square().mean(_trailing(input, normalized_shape), True)
-    return _affine(input * (squares + eps).rsqrt(), weight, None)._packed()
+        eps = 2.0 ** (-52 if input.dtype.name == 'float64' else -23)
+    wide = input.float() if input.dtype.name in ('float16', 'bfloat16') else input
+    squares = wide.square().mean(_trailing(input, normalized_shape), True)
+    return _affine(wide * (squares + eps).rsqrt(), weight, None).to(input.dtype)._packed()
 
 
 def _per_channel(tensor, input):
