@@ -198,7 +198,7 @@ static inline bool dies_with(gt_link *link, pid_t stopped)
             gt__link_consume(link, available);
         gt__link_wait(link, GT_WAIT_READ, 100);
         if (stopped)
-            kill(stopped, SIGSTOP); /* whoever else may have woken it */
+            kill(stopped, SIGSTOP); /* another signal may have woken it */
     }
     return link->dead && link->reason[0] && !gt__link_reserve(link, 1) && !gt__link_peek(link, &available) &&
            gt__link_wait(link, GT_WAIT_READ, 0) == GT_ERR_CONNECTION &&

@@ -82,7 +82,7 @@ static void test_hosts(const void *argument)
     CHECK(!gethostname(self, sizeof self - 1) && gt__address_is_local(self));
 }
 
-static void test_nobody(const void *argument)
+static void test_no_listener(const void *argument)
 {
     const gt_transport *transport = ((const kind *)argument)->transport;
     gt_link *link;
@@ -92,7 +92,7 @@ static void test_nobody(const void *argument)
     uint64_t start = gt__now_ns();
     CHECK_EQ(transport->connect("localhost", port, 2000, &link), GT_ERR_CONNECTION);
     CHECK(strstr(gt_error_text(), "no server at"));
-    /* Somebody who never answers. */
+    /* A peer that never answers. */
     CHECK(!listen(fd, 10));
     CHECK_EQ(transport->connect("localhost", port, 200, &link), GT_ERR_TIMEOUT);
     CHECK(gt__now_ns() - start < 4000000000u);
@@ -230,7 +230,7 @@ static void test_hostile_rings(const void *argument)
 int main(int argc, char **argv)
 {
     static const link_test tests[] = {
-        {.name = "nobody", .run = test_nobody, .which = LISTENING},
+        {.name = "no listener", .run = test_no_listener, .which = LISTENING},
         {.name = "garbage", .run = test_garbage, .which = LISTENING},
         {.name = "bad frames", .run = test_bad_frames, .which = ZEROMQ},
         {.name = "hostile rings", .run = test_hostile_rings, .which = MEMORY},

@@ -56,7 +56,7 @@ def test_without_a_card_it_says_so_in_one_line(programs):
 
 def test_without_a_driver_it_says_so_in_one_line(programs):
     if pathlib.Path("/dev/nvidiactl").exists():
-        pytest.skip("there is a driver")
+        pytest.skip("this machine has an NVIDIA driver, so its absence cannot be shown")
     text = programs.run(FIRST_ERROR, GT_BACKEND="cuda")
     assert re.fullmatch(r"backend 'cuda': \S+ cannot start: libcuda\.so\.1 is not found \(NVIDIA's driver\)\n", text), text
 
