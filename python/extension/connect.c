@@ -563,14 +563,19 @@ static PyObject *py_hot_paths(PyObject *module, PyObject *unused)
     return text;
 }
 
-/* The client that this thread uses, if it is open already; never opens one. */
-static gt_client *client_if_open(void)
+static gt_client *usable_client(const ConnectionObject *connection)
+{
+    return connection && connection->client && !is_foreign(connection->client) ? connection->client : NULL;
+}
+
+/* The connection that this thread uses, if it is open already; never opens one. Borrowed. */
+static ConnectionObject *connection_if_open(void)
 {
     ConnectionObject *connection = thread_connection();
     if (!connection && !PyErr_Occurred() && has_default())
         connection = default_connection;
     PyErr_Clear();
-    return connection && connection->client && !is_foreign(connection->client) ? connection->client : NULL;
+    return usable_client(connection) ? connection : NULL;
 }
 
 static PyObject *py_region_enter(PyObject *module, PyObject *number)
@@ -579,16 +584,23 @@ static PyObject *py_region_enter(PyObject *module, PyObject *number)
     unsigned long region = PyLong_AsUnsignedLong(number);
     if (PyErr_Occurred())
         return NULL;
-    gt_client *client = client_if_open();
-    if (client)
-        gt__hotpath_enter(client, region);
-    Py_RETURN_NONE;
+    ConnectionObject *connection = connection_if_open();
+    if (!connection)
+        Py_RETURN_NONE;
+    gt__hotpath_enter(connection->client, region);
+    return Py_NewRef((PyObject *)connection);
 }
 
-static PyObject *py_region_leave(PyObject *module, PyObject *unused)
+/* The thread may use another connection by now than when it entered. */
+static PyObject *py_region_leave(PyObject *module, PyObject *entered)
 {
-    (void)module, (void)unused;
-    gt_client *client = client_if_open();
+    (void)module;
+    if (entered == Py_None)
+        Py_RETURN_NONE;
+    if (!PyObject_TypeCheck(entered, gt__py_connection_type))
+        return PyErr_Format(PyExc_TypeError, "_region_leave takes what _region_enter returned, not %s",
+                            Py_TYPE(entered)->tp_name);
+    gt_client *client = usable_client((ConnectionObject *)entered);
     if (client)
         gt__hotpath_leave(client);
     Py_RETURN_NONE;
@@ -638,8 +650,12 @@ PyMethodDef gt__py_connect_functions[] = {
     {.ml_name = "_region_enter",
      .ml_meth = py_region_enter,
      .ml_flags = METH_O,
-     .ml_doc = "_region_enter(number): what is issued until _region_leave() should become a hot path."},
-    NOARGS("_region_leave", py_region_leave, "_region_leave(): the end of the region."),
+     .ml_doc = "_region_enter(number): what is issued until _region_leave() should become a hot path. Returns the "
+               "connection, None if there is none yet."},
+    {.ml_name = "_region_leave",
+     .ml_meth = py_region_leave,
+     .ml_flags = METH_O,
+     .ml_doc = "_region_leave(entered): the end of the region; what _region_enter returned."},
     {.ml_name = "_site",
      .ml_meth = py_site,
      .ml_flags = METH_O,

@@ -15,11 +15,11 @@ def _region(function):
     number, enter, leave = next(regions), _gt._region_enter, _gt._region_leave
 
     def compiled(*args, **keywords):
-        enter(number)
+        entered = enter(number)
         try:
             return function(*args, **keywords)
         finally:
-            leave()
+            leave(entered)
     return compiled
 
 

@@ -562,3 +562,36 @@ keep(compute(good))
     hot, hotpath, _ = run(program, **HOT)
     assert hot[0] is True and hotpath["fallbacks"] > 20
     assert hot[1:] == run(program, GT_AUTO_COMPILE="0")[0][1:]
+
+
+def test_loops_that_differ_in_what_their_records_read_are_two_paths():
+    hotpath = check("""
+x = gt.randn(30)
+for k in range(60):
+    y = x * 2
+    z = y - x
+keep(z)
+for k in range(60):
+    y = x * 2
+    z = x - y
+keep(z)
+""", least=0.75)
+    assert hotpath["hot_sequences"] >= 2
+
+
+def test_a_region_ends_on_the_connection_where_it_began(programs):
+    """The thread may use another one by then: here inside a compiled function that opens a connection for what follows."""
+    address = f"localhost:{programs.cluster().port}"
+    results, hotpath, _ = run(f"""
+gt.ones(1)
+@gt.compile
+def opens():
+    return gt.connect("{address}")
+opens().disconnect()
+x = gt.ones(5)
+for k in range(60):
+    x = (x * 0.5) + 1
+keep(x)
+""", **HOT)
+    numpy.testing.assert_allclose(results[0], [2.0] * 5)
+    assert hotpath["hot_instructions"] > 50, hotpath

@@ -277,11 +277,11 @@ def call(module, args, keywords):
     """module(*args, **keywords) with all hooks; as a region of its own if the module is compiled."""
     if module._region is None:
         return _call(module, args, keywords)
-    _gt._region_enter(module._region)
+    entered = _gt._region_enter(module._region)
     try:
         return _call(module, args, keywords)
     finally:
-        _gt._region_leave()
+        _gt._region_leave(entered)
 
 
 def _call(module, args, keywords):
