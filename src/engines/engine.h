@@ -18,7 +18,7 @@
 #include "core/instruction.h"
 
 /* Part of a plug-in's handshake: raised when anything in this file or plan.h changes. */
-enum { GT_ENGINE_VERSION = 5 };
+enum { GT_ENGINE_VERSION = 6 };
 
 /* Work that an engine has accepted. Tokens grow. 0: the work is done. */
 typedef uint64_t gt_token;
@@ -143,6 +143,10 @@ struct gt_engine_ops {
      * queued like `run`. GT_ERR_UNSUPPORTED, at all parties alike: the worker's own collective serves. */
     uint64_t (*group)(gt_engine *engine);
     gt_err (*collective)(gt_engine *engine, const gt_group_call *call, gt_token *token);
+    /* Optional, together: host memory from which and to which large transfers go again and again, until `unpin`. False: it
+     * cannot be pinned; transfers work without. No work that uses the memory is queued at unpin. */
+    bool (*pin)(gt_engine *engine, void *memory, size_t bytes);
+    void (*unpin)(gt_engine *engine, void *memory);
     /* Optional, for statistics: how many calls of an op this engine could not run itself and computed on the host. */
     uint32_t (*host_calls)(gt_engine *engine, gt_opcode op);
 };

@@ -3,6 +3,7 @@
  * transfers through pinned memory, tokens, failures, times, products, recorded programs, a card that breaks. What kernels
  * compute is not tested here. On a machine with a card, and without the fake driver, the same tests run on the card.
  */
+#include <dlfcn.h>
 #include <math.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include "engine_calls.h"
 #include "engines/cuda/heap.h"
 #include "engines/plan.h"
+#include "worker_fixture.h"
 
 enum { SIZE = 1000, BYTES = SIZE * (int)sizeof(float) };
 
@@ -354,6 +356,94 @@ static void test_transfers(const void *argument)
     gt_token token = 0;
     CHECK_EQ(engine->ops->write(engine, NULL, NULL, 0, false, &token), GT_OK);
     wait_for(engine, token);
+    engine->ops->close(engine);
+}
+
+/* Pinned memory is used in place, and by two engines of a process. */
+static void test_pinned(const void *argument)
+{
+    (void)argument;
+    enum { LARGE = 6 << 20 };
+    gt_engine *engine = open_engine("cuda"), *other = open_engine("cuda");
+    if (!engine || !other)
+        return;
+    uint8_t *host = aligned_alloc(4096, LARGE);
+    uint8_t *memory = take_memory(engine, LARGE);
+    gt_token token = 0;
+    CHECK(engine->ops->pin(engine, host, LARGE));
+    CHECK(other->ops->pin(other, host, LARGE));
+    for (int round = 0; round < 3; round++) {
+        memset(host, 10 + round, LARGE);
+        wait_for(engine, put(engine, memory, host, LARGE));
+        memset(host, 0, LARGE);
+        CHECK_EQ(engine->ops->read(engine, memory, host, LARGE, false, &token), GT_OK);
+        wait_for(engine, token);
+        CHECK(host[0] == 10 + round && host[LARGE - 1] == 10 + round);
+        if (round == 0)
+            other->ops->unpin(other, host);
+        if (round == 1)
+            engine->ops->unpin(engine, host);
+    }
+    engine->ops->release(engine, memory, LARGE);
+    engine->ops->close(engine);
+    other->ops->close(other);
+    free(host);
+}
+
+/* A worker pins a segment that is used a second time. When its client forgets it, queued transfers may still use it. */
+static void test_pinned_segments(const void *argument)
+{
+    (void)argument;
+    enum { LARGE = 3 << 20 };
+    gt_worker worker;
+    gt_segment *segment;
+    gt_token token = 0;
+    if (!worker_open(&worker, "cuda") || !CHECK_EQ(gt__segment_new(LARGE, &segment), GT_OK))
+        return;
+    gt_engine *engine = worker.engine;
+    void *memory = take_memory(engine, LARGE);
+    for (int use = 0; use < 3; use++) {
+        gt__pins_use(&worker, segment, LARGE);
+        CHECK_EQ(worker.pins.bytes, use ? segment->bytes : 0);
+        CHECK_EQ(engine->ops->write(engine, memory, segment->data, LARGE, false, &token), GT_OK);
+        gt__late_given(&worker.late, token);
+    }
+    gt__pins_forget(&worker, segment->id);
+    CHECK_EQ(worker.pins.count, 0);
+    gt__late_drain(&worker);
+    CHECK_EQ(worker.pins.bytes, 0);
+    gt__pins_use(&worker, segment, LARGE);
+    gt__pins_use(&worker, segment, LARGE);
+    CHECK_EQ(worker.pins.bytes, segment->bytes);
+    gt__pins_free(&worker);
+    gt__segment_release(segment);
+    engine->ops->release(engine, memory, LARGE);
+    worker_close(&worker);
+}
+
+/* In steady state a small operation is one call of the driver: its launch. */
+static void test_one_call_each(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 16 };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    uint64_t (*calls)(void) = NULL;
+    if (!CHECK(library != NULL))
+        return;
+    *(void **)&calls = dlsym(library, "fake_driver_calls");
+    gt_engine *engine = open_engine("cuda");
+    if (!engine || !CHECK(calls != NULL))
+        return;
+    void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
+    check_vector(engine, a, 1);
+    wait_for(engine, add_number(engine, b, a, 1, false)); /* the kernel is made */
+    uint64_t before = calls();
+    for (int k = 0; k < ADDS; k++)
+        add_number(engine, b, a, k, false);
+    CHECK_EQ(calls() - before, ADDS);
+    check_vector(engine, b, ADDS);
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->release(engine, b, BYTES);
     engine->ops->close(engine);
 }
 
@@ -765,6 +855,10 @@ int main(int argc, char **argv)
     check_run("times", test_times, NULL);
     check_run("release while in use", test_release_while_in_use, NULL);
     check_run("transfers", test_transfers, NULL);
+    check_run("pinned memory", test_pinned, NULL);
+    check_run("pinned segments", test_pinned_segments, NULL);
+    if (getenv("FAKE_CUDA_KERNELS"))
+        check_run("one call each", test_one_call_each, NULL);
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);

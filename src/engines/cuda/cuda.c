@@ -150,6 +150,16 @@ static void cuda_flush(gt_engine *engine)
     gt__cuda_queue_flush(gt__cuda(engine));
 }
 
+static bool cuda_pin(gt_engine *engine, void *memory, size_t bytes)
+{
+    return gt__cuda_pin(gt__cuda(engine), memory, bytes);
+}
+
+static void cuda_unpin(gt_engine *engine, void *memory)
+{
+    gt__cuda_unpin(gt__cuda(engine), memory);
+}
+
 static uint32_t cuda_host_calls(gt_engine *engine, gt_opcode op)
 {
     return gt__cuda(engine)->fallbacks[op];
@@ -163,6 +173,7 @@ static void cuda_close(gt_engine *engine)
     if (!cuda)
         return;
     gt__cuda_fallback_report(cuda);
+    gt__cuda_transfer_report(cuda);
     gt__cuda_queue_close(cuda);
     gt__cuda_products_close(cuda);
     gt__cuda_kernels_close(cuda);
@@ -298,6 +309,8 @@ static const gt_engine_ops engine_cuda = {
     .compile = gt__cuda_compile,
     .run_program = gt__cuda_run_program,
     .free_program = gt__cuda_free_program,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
     .host_calls = cuda_host_calls,
 };
 

@@ -54,6 +54,13 @@ typedef struct gt_cuda_piece {
     uint64_t ring_end;
 } gt_cuda_piece;
 
+/* What transfers did, for the log. */
+typedef struct gt_cuda_traffic {
+    uint64_t direct_bytes;            /* from or to pinned memory */
+    uint64_t staged_bytes, staged_ns; /* through the ring; the time that the host took to copy them */
+    uint64_t waited_ns;               /* for room in the ring */
+} gt_cuda_traffic;
+
 enum {
     GT_CUDA_PIECES = 256,
     GT_CUDA_ERROR_SLOTS = 1024,
@@ -101,6 +108,7 @@ typedef struct gt_cuda {
     uint64_t ring_head, ring_tail;
     gt_cuda_piece pieces[GT_CUDA_PIECES];
     unsigned piece_first, piece_count;
+    gt_cuda_traffic traffic[2]; /* to the card, from the card */
 
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
@@ -189,6 +197,10 @@ void gt__cuda_transfer_close(gt_cuda *cuda);
  * download, the host's memory is complete when gt__cuda_transfer_drain was called after its number was passed. */
 gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes, gt_token *number);
 gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t bytes, gt_token *number);
+/* Host memory that is used again and again: the driver copies from and to it directly. False: it does not. */
+bool gt__cuda_pin(gt_cuda *cuda, void *memory, size_t bytes);
+void gt__cuda_unpin(gt_cuda *cuda, void *memory);
+void gt__cuda_transfer_report(const gt_cuda *cuda);
 /* Copy the pieces that have arrived to the host's memory. */
 void gt__cuda_transfer_drain(gt_cuda *cuda, gt_token done);
 /* Downloads with a number above `since` failed: do not copy them to the host's memory, which may be gone. */
