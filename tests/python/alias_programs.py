@@ -212,9 +212,7 @@ class Writer:
         t = self.torch[name]
         if t.dim() and t.shape[0]:
             choices += [f"{name}[{self.index(t.shape[0])}]", f"{name}.mean(0)", f"{name}.amax()", f"{name}.max()", f"{name}.min()",
-                        f"{name}.max(0).values"]
-            if t._base is None:  # PyTorch unpacks the operand before it finds that a view without a history needs no gradient
-                choices.append(f"{name}.median()")
+                        f"{name}.max(0).values", f"{name}.median()"]
         return f"{self.new_name()} = {self.rng.choice(choices)}"
 
     def index(self, size):
