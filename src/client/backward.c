@@ -349,10 +349,30 @@ static gt_err accumulate(pass *p, gt_node *leaf, gt_tensor *gradient)
     return GT_OK;
 }
 
+/* The name of a node that is not that of its row; NULL: it is. */
+static const char *special_name(const gt_node *node)
+{
+    if (node->op == GT_NODE_CUSTOM)
+        return node->custom.name;
+    if (node->op != GT_OP_amax && node->op != GT_OP_amin)
+        return NULL;
+    switch ((int)node->ins.imm[1].f) {
+    case GT_EXTREME_OF_ALL:
+        return node->op == GT_OP_amax ? "MaxBackward1" : "MinBackward1";
+    case GT_MEDIAN_OF_ALL:
+        return "MedianBackward0";
+    case GT_NANMEDIAN_OF_ALL:
+        return "NanmedianBackward0";
+    default:
+        return NULL;
+    }
+}
+
 char *gt__node_name(const gt_node *node, char *text, size_t size)
 {
-    if (node->op == GT_NODE_CUSTOM) {
-        snprintf(text, size, "%s", node->custom.name);
+    const char *special = special_name(node);
+    if (special) {
+        snprintf(text, size, "%s", special);
         return text;
     }
     const char *from = node->op == GT_OP_INVALID  ? "accumulate_grad"
