@@ -266,7 +266,7 @@ extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py
 extern PyMethodDef gt__py_signal_functions[];
 extern PyMethodDef gt__py_spatial_functions[];
 extern PyMethodDef gt__py_spectral_functions[];
-extern PyMethodDef gt__py_training_functions[];
+extern PyMethodDef gt__py_caller_functions[], gt__py_training_functions[];
 extern PyMethodDef gt__py_linalg_functions[];
 extern PyMethodDef gt__py_function_functions[];
 extern PyMethodDef gt__py_batch_functions[], gt__py_mode_functions[], gt__py_node_functions[];
@@ -275,6 +275,6 @@ extern PyGetSetDef gt__py_alias_attributes[], gt__py_autograd_attributes[];
 extern const PyType_Slot gt__py_number_slots[], gt__py_index_slots[];
 int gt__py_server_init(PyObject *module);
 int gt__py_functions_init(PyObject *module);
-int gt__py_training_init(PyObject *module);
+int gt__py_caller_init(PyObject *module);
 
 #endif

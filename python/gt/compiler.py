@@ -50,7 +50,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend='inductor', mo
         return model
     from gt.nn import Module
     if isinstance(model, Module):
-        model.compile()
+        model.compile(fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
         return model
     compiled = functools.wraps(model)(_region(model))
     compiled._gt_compiled = True

@@ -15,6 +15,7 @@ class Activation(Module):
     function, options = None, {}  # options: names and defaults
 
     def __init_subclass__(cls):
+        super().__init_subclass__()
         cls._accepted = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD,
                                                              default=default) for name, default in cls.options.items()])
         if '__init__' not in cls.__dict__:

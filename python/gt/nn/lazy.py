@@ -1,6 +1,7 @@
 """Lazy modules: layers that learn their input sizes from the first input, then become ordinary ones."""
 
 import gt
+from gt.nn import members
 from gt.nn.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from gt.nn.layers import Linear
 from gt.nn.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
@@ -27,7 +28,7 @@ class LazyModuleMixin:
 
     def _lazy_load(self, state_dict, prefix, *lists):
         """A state that is loaded decides the shapes."""
-        for name, member in self._persistent_members():
+        for name, member in members.persistent(self):
             value = state_dict.get(prefix + name)
             if value is not None and is_lazy(member) and not is_lazy(value):
                 member.materialize(tuple(value.shape))

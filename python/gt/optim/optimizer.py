@@ -9,10 +9,10 @@ state_dict(), as PyTorch's are.
 import copy
 import functools
 import warnings
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 
 from gt import Tensor, _gt
-from gt.nn.hooks import Hooks, RemovableHandle  # noqa: F401
+from gt.nn.hooks import RemovableHandle, add  # noqa: F401
 from gt.nn.members import typename
 from gt.nn.parameter import zero_in_place
 
@@ -23,31 +23,31 @@ required = type('_RequiredParameter', (), {
 
 # ---- hooks of every optimizer ----------------------------------------------------------------------------------
 
-_pre_hooks, _post_hooks = Hooks(), Hooks()
+_global_optimizer_pre_hooks, _global_optimizer_post_hooks = OrderedDict(), OrderedDict()
+_HOOKS = ('_optimizer_step_pre_hooks', '_optimizer_step_post_hooks', '_optimizer_state_dict_pre_hooks',
+          '_optimizer_state_dict_post_hooks', '_optimizer_load_state_dict_pre_hooks', '_optimizer_load_state_dict_post_hooks')
 
 
 def register_optimizer_step_pre_hook(hook):
     """Call hook(optimizer, args, kwargs) before the step() of every optimizer."""
-    Optimizer._step_hooked = True
-    return _pre_hooks.add(hook)
+    return add(_global_optimizer_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook):
     """Call hook(optimizer, args, kwargs) after the step() of every optimizer."""
-    Optimizer._step_hooked = True
-    return _post_hooks.add(hook)
+    return add(_global_optimizer_post_hooks, hook)
 
 
 def _with_hooks(self, step, args, kwargs):
     """step(*args, **kwargs) with the hooks before and after it; the first argument is the optimizer, as in PyTorch."""
-    for hook in (*_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
+    for hook in (*_global_optimizer_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
         found = hook(self, args, kwargs)
         if found is not None:
             if not (isinstance(found, tuple) and len(found) == 2):
                 raise RuntimeError(f'{step} must return None or a tuple of (new_args, new_kwargs), but got {found}.')
             args, kwargs = found
     result = step(*args, **kwargs)
-    for hook in (*self._optimizer_step_post_hooks.values(), *_post_hooks.values()):
+    for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
         hook(self, args, kwargs)
     return result
 
@@ -57,7 +57,10 @@ def _hooked(step):
     @functools.wraps(step)
     def hooked(self, *args, **kwargs):
         self._opt_called = True
-        return _with_hooks(self, step, (self, *args), kwargs) if self._step_hooked else step(self, *args, **kwargs)
+        if (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_optimizer_pre_hooks or
+                _global_optimizer_post_hooks):
+            return _with_hooks(self, step, (self, *args), kwargs)
+        return step(self, *args, **kwargs)
     return hooked
 
 
@@ -122,11 +125,7 @@ class Optimizer:
     A subclass implements update(group), or step() as in PyTorch.
     """
 
-    _step_hooked = False  # whether step() must look for hooks
     _opt_called = False  # whether step() was called, which schedules check
-    _optimizer_step_pre_hooks = _optimizer_step_post_hooks = Hooks()
-    _optimizer_state_dict_pre_hooks = _optimizer_state_dict_post_hooks = Hooks()
-    _optimizer_load_state_dict_pre_hooks = _optimizer_load_state_dict_post_hooks = Hooks()
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
@@ -139,6 +138,8 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError('params argument given to the optimizer should be an iterable of Tensors or dicts, '
                             f'but got {typename(params)}')
+        for name in _HOOKS:
+            setattr(self, name, OrderedDict())
         self.defaults, self.state, self.param_groups = defaults, defaultdict(dict), []
         groups = list(params)
         if not groups:
@@ -148,37 +149,29 @@ class Optimizer:
 
     # ---- hooks ---------------------------------------------------------------------------------------------
 
-    def _own_hooks(self, name):
-        hooks = self.__dict__.get(name)
-        if hooks is None:
-            hooks = self.__dict__[name] = Hooks()
-        return hooks
-
     def register_step_pre_hook(self, hook):
         """Call hook(optimizer, args, kwargs) before step(). If it returns (args, kwargs), those are the arguments."""
-        self._step_hooked = True
-        return self._own_hooks('_optimizer_step_pre_hooks').add(hook)
+        return add(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook):
         """Call hook(optimizer, args, kwargs) after step()."""
-        self._step_hooked = True
-        return self._own_hooks('_optimizer_step_post_hooks').add(hook)
+        return add(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook, prepend=False):
         """Call hook(optimizer) before state_dict()."""
-        return self._own_hooks('_optimizer_state_dict_pre_hooks').add(hook, prepend)
+        return add(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook, prepend=False):
         """Call hook(optimizer, state_dict) after state_dict(). If it returns a dict, that is the result."""
-        return self._own_hooks('_optimizer_state_dict_post_hooks').add(hook, prepend)
+        return add(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook, prepend=False):
         """Call hook(optimizer, state_dict) before load_state_dict(). If it returns a dict, that is loaded."""
-        return self._own_hooks('_optimizer_load_state_dict_pre_hooks').add(hook, prepend)
+        return add(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook, prepend=False):
         """Call hook(optimizer) after load_state_dict()."""
-        return self._own_hooks('_optimizer_load_state_dict_post_hooks').add(hook, prepend)
+        return add(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # ---- parameters ----------------------------------------------------------------------------------------
 
@@ -244,7 +237,8 @@ class Optimizer:
     def step(self, closure=None):
         """Update all parameters that have a gradient. closure(), if given, computes the loss first."""
         self._opt_called = True
-        if self._step_hooked:
+        if (self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks or _global_optimizer_pre_hooks or
+                _global_optimizer_post_hooks):
             return _with_hooks(self, Optimizer._updated, (self,) if closure is None else (self, closure), {})
         return self._updated(closure)
 
@@ -326,6 +320,8 @@ class Optimizer:
 
     def __setstate__(self, state):
         self.__dict__.update(state)
+        for name in _HOOKS:
+            self.__dict__.setdefault(name, OrderedDict())
 
     def __repr__(self):
         text = type(self).__name__ + ' ('
