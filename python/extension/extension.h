@@ -245,12 +245,12 @@ int gt__py_buffer_dtype(const Py_buffer *view, gt_dtype *dtype, bool *swap);
 int gt__py_from_array(PyObject *object, gt_client *client, gt_tensor **tensor);
 int gt__py_interop_init(PyObject *module);
 
-/* ---- element.c: single elements as Python numbers, nested lists ------------------------------------------ */
+/* ---- element.c, sequence.c: single elements as Python numbers, nested lists ------------------------------- */
 
 PyObject *gt__py_element(gt_dtype dtype, const void *data);
 /* Nested lists of the elements of a fetched tensor. */
 PyObject *gt__py_list(const gt_meta *meta, const void *data);
-/* A tensor from nested sequences and numbers; *dtype is the wanted one if `given`. */
+/* A tensor from nested sequences of numbers, arrays and tensors; dtype is the wanted one if `given`. */
 int gt__py_from_sequence(PyObject *object, gt_client *client, bool given, gt_dtype dtype, gt_tensor **tensor);
 
 /* ---- tables that tensor.c and module.c collect ----------------------------------------------------------- */
