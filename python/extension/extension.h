@@ -189,6 +189,9 @@ int gt__py_parse(const char *function, gt_py_args args, Py_ssize_t nargs, PyObje
                  const char *const *names, int count, int positional, PyObject **values);
 int gt__py_int64(PyObject *object, int64_t *value);
 int gt__py_flag(PyObject *object, bool *value); /* NULL: *value is kept */
+/* An argument device=, which has no effect: -1 unless it is a gt.device, or a text or number that names one. */
+int gt__py_check_device(PyObject *object);
+bool gt__py_is_device(PyObject *object); /* a gt.device */
 /* 1: a Python or NumPy number; 0: something else; -1: a number that does not fit. */
 int gt__py_literal(PyObject *object, gt_literal *kind, gt_imm *value);
 int gt__py_number(PyObject *object, gt_literal *kind, gt_imm *value); /* the same, but anything else raises */
