@@ -11,10 +11,12 @@
 #include "pyengine.h"
 
 #include <pthread.h>
+#include <structmember.h>
 #include <time.h>
 
 typedef struct ConnectionObject {
     PyObject_HEAD gt_client *client; /* NULL once closed */
+    PyObject *device;                /* of its tensors, once client/device.py has asked for it */
 } ConnectionObject;
 
 /* All open clients, to be closed at exit; some have outlived their ConnectionObject. */
@@ -227,6 +229,7 @@ static ConnectionObject *connection_new(gt_client *client)
         gt_client_close(&client);
         return (ConnectionObject *)PyErr_NoMemory();
     }
+    connection->device = NULL;
     *entry = (OpenClient){.next = open_clients, .client = client, .connection = connection};
     open_clients = entry;
     connection->client = client;
@@ -240,6 +243,7 @@ static void connection_dealloc(PyObject *self)
         if (entry->connection == (ConnectionObject *)self)
             entry->connection = NULL;
     reap_orphans();
+    Py_XDECREF(((ConnectionObject *)self)->device);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -723,6 +727,10 @@ int gt__py_connect_init(PyObject *module)
         {.name = "waiting", .get = connection_waiting, .doc = "Whether some thread waits for its server now."},
         {.name = NULL},
     };
+    static PyMemberDef members[] = {
+        {.name = "_device", .type = T_OBJECT, .offset = offsetof(ConnectionObject, device)},
+        {.name = NULL},
+    };
     static PyMethodDef methods[] = {
         NOARGS("close", connection_close, "Disconnect; tensors of this client cannot be used any more."),
         {.ml_name = NULL},
@@ -731,6 +739,7 @@ int gt__py_connect_init(PyObject *module)
         SLOT(Py_tp_dealloc, connection_dealloc),
         SLOT(Py_tp_repr, connection_repr),
         SLOT(Py_tp_getset, attributes),
+        SLOT(Py_tp_members, members),
         SLOT(Py_tp_methods, methods),
         SLOT(Py_tp_doc, "Connection()\n--\n\nA client's connection to a server, or its embedded server."),
         {.slot = 0},

@@ -15,7 +15,6 @@ from gt.client import (  # noqa: F401
     arrangement, calculus, complex, copies, creation, dtypes, elementwise, histograms, linalg, memory, ordering, picking, products,
     random, special, statistics, stft, windows)
 from gt.client.arrangement import movedim
-from gt.client.device import device
 from gt.client.registry import functions, in_place, method, methods, no_view, reshaped_in_place, sizes_of
 
 
@@ -287,7 +286,6 @@ Tensor.mT = property(lambda self: self.transpose(-2, -1), doc='The last two dime
 Tensor.placement = property(_gt.placement, doc='Where it lives: "split(axis=0, workers=[0,1])". Waits for the answer.')
 Tensor.moveaxis = movedim
 Tensor.__rdiv__ = Tensor.__rtruediv__
-Tensor.device, Tensor.is_cuda, Tensor.is_cpu = device(), False, False
 Tensor.__array_priority__ = 1000  # above numpy.matrix and pandas
 
 # NumPy functions behind Python's operators: these become GT operations.

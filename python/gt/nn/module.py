@@ -400,6 +400,8 @@ class Module(State, _gt._Caller):
         for value in itertools.chain(args, kwargs.values()):
             if isinstance(value, (_gt.dtype, Tensor)):
                 dtype = value.dtype if isinstance(value, Tensor) else value
+            elif isinstance(value, str):
+                gt.device(value)  # an unknown one raises
         if dtype is None:
             return self
         if not gt.empty(0, dtype=dtype).is_floating_point() and not dtype.name.startswith('complex'):
