@@ -358,7 +358,7 @@ def test_a_compiled_function_is_a_path_from_its_third_call_on(decorator):
     assert hotpath["hot_instructions"] > 0.7 * hotpath["total_instructions"], hotpath
 
 
-def test_a_compiled_module_is_a_path_and_can_be_copied():
+def test_a_compiled_module_is_a_path_and_its_copies_are_not_compiled():
     program = """
 import copy, pickle
 model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
@@ -373,7 +373,7 @@ for k in range(10):
         results.append(bool((each(x) == expected).all().item()))
 """
     values, hotpath, _ = run(program, GT_AUTO_COMPILE="0")
-    assert all(values) and hotpath["runs"] >= 3 * 8 and hotpath["hot_sequences"] >= 1, hotpath
+    assert all(values) and hotpath["runs"] >= 8 and hotpath["hot_sequences"] >= 1, hotpath
 
 
 def test_a_compiled_function_may_change_fail_and_call_others():
