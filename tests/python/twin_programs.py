@@ -62,4 +62,4 @@ def said(program, library):
 
 def same_text(text):
     """What PyTorch says, with the names of GT."""
-    return text.replace('torch.', 'gt.').replace('Torch', 'Gt').replace('gt.cuda.', 'gt.')
+    return text.replace('torch.', 'gt.').replace('(torch ', '(gt ').replace('Torch', 'Gt').replace('gt.cuda.', 'gt.')

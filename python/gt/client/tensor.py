@@ -5,6 +5,7 @@ method of Tensor. The methods are in files by family (ordering, picking, arrange
 random, creation, dtypes, calculus, copies, elementwise, special). The rest is here.
 """
 
+import copy
 import functools
 
 from gt import _gt, _repr
@@ -279,6 +280,39 @@ def _format(self, spec):
     return format(self.item(), spec) if self.ndim == 0 else format(repr(self), spec)
 
 
+def _like(self, value):
+    """A tensor of the class of self, with a value, that requires gradients as self does."""
+    kind = next(cls for cls in type(self).__mro__ if cls.__name__ != 'Tensor' or cls is Tensor)  # not that with attributes
+    if kind is not Tensor:
+        return Tensor.__new__(kind, value, self.requires_grad)
+    return value.requires_grad_() if self.requires_grad else value
+
+
+def _copy(self):
+    """copy.copy: another tensor of the same memory, with the same attributes."""
+    copied = _like(self, self.detach())
+    for name, value in getattr(self, '__dict__', {}).items():
+        setattr(copied, name, value)
+    return copied
+
+
+def _deepcopy(self, memo):
+    """copy.deepcopy: a leaf of the same value, gradient and attributes."""
+    if not self.is_leaf:
+        raise RuntimeError('Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the '
+                           'moment.  If you were attempting to deepcopy a module, this may be because of a '
+                           'gt.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001')
+    if id(self) in memo:
+        return memo[id(self)]
+    copied = memo[id(self)] = _like(self, self.detach().clone())
+    if self.grad is not None:
+        copied.grad = copy.deepcopy(self.grad, memo)
+    for name, value in getattr(self, '__dict__', {}).items():
+        setattr(copied, name, copy.deepcopy(value, memo))
+    return copied
+
+
+Tensor.__copy__, Tensor.__deepcopy__ = _copy, _deepcopy
 Tensor.__format__ = _format
 Tensor._repr_html_ = _repr.tensor_html
 Tensor.T = property(lambda self: self.transpose(), doc='The dimensions reversed.')

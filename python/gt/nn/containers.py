@@ -114,32 +114,32 @@ class Sequential(_Numbered):
         return self
 
     @staticmethod
-    def _check_added(other):
+    def _gt_check_added(other):
         if not isinstance(other, Sequential):
             raise ValueError(f'add operator supports only objects of Sequential class, but {type(other)} is given.')
 
-    def _check_factor(self, factor):
+    def _gt_check_factor(self, factor):
         if not isinstance(factor, int):
             raise TypeError(f'unsupported operand type(s) for *: {type(self)} and {type(factor)}')
         if factor <= 0:
             raise ValueError(f'Non-positive multiplication factor {factor} for {type(self)}')
 
     def __add__(self, other):
-        self._check_added(other)
+        self._gt_check_added(other)
         return Sequential(*self, *other)
 
     def __iadd__(self, other):
-        self._check_added(other)
+        self._gt_check_added(other)
         return self.extend(list(other))
 
     def __mul__(self, other):
-        self._check_factor(other)
+        self._gt_check_factor(other)
         return Sequential(*list(self._modules.values()) * other)
 
     __rmul__ = __mul__
 
     def __imul__(self, other):
-        self._check_factor(other)
+        self._gt_check_factor(other)
         return self.extend(list(self._modules.values()) * (other - 1))
 
 

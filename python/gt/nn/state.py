@@ -5,7 +5,7 @@ children.
 """
 
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 
 from gt import Tensor, _gt, no_grad
@@ -15,16 +15,13 @@ from gt.nn.parameter import Parameter, is_lazy
 EXTRA_STATE = '_extra_state'
 
 
-class IncompatibleKeys(tuple):
-    """The result of load_state_dict(): (missing_keys, unexpected_keys)."""
+class _IncompatibleKeys(namedtuple('_IncompatibleKeys', ('missing_keys', 'unexpected_keys'))):
+    """The result of load_state_dict()."""
 
-    missing_keys = property(lambda self: self[0])
-    unexpected_keys = property(lambda self: self[1])
+    __slots__ = ()
 
     def __repr__(self):
-        if not (self[0] or self[1]):
-            return '<All keys matched successfully>'
-        return f'_IncompatibleKeys(missing_keys={self[0]}, unexpected_keys={self[1]})'
+        return super().__repr__() if self.missing_keys or self.unexpected_keys else '<All keys matched successfully>'
 
     __str__ = __repr__
 
@@ -96,7 +93,7 @@ def _load_tree(module, state_dict, metadata, prefix, assign, lists):
             part = {key: value for key, value in state_dict.items() if key.startswith(below)}
             _load_tree(child, part, metadata, below, assign, lists)
     for hook in tuple(module._load_state_dict_post_hooks.values()):
-        if hook(module, IncompatibleKeys(lists[:2])) is not None:
+        if hook(module, _IncompatibleKeys(*lists[:2])) is not None:
             raise AssertionError('Hooks registered with ``register_load_state_dict_post_hook`` are not expected to '
                                  'return new values, if incompatible_keys need to be modified, it should be done '
                                  'inplace.')
@@ -153,11 +150,11 @@ class State:
 
     def get_extra_state(self):
         """State that is no tensor; a subclass that has some overrides this and set_extra_state()."""
-        raise RuntimeError(f'{type(self).__name__} has no extra state')
+        raise RuntimeError(f'{type(self).__name__} has no extra state: override get_extra_state() and set_extra_state()')
 
     def set_extra_state(self, state):
         """Take what get_extra_state() gave."""
-        raise RuntimeError(f'{type(self).__name__} has no extra state')
+        raise RuntimeError(f'{type(self).__name__} has no extra state: override get_extra_state() and set_extra_state()')
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         """Add the state of this module alone."""
@@ -245,4 +242,4 @@ class State:
                 errors.insert(0, f'{title} key(s) in state_dict: {", ".join(f"{chr(34)}{key}{chr(34)}" for key in keys)}. ')
         if errors:
             raise RuntimeError('\n\t'.join([f'Error(s) in loading state_dict for {type(self).__name__}:', *errors]))
-        return IncompatibleKeys((missing, unexpected))
+        return _IncompatibleKeys(missing, unexpected)
