@@ -408,11 +408,8 @@ static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
     for (unsigned k = 0; k + 1 < count; k++) {
         gt_cuda_chain *a = parts[k].chain, *b = parts[k + 1].chain;
         if (a && b && is_flat(a) && is_flat(b) && memcmp(&a->key, &b->key, sizeof a->key) == 0)
-            b->many = true;
+            a->many = b->many = true;
     }
-    for (unsigned k = count; k-- > 1;) /* and those that such a one follows */
-        if (parts[k].chain && parts[k].chain->many)
-            parts[k - 1].chain->many = true;
     for (unsigned k = 0; k < count; k++)
         if (parts[k].chain && parts[k].chain->many)
             GT_TRY(gt__cuda_chain_key(parts[k].chain));
