@@ -14,6 +14,7 @@
 
 enum {
     RECORDINGS = 8,
+    FEW = 8,       /* chains that are tried as one launch where nothing is recorded */
     MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
 };
 
@@ -173,12 +174,14 @@ static gt_err run_step(gt_cuda *cuda, gt_program *program, unsigned number, void
     return gt__cuda_execute(cuda, &call, number);
 }
 
-/* Chains from part `first` on. *count: how many parts that were; several only where that is recorded. */
+/* Chains from part `first` on. *count: how many parts that were. To find out takes time, so there are more of them where that is
+ * recorded. */
 static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, void *const *buffer, unsigned *count)
 {
     const gt_cuda_part *parts = program->parts + first;
     recording *r = program->open;
-    *count = r ? gt__cuda_chain_batch(parts, program->part_count - first, buffer) : 1;
+    unsigned left = program->part_count - first;
+    *count = gt__cuda_chain_batch(parts, !r && left > FEW ? FEW : left, buffer);
     GT_TRY(gt__cuda_run_chains(cuda, parts, *count, buffer));
     if (r)
         r->nodes[r->node_count - 1].parts = *count;
