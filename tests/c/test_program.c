@@ -117,11 +117,11 @@ static void set_literal(numbers *n, gt_slot *record, unsigned k)
         record->ins.literal[k].i = (int64_t)numbers_below(n, kind == GT_LITERAL_BOOL ? 2 : 4);
 }
 
-/* Rounded once, so all engines agree. */
+/* Rounded once, and not contracted, so all engines agree. */
 static bool is_exact(gt_opcode op)
 {
-    static const gt_opcode others[] = {GT_OP_exp,  GT_OP_tanh, GT_OP_sigmoid, GT_OP_gelu, GT_OP_pow,
-                                       GT_OP_silu, GT_OP_sin,  GT_OP_cos,     GT_OP_hypot};
+    static const gt_opcode others[] = {GT_OP_exp,  GT_OP_tanh, GT_OP_sigmoid, GT_OP_gelu,  GT_OP_pow,
+                                       GT_OP_silu, GT_OP_sin,  GT_OP_cos,     GT_OP_hypot, GT_OP_lerp};
     for (size_t k = 0; k < sizeof others / sizeof *others; k++)
         if (op == others[k])
             return false;
@@ -464,7 +464,7 @@ typedef struct variant {
 
 static void test_random(const void *context)
 {
-    const unsigned programs = is_tested("cudahost") ? 60 : !is_tested("cpu") || CHECK_SANITIZED ? 100 : 700;
+    const unsigned programs = is_tested("cudahost") ? 50 : !is_tested("cpu") || CHECK_SANITIZED ? 100 : 700;
     static const gt_dtype all[] = {GT_FLOAT32, GT_FLOAT32, GT_FLOAT64, GT_BFLOAT16, GT_FLOAT16, GT_BOOL,
                                    GT_INT64,   GT_INT32,   GT_UINT8,   GT_INT8,     GT_INT16};
     const variant *v = context;
@@ -488,7 +488,7 @@ static void test_random(const void *context)
         if (p.slots)
             grouped += check_program(&worker, &p, &n, 100 * k);
     }
-    CHECK(grouped > 2 * programs);
+    CHECK(grouped > (is_tested("cpu") ? 2 : 1) * programs);
     worker_close(&worker);
 }
 
@@ -709,7 +709,7 @@ int main(int argc, char **argv)
     static const variant variants[] = {{1, false}, {1, true}, {3, false}, {3, true}};
     bool cpu = is_tested("cpu");
     check_begin(argc, argv);
-    for (size_t k = 0; k < (cpu ? sizeof variants / sizeof *variants : 1); k++) {
+    for (size_t k = 0; k < (cpu ? sizeof variants / sizeof *variants : 2); k++) {
         char name[64];
         snprintf(name, sizeof name, "%s, %d threads", variants[k].smooth ? "rows" : "elements",
                  variants[k].threads);
