@@ -117,11 +117,11 @@ static void set_literal(numbers *n, gt_slot *record, unsigned k)
         record->ins.literal[k].i = (int64_t)numbers_below(n, kind == GT_LITERAL_BOOL ? 2 : 4);
 }
 
-/* Rounded once, so all engines agree. */
+/* Rounded once, and not contracted, so all engines agree. */
 static bool is_exact(gt_opcode op)
 {
-    static const gt_opcode others[] = {GT_OP_exp,  GT_OP_tanh, GT_OP_sigmoid, GT_OP_gelu, GT_OP_pow,
-                                       GT_OP_silu, GT_OP_sin,  GT_OP_cos,     GT_OP_hypot};
+    static const gt_opcode others[] = {GT_OP_exp,  GT_OP_tanh, GT_OP_sigmoid, GT_OP_gelu,  GT_OP_pow,
+                                       GT_OP_silu, GT_OP_sin,  GT_OP_cos,     GT_OP_hypot, GT_OP_lerp};
     for (size_t k = 0; k < sizeof others / sizeof *others; k++)
         if (op == others[k])
             return false;
@@ -464,7 +464,7 @@ typedef struct variant {
 
 static void test_random(const void *context)
 {
-    const unsigned programs = is_tested("cudahost") ? 60 : !is_tested("cpu") || CHECK_SANITIZED ? 100 : 700;
+    const unsigned programs = is_tested("cudahost") ? 50 : !is_tested("cpu") || CHECK_SANITIZED ? 100 : 700;
     static const gt_dtype all[] = {GT_FLOAT32, GT_FLOAT32, GT_FLOAT64, GT_BFLOAT16, GT_FLOAT16, GT_BOOL,
                                    GT_INT64,   GT_INT32,   GT_UINT8,   GT_INT8,     GT_INT16};
     const variant *v = context;
@@ -488,7 +488,7 @@ static void test_random(const void *context)
         if (p.slots)
             grouped += check_program(&worker, &p, &n, 100 * k);
     }
-    CHECK(grouped > 2 * programs);
+    CHECK(grouped > (is_tested("cpu") ? 2 : 1) * programs);
     worker_close(&worker);
 }
 
@@ -618,10 +618,11 @@ static void over_sequence(program *p)
     free_all(p, (uint64_t[]){20, 1}, 2);
 }
 
-/* Equal updates of tensors of different sizes. */
+/* Equal updates of tensors of different sizes, after a step of another kind. */
 static void updates_sequence(program *p)
 {
     static const uint64_t inputs[] = {1, 4, 5, 6};
+    add(p, GT_OP_cumsum, 40, 2, 0);
     for (uint64_t k = 0; k < sizeof inputs / sizeof *inputs; k++) {
         uint64_t id = 20 + 3 * k;
         add_number(p, GT_OP_mul, id, inputs[k], 0.9);
@@ -708,7 +709,7 @@ int main(int argc, char **argv)
     static const variant variants[] = {{1, false}, {1, true}, {3, false}, {3, true}};
     bool cpu = is_tested("cpu");
     check_begin(argc, argv);
-    for (size_t k = 0; k < (cpu ? sizeof variants / sizeof *variants : 1); k++) {
+    for (size_t k = 0; k < (cpu ? sizeof variants / sizeof *variants : 2); k++) {
         char name[64];
         snprintf(name, sizeof name, "%s, %d threads", variants[k].smooth ? "rows" : "elements",
                  variants[k].threads);
@@ -717,7 +718,7 @@ int main(int argc, char **argv)
     check_run("Adam's update is one pass", test_groups, &(expected){adam_sequence, 1, 10, true});
     check_run("read across, not written over", test_groups, &(expected){across_sequence, cpu ? 2 : 3, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
-    check_run("equal updates", test_groups, &(expected){updates_sequence, 4, 8, true});
+    check_run("equal updates", test_groups, &(expected){updates_sequence, 5, 8, true});
     if (!cpu)
         return check_end();
     check_run("norm and its gradients are one pass", test_groups, &(expected){norm_sequence, 1, 4, false});

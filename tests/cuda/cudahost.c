@@ -293,18 +293,30 @@ static gt_err cudahost_compile(gt_engine *engine, gt_plan *plan, gt_program **ou
     return GT_OK;
 }
 
-static gt_err run_steps(cudahost *h, const gt_plan *plan, const gt_cuda_part *part, void *const *buffer,
-                        unsigned *step)
+static gt_err run_plan_step(cudahost *h, const gt_plan *plan, uint32_t step, void *const *buffer)
 {
     gt_view in[GT_MAX_CAT], out;
     const gt_view *views[GT_MAX_CAT];
-    for (*step = part->first; *step <= part->last; ++*step) {
-        gt_token token = 0;
-        if (plan->steps[*step].kind == GT_STEP_VIEW)
-            continue;
-        gt_call call = gt__plan_call(plan, &plan->steps[*step], buffer, in, views, &out);
-        GT_TRY(cudahost_run(&h->base, &call, &token));
-    }
+    gt_token token = 0;
+    if (plan->steps[step].kind == GT_STEP_VIEW)
+        return GT_OK;
+    gt_call call = gt__plan_call(plan, &plan->steps[step], buffer, in, views, &out);
+    return cudahost_run(&h->base, &call, &token);
+}
+
+static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, void *const *buffer)
+{
+    static gt_cuda_work work;
+    const gt_cuda_chain *chain = part->chain;
+    for (unsigned k = 0; k < chain->before_count; k++)
+        GT_TRY(run_plan_step(h, chain->plan, chain->before[k], buffer));
+    GT_TRY(gt__cuda_lower_chains(part, count, buffer, &work));
+    if (!find_kernel(h, &work.launch[0]))
+        return gt__fail(GT_ERR_INTERNAL, "the kernel of a chain was not collected");
+    GT_TRY(run_work(h, &work));
+    h->chains += count;
+    for (unsigned k = 0; k < chain->after_count; k++)
+        GT_TRY(run_plan_step(h, chain->plan, chain->after[k], buffer));
     return GT_OK;
 }
 
@@ -312,23 +324,19 @@ static gt_err cudahost_run_program(gt_engine *engine, gt_program *program, void 
                                    unsigned *step, gt_token *token)
 {
     cudahost *h = (cudahost *)engine;
-    static gt_cuda_work work;
     (void)timed;
     (void)token;
     for (unsigned k = 0, count; k < program->count; k += count) {
         const gt_cuda_part *part = &program->parts[k];
-        *step = part->first;
         count = h->library ? gt__cuda_chain_batch(part, program->count - k, buffer) : 0;
-        if (!count) {
-            GT_TRY(run_steps(h, program->plan, part, buffer, step));
-            count = 1;
+        *step = part->first;
+        if (count) {
+            GT_TRY(run_chains(h, part, count, buffer));
             continue;
         }
-        GT_TRY(gt__cuda_lower_chains(part, count, buffer, &work));
-        if (!find_kernel(h, &work.launch[0]))
-            return gt__fail(GT_ERR_INTERNAL, "the kernel of a chain was not collected");
-        GT_TRY(run_work(h, &work));
-        h->chains += count;
+        for (; *step <= part->last; ++*step)
+            GT_TRY(run_plan_step(h, program->plan, *step, buffer));
+        count = 1;
     }
     return GT_OK;
 }

@@ -38,10 +38,9 @@ class Adam(Optimizer):
                 squares = state['max_exp_avg_sq'] = squares if before is None else before.maximum(squares)
             # lr * (mean / c1) / (sqrt(squares / c2) + eps), with c1 and c2 folded into scalars
             c1, c2 = 1 - beta1 ** step, math.sqrt(1 - beta2 ** step)
-            change = mean * (lr * c2 / c1) / (squares.sqrt() + eps * c2)
             if weight_decay and decoupled:
                 p *= 1 - lr * weight_decay
-            p -= change
+            p -= mean * (lr * c2 / c1) / (squares.sqrt() + eps * c2)
 
 
 class AdamW(Adam):

@@ -5,6 +5,9 @@
  * input, computes all members for it, and stores the results that are needed later; the others exist in registers only. Each
  * member rounds its result to its dtype, so a chain gives what its steps give one by one, bit for bit.
  *
+ * Steps of other kinds may lie between the members: those that need nothing of the chain run before it, others after it, if
+ * no later member needs them.
+ *
  * Neighbouring chains with equal kernels and equal numbers run as one launch, over a table of their addresses and counts: the
  * updates of many parameters of different sizes.
  *
@@ -22,6 +25,7 @@ enum {
     GT_CHAIN_INPUTS = 24,
     GT_CHAIN_OUTPUTS = 16,
     GT_CHAIN_NUMBERS = 96,
+    GT_CHAIN_OTHERS = 12, /* steps of other kinds */
     GT_CHAIN_NONE = 0xffff,
     /* What a number is: below GT_MAX_OPERANDS a literal; */
     GT_CHAIN_IMMEDIATE = GT_MAX_OPERANDS,       /* imm[0]; imm[1] is the next; */
@@ -71,12 +75,13 @@ typedef struct gt_chain_member {
     uint16_t which;  /* the number that tells a power from others; or GT_CHAIN_NONE */
     uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE */
     uint16_t output; /* which it is stored to; or GT_CHAIN_NONE */
+    bool needed;     /* by a step that runs after the chain */
 } gt_chain_member;
 
 struct gt_cuda_chain {
     const gt_plan *plan;
     int64_t count;
-    unsigned members, inputs, outputs, numbers;
+    unsigned members, inputs, outputs, numbers, before_count, after_count;
     unsigned vector; /* positions that a thread computes */
     bool wide;       /* positions or offsets need 64 bits */
     bool many;       /* the kernel takes a table of chains */
@@ -85,6 +90,7 @@ struct gt_cuda_chain {
     gt_chain_input input[GT_CHAIN_INPUTS];
     uint32_t output[GT_CHAIN_OUTPUTS]; /* values of the plan */
     gt_chain_number number[GT_CHAIN_NUMBERS];
+    uint32_t before[GT_CHAIN_OTHERS], after[GT_CHAIN_OTHERS]; /* steps of other kinds, in order */
 };
 
 /* Steps first to last, without the views among them: a chain, or run one by one. */

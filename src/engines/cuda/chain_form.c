@@ -3,6 +3,10 @@
  *
  * Steps join while their results have as many elements as the chain has positions, and while they read what the chain
  * makes only at the position where it is made. Steps that have nothing to do with the ones before begin a chain of their own.
+ *
+ * The steps between the first and the last member are one group of the plan. plan_memory.c lets an elementwise step of a group
+ * write over what steps before it have read element by element. So an elementwise step that is no member may run before the
+ * chain only if it has another number of elements, and never after it.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -11,16 +15,25 @@
 #include "engines/cuda/chain.h"
 #include "engines/cuda/generate_family.h"
 
-enum { BOUNDARY = 64 }; /* of buffers, in bytes: engine.h */
+enum {
+    BOUNDARY = 64, /* of buffers, in bytes: engine.h */
+    LATER = 0xfffe,
+};
 
 typedef struct forming {
     const gt_plan *plan;
     gt_cuda_chain *chain;
-    uint16_t *member;   /* by buffer: the member that makes it, or GT_CHAIN_NONE */
+    uint16_t
+        *member; /* by buffer: the member that makes it, GT_CHAIN_NONE, or LATER: a step after the chain does */
     uint16_t component; /* number of the last one that was begun */
     uint16_t component_of[GT_CHAIN_MEMBERS];
     uint16_t reader[GT_CHAIN_INPUTS]; /* the first member that reads an input */
 } forming;
+
+static uint32_t result_buffer(const gt_plan *plan, uint32_t step)
+{
+    return plan->values[plan->steps[step].result].buffer;
+}
 
 /* ---- what a step is ------------------------------------------------------------------------------------------ */
 
@@ -142,6 +155,8 @@ static bool operand_add(forming *f, gt_chain_member *m, unsigned k)
     operand->rounds = m->kind == GT_CHAIN_EXPRESSION && gt__cuda_rounds(operand->dtype, m->compute);
     gt__access_find(&value->view, over, &access);
     uint16_t made = f->member[value->buffer];
+    if (made == LATER)
+        return false;
     if (made != GT_CHAIN_NONE) {
         operand->source = GT_CHAIN_MADE;
         operand->number = made;
@@ -167,7 +182,7 @@ static bool is_power(const gt_plan_step *step)
     return step->op == GT_OP_pow && step->operand[1] == GT_PLAN_LITERAL && step->operand[0] != GT_PLAN_LITERAL;
 }
 
-/* Add a step to the chain, if it fits. A chain that a step did not fit into has unused inputs and numbers. */
+/* Add a step to the chain, if it fits. */
 static bool join(forming *f, uint32_t number)
 {
     const gt_plan *plan = f->plan;
@@ -202,12 +217,51 @@ static bool join(forming *f, uint32_t number)
     return true;
 }
 
+static bool is_elementwise(const gt_plan_step *step)
+{
+    gt_form form = (gt_form)gt__op_table[step->op].form;
+    return form == GT_FORM_UNARY || form == GT_FORM_BINARY || form == GT_FORM_TERNARY;
+}
+
+/* Leave out a step that did not join. False: the chain ends before it. */
+static bool pass_by(forming *f, uint32_t number)
+{
+    const gt_plan *plan = f->plan;
+    const gt_plan_step *step = &plan->steps[number];
+    gt_cuda_chain *chain = f->chain;
+    bool depends = false;
+    if (!chain->members || step->kind != GT_STEP_RUN ||
+        chain->before_count + chain->after_count == GT_CHAIN_OTHERS)
+        return false;
+    for (unsigned k = 0; k < step->operands; k++)
+        depends |= step->operand[k] != GT_PLAN_LITERAL &&
+                   f->member[plan->values[step->operand[k]].buffer] != GT_CHAIN_NONE;
+    if (is_elementwise(step) && (depends || plan->values[step->result].view.meta.numel == chain->count))
+        return false;
+    if (!depends) {
+        chain->before[chain->before_count++] = number;
+        return true;
+    }
+    for (unsigned k = 0; k < step->operands; k++) {
+        uint16_t made =
+            step->operand[k] == GT_PLAN_LITERAL ? GT_CHAIN_NONE : f->member[plan->values[step->operand[k]].buffer];
+        if (made < chain->members)
+            chain->member[made].needed = true;
+    }
+    f->member[result_buffer(plan, number)] = LATER;
+    chain->after[chain->after_count++] = number;
+    return true;
+}
+
 static void clear(forming *f)
 {
     gt_cuda_chain *chain = f->chain;
     for (unsigned k = 0; k < chain->members; k++)
-        f->member[f->plan->values[f->plan->steps[chain->member[k].step].result].buffer] = GT_CHAIN_NONE;
+        f->member[result_buffer(f->plan, chain->member[k].step)] = GT_CHAIN_NONE;
+    for (unsigned k = 0; k < chain->after_count; k++)
+        f->member[result_buffer(f->plan, chain->after[k])] = GT_CHAIN_NONE;
     chain->members = chain->inputs = chain->outputs = chain->numbers = 0;
+    chain->before_count = chain->after_count = 0;
     f->component = 0;
 }
 
@@ -217,11 +271,15 @@ static void form(forming *f, uint32_t first, unsigned most)
     uint16_t before[GT_CHAIN_MEMBERS];
     clear(f);
     for (uint32_t k = first; k < f->plan->step_count && f->chain->members < most; k++) {
+        unsigned inputs = f->chain->inputs, numbers = f->chain->numbers;
         memcpy(before, f->component_of, sizeof before);
-        if (f->plan->steps[k].kind != GT_STEP_VIEW && !join(f, k)) {
-            memcpy(f->component_of, before, sizeof before);
+        if (f->plan->steps[k].kind == GT_STEP_VIEW || join(f, k))
+            continue;
+        memcpy(f->component_of, before, sizeof before);
+        f->chain->inputs = inputs;
+        f->chain->numbers = numbers;
+        if (!pass_by(f, k))
             break;
-        }
     }
 }
 
@@ -246,8 +304,7 @@ static unsigned best_boundary(const forming *f)
         unsigned crossing = 0;
         uint32_t step = cut ? chain->member[cut - 1].step : 0;
         for (unsigned k = 0; k < cut; k++) {
-            const gt_plan_buffer *buffer =
-                &plan->buffers[plan->values[plan->steps[chain->member[k].step].result].buffer];
+            const gt_plan_buffer *buffer = &plan->buffers[result_buffer(plan, chain->member[k].step)];
             crossing += buffer->role == GT_PLAN_INNER && buffer->last_use > step;
         }
         if (crossing <= fewest) {
@@ -259,11 +316,6 @@ static unsigned best_boundary(const forming *f)
 }
 
 /* ---- the finished chain -------------------------------------------------------------------------------------- */
-
-static uint32_t result_buffer(const gt_plan *plan, uint32_t step)
-{
-    return plan->values[plan->steps[step].result].buffer;
-}
 
 /* It need not be in memory. */
 static bool is_inside(const gt_plan *plan, const gt_cuda_chain *chain, uint32_t buffer)
@@ -279,7 +331,7 @@ static bool find_outputs(forming *f)
     chain->outputs = 0;
     for (unsigned k = 0; k < chain->members; k++) {
         gt_chain_member *m = &chain->member[k];
-        if (is_inside(f->plan, chain, result_buffer(f->plan, m->step)))
+        if (!m->needed && is_inside(f->plan, chain, result_buffer(f->plan, m->step)))
             continue;
         if (chain->outputs == GT_CHAIN_OUTPUTS)
             return false;
@@ -337,7 +389,7 @@ static void choose_vector(gt_cuda_chain *chain)
     }
 }
 
-/* The chain from a step on; none, if it has fewer than two members. */
+/* The chain from a step on; NULL if it has no members. */
 static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
 {
     gt_cuda_chain *chain = f->chain;
@@ -348,13 +400,13 @@ static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
     unsigned boundary = first_boundary(f);
     if (full && boundary == chain->members)
         boundary = best_boundary(f);
-    while (boundary > 1) {
+    while (boundary > 0) {
         form(f, first, boundary);
         if (find_outputs(f))
             break;
         boundary /= 2;
     }
-    if (boundary < 2)
+    if (boundary == 0)
         return GT_OK;
     choose_vector(chain);
     gt_cuda_chain *copy = malloc(sizeof *copy);
@@ -391,15 +443,19 @@ void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part)
     }
 }
 
+/* A table has room for several of it. */
 static bool is_flat(const gt_cuda_chain *chain)
 {
+    if (chain->before_count || chain->after_count)
+        return false;
     for (unsigned k = 0; k < chain->inputs; k++)
         if (chain->input[k].mode != GT_CHAIN_FLAT && chain->input[k].mode != GT_CHAIN_ONE)
             return false;
     return true;
 }
 
-/* Neighbours with the same kernel share launches: these have kernels that take many. */
+/* Neighbours with the same kernel share launches: these have kernels that take many. A step without such a neighbour is no
+ * chain. */
 static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
 {
     for (unsigned k = 0; k < count; k++)
@@ -408,14 +464,14 @@ static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
     for (unsigned k = 0; k + 1 < count; k++) {
         gt_cuda_chain *a = parts[k].chain, *b = parts[k + 1].chain;
         if (a && b && is_flat(a) && is_flat(b) && memcmp(&a->key, &b->key, sizeof a->key) == 0)
-            b->many = true;
+            a->many = b->many = true;
     }
-    for (unsigned k = count; k-- > 1;) /* and those that such a one follows */
-        if (parts[k].chain && parts[k].chain->many)
-            parts[k - 1].chain->many = true;
-    for (unsigned k = 0; k < count; k++)
+    for (unsigned k = 0; k < count; k++) {
         if (parts[k].chain && parts[k].chain->many)
             GT_TRY(gt__cuda_chain_key(parts[k].chain));
+        else if (parts[k].chain && parts[k].chain->members < 2)
+            gt__cuda_part_drop(&parts[k]);
+    }
     return GT_OK;
 }
 

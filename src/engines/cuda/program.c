@@ -14,6 +14,7 @@
 
 enum {
     RECORDINGS = 8,
+    FEW = 8,       /* chains that are tried as one launch where nothing is recorded */
     MOST_LOST = 8, /* recordings that new numbers made useless: then no more are made */
 };
 
@@ -45,8 +46,9 @@ typedef struct recording {
     gt_token token;    /* of that run */
     CUgraphExec graph; /* NULL: seen once, not recorded */
     CUgraph original;  /* that the nodes are of */
-    node *nodes;       /* by step */
+    node *nodes;
     size_t node_count, node_room;
+    size_t *node_of; /* by step: its first node, if it has one */
     scratch_block *scratches;
     size_t scratch_count;
     gt_cuda_errors *slots; /* pinned, one for each step that may fail */
@@ -86,6 +88,7 @@ static void recording_free(gt_cuda *cuda, recording *r)
         cuda->driver->host_free(r->slots);
     free(r->scratches);
     free(r->nodes);
+    free(r->node_of);
     free(r->slot_step);
     free(r->inputs);
     *r = (recording){0};
@@ -154,6 +157,8 @@ gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_laun
         r->nodes = more;
         r->node_room = room;
     }
+    if (!r->node_count || r->nodes[r->node_count - 1].step != step)
+        r->node_of[step] = r->node_count;
     r->nodes[r->node_count++] = (node){.node = last[0],
                                        .step = step,
                                        .key = launch->key,
@@ -173,15 +178,27 @@ static gt_err run_step(gt_cuda *cuda, gt_program *program, unsigned number, void
     return gt__cuda_execute(cuda, &call, number);
 }
 
-/* Chains from part `first` on. *count: how many parts that were; several only where that is recorded. */
+/* Chains from part `first` on. *count: how many parts that were. To find out takes time, so there are more of them where that is
+ * recorded. */
 static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, void *const *buffer, unsigned *count)
 {
     const gt_cuda_part *parts = program->parts + first;
     recording *r = program->open;
-    *count = r ? gt__cuda_chain_batch(parts, program->part_count - first, buffer) : 1;
+    unsigned left = program->part_count - first;
+    *count = gt__cuda_chain_batch(parts, !r && left > FEW ? FEW : left, buffer);
     GT_TRY(gt__cuda_run_chains(cuda, parts, *count, buffer));
     if (r)
         r->nodes[r->node_count - 1].parts = *count;
+    return GT_OK;
+}
+
+static gt_err run_listed(gt_cuda *cuda, gt_program *program, const uint32_t *steps, unsigned count,
+                         void *const *buffer, unsigned *step)
+{
+    for (unsigned k = 0; k < count; k++) {
+        *step = steps[k];
+        GT_TRY(run_step(cuda, program, *step, buffer));
+    }
     return GT_OK;
 }
 
@@ -189,13 +206,16 @@ static gt_err run_parts(gt_cuda *cuda, gt_program *program, void *const *buffer,
 {
     for (unsigned k = 0, count; k < program->part_count; k += count) {
         const gt_cuda_part *part = &program->parts[k];
-        *step = part->first;
+        const gt_cuda_chain *chain = part->chain;
         count = 1;
-        if (part->chain) {
+        if (chain) {
+            GT_TRY(run_listed(cuda, program, chain->before, chain->before_count, buffer, step));
+            *step = part->first;
             GT_TRY(run_chains(cuda, program, k, buffer, &count));
+            GT_TRY(run_listed(cuda, program, chain->after, chain->after_count, buffer, step));
             continue;
         }
-        for (; *step <= part->last; ++*step)
+        for (*step = part->first; *step <= part->last; ++*step)
             if (program->plan->steps[*step].kind != GT_STEP_VIEW)
                 GT_TRY(run_step(cuda, program, *step, buffer));
     }
@@ -240,7 +260,10 @@ static gt_err slots_new(gt_cuda *cuda, const gt_program *program, recording *r)
 {
     size_t bytes = (program->plan->step_count + 1) * sizeof *r->slots;
     r->slot_step = calloc(program->plan->step_count + 1, sizeof *r->slot_step);
-    if (!r->slot_step)
+    r->node_of = malloc((program->plan->step_count + 1) * sizeof *r->node_of);
+    if (r->node_of)
+        memset(r->node_of, 0xff, (program->plan->step_count + 1) * sizeof *r->node_of); /* no node */
+    if (!r->slot_step || !r->node_of)
         return gt__fail(GT_ERR_MEMORY, "out of memory");
     GT_CUDA_TRY(
         cuda, "pinned memory",
@@ -308,26 +331,24 @@ static gt_err update_node(gt_cuda *cuda, recording *r, const node *n, gt_cuda_la
     return GT_OK;
 }
 
-/* The kernels of one step, which start at nodes[*at] or later. */
-static gt_err update_step(gt_cuda *cuda, gt_program *program, recording *r, unsigned step, void *const *buffer,
-                          size_t *at)
+/* The kernels of one step. */
+static gt_err update_step(gt_cuda *cuda, gt_program *program, recording *r, unsigned step, void *const *buffer)
 {
     gt_view out;
     gt_call call =
         gt__plan_call(program->plan, &program->plan->steps[step], buffer, program->in, program->views, &out);
     gt_cuda_work *work = &cuda->work;
-    while (*at < r->node_count && r->nodes[*at].step < step)
-        ++*at;
+    size_t at = r->node_of[step];
     work->more = 0;
     do {
         GT_TRY(gt__cuda_lower(&call, &cuda->card, work));
-        for (unsigned k = 0; k < work->count; k++, ++*at) {
-            if (*at >= r->node_count || r->nodes[*at].step != step)
+        for (unsigned k = 0; k < work->count; k++, at++) {
+            if (at >= r->node_count || r->nodes[at].step != step)
                 return gt__fail(GT_ERR_UNSUPPORTED, "another number makes more kernels");
-            GT_TRY(update_node(cuda, r, &r->nodes[*at], &work->launch[k]));
+            GT_TRY(update_node(cuda, r, &r->nodes[at], &work->launch[k]));
         }
     } while (work->more);
-    return *at < r->node_count && r->nodes[*at].step == step
+    return at < r->node_count && r->nodes[at].step == step
                ? gt__fail(GT_ERR_UNSUPPORTED, "another number makes fewer kernels")
                : GT_OK;
 }
@@ -340,35 +361,41 @@ static bool same_numbers(const gt_program *program, const recording *r, uint32_t
 }
 
 /* The kernel of the chain at part `first`, and of those that it runs with it. */
-static gt_err update_chains(gt_cuda *cuda, gt_program *program, recording *r, unsigned first, void *const *buffer,
-                            size_t *at, unsigned *count)
+static gt_err update_chains(gt_cuda *cuda, gt_program *program, recording *r, unsigned first, void *const *buffer)
 {
     const gt_cuda_part *parts = program->parts + first;
-    while (*at < r->node_count && r->nodes[*at].step < parts->first)
-        ++*at;
-    if (*at == r->node_count)
-        return gt__fail(GT_ERR_INTERNAL, "a chain is not in the graph");
-    *count = r->nodes[*at].parts;
-    if (same_numbers(program, r, parts->first, parts[*count - 1].last))
-        return GT_OK;
-    GT_TRY(gt__cuda_lower_chains(parts, *count, buffer, &cuda->work));
-    return update_node(cuda, r, &r->nodes[*at], &cuda->work.launch[0]);
+    const node *n = &r->nodes[r->node_of[parts->first]];
+    GT_TRY(gt__cuda_lower_chains(parts, n->parts, buffer, &cuda->work));
+    return update_node(cuda, r, n, &cuda->work.launch[0]);
+}
+
+static gt_err update_listed(gt_cuda *cuda, gt_program *program, recording *r, const uint32_t *steps,
+                            unsigned count, void *const *buffer)
+{
+    for (unsigned k = 0; k < count; k++)
+        if (!same_numbers(program, r, steps[k], steps[k]))
+            GT_TRY(update_step(cuda, program, r, steps[k], buffer));
+    return GT_OK;
 }
 
 /* Numbers that differ from those in the graph. An error: it has some of the new ones, and must not run. */
 static gt_err update(gt_cuda *cuda, gt_program *program, recording *r, void *const *buffer)
 {
-    size_t at = 0;
     for (unsigned k = 0, count; k < program->part_count; k += count) {
         const gt_cuda_part *part = &program->parts[k];
-        count = 1;
-        if (part->chain) {
-            GT_TRY(update_chains(cuda, program, r, k, buffer, &at, &count));
+        const gt_cuda_chain *chain = part->chain;
+        count = chain ? r->nodes[r->node_of[part->first]].parts : 1;
+        if (same_numbers(program, r, part->first, part[count - 1].last))
+            continue;
+        if (chain) {
+            GT_TRY(update_listed(cuda, program, r, chain->before, chain->before_count, buffer));
+            GT_TRY(update_chains(cuda, program, r, k, buffer));
+            GT_TRY(update_listed(cuda, program, r, chain->after, chain->after_count, buffer));
             continue;
         }
         for (uint32_t step = part->first; step <= part->last; step++)
             if (!same_numbers(program, r, step, step))
-                GT_TRY(update_step(cuda, program, r, step, buffer, &at));
+                GT_TRY(update_step(cuda, program, r, step, buffer));
     }
     memcpy(r->inputs, program->inputs, program->inputs_bytes);
     return GT_OK;
