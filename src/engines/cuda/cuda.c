@@ -24,6 +24,7 @@ static uint64_t take_segment(void *context, size_t bytes)
 {
     gt_cuda *cuda = context;
     CUdeviceptr address = 0;
+    gt__cuda_resident_leave(cuda);
     int result = cuda->driver->memory_alloc(&address, bytes);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         gt__cuda_queue_check(cuda);
@@ -34,6 +35,7 @@ static uint64_t take_segment(void *context, size_t bytes)
 static void give_segment(void *context, uint64_t address)
 {
     gt_cuda *cuda = context;
+    gt__cuda_resident_leave(cuda);
     cuda->driver->memory_free(address);
 }
 
@@ -76,6 +78,7 @@ gt_err gt__cuda_begin(gt_cuda *cuda, bool timed, gt_cuda_timing *timing)
     *timing = (gt_cuda_timing){.before = cuda->last};
     if (__builtin_expect(cuda->broken, 0))
         return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
+    cuda->timing = timed;
     if (timed) {
         timing->queued_ns = gt__cuda_now_ns();
         return gt__cuda_item_start(cuda, &timing->start);
@@ -123,7 +126,11 @@ static gt_err cuda_read(gt_engine *engine, const void *from, void *host, size_t 
 
 gt_err gt__cuda_execute(gt_cuda *cuda, const gt_call *call, unsigned step)
 {
-    gt_err err = call->op == GT_OP_matmul ? gt__cuda_product(cuda, call) : GT_ERR_UNSUPPORTED;
+    gt_err err = gt__cuda_resident_run(cuda, call);
+    if (err != GT_ERR_UNSUPPORTED)
+        return err;
+    gt__cuda_resident_leave(cuda);
+    err = call->op == GT_OP_matmul ? gt__cuda_product(cuda, call) : GT_ERR_UNSUPPORTED;
     if (err == GT_ERR_UNSUPPORTED)
         err = gt__cuda_run_kernels(cuda, call, step);
     if (err == GT_ERR_UNSUPPORTED)
@@ -174,7 +181,9 @@ static void cuda_close(gt_engine *engine)
         return;
     gt__cuda_fallback_report(cuda);
     gt__cuda_transfer_report(cuda);
+    gt__cuda_resident_leave(cuda);
     gt__cuda_queue_close(cuda);
+    gt__cuda_resident_close(cuda);
     gt__cuda_products_close(cuda);
     gt__cuda_kernels_close(cuda);
     gt__cuda_transfer_close(cuda);
@@ -269,7 +278,8 @@ static gt_err open_parts(gt_cuda *cuda, const gt_engine_options *options)
     GT_TRY(cpu->open(options, &cuda->host));
     GT_TRY(gt__cuda_queue_open(cuda));
     GT_TRY(gt__cuda_transfer_open(cuda));
-    return gt__cuda_kernels_open(cuda);
+    GT_TRY(gt__cuda_kernels_open(cuda));
+    return gt__cuda_resident_open(cuda);
 }
 
 static gt_err cuda_open(const gt_engine_options *options, gt_engine **engine)

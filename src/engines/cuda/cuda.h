@@ -4,6 +4,7 @@
  *     api.c       the driver, the run-time compiler and cuBLASLt, opened with dlopen
  *     heap.c      memory of the card
  *     queue.c     tokens, completions, failures and times: what is queued and what is done
+ *     resident.c  small work by a kernel that stays, without launches
  *     transfer.c  host memory to the card and back, through pinned memory
  *     kernel.c    kernels by key: compiled once, kept in memory and on disk
  *     launch.c    a call as kernel launches
@@ -68,6 +69,7 @@ enum {
 
 typedef struct gt_cuda_kernels gt_cuda_kernels;   /* kernel.c */
 typedef struct gt_cuda_products gt_cuda_products; /* product.c */
+typedef struct gt_cuda_resident gt_cuda_resident; /* resident.c */
 
 typedef struct gt_cuda {
     gt_engine engine; /* first */
@@ -105,6 +107,7 @@ typedef struct gt_cuda {
 
     /* transfer.c */
     uint8_t *ring; /* pinned */
+    CUdeviceptr ring_address;
     uint64_t ring_head, ring_tail;
     gt_cuda_piece pieces[GT_CUDA_PIECES];
     unsigned piece_first, piece_count;
@@ -112,6 +115,8 @@ typedef struct gt_cuda {
 
     gt_cuda_kernels *kernels;
     gt_cuda_products *products;
+    gt_cuda_resident *resident;   /* NULL: none */
+    bool timing;                  /* the running call is timed */
     gt_cuda_work work;            /* of the running call */
     bool capturing;               /* program.c: the stream is recorded, not executed */
     struct gt_program *recording; /* program.c: takes over scratch memory and error slots */
@@ -150,6 +155,15 @@ bool gt__cuda_queue_completed(gt_cuda *cuda, bool wait, gt_completion *completio
 /* An error that no later call can undo? Then the engine is broken, and says so from now on. */
 bool gt__cuda_queue_check(gt_cuda *cuda);
 gt_token gt__cuda_queue_done(const gt_cuda *cuda);
+
+/* One turn of waiting for what the card writes: spin, yield, then sleep. Zero at first. */
+typedef struct gt_cuda_patience {
+    unsigned turns, naps;
+    uint64_t since_ns;
+} gt_cuda_patience;
+void gt__cuda_wait_a_little(gt_cuda *cuda, gt_cuda_patience *patience);
+/* Pinned memory, and its address on the card. */
+gt_err gt__cuda_pinned(gt_cuda *cuda, size_t bytes, bool zero, void **memory, CUdeviceptr *address);
 
 /* An open item for a call that may fail on the card; its error slot, as the card sees it. */
 gt_err gt__cuda_item_errors(gt_cuda *cuda, unsigned step, CUdeviceptr *address);
@@ -212,6 +226,24 @@ gt_err gt__cuda_kernels_open(gt_cuda *cuda);
 void gt__cuda_kernels_close(gt_cuda *cuda);
 /* The kernel of a key; compiled if need be. GT_ERR_UNSUPPORTED: it cannot be compiled here, which was logged. */
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function);
+
+/* The binary of a source, kept on disk or compiled; free() it. Any thread. False: it cannot be had, which was logged. */
+bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *entry, void **binary);
+
+/* ---- resident.c: small work by a kernel that stays ------------------------------------------------------------------ */
+
+gt_err gt__cuda_resident_open(gt_cuda *cuda);
+/* Nothing is queued any more. */
+void gt__cuda_resident_close(gt_cuda *cuda);
+/* Queue a call there. GT_ERR_UNSUPPORTED: it does not go there. */
+gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call);
+/* Queue a small copy between the card's memory and pinned memory, or between places of the card. `fence`: for the host. */
+gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, size_t bytes, bool fence);
+/* Other work is queued next: the kernel leaves the stream before it. Call it before whatever the driver might order behind a
+ * running kernel. */
+void gt__cuda_resident_leave(gt_cuda *cuda);
+/* Let the kernel write the numbers of all work that is queued. False: it does not run, so the stream must. */
+bool gt__cuda_resident_flush(gt_cuda *cuda);
 
 /* ---- launch.c, product.c, fallback.c: GT_ERR_UNSUPPORTED: nothing was queued, try the next ---------------------- */
 

@@ -37,3 +37,6 @@ const char gt__cuda_text_transpose[] =
 const char gt__cuda_text_resample[] =
 #include "engines/cuda/device/resample.cuh"
     ;
+const char gt__cuda_text_resident[] =
+#include "engines/cuda/device/resident.cuh"
+    ;
