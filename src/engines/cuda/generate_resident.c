@@ -258,17 +258,28 @@ static bool elementwise_slot(const gt_cuda_key *key, gt_cuda_slot *slot)
         return false;
     if (key->variant == CONVERT && gt__dtype_is_complex((gt_dtype)key->out))
         return false;
-    *slot = (gt_cuda_slot){.kind = GT_CUDA_SLOT_ELEMENTWISE,
-                           .type = (uint8_t)type,
-                           .operands = (uint8_t)key->option[0],
-                           .variant = key->variant,
-                           .op = key->op,
-                           .out = key->out};
+    slot->kind = GT_CUDA_SLOT_ELEMENTWISE;
+    slot->type = (uint8_t)type;
+    slot->operands = (uint8_t)key->option[0];
+    slot->variant = key->variant;
+    slot->op = key->op;
+    slot->out = key->out;
+    slot->literals = 0;
     for (unsigned k = 0; k < key->option[0]; k++) {
         slot->in[k] = key->in[k];
         slot->literals |= (uint8_t)((key->mode[k] == 0) << k);
     }
     return true;
+}
+
+static void reduce_slot(const gt_cuda_key *key, unsigned number, gt_cuda_slot *slot)
+{
+    slot->kind = GT_CUDA_SLOT_REDUCE;
+    slot->op = (uint16_t)number;
+    slot->variant = key->vector;
+    slot->literals = key->variant == COLUMNS;
+    slot->out = key->out;
+    slot->in[0] = key->in[0];
 }
 
 bool gt__cuda_resident_slot(const gt_cuda_launch *launch, gt_cuda_slot *slot)
@@ -278,12 +289,7 @@ bool gt__cuda_resident_slot(const gt_cuda_launch *launch, gt_cuda_slot *slot)
         return false;
     if (launch->key.family == GT_CUDA_REDUCE && launch->grid[1] == 1 &&
         (number = find_reduction(&launch->key)) < REDUCTIONS)
-        *slot = (gt_cuda_slot){.kind = GT_CUDA_SLOT_REDUCE,
-                               .op = (uint16_t)number,
-                               .variant = launch->key.vector,
-                               .literals = launch->key.variant == COLUMNS,
-                               .out = launch->key.out,
-                               .in = {launch->key.in[0]}};
+        reduce_slot(&launch->key, number, slot);
     else if (launch->key.family != GT_CUDA_ELEMENTWISE || !elementwise_slot(&launch->key, slot))
         return false;
     memcpy(slot->param, launch->param, launch->param_size);

@@ -17,8 +17,8 @@ typedef struct gt_cuda_slot {
     uint16_t op;
     uint8_t literals, out;
     uint8_t in[3];
-    uint8_t fence; /* the host reads what it writes */
-    uint32_t unused;
+    uint8_t fence;       /* the host reads what it writes */
+    uint32_t stamp;      /* not 0: the place of its times, counted from 1 */
     uint64_t number;     /* work up to this number is done when this is; 0: no news */
     uint64_t generation; /* leave: of the kernel that is to leave */
     uint64_t param[GT_CUDA_SLOT_PARAM / 8];
@@ -28,7 +28,7 @@ _Static_assert(sizeof(gt_cuda_slot) == 512, "slots have no padding");
 
 /* The kernel's one parameter. */
 typedef struct gt_cuda_resident_params {
-    uint64_t ring, head, tail, exited, counter, position; /* addresses */
+    uint64_t ring, head, tail, exited, counter, position, stamps; /* addresses */
     uint64_t generation, mask;
     uint64_t idle_ns, life_ns;
 } gt_cuda_resident_params;
@@ -42,7 +42,7 @@ enum {
 gt_err gt__cuda_resident_source(char **source, const char **entry);
 /* Calls whose launches may fit: a quick look. */
 bool gt__cuda_resident_covers(const gt_call *call);
-/* Fill in a slot's work. False: the kernel does not execute this launch. */
+/* Fill in a slot: what it does, nothing else. False: the kernel does not execute this launch. */
 bool gt__cuda_resident_slot(const gt_cuda_launch *launch, gt_cuda_slot *slot);
 
 #endif

@@ -220,9 +220,28 @@ static uint64_t time_of(gt_cuda *cuda, const gt_cuda_mark *mark)
     return cuda->base_ns + (uint64_t)((double)(ms > 0 ? ms : 0) * 1e6);
 }
 
+/* The card's clock of stamps against the host's. A stamp is seen after it was made, soon if the host waits for it: the least
+ * difference is the best. Clocks drift, so it is found anew now and then. */
+static void set_stamp_clock(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t now)
+{
+    int64_t offset = (int64_t)(now - stamp->end);
+    if (offset < cuda->stamp_offset || now - cuda->stamp_since_ns > clock_life_ns) {
+        cuda->stamp_offset = offset;
+        cuda->stamp_since_ns = now;
+    }
+}
+
 static void item_times(gt_cuda *cuda, const gt_cuda_item *item, gt_completion *completion)
 {
-    uint64_t start = time_of(cuda, item->start), end = time_of(cuda, item->end), now = gt__cuda_now_ns();
+    uint64_t start, end, now = gt__cuda_now_ns();
+    if (item->stamp) {
+        set_stamp_clock(cuda, item->stamp, now);
+        start = item->stamp->start + (uint64_t)cuda->stamp_offset;
+        end = item->stamp->end + (uint64_t)cuda->stamp_offset;
+    } else {
+        start = time_of(cuda, item->start);
+        end = time_of(cuda, item->end);
+    }
     uint64_t least = item->queued_ns > cuda->last_end_ns ? item->queued_ns : cuda->last_end_ns;
     least = least < now ? least : now;
     start = start < least ? least : start > now ? now : start; /* the two clocks differ a little */
@@ -245,7 +264,7 @@ static bool settle_first(gt_cuda *cuda, gt_completion *completion)
             completion->text = completion->err ? (cuda->told ? cuda->told : "out of memory") : NULL;
             completion->step = item->step;
         }
-        if (item->start) {
+        if (item->start || item->stamp) {
             item_times(cuda, item, completion);
             timed = true;
         }
@@ -391,6 +410,15 @@ gt_err gt__cuda_item_start(gt_cuda *cuda, gt_cuda_mark **start)
         return GT_OK;
     }
     return mark_new(cuda, start);
+}
+
+gt_err gt__cuda_item_stamp(gt_cuda *cuda, const gt_cuda_stamp *stamp, uint64_t queued_ns)
+{
+    gt_cuda_item *item;
+    GT_TRY(item_new(cuda, &item));
+    item->stamp = stamp;
+    item->queued_ns = queued_ns;
+    return GT_OK;
 }
 
 gt_err gt__cuda_item_end(gt_cuda *cuda, gt_cuda_mark *start, uint64_t queued_ns)

@@ -47,7 +47,8 @@ struct gt_cuda_resident {
 
     gt_cuda_slot *ring; /* pinned */
     board *board;
-    CUdeviceptr ring_address, board_address;
+    gt_cuda_stamp *stamps; /* pinned; of a slot: at the slot's place */
+    CUdeviceptr ring_address, board_address, stamps_address;
     uint64_t position;          /* the kernel's memory */
     uint64_t pushed, published; /* slots */
     uint64_t generation;
@@ -84,6 +85,7 @@ static gt_err load(gt_cuda *cuda, gt_cuda_resident *r)
         GT_CUDA_TRY(cuda, "the resident kernel", driver->function_load(r->function));
     GT_TRY(gt__cuda_pinned(cuda, SLOTS * sizeof *r->ring, true, (void **)&r->ring, &r->ring_address));
     GT_TRY(gt__cuda_pinned(cuda, sizeof *r->board, true, (void **)&r->board, &r->board_address));
+    GT_TRY(gt__cuda_pinned(cuda, SLOTS * sizeof *r->stamps, true, (void **)&r->stamps, &r->stamps_address));
     GT_TRY(gt__cuda_take(cuda, sizeof r->position, &r->position));
     GT_CUDA_TRY(cuda, "the resident kernel", driver->memory_set(r->position, 0, sizeof(uint64_t), cuda->stream));
     return GT_OK;
@@ -116,6 +118,7 @@ static gt_err start(gt_cuda *cuda, gt_cuda_resident *r)
                                  .exited = r->board_address + offsetof(board, exited),
                                  .counter = cuda->counter_address,
                                  .position = r->position,
+                                 .stamps = r->stamps_address,
                                  .generation = r->generation + 1,
                                  .mask = SLOTS - 1,
                                  .idle_ns = IDLE_NS,
@@ -162,7 +165,19 @@ static gt_err reserve(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot **slot)
             return gt__fail(GT_ERR_INTERNAL, "%s", cuda->broken_text);
     }
     *slot = &r->ring[r->pushed & (SLOTS - 1)];
+    memset(*slot, 0, offsetof(gt_cuda_slot, param));
     return GT_OK;
+}
+
+/* The slot's work is a whole call: if that is timed, the kernel measures it. */
+static void time_slot(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
+{
+    gt_cuda_timing *timing = cuda->running;
+    if (!timing || timing->start)
+        return;
+    slot->stamp = 1 + (uint32_t)(slot - r->ring);
+    timing->stamp = &r->stamps[slot - r->ring];
+    gt__cuda_mark_forget(cuda);
 }
 
 static gt_err push(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
@@ -179,7 +194,7 @@ static gt_err push(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
  * the last one was, since programs repeat themselves. */
 static bool takes(gt_cuda *cuda, gt_cuda_resident *r)
 {
-    if (!r || cuda->timing || cuda->recording || cuda->capturing)
+    if (!r || cuda->recording || cuda->capturing)
         return false;
     r->run++;
     return (r->alive || r->always || r->run > LONG_RUN || r->last_run >= LONG_RUN) && is_ready(cuda, r);
@@ -200,6 +215,7 @@ gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call)
     GT_TRY(reserve(cuda, r, &slot));
     if (!gt__cuda_resident_slot(&r->work.launch[0], slot))
         return GT_ERR_UNSUPPORTED;
+    time_slot(cuda, r, slot);
     return push(cuda, r, slot);
 }
 
@@ -210,7 +226,12 @@ gt_err gt__cuda_resident_copy(gt_cuda *cuda, CUdeviceptr to, CUdeviceptr from, s
     if (bytes > COPY_MOST || !takes(cuda, r))
         return GT_ERR_UNSUPPORTED;
     GT_TRY(reserve(cuda, r, &slot));
-    *slot = (gt_cuda_slot){.kind = GT_CUDA_SLOT_COPY, .fence = fence, .param = {from, to, bytes}};
+    slot->kind = GT_CUDA_SLOT_COPY;
+    slot->fence = fence;
+    slot->param[0] = from;
+    slot->param[1] = to;
+    slot->param[2] = bytes;
+    time_slot(cuda, r, slot);
     return push(cuda, r, slot);
 }
 
@@ -220,7 +241,7 @@ bool gt__cuda_resident_flush(gt_cuda *cuda)
     gt_cuda_slot *slot;
     if (!r || (!r->alive && r->published == r->pushed) || reserve(cuda, r, &slot) != GT_OK)
         return false;
-    *slot = (gt_cuda_slot){.kind = GT_CUDA_SLOT_NUMBER};
+    slot->kind = GT_CUDA_SLOT_NUMBER;
     return push(cuda, r, slot) == GT_OK && publish(cuda, r) == GT_OK;
 }
 
@@ -230,7 +251,7 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
     gt_cuda_slot *slot;
     if (!r)
         return;
-    if (r->run && !cuda->timing) {
+    if (r->run) {
         r->last_run = r->run;
         r->run = 0;
     }
@@ -238,7 +259,8 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
         return;
     if (publish(cuda, r) == GT_OK && !has_exited(r) && reserve(cuda, r, &slot) == GT_OK) {
         /* If it leaves by itself meanwhile, a later generation skips this. */
-        *slot = (gt_cuda_slot){.kind = GT_CUDA_SLOT_LEAVE, .generation = r->generation};
+        slot->kind = GT_CUDA_SLOT_LEAVE;
+        slot->generation = r->generation;
         r->published = ++r->pushed;
         __atomic_store_n(&r->board->head, r->pushed, __ATOMIC_RELEASE);
     }
@@ -284,6 +306,8 @@ void gt__cuda_resident_close(gt_cuda *cuda)
         cuda->driver->host_free(r->ring);
     if (r->board)
         cuda->driver->host_free(r->board);
+    if (r->stamps)
+        cuda->driver->host_free(r->stamps);
     if (r->position)
         gt__cuda_heap_give(&cuda->heap, r->position);
     free(r->binary);

@@ -196,7 +196,7 @@ static gt_err copy_piece(gt_cuda *cuda, int way, CUdeviceptr card, uint8_t *room
         gt__cuda_resident_copy(cuda, way == UP ? card : staged, way == UP ? staged : card, bytes, way == DOWN);
     if (err != GT_ERR_UNSUPPORTED)
         return err;
-    gt__cuda_resident_leave(cuda);
+    gt__cuda_launching(cuda);
     if (way == UP)
         GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(card, room, bytes, cuda->stream));
     else
@@ -208,7 +208,7 @@ gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t b
 {
     const uint8_t *from = host;
     if (is_pinned(cuda, host, bytes)) {
-        gt__cuda_resident_leave(cuda);
+        gt__cuda_launching(cuda);
         GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(to, host, bytes, cuda->stream));
         *number = gt__cuda_queue_number(cuda);
         cuda->traffic[UP].direct_bytes += bytes;
@@ -232,7 +232,7 @@ gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t byt
 {
     uint8_t *to = host;
     if (is_pinned(cuda, host, bytes)) {
-        gt__cuda_resident_leave(cuda);
+        gt__cuda_launching(cuda);
         GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(host, from, bytes, cuda->stream));
         *number = gt__cuda_queue_number(cuda);
         cuda->traffic[DOWN].direct_bytes += bytes;

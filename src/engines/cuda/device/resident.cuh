@@ -15,7 +15,7 @@ struct gt_resident_slot {
     uint16_t op;
     uint8_t literals, out;
     uint8_t in[3], fence;
-    uint32_t unused;
+    uint32_t stamp;
     uint64_t number, generation;
     uint64_t param[60];
 };
@@ -27,6 +27,7 @@ struct gt_resident_params {
     uint64_t *exited;     /* the last generation that has left or is about to */
     uint64_t *counter;
     uint64_t *position; /* of the next slot; in the card's memory, from one generation to the next */
+    uint64_t *stamps;   /* pairs: when slots with a stamp started and ended */
     uint64_t generation, mask;
     uint64_t idle_ns, life_ns;
 };
@@ -302,12 +303,17 @@ GT_F void gt_resident(const gt_resident_params &p)
             uint64_t number = 0;
             bool fence = false;
             for (int k = 0; k < count && staying; k++) {
+                uint32_t stamp = slots[k].stamp;
+                if (stamp && threadIdx.x == 0)
+                    gt_system_store(p.stamps + 2 * stamp - 2, gt_clock_ns());
                 staying = gt_resident_execute(p, slots[k]);
-                fence = fence || slots[k].fence;
+                fence = fence || slots[k].fence || stamp;
                 number = slots[k].number > number ? slots[k].number : number;
                 /* A leave of a later generation is for that one, too. */
                 at += staying || slots[k].generation == p.generation;
                 __syncthreads();
+                if (stamp && threadIdx.x == 0)
+                    gt_system_store(p.stamps + 2 * stamp - 1, gt_clock_ns());
             }
             if (threadIdx.x == 0) {
                 if (fence)
