@@ -157,6 +157,10 @@ static unsigned find_reduction(const gt_cuda_key *key)
 
 static void write_dtypes(gt_cuda_text *text)
 {
+    static const gt_dtype own[] = {[GT_CUDA_I32] = GT_INT32,
+                                   [GT_CUDA_I64] = GT_INT64,
+                                   [GT_CUDA_F32] = GT_FLOAT32,
+                                   [GT_CUDA_F64] = GT_FLOAT64};
     gt__cuda_add_plain(text, "#define GT_RESIDENT_DTYPES(X)");
     for (gt_dtype dtype = 0; dtype < GT_DTYPE_COUNT; dtype++)
         if (!gt__dtype_is_complex(dtype))
@@ -166,6 +170,9 @@ static void write_dtypes(gt_cuda_text *text)
         if (has_type(type))
             gt__cuda_add(text, " X(%u, %s)", (unsigned)type, gt__cuda_type_name(type));
     gt__cuda_add_plain(text, "\n");
+    for (gt_cuda_type type = GT_CUDA_I32; type <= GT_CUDA_F64; type++)
+        gt__cuda_add(text, "GT_F uint32_t gt_resident_own(%s) { return %u; }\n", gt__cuda_type_name(type),
+                     (unsigned)own[type]);
 }
 
 static void write_expressions(gt_cuda_text *text, gt_cuda_type type)

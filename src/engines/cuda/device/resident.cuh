@@ -93,11 +93,15 @@ GT_F int32_t gt_resident_offset(const gt_elementwise_params &p, int rank, int vi
     return offset + i * (int32_t)p.stride[view][0];
 }
 
+/* Operands of the type that numbers are computed in are loaded without a call, so that loads overlap. */
 template <class T> GT_F T gt_resident_operand(const gt_resident_slot &s, const gt_elementwise_params &p, int k, int32_t i)
 {
     if (s.literals >> k & 1)
         return gt_slot<T>(&p.value[k]);
-    return gt_resident_load<T>(s.in[k], p.in[k], gt_resident_offset(p, (int)p.rank, k, i));
+    int32_t at = gt_resident_offset(p, (int)p.rank, k, i);
+    if (s.in[k] == gt_resident_own((T)0))
+        return ((const T *)p.in[k])[at];
+    return gt_resident_load<T>(s.in[k], p.in[k], at);
 }
 
 template <class T> GT_F void gt_resident_elementwise(const gt_resident_slot &s)
@@ -113,7 +117,11 @@ template <class T> GT_F void gt_resident_elementwise(const gt_resident_slot &s)
             z = gt_resident_operand<T>(s, p, 2, i);
         if (s.variant == GT_RESIDENT_EXPRESSION)
             x = gt_resident_apply(s.op, x, y, z, pp, qq);
-        gt_resident_store<T>(s.out, p.out, gt_resident_offset(p, (int)p.rank, 3, i), x);
+        int32_t at = gt_resident_offset(p, (int)p.rank, 3, i);
+        if (s.out == gt_resident_own((T)0))
+            ((T *)p.out)[at] = x;
+        else
+            gt_resident_store<T>(s.out, p.out, at, x);
     }
 }
 
@@ -279,49 +287,108 @@ GT_F bool gt_resident_execute(const gt_resident_params &p, const gt_resident_slo
     return true;
 }
 
+/* Slots on their way from the host's memory: each thread has a share of a batch. */
+struct gt_resident_share_of_slots {
+    uint64_t word[4];
+};
+
+GT_F int gt_resident_count(uint64_t at, uint64_t until)
+{
+    return until - at < GT_RESIDENT_BATCH ? (int)(until - at) : GT_RESIDENT_BATCH;
+}
+
+GT_F void gt_resident_fetch(const gt_resident_params &p, uint64_t at, int count, gt_resident_share_of_slots &share)
+{
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        int k = 2 * (int)threadIdx.x + j * 512;
+        if (k < count * GT_RESIDENT_WORDS)
+            gt_system_load2(p.ring + ((at + k / GT_RESIDENT_WORDS) & p.mask) * GT_RESIDENT_WORDS +
+                                k % GT_RESIDENT_WORDS,
+                            share.word + 2 * j);
+    }
+}
+
+GT_F void gt_resident_unpack(const gt_resident_share_of_slots &share, int count, uint64_t *slots)
+{
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        int k = 2 * (int)threadIdx.x + j * 512;
+        if (k < count * GT_RESIDENT_WORDS) {
+            slots[k] = share.word[2 * j];
+            slots[k + 1] = share.word[2 * j + 1];
+        }
+    }
+}
+
+/* Execute a batch. False: this generation leaves. */
+GT_F bool gt_resident_batch(const gt_resident_params &p, const gt_resident_slot *slots, int count, uint64_t &at)
+{
+    uint64_t number = 0;
+    bool fence = false, staying = true;
+    for (int k = 0; k < count && staying; k++) {
+        uint32_t stamp = slots[k].stamp;
+        if (stamp && threadIdx.x == 0)
+            gt_system_store(p.stamps + 2 * stamp - 2, gt_clock_ns());
+        staying = gt_resident_execute(p, slots[k]);
+        fence = fence || slots[k].fence || stamp;
+        number = slots[k].number > number ? slots[k].number : number;
+        at += staying || slots[k].generation == p.generation; /* a leave of a later generation is for that one, too */
+        __syncthreads();
+        if (stamp && threadIdx.x == 0)
+            gt_system_store(p.stamps + 2 * stamp - 1, gt_clock_ns());
+    }
+    if (threadIdx.x == 0) {
+        if (fence)
+            __threadfence_system();
+        if (number)
+            gt_system_store(p.counter, number);
+        gt_system_store(p.tail, at);
+    }
+    return staying;
+}
+
+/*
+ * The host's memory is a microsecond away. So while a batch is executed the next one is on its way, and after the last known one
+ * the head of the ring. Loads of slots are issued when the head's value is there, and volatile loads are not cached, so they see
+ * what the host wrote before it wrote the head.
+ */
 GT_F void gt_resident(const gt_resident_params &p)
 {
     __shared__ gt_resident_slot slots[GT_RESIDENT_BATCH];
-    __shared__ uint64_t end;
-    uint64_t at = *p.position, began = gt_clock_ns();
-    bool announced = false, staying = true;
-    while (staying) {
-        if (threadIdx.x == 0) {
-            end = gt_resident_wait(p, at, began, announced);
-            __threadfence_system();
-        }
-        __syncthreads();
-        uint64_t until = end;
-        staying = until != at;
-        while (staying && at != until) {
-            int count = until - at < GT_RESIDENT_BATCH ? (int)(until - at) : GT_RESIDENT_BATCH;
-            for (int k = 2 * threadIdx.x; k < count * GT_RESIDENT_WORDS; k += 2 * blockDim.x) {
-                uint64_t slot = (at + k / GT_RESIDENT_WORDS) & p.mask;
-                gt_system_load2(p.ring + slot * GT_RESIDENT_WORDS + k % GT_RESIDENT_WORDS, (uint64_t *)slots + k);
+    __shared__ uint64_t end, ahead; /* two: no thread writes what others may not have read yet */
+    gt_resident_share_of_slots share;
+    uint64_t at = *p.position, until = at, began = gt_clock_ns();
+    bool announced = false;
+    for (;;) {
+        if (until == at) {
+            if (threadIdx.x == 0) {
+                end = gt_resident_wait(p, at, began, announced);
+                __threadfence_system();
             }
             __syncthreads();
-            uint64_t number = 0;
-            bool fence = false;
-            for (int k = 0; k < count && staying; k++) {
-                uint32_t stamp = slots[k].stamp;
-                if (stamp && threadIdx.x == 0)
-                    gt_system_store(p.stamps + 2 * stamp - 2, gt_clock_ns());
-                staying = gt_resident_execute(p, slots[k]);
-                fence = fence || slots[k].fence || stamp;
-                number = slots[k].number > number ? slots[k].number : number;
-                /* A leave of a later generation is for that one, too. */
-                at += staying || slots[k].generation == p.generation;
-                __syncthreads();
-                if (stamp && threadIdx.x == 0)
-                    gt_system_store(p.stamps + 2 * stamp - 1, gt_clock_ns());
-            }
-            if (threadIdx.x == 0) {
-                if (fence)
-                    __threadfence_system();
-                if (number)
-                    gt_system_store(p.counter, number);
-                gt_system_store(p.tail, at);
-            }
+            until = end;
+            if (until == at)
+                break;
+            gt_resident_fetch(p, at, gt_resident_count(at, until), share);
+        }
+        int count = gt_resident_count(at, until);
+        uint64_t next = at + count, head = next;
+        gt_resident_unpack(share, count, (uint64_t *)slots);
+        __syncthreads();
+        if (next != until)
+            gt_resident_fetch(p, next, gt_resident_count(next, until), share);
+        else if (threadIdx.x == 0 && !announced)
+            head = gt_system_load(p.head);
+        if (!gt_resident_batch(p, slots, count, at))
+            break;
+        if (next == until) {
+            if (threadIdx.x == 0)
+                ahead = gt_clock_ns() - began > p.life_ns ? at : head;
+            __syncthreads();
+            until = ahead;
+            if (until != at)
+                gt_resident_fetch(p, at, gt_resident_count(at, until), share);
         }
     }
     if (threadIdx.x == 0)
