@@ -421,29 +421,118 @@ static void test_pinned_segments(const void *argument)
     worker_close(&worker);
 }
 
-/* In steady state a small operation is one call of the driver: its launch. */
+static uint64_t (*driver_calls)(void);
+
+static gt_engine *open_resident(const char *mode)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (CHECK(library != NULL))
+        *(void **)&driver_calls = dlsym(library, "fake_driver_calls");
+    if (!CHECK(driver_calls != NULL))
+        return NULL;
+    setenv("GT_CUDA_RESIDENT", mode, true);
+    gt_engine *engine = open_engine("cuda");
+    unsetenv("GT_CUDA_RESIDENT");
+    return engine;
+}
+
+/* Without the resident kernel a small operation is one call of the driver: its launch. */
 static void test_one_call_each(const void *argument)
 {
     (void)argument;
     enum { ADDS = 16 };
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    uint64_t (*calls)(void) = NULL;
-    if (!CHECK(library != NULL))
-        return;
-    *(void **)&calls = dlsym(library, "fake_driver_calls");
-    gt_engine *engine = open_engine("cuda");
-    if (!engine || !CHECK(calls != NULL))
+    gt_engine *engine = open_resident("0");
+    if (!engine)
         return;
     void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
     check_vector(engine, a, 1);
     wait_for(engine, add_number(engine, b, a, 1, false)); /* the kernel is made */
-    uint64_t before = calls();
+    uint64_t before = driver_calls();
     for (int k = 0; k < ADDS; k++)
         add_number(engine, b, a, k, false);
-    CHECK_EQ(calls() - before, ADDS);
+    CHECK_EQ(driver_calls() - before, ADDS);
     check_vector(engine, b, ADDS);
     engine->ops->release(engine, a, BYTES);
     engine->ops->release(engine, b, BYTES);
+    engine->ops->close(engine);
+}
+
+/* With it, a chain of small operations and reads needs hardly any. */
+static void test_resident_chain(const void *argument)
+{
+    (void)argument;
+    enum { ADDS = 3000, ROUNDS = 20 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    void *a = filled(engine, 1), *b = take_memory(engine, BYTES);
+    check_vector(engine, a, 1);
+    uint64_t before = driver_calls();
+    for (int k = 0; k < ADDS; k++)
+        add_number(engine, k % 2 ? a : b, k % 2 ? b : a, 1, false);
+    check_vector(engine, a, ADDS + 1);
+    for (int k = 0; k < ROUNDS; k++) {
+        add_number(engine, a, a, 1, false);
+        check_vector(engine, a, (float)(ADDS + 2 + k));
+    }
+    if (!CHECK(driver_calls() - before < ADDS / 4)) /* the kernel may have left now and then */
+        fprintf(stderr, "%llu calls\n", (unsigned long long)(driver_calls() - before));
+    engine->ops->release(engine, a, BYTES);
+    engine->ops->release(engine, b, BYTES);
+    engine->ops->close(engine);
+}
+
+/* Small and large work in one order, with pauses in which the kernel leaves by itself. */
+static void test_resident_order(const void *argument)
+{
+    (void)argument;
+    enum { LARGE = 6000, SMALL = 100, STEPS = 2000 };
+    gt_engine *engine = open_resident("always");
+    if (!engine)
+        return;
+    static float expected[LARGE], back[LARGE];
+    float *memory = take_memory(engine, sizeof expected), *other = take_memory(engine, sizeof expected);
+    uint64_t random = 4711;
+    put(engine, memory, expected, sizeof expected);
+    for (int step = 0; step < STEPS; step++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        unsigned what = (unsigned)(random >> 40) % 16, at = (unsigned)(random >> 44) % (LARGE - SMALL);
+        gt_token token = 0;
+        vector_call c;
+        if (what == 0) { /* large: by a launch */
+            gt_view view = vector_view(memory, GT_FLOAT32, LARGE);
+            vector_call_literal(&c, GT_OP_add, view, view, 2);
+            for (int k = 0; k < LARGE; k++)
+                expected[k] += 2;
+        } else {
+            gt_view view = vector_view(memory + at, GT_FLOAT32, SMALL);
+            vector_call_literal(&c, GT_OP_add, view, view, what);
+            for (unsigned k = 0; k < SMALL; k++)
+                expected[at + k] += (float)what;
+        }
+        c.call.timed = step % 97 == 0;
+        CHECK_EQ(engine->ops->run(engine, &c.call, &token), GT_OK);
+        if (what == 1) {
+            float number = 1;
+            put(engine, memory + at, &number, sizeof number);
+            expected[at] = number;
+        }
+        if (what == 2) {
+            float number;
+            get(engine, memory + at, &number, sizeof number);
+            CHECK(number == expected[at]);
+        }
+        if (what == 3) { /* memory changes hands in the same order */
+            engine->ops->release(engine, other, sizeof expected);
+            other = take_memory(engine, sizeof expected);
+        }
+        if (step % 100 == 0)
+            nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+    }
+    get(engine, memory, back, sizeof back);
+    CHECK(memcmp(expected, back, sizeof back) == 0);
+    engine->ops->release(engine, memory, sizeof expected);
+    engine->ops->release(engine, other, sizeof expected);
     engine->ops->close(engine);
 }
 
@@ -857,8 +946,11 @@ int main(int argc, char **argv)
     check_run("transfers", test_transfers, NULL);
     check_run("pinned memory", test_pinned, NULL);
     check_run("pinned segments", test_pinned_segments, NULL);
-    if (getenv("FAKE_CUDA_KERNELS"))
+    if (getenv("FAKE_CUDA_KERNELS")) {
         check_run("one call each", test_one_call_each, NULL);
+        check_run("a resident chain", test_resident_chain, NULL);
+        check_run("resident and launched work", test_resident_order, NULL);
+    }
     check_run("close finishes", test_close_finishes, NULL);
     check_run("memory runs out", test_memory_runs_out, NULL);
     check_run("programs", test_programs, NULL);

@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <math.h>
+#include <sched.h>
+#include <time.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -20,12 +22,13 @@
 struct shim_index {
     unsigned x, y, z;
 };
-static shim_index blockIdx, threadIdx, blockDim, gridDim;
-static unsigned char *shim_dynamic;
+static thread_local shim_index blockIdx, threadIdx, blockDim, gridDim;
+static thread_local unsigned char *shim_dynamic;
 
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static
+#define __shared__ static thread_local
+#define __noinline__ __attribute__((noinline))
 #define __restrict__
 #define GT_ENTRY(threads) extern "C" void
 #define GT_PARAM(type) const type &
@@ -48,11 +51,11 @@ struct shim_job {
     void (*entry)(const void *);
     const void *param;
 };
-static std::vector<shim_fiber *> shim_fibers;
-static jmp_buf shim_scheduler;
-static shim_job shim_now;
-static unsigned shim_self;                  // the running fiber
-static std::vector<uint32_t> shim_slots[2]; // of shuffles, by thread
+static thread_local std::vector<shim_fiber *> shim_fibers; // streams are threads
+static thread_local jmp_buf shim_scheduler;
+static thread_local shim_job shim_now;
+static thread_local unsigned shim_self;                  // the running fiber
+static thread_local std::vector<uint32_t> shim_slots[2]; // of shuffles, by thread
 
 static void shim_wait(shim_state state)
 {
@@ -144,7 +147,7 @@ template <class Load> static void shim_mma(float *c, const uint32_t *a, uint32_t
     struct operands {
         uint32_t a[4], b[2];
     };
-    static std::vector<operands> halves[2];
+    static thread_local std::vector<operands> halves[2];
     unsigned half = shim_fibers[shim_self]->turn++ & 1, warp = shim_self / 32 * 32, lane = shim_self % 32;
     halves[half].resize(shim_fibers.size());
     halves[half][shim_self] = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
@@ -220,7 +223,7 @@ static void shim_make_fibers(unsigned threads)
 extern "C" void shim_run(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                          const void *param, bool waits)
 {
-    static std::vector<double> memory;
+    static thread_local std::vector<double> memory;
     memory.resize((shared + 127) / 8);
     shim_dynamic = (unsigned char *)(((uintptr_t)memory.data() + 15) / 16 * 16);
     unsigned threads = block[0] * block[1] * block[2];
@@ -293,6 +296,36 @@ static inline float atomicAdd(float *at, float x)
 static inline double atomicAdd(double *at, double x)
 {
     return shim_atomic_add(at, x);
+}
+
+// ---- between the host and a kernel that runs -----------------------------------------------------------------------
+
+static inline uint64_t gt_clock_ns()
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+static inline uint64_t gt_system_load(const uint64_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+static inline void gt_system_load2(const uint64_t *from, uint64_t *to)
+{
+    to[0] = from[0];
+    to[1] = from[1];
+}
+static inline void gt_system_store(uint64_t *to, uint64_t x)
+{
+    __atomic_store_n(to, x, __ATOMIC_RELEASE);
+}
+static inline void gt_pause()
+{
+    sched_yield();
+}
+static inline void __threadfence_system()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 // The same bits as on the host.

@@ -40,3 +40,6 @@ const char gt__cuda_text_resample[] =
 const char gt__cuda_text_chain[] =
 #include "engines/cuda/device/chain.cuh"
     ;
+const char gt__cuda_text_resident[] =
+#include "engines/cuda/device/resident.cuh"
+    ;

@@ -125,6 +125,8 @@ bool gt__cuda_rounds(gt_dtype operand, gt_dtype compute);
 /* The axes of a view that the mask selects, collapsed; returns the number of positions. */
 int64_t gt__cuda_select_axes(const gt_view *view, uint64_t mask, gt_loop *loop);
 gt_err gt__cuda_lower_reduce(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);
+/* What elements of this dtype are accumulated in. */
+gt_cuda_type gt__cuda_accumulator(gt_opcode op, gt_dtype dtype);
 void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_text *text);
 
 gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work);

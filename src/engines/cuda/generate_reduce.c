@@ -25,7 +25,7 @@ enum {
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
-static gt_cuda_type accumulator(gt_opcode op, gt_dtype dtype)
+gt_cuda_type gt__cuda_accumulator(gt_opcode op, gt_dtype dtype)
 {
     gt_cuda_type type = gt__cuda_type(dtype);
     if (type == GT_CUDA_I32 || type == GT_CUDA_I64)
@@ -45,8 +45,8 @@ void gt__cuda_write_reduce(const gt_cuda_key *key, const char *name, gt_cuda_tex
     unsigned shape = key->variant & ~(unsigned)PARTIAL;
     gt_opcode op = (gt_opcode)key->op;
     gt__cuda_add(text, "struct %s_k {\ntypedef %s A;\ntypedef %s D;\ntypedef %s DO;\n", name,
-                 gt__cuda_type_name(accumulator(op, (gt_dtype)key->in[0])), gt__cuda_dtype((gt_dtype)key->in[0]),
-                 gt__cuda_dtype((gt_dtype)key->out));
+                 gt__cuda_type_name(gt__cuda_accumulator(op, (gt_dtype)key->in[0])),
+                 gt__cuda_dtype((gt_dtype)key->in[0]), gt__cuda_dtype((gt_dtype)key->out));
     if (op == GT_OP_norm)
         gt__cuda_add(text, "typedef gt_reduce_norm<A, %u> R;\n", key->option[0]);
     else if (op == GT_OP_argmax || op == GT_OP_argmin)

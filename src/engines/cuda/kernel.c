@@ -292,6 +292,19 @@ static gt_err make(gt_cuda *cuda, const gt_cuda_launch *launch, kernel *k)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? gt__cuda_fail(cuda, result, "a kernel") : GT_OK;
 }
 
+bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *entry, void **binary)
+{
+    char path[PATH_MAX];
+    size_t bytes = 0;
+    if (!cuda->kernels->compiler)
+        return false;
+    bool kept = file_path(cuda, source, path, sizeof path);
+    *binary = kept ? read_file(path) : NULL;
+    if (!*binary && (*binary = compile(cuda, source, entry, &bytes)) && kept)
+        write_file(path, *binary, bytes);
+    return *binary != NULL;
+}
+
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function)
 {
     gt_cuda_kernels *kernels = cuda->kernels;

@@ -79,9 +79,7 @@ void gt__cuda_unpin(gt_cuda *cuda, void *memory)
 
 gt_err gt__cuda_transfer_open(gt_cuda *cuda)
 {
-    GT_CUDA_TRY(cuda, "pinned memory",
-                cuda->driver->host_alloc((void **)&cuda->ring, RING, CU_MEMHOSTALLOC_PORTABLE));
-    return GT_OK;
+    return gt__cuda_pinned(cuda, RING, false, (void **)&cuda->ring, &cuda->ring_address);
 }
 
 void gt__cuda_transfer_close(gt_cuda *cuda)
@@ -190,10 +188,27 @@ static bool is_pinned(gt_cuda *cuda, const void *host, size_t bytes)
            type == CU_MEMORYTYPE_HOST;
 }
 
+/* By the resident kernel if that takes it, else by the driver. */
+static gt_err copy_piece(gt_cuda *cuda, int way, CUdeviceptr card, uint8_t *room, size_t bytes)
+{
+    CUdeviceptr staged = cuda->ring_address + (CUdeviceptr)(room - cuda->ring);
+    gt_err err =
+        gt__cuda_resident_copy(cuda, way == UP ? card : staged, way == UP ? staged : card, bytes, way == DOWN);
+    if (err != GT_ERR_UNSUPPORTED)
+        return err;
+    gt__cuda_launching(cuda);
+    if (way == UP)
+        GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(card, room, bytes, cuda->stream));
+    else
+        GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(room, card, bytes, cuda->stream));
+    return GT_OK;
+}
+
 gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t bytes, gt_token *number)
 {
     const uint8_t *from = host;
     if (is_pinned(cuda, host, bytes)) {
+        gt__cuda_launching(cuda);
         GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(to, host, bytes, cuda->stream));
         *number = gt__cuda_queue_number(cuda);
         cuda->traffic[UP].direct_bytes += bytes;
@@ -205,7 +220,7 @@ gt_err gt__cuda_upload(gt_cuda *cuda, CUdeviceptr to, const void *host, size_t b
         part = bytes - at < size ? bytes - at : size;
         GT_TRY(reserve(cuda, UP, part, &room, &end));
         copy_on_host(cuda, UP, room, from + at, part);
-        GT_CUDA_TRY(cuda, "upload", cuda->driver->copy_to_device(to + at, room, part, cuda->stream));
+        GT_TRY(copy_piece(cuda, UP, to + at, room, part));
         *number = add_piece(cuda, NULL, room, part, end);
         if (bytes > size) /* so that its place is free as soon as possible */
             gt__cuda_queue_flush(cuda);
@@ -217,6 +232,7 @@ gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t byt
 {
     uint8_t *to = host;
     if (is_pinned(cuda, host, bytes)) {
+        gt__cuda_launching(cuda);
         GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(host, from, bytes, cuda->stream));
         *number = gt__cuda_queue_number(cuda);
         cuda->traffic[DOWN].direct_bytes += bytes;
@@ -227,7 +243,7 @@ gt_err gt__cuda_download(gt_cuda *cuda, CUdeviceptr from, void *host, size_t byt
         uint64_t end;
         part = bytes - at < size ? bytes - at : size;
         GT_TRY(reserve(cuda, DOWN, part, &room, &end));
-        GT_CUDA_TRY(cuda, "download", cuda->driver->copy_to_host(room, from + at, part, cuda->stream));
+        GT_TRY(copy_piece(cuda, DOWN, from + at, room, part));
         *number = add_piece(cuda, to + at, room, part, end);
         if (bytes > size)
             gt__cuda_queue_flush(cuda);
