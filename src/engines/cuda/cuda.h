@@ -244,7 +244,7 @@ void gt__cuda_kernels_close(gt_cuda *cuda);
 gt_err gt__cuda_kernel(gt_cuda *cuda, const gt_cuda_launch *launch, CUfunction *function);
 
 /* The binary of a source, kept on disk or compiled; free() it. Any thread. False: it cannot be had, which was logged. */
-bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *entry, void **binary);
+bool gt__cuda_binary(const gt_cuda *cuda, const char *source, const char *then, void **binary);
 
 /* ---- resident.c: small work by a kernel that stays ------------------------------------------------------------------ */
 
