@@ -177,7 +177,7 @@ static gt_err nll_rule(void *context, gt_node *node, gt_tensor *gradient, const 
         err = gt__emit_full(node->client, (gt_dtype)scores->dtype, scores->rank, shape, GT_LITERAL_FLOAT,
                             (gt_imm){.f = 0}, &zeros);
     if (err == GT_OK)
-        err = gt_scatter(zeros, index, spread, (int)class_axis(scores), &results[0]);
+        err = gt__emit_scatter(GT_OP_scatter, zeros, index, spread, (int)class_axis(scores), 0, 1, &results[0]);
     gt_tensor_release(target);
     gt_tensor_release(index);
     gt_tensor_release(scaled);

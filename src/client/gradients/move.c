@@ -45,6 +45,13 @@ static gt_tensor *pad(gt_frame *f, const gt_meta *meta, const gt_slot *spec, gt_
                          &result_));
 }
 
+/* The same with src added at the index. */
+static gt_tensor *add_to_zeros(gt_frame *f, const gt_meta *meta, gt_tensor *index, gt_tensor *src, int axis)
+{
+    gt_tensor *zeros = ZEROS(meta);
+    STEP(gt__emit_scatter(GT_OP_scatter_add, zeros, index, src, axis, 0, 1, &result_));
+}
+
 /* ---- views and movement ------------------------------------------------------------------------------------ */
 
 RULE(reshape, 0)
@@ -122,7 +129,7 @@ RULE(unfold, 0)
         RESHAPE(ramp(f, windows, windows > 1 ? f->node->tail[0].i64[2] : 1), 2, (int64_t[]){windows, 1});
     gt_tensor *index = RESHAPE(ADD(first, ramp(f, size, 1)), rank, line);
     gt_tensor *lines = RESHAPE(permute(f, f->g, order), rank, flat);
-    GX(scatter_add(f, ZEROS(in), EXPAND(index, rank, flat), lines, (int)axis));
+    GX(add_to_zeros(f, in, EXPAND(index, rank, flat), lines, (int)axis));
 }
 
 RULE(cast, 0)
@@ -186,12 +193,12 @@ RULE(take, Y)
     }
     gt_tensor *wrapped = wrap_index(f, f->y, in->shape[axis], (int)axis);
     gt_tensor *positions = EXPAND(RESHAPE(wrapped, in->rank, line), in->rank, flat);
-    GX(scatter_add(f, ZEROS(in), positions, RESHAPE(f->g, in->rank, flat), (int)axis));
+    GX(add_to_zeros(f, in, positions, RESHAPE(f->g, in->rank, flat), (int)axis));
 }
 
 RULE(gather, Y)
 {
-    GX(scatter_add(f, ZEROS(&f->node->operands[0].meta), f->y, f->g, (int)f->node->ins.imm[0].i));
+    GX(add_to_zeros(f, &f->node->operands[0].meta, f->y, f->g, (int)f->node->ins.imm[0].i));
 }
 
 static gt_tensor *overwritten(gt_frame *f, gt_tensor *a, gt_tensor *src, int axis)
@@ -304,7 +311,7 @@ static void product_rule(gt_frame *f, scattering *s)
     gt_tensor *self = WHERE(self_zero, FILLED(&f->node->operands[0].meta, 1), f->x);
     s->gself = DIV(MUL(f->g, scatter_product(f, s, self, s->src)), self);
     gt_tensor *zeros_there =
-        scatter_add(f, ZEROS(&f->g->meta), f->y, CAST(src_zero, (gt_dtype)f->g->meta.dtype), s->axis);
+        add_to_zeros(f, &f->g->meta, f->y, CAST(src_zero, (gt_dtype)f->g->meta.dtype), s->axis);
     gt_tensor *alone = EMIT2(logical_and, src_zero, NUMBER(eq, gathered(f, s, zeros_there), 1));
     gt_tensor *ones = s->src ? FILLED(&s->src->meta, 1) : NULL;
     gt_tensor *rest = scatter_product(f, s, f->x, WHERE(alone, ones, s->src));
