@@ -8,6 +8,8 @@
  */
 #include "alias.h"
 
+#include <string.h>
+
 #include "client/autograd.h"
 
 /* ---- what PyTorch copies ----------------------------------------------------------------------------------------- */
@@ -116,25 +118,38 @@ static void find_copies(Operand *first, Operand *other)
 static Operand operand(PyObject *object, const gt_tensor *tensor)
 {
     Operand o = {.meta = tensor->meta, .requires_grad = tensor->node != NULL};
-    if (object && gt__py_is_tensor(object))
+    if (gt__py_is_tensor(object))
         gt__py_strides(object, &o.strides);
     else
         gt__strides_contiguous(&o.meta, &o.strides);
     return o;
 }
 
-/* Whether the product is recorded, and of operands that PyTorch may have to copy. */
-static bool may_copy(const gt_tensor *a, const gt_tensor *b)
+static bool is_packed(PyObject *object)
 {
-    return UNLIKELY(a->meta.rank > 2 || b->meta.rank > 2) && a->meta.rank && b->meta.rank &&
-           (a->node || b->node) && gt__grad_enabled();
+    return !gt__py_is_tensor(object) || !((TensorObject *)object)->alias;
+}
+
+/* Whether the product is recorded, and of operands that PyTorch may have to copy. */
+static bool may_copy(PyObject *x, const gt_tensor *a, PyObject *y, const gt_tensor *b)
+{
+    unsigned rank = a->meta.rank;
+    if (LIKELY(rank <= 2 && b->meta.rank <= 2) || !rank || !b->meta.rank || !(a->node || b->node) ||
+        !gt__grad_enabled())
+        return false;
+    if (!is_packed(x))
+        return true;
+    if (b->meta.rank <= 2) /* the usual case: the first is folded */
+        return false;
+    return !is_packed(y) || rank != b->meta.rank ||
+           memcmp(a->meta.shape, b->meta.shape, (rank - 2) * sizeof *a->meta.shape) != 0;
 }
 
 gt_err gt__py_multiply(PyObject *x, gt_tensor *a, PyObject *y, gt_tensor *b, gt_tensor **out)
 {
     gt_tensor *left = NULL, *right = NULL;
     gt_err err = GT_OK;
-    if (may_copy(a, b)) {
+    if (may_copy(x, a, y, b)) {
         Operand first = operand(x, a), second = operand(y, b);
         find_copies(&first, &second);
         if (first.copied)
@@ -151,7 +166,7 @@ gt_err gt__py_multiply(PyObject *x, gt_tensor *a, PyObject *y, gt_tensor *b, gt_
 
 gt_err gt__py_linear_input(PyObject *x, PyObject *weight, gt_tensor **in)
 {
-    if (!may_copy(in[0], in[1]))
+    if (!may_copy(x, in[0], weight, in[1]))
         return GT_OK;
     Operand first = operand(x, in[0]), second = operand(weight, in[1]);
     if (second.meta.rank != 2)

@@ -527,7 +527,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if is_causal and attn_mask is not None:
         raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
     groups = _query_groups(query, key, value) if enable_gqa else 1
-    if _gt.is_grad_enabled():
+    if query.requires_grad or key.requires_grad or value.requires_grad:
         query, key, value = _saved_in_attention(query, key, value, dropout_p)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if attn_mask is None and not dropout_p and math.isfinite(scale):
