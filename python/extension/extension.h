@@ -262,7 +262,7 @@ extern PyMethodDef gt__py_operator_methods[], gt__py_number_methods[], gt__py_re
     gt__py_shape_methods[];
 extern PyMethodDef gt__py_index_write_methods[], gt__py_alias_methods[], gt__py_gather_methods[],
     gt__py_layout_methods[], gt__py_movement_methods[], gt__py_index_methods[], gt__py_interop_methods[],
-    gt__py_bounds_methods[];
+    gt__py_bounds_methods[], gt__py_product_methods[];
 extern PyMethodDef gt__py_create_functions[], gt__py_movement_functions[], gt__py_interop_functions[];
 extern PyMethodDef gt__py_connect_functions[], gt__py_server_functions[], gt__py_site_functions[],
     gt__py_random_functions[];

@@ -123,7 +123,7 @@ static PyObject *number_matmul(PyObject *x, PyObject *y)
     gt_err err = GT_OK;
     int found = gt__py_operand(first ? y : x, a->client, (gt_dtype)a->meta.dtype, &other, &kind, &value);
     if (other)
-        err = first ? gt_matmul(a, other, &out) : gt_matmul(other, a, &out);
+        err = first ? gt__py_multiply(x, a, y, other, &out) : gt__py_multiply(x, other, y, a, &out);
     gt_tensor_release(a);
     gt_tensor_release(other);
     if (found < 0)

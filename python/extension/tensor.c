@@ -476,6 +476,7 @@ static void collect_methods(void)
                                    gt__py_reduce_methods,
                                    gt__py_shape_methods,
                                    gt__py_movement_methods,
+                                   gt__py_product_methods,
                                    gt__py_index_methods,
                                    gt__py_index_write_methods,
                                    gt__py_interop_methods,

@@ -23,6 +23,8 @@ static PyObject *py_linear(PyObject *module, gt_py_args args, Py_ssize_t nargs, 
         plain = (in[k] = gt__py_hold(args[k])) && in[k]->client == in[0]->client;
     plain = plain && gt__linear_is_plain(in[0], in[1], in[2]);
     if (plain)
+        err = gt__py_linear_input(args[0], args[1], in);
+    if (plain && err == GT_OK)
         err = gt__emit_linear(in[0], in[1], in[2], &out);
     for (Py_ssize_t k = 0; k < count; k++)
         gt_tensor_release(in[k]);

@@ -193,16 +193,17 @@ def tensordot(a, b, dims=2):
     if len(left) != len(right):
         raise RuntimeError('both dimension lists should have same length')
     for i, j in zip(left, right):
-        if a.shape[i] != b.shape[j] and 1 not in (a.shape[i], b.shape[j]):
+        if b.shape[j] == 1 != a.shape[i]:
+            a = a.sum(i, keepdim=True)
+        elif a.shape[i] == 1 != b.shape[j]:
+            b = b.sum(j, keepdim=True)
+        elif a.shape[i] != b.shape[j]:
             raise RuntimeError(f'contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and '
                                f'second has size {b.shape[j]} in dim {j}')
-    names = iter(range(a.ndim + b.ndim))
-    a_labels = [next(names) for _ in a.shape]
-    b_labels = [a_labels[left[right.index(d)]] if d in right else next(names) for d in range(b.ndim)]
-    kept = [n for d, n in enumerate(a_labels) if d not in left] + [
-        n for d, n in enumerate(b_labels) if d not in right]
-    result, labels = _contract(a, a_labels, b, b_labels, set(kept))
-    return _ordered(result, labels, kept)
+    rows, columns = ([d for d in range(t.ndim) if d not in axes] for t, axes in ((a, left), (b, right)))
+    shape, inner = [a.shape[d] for d in rows] + [b.shape[d] for d in columns], math.prod(a.shape[d] for d in left)
+    first = a.permute(rows + left).reshape(math.prod(a.shape[d] for d in rows), inner)
+    return first.mm(b.permute(right + columns).reshape(inner, math.prod(b.shape[d] for d in columns))).reshape(shape)
 
 
 def _letters(text, position):

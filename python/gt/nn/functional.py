@@ -484,6 +484,19 @@ def _fits_one_instruction(query, key, value):
             and query.shape[:-2] == key.shape[:-2] == value.shape[:-2])
 
 
+def _saved_in_attention(query, key, value, dropout_p):
+    """The operands as PyTorch's graph has them: themselves if it computes attention in one step, or else query and key
+    times a scale, and value as a batch of matrices."""
+    if (query.ndim == key.ndim == value.ndim == 4 and not dropout_p and query.shape[-1] == key.shape[-1] == value.shape[-1]
+            and query.shape[0] == key.shape[0] == value.shape[0] and query.shape[-2] and key.shape[-2]
+            and all(x.shape[-1] == 1 or x.stride(-1) == 1 for x in (query, key, value))):
+        return query, key, value
+    viewed = all(value.shape[d] == 1 or value.stride(d) == value.stride(d + 1) * value.shape[d + 1]
+                 for d in range(value.ndim - 3))
+    kept = viewed and (query.requires_grad or key.requires_grad)
+    return _gt._copied(query), _gt._copied(key), value if kept else _gt._copied(value)
+
+
 def _attention_by_scores(query, key, value, attn_mask, dropout_p, is_causal, scale, groups):
     """Attention with the matrix of all scores, for masks and dropout. Half precision is widened, and rounded once."""
     dtype, seeing = query.dtype, None
@@ -514,6 +527,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if is_causal and attn_mask is not None:
         raise RuntimeError('Explicit attn_mask should not be set when is_causal=True')
     groups = _query_groups(query, key, value) if enable_gqa else 1
+    if query.requires_grad or key.requires_grad or value.requires_grad:
+        query, key, value = _saved_in_attention(query, key, value, dropout_p)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if attn_mask is None and not dropout_p and math.isfinite(scale):
         rows = _grouped(query, groups)

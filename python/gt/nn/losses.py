@@ -267,7 +267,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction='mean', log_
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        loss = target * (target.clamp(min=1e-38).log() - input)
+        loss = target.xlogy(target) - target * input
     if reduction == 'batchmean':
         return loss.sum() / input.shape[0] if input.ndim else loss.sum()
     return _reduced(loss, reduction)
