@@ -12,6 +12,7 @@
  * updates of many parameters of different sizes.
  *
  *     chain_form.c       which steps of a plan are chains
+ *     row_form.c         steps around operations on rows that need not run
  *     generate_chain.c   source and launches
  */
 #ifndef GT_ENGINES_CUDA_CHAIN_H
@@ -93,17 +94,55 @@ struct gt_cuda_chain {
     uint32_t before[GT_CHAIN_OTHERS], after[GT_CHAIN_OTHERS]; /* steps of other kinds, in order */
 };
 
-/* Steps first to last, without the views among them: a chain, or run one by one. */
+/* ---- operations on rows: row_form.c ---------------------------------------------------------------------------- */
+
+enum { GT_ROW_CHANGES = 8 };
+
+typedef enum gt_row_change_kind {
+    GT_ROW_READS,  /* the step is a cast: steps that read its result `of` read `instead` */
+    GT_ROW_STORES, /* the step is a cast: the step that makes `of` stores `instead` */
+    GT_ROW_ZEROS,  /* the step fills `of` with zeros */
+    GT_ROW_SPARSE, /* the step scatters one element into each row of them: the step that reads `of` gets elements and positions */
+} gt_row_change_kind;
+
+/* A step that does not run. */
+typedef struct gt_row_change {
+    gt_row_change_kind kind;
+    uint32_t step, of, instead; /* values */
+} gt_row_change;
+
+typedef struct gt_cuda_rows {
+    unsigned count;
+    gt_row_change change[GT_ROW_CHANGES];
+} gt_cuda_rows;
+
+/* From step `first` on. No changes: there is nothing to gain. */
+void gt__cuda_rows_form(const gt_plan *plan, uint32_t first, gt_cuda_rows *rows, uint32_t *last);
+bool gt__cuda_rows_skip(const gt_cuda_rows *rows, uint32_t step);
+/* Whether the numbers of a run are those that it was formed for. */
+bool gt__cuda_rows_hold(const gt_cuda_rows *rows, const gt_plan *plan);
+/* Change a call that gt__plan_call made, with room for three operands. True: it is for launches only, as other dtypes than
+ * those of the plan come and go; and log_softmax_backward may have three operands: the elements of the gradient, the result,
+ * and the elements' positions in its rows. */
+bool gt__cuda_rows_change(const gt_cuda_rows *rows, const gt_plan *plan, const gt_plan_step *step,
+                          void *const *buffer, gt_view *in, const gt_view **views, gt_view *out, gt_call *call);
+void gt__cuda_rows_settle(gt_plan *plan, const gt_cuda_rows *rows);
+
+/* ---- parts of a plan ------------------------------------------------------------------------------------------- */
+
+/* Steps first to last, without the views among them: a chain, or run one by one, without some of them. */
 typedef struct gt_cuda_part {
     uint32_t first, last;
     gt_cuda_chain *chain; /* owned; NULL: one by one */
+    gt_cuda_rows *rows;   /* owned; NULL: all of them */
 } gt_cuda_part;
 
-/* Divide a plan into parts, in order. The plan does not change yet: a chain whose kernel cannot be made may be dropped. */
+/* Divide a plan into parts, in order. The plan does not change yet: what has no kernel may be dropped, and its steps run one
+ * by one. */
 gt_err gt__cuda_parts_new(const gt_plan *plan, gt_cuda_part **parts, unsigned *count);
 void gt__cuda_parts_free(gt_cuda_part *parts, unsigned count);
 void gt__cuda_part_drop(gt_cuda_part *part);
-/* The chain will run: its steps become a group, and buffers that it does without are dropped. */
+/* It will run as it is: its steps become a group, and buffers that it does without are dropped. */
 void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part);
 
 /* The key of its kernel, after `many` is set. GT_ERR_MEMORY. */
