@@ -632,6 +632,36 @@ static void updates_sequence(program *p)
     }
 }
 
+static gt_slot *add_random(program *p, gt_opcode op, uint64_t result, gt_dtype dtype)
+{
+    gt_slot *record = append(p, op, 2);
+    record->ins.result = result;
+    record->ins.dtype = (uint8_t)dtype;
+    record->ins.rank = 2;
+    record->ins.imm[0].u = 1234567890123 + result;
+    record->ins.imm[1].u = result;
+    record[1].i64[0] = p->rows;
+    record[1].i64[1] = p->columns;
+    p->slots += 3;
+    return record;
+}
+
+/* Dropout, and random numbers of other dtypes. */
+static void random_sequence(program *p)
+{
+    add(p, GT_OP_add, 20, 1, 4);
+    add_random(p, GT_OP_rand, 21, GT_FLOAT32);
+    add_number(p, GT_OP_ge, 22, 21, 0.25);
+    add(p, GT_OP_mul, 23, 20, 22);
+    add_number(p, GT_OP_mul, 24, 23, 1.25);
+    add(p, GT_OP_add, 25, 24, 2);
+    add_random(p, GT_OP_randn, 26, GT_BFLOAT16)[2].i64[2] = 8;
+    add(p, GT_OP_mul, 27, 26, 25);
+    add_random(p, GT_OP_rand, 28, GT_FLOAT16);
+    add(p, GT_OP_add, 29, 28, 27);
+    free_all(p, (uint64_t[]){20, 21, 23, 24, 26, 27}, 6);
+}
+
 static void add_cast(program *p, uint64_t result, uint64_t a, gt_dtype dtype)
 {
     add(p, GT_OP_cast, result, a, 0)->dtype = (uint8_t)dtype;
@@ -797,6 +827,7 @@ int main(int argc, char **argv)
     check_run("read across, not written over", test_groups, &(expected){across_sequence, cpu ? 2 : 3, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("equal updates", test_groups, &(expected){updates_sequence, 5, 8, true});
+    check_run("random numbers", test_groups, &(expected){random_sequence, cpu ? 7 : 1, cpu ? 2 : 6, true});
     check_run("casts around rows", test_groups, &(expected){casts_sequence, cpu ? 3 : 4, 3, false});
     check_run("one element in each row", test_groups,
               &(expected){sparse_sequence, cpu ? 4 : 2, cpu ? 1 : 2, false});

@@ -31,6 +31,7 @@ enum {
     /* What a number is: below GT_MAX_OPERANDS a literal; */
     GT_CHAIN_IMMEDIATE = GT_MAX_OPERANDS,       /* imm[0]; imm[1] is the next; */
     GT_CHAIN_WHICH_POWER = GT_MAX_OPERANDS + 2, /* which row a power with this literal is: gt__cuda_power */
+    GT_CHAIN_FIRST,                             /* the number of a random tensor's first element */
 };
 
 /* How an input is read. */
@@ -65,7 +66,7 @@ typedef struct gt_chain_number {
     gt_dtype dtype;
 } gt_chain_number;
 
-typedef enum gt_chain_kind { GT_CHAIN_EXPRESSION, GT_CHAIN_MOVE, GT_CHAIN_FILL } gt_chain_kind;
+typedef enum gt_chain_kind { GT_CHAIN_EXPRESSION, GT_CHAIN_MOVE, GT_CHAIN_FILL, GT_CHAIN_RANDOM } gt_chain_kind;
 
 typedef struct gt_chain_member {
     uint32_t step;
@@ -74,7 +75,7 @@ typedef struct gt_chain_member {
     unsigned operands;
     gt_chain_operand operand[GT_MAX_OPERANDS];
     uint16_t which;  /* the number that tells a power from others; or GT_CHAIN_NONE */
-    uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE */
+    uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE. RANDOM: seed, stream, first */
     uint16_t output; /* which it is stored to; or GT_CHAIN_NONE */
     bool needed;     /* by a step that runs after the chain */
 } gt_chain_member;
@@ -86,6 +87,7 @@ struct gt_cuda_chain {
     unsigned vector; /* positions that a thread computes */
     bool wide;       /* positions or offsets need 64 bits */
     bool many;       /* the kernel takes a table of chains */
+    bool random;     /* members are random numbers */
     gt_cuda_key key;
     gt_chain_member member[GT_CHAIN_MEMBERS];
     gt_chain_input input[GT_CHAIN_INPUTS];

@@ -82,6 +82,10 @@ static bool kind_of(const gt_plan *plan, const gt_plan_step *step, gt_chain_kind
     case GT_FORM_FULL:
         *kind = GT_CHAIN_FILL;
         return !gt__dtype_is_complex((gt_dtype)out->meta.dtype);
+    case GT_FORM_RANDOM: /* numbers in a row, that begin where a vector does */
+        *kind = GT_CHAIN_RANDOM;
+        return (step->op == GT_OP_rand || step->op == GT_OP_randn) && out->meta.dtype != GT_FLOAT64 &&
+               step->record[2].i64[3] == 0 && step->record[2].i64[2] % 8 == 0;
     default:
         return false;
     }
@@ -207,7 +211,11 @@ static bool join(forming *f, uint32_t number)
             return false;
     if (m.kind == GT_CHAIN_FILL && !number_add(f, number, GT_CHAIN_IMMEDIATE, m.out, &m.operand[0].number))
         return false;
-    uint16_t q;
+    uint16_t q, first;
+    if (m.kind == GT_CHAIN_RANDOM && (!number_add(f, number, GT_CHAIN_IMMEDIATE, GT_INT64, &m.pq) ||
+                                      !number_add(f, number, GT_CHAIN_IMMEDIATE + 1, GT_INT64, &q) ||
+                                      !number_add(f, number, GT_CHAIN_FIRST, GT_INT64, &first)))
+        return false;
     if (is_power(step) && !number_add(f, number, GT_CHAIN_WHICH_POWER, m.compute, &m.which))
         return false;
     if (m.kind == GT_CHAIN_EXPRESSION && gt__cuda_has_numbers(step->op) &&
@@ -388,6 +396,9 @@ static void choose_vector(gt_cuda_chain *chain)
             least = gt__dtype_size(chain->member[k].out);
     chain->vector = 16 / least < 8 ? (unsigned)(16 / least) : 8;
     chain->wide = chain->count >= INT32_MAX / 2;
+    chain->random = false;
+    for (unsigned k = 0; k < chain->members; k++)
+        chain->random |= chain->member[k].kind == GT_CHAIN_RANDOM;
     for (unsigned k = 0; k < chain->inputs; k++) {
         chain->input[k].mode = choose_mode(chain->plan, &chain->input[k], chain->vector);
         chain->wide |= reach(&chain->input[k].access) >= INT32_MAX;
@@ -401,7 +412,7 @@ static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
     *out = NULL;
     form(f, first, GT_CHAIN_MEMBERS);
     bool full = chain->members == GT_CHAIN_MEMBERS || chain->inputs == GT_CHAIN_INPUTS ||
-                chain->numbers + 2 >= GT_CHAIN_NUMBERS;
+                chain->numbers + 3 >= GT_CHAIN_NUMBERS;
     unsigned boundary = first_boundary(f);
     if (full && boundary == chain->members)
         boundary = best_boundary(f);
