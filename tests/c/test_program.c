@@ -632,6 +632,80 @@ static void updates_sequence(program *p)
     }
 }
 
+static gt_slot *add_random(program *p, gt_opcode op, uint64_t result, gt_dtype dtype)
+{
+    gt_slot *record = append(p, op, 2);
+    record->ins.result = result;
+    record->ins.dtype = (uint8_t)dtype;
+    record->ins.rank = 2;
+    record->ins.imm[0].u = 1234567890123 + result;
+    record->ins.imm[1].u = result;
+    record[1].i64[0] = p->rows;
+    record[1].i64[1] = p->columns;
+    p->slots += 3;
+    return record;
+}
+
+/* Dropout, and random numbers of other dtypes. */
+static void random_sequence(program *p)
+{
+    add(p, GT_OP_add, 20, 1, 4);
+    add_random(p, GT_OP_rand, 21, GT_FLOAT32);
+    add_number(p, GT_OP_ge, 22, 21, 0.25);
+    add(p, GT_OP_mul, 23, 20, 22);
+    add_number(p, GT_OP_mul, 24, 23, 1.25);
+    add(p, GT_OP_add, 25, 24, 2);
+    add_random(p, GT_OP_randn, 26, GT_BFLOAT16)[2].i64[2] = 8;
+    add(p, GT_OP_mul, 27, 26, 25);
+    add_random(p, GT_OP_rand, 28, GT_FLOAT16);
+    add(p, GT_OP_add, 29, 28, 27);
+    free_all(p, (uint64_t[]){20, 21, 23, 24, 26, 27}, 6);
+}
+
+static void add_cast(program *p, uint64_t result, uint64_t a, gt_dtype dtype)
+{
+    add(p, GT_OP_cast, result, a, 0)->dtype = (uint8_t)dtype;
+}
+
+/* Halves into log_softmax and layer_norm and out of them: the casts take no pass of their own. */
+static void casts_sequence(program *p)
+{
+    add_cast(p, 20, 1, GT_BFLOAT16);
+    add(p, GT_OP_cumsum, 21, 20, 0); /* no chain */
+    add_cast(p, 22, 21, GT_FLOAT32);
+    add(p, GT_OP_log_softmax, 23, 22, 0)->imm[0].i = 1;
+    add(p, GT_OP_sum, 24, 22, 0)->imm[0].u = 2;
+    add_cast(p, 25, 23, GT_FLOAT16);
+    gt_instruction *norm = add(p, GT_OP_layer_norm, 26, 2, 4);
+    norm->operand[2] = 4;
+    norm->imm[0].i = 1;
+    norm->imm[1].f = 0.5;
+    add_cast(p, 27, 26, GT_BFLOAT16);
+    free_all(p, (uint64_t[]){20, 21, 22, 23, 26}, 5);
+}
+
+/* The gradient of cross entropy, for rows of 2: 5 at the position of the largest element of 1, and else 0. */
+static void sparse_sequence(program *p)
+{
+    gt_instruction *position = add(p, GT_OP_argmax, 20, 1, 0);
+    position->imm[0].i = 1;
+    position->flags = GT_FLAG_KEEPDIM;
+    gt_slot *zeros = append(p, GT_OP_full, 1);
+    zeros->ins.result = 21;
+    zeros->ins.dtype = GT_FLOAT32;
+    zeros->ins.rank = 2;
+    zeros[1].i64[0] = p->rows;
+    zeros[1].i64[1] = p->columns;
+    p->slots += 2;
+    gt_instruction *scatter = add(p, GT_OP_scatter, 22, 21, 20);
+    scatter->operand[2] = 5;
+    scatter->imm[0].i = 1;
+    scatter->flags = GT_FLAG_CONSUMES;
+    add(p, GT_OP_log_softmax_backward, 23, 22, 2)->imm[0].i = 1;
+    add_cast(p, 24, 23, GT_BFLOAT16);
+    free_all(p, (uint64_t[]){22, 23}, 2);
+}
+
 typedef struct expected {
     void (*build)(program *p);
     unsigned groups, inner; /* inner: buffers that never are in memory */
@@ -704,6 +778,40 @@ static void test_other_axis(const void *unused)
     worker_close(&worker);
 }
 
+/* Zeros that an engine relied on become ones. */
+static void test_other_fill(const void *unused)
+{
+    (void)unused;
+    static program p;
+    gt_worker worker = {.name = "test"};
+    gt_plan *plan;
+    gt_sequence *sequence = NULL;
+    gt_plan_input inputs[INPUTS];
+    if (!worker_open(&worker, tested_engine()))
+        return;
+    p = (program){.rows = 4, .columns = 40, .next = FIRST, .smooth = true};
+    p.dtypes[0] = p.dtypes[1] = p.dtypes[2] = GT_FLOAT32;
+    sparse_sequence(&p);
+    p.next = FIRST;
+    make_inputs(&worker, &p, 1);
+    for (uint64_t id = 1; id <= INPUTS; id++)
+        inputs[id - 1] = (gt_plan_input){.id = id, .view = &gt__store_find(worker.store, id)->view};
+    if (CHECK_EQ(gt__plan_new(p.records, p.slots, inputs, INPUTS, &plan), GT_OK) &&
+        CHECK_EQ(gt__sequence_new(&worker, plan, &sequence), GT_OK)) {
+        for (int round = 0; round < 6; round++) {
+            uint64_t from[INPUTS], to[] = {20 + SHIFT, 24 + SHIFT};
+            for (uint32_t k = 0; k < plan->input_count; k++)
+                from[k] = plan->values[plan->inputs[k]].id;
+            p.records[1].ins.imm[0].f = plan->records[1].ins.imm[0].f = round == 3 ? 1 : 0;
+            CHECK_EQ(gt__sequence_run(&worker, sequence, from, to), GT_OK);
+            run_directly(&worker, &p);
+            CHECK(same_value(&worker, &p, 24, 24 + SHIFT));
+        }
+    }
+    gt__sequence_free(&worker, &sequence);
+    worker_close(&worker);
+}
+
 int main(int argc, char **argv)
 {
     static const variant variants[] = {{1, false}, {1, true}, {3, false}, {3, true}};
@@ -719,6 +827,12 @@ int main(int argc, char **argv)
     check_run("read across, not written over", test_groups, &(expected){across_sequence, cpu ? 2 : 3, 0, true});
     check_run("written over what is read", test_groups, &(expected){over_sequence, 1, 1, true});
     check_run("equal updates", test_groups, &(expected){updates_sequence, 5, 8, true});
+    check_run("random numbers", test_groups, &(expected){random_sequence, cpu ? 7 : 1, cpu ? 2 : 6, true});
+    check_run("casts around rows", test_groups, &(expected){casts_sequence, cpu ? 3 : 4, 3, false});
+    check_run("one element in each row", test_groups,
+              &(expected){sparse_sequence, cpu ? 4 : 2, cpu ? 1 : 2, false});
+    if (!is_tested("cudahost"))
+        check_run("other zeros", test_other_fill, NULL);
     if (!cpu)
         return check_end();
     check_run("norm and its gradients are one pass", test_groups, &(expected){norm_sequence, 1, 4, false});

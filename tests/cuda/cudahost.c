@@ -41,7 +41,7 @@ typedef struct cudahost {
     void (*run)(void (*entry)(const void *), const unsigned *grid, const unsigned *block, unsigned shared,
                 const void *param, bool waits);
     bool only_chains;
-    long declined[GT_OP_COUNT], launched, chains;
+    long declined[GT_OP_COUNT], launched, chains, rows;
 } cudahost;
 
 /* Kernels that were collected, sorted by key; of all engines of the process, one after the other. */
@@ -274,6 +274,61 @@ static void cudahost_free_program(gt_engine *engine, gt_program *program)
     free(program);
 }
 
+/* Run the launches of a call; or, while kernels are collected, want them. */
+static gt_err run_launches(cudahost *h, const gt_call *call)
+{
+    static gt_cuda_work work;
+    work.more = 0;
+    do {
+        GT_TRY(gt__cuda_lower(call, &device, &work));
+        for (unsigned k = 0; k < work.count; k++) {
+            if (!h->library)
+                want(&work.launch[k].key, NULL);
+            else if (!find_kernel(h, &work.launch[k]))
+                return gt__fail(GT_ERR_INTERNAL, "a kernel was not collected");
+        }
+        if (h->library)
+            GT_TRY(run_work(h, &work));
+    } while (work.more);
+    return GT_OK;
+}
+
+/* A step; `rows`: its part leaves steps out. */
+static gt_err run_plan_step(cudahost *h, const gt_plan *plan, const gt_cuda_rows *rows, uint32_t step,
+                            void *const *buffer)
+{
+    gt_view in[GT_MAX_CAT], out;
+    const gt_view *views[GT_MAX_CAT];
+    gt_token token = 0;
+    if (plan->steps[step].kind == GT_STEP_VIEW || (rows && gt__cuda_rows_skip(rows, step)))
+        return GT_OK;
+    gt_call call = gt__plan_call(plan, &plan->steps[step], buffer, in, views, &out);
+    if (rows && gt__cuda_rows_change(rows, plan, &plan->steps[step], buffer, in, views, &out, &call)) {
+        h->rows++;
+        return run_launches(h, &call);
+    }
+    return cudahost_run(&h->base, &call, &token);
+}
+
+static void want_rows(cudahost *h, const gt_plan *plan, const gt_cuda_part *part)
+{
+    void **buffer = malloc((plan->buffer_count + 1) * sizeof *buffer);
+    if (!buffer)
+        abort();
+    for (uint32_t k = 0; k < plan->buffer_count; k++)
+        buffer[k] = (void *)((uintptr_t)1 << 20);
+    for (uint32_t step = part->first; step <= part->last; step++) {
+        gt_view in[GT_MAX_CAT], out;
+        const gt_view *views[GT_MAX_CAT];
+        if (plan->steps[step].kind == GT_STEP_VIEW || gt__cuda_rows_skip(part->rows, step))
+            continue;
+        gt_call call = gt__plan_call(plan, &plan->steps[step], buffer, in, views, &out);
+        if (gt__cuda_rows_change(part->rows, plan, &plan->steps[step], buffer, in, views, &out, &call))
+            run_launches(h, &call);
+    }
+    free(buffer);
+}
+
 /* While kernels are collected, steps run one by one. */
 static gt_err cudahost_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
 {
@@ -285,23 +340,14 @@ static gt_err cudahost_compile(gt_engine *engine, gt_plan *plan, gt_program **ou
     GT_TRY(gt__cuda_parts_new(plan, &program->parts, &program->count));
     for (unsigned k = 0; k < program->count; k++) {
         gt_cuda_part *part = &program->parts[k];
-        if (part->chain && !h->library)
-            want(&part->chain->key, part->chain);
-        else if (part->chain)
+        if (h->library)
             gt__cuda_part_settle(plan, part);
+        else if (part->chain)
+            want(&part->chain->key, part->chain);
+        else if (part->rows)
+            want_rows(h, plan, part);
     }
     return GT_OK;
-}
-
-static gt_err run_plan_step(cudahost *h, const gt_plan *plan, uint32_t step, void *const *buffer)
-{
-    gt_view in[GT_MAX_CAT], out;
-    const gt_view *views[GT_MAX_CAT];
-    gt_token token = 0;
-    if (plan->steps[step].kind == GT_STEP_VIEW)
-        return GT_OK;
-    gt_call call = gt__plan_call(plan, &plan->steps[step], buffer, in, views, &out);
-    return cudahost_run(&h->base, &call, &token);
 }
 
 static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, void *const *buffer)
@@ -309,14 +355,14 @@ static gt_err run_chains(cudahost *h, const gt_cuda_part *part, unsigned count, 
     static gt_cuda_work work;
     const gt_cuda_chain *chain = part->chain;
     for (unsigned k = 0; k < chain->before_count; k++)
-        GT_TRY(run_plan_step(h, chain->plan, chain->before[k], buffer));
+        GT_TRY(run_plan_step(h, chain->plan, NULL, chain->before[k], buffer));
     GT_TRY(gt__cuda_lower_chains(part, count, buffer, &work));
     if (!find_kernel(h, &work.launch[0]))
         return gt__fail(GT_ERR_INTERNAL, "the kernel of a chain was not collected");
     GT_TRY(run_work(h, &work));
     h->chains += count;
     for (unsigned k = 0; k < chain->after_count; k++)
-        GT_TRY(run_plan_step(h, chain->plan, chain->after[k], buffer));
+        GT_TRY(run_plan_step(h, chain->plan, NULL, chain->after[k], buffer));
     return GT_OK;
 }
 
@@ -335,7 +381,7 @@ static gt_err cudahost_run_program(gt_engine *engine, gt_program *program, void 
             continue;
         }
         for (; *step <= part->last; ++*step)
-            GT_TRY(run_plan_step(h, program->plan, *step, buffer));
+            GT_TRY(run_plan_step(h, program->plan, h->library ? part->rows : NULL, *step, buffer));
         count = 1;
     }
     return GT_OK;
@@ -385,8 +431,8 @@ static void cudahost_close(gt_engine *engine)
         if (!gt__cuda_covers(op) && !needs_no_kernel((gt_form)gt__op_table[op].form))
             fprintf(never, "%s\n", gt__op_table[op].name);
     fclose(never);
-    printf("cudahost: %ld kernels, %ld launches, %ld chains\n", h->library ? h->ready_count : all.count,
-           h->launched, h->chains);
+    printf("cudahost: %ld kernels, %ld launches, %ld chains, %ld steps on rows that take more in\n",
+           h->library ? h->ready_count : all.count, h->launched, h->chains, h->rows);
     h->fallback->ops->close(h->fallback);
     free(h);
 }

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "engines/cuda/api.h"
+#include "engines/cuda/generate.h"
 
 #define API __attribute__((visibility("default")))
 #define PROTOTYPE(member, symbol, arguments) API int symbol arguments;
@@ -702,7 +703,7 @@ API int cuFuncSetAttribute(CUfunction function, int attribute, int value)
 typedef struct launch {
     CUfunction function;
     unsigned grid[3], block[3], shared;
-    _Alignas(16) uint8_t parameter[FAKE_PARAMETER];
+    _Alignas(16) uint8_t parameter[GT_CUDA_PARAM_MAX];
 } launch;
 
 _Static_assert(sizeof(launch) <= FAKE_ARGUMENT, "it is copied");

@@ -8,9 +8,7 @@
 
 struct CUstream_st;
 
-enum { FAKE_ARGUMENT = 1024 }; /* the most bytes that work may have */
-
-enum { FAKE_PARAMETER = 640 }; /* the most bytes of a kernel's parameter */
+enum { FAKE_ARGUMENT = 4096 + 256 }; /* the most bytes that work may have */
 
 /* A kernel's image is this, and then the name of a library. */
 #define FAKE_IMAGE "fake kernel: "

@@ -12,6 +12,7 @@
  * updates of many parameters of different sizes.
  *
  *     chain_form.c       which steps of a plan are chains
+ *     row_form.c         steps around operations on rows that need not run
  *     generate_chain.c   source and launches
  */
 #ifndef GT_ENGINES_CUDA_CHAIN_H
@@ -30,6 +31,7 @@ enum {
     /* What a number is: below GT_MAX_OPERANDS a literal; */
     GT_CHAIN_IMMEDIATE = GT_MAX_OPERANDS,       /* imm[0]; imm[1] is the next; */
     GT_CHAIN_WHICH_POWER = GT_MAX_OPERANDS + 2, /* which row a power with this literal is: gt__cuda_power */
+    GT_CHAIN_FIRST,                             /* the number of a random tensor's first element */
 };
 
 /* How an input is read. */
@@ -64,7 +66,7 @@ typedef struct gt_chain_number {
     gt_dtype dtype;
 } gt_chain_number;
 
-typedef enum gt_chain_kind { GT_CHAIN_EXPRESSION, GT_CHAIN_MOVE, GT_CHAIN_FILL } gt_chain_kind;
+typedef enum gt_chain_kind { GT_CHAIN_EXPRESSION, GT_CHAIN_MOVE, GT_CHAIN_FILL, GT_CHAIN_RANDOM } gt_chain_kind;
 
 typedef struct gt_chain_member {
     uint32_t step;
@@ -73,7 +75,7 @@ typedef struct gt_chain_member {
     unsigned operands;
     gt_chain_operand operand[GT_MAX_OPERANDS];
     uint16_t which;  /* the number that tells a power from others; or GT_CHAIN_NONE */
-    uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE */
+    uint16_t pq;     /* the number p, which q follows; or GT_CHAIN_NONE. RANDOM: seed, stream, first */
     uint16_t output; /* which it is stored to; or GT_CHAIN_NONE */
     bool needed;     /* by a step that runs after the chain */
 } gt_chain_member;
@@ -85,6 +87,7 @@ struct gt_cuda_chain {
     unsigned vector; /* positions that a thread computes */
     bool wide;       /* positions or offsets need 64 bits */
     bool many;       /* the kernel takes a table of chains */
+    bool random;     /* members are random numbers */
     gt_cuda_key key;
     gt_chain_member member[GT_CHAIN_MEMBERS];
     gt_chain_input input[GT_CHAIN_INPUTS];
@@ -93,17 +96,55 @@ struct gt_cuda_chain {
     uint32_t before[GT_CHAIN_OTHERS], after[GT_CHAIN_OTHERS]; /* steps of other kinds, in order */
 };
 
-/* Steps first to last, without the views among them: a chain, or run one by one. */
+/* ---- operations on rows: row_form.c ---------------------------------------------------------------------------- */
+
+enum { GT_ROW_CHANGES = 8 };
+
+typedef enum gt_row_change_kind {
+    GT_ROW_READS,  /* the step is a cast: steps that read its result `of` read `instead` */
+    GT_ROW_STORES, /* the step is a cast: the step that makes `of` stores `instead` */
+    GT_ROW_ZEROS,  /* the step fills `of` with zeros */
+    GT_ROW_SPARSE, /* the step scatters one element into each row of them: the step that reads `of` gets elements and positions */
+} gt_row_change_kind;
+
+/* A step that does not run. */
+typedef struct gt_row_change {
+    gt_row_change_kind kind;
+    uint32_t step, of, instead; /* values */
+} gt_row_change;
+
+typedef struct gt_cuda_rows {
+    unsigned count;
+    gt_row_change change[GT_ROW_CHANGES];
+} gt_cuda_rows;
+
+/* From step `first` on. No changes: there is nothing to gain. */
+void gt__cuda_rows_form(const gt_plan *plan, uint32_t first, gt_cuda_rows *rows, uint32_t *last);
+bool gt__cuda_rows_skip(const gt_cuda_rows *rows, uint32_t step);
+/* Whether the numbers of a run are those that it was formed for. */
+bool gt__cuda_rows_hold(const gt_cuda_rows *rows, const gt_plan *plan);
+/* Change a call that gt__plan_call made, with room for three operands. True: it is for launches only, as other dtypes than
+ * those of the plan come and go; and log_softmax_backward may have three operands: the elements of the gradient, the result,
+ * and the elements' positions in its rows. */
+bool gt__cuda_rows_change(const gt_cuda_rows *rows, const gt_plan *plan, const gt_plan_step *step,
+                          void *const *buffer, gt_view *in, const gt_view **views, gt_view *out, gt_call *call);
+void gt__cuda_rows_settle(gt_plan *plan, const gt_cuda_rows *rows);
+
+/* ---- parts of a plan ------------------------------------------------------------------------------------------- */
+
+/* Steps first to last, without the views among them: a chain, or run one by one, without some of them. */
 typedef struct gt_cuda_part {
     uint32_t first, last;
     gt_cuda_chain *chain; /* owned; NULL: one by one */
+    gt_cuda_rows *rows;   /* owned; NULL: all of them */
 } gt_cuda_part;
 
-/* Divide a plan into parts, in order. The plan does not change yet: a chain whose kernel cannot be made may be dropped. */
+/* Divide a plan into parts, in order. The plan does not change yet: what has no kernel may be dropped, and its steps run one
+ * by one. */
 gt_err gt__cuda_parts_new(const gt_plan *plan, gt_cuda_part **parts, unsigned *count);
 void gt__cuda_parts_free(gt_cuda_part *parts, unsigned count);
 void gt__cuda_part_drop(gt_cuda_part *part);
-/* The chain will run: its steps become a group, and buffers that it does without are dropped. */
+/* It will run as it is: its steps become a group, and buffers that it does without are dropped. */
 void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part);
 
 /* The key of its kernel, after `many` is set. GT_ERR_MEMORY. */

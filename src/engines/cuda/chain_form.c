@@ -18,6 +18,9 @@
 enum {
     BOUNDARY = 64, /* of buffers, in bytes: engine.h */
     LATER = 0xfffe,
+    SMALL =
+        1
+        << 16, /* elements. All results in a group need memory at the same time, so that of other steps is to be little */
 };
 
 typedef struct forming {
@@ -79,6 +82,10 @@ static bool kind_of(const gt_plan *plan, const gt_plan_step *step, gt_chain_kind
     case GT_FORM_FULL:
         *kind = GT_CHAIN_FILL;
         return !gt__dtype_is_complex((gt_dtype)out->meta.dtype);
+    case GT_FORM_RANDOM: /* numbers in a row, that begin where a vector does */
+        *kind = GT_CHAIN_RANDOM;
+        return (step->op == GT_OP_rand || step->op == GT_OP_randn) && out->meta.dtype != GT_FLOAT64 &&
+               step->record[2].i64[3] == 0 && step->record[2].i64[2] % 8 == 0;
     default:
         return false;
     }
@@ -204,7 +211,11 @@ static bool join(forming *f, uint32_t number)
             return false;
     if (m.kind == GT_CHAIN_FILL && !number_add(f, number, GT_CHAIN_IMMEDIATE, m.out, &m.operand[0].number))
         return false;
-    uint16_t q;
+    uint16_t q, first;
+    if (m.kind == GT_CHAIN_RANDOM && (!number_add(f, number, GT_CHAIN_IMMEDIATE, GT_INT64, &m.pq) ||
+                                      !number_add(f, number, GT_CHAIN_IMMEDIATE + 1, GT_INT64, &q) ||
+                                      !number_add(f, number, GT_CHAIN_FIRST, GT_INT64, &first)))
+        return false;
     if (is_power(step) && !number_add(f, number, GT_CHAIN_WHICH_POWER, m.compute, &m.which))
         return false;
     if (m.kind == GT_CHAIN_EXPRESSION && gt__cuda_has_numbers(step->op) &&
@@ -236,7 +247,9 @@ static bool pass_by(forming *f, uint32_t number)
     for (unsigned k = 0; k < step->operands; k++)
         depends |= step->operand[k] != GT_PLAN_LITERAL &&
                    f->member[plan->values[step->operand[k]].buffer] != GT_CHAIN_NONE;
-    if (is_elementwise(step) && (depends || plan->values[step->result].view.meta.numel == chain->count))
+    int64_t numel = plan->values[step->result].view.meta.numel;
+    if (numel > (chain->count > SMALL ? chain->count : SMALL) ||
+        (is_elementwise(step) && (depends || numel == chain->count)))
         return false;
     if (!depends) {
         chain->before[chain->before_count++] = number;
@@ -383,6 +396,9 @@ static void choose_vector(gt_cuda_chain *chain)
             least = gt__dtype_size(chain->member[k].out);
     chain->vector = 16 / least < 8 ? (unsigned)(16 / least) : 8;
     chain->wide = chain->count >= INT32_MAX / 2;
+    chain->random = false;
+    for (unsigned k = 0; k < chain->members; k++)
+        chain->random |= chain->member[k].kind == GT_CHAIN_RANDOM;
     for (unsigned k = 0; k < chain->inputs; k++) {
         chain->input[k].mode = choose_mode(chain->plan, &chain->input[k], chain->vector);
         chain->wide |= reach(&chain->input[k].access) >= INT32_MAX;
@@ -396,7 +412,7 @@ static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
     *out = NULL;
     form(f, first, GT_CHAIN_MEMBERS);
     bool full = chain->members == GT_CHAIN_MEMBERS || chain->inputs == GT_CHAIN_INPUTS ||
-                chain->numbers + 2 >= GT_CHAIN_NUMBERS;
+                chain->numbers + 3 >= GT_CHAIN_NUMBERS;
     unsigned boundary = first_boundary(f);
     if (full && boundary == chain->members)
         boundary = best_boundary(f);
@@ -422,7 +438,9 @@ static gt_err chain_form(forming *f, uint32_t first, gt_cuda_chain **out)
 void gt__cuda_part_drop(gt_cuda_part *part)
 {
     free(part->chain);
+    free(part->rows);
     part->chain = NULL;
+    part->rows = NULL;
 }
 
 void gt__cuda_parts_free(gt_cuda_part *parts, unsigned count)
@@ -436,7 +454,9 @@ void gt__cuda_part_settle(gt_plan *plan, const gt_cuda_part *part)
 {
     for (uint32_t k = part->first; k <= part->last; k++)
         plan->steps[k].group = part->first;
-    for (unsigned k = 0; k < part->chain->members; k++) {
+    if (part->rows)
+        gt__cuda_rows_settle(plan, part->rows);
+    for (unsigned k = 0; part->chain && k < part->chain->members; k++) {
         uint32_t buffer = result_buffer(plan, part->chain->member[k].step);
         if (part->chain->member[k].output == GT_CHAIN_NONE)
             plan->buffers[buffer].role = GT_PLAN_NONE;
@@ -475,6 +495,20 @@ static gt_err find_neighbours(gt_cuda_part *parts, unsigned count)
     return GT_OK;
 }
 
+static gt_err rows_form(const gt_plan *plan, gt_cuda_part *part)
+{
+    gt_cuda_rows rows;
+    gt__cuda_rows_form(plan, part->first, &rows, &part->last);
+    if (!rows.count)
+        return GT_OK;
+    gt__cuda_part_drop(part);
+    part->rows = malloc(sizeof *part->rows);
+    if (!part->rows)
+        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    *part->rows = rows;
+    return GT_OK;
+}
+
 static gt_err add_parts(forming *f, gt_cuda_part *parts, unsigned *count)
 {
     for (uint32_t k = 0; k < f->plan->step_count; k++) {
@@ -483,8 +517,11 @@ static gt_err add_parts(forming *f, gt_cuda_part *parts, unsigned *count)
         gt_cuda_part *part = &parts[(*count)++];
         *part = (gt_cuda_part){.first = k, .last = k};
         GT_TRY(chain_form(f, k, &part->chain));
+        if (!part->chain || part->chain->members < 2)
+            GT_TRY(rows_form(f->plan, part));
         if (part->chain)
-            k = part->last = part->chain->member[part->chain->members - 1].step;
+            part->last = part->chain->member[part->chain->members - 1].step;
+        k = part->last;
     }
     return find_neighbours(parts, *count);
 }

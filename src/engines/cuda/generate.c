@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "core/convert.h"
+#include "engines/cuda/chain.h"
 #include "engines/cuda/device_texts.h"
-#include "engines/cuda/generate_family.h"
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
@@ -319,6 +319,8 @@ gt_err gt__cuda_source(const gt_cuda_launch *launch, char **source, const char *
     gt__cuda_add_plain(&text, families[GT_CUDA_NO_FAMILY].device);
     if (family == GT_CUDA_SPECIAL || family == GT_CUDA_CHAIN)
         gt__cuda_add_plain(&text, families[GT_CUDA_ELEMENTWISE].device);
+    if (launch->chain && launch->chain->random)
+        gt__cuda_add_plain(&text, families[GT_CUDA_CREATE].device);
     if (family < GT_CUDA_FAMILIES)
         gt__cuda_add_plain(&text, families[family].device);
     gt_err err = gt__cuda_add_kernel(&launch->key, launch->chain, "gt_kernel", &text);

@@ -120,6 +120,10 @@ static void write_member(const gt_plan *plan, const gt_chain_member *m, unsigned
                        : m->kind == GT_CHAIN_FILL     ? m->out
                                                       : m->operand[0].dtype;
     const char *type = gt__cuda_type_name(gt__cuda_type(compute));
+    if (m->kind == GT_CHAIN_RANDOM) {
+        gt__cuda_add(text, "const %s::raw s%u = r%u.at[j];\n", out, number, number);
+        return;
+    }
     if (m->kind == GT_CHAIN_MOVE && compute == m->out) { /* as it is: not even a NaN changes */
         gt__cuda_add(text, "const %s::raw s%u = ", out, number);
         write_element(&m->operand[0], text);
@@ -148,6 +152,17 @@ static void write_member(const gt_plan *plan, const gt_chain_member *m, unsigned
     gt__cuda_add(text, "s%u = %s::store((%s)(%s));\n}\n", number, out, result, expression);
 }
 
+/* Random numbers are made a vector at a time. */
+static void write_random(const gt_plan *plan, const gt_chain_member *m, unsigned number, gt_cuda_text *text)
+{
+    const char *out = gt__cuda_dtype(m->out);
+    gt__cuda_add(text,
+                 "gt_vector<%s::raw, V> r%u;\ngt_random_vector<%s, %s>(params.number[%u], params.number[%u], "
+                 "(int64_t)params.number[%u] + i, &r%u);\n",
+                 out, number, out, plan->steps[m->step].op == GT_OP_randn ? "true" : "false", m->pq, m->pq + 1u,
+                 m->pq + 2u, number);
+}
+
 /* The function that computes V positions. */
 static void write_body(const gt_cuda_chain *chain, const char *name, gt_cuda_text *text)
 {
@@ -161,10 +176,13 @@ static void write_body(const gt_cuda_chain *chain, const char *name, gt_cuda_tex
         if (has_axes(&chain->input[k]))
             axes += 2 * (unsigned)chain->input[k].access.rank;
     }
-    for (unsigned k = 0; k < chain->members; k++)
+    for (unsigned k = 0; k < chain->members; k++) {
         if (chain->member[k].output != GT_CHAIN_NONE)
             gt__cuda_add(text, "gt_vector<%s::raw, V> o%u;\n", gt__cuda_dtype(chain->member[k].out),
                          chain->member[k].output);
+        if (chain->member[k].kind == GT_CHAIN_RANDOM)
+            write_random(chain->plan, &chain->member[k], k, text);
+    }
     gt__cuda_add_plain(text, "#pragma unroll\nfor (int j = 0; j < V; j++) {\n");
     for (unsigned k = 0; k < chain->members; k++) {
         write_member(chain->plan, &chain->member[k], k, text);
@@ -239,6 +257,10 @@ static uint64_t number_now(const gt_plan *plan, const gt_chain_number *number)
         gt_dtype literal = (gt_dtype)view.meta.dtype;
         return power ? which_power(literal, value, number->dtype) : gt__cuda_number(literal, value, number->dtype);
     }
+    if (number->what == GT_CHAIN_FIRST)
+        return step->record[2].u64[2];
+    if (gt__op_table[step->op].form == GT_FORM_RANDOM)
+        return ins->imm[number->what - GT_CHAIN_IMMEDIATE].u;
     if (step->op == GT_OP_full)
         return gt__cuda_number(gt__dtype_is_float(number->dtype) ? GT_FLOAT64 : GT_INT64, ins->imm[0],
                                number->dtype);

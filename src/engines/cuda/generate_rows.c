@@ -6,7 +6,7 @@
 
 #include "engines/cuda/generate_family.h"
 
-enum { SOFTMAX, SOFTMAX_BACKWARD, ACROSS, NORM, NORM_BACKWARD, NORM_MOMENTS, NORM_COLUMNS, NORM_FINISH };
+enum { SOFTMAX, SOFTMAX_BACKWARD, ACROSS, NORM, NORM_BACKWARD, NORM_MOMENTS, NORM_COLUMNS, NORM_FINISH, SPARSE };
 
 /* ---- source ------------------------------------------------------------------------------------------------- */
 
@@ -21,6 +21,7 @@ void gt__cuda_write_rows(const gt_cuda_key *key, const char *name, gt_cuda_text 
         [NORM_MOMENTS] = "layer_norm_moments",
         [NORM_COLUMNS] = "layer_norm_columns",
         [NORM_FINISH] = "layer_norm_finish",
+        [SPARSE] = "log_softmax_sparse_backward",
     };
     gt_opcode op = (gt_opcode)key->op;
     bool logarithm = op == GT_OP_log_softmax || op == GT_OP_log_softmax_backward;
@@ -48,6 +49,7 @@ typedef struct params {
     int64_t inner;
     int64_t parts, share;
     double eps;
+    void *errors;
 } params;
 
 typedef struct rows {
@@ -136,6 +138,34 @@ static bool has_complex(const gt_call *call)
     return gt__dtype_is_complex((gt_dtype)call->out->meta.dtype);
 }
 
+/* log_softmax_backward of a gradient with one element in each row: these elements, the result, and their positions. Made by
+ * row_form.c only. */
+static gt_err lower_sparse_backward(const gt_call *call, gt_cuda_work *work, rows *r)
+{
+    const gt_view *g = call->in[0];
+    bool repeated = true; /* one number for all rows, as of a mean */
+    for (int axis = 0; axis < g->meta.rank; axis++)
+        repeated &= g->meta.shape[axis] == 1 || g->stride[axis] == 0;
+    add_operand(work, r, call, 1);
+    gt_cuda_operand element = {.address = (uintptr_t)g->data};
+    if (!repeated)
+        element = gt__cuda_operand(work, g, (gt_dtype)g->meta.dtype);
+    gt_cuda_operand position = gt__cuda_operand(work, call->in[2], GT_INT64);
+    r->key.in[0] = g->meta.dtype;
+    r->key.in[2] = GT_INT64;
+    r->key.mode[0] = r->key.mode[2] = 1; /* not read like the others */
+    r->operands = 2;
+    r->p.share = !repeated;
+    r->p.inner = call->out->meta.rank - 1;
+    choose_threads(r, 1);
+    launch_lines(work, r, SPARSE);
+    gt_cuda_launch *launch = &work->launch[work->count - 1];
+    gt__cuda_bind(launch, offsetof(params, in), &element);
+    gt__cuda_bind(launch, offsetof(params, in) + 2 * sizeof r->p.in[0], &position);
+    launch->errors_at = offsetof(params, errors);
+    return GT_OK;
+}
+
 gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device, gt_cuda_work *work)
 {
     (void)device;
@@ -150,6 +180,8 @@ gt_err gt__cuda_lower_softmax(const gt_call *call, const gt_cuda_device *device,
     r.p.lines = meta->numel / r.p.n;
     for (int k = (int)axis + 1; k < meta->rank; k++)
         r.p.inner *= meta->shape[k];
+    if (call->operands == 3)
+        return lower_sparse_backward(call, work, &r);
     for (unsigned k = 0; k < call->operands; k++)
         add_operand(work, &r, call, k);
     if (r.p.inner > 1) {

@@ -170,12 +170,23 @@ gt_err gt__cuda_recorded_launch(gt_cuda *cuda, unsigned step, const gt_cuda_laun
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
 
-static gt_err run_step(gt_cuda *cuda, gt_program *program, unsigned number, void *const *buffer)
+/* The call of a step, in the program's room for one. True: it is for launches only. */
+static bool set_call(gt_program *program, const gt_cuda_part *part, unsigned number, void *const *buffer,
+                     gt_view *out, gt_call *call)
+{
+    const gt_plan *plan = program->plan;
+    *call = gt__plan_call(plan, &plan->steps[number], buffer, program->in, program->views, out);
+    return part->rows && gt__cuda_rows_change(part->rows, plan, &plan->steps[number], buffer, program->in,
+                                              program->views, out, call);
+}
+
+static gt_err run_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, unsigned number,
+                       void *const *buffer)
 {
     gt_view out;
-    gt_call call =
-        gt__plan_call(program->plan, &program->plan->steps[number], buffer, program->in, program->views, &out);
-    return gt__cuda_execute(cuda, &call, number);
+    gt_call call;
+    bool launches = set_call(program, part, number, buffer, &out, &call);
+    return launches ? gt__cuda_run_kernels(cuda, &call, number) : gt__cuda_execute(cuda, &call, number);
 }
 
 /* Chains from part `first` on. *count: how many parts that were. To find out takes time, so there are more of them where that is
@@ -192,14 +203,53 @@ static gt_err run_chains(gt_cuda *cuda, gt_program *program, unsigned first, voi
     return GT_OK;
 }
 
-static gt_err run_listed(gt_cuda *cuda, gt_program *program, const uint32_t *steps, unsigned count,
-                         void *const *buffer, unsigned *step)
+static gt_err run_listed(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, const uint32_t *steps,
+                         unsigned count, void *const *buffer, unsigned *step)
 {
     for (unsigned k = 0; k < count; k++) {
         *step = steps[k];
-        GT_TRY(run_step(cuda, program, *step, buffer));
+        GT_TRY(run_step(cuda, program, part, *step, buffer));
     }
     return GT_OK;
+}
+
+static gt_err run_range(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, void *const *buffer,
+                        unsigned *step)
+{
+    for (*step = part->first; *step <= part->last; ++*step)
+        if (program->plan->steps[*step].kind != GT_STEP_VIEW &&
+            !(part->rows && gt__cuda_rows_skip(part->rows, *step)))
+            GT_TRY(run_step(cuda, program, part, *step, buffer));
+    return GT_OK;
+}
+
+/* Every step of a part whose numbers are not those that some could be left out for, with memory for what they make. */
+static gt_err run_plainly(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, void *const *buffer,
+                          unsigned *step)
+{
+    const gt_plan *plan = program->plan;
+    gt_cuda_part plain = {.first = part->first, .last = part->last};
+    CUdeviceptr taken[GT_ROW_CHANGES];
+    unsigned count = 0;
+    gt_err err = GT_OK;
+    void **patched = malloc(plan->buffer_count * sizeof *patched);
+    if (!patched)
+        return gt__fail(GT_ERR_MEMORY, "out of memory");
+    memcpy(patched, buffer, plan->buffer_count * sizeof *patched);
+    for (unsigned k = 0; k < part->rows->count && err == GT_OK; k++) {
+        uint32_t number = plan->values[part->rows->change[k].of].buffer;
+        if (patched[number])
+            continue;
+        err = gt__cuda_scratch_take(cuda, plan->buffers[number].bytes, &taken[count]);
+        if (err == GT_OK)
+            patched[number] = (void *)(uintptr_t)taken[count++];
+    }
+    if (err == GT_OK)
+        err = run_range(cuda, program, &plain, patched, step);
+    while (count > 0)
+        gt__cuda_scratch_release(cuda, taken[--count]);
+    free(patched);
+    return err;
 }
 
 static gt_err run_parts(gt_cuda *cuda, gt_program *program, void *const *buffer, unsigned *step)
@@ -209,17 +259,26 @@ static gt_err run_parts(gt_cuda *cuda, gt_program *program, void *const *buffer,
         const gt_cuda_chain *chain = part->chain;
         count = 1;
         if (chain) {
-            GT_TRY(run_listed(cuda, program, chain->before, chain->before_count, buffer, step));
+            GT_TRY(run_listed(cuda, program, part, chain->before, chain->before_count, buffer, step));
             *step = part->first;
             GT_TRY(run_chains(cuda, program, k, buffer, &count));
-            GT_TRY(run_listed(cuda, program, chain->after, chain->after_count, buffer, step));
-            continue;
+            GT_TRY(run_listed(cuda, program, part, chain->after, chain->after_count, buffer, step));
+        } else if (part->rows && !gt__cuda_rows_hold(part->rows, program->plan)) {
+            GT_TRY(run_plainly(cuda, program, part, buffer, step));
+        } else {
+            GT_TRY(run_range(cuda, program, part, buffer, step));
         }
-        for (*step = part->first; *step <= part->last; ++*step)
-            if (program->plan->steps[*step].kind != GT_STEP_VIEW)
-                GT_TRY(run_step(cuda, program, *step, buffer));
     }
     return GT_OK;
+}
+
+/* Whether all steps that were left out may be left out in this run. */
+static bool numbers_hold(const gt_program *program)
+{
+    for (unsigned k = 0; k < program->part_count; k++)
+        if (program->parts[k].rows && !gt__cuda_rows_hold(program->parts[k].rows, program->plan))
+            return false;
+    return true;
 }
 
 /* ---- recording -------------------------------------------------------------------------------------------------------------- */
@@ -332,13 +391,14 @@ static gt_err update_node(gt_cuda *cuda, recording *r, const node *n, gt_cuda_la
 }
 
 /* The kernels of one step. */
-static gt_err update_step(gt_cuda *cuda, gt_program *program, recording *r, unsigned step, void *const *buffer)
+static gt_err update_step(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, recording *r,
+                          unsigned step, void *const *buffer)
 {
     gt_view out;
-    gt_call call =
-        gt__plan_call(program->plan, &program->plan->steps[step], buffer, program->in, program->views, &out);
+    gt_call call;
     gt_cuda_work *work = &cuda->work;
     size_t at = r->node_of[step];
+    set_call(program, part, step, buffer, &out, &call);
     work->more = 0;
     do {
         GT_TRY(gt__cuda_lower(&call, &cuda->card, work));
@@ -369,12 +429,12 @@ static gt_err update_chains(gt_cuda *cuda, gt_program *program, recording *r, un
     return update_node(cuda, r, n, &cuda->work.launch[0]);
 }
 
-static gt_err update_listed(gt_cuda *cuda, gt_program *program, recording *r, const uint32_t *steps,
-                            unsigned count, void *const *buffer)
+static gt_err update_listed(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, recording *r,
+                            const uint32_t *steps, unsigned count, void *const *buffer)
 {
     for (unsigned k = 0; k < count; k++)
         if (!same_numbers(program, r, steps[k], steps[k]))
-            GT_TRY(update_step(cuda, program, r, steps[k], buffer));
+            GT_TRY(update_step(cuda, program, part, r, steps[k], buffer));
     return GT_OK;
 }
 
@@ -388,14 +448,14 @@ static gt_err update(gt_cuda *cuda, gt_program *program, recording *r, void *con
         if (same_numbers(program, r, part->first, part[count - 1].last))
             continue;
         if (chain) {
-            GT_TRY(update_listed(cuda, program, r, chain->before, chain->before_count, buffer));
+            GT_TRY(update_listed(cuda, program, part, r, chain->before, chain->before_count, buffer));
             GT_TRY(update_chains(cuda, program, r, k, buffer));
-            GT_TRY(update_listed(cuda, program, r, chain->after, chain->after_count, buffer));
+            GT_TRY(update_listed(cuda, program, part, r, chain->after, chain->after_count, buffer));
             continue;
         }
         for (uint32_t step = part->first; step <= part->last; step++)
             if (!same_numbers(program, r, step, step))
-                GT_TRY(update_step(cuda, program, r, step, buffer));
+                GT_TRY(update_step(cuda, program, part, r, step, buffer));
     }
     memcpy(r->inputs, program->inputs, program->inputs_bytes);
     return GT_OK;
@@ -417,7 +477,7 @@ static gt_err run_whole(gt_cuda *cuda, gt_program *program, void *const *buffer,
 {
     *used = NULL;
     program->runs++;
-    if (program->never)
+    if (program->never || !numbers_hold(program))
         return run_parts(cuda, program, buffer, step);
     collect_inputs(program, buffer);
     recording *r = find_recording(cuda, program);
@@ -475,26 +535,58 @@ void gt__cuda_free_program(gt_engine *engine, gt_program *program)
     free(program);
 }
 
-/* Chains whose kernels can be made are groups of the plan. */
-static gt_err make_chains(gt_cuda *cuda, gt_program *program, gt_plan *plan)
+/* The kernel of a chain. */
+static gt_err make_chain(gt_cuda *cuda, const gt_cuda_chain *chain)
 {
-    GT_TRY(gt__cuda_parts_new(plan, &program->parts, &program->part_count));
-    for (unsigned k = 0; k < program->part_count; k++) {
-        gt_cuda_part *part = &program->parts[k];
-        gt_cuda_launch *launch = &cuda->work.launch[0];
+    CUfunction function;
+    gt_cuda_launch *launch = &cuda->work.launch[0];
+    *launch = (gt_cuda_launch){.key = chain->key, .chain = chain};
+    return gt__cuda_kernel(cuda, launch, &function);
+}
+
+/* The kernels of steps on rows that are not run as the plan has them; with addresses that stand for others. */
+static gt_err make_rows(gt_cuda *cuda, gt_program *program, const gt_cuda_part *part, void *const *buffer)
+{
+    gt_cuda_work *work = &cuda->work;
+    for (uint32_t step = part->first; step <= part->last; step++) {
+        gt_view out;
+        gt_call call;
         CUfunction function;
-        if (!part->chain)
+        if (program->plan->steps[step].kind == GT_STEP_VIEW || gt__cuda_rows_skip(part->rows, step) ||
+            !set_call(program, part, step, buffer, &out, &call))
             continue;
-        *launch = (gt_cuda_launch){.key = part->chain->key, .chain = part->chain};
-        gt_err err = gt__cuda_kernel(cuda, launch, &function);
-        if (err == GT_ERR_UNSUPPORTED)
-            gt__cuda_part_drop(part);
-        else if (err != GT_OK)
-            return err;
-        else
-            gt__cuda_part_settle(plan, part);
+        work->more = 0;
+        GT_TRY(gt__cuda_lower(&call, &cuda->card, work));
+        for (unsigned k = 0; k < work->count; k++)
+            GT_TRY(gt__cuda_kernel(cuda, &work->launch[k], &function));
     }
     return GT_OK;
+}
+
+/* Parts whose kernels can be made are groups of the plan. The steps of others run one by one. */
+static gt_err make_parts(gt_cuda *cuda, gt_program *program, gt_plan *plan)
+{
+    gt_err err = GT_OK;
+    void **buffer = malloc((plan->buffer_count + 1) * sizeof *buffer);
+    if (!buffer)
+        return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    for (uint32_t k = 0; k < plan->buffer_count; k++)
+        buffer[k] = (void *)((uintptr_t)1 << 20);
+    err = gt__cuda_parts_new(plan, &program->parts, &program->part_count);
+    for (unsigned k = 0; k < program->part_count && err == GT_OK; k++) {
+        gt_cuda_part *part = &program->parts[k];
+        if (!part->chain && !part->rows)
+            continue;
+        err = part->chain ? make_chain(cuda, part->chain) : make_rows(cuda, program, part, buffer);
+        if (err == GT_OK)
+            gt__cuda_part_settle(plan, part);
+        else if (err == GT_ERR_UNSUPPORTED) {
+            gt__cuda_part_drop(part);
+            err = GT_OK;
+        }
+    }
+    free(buffer);
+    return err;
 }
 
 gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
@@ -502,6 +594,7 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     gt_program *program = calloc(1, sizeof *program);
     if (!program)
         return gt__fail(GT_ERR_MEMORY, "no memory for a program");
+    program->most_operands = GT_MAX_OPERANDS;
     for (unsigned k = 0; k < plan->step_count; k++)
         if (plan->steps[k].operands > program->most_operands)
             program->most_operands = plan->steps[k].operands;
@@ -511,7 +604,7 @@ gt_err gt__cuda_compile(gt_engine *engine, gt_plan *plan, gt_program **out)
     program->views = malloc((program->most_operands + 1) * sizeof *program->views);
     program->inputs = malloc(program->inputs_bytes + 1);
     gt_err err = program->in && program->views && program->inputs
-                     ? make_chains(gt__cuda(engine), program, plan)
+                     ? make_parts(gt__cuda(engine), program, plan)
                      : gt__fail(GT_ERR_MEMORY, "no memory for a program");
     if (err != GT_OK) {
         gt__cuda_free_program(engine, program);

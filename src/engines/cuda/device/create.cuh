@@ -243,6 +243,32 @@ template <class K> GT_F void gt_random(const gt_create_params &p)
     }
 }
 
+/* For chains: numbers element, element + 1, ..., of which the first is a multiple of V. */
+template <bool N> struct gt_random_kind {
+    enum { NORMAL = N };
+};
+template <class D, bool NORMAL, int V>
+GT_F void gt_random_vector(uint64_t seed, uint64_t stream, int64_t element, gt_vector<typename D::raw, V> *to)
+{
+    gt_create_params p;
+    p.seed = seed;
+    p.stream = stream;
+    float number[4];
+#pragma unroll
+    for (int j = 0; j < V; j += 4) {
+        gt_draw<gt_random_kind<NORMAL>>(p, (uint64_t)(element + j) / 4, number);
+#pragma unroll
+        for (int k = 0; k < 4 && j + k < V; k++) {
+            float chosen = number[k];
+            if constexpr (V < 4) {
+                int at = (int)(element % 4) + k;
+                chosen = at == 0 ? number[0] : at == 1 ? number[1] : at == 2 ? number[2] : number[3];
+            }
+            to->at[j + k] = D::store(chosen);
+        }
+    }
+}
+
 /* 1 with the probability of the element, which is contiguous; numbers as of rand. */
 template <class K> GT_F void gt_bernoulli(const gt_create_params &p)
 {

@@ -14,6 +14,7 @@ struct gt_rows_params {
     int64_t inner;        /* softmax along another axis than the last: lines that lie side by side */
     int64_t parts, share; /* layer_norm_backward_weight: lines to a part */
     double eps;
+    gt_errors *errors;
 };
 
 /* ---- sums over the threads of a line ------------------------------------------------------------------------ */
@@ -204,6 +205,39 @@ template <class K> GT_F void gt_softmax_backward(const gt_rows_params &p)
             for (int j = 0; j < K::V; j++)
                 d[j] = K::LOGARITHM ? a[j] - gt_exp(b[j]) * sum : b[j] * (a[j] - sum);
             gt_store_vector<K>(p, number, g.element(i), d);
+        }
+    }
+}
+
+/* g[line * share], y, position[line]: the same for log_softmax, of a gradient that is g at that position and else 0. inner: the
+ * number of the axis. */
+template <class K> GT_F void gt_log_softmax_sparse_backward(const gt_rows_params &p)
+{
+    typedef typename K::T T;
+    GT_EACH_LINE(p, number)
+    {
+        gt_line<K, typename K::D1> y;
+        int64_t n = number < p.lines ? p.n : 0, position = -1;
+        T sum = 0;
+        y.open(p.in[1], number, n, threadIdx.x % K::WIDTH);
+        if (n > 0) {
+            position = ((const int64_t *)p.in[2])[number];
+            sum = gt_convert<T>::from(K::D0::load(((const typename K::D0::raw *)p.in[0])[number * p.share]));
+            if (position < 0 || position >= n) {
+                gt_report(p.errors, 2, position, p.inner, n);
+                position = -1;
+                sum = 0;
+            }
+        }
+        GT_EACH_VECTOR(y, i)
+        {
+            T *b = y.at(i), d[K::V];
+#pragma unroll
+            for (int j = 0; j < K::V; j++) {
+                T a = y.element(i) + j == position ? sum : (T)0;
+                d[j] = a - gt_exp(b[j]) * sum;
+            }
+            gt_store_vector<K>(p, number, y.element(i), d);
         }
     }
 }
