@@ -34,8 +34,8 @@ typedef struct gt_cuda_resident_params {
 } gt_cuda_resident_params;
 
 enum {
-    GT_CUDA_RESIDENT_MOST = 2047, /* elements of the largest operand */
-    GT_CUDA_RESIDENT_THREADS = 256,
+    GT_CUDA_RESIDENT_MOST = 4095, /* elements of the largest operand */
+    GT_CUDA_RESIDENT_THREADS = 512,
 };
 
 /* Source of the kernel, to be freed with free(), and its entry point. */

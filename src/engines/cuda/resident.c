@@ -54,7 +54,7 @@ struct gt_cuda_resident {
     uint64_t generation;
     bool always;            /* also where it does not pay */
     bool alive;             /* the last generation was not told to leave */
-    unsigned run, last_run; /* small operations in a row: now, and before the last other work */
+    unsigned run, expected; /* small operations in a row: now, and before other work came */
     uint64_t slots, starts;
     gt_cuda_device card; /* for lowering: vectors never pay */
     gt_cuda_work work;
@@ -191,13 +191,13 @@ static gt_err push(gt_cuda *cuda, gt_cuda_resident *r, gt_cuda_slot *slot)
 /* ---- work ------------------------------------------------------------------------------------------------------------ */
 
 /* One more small operation: does it go to the kernel? It pays for runs of small operations: when one is long enough, or when
- * the last one was, since programs repeat themselves. */
+ * the last ones were, since programs repeat themselves. */
 static bool takes(gt_cuda *cuda, gt_cuda_resident *r)
 {
     if (!r || cuda->recording || cuda->capturing)
         return false;
     r->run++;
-    return (r->alive || r->always || r->run > LONG_RUN || r->last_run >= LONG_RUN) && is_ready(cuda, r);
+    return (r->alive || r->always || r->run > LONG_RUN || r->expected >= LONG_RUN) && is_ready(cuda, r);
 }
 
 gt_err gt__cuda_resident_run(gt_cuda *cuda, const gt_call *call)
@@ -251,8 +251,8 @@ void gt__cuda_resident_leave(gt_cuda *cuda)
     gt_cuda_slot *slot;
     if (!r)
         return;
-    if (r->run) {
-        r->last_run = r->run;
+    if (r->run) { /* a short run among long ones changes little */
+        r->expected = r->run > r->expected / 2 ? r->run : r->expected / 2;
         r->run = 0;
     }
     if (!r->alive && r->published == r->pushed)

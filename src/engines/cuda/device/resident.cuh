@@ -5,7 +5,7 @@ R"cuda(
  * executes are those of other kernels, with the same parameters, so results are the same bit by bit.
  */
 
-enum { GT_RESIDENT_BATCH = 16, GT_RESIDENT_WORDS = 64 };
+enum { GT_RESIDENT_WORDS = 64, GT_RESIDENT_THREADS = 512, GT_RESIDENT_BATCH = 2 * GT_RESIDENT_THREADS / GT_RESIDENT_WORDS };
 enum { GT_RESIDENT_NUMBER, GT_RESIDENT_LEAVE, GT_RESIDENT_ELEMENTWISE, GT_RESIDENT_REDUCE, GT_RESIDENT_COPY };
 enum { GT_RESIDENT_EXPRESSION, GT_RESIDENT_CONVERT, GT_RESIDENT_MOVE };
 
@@ -191,14 +191,15 @@ GT_F typename R::S gt_resident_share(const gt_resident_slot &s, const gt_reduce_
     return state;
 }
 
-template <class R, class A> __device__ __noinline__ void gt_resident_reduce(const gt_resident_slot &s)
+/* `room`: for a state of each thread. */
+template <class R, class A> __device__ __noinline__ void gt_resident_reduce(const gt_resident_slot &s, double *room)
 {
     typedef typename R::S S;
-    __shared__ double room[256 * ((sizeof(S) + 7) / 8)];
     const gt_reduce_params &p = *(const gt_reduce_params *)s.param;
     bool columns = s.literals; /* else rows */
-    int width = columns ? 8 : (int)p.width, groups = blockDim.x / width;
-    int group = columns ? threadIdx.x % 32 : threadIdx.x / width, lane = columns ? threadIdx.x / 32 : threadIdx.x % width;
+    int width = columns ? 8 : (int)p.width, groups = blockDim.x / width, thread = threadIdx.x;
+    int group = columns ? thread / 256 * 32 + thread % 32 : thread / width;
+    int lane = columns ? thread / 32 % 8 : thread % width;
     S *state = (S *)room;
     for (int32_t first = 0; first < (int32_t)p.results; first += groups) {
         int32_t result = first + group;
@@ -207,10 +208,10 @@ template <class R, class A> __device__ __noinline__ void gt_resident_reduce(cons
             sum = gt_resident_share<R, A>(s, p, result, lane, width);
         if (columns) {
             __syncthreads();
-            state[threadIdx.x] = sum;
+            state[thread] = sum;
             __syncthreads();
             for (int k = 1; k < 8 && lane == 0; k++)
-                sum = R::merge(sum, state[k * 32 + group]);
+                sum = R::merge(sum, state[thread + 32 * k]);
         } else {
             sum = gt_merge_lanes<R>(sum, width);
         }
@@ -221,10 +222,12 @@ template <class R, class A> __device__ __noinline__ void gt_resident_reduce(cons
 
 GT_F void gt_resident_reduction(const gt_resident_slot &s)
 {
+    __shared__ double room[3 * GT_RESIDENT_THREADS];
     switch (s.op) {
 #define GT_CASE(number, R, A)                                                                                     \
     case number:                                                                                                  \
-        gt_resident_reduce<R, A>(s);                                                                              \
+        static_assert(sizeof(R::S) <= 24, "states fit");                                                 \
+        gt_resident_reduce<R, A>(s, room);                                                                        \
         break;
         GT_RESIDENT_REDUCTIONS(GT_CASE)
 #undef GT_CASE
@@ -287,9 +290,9 @@ GT_F bool gt_resident_execute(const gt_resident_params &p, const gt_resident_slo
     return true;
 }
 
-/* Slots on their way from the host's memory: each thread has a share of a batch. */
+/* Slots on their way from the host's memory: each thread has two words of a batch. */
 struct gt_resident_share_of_slots {
-    uint64_t word[4];
+    uint64_t word[2];
 };
 
 GT_F int gt_resident_count(uint64_t at, uint64_t until)
@@ -299,25 +302,17 @@ GT_F int gt_resident_count(uint64_t at, uint64_t until)
 
 GT_F void gt_resident_fetch(const gt_resident_params &p, uint64_t at, int count, gt_resident_share_of_slots &share)
 {
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        int k = 2 * (int)threadIdx.x + j * 512;
-        if (k < count * GT_RESIDENT_WORDS)
-            gt_system_load2(p.ring + ((at + k / GT_RESIDENT_WORDS) & p.mask) * GT_RESIDENT_WORDS +
-                                k % GT_RESIDENT_WORDS,
-                            share.word + 2 * j);
-    }
+    int k = 2 * (int)threadIdx.x, slot = k / GT_RESIDENT_WORDS;
+    if (slot < count)
+        gt_system_load2(p.ring + ((at + slot) & p.mask) * GT_RESIDENT_WORDS + k % GT_RESIDENT_WORDS, share.word);
 }
 
 GT_F void gt_resident_unpack(const gt_resident_share_of_slots &share, int count, uint64_t *slots)
 {
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        int k = 2 * (int)threadIdx.x + j * 512;
-        if (k < count * GT_RESIDENT_WORDS) {
-            slots[k] = share.word[2 * j];
-            slots[k + 1] = share.word[2 * j + 1];
-        }
+    int k = 2 * (int)threadIdx.x;
+    if (k < count * GT_RESIDENT_WORDS) {
+        slots[k] = share.word[0];
+        slots[k + 1] = share.word[1];
     }
 }
 
